@@ -1,4 +1,4 @@
-//! The check and the dump of an unmounted file system. Neither writes.
+//! The check and the dump of an unmounted file system. Both only read the device.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::rules::Rules;
 use crate::wal::ordered::recover::recover;
 use crate::wal::parallel;
 
-/// Checks the metadata for consistency, and against the device.
+/// Checks a file system's metadata for consistency, and against the device.
 pub(crate) async fn check(dev: &Arc<dyn ZonedDevice>) -> Result<CheckReport> {
     let (superblock, report, problems) = open(dev).await?;
     let mut out = CheckReport { problems, ..CheckReport::default() };
@@ -183,7 +183,7 @@ async fn check_parallel_log(
     Ok(())
 }
 
-/// The superblock and the records that a mount would replay, one per line.
+/// A file system's superblock, and the metadata records that a mount would replay, one per line.
 pub(crate) async fn dump(dev: &Arc<dyn ZonedDevice>) -> Result<Vec<String>> {
     let (superblock, report, problems) = open(dev).await?;
     let mut lines = vec![format!("{superblock:?}")];

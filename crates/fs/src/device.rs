@@ -30,12 +30,12 @@ pub enum IoClass {
     Read,
     /// Writes of data files: RocksDB's flushes and compactions alike.
     Write,
-    /// The cleaner: live blocks copied out of a zone, zones finished and reset.
+    /// Operations of the cleaner: live blocks copied out of a zone, zones finished and reset.
     Reclaim,
 }
 
 impl IoClass {
-    /// All classes, in the order of the declaration.
+    /// All classes of device operations, in the order of the declaration.
     pub const ALL: [IoClass; 5] =
         [IoClass::Metadata, IoClass::Log, IoClass::Read, IoClass::Write, IoClass::Reclaim];
 }
@@ -44,7 +44,7 @@ impl IoClass {
 #[derive(Debug)]
 pub(crate) struct Device {
     queue: Arc<Queue>,
-    /// One view per class, in the order of [`IoClass::ALL`].
+    /// One view of the device per class, in the order of [`IoClass::ALL`].
     views: [Arc<dyn ZonedDevice>; IoClass::ALL.len()],
 }
 
@@ -56,7 +56,7 @@ impl Device {
         Device { queue, views }
     }
 
-    /// The device as `class` uses it.
+    /// The view of the device that counts operations under `class`.
     pub(crate) fn class(&self, class: IoClass) -> &Arc<dyn ZonedDevice> {
         let [metadata, log, read, write, reclaim] = &self.views;
         match class {
@@ -68,7 +68,7 @@ impl Device {
         }
     }
 
-    /// The device itself, for callers outside the mount.
+    /// The mount's device without a class, for callers outside the mount.
     pub(crate) fn raw(&self) -> &Arc<dyn ZonedDevice> {
         &self.queue.device
     }
@@ -91,7 +91,7 @@ pub(crate) async fn flush(device: &Arc<dyn ZonedDevice>, doing: &'static str) ->
     device.flush().await.map_err(|e| Error::device(doing, e))
 }
 
-/// Passes operations to the device.
+/// Passes operations to the device, and counts them by class.
 #[derive(Debug)]
 struct Queue {
     device: Arc<dyn ZonedDevice>,
@@ -99,7 +99,8 @@ struct Queue {
     submitted: [Count; IoClass::ALL.len()],
 }
 
-/// A counter in a cache line of its own: threads that read and threads that append do not slow each other down.
+/// An operation counter in a cache line of its own: threads that read and threads that append do not slow
+/// each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Count(AtomicU64);
@@ -113,7 +114,7 @@ impl Queue {
     }
 }
 
-/// The device as one class uses it.
+/// A view of the mount's device that counts every operation under one class.
 #[derive(Debug)]
 struct View {
     queue: Arc<Queue>,

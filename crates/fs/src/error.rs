@@ -9,7 +9,7 @@ pub use zoned::Class;
 /// The result of a file system call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The error of a call. Cheap to clone: a poisoned writer returns the same cause to every caller.
+/// The error of a file system call. Cheap to clone: a poisoned writer returns the same cause to every caller.
 #[derive(Clone)]
 pub struct Error(Arc<Inner>);
 
@@ -23,7 +23,7 @@ struct Inner {
     source: Option<Arc<dyn std::error::Error + Send + Sync>>,
 }
 
-/// The kind of an error.
+/// The kind of a file system error.
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -31,21 +31,21 @@ pub enum ErrorKind {
     NotFound,
     /// The name is taken.
     Exists,
-    /// A part of the path is a file.
+    /// A part of the path, except the last, names a file.
     NotADirectory,
     /// The path names a directory where a file is needed.
     IsADirectory,
     /// The directory has entries.
     NotEmpty,
-    /// No space is left, even after reclaim.
+    /// No space is left on the device, even after reclaim.
     NoSpace,
     /// The file system is mounted read-only, or turned read-only after a failed metadata write.
     ReadOnly,
     /// Damaged data on the device.
     Corrupt,
-    /// Another version of the format, or features this build does not know.
+    /// The device holds another version of the format, or features this build does not know.
     Version,
-    /// The arguments are invalid.
+    /// The arguments of the call are invalid.
     Invalid,
     /// The file system or the file is closed.
     Closed,
@@ -83,7 +83,7 @@ impl ErrorKind {
 }
 
 impl Error {
-    /// An error while `doing` something.
+    /// An error of kind `kind` while `doing` something.
     pub fn new(kind: ErrorKind, doing: &'static str) -> Error {
         Error(Arc::new(Inner { kind, doing, path: None, zone: None, detail: None, source: None }))
     }
@@ -111,14 +111,14 @@ impl Error {
         self
     }
 
-    /// Adds a sentence: the finding, and the advice.
+    /// Adds a sentence to the error's message: what was found, and advice.
     #[must_use]
     pub fn because(mut self, detail: impl Into<String>) -> Error {
         Arc::make_mut(&mut self.0).detail = Some(detail.into());
         self
     }
 
-    /// Adds the error that led to this one.
+    /// Adds the error that caused this one.
     #[must_use]
     pub fn caused_by(mut self, cause: Error) -> Error {
         Arc::make_mut(&mut self.0).source = Some(Arc::new(cause));
@@ -130,7 +130,7 @@ impl Error {
         self.0.kind
     }
 
-    /// What the caller can do about it.
+    /// What the caller can do about an error.
     pub fn class(&self) -> Class {
         use ErrorKind as K;
         match self.0.kind {
@@ -143,12 +143,12 @@ impl Error {
         }
     }
 
-    /// The path, where the error has one.
+    /// The path that the error concerns, if any.
     pub fn path(&self) -> Option<&str> {
         self.0.path.as_deref()
     }
 
-    /// The zone, where the error has one.
+    /// The zone that the error concerns, if any.
     pub fn zone(&self) -> Option<ZoneId> {
         self.0.zone
     }
@@ -181,5 +181,5 @@ impl fmt::Debug for Error {
     }
 }
 
-// `source` stays unimplemented: the message includes the cause already.
+// `source` of the error stays unimplemented: the message includes the cause already.
 impl std::error::Error for Error {}

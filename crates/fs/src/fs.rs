@@ -38,7 +38,7 @@ pub struct Fs {
     shared: Arc<Shared>,
 }
 
-/// A lock taken by [`Fs::lock`]. Dropping the guard releases the lock.
+/// A lock on a path, taken by [`Fs::lock`]. Dropping the guard releases the lock.
 #[derive(Debug)]
 pub struct FileLock {
     locks: Arc<Mutex<BTreeSet<String>>>,
@@ -56,9 +56,11 @@ fn error(kind: ErrorKind, doing: &'static str, path: &str) -> Error {
 }
 
 impl Fs {
-    /// Checks whether a device of this geometry can be formatted with `options`, before the device exists.
+    /// Checks whether a device of this geometry can be formatted with `options`; the device need not exist
+    /// yet.
     ///
     /// # Errors
+    ///
     /// [`ErrorKind::Invalid`]: too few zones or open zones, or a label that is too long.
     pub fn check_format(geometry: &Geometry, options: &FormatOptions) -> Result<()> {
         mkfs::check_format(geometry, options).map(drop)
@@ -67,20 +69,26 @@ impl Fs {
     /// Makes a file system on `dev`.
     ///
     /// # Errors
-    /// `Exists` where the device holds data, unless `options.force`; `Invalid` where the geometry does not fit; the device's.
+    ///
+    /// `Exists` where the device holds data, unless `options.force`; `Invalid` where the geometry does not
+    /// fit; the device's errors.
     pub async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
         mkfs::format(dev, options).await
     }
 
-    /// Mounts: reads the superblock and the metadata log, and recovers logs that were open. A read-only mount writes nothing.
+    /// Mounts a file system: reads the superblock and the metadata log, and recovers logs that were open. A
+    /// read-only mount writes nothing.
     ///
     /// # Errors
-    /// `NotFound` on a blank device, `Version`, `Corrupt` where the medium lost durable metadata, and the device's.
+    ///
+    /// `NotFound` on a blank device, `Version`, `Corrupt` where the medium lost durable metadata, and the
+    /// device's errors.
     pub async fn mount(dev: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Fs> {
         Ok(Fs { shared: mount::mount(dev, options).await? })
     }
 
-    /// Makes closed files and all names durable, and stops the background tasks. Later calls fail with `Closed`.
+    /// Unmounts: makes closed files and all names durable, and stops the background tasks. Later calls fail
+    /// with `Closed`.
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.metadata.is_closed() {
@@ -104,7 +112,7 @@ impl Fs {
         &self.shared.driver
     }
 
-    /// The device. Operations submitted here have no class.
+    /// The mount's device. Operations submitted to it directly are counted under no class.
     pub fn device(&self) -> &Arc<dyn ZonedDevice> {
         self.shared.device.raw()
     }
@@ -124,7 +132,7 @@ impl Fs {
         usage::statfs(&self.shared)
     }
 
-    /// Every zone and its use.
+    /// Every zone of the device and its use.
     pub fn zone_map(&self) -> Vec<ZoneUse> {
         usage::zone_map(&self.shared)
     }
@@ -251,9 +259,10 @@ impl Fs {
         opened
     }
 
-    /// The records of the parallel log at `path`, as the next opening would return them. Nothing is changed.
+    /// The records of the parallel log at `path`, as the next opening would return them. Changes nothing.
     ///
     /// # Errors
+    ///
     /// As [`parallel_log`](Fs::parallel_log).
     pub async fn read_parallel_log(&self, path: &str) -> Result<Replay> {
         const DOING: &str = "reading a parallel log";
@@ -272,7 +281,7 @@ impl Fs {
         open::read(handle).await
     }
 
-    /// Opens a file to read.
+    /// Opens a file for reading.
     pub fn open(&self, path: &str) -> Result<Reader> {
         const DOING: &str = "opening";
         self.shared.check_open()?;
@@ -348,7 +357,7 @@ impl Fs {
         self.shared.metadata.bound_pending().await
     }
 
-    /// A rename that a power cut can tear: see `BrokenRule::Rename`.
+    /// A rename in two steps, which a power cut can tear: see `BrokenRule::Rename`.
     async fn rename_in_two_steps(&self, from: &str, to: &str) -> Result<()> {
         let ((from_parent, from), (to_parent, to)) = check_rename(&self.shared.state.lock(), from, to)?;
         let replaced = self.shared.state.lock().lookup(to_parent, to);
@@ -360,7 +369,7 @@ impl Fs {
         self.shared.state.lock().commit(Record::Rename { from_parent, to_parent, from, to })
     }
 
-    /// Gives a file a second name.
+    /// Gives a file a second name (a hard link).
     pub async fn link(&self, from: &str, to: &str) -> Result<()> {
         const DOING: &str = "linking";
         self.shared.check_writable()?;
@@ -380,8 +389,8 @@ impl Fs {
         self.shared.metadata.bound_pending().await
     }
 
-    /// Cuts a file to `size`, or extends it with zeros. Fails with `Busy` while the file has a writer, and with `Invalid` for a
-    /// log, unless it has this size.
+    /// Cuts a file to `size` bytes, or extends it with zeros. Fails with `Busy` while the file has a writer.
+    /// Fails with `Invalid` for a log, unless `size` is the log's length.
     pub async fn truncate(&self, path: &str, size: Bytes) -> Result<()> {
         let writer = self.open_append(path).await?;
         let truncated = writer.truncate(size).await;
@@ -452,7 +461,7 @@ impl Fs {
     }
 }
 
-/// The file of inode `ino`. Fails with `Invalid` where it is no parallel log.
+/// The file of inode `ino`, which must be a parallel log: otherwise fails with `Invalid`.
 fn check_parallel(state: &State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<File>> {
     let file = state.file(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
     if file.kind == FileKind::ParallelLog {
@@ -461,7 +470,7 @@ fn check_parallel(state: &State, ino: u64, doing: &'static str, path: &str) -> R
     Err(error(ErrorKind::Invalid, doing, path).because("it is not a parallel log; choose another path"))
 }
 
-/// The function that creates a file of `kind`, where [`Fs::create`] does not.
+/// The name of the function that creates files of `kind`, for kinds that [`Fs::create`] refuses.
 fn created_by(kind: FileKind) -> Option<&'static str> {
     match kind {
         FileKind::Data | FileKind::Log => None,
@@ -470,7 +479,7 @@ fn created_by(kind: FileKind) -> Option<&'static str> {
     }
 }
 
-/// The open ordered logs of a directory, without `ino`.
+/// The open ordered logs of a directory, without the log `ino`.
 fn open_logs(state: &State, parent: u64, ino: u64) -> Vec<Arc<LogWriter>> {
     let Ok(entries) = state.directory("", "", parent) else { return Vec::new() };
     let others = entries.values().filter(|other| **other != ino).filter_map(|other| state.file(*other));
@@ -479,7 +488,7 @@ fn open_logs(state: &State, parent: u64, ino: u64) -> Vec<Arc<LogWriter>> {
 
 type Place<'a> = (u64, &'a str);
 
-/// The directory and the name that a rename moves from, and those it moves to. Fails where the rename is not allowed.
+/// The directories and names that a rename moves from and to. Fails where the rename is not allowed.
 fn check_rename<'a>(state: &State, from: &'a str, to: &'a str) -> Result<(Place<'a>, Place<'a>)> {
     const DOING: &str = "renaming";
     let (from_parent, from_name) = state.parent(DOING, from)?;

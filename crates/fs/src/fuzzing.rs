@@ -1,5 +1,6 @@
-//! Entry points for the fuzz targets (cargo feature `fuzzing`; `crates/fuzz`): each decodes any bytes, and what it decodes must
-//! survive being encoded and decoded again. Checksums are made right first: random bytes would never pass them.
+//! Entry points for the fuzz targets (cargo feature `fuzzing`; `crates/fuzz`). Each decodes arbitrary bytes;
+//! a structure that was decoded must be the same after encoding and decoding again. Checksums in the bytes
+//! are corrected first, because random bytes would never pass them.
 
 use std::sync::Arc;
 
@@ -40,7 +41,7 @@ pub fn superblock(bytes: &[u8]) {
     }
 }
 
-/// One record of the metadata log: the first byte is its kind.
+/// Fuzzes one record of the metadata log: the first byte is the record's kind.
 pub fn record(bytes: &[u8]) {
     let Some((&kind, payload)) = bytes.split_first() else { return };
     let Some(first) = Record::decode(kind.into(), payload) else { return };
@@ -50,8 +51,9 @@ pub fn record(bytes: &[u8]) {
     assert_eq!(Record::decode(first.kind(), &encoded), Some(first));
 }
 
-/// A metadata log with any records behind a fresh file system's own: a mount must take it or refuse it, and what a mount takes can be
-/// listed and checked, and mounts again. Records are kind (1 byte), length (1 byte), payload.
+/// Fuzzes a mount: appends arbitrary records to the metadata log of a fresh file system. A mount must accept
+/// or refuse the log. An accepted log can be listed and checked, and mounts again. Each record is given as
+/// kind (1 byte), length (1 byte), payload.
 pub fn metadata(bytes: &[u8]) {
     thread_local! {
         static FRESH: Media = fresh();
@@ -84,7 +86,7 @@ pub fn metadata(bytes: &[u8]) {
     }
 }
 
-/// The entries of an ordered log.
+/// Fuzzes the recovery of an ordered log's entries.
 pub fn ordered_log(bytes: &[u8]) {
     header(bytes);
     let emu = emulated(Media::new(&EmuOptions::tiny()));
@@ -96,7 +98,7 @@ pub fn ordered_log(bytes: &[u8]) {
     let _contents = recovered.map(|found| format!("{found:?}").len());
 }
 
-/// The entries of a parallel log.
+/// Fuzzes the recovery of a parallel log's entries.
 pub fn parallel_log(bytes: &[u8]) {
     header(bytes);
     let emu = emulated(Media::new(&EmuOptions::tiny()));
@@ -116,7 +118,7 @@ pub fn parallel_log(bytes: &[u8]) {
     assert!(recovered.next >= 8, "no ticket of an older epoch is given again");
 }
 
-/// Any header, its magic and version made right.
+/// Decodes arbitrary bytes as an entry header, after setting the right magic and version.
 fn header(bytes: &[u8]) {
     let mut part = bytes.to_vec();
     part.resize(bytes.len().max(HEADER_SIZE), 0);
@@ -134,7 +136,7 @@ fn header(bytes: &[u8]) {
     }
 }
 
-/// Writes entries as `bytes` describe them, 8 bytes and a payload each, into a zone.
+/// Writes entries into a zone as `bytes` describe them: 8 bytes of fields and a payload each.
 fn write_entries(dev: &Arc<dyn ZonedDevice>, bytes: &[u8]) -> Segment {
     let block = dev.geometry().block_size as usize;
     let home = Home { uuid: uuid(), zone: ZONE };
@@ -179,7 +181,7 @@ fn write_entries(dev: &Arc<dyn ZonedDevice>, bytes: &[u8]) -> Segment {
     Segment { zone: ZONE, generation: GENERATION, start: Blocks::ZERO, end: capacity }
 }
 
-/// A drive with an empty file system, no log of which power cuts are possible.
+/// A drive with an empty file system. The drive keeps no history for power cuts.
 fn fresh() -> Media {
     let emu = emulated(Media::new(&EmuOptions::tiny()));
     let dev: Arc<dyn ZonedDevice> = emu.clone();
@@ -188,7 +190,7 @@ fn fresh() -> Media {
     emu.media()
 }
 
-/// Adds the records that `bytes` describe to the metadata log. `None` where there is nothing to add.
+/// Appends the records that `bytes` describe to the metadata log. `None` if `bytes` describe no record.
 async fn append_records(dev: &Arc<dyn ZonedDevice>, bytes: &[u8]) -> Option<()> {
     let geometry = dev.geometry().clone();
     let block = geometry.block_size as usize;

@@ -8,12 +8,12 @@ use crate::rules::BrokenRule;
 use crate::rules::Rules;
 use crate::wal::options::LogOptions;
 
-/// How [`Fs::format`](crate::Fs::format) makes a file system.
+/// The settings of [`Fs::format`](crate::Fs::format).
 #[derive(Clone, Debug, Default)]
 pub struct FormatOptions {
     /// Format a device whose zones are written or that holds a file system: its data is lost. Default: false.
     pub force: bool,
-    /// A label of up to 64 bytes. Default: empty.
+    /// The file system's label, up to 64 bytes. Default: empty.
     pub label: String,
     /// The file system's identity. Default: random.
     pub uuid: Option<Uuid>,
@@ -21,10 +21,10 @@ pub struct FormatOptions {
     pub metadata_zones: Option<u32>,
 }
 
-/// How [`Fs::mount`](crate::Fs::mount) mounts.
+/// The settings of [`Fs::mount`](crate::Fs::mount).
 #[derive(Clone, Debug)]
 pub struct MountOptions {
-    /// Write nothing to the device: recovery changes memory only. Default: false.
+    /// The mount writes nothing to the device: recovery changes memory only. Default: false.
     pub read_only: bool,
     /// The settings of ordered logs.
     pub log: LogOptions,
@@ -37,7 +37,8 @@ pub struct MountOptions {
     pub open_ahead: bool,
     /// When writes of file data are paced. Default: while a parallel log is open.
     pub pace: Pace,
-    /// A rule to break: a test of the tests. Default: none.
+    /// A safety rule for this mount to break, so that a test can show that another test finds the fault.
+    /// Default: none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
 }
@@ -46,7 +47,7 @@ pub struct MountOptions {
 /// some pieces instead of megabytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pace {
-    /// While a parallel log is open.
+    /// File data is written in pieces while a parallel log is open.
     #[default]
     ParallelLogs,
     /// Always.
@@ -107,11 +108,11 @@ pub enum Lifetime {
     /// Not set.
     #[default]
     NotSet = 0,
-    /// Set to "no lifetime".
+    /// The lifetime is set to "no lifetime".
     None = 1,
     /// Removed first.
     Short = 2,
-    /// Removed before most files.
+    /// Files removed before most other files.
     Medium = 3,
     /// Kept for long.
     Long = 4,
@@ -120,19 +121,20 @@ pub enum Lifetime {
 }
 
 impl Lifetime {
-    /// The number of the lifetime on the device. The difference of two numbers is the distance between two lifetimes.
+    /// The number that stands for the lifetime on the device. The difference of two numbers is the distance
+    /// between two lifetimes.
     pub(crate) fn number(self) -> u8 {
         self as u8
     }
 }
 
-/// How [`Fs::create`](crate::Fs::create) makes a file.
+/// The settings of [`Fs::create`](crate::Fs::create).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CreateOptions {
-    /// `Data` or `Log`; other kinds are `Invalid`. Default: data.
+    /// The kind of the new file: `Data` or `Log`; other kinds are `Invalid`. Default: data.
     pub kind: FileKind,
-    /// The expected lifetime. Default: not set.
+    /// The expected lifetime of the file. Default: not set.
     pub lifetime: Lifetime,
-    /// The expected size; zero when unknown. A hint only.
+    /// The expected size of the file in bytes; zero when unknown. A hint only.
     pub preallocate: Bytes,
 }

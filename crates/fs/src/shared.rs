@@ -26,22 +26,24 @@ pub(crate) struct Shared {
     pub driver: Arc<dyn Driver>,
     pub superblock: Superblock,
     pub options: MountOptions,
-    /// Locked before any file's content.
+    /// The lock of the mount's state is taken before that of any file's content.
     pub state: Arc<Mutex<State>>,
     pub metadata: Arc<MetadataLog>,
     pub pins: Pins,
     pub pool: Pool,
-    /// Wakes the background tasks.
+    /// Wakes the mount's background tasks.
     pub work: Event,
-    /// Space or an open zone became free, or certainly will not: tasks that wait for either look again.
+    /// Notified when space or an open zone became free, or certainly will not: tasks that wait for space or
+    /// for an open zone check again.
     pub space: Event,
-    /// Parallel logs that are open.
+    /// Number of open parallel logs.
     pub parallel_logs: AtomicU32,
-    /// Held while zones are finished and reset, where a log's writer waits for the finish and the reset.
+    /// Held while zones are finished and reset in the path of a log's writer, which waits for both (mounts
+    /// that open no zones ahead).
     pub zone_turn: Turnstile,
-    /// Background tasks that have not ended.
+    /// Number of background tasks of the mount that have not ended.
     pub background: AtomicU32,
-    /// How often a log waited for a zone.
+    /// Number of times that a log waited for a zone.
     pub log_waits: AtomicU64,
     pub locks: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -57,7 +59,7 @@ impl Shared {
         self.metadata.check()
     }
 
-    /// Fails after an unmount.
+    /// Fails after the unmount of the file system.
     pub(crate) fn check_open(&self) -> Result<()> {
         self.metadata.check_open()
     }
@@ -67,13 +69,13 @@ impl Shared {
         u64::from(self.device.geometry().block_size)
     }
 
-    /// Ends a background task. An unmount waits for all of them.
+    /// Ends a background task of the mount. An unmount waits for all of them.
     pub(crate) fn end_background(&self) {
         self.background.fetch_sub(1, Ordering::AcqRel);
         self.space.notify();
     }
 
-    /// Wakes the background tasks.
+    /// Wakes the mount's background tasks.
     pub(crate) fn kick_cleaner(&self) {
         self.work.notify();
     }
@@ -87,7 +89,7 @@ impl Drop for Shared {
     }
 }
 
-/// An open file. The inode lives until its last handle is dropped.
+/// A handle of an open file. The inode lives until its last handle is dropped.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub shared: Arc<Shared>,
@@ -95,7 +97,8 @@ pub(crate) struct Handle {
 }
 
 impl Handle {
-    /// A further handle of `file`. The caller holds the state's lock and has found the file in the state.
+    /// A further handle of the open file `file`. The caller holds the state's lock and has found the file in
+    /// the state.
     pub(crate) fn counted(shared: &Arc<Shared>, state: &mut State, file: &Arc<File>) -> Arc<Handle> {
         if let Some(node) = state.file_node(file.ino) {
             node.handles += 1;

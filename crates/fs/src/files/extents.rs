@@ -1,15 +1,15 @@
-//! The extents of a file: a sorted list, searched by bisection.
+//! The extents of a file: a list sorted by file offset, searched by bisection.
 
 use units::{Blocks, ZoneId};
 
-/// A run of blocks that holds a part of a file.
+/// An extent: a run of blocks in one zone that holds a part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Extent {
-    /// Offset in the file: a multiple of the block size.
+    /// The extent's offset in the file, in bytes: a multiple of the block size.
     pub offset: u64,
-    /// Length: whole blocks, except at the file's end.
+    /// The extent's length in bytes: whole blocks, except at the file's end.
     pub bytes: u64,
-    /// First block within the zone.
+    /// The extent's first block within the zone.
     pub start: Blocks,
     pub zone: ZoneId,
 }
@@ -21,7 +21,7 @@ impl Extent {
     }
 }
 
-/// Zones with the number of blocks in each that a file no longer refers to.
+/// Zones, each with the number of its blocks that a file no longer refers to.
 pub(crate) type Freed = Vec<(ZoneId, u64)>;
 
 /// The extents of one file, in order, without overlaps. Bytes outside all extents read as zero.
@@ -29,7 +29,7 @@ pub(crate) type Freed = Vec<(ZoneId, u64)>;
 pub(crate) struct ExtentMap(Vec<Extent>);
 
 impl ExtentMap {
-    /// The extents in order.
+    /// The file's extents, in order of their offsets.
     pub(crate) fn as_slice(&self) -> &[Extent] {
         &self.0
     }
@@ -84,8 +84,9 @@ impl ExtentMap {
         self.0.push(extent);
     }
 
-    /// Replaces the places of the file ranges of `moved` by the places in `moved`. A range that is not wholly within one old
-    /// extent is ignored. Returns the freed blocks and, in the same order, the extents that were used.
+    /// Replaces the places of the file ranges of `moved` by the places in `moved`. Ignores a range that is
+    /// not wholly within one old extent. Returns the freed blocks and, in the same order, the extents of
+    /// `moved` that were used.
     pub(crate) fn remap(&mut self, moved: &[Extent], block: u64) -> (Freed, Vec<Extent>) {
         let (mut freed, mut taken) = (Freed::new(), Vec::new());
         for m in moved {

@@ -19,21 +19,21 @@ use crate::wal::segment::Segment;
 pub(crate) struct File {
     pub ino: u64,
     pub kind: FileKind,
-    /// Locked after the file system's state, never the other way round.
+    /// The lock of a file's content is taken after the lock of the file system's state, never before.
     pub content: RwLock<Content>,
 }
 
-/// The content of a file.
+/// The content of a data file or of a log.
 #[derive(Debug, Default)]
 pub(crate) struct Content {
-    /// Length that readers see: pages in memory included.
+    /// The file's length for readers: bytes in memory included.
     pub size: u64,
-    /// Length in the metadata.
+    /// The file's length in the metadata.
     pub stored: u64,
     pub modified_ms: u64,
     pub lifetime: Lifetime,
     pub extents: ExtentMap,
-    /// Appended bytes that are not in `extents` yet.
+    /// The file's appended bytes that are not in `extents` yet.
     pub pages: Pages,
     pub log: LogContent,
 }
@@ -43,16 +43,16 @@ pub(crate) struct Content {
 pub(crate) struct LogContent {
     pub segments: Vec<Segment>,
     pub cuts: Vec<Cut>,
-    /// Length and next sequence of a closed log.
+    /// Length in bytes and next sequence of a closed log.
     pub sealed: Option<(u64, u64)>,
-    /// Where the entries lie, once a reader or a writer has asked.
+    /// Where the log's entries lie, once a reader or a writer has asked.
     pub index: Option<Arc<LogIndex>>,
-    /// The error of a log whose `index` ends before the log does.
+    /// The error of a log whose `index` ends before the log does, because the medium lost entries.
     pub damage: Option<Error>,
     pub writer: Option<Arc<LogWriter>>,
-    /// Of a parallel log: the epochs, the newest last.
+    /// The epochs of a parallel log, the newest last.
     pub epochs: Vec<Epoch>,
-    /// Of a parallel log: tickets below this one are not needed.
+    /// Every ticket of a parallel log below this one is retired.
     pub retired: u64,
 }
 
@@ -62,7 +62,7 @@ impl File {
         Arc::new(File { ino, kind, content: RwLock::new(content) })
     }
 
-    /// The length that readers see.
+    /// The length of a file in bytes as readers see it.
     pub(crate) fn size(&self) -> u64 {
         let content = self.content.read();
         if self.kind == FileKind::ParallelLog {

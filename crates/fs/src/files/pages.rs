@@ -8,36 +8,36 @@
 
 use zoned::{Buf, BufMut};
 
-/// The first buffer of a file has this many bytes, so that a small file needs no long one.
+/// The first buffer of a data file has this many bytes, so that a small file needs no long buffer.
 pub(crate) const FIRST_BUFFER: usize = 16 << 10;
 
 /// The pages of one data file that are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// Bytes being written to the device, by file offset, in order.
+    /// The file's bytes being written to the device, by file offset, in order.
     in_flight: Vec<(u64, Buf)>,
-    /// Bytes not yet written.
+    /// The end of the file, not yet being written to the device.
     tail: BufMut,
     /// The file offset at which the tail begins: a multiple of the block size.
     tail_at: u64,
 }
 
-/// The outcome of a look-up.
+/// The outcome of looking up a file offset in the pages in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lookup {
-    /// So many bytes were copied.
+    /// This many bytes were copied from the pages.
     Hit(usize),
-    /// No page holds the offset, nor any of so many bytes from the offset on.
+    /// No page holds the offset, nor this many bytes from the offset on.
     Miss(u64),
 }
 
 impl Pages {
-    /// True if no page is in memory.
+    /// True if no page of the file is in memory.
     pub(crate) fn is_empty(&self) -> bool {
         self.in_flight.is_empty() && self.tail.is_empty()
     }
 
-    /// Copies the bytes at `offset`, as far as one page has them.
+    /// Copies the file's bytes at `offset` to the caller, as far as one page holds them.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Lookup {
         let mut free = into.len() as u64;
         let in_flight = self.in_flight.iter().map(|(at, data)| (*at, &**data));
@@ -60,8 +60,9 @@ impl Pages {
         Lookup::Miss(free)
     }
 
-    /// Appends the front of `data`, up to a tail of `full` bytes. Returns the number of bytes taken, and the tail once it is
-    /// full, with its file offset: the caller writes these bytes to the device and then calls [`written`](Pages::written).
+    /// Appends the front of `data` to the file's tail, which ends at `full` bytes. Returns the number of
+    /// bytes taken, and the tail once it is full, with its file offset: the caller writes these bytes to the
+    /// device and then calls [`written`](Pages::written).
     pub(crate) fn append(&mut self, data: &[u8], full: usize) -> (usize, Option<(u64, Buf)>) {
         if self.tail.is_empty() {
             let first = if self.tail_at == 0 { FIRST_BUFFER.min(full) } else { full };
@@ -78,7 +79,8 @@ impl Pages {
         (now.len(), Some((at, bytes)))
     }
 
-    /// The tail with its file offset and its length, followed by zeros up to a whole block; `None` where the tail is empty.
+    /// The file's tail with its file offset and its length, followed by zeros up to a whole block; `None` for
+    /// an empty tail.
     pub(crate) fn padded_tail(&self, block: usize) -> Option<(u64, Buf, usize)> {
         let len = self.tail.len();
         let mut padded = BufMut::with_capacity(len.next_multiple_of(block));
@@ -87,8 +89,8 @@ impl Pages {
         (len > 0).then(|| (self.tail_at, padded.freeze(), len))
     }
 
-    /// Ends the write of the bytes in flight from file offset `from` on: extents have them up to offset `end`, and the bytes
-    /// behind `end` return to the tail.
+    /// Ends the write of the bytes in flight from file offset `from` on: extents hold them up to offset
+    /// `end`, and the bytes behind `end` return to the tail.
     pub(crate) fn written(&mut self, from: u64, end: u64, full: usize) {
         let Some(index) = self.in_flight.iter().position(|(at, _)| *at == from) else { return };
         let (_, bytes) = self.in_flight.remove(index);
@@ -98,7 +100,8 @@ impl Pages {
         }
     }
 
-    /// Extents have the first `len` bytes of the tail, which keeps a partial last block: the next write repeats the block.
+    /// Notes that extents hold the first `len` bytes of the tail. The tail keeps a partial last block: the
+    /// next write repeats that block.
     pub(crate) fn tail_written(&mut self, len: usize, block: usize, full: usize) {
         let whole = len / block * block;
         if whole > 0 {
@@ -107,7 +110,7 @@ impl Pages {
         }
     }
 
-    /// Begins a tail at file offset `at` with `bytes`, and room for `room` bytes.
+    /// Begins a tail at file offset `at` with `bytes`, and reserves memory for `room` bytes.
     pub(crate) fn begin(&mut self, at: u64, bytes: &[u8], room: usize) {
         self.tail = BufMut::with_capacity(room);
         self.tail.extend_from_slice(bytes);

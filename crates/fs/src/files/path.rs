@@ -26,7 +26,7 @@ pub(crate) fn parts<'a>(doing: &'static str, path: &'a str) -> Result<Vec<&'a st
 }
 
 impl State {
-    /// The inode that the path's parts lead to.
+    /// The inode at the end of the path `parts`.
     pub(crate) fn resolve(&self, doing: &'static str, path: &str, parts: &[&str]) -> Result<u64> {
         let mut at = ROOT;
         for part in parts {
@@ -36,7 +36,7 @@ impl State {
         Ok(at)
     }
 
-    /// The directory that holds the path's last part, and that part.
+    /// The directory that holds the path's last part, and the name of that part.
     pub(crate) fn parent<'a>(&self, doing: &'static str, path: &'a str) -> Result<(u64, &'a str)> {
         let parts = parts(doing, path)?;
         let Some((name, up)) = parts.split_last() else {
@@ -60,7 +60,7 @@ impl State {
         }
     }
 
-    /// The inode of `name` in directory `parent`.
+    /// The inode of the entry `name` in directory `parent`.
     pub(crate) fn lookup(&self, parent: u64, name: &str) -> Option<u64> {
         match self.nodes.get(&parent) {
             Some(Node::Directory { entries, .. }) => entries.get(name).copied(),

@@ -10,14 +10,14 @@ use crate::shared::Shared;
 use crate::zones::pins::Pin;
 use crate::zones::pool::MAX_BLOCKS;
 
-/// The longest single device read, in blocks: as long as a pooled buffer.
+/// The longest device read of file data, in blocks: as long as a pooled buffer.
 const MAX_READ: u64 = MAX_BLOCKS as u64;
 
-/// The next part of a read.
+/// The next part of a read from a data file.
 enum Piece<'a> {
-    /// So many bytes were filled in without a device read.
+    /// This many bytes were filled in from memory or with zeros, without a device read.
     Filled(usize),
-    /// On the device: `len` bytes, `skip` bytes behind the start of block `at`.
+    /// The next bytes are on the device: `len` bytes, `skip` bytes behind the start of block `at`.
     Device { at: Lba, skip: usize, len: usize, pin: Pin<'a> },
 }
 
@@ -45,13 +45,13 @@ pub(super) async fn read(shared: &Shared, file: &File, offset: u64, into: &mut [
     Ok(done)
 }
 
-/// The bytes at `offset`: filled in, or their place on the device. `None` at the end of the file.
+/// The file's bytes at `offset`: filled in, or their place on the device. `None` at the end of the file.
 fn next_piece<'a>(shared: &'a Shared, file: &File, offset: u64, into: &mut [u8]) -> Option<Piece<'a>> {
     let content = file.content.read();
     let left = content.size.checked_sub(offset).filter(|left| *left > 0)?.min(into.len() as u64);
-    // No longer than the buffer.
+    // A read copies no more bytes than the caller's buffer holds.
     let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
-    // Pages in memory are newer than the extents.
+    // A read asks the pages in memory first: they are newer than the extents.
     let left = match content.pages.read(offset, into.get_mut(..as_usize(left))?) {
         Lookup::Hit(len) => return Some(Piece::Filled(len)),
         Lookup::Miss(len) => len,

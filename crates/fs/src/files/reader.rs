@@ -23,10 +23,13 @@ impl Reader {
         Reader { handle }
     }
 
-    /// Reads at `offset`. Returns the number of bytes read: fewer than asked only at the end of the file.
+    /// Reads the file at `offset`. Returns the number of bytes read: fewer than asked only at the end of the
+    /// file.
     ///
     /// # Errors
-    /// The device's; `Corrupt` where a log lost durable bytes; `Invalid` for a parallel log; `Closed` after an unmount.
+    ///
+    /// The device's; `Corrupt` where a log lost durable bytes; `Invalid` for a parallel log; `Closed` after
+    /// an unmount.
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         self.handle.shared.check_open()?;
         if self.handle.file.kind == FileKind::ParallelLog {
@@ -80,12 +83,13 @@ impl SequentialReader {
                 return Ok(done);
             }
         }
-        // The stream has ended. The reader below knows bytes appended since the stream began, and lost entries.
+        // The log's stream has ended. A random read also finds bytes appended since the stream began, and
+        // reports lost entries.
         let rest = into.get_mut(done..).unwrap_or_default();
         Ok(done + self.reader.read_at(Bytes(offset.0.saturating_add(done as u64)), rest).await?)
     }
 
-    /// Time spent reading ahead, by phase.
+    /// Time this reader spent reading the log ahead, by phase.
     pub fn stats(&self) -> ReadStats {
         self.stream.as_ref().map_or(self.stats, LogStream::stats)
     }

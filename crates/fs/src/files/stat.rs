@@ -13,25 +13,25 @@ pub struct Superblock {
     pub version: u32,
     /// Identity.
     pub uuid: Uuid,
-    /// The label given at the format.
+    /// The file system's label, given at the format.
     pub label: String,
     /// Bytes per block.
     pub block_size: u32,
     /// Zones of the device.
     pub zones: u32,
-    /// Distance between zone starts.
+    /// Distance between the starts of two zones, in blocks.
     pub zone_size: Blocks,
-    /// Writable blocks of a zone.
+    /// Writable blocks of each zone.
     pub zone_capacity: Blocks,
     /// First zone of the metadata log.
     pub metadata_first: ZoneId,
     /// Number of zones of the metadata log.
     pub metadata_zones: u32,
-    /// Features that older builds may ignore.
+    /// File system features that older builds may ignore.
     pub features_compat: u64,
-    /// Features that older builds may read but not write.
+    /// File system features that older builds may read but not write.
     pub features_ro_compat: u64,
-    /// Features that older builds must refuse.
+    /// File system features that older builds must refuse.
     pub features_incompat: u64,
 }
 
@@ -42,9 +42,9 @@ pub struct Stat {
     pub ino: u64,
     /// Its kind.
     pub kind: FileKind,
-    /// Length; of a directory, its number of entries.
+    /// Length of a file in bytes; of a directory, its number of entries.
     pub size: Bytes,
-    /// Last change of the content, in milliseconds since 1970.
+    /// Last change of the file's content, in milliseconds since 1970.
     pub modified_ms: u64,
     /// Number of names.
     pub links: u32,
@@ -53,7 +53,7 @@ pub struct Stat {
 /// An entry of a directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DirEntry {
-    /// Its name, without slashes.
+    /// The directory entry's name, without slashes.
     pub name: String,
     /// Its kind.
     pub kind: FileKind,
@@ -66,9 +66,10 @@ pub struct DirEntry {
 pub struct StatFs {
     /// Identity.
     pub uuid: Uuid,
-    /// The label given at the format.
+    /// The file system's label, given at the format.
     pub label: String,
-    /// Bytes that files can hold at most: all zones but those of the superblock, the metadata and the ones kept for reclaim.
+    /// Bytes that files can hold at most: all zones but those of the superblock, the metadata and those kept
+    /// for reclaim.
     pub capacity: Bytes,
     /// Bytes in live blocks.
     pub used: Bytes,
@@ -78,7 +79,7 @@ pub struct StatFs {
     pub free: Bytes,
     /// Bytes in dead blocks.
     pub garbage: Bytes,
-    /// Files, logs and directories.
+    /// Number of files, logs and directories.
     pub files: u64,
     /// How often since the mount a log waited for a zone, because none was opened ahead or empty.
     pub log_waits: u64,
@@ -89,7 +90,7 @@ pub struct StatFs {
 /// Zones by use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ZoneCounts {
-    /// Superblock and metadata zones.
+    /// Zones of the superblock and the metadata.
     pub metadata: u32,
     /// Zones with log segments.
     pub log: u32,
@@ -114,7 +115,7 @@ pub enum ZoneRole {
     Log,
     /// File data of one expected lifetime.
     Data {
-        /// The lifetime of the zone's first file.
+        /// The lifetime of the first file whose data the zone got.
         lifetime: Lifetime,
     },
     /// No use yet.
@@ -132,27 +133,27 @@ pub struct ZoneUse {
     pub state: ZoneState,
     /// Blocks written.
     pub pointer: Blocks,
-    /// Blocks that can be written.
+    /// Blocks of the zone that can be written.
     pub capacity: Blocks,
-    /// Blocks that a file or the metadata log still needs.
+    /// Blocks of the zone that a file or the metadata log still needs.
     pub live: Blocks,
 }
 
 /// The result of [`Fs::check`](crate::Fs::check).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CheckReport {
-    /// One sentence per problem.
+    /// The problems found, one sentence each.
     pub problems: Vec<String>,
     /// Data files and logs.
     pub files: u64,
-    /// Directories, the root included.
+    /// Number of directories, the root included.
     pub directories: u64,
-    /// Extents of data files.
+    /// Number of extents of data files.
     pub extents: u64,
     /// Log segments.
     pub segments: u64,
-    /// Metadata records replayed.
+    /// Number of metadata records replayed.
     pub records: u64,
-    /// Blocks that files refer to.
+    /// Number of blocks that files refer to.
     pub live: Blocks,
 }

@@ -35,11 +35,11 @@ enum Inner {
     Log(Arc<LogFile>),
 }
 
-/// The writer of a data file. It writes whole blocks; a partial last block is written again later.
+/// The writer of a data file. Writes whole blocks; a partial last block is written again later.
 #[derive(Debug)]
 pub(crate) struct DataWriter {
     handle: Arc<Handle>,
-    /// Held during a write: one write at a time.
+    /// Held during a write to a data file, so that the file has one write at a time.
     turn: Turnstile,
     status: Mutex<Status>,
 }
@@ -49,7 +49,7 @@ struct Status {
     closed: bool,
     poison: Option<Error>,
     lifetime: Lifetime,
-    /// Blocks written, and blocks of padding behind them.
+    /// Number of blocks of file data written, and of padding blocks behind them.
     blocks: (u64, u64),
 }
 
@@ -75,7 +75,8 @@ impl Writer {
     /// Submits a log's buffered data to the device. Until a `sync`, a power cut may lose the bytes.
     pub async fn flush(&self) -> Result<()> {
         match &self.inner {
-            // A full buffer is written by `append`, and a partial block would have to be written twice.
+            // A data file's full buffer was already written by `append`, and a partial block would have to be
+            // written twice.
             Inner::Data(writer) => writer.check(),
             Inner::Log(log) => log.flush().await,
         }
@@ -89,7 +90,7 @@ impl Writer {
         }
     }
 
-    /// The length so far, buffered data included.
+    /// The file's length in bytes so far, buffered data included.
     pub fn size(&self) -> Bytes {
         match &self.inner {
             Inner::Data(writer) => Bytes(writer.handle.file.size()),
@@ -109,14 +110,14 @@ impl Writer {
         }
     }
 
-    /// Changes the expected lifetime of bytes appended from now on.
+    /// Changes the expected lifetime of bytes appended to the file from now on.
     pub fn set_lifetime(&self, lifetime: Lifetime) {
         if let Inner::Data(writer) = &self.inner {
             writer.status.lock().lifetime = lifetime;
         }
     }
 
-    /// Writes the buffered bytes and ends writing. A second call does nothing.
+    /// Writes the file's buffered bytes and ends writing. A second call does nothing.
     pub async fn close(&self) -> Result<()> {
         self.inner.close().await
     }
@@ -143,7 +144,7 @@ impl Drop for Writer {
         if self.inner.is_closed() {
             return;
         }
-        // The file can be opened for writing again once the buffered bytes are written.
+        // After this step the file can be opened for writing again: the buffered bytes are written.
         let inner = self.inner.clone();
         let driver = match &inner {
             Inner::Data(writer) => Arc::clone(&writer.handle.shared.driver),
@@ -173,7 +174,7 @@ impl DataWriter {
         self.status.lock().poison.get_or_insert(error).clone()
     }
 
-    /// Bytes of a full buffer: as many of the device's optimal writes as fit, at least one.
+    /// Bytes of a data file's full buffer: as many of the device's optimal writes as fit, at least one.
     fn full(&self) -> usize {
         let shared = &self.handle.shared;
         let optimal = shared.device.geometry().optimal_write.0.max(1) * shared.block();
@@ -202,8 +203,9 @@ impl DataWriter {
         Ok(())
     }
 
-    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says, and commits their extents: the file
-    /// ends there. `data` is the bytes, padded to whole blocks. Bytes that are not written return to the file's tail.
+    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says, and commits their
+    /// extents: the file ends behind the bytes written. `data` is the bytes, padded to whole blocks. Bytes
+    /// that are not written return to the file's tail.
     async fn store(&self, from: u64, data: &Buf, bytes: u64, amount: Amount) -> Result<()> {
         let shared = &self.handle.shared;
         let lifetime = self.status.lock().lifetime;
@@ -230,14 +232,15 @@ impl DataWriter {
                 let (ino, from, size) = (self.handle.file.ino, first.offset, last.end());
                 state.commit(Record::Extents { ino, from, size, modified_ms, extents: part.to_vec() })?;
             }
-            // Under the same lock: a reader finds the bytes in a page or in an extent.
+            // Pages and extents change under one lock: a reader finds each byte in a page or in an extent.
             self.handle.file.content.write().pages.written(from, at, self.full());
         }
         drop(placed);
         shared.metadata.bound_pending().await
     }
 
-    /// Writes the tail, its last block padded. A partial last block stays in the tail as well. The caller has the turn.
+    /// Writes the file's tail, its last block padded. A partial last block stays in the tail as well. The
+    /// caller holds the file's write turn.
     async fn settle(&self) -> Result<()> {
         let block = usize::try_from(self.handle.shared.block()).expect("a block fits into memory");
         let (at, padded, len) = {
@@ -263,7 +266,8 @@ impl DataWriter {
             self.settle().await.map_err(|e| self.poison(e))?;
             self.handle.shared.state.lock().journal.applied
         };
-        // Without the turn: appends continue meanwhile, and concurrent syncs share the commit.
+        // The commit runs without the file's write turn: appends continue meanwhile, and concurrent syncs
+        // share the commit.
         self.handle.shared.metadata.commit_upto(upto).await.map_err(|e| self.poison(e))
     }
 
@@ -282,7 +286,7 @@ impl DataWriter {
         self.load_tail().await.map_err(|e| self.poison(e))
     }
 
-    /// Reads a partial last block into the tail: the next write repeats the block.
+    /// Reads a file's partial last block into the tail: the next write repeats the block.
     pub(crate) async fn load_tail(&self) -> Result<()> {
         let block = self.handle.shared.block();
         let size = self.handle.file.content.read().size;
@@ -317,7 +321,7 @@ impl DataWriter {
 }
 
 impl Writer {
-    /// Prepares a writer to append to an existing file.
+    /// Prepares a writer to append to an existing data file.
     pub(crate) async fn resume(&self) -> Result<()> {
         match &self.inner {
             Inner::Data(writer) => writer.load_tail().await,

@@ -16,31 +16,31 @@ use crate::metadata::format::frame::{self, Binding};
 use crate::metadata::format::header::Header;
 use crate::metadata::format::record::Record;
 
-/// The longest single write of metadata, in bytes.
+/// The longest single write to the metadata log, in bytes.
 const MAX_WRITE: usize = 1 << 20;
 
-/// The zones of one epoch, and the position at which the next record is written.
+/// The metadata zones of one epoch, and the position at which the next record is written.
 #[derive(Clone, Debug)]
 pub(crate) struct Chain {
     header: Header,
     binding: Binding,
     zones: Vec<ZoneId>,
-    /// The next block of the last zone. At block 0 the zone's header is still to be written.
+    /// The next block to write in the chain's last zone. At block 0 the zone's header is still to be written.
     at: u64,
     sequence: u64,
-    /// Every record below this sequence is known to be durable.
+    /// Every metadata record below this sequence is known to be durable.
     durable: u64,
 }
 
 /// The metadata zones outside the chain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Spare {
-    /// Each with true if it must be reset before it is written.
+    /// Metadata zones outside the chain, each with true if the zone must be reset before it is written.
     pub zones: VecDeque<(ZoneId, bool)>,
 }
 
 impl Spare {
-    /// Takes a zone, and resets it where necessary; `None` where no zone is left.
+    /// Takes a zone for the metadata chain, and resets the zone where necessary; `None` if no zone is left.
     pub(crate) async fn take(&mut self, dev: &Arc<dyn ZonedDevice>) -> Result<Option<ZoneId>> {
         let Some((zone, dirty)) = self.zones.pop_front() else { return Ok(None) };
         if dirty {
@@ -52,27 +52,28 @@ impl Spare {
 }
 
 impl Chain {
-    /// A new epoch that begins in the empty zone `zone`.
+    /// A new metadata epoch that begins in the empty zone `zone`.
     pub(crate) fn begin(header: Header, zone: ZoneId) -> Chain {
         Chain { header, binding: Binding::of(&header), zones: vec![zone], at: 0, sequence: 0, durable: 0 }
     }
 
-    /// An epoch found on the device. Its records are durable: a mount flushes the device before the first commit.
+    /// The chain of an epoch found on the device. Its records are durable: a mount flushes the device before
+    /// the first commit.
     pub(crate) fn resume(header: Header, zones: Vec<ZoneId>, at: u64, sequence: u64) -> Chain {
         Chain { header, binding: Binding::of(&header), zones, at, sequence, durable: sequence }
     }
 
-    /// The number of the epoch.
+    /// The number of the chain's epoch.
     pub(crate) fn epoch(&self) -> u64 {
         self.header.epoch
     }
 
-    /// Number of records written in this epoch.
+    /// Number of metadata records written in this epoch.
     pub(crate) fn sequence(&self) -> u64 {
         self.sequence
     }
 
-    /// Call after a flush of the device: every record written before the flush is durable.
+    /// Notes that the device was flushed: every metadata record written before the flush is durable.
     pub(crate) fn flushed(&mut self) {
         self.durable = self.sequence;
     }
@@ -82,27 +83,27 @@ impl Chain {
         &self.zones
     }
 
-    /// Blocks written of `zone`; `None` for a zone outside the chain.
+    /// Number of blocks written in the metadata zone `zone`; `None` for a zone outside the chain.
     pub(crate) fn written(&self, zone: ZoneId, capacity: Blocks) -> Option<Blocks> {
         self.zones.contains(&zone).then(|| if zone == self.last_zone() { Blocks(self.at) } else { capacity })
     }
 
-    /// The zone being written.
+    /// The metadata zone being written.
     pub(crate) fn last_zone(&self) -> ZoneId {
         *self.zones.last().expect("a chain has a zone")
     }
 
-    /// Blocks left in the zone being written.
+    /// Blocks left in the metadata zone being written.
     pub(crate) fn room(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
         dev.geometry().zone_capacity.0.saturating_sub(self.at)
     }
 
-    /// Blocks written in this epoch, all of which a mount reads.
+    /// Blocks written in this metadata epoch, all of which a mount reads.
     pub(crate) fn blocks(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
         (self.zones.len() as u64 - 1) * dev.geometry().zone_capacity.0 + self.at
     }
 
-    /// Adds the empty zone `zone`, to which the next record is written.
+    /// Adds the empty zone `zone` to the chain: the next metadata record is written there.
     pub(crate) fn extend(&mut self, zone: ZoneId) {
         self.header.index += 1;
         self.header.first_sequence = self.sequence;
@@ -110,8 +111,8 @@ impl Chain {
         self.at = 0;
     }
 
-    /// Removes from `records` as many records as fit into the zone and into one write, and writes them. Returns their number:
-    /// 0 when the zone is full.
+    /// Removes from `records` as many metadata records as fit into the zone and into one write, and writes
+    /// them. Returns their number: 0 when the zone is full.
     pub(crate) async fn write(
         &mut self,
         dev: &Arc<dyn ZonedDevice>,
@@ -148,8 +149,8 @@ impl Chain {
         result.map_err(|e| Error::device("writing metadata", e))?;
         records.drain(..taken);
         self.at += written;
-        // Writes to a chain do not overlap, so a durable write proves only its own records: earlier ones count if they were
-        // known to be durable before.
+        // The durability of a metadata write proves only its own records, because writes to a chain do not
+        // overlap. Earlier records count if they were known to be durable before.
         if how == Durability::Durable && self.durable == self.sequence {
             self.durable = sequence;
         }
@@ -158,7 +159,8 @@ impl Chain {
     }
 }
 
-/// Zones that a snapshot of `bytes` bytes takes, a margin included, and one more for the commits during the roll.
+/// Number of zones that a metadata snapshot of `bytes` bytes takes, a margin included, and one more for the
+/// commits during the roll.
 pub(crate) fn zones_for_snapshot(geometry: &Geometry, bytes: u64) -> u64 {
     let zone = (geometry.zone_capacity.0.saturating_sub(1) * u64::from(geometry.block_size)).max(1);
     (bytes + bytes / 4).div_ceil(zone).max(1) + 1

@@ -16,13 +16,14 @@ use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::rules::Rules;
 
-/// An epoch longer than this, plus some snapshots, is rolled although its zones have room: a mount reads the whole epoch.
+/// A metadata epoch longer than this, plus some snapshots, is rolled even if its zones have room: a mount
+/// reads the whole epoch.
 const LONG_EPOCH: u64 = 64 << 20;
-/// How many times as long as a snapshot an epoch may be.
+/// The factor by which a metadata epoch may be longer than its snapshot.
 const SNAPSHOTS: u64 = 4;
-/// Queued records at which the cleaner commits them.
+/// Number of queued metadata records at which the cleaner commits them.
 pub(crate) const MAX_PENDING: usize = 4096;
-/// Queued records at which a caller that adds one waits for a commit.
+/// Number of queued metadata records at which a caller that adds one waits for a commit.
 const HARD_PENDING: usize = 2 * MAX_PENDING;
 
 /// The writing end of the metadata log.
@@ -32,25 +33,26 @@ pub(crate) struct MetadataLog {
     pub(super) device: Arc<dyn ZonedDevice>,
     pub(super) superblock: Superblock,
     pub(super) rules: Rules,
-    /// The device allows too few open zones for two metadata zones.
+    /// True if the device allows too few open zones for two metadata zones.
     pub(super) one_open: bool,
     pub(super) state: Arc<Mutex<State>>,
-    /// Wakes the background tasks.
+    /// Wakes the mount's background tasks.
     pub(super) work: Event,
     closed: AtomicBool,
-    /// Held while a commit is written. Other callers wait for it, and find their records durable.
+    /// Held while a metadata commit is written. Callers that wait for the turn then find their records
+    /// durable.
     pub(super) turn: Turnstile,
     /// Held during a roll.
     pub(super) roll_turn: Turnstile,
     pub(super) rolling: AtomicBool,
     pub(super) position: Mutex<(Chain, Spare)>,
-    /// The error that ended all writing.
+    /// The error that ended all writing of metadata.
     failed: Mutex<Option<Error>>,
-    /// The highest epoch seen or used.
+    /// The highest metadata epoch seen or used.
     pub(super) max_epoch: Mutex<u64>,
 }
 
-/// The end of the log, as a mount found it.
+/// The end of the metadata log, as a mount found it.
 #[derive(Debug)]
 pub(crate) struct LogEnd {
     pub chain: Chain,
@@ -59,7 +61,7 @@ pub(crate) struct LogEnd {
 }
 
 impl MetadataLog {
-    /// The log on `device` that ends with `end`. `one_open`: at most one metadata zone may be open.
+    /// The metadata log on `device` that ends with `end`. `one_open`: at most one metadata zone may be open.
     pub(crate) fn new(
         device: Arc<dyn ZonedDevice>,
         superblock: Superblock,
@@ -105,7 +107,7 @@ impl MetadataLog {
         self.failed.lock().get_or_insert(error).clone()
     }
 
-    /// Ends the log: the file system is unmounted.
+    /// Ends the metadata log: the file system is unmounted.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -122,18 +124,18 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// The zones of the chain, for the zone map.
+    /// The zones of the metadata chain, for the zone map.
     pub(crate) fn chain(&self) -> Chain {
         self.position.lock().0.clone()
     }
 
-    /// Makes every record applied so far durable. Concurrent callers share one write.
+    /// Makes every metadata record applied so far durable. Concurrent callers share one write.
     pub(crate) async fn commit_all(&self) -> Result<()> {
         let upto = self.state.lock().journal.applied;
         self.commit_upto(upto).await
     }
 
-    /// Makes the first `upto` records durable.
+    /// Makes the first `upto` metadata records durable.
     pub(crate) async fn commit_upto(&self, upto: u64) -> Result<()> {
         while self.state.lock().journal.durable < upto {
             self.check()?;
@@ -153,7 +155,7 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Bounds the number of records that wait for a commit.
+    /// Waits for a commit if too many metadata records are queued.
     pub(crate) async fn bound_pending(&self) -> Result<()> {
         let pending = self.state.lock().journal.pending.len();
         if pending > HARD_PENDING {
@@ -165,7 +167,8 @@ impl MetadataLog {
         Ok(())
     }
 
-    /// Writes the queued records. The caller has the turn. Returns false where a roll must make room first.
+    /// Writes the queued metadata records. The caller holds the commit turn. Returns false where a roll must
+    /// make room first.
     async fn commit_pending(&self) -> Result<bool> {
         let (mut records, needs_flush) = {
             let mut state = self.state.lock();
@@ -177,7 +180,7 @@ impl MetadataLog {
         let (mut chain, mut spare) = self.position.lock().clone();
         let result = async {
             if needs_flush && !broken {
-                // Data is durable before the metadata that points to the data.
+                // File data is made durable before the metadata that points to the data.
                 device::flush(&self.device, "flushing data before metadata").await?;
             }
             let how = if broken { Durability::Cached } else { Durability::Durable };
@@ -196,7 +199,7 @@ impl MetadataLog {
         }
         .await;
         {
-            // Records that were not written go back in front of those queued meanwhile.
+            // Metadata records that were not written go back to the front of the queue.
             let mut state = self.state.lock();
             records.append(&mut state.journal.pending);
             state.journal.pending = records;
@@ -220,13 +223,13 @@ impl MetadataLog {
         result
     }
 
-    /// Zones that a roll may take now.
+    /// Metadata zones that a roll may take now.
     fn zones_for_roll(&self) -> u64 {
         let bytes = self.state.lock().snapshot_bytes();
         zones_for_snapshot(self.device.geometry(), bytes)
     }
 
-    /// Fails when the metadata zones could no longer hold two snapshots of the state and `more` further bytes.
+    /// Fails if the metadata zones could no longer hold two snapshots of the state and `more` further bytes.
     pub(crate) fn check_room(&self, state: &State, more: u64) -> Result<()> {
         let need = zones_for_snapshot(self.device.geometry(), state.snapshot_bytes() + more);
         if 2 * need <= u64::from(self.superblock.metadata_zones) {

@@ -1,4 +1,5 @@
-//! mkfs: formats a device, reads superblocks, and checks that a device fits its file system.
+//! mkfs: formats a device, reads superblocks, and checks that a device is the one its file system was made
+//! on.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -21,17 +22,17 @@ use crate::zones::slots::{MIN_SLOTS, Slots};
 
 /// Number of files for which the metadata zones are sized, on a device with room for as many.
 const FILES: u64 = 65_536;
-/// Bytes of one file in a snapshot, with a long name and some extents.
+/// Bytes that one file takes in a metadata snapshot, with a long name and some extents.
 const BYTES_PER_FILE: u64 = 512;
-/// The metadata zones are sized for at most one file per so many blocks.
+/// The metadata zones are sized for at most one file per this many blocks.
 const BLOCKS_PER_FILE: u64 = 8;
 /// The fewest zones for files: some for data, some for logs, and those kept for reclaim.
 const LEAST_FILE_ZONES: u32 = 6;
-/// Resets in flight together.
+/// Number of zone resets that a format keeps in flight.
 const RESETS: usize = 64;
 
 const DOING: &str = "formatting";
-/// The first words of the problem "a zone never held a superblock".
+/// The first words of the problem "a zone never held a superblock", which the check compares.
 const ABSENT: &str = "there is no superblock in zone";
 
 /// Fails where a device of this geometry cannot be formatted with `options`. Returns the first metadata zone and the number
@@ -55,7 +56,7 @@ pub(crate) fn check_format(geometry: &Geometry, options: &FormatOptions) -> Resu
     Ok((first, metadata))
 }
 
-/// Writes a new file system.
+/// Writes a new file system to the device.
 pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) -> Result<Superblock> {
     let geometry = dev.geometry();
     let (first, metadata) = check_format(geometry, options)?;
@@ -90,7 +91,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
     ]);
     chain.write(dev, &mut records, Durability::Durable).await?;
     flush().await?;
-    // The superblocks are written last: without them the device holds no file system.
+    // A format writes the superblocks last: without them the device holds no file system.
     let mut block = superblock::encode(&sb, geometry.conventional, dev.driver().unix_millis()).to_vec();
     block.resize(geometry.block_size as usize, 0);
     for zone in [ZoneId(1), ZoneId(0)] {
@@ -98,7 +99,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
         let write = dev.write(at, Buf::copy_from(&block), Durability::Durable).await;
         write.map_err(|e| Error::device("writing the superblock", e))?;
         if !geometry.is_conventional(zone) {
-            // A full zone is not open.
+            // The superblock's zone is finished: a full zone does not count as open.
             let finish = dev.zone(zone, Action::Finish).await;
             finish.map_err(|e| Error::device("writing the superblock", e))?;
         }
@@ -158,8 +159,8 @@ pub(crate) async fn read_blocks(
     dev.read(geometry.start(zone).plus(from), BufMut::zeroed(len)).await
 }
 
-/// The superblock, and the problems of the two copies. Of two good copies that differ, the copy counts whose file system
-/// wrote the metadata zones.
+/// The superblock, and the problems of its two copies. Of two good copies that differ, the one counts whose
+/// file system wrote the metadata zones.
 pub(crate) async fn read_superblock(
     dev: &Arc<dyn ZonedDevice>,
     report: &[ZoneInfo],
@@ -194,7 +195,7 @@ pub(crate) async fn read_superblock(
 
 fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) -> Error {
     const DOING: &str = "reading the superblock";
-    // Whether a conventional zone was written is not known; its first block was read above.
+    // A conventional zone does not report whether it was written; its first block was read before.
     let absent = problems.iter().all(|p| p.starts_with(ABSENT));
     let blank = absent
         && report.iter().all(|z| {
@@ -212,7 +213,8 @@ fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) 
     ))
 }
 
-/// The copy whose file system wrote the metadata zones. Copies differ where blocks of another drive were written over one.
+/// The superblock copy whose file system wrote the metadata zones. Copies differ if blocks of another drive
+/// were written over one.
 async fn choose(
     dev: &Arc<dyn ZonedDevice>,
     report: &[ZoneInfo],
@@ -226,7 +228,7 @@ async fn choose(
             if info.pointer == Blocks::ZERO {
                 continue;
             }
-            // A zone that cannot be read proves nothing.
+            // A metadata zone that cannot be read does not tell which superblock copy is right.
             let Ok(block) = read_blocks(dev, info.zone, Blocks::ZERO, 1).await else { continue };
             carried.extend(block.get(..header::SIZE).and_then(Header::decode).map(|header| header.uuid));
         }
@@ -237,7 +239,7 @@ async fn choose(
     };
     let at = match good.iter().position(|(_, sb)| carried.contains(&sb.uuid)) {
         Some(at) => at,
-        // No header was found: the replay fails later with an error of its own.
+        // No metadata header was found: the replay fails later with an error of its own.
         None if carried.is_empty() => 0,
         None => {
             let uuids: Vec<String> = carried.iter().map(ToString::to_string).collect();
@@ -261,7 +263,7 @@ async fn choose(
     Ok((chosen, problems))
 }
 
-/// Fails where the device allows too few open zones.
+/// Fails if the device allows too few open zones for the file system.
 pub(crate) fn check_slots(geometry: &Geometry, doing: &'static str) -> Result<()> {
     let total = Slots::of(geometry).total;
     if total >= MIN_SLOTS {
@@ -274,7 +276,7 @@ pub(crate) fn check_slots(geometry: &Geometry, doing: &'static str) -> Result<()
     Err(Error::new(ErrorKind::Invalid, doing).at_path(&*geometry.name).because(why))
 }
 
-/// Fails where the device is not the one that was formatted.
+/// Fails if the device is not the one that was formatted.
 pub(crate) fn check_geometry(sb: &Superblock, geometry: &Geometry) -> Result<()> {
     let wrong = |what: &str, formatted: u64, found: u64| {
         let why = format!(

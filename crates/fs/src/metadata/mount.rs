@@ -31,7 +31,7 @@ use crate::zones::slots::{Slots, kept_for_reclaim};
 use crate::zones::table::Phase;
 use crate::zones::{ahead, cleaner, lease};
 
-/// Mounts, and starts the background tasks.
+/// Mounts the file system, and starts its background tasks.
 pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
     let device = Device::new(device);
     let dev = device.class(IoClass::Metadata);
@@ -48,7 +48,8 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     }
     let mut replayed = replay(dev, &superblock, &report, &mut |_, _| {}).await?;
     if !options.read_only {
-        // The mount relies on writes of a killed process that may still be in the cache.
+        // Writes of a killed process may still be in the device's cache. The mount relies on them, so it
+        // flushes the cache.
         device::flush(dev, "mounting").await?;
     }
     recover_logs(device.class(IoClass::Log), &superblock, &mut replayed.state, options).await?;
@@ -63,7 +64,8 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     shared.close_opened(&report).await?;
     finish_leftovers(&shared, &report).await;
     if torn {
-        // Before the first commit: a later mount would not find records behind a torn tail.
+        // A metadata log with a torn tail is rolled before the mount's first commit: a later mount would not
+        // find records behind the torn tail.
         let epoch = shared.metadata.chain().epoch();
         shared.metadata.roll(epoch).await?;
     }
@@ -144,7 +146,8 @@ async fn recover_logs(
         if let Some(error) = &damage {
             tracing::error!(%error, "a log lost an entry");
         }
-        // The log is closed with its size before the damage: it stays short, and every reader gets the error.
+        // A damaged log is closed with its size before the damage: the log stays short, and every reader gets
+        // the error.
         let size = found.size.saturating_add(read::lost(found.missing, found.dropped_bytes));
         let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
         let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
@@ -177,7 +180,8 @@ fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
         state.files().map(|node| &node.file).filter(|f| parallel(f)).cloned().collect();
     for file in logs {
         let segments = file.content.read().log.segments.clone();
-        // In reverse order: the removal of a segment changes the numbers of the segments behind it.
+        // The segments of a parallel log are handled in reverse order: the removal of a segment changes the
+        // numbers of the segments behind it.
         let numbered: Vec<(u32, &Segment)> = (0..).zip(&segments).collect();
         for (segment, s) in numbered.into_iter().rev() {
             let written = report.get(s.zone.index()).map_or(Blocks::ZERO, |info| info.pointer);
@@ -194,7 +198,8 @@ fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bo
     for info in report {
         let Some(zone) = state.allocator.table.get(info.zone).copied() else { continue };
         match zone.phase {
-            // The metadata points into an empty zone, which only damage explains. The zone is not used.
+            // The metadata points into an empty zone: the medium lost the zone's content. Files do not use
+            // such a zone.
             Phase::Free if zone.live > 0 => state.allocator.table.set_phase(info.zone, Phase::Full),
             Phase::Full => {
                 let partial = info.state != ZoneState::Full && info.pointer < info.capacity && zone.live > 0;
@@ -228,8 +233,9 @@ fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, 
     }
 }
 
-/// Finishes the zones that the device counts as active and that the mount will not write to, before the first write needs a
-/// zone. After a power cut, zones that were open may be closed, and a reset may not have happened.
+/// Finishes the zones that the device counts as active and that the mount will not write to, before the first
+/// write needs a zone. After a power cut, zones that were open may be closed, and a reset may not have
+/// happened.
 async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
     let geometry = shared.device.geometry();
     if geometry.max_open.is_none() && geometry.max_active.is_none() {
@@ -251,7 +257,7 @@ async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
     shared.finish_zones().await;
 }
 
-/// Resets active zones without a live block at once: each would hold a slot.
+/// A mount resets active zones without a live block at once: each would hold an open-zone slot.
 async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<()> {
     let active = |zone: &ZoneId| report.get(zone.index()).is_some_and(|z| z.state.is_active());
     let (dead, upto) = {
@@ -261,7 +267,7 @@ async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<
             dead.iter().filter_map(|z| Some(state.allocator.table.get(*z)?.freed_by)).max().unwrap_or(0);
         (dead, upto)
     };
-    // The durable metadata may still have the unwritten segment of a log.
+    // The durable metadata may still have a log's unwritten segment in this zone.
     shared.metadata.commit_upto(upto).await?;
     for zone in dead {
         let reset = shared.device.class(IoClass::Metadata).zone(zone, Action::Reset).await;

@@ -3,9 +3,10 @@
 //! The highest epoch with a complete snapshot counts; an epoch with a torn or incomplete snapshot is skipped. Records are
 //! replayed up to the first block that does not hold the next record: a torn tail ends the log, and the mount succeeds.
 //!
-//! A power cut tears only records that were never acknowledged. Each record says how many records before it were durable when
-//! it was submitted. A record behind the end of the log may therefore prove that durable records are gone: that is damage, and
-//! the mount fails. The mount also fails where a metadata zone cannot be read. The loss of the very last commit leaves no proof.
+//! A power cut tears only records that were never acknowledged. Each record says how many records before it
+//! were durable when it was submitted. A record behind the end of the log may therefore prove that durable
+//! records are gone: the medium is damaged, and the mount fails. The mount also fails where a metadata zone
+//! cannot be read. The loss of the very last commit leaves no proof.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,28 +24,28 @@ use crate::metadata::mkfs::read_blocks;
 use crate::metadata::state::State;
 use crate::zones::table::ZoneTable;
 
-/// Bytes read at a time.
+/// Bytes of a replay's device reads.
 const CHUNK: u64 = 1 << 20;
 
-/// The metadata that the log describes, and the end of the log.
+/// The result of a metadata replay: the state that the log describes, and the end of the log.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub state: State,
     pub chain: Chain,
     pub spare: Spare,
     pub max_epoch: u64,
-    /// Blocks behind the last record are written.
+    /// True if blocks behind the log's last record are written.
     pub torn: bool,
     pub records: u64,
 }
 
-/// One epoch's zones, in order.
+/// The metadata zones of one epoch, in chain order.
 struct Epoch {
     header: Header,
     zones: Vec<ZoneId>,
 }
 
-/// Called with the epoch and each record replayed.
+/// A replay's callback for the epoch and each record replayed.
 pub(crate) type Visit<'a> = &'a mut (dyn FnMut(u64, &Record) + Send);
 
 /// Reads the metadata log.
@@ -76,8 +77,8 @@ pub(crate) async fn replay(
         }
         let zones = epoch.zones.get(..end.zones).unwrap_or_default().to_vec();
         let last = *zones.last().expect("an epoch that was read has a zone");
-        // A zone of the epoch without a record counts as torn too: the next commit must not begin a second zone with the same
-        // index, between which a later mount could not decide.
+        // A zone of the epoch without a record makes the tail count as torn: the next commit must not begin a
+        // second zone with the same index in the chain, or a later mount could not choose between the two.
         let torn = !end.clean || pointer(last) > end.block || epoch.zones.len() > end.zones;
         let header = Header { index: u32::try_from(end.zones - 1).unwrap_or(0), ..epoch.header };
         let chain = Chain::resume(header, zones, pointer(last), end.sequence);
@@ -128,7 +129,7 @@ async fn read_header(dev: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<Option<
     Ok(block.get(..header::SIZE).and_then(Header::decode))
 }
 
-/// Fails where a record of the epoch behind its `end` proves that more records were durable.
+/// Fails if a metadata record of the epoch behind its `end` proves that more records were durable.
 async fn check_behind(
     dev: &Arc<dyn ZonedDevice>,
     sb: &Superblock,
@@ -140,12 +141,12 @@ async fn check_behind(
     let (read, last) = epoch.zones.split_at(end.zones.saturating_sub(1).min(epoch.zones.len()));
     let last = last.first().copied();
     for zone in (sb.metadata_first.0..sb.metadata_first.0 + sb.metadata_zones).map(ZoneId) {
-        // The earlier zones of the chain were read to their ends.
+        // The earlier zones of the metadata chain were read to their ends.
         if pointer(zone) == 0 || read.contains(&zone) {
             continue;
         }
         let from = if last == Some(zone) { end.begun } else { 0 };
-        // A zone whose header is damaged may belong to any epoch.
+        // A metadata zone whose header is damaged may belong to any epoch.
         let other =
             |h: &Header| h.uuid == sb.uuid && (h.epoch, h.nonce) != (epoch.header.epoch, epoch.header.nonce);
         if from == 0 && read_header(dev, zone).await?.as_ref().is_some_and(other) {
@@ -171,20 +172,20 @@ async fn check_behind(
     Ok(())
 }
 
-/// Where an epoch's last good record ends.
+/// Where a metadata epoch's last good record ends.
 struct End {
-    /// Number of zones that hold records.
+    /// Number of metadata zones that hold records.
     zones: usize,
-    /// The block behind the last record, in the last of these zones.
+    /// The block behind the epoch's last record, in the last zone that holds records.
     block: u64,
-    /// The first block that holds more than records.
+    /// The first block of the epoch's last zone that holds more than records.
     begun: u64,
     sequence: u64,
-    /// Only padding follows the last record in its block.
+    /// True if only padding follows the epoch's last record in its block.
     clean: bool,
 }
 
-/// Replays an epoch into `state`. Returns the epoch's end, and whether its snapshot is complete.
+/// Replays a metadata epoch into `state`. Returns the epoch's end, and whether its snapshot is complete.
 async fn read_epoch(
     dev: &Arc<dyn ZonedDevice>,
     epoch: &Epoch,
@@ -204,14 +205,15 @@ async fn read_epoch(
                 complete |= count == end.sequence;
             }
             match state.apply(&record) {
-                // A record that does not apply is damage, except in an incomplete snapshot.
+                // A record that does not apply to the state is damage, except in an incomplete snapshot.
                 Err(_) if !complete => return Ok((end, false)),
                 applied => applied?,
             }
             visit(epoch.header.epoch, &record);
             end.sequence += 1;
         }
-        // No record of a zone's first commit was acknowledged.
+        // A metadata zone without a valid record ends the epoch: no record of the zone's first commit was
+        // acknowledged.
         if end.sequence == before && index > 0 {
             break;
         }
@@ -229,13 +231,13 @@ fn unknown(zone: ZoneId, sequence: u64) -> Error {
         .because(format!("record {sequence} is of a kind that this build does not know: use a newer build"))
 }
 
-/// Reads a metadata zone through a window.
+/// Reads the records of a metadata zone through a window of its blocks in memory.
 struct ZoneReader<'a> {
     dev: &'a Arc<dyn ZonedDevice>,
     zone: ZoneId,
     /// Blocks written.
     pointer: u64,
-    /// Blocks before the window.
+    /// Blocks of the zone before the window.
     base: u64,
     window: Vec<u8>,
     at: usize,
@@ -245,21 +247,21 @@ struct ZoneReader<'a> {
 impl<'a> ZoneReader<'a> {
     fn new(dev: &'a Arc<dyn ZonedDevice>, zone: ZoneId, pointer: u64) -> ZoneReader<'a> {
         let block = dev.geometry().block_size as usize;
-        // Block 0 holds the header, which was read before.
+        // The window begins behind block 0, which holds the zone's header and was read before.
         ZoneReader { dev, zone, pointer, base: 1, window: Vec::new(), at: 0, block }
     }
 
-    /// The block behind the last record.
+    /// The block of the zone behind the last record.
     fn block(&self) -> u64 {
         self.base + self.at.div_ceil(self.block) as u64
     }
 
-    /// The first block that holds more than records.
+    /// The first block of the zone that holds more than records.
     fn begun(&self) -> u64 {
         self.base + (self.at / self.block) as u64
     }
 
-    /// The bytes from the next block on, at least as many as a frame may have.
+    /// The zone's bytes from the next block on, at least as many as a frame may have.
     async fn next_block(&mut self) -> Result<Option<&[u8]>> {
         self.fill().await?;
         let at = self.at;
@@ -267,13 +269,14 @@ impl<'a> ZoneReader<'a> {
         Ok(self.window.get(at..).filter(|bytes| !bytes.is_empty()))
     }
 
-    /// True if only padding follows the last record in its block. Otherwise a torn record may begin in the block.
+    /// True if only padding follows the last record in its block. Otherwise a torn record may begin in the
+    /// block.
     fn is_clean(&self) -> bool {
         let rest = self.window.get(self.at..).unwrap_or_default();
         rest.iter().take(self.at.next_multiple_of(self.block) - self.at).all(|b| *b == 0)
     }
 
-    /// The next record; `Some(None)` where its kind is not known, `None` at the end of the log.
+    /// The zone's next record; `Some(None)` where its kind is not known, `None` at the end of the log.
     async fn next(&mut self, binding: &Binding, sequence: u64) -> Result<Option<Option<Record>>> {
         self.fill().await?;
         let Some((frame, at)) = frame::next(&self.window, self.at, self.block, binding, sequence) else {
@@ -284,7 +287,7 @@ impl<'a> ZoneReader<'a> {
         Ok(Some(record))
     }
 
-    /// Reads until the window holds a whole frame, or all written blocks.
+    /// Reads the zone until the window holds a whole frame, or all written blocks.
     async fn fill(&mut self) -> Result<()> {
         while self.window.len() < self.at + self.block + MAX_FRAME {
             let done = self.at / self.block;

@@ -30,8 +30,8 @@ impl MetadataLog {
         );
     }
 
-    /// Writes a snapshot into empty zones and continues the log there. Commits continue meanwhile. Does nothing if the log
-    /// has left epoch `seen` already.
+    /// Rolls the metadata log: writes a snapshot into empty zones and continues the log there. Commits
+    /// continue meanwhile. Does nothing if the log has left epoch `seen` already.
     pub(crate) async fn roll(&self, seen: u64) -> Result<()> {
         let _roll = self.roll_turn.acquire().await;
         if self.position.lock().0.epoch() != seen || self.is_closed() {
@@ -44,7 +44,8 @@ impl MetadataLog {
         })
     }
 
-    /// Waits for a roll under way. After this call, and once the log is closed, no roll begins.
+    /// Waits for a metadata roll under way. Once this call has returned and the log is closed, no roll
+    /// begins.
     pub(crate) async fn wait_for_roll(&self) {
         drop(self.roll_turn.acquire().await);
     }
@@ -53,7 +54,7 @@ impl MetadataLog {
         let mut turn = Some(self.turn.acquire().await);
         let mut spare = std::mem::take(&mut self.position.lock().1);
         if self.one_open {
-            // Only one metadata zone may be open: commits wait, and the old zone is finished.
+            // Only one metadata zone may be open: commits wait during the roll, and the old zone is finished.
             let old = self.position.lock().0.last_zone();
             let finished = self.device.zone(old, Action::Finish).await;
             finished.map_err(|e| Error::device("finishing a metadata zone", e))?;
@@ -74,8 +75,8 @@ impl MetadataLog {
             state.snapshot()
         };
         self.write_all(&mut chain, &mut spare, snapshot.into(), Durability::Cached).await?;
-        // Records committed since the snapshot are in the old chain, and are written to the new one too. From here on
-        // commits wait.
+        // Records committed since the snapshot are in the old chain, and are written to the new chain too.
+        // From here on commits wait for the roll.
         if turn.is_none() {
             turn = Some(self.turn.acquire().await);
         }
@@ -94,7 +95,7 @@ impl MetadataLog {
         let old = std::mem::replace(&mut *self.position.lock(), (chain, Spare { zones: clean }));
         self.state.lock().journal.durable = upto;
         drop(turn);
-        // From here on nothing needs the old zones.
+        // From here on nothing needs the metadata zones of the old chain.
         dirty.extend(old.0.zones().iter().map(|zone| (*zone, true)));
         let resets = dirty.iter().map(|(zone, _)| self.device.zone(*zone, Action::Reset)).collect();
         for reset in zoned::join_all(resets).await {

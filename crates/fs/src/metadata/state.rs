@@ -19,7 +19,7 @@ use crate::wal::segment::Segment;
 use crate::zones::allocator::Allocator;
 use crate::zones::table::ZoneTable;
 
-/// The inode of the root directory.
+/// The inode number of the root directory.
 pub(crate) const ROOT: u64 = 1;
 
 /// An inode.
@@ -29,7 +29,7 @@ pub(crate) enum Node {
     File(FileNode),
 }
 
-/// The node of a file that is no directory.
+/// The metadata of a file that is no directory.
 #[derive(Debug)]
 pub(crate) struct FileNode {
     pub file: Arc<File>,
@@ -44,30 +44,30 @@ pub(crate) struct FileNode {
 pub(crate) struct State {
     pub block: u64,
     pub nodes: BTreeMap<u64, Node>,
-    /// Open files without a name.
+    /// Open files without a name: removed, but not yet closed.
     pub orphans: BTreeMap<u64, FileNode>,
     pub next_ino: u64,
-    /// Generations below this one are used or set aside in `allocator.generations`.
+    /// Zone generations below this one are used, or set aside in `allocator.generations`.
     pub next_generation: u64,
     pub allocator: Allocator,
     pub journal: Journal,
-    /// Number of names. With the two counts below, it bounds the length of a snapshot.
+    /// Number of names. With `name_bytes` and `parts`, it bounds the length of a metadata snapshot.
     names: u64,
     name_bytes: u64,
-    /// Number of extents and segments.
+    /// Number of extents and segments of all files.
     parts: u64,
 }
 
 /// The records queued for the metadata log.
 #[derive(Debug, Default)]
 pub(crate) struct Journal {
-    /// Number of records applied.
+    /// Number of metadata records applied since the mount.
     pub applied: u64,
-    /// Number of records that are durable.
+    /// Number of metadata records that are durable.
     pub durable: u64,
-    /// The records applied and not yet written.
+    /// The metadata records applied and not yet written.
     pub pending: VecDeque<Record>,
-    /// The records applied since the snapshot of the roll under way.
+    /// The metadata records applied since the snapshot of the roll under way.
     pub since_snapshot: Option<Vec<Record>>,
 }
 
@@ -76,7 +76,7 @@ fn damaged(problem: String) -> Error {
 }
 
 impl State {
-    /// A state with an empty root directory.
+    /// The metadata of an empty file system: a root directory.
     pub(crate) fn new(block: u64, zones: ZoneTable) -> State {
         let root = Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms: 0 };
         State {
@@ -93,7 +93,8 @@ impl State {
         }
     }
 
-    /// Applies a record and queues it for the log. Records of files without a name are applied only.
+    /// Applies a metadata record to the state and queues it for the log. Records of files without a name are
+    /// applied but not queued.
     pub(crate) fn commit(&mut self, record: Record) -> Result<()> {
         let named = match &record {
             Record::Extents { ino, .. }
@@ -106,7 +107,8 @@ impl State {
             | Record::Trim { ino, .. } => !self.orphans.contains_key(ino),
             _ => true,
         };
-        // `apply` marks freed blocks with the number of the record, so the number is taken before, and returned on failure.
+        // `apply` marks freed blocks with the number of the metadata record, so the number is taken first,
+        // and returned if the record fails.
         let before = self.journal.applied;
         self.journal.applied += u64::from(named);
         if let Err(error) = self.apply(&record) {
@@ -122,7 +124,8 @@ impl State {
         Ok(())
     }
 
-    /// Applies a record. A record that fails changes the state only if it fails half-way through its extents.
+    /// Applies a metadata record to the state. A record that fails changes the state only if it fails
+    /// half-way through its extents.
     pub(crate) fn apply(&mut self, record: &Record) -> Result<()> {
         match record {
             &Record::Counters { next_ino, next_generation } => {
@@ -200,7 +203,7 @@ impl State {
         }
     }
 
-    /// The file with this inode, named or not.
+    /// The file with this inode, whether or not the file has a name.
     pub(crate) fn file(&self, ino: u64) -> Option<Arc<File>> {
         match (self.nodes.get(&ino), self.orphans.get(&ino)) {
             (Some(Node::File(node)), _) | (_, Some(node)) => Some(Arc::clone(&node.file)),
@@ -208,7 +211,7 @@ impl State {
         }
     }
 
-    /// The file's node, named or not.
+    /// The metadata of a file, whether or not the file has a name.
     pub(crate) fn file_node(&mut self, ino: u64) -> Option<&mut FileNode> {
         match (self.nodes.get_mut(&ino), self.orphans.get_mut(&ino)) {
             (Some(Node::File(node)), _) | (_, Some(node)) => Some(node),
@@ -216,7 +219,7 @@ impl State {
         }
     }
 
-    /// All files, those without a name included.
+    /// All files of the file system, those without a name included.
     pub(crate) fn files(&self) -> impl Iterator<Item = &FileNode> {
         let named = self.nodes.values().filter_map(|n| match n {
             Node::File(node) => Some(node),
@@ -317,7 +320,7 @@ impl State {
         }
     }
 
-    /// Ends a handle of a file. The last handle of a file without a name frees the file's blocks.
+    /// Drops a handle of a file. The last handle of a file without a name frees the file's blocks.
     pub(crate) fn drop_handle(&mut self, ino: u64) {
         if let Some(node) = self.file_node(ino) {
             node.handles = node.handles.saturating_sub(1);
@@ -395,7 +398,7 @@ impl State {
         Ok(())
     }
 
-    /// Points a file's content at new extents. Returns those that replaced an old extent.
+    /// Points a file's content at new extents. Returns those of the new extents that replaced an old extent.
     pub(crate) fn remap(&mut self, ino: u64, extents: &[Extent]) -> Result<Vec<Extent>> {
         let file = self.named_file(ino)?;
         let (freed, taken, lifetime) = {
@@ -471,7 +474,8 @@ impl State {
             let mut content = file.content.write();
             let log = &mut content.log;
             log.retired = log.retired.max(below);
-            // The record of an epoch is not needed once all tickets of the epoch are retired.
+            // The metadata record of a parallel log's epoch is not needed once all tickets of the epoch are
+            // retired.
             let ended = log.epochs.iter().skip(1).take_while(|next| next.first <= log.retired).count();
             log.epochs.drain(..ended);
             let segments = segments.min(log.segments.len());
@@ -508,13 +512,14 @@ impl State {
         Ok(())
     }
 
-    /// An upper bound of the length of a snapshot, in bytes.
+    /// An upper bound of the length of a metadata snapshot, in bytes.
     pub(crate) fn snapshot_bytes(&self) -> u64 {
-        // 192 bytes per node: the frames of an inode, and of a log's cut and seal. 72 per extent or segment: a frame each.
+        // Bytes in a snapshot: 192 per node (the frames of an inode, and of a log's cut and seal), 72 per
+        // extent or segment (a frame each).
         256 + self.nodes.len() as u64 * 192 + self.names * 56 + self.name_bytes + self.parts * 72
     }
 
-    /// The records from which a replay makes this state.
+    /// The metadata records from which a replay makes this state: a snapshot.
     pub(crate) fn snapshot(&self) -> Vec<Record> {
         let mut records =
             vec![Record::Counters { next_ino: self.next_ino, next_generation: self.next_generation }];
@@ -551,7 +556,7 @@ fn size_of_segments(segments: &[Segment], block: u64) -> u64 {
     segments.iter().map(|s| s.end.minus(s.start).0 * block).sum()
 }
 
-/// The records from which a replay makes `file`.
+/// The metadata records from which a replay makes `file`.
 fn file_records(file: &File, records: &mut Vec<Record>) {
     let ino = file.ino;
     let content = file.content.read();
@@ -608,7 +613,8 @@ mod tests {
         let create =
             Record::Create { ino: 2, parent: ROOT, modified_ms: 0, kind, lifetime, name: "a".to_owned() };
         state.commit(create.clone()).expect("applies");
-        // A commit up to the number of a record that does not exist would never end.
+        // A record that fails is not counted: a commit up to the number of a record that does not exist would
+        // never end.
         assert!(state.commit(create).is_err());
         assert!(state.commit(Record::Unlink { parent: ROOT, name: "b".to_owned() }).is_err());
         assert_eq!((state.journal.applied, state.journal.pending.len()), (1, 1));

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use units::sync::Event;
 use zoned::BufMut;
 
-/// Buffers kept for the next read.
+/// Number of chunk buffers kept for the next log read.
 const SPARE: usize = 16;
 
 /// The buffers with which one task reads a log.
@@ -17,12 +17,12 @@ pub(super) struct Memory {
     spare: Mutex<Vec<BufMut>>,
     held: AtomicU64,
     peak: AtomicU64,
-    /// Notified when a buffer is dropped.
+    /// Notified when a chunk buffer is dropped.
     pub(super) freed: Event,
 }
 
 impl Memory {
-    /// A buffer of `len` bytes, counted from now on.
+    /// A chunk buffer of `len` bytes, counted as in use from now on.
     pub(super) fn take(self: &Arc<Memory>, len: usize) -> ReadBuffer {
         let held = self.held.fetch_add(len as u64, Ordering::AcqRel) + len as u64;
         self.peak.fetch_max(held, Ordering::AcqRel);
@@ -34,18 +34,18 @@ impl Memory {
         ReadBuffer { data: Some(data), len: len as u64, memory: Arc::clone(self) }
     }
 
-    /// Bytes of the buffers in use.
+    /// Bytes of the chunk buffers in use.
     pub(super) fn held(&self) -> u64 {
         self.held.load(Ordering::Acquire)
     }
 
-    /// The most bytes that were in use at a time.
+    /// The most bytes of chunk buffers that were in use at a time.
     pub(super) fn peak(&self) -> u64 {
         self.peak.load(Ordering::Acquire)
     }
 }
 
-/// A buffer that is counted until it is dropped, and then used again.
+/// A buffer for log reads, counted as in use until it is dropped, and then kept for another read.
 #[derive(Debug)]
 pub(super) struct ReadBuffer {
     data: Option<BufMut>,
@@ -54,12 +54,12 @@ pub(super) struct ReadBuffer {
 }
 
 impl ReadBuffer {
-    /// Gives the bytes to a device read. The buffer stays counted.
+    /// Gives the chunk's bytes to a device read. The chunk stays counted as in use.
     pub(super) fn lend(&mut self) -> BufMut {
         self.data.take().unwrap_or_default()
     }
 
-    /// Takes the buffer back from the device.
+    /// Puts the bytes that a device read returned back into the chunk.
     pub(super) fn give(&mut self, data: BufMut) {
         self.data = Some(data);
     }
@@ -85,11 +85,11 @@ impl Drop for ReadBuffer {
     }
 }
 
-/// The stream bytes of one part, in the chunks with which they were read.
+/// The stream bytes of one part of a log entry, in the chunks with which they were read.
 #[derive(Clone, Debug)]
 pub(super) struct Payload {
     first: Piece,
-    /// The pieces of a part that reaches into further chunks.
+    /// The further pieces of an entry's part that spans several chunks.
     more: Vec<Piece>,
 }
 
@@ -100,24 +100,24 @@ struct Piece {
 }
 
 impl Payload {
-    /// The bytes `range` of `chunk`.
+    /// The stream bytes in the range `range` of `chunk`.
     pub(super) fn new(chunk: &Arc<ReadBuffer>, range: Range<usize>) -> Payload {
         Payload { first: Piece { chunk: Arc::clone(chunk), bytes: range }, more: Vec::new() }
     }
 
-    /// Adds the bytes `range` of a further chunk.
+    /// Adds the stream bytes in the range `range` of a further chunk.
     pub(super) fn push(&mut self, chunk: &Arc<ReadBuffer>, range: Range<usize>) {
         self.more.push(Piece { chunk: Arc::clone(chunk), bytes: range });
     }
 
-    /// Drops the first `count` bytes, all of them in the first piece.
+    /// Drops the first `count` stream bytes, all of them in the first piece.
     pub(super) fn skip(mut self, count: usize) -> Payload {
         let Range { start, end } = self.first.bytes;
         self.first.bytes = (start + count).min(end)..end;
         self
     }
 
-    /// The bytes, piece by piece.
+    /// The part's stream bytes, piece by piece.
     pub(super) fn pieces(&self) -> impl Iterator<Item = &[u8]> {
         std::iter::once(&self.first)
             .chain(&self.more)

@@ -26,9 +26,9 @@ use units::scrambled;
 use crate::metadata::format::crc32c;
 use crate::metadata::format::header::Header;
 
-/// Bytes before the payload.
+/// Bytes of a frame before its payload.
 pub(crate) const SIZE: usize = 24;
-/// The longest payload in bytes: a frame fits into any zone.
+/// The longest payload of a frame in bytes: a frame fits into any zone.
 pub(crate) const MAX_PAYLOAD: usize = 4096;
 const ALIGN: usize = 8;
 
@@ -45,12 +45,12 @@ struct Raw {
 
 const _: () = assert!(size_of::<Raw>() == SIZE);
 
-/// UUID, epoch and nonce: the checksum of a frame covers them.
+/// UUID, epoch and nonce of a metadata epoch: the checksum of a frame covers them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding([u8; 32]);
 
 impl Binding {
-    /// The binding of the epoch that `header` belongs to.
+    /// The UUID, epoch and nonce that the zone header `header` gives for frames' checksums.
     pub(crate) fn of(header: &Header) -> Binding {
         let mut bytes = [0; 32];
         let (uuid, rest) = bytes.split_at_mut(16);
@@ -62,12 +62,12 @@ impl Binding {
     }
 }
 
-/// The bytes that a frame with this payload takes.
+/// The bytes of a frame with this payload, header included.
 pub(crate) fn length(payload: usize) -> usize {
     (SIZE + payload).next_multiple_of(ALIGN)
 }
 
-/// Appends a frame to `out`. `durable`: every record below this sequence is known to be durable.
+/// Appends a frame to `out`. `durable`: every metadata record below this sequence is known to be durable.
 pub(crate) fn encode(
     out: &mut Vec<u8>,
     binding: &Binding,
@@ -90,7 +90,7 @@ pub(crate) fn encode(
     out.resize(out.len().next_multiple_of(ALIGN), 0);
 }
 
-/// A frame read from the log.
+/// A frame read from the metadata log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Frame<'a> {
     pub kind: u16,
@@ -140,8 +140,8 @@ fn checksum(unsigned: &Raw, payload: &[u8], binding: &Binding) -> u32 {
     crc32c(&[&binding.0, &scrambled(&[unsigned.sequence.get()]), unsigned.as_bytes(), payload])
 }
 
-/// The number of records that were durable when the frame at the start of `bytes` was submitted; `None` where no frame of the
-/// epoch is there. The frame may have any sequence.
+/// The number of metadata records that were durable when the frame at the start of `bytes` was submitted;
+/// `None` if no frame of the epoch begins there. The frame may have any sequence.
 pub(crate) fn proven(bytes: &[u8], binding: &Binding) -> Option<u64> {
     let (raw, after) = Raw::read_from_prefix(bytes).ok()?;
     let payload = after.get(..raw.length.get() as usize)?;

@@ -18,12 +18,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::metadata::format::crc32c;
 
-/// Bytes of the structure; the rest of its block is zero.
+/// Bytes of a metadata zone's header; the rest of its block is zero.
 pub(crate) const SIZE: usize = 64;
 const MAGIC: [u8; 8] = *b"FURROWMZ";
 const VERSION: u32 = 1;
 
-/// The fields of a header.
+/// The fields of a metadata zone's header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Header {
     pub uuid: Uuid,
@@ -70,7 +70,7 @@ impl Header {
         bytes
     }
 
-    /// The header in `block`; `None` where the block holds no valid header.
+    /// The metadata zone's header in `block`; `None` if the block holds no valid header.
     pub(crate) fn decode(block: &[u8]) -> Option<Header> {
         let (raw, _) = Raw::read_from_prefix(block).ok()?;
         let mut unsigned = raw.clone();

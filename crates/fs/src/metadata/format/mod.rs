@@ -7,7 +7,8 @@ pub(crate) mod superblock;
 
 pub(crate) use units::crc32c;
 
-/// The golden file `name`. With `FURROW_BLESS=1` in the environment, `fresh` is written to the file first: for a new version.
+/// The content of golden file `name`. With `FURROW_BLESS=1` in the environment, `fresh` is written to the
+/// golden file first, to add one for a new format version.
 #[cfg(test)]
 pub(crate) fn golden(name: &str, fresh: &[u8]) -> Vec<u8> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));

@@ -42,12 +42,13 @@ use crate::options::{FileKind, Lifetime};
 use crate::wal::parallel::ticket::Epoch;
 use crate::wal::segment::Segment;
 
-/// The longest name in bytes.
+/// The longest file name in bytes.
 pub(crate) const MAX_NAME: usize = 255;
-/// The most extents in one record: the record fits into a frame.
+/// The most extents in one metadata record: the record fits into a frame.
 pub(crate) const MAX_EXTENTS: usize = 96;
 
-/// Bytes of the fields before names and extents, by kind: the third column of the table above.
+/// Bytes of a metadata record before its names and extents, by kind: the third column of the table at the top
+/// of the file.
 const FIELDS: [usize; 16] = [0, 16, 32, 32, 24, 16, 24, 40, 16, 40, 32, 48, 8, 32, 24, 24];
 /// Bytes of an extent.
 const EXTENT: usize = 32;
@@ -55,7 +56,7 @@ const EXTENT: usize = 32;
 const _: () = assert!(FIELDS[7] + MAX_EXTENTS * EXTENT <= MAX_PAYLOAD);
 const _: () = assert!(FIELDS[6] + 2 * MAX_NAME <= MAX_PAYLOAD);
 
-/// One change of the metadata.
+/// A metadata record: one change of the metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Counters { next_ino: u64, next_generation: u64 },
@@ -92,14 +93,14 @@ fn kind_of(byte: u8) -> Option<FileKind> {
 
 fn lifetime_of(byte: u8) -> Lifetime {
     use Lifetime as L;
-    // A lifetime is a hint: an unknown one does not refuse the file.
+    // A file's lifetime is a hint: an unknown lifetime does not refuse the file.
     [L::None, L::Short, L::Medium, L::Long, L::Extreme]
         .into_iter()
         .find(|l| l.number() == byte)
         .unwrap_or_default()
 }
 
-/// Appends little-endian fields to a payload.
+/// Appends little-endian fields to a record's payload.
 struct Put<'a>(&'a mut Vec<u8>);
 
 impl Put<'_> {
@@ -129,7 +130,7 @@ impl Put<'_> {
         self.bytes(&[0; N])
     }
 
-    /// The number of extents, and the extents.
+    /// Appends the number of extents, and the extents.
     fn extents(self, extents: &[Extent]) {
         assert!(extents.len() <= MAX_EXTENTS, "extents are split over records");
         let put = self.u32(u32::try_from(extents.len()).expect("bounded above")).zeros::<4>();
@@ -139,7 +140,7 @@ impl Put<'_> {
     }
 }
 
-/// Takes little-endian fields from a payload; `None` where the payload ends.
+/// Takes little-endian fields from a record's payload; each gives `None` at the end of the payload.
 struct Take<'a>(&'a [u8]);
 
 impl Take<'_> {
@@ -191,7 +192,7 @@ impl Take<'_> {
 }
 
 impl Record {
-    /// The record's number in its frame.
+    /// The record's kind as stored in its frame.
     pub(crate) fn kind(&self) -> u16 {
         match self {
             Record::Counters { .. } => 1,
@@ -212,7 +213,7 @@ impl Record {
         }
     }
 
-    /// True if the record points to data, which must be durable before the record is written.
+    /// True if the metadata record points to file data, which must be durable before the record is written.
     pub(crate) fn points_to_data(&self) -> bool {
         match self {
             Record::Extents { extents, .. } | Record::Remap { extents, .. } => !extents.is_empty(),
@@ -221,7 +222,7 @@ impl Record {
         }
     }
 
-    /// Appends the payload to `out`.
+    /// Appends the record's payload to `out`.
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let put = Put(out);
         match self {
@@ -274,12 +275,12 @@ impl Record {
         }
     }
 
-    /// Decodes a record; `None` where the bytes are no record of this kind.
+    /// Decodes the payload of a record of this kind; `None` if the bytes are no such payload.
     pub(crate) fn decode(kind: u16, payload: &[u8]) -> Option<Record> {
         let (fields, rest) = payload.split_at_checked(*FIELDS.get(usize::from(kind))?)?;
         let (mut take, mut rest) = (Take(fields), Take(rest));
         let ino = if matches!(kind, 2..=4 | 7..=11 | 13..=15) { take.u64()? } else { 0 };
-        // The fields of each record are in the order of the bytes.
+        // The decoder takes the fields of each record in the order of the bytes.
         Some(match kind {
             1 => Record::Counters { next_ino: take.u64()?, next_generation: take.u64()? },
             2 => {
@@ -377,7 +378,7 @@ mod tests {
         ]
     }
 
-    /// The records of parallel logs, which have a golden file of their own.
+    /// The metadata records of parallel logs, which have a golden file of their own.
     fn parallel() -> Vec<Record> {
         let (kind, lifetime) = (FileKind::ParallelLog, Lifetime::Short);
         vec![

@@ -30,11 +30,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::Superblock;
 use crate::metadata::format::crc32c;
 
-/// The first eight bytes.
+/// The first eight bytes of a superblock.
 pub(crate) const MAGIC: [u8; 8] = *b"FURROWFS";
-/// The version this build writes and reads.
+/// The superblock version that this build writes and reads.
 pub(crate) const VERSION: u32 = 2;
-/// Bytes of the structure; the rest of its block is zero.
+/// Bytes of the superblock's structure; the rest of its block is zero.
 pub(crate) const SIZE: usize = 512;
 /// The longest label.
 pub(crate) const MAX_LABEL: usize = 64;
@@ -70,7 +70,7 @@ const _: () = assert!(size_of::<Raw>() == SIZE);
 const _: () = assert!(std::mem::offset_of!(Raw, uuid) == 40);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 96);
 
-/// The bytes of a superblock.
+/// Encodes a superblock.
 pub(crate) fn encode(sb: &Superblock, conventional: u32, created_ms: u64) -> [u8; SIZE] {
     let mut label = [0; MAX_LABEL];
     let len = sb.label.len().min(MAX_LABEL);
@@ -155,7 +155,7 @@ pub(crate) fn decode(block: &[u8]) -> Result<Decoded> {
     }))
 }
 
-/// Fails where the file system has features that this build can read but not write.
+/// Fails if the superblock names features that this build can read but not write.
 pub(crate) fn check_writable(sb: &Superblock) -> Result<()> {
     let unknown = sb.features_ro_compat & !KNOWN_RO_COMPAT;
     if unknown == 0 {
@@ -196,7 +196,7 @@ mod tests {
         assert_eq!(encode(&sb, 0, 1_700_000_000_000).as_slice(), golden);
     }
 
-    /// Frames and entries of version 1 have other checksums.
+    /// Superblock version 1 is refused: its frames and log entries have other checksums.
     #[test]
     fn version_1_is_refused_with_advice() {
         let old =
