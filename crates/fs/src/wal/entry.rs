@@ -47,19 +47,19 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// The first four bytes of a header.
+/// The first four bytes of an entry's header.
 pub(super) const MAGIC: [u8; 4] = *b"FuLe";
-/// The version of the format.
+/// The version of the log entry format.
 const VERSION: u16 = 2;
 /// Bytes of a header.
 pub(crate) const HEADER_SIZE: usize = 64;
-/// Bytes of the longest part, header included. A decoder refuses greater lengths.
+/// Bytes of the longest part of an entry, header included. A decoder refuses greater lengths.
 pub(crate) const MAX_PART: usize = 8 << 20;
 const FLAG_PADDING: u16 = 1;
 const FLAG_ODD: u16 = 2;
 const FLAG_VOID: u16 = 4;
 const FLAG_KNOWN: u16 = 8;
-/// The bytes at the begin of a further block that the mask changes.
+/// The bytes at the start of an entry's second and later blocks that the mask changes.
 const WORD: usize = MAGIC.len();
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
@@ -90,7 +90,7 @@ const _: () = {
     assert!(std::mem::offset_of!(Raw, crc) == 60);
 };
 
-/// The file system and zone of an entry, which its checksum covers.
+/// The file system and the zone that hold an entry: the entry's checksum covers both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Home {
     /// The file system.
@@ -99,64 +99,66 @@ pub struct Home {
     pub zone: ZoneId,
 }
 
-/// A decoded header. See the table above for the fields.
+/// A decoded entry header. The table at the top of the file has the fields.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EntryHeader {
-    /// Padding, without stream bytes and sequence: the entry only moves the write pointer.
+    /// The entry is padding, without stream bytes and sequence: it only moves the zone's write pointer.
     pub padding: bool,
     /// The entry is in a region with an odd number.
     pub odd: bool,
-    /// In a parallel log: a void entry, whose tickets from `sequence` on have no records.
+    /// A void entry of a parallel log: its tickets, from `sequence` on, have no records.
     pub void: bool,
-    /// In a parallel log: the payload lists acknowledged tickets above `needs`.
+    /// In a parallel log: the entry's payload lists acknowledged tickets above `needs`.
     pub known: bool,
     /// The log's id.
     pub log: u64,
-    /// The zone's generation.
+    /// The generation of the zone that holds the entry.
     pub generation: u64,
-    /// The entry's place in the log.
+    /// The entry's place in the log's order.
     pub sequence: u64,
-    /// Kept only if every sequence below this exists.
+    /// The entry counts only if every sequence below this one exists.
     pub needs: u64,
-    /// How often the log was opened for append before.
+    /// The number of times that the log was opened for append before.
     pub epoch: u32,
-    /// Which part of the entry.
+    /// The part's number within the entry, from 0.
     pub part: u16,
-    /// How many parts the entry has.
+    /// The number of parts of the entry.
     pub parts: u16,
-    /// Stream bytes in this part.
+    /// Bytes of the log's stream in this part.
     pub length: u32,
-    /// Combined with the first word of every further block.
+    /// The mask: combined by exclusive or with the first word of the part's second and later blocks.
     pub mask: u32,
-    /// How many entries right before this one were not known to be durable when this one was sealed.
+    /// The number of entries right before this one that were not known to be durable when this one was
+    /// sealed.
     pub open: u32,
-    /// The checksum as stored.
+    /// The entry's checksum as stored.
     pub crc: u32,
 }
 
-/// The reason why bytes are no entry.
+/// The reason why bytes are no log entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadEntry {
     /// The bytes end before the entry does.
     #[error("the log entry is cut off")]
     Short,
-    /// The bytes do not begin with the magic.
+    /// The bytes do not begin with the magic of a log entry.
     #[error("no log entry begins here")]
     NoMagic,
-    /// Written by another version.
+    /// The entry was written by another version of the format.
     #[error("the log entry has format version {0}, and this program knows version 2: use one that knows it")]
     Version(u16),
-    /// A field has a value that no writer writes.
+    /// A field of the entry has a value that no writer writes.
     #[error("the log entry's field '{0}' has an impossible value")]
     Field(&'static str),
-    /// The checksum does not fit: torn, damaged, or of another file system or zone.
+    /// The entry's checksum does not match: torn, damaged, or of another file system or zone.
     #[error("the log entry's checksum does not fit")]
     Checksum,
 }
 
 impl EntryHeader {
-    /// Reads a header, without its checksum. Total: any bytes give a value or an error.
+    /// Decodes an entry header without checking its checksum. Any bytes give a header or an error, never a
+    /// panic.
     pub fn parse(bytes: &[u8]) -> Result<EntryHeader, BadEntry> {
         let (raw, _) = Raw::read_from_prefix(bytes).map_err(|_| BadEntry::Short)?;
         if raw.magic != MAGIC {
@@ -217,12 +219,12 @@ impl EntryHeader {
         }
     }
 
-    /// Every sequence below this was durable when the entry was sealed.
+    /// Every sequence below this one was durable when the entry was sealed.
     pub fn proven(&self) -> u64 {
         if self.open == u32::MAX { 0 } else { self.sequence.saturating_sub(self.open.into()) }
     }
 
-    /// Header and payload in bytes.
+    /// Bytes of the entry's header and payload.
     pub fn total(&self) -> usize {
         HEADER_SIZE.saturating_add(usize::try_from(self.length).unwrap_or(usize::MAX))
     }
@@ -254,7 +256,8 @@ impl EntryHeader {
         }
     }
 
-    /// The checksum that fits this header, `home` and the payload, given in pieces as stored on the device.
+    /// The checksum of an entry with this header at `home`. `payload`: the payload's pieces as stored on the
+    /// device.
     pub fn checksum<'a>(&self, home: &Home, payload: impl Iterator<Item = &'a [u8]>) -> u32 {
         let mut digest = crc_fast::Digest::new(crc_fast::CrcAlgorithm::Crc32Iscsi);
         digest.update(home.uuid.as_bytes());
@@ -267,9 +270,11 @@ impl EntryHeader {
         u32::try_from(digest.finalize()).expect("a CRC32C has 32 bits")
     }
 
-    /// Finishes a part in place: chooses and applies the mask, and writes the header with its checksum.
+    /// Finishes a part of an entry in place: chooses and applies the mask, and writes the header with its
+    /// checksum.
     ///
-    /// `part`: whole blocks with room for the header, then the payload, then zeros. Gives the header as written.
+    /// `part`: whole blocks with room for the header, then the payload, then zeros. Returns the header as
+    /// written.
     pub fn seal(mut self, part: &mut [u8], home: &Home, block_size: usize) -> EntryHeader {
         assert!(self.total() <= part.len() && self.total() <= MAX_PART, "a part is sealed within its blocks");
         assert!(self.part < self.parts && self.needs <= self.sequence, "a sealed header is a valid one");
@@ -289,7 +294,8 @@ impl EntryHeader {
     }
 }
 
-/// Checks and reads one whole part: the header and its stream bytes. Total: any bytes give a value or an error.
+/// Checks and decodes one whole part of an entry: the header and its stream bytes. Any bytes give a part or
+/// an error, never a panic.
 pub fn decode(bytes: &[u8], home: &Home, block_size: u32) -> Result<(EntryHeader, Vec<u8>), BadEntry> {
     let header = EntryHeader::parse(bytes)?;
     let stored = bytes.get(HEADER_SIZE..header.total()).ok_or(BadEntry::Short)?;
@@ -301,8 +307,8 @@ pub fn decode(bytes: &[u8], home: &Home, block_size: u32) -> Result<(EntryHeader
     Ok((header, payload))
 }
 
-/// Copies stream bytes out of a part as stored on the device. `phase`: the distance of `from`'s first byte from a block
-/// boundary of the part.
+/// Copies stream bytes out of a part of an entry as stored on the device. `phase`: the distance of the first
+/// byte of `from` from a block boundary of the part.
 pub(super) fn copy_unmasked(from: &[u8], phase: usize, block_size: usize, mask: u32, to: &mut [u8]) {
     let len = from.len().min(to.len());
     if let (Some(to), Some(from)) = (to.get_mut(..len), from.get(..len)) {
@@ -311,7 +317,7 @@ pub(super) fn copy_unmasked(from: &[u8], phase: usize, block_size: usize, mask: 
     if mask == 0 {
         return;
     }
-    // The first block begins with the header, so no payload byte of this block is masked.
+    // The first block of a part begins with the header, so the mask changes no payload byte of this block.
     for (at, byte) in to.iter_mut().enumerate().take(len) {
         if let Some(mask) = mask.to_le_bytes().get((phase + at) % block_size) {
             *byte ^= mask;
@@ -323,11 +329,11 @@ fn further_words_mut(part: &mut [u8], block_size: usize) -> impl Iterator<Item =
     part.chunks_mut(block_size).skip(1).filter_map(|block| block.get_mut(..WORD))
 }
 
-/// The lowest mask under which only the first block of `part` begins with the magic.
+/// The lowest mask under which only the first block of `part` begins with the magic of an entry.
 fn choose_mask(part: &[u8], block_size: usize) -> u32 {
     let words = || part.chunks(block_size).skip(1).filter_map(|b| b.first_chunk::<WORD>());
     let magic = u32::from_le_bytes(MAGIC);
-    // Each further block rules out one mask, so one of the first `blocks + 1` is left.
+    // Each block after the first rules out one mask, so one of the first `blocks + 1` masks is left.
     let mut mask = 0_u32;
     while words().any(|word| u32::from_le_bytes(*word) ^ mask == magic) {
         mask += 1;
@@ -374,7 +380,7 @@ mod tests {
         part
     }
 
-    /// A payload whose second block begins with the magic.
+    /// A payload whose second block begins with the magic of an entry.
     fn embedding() -> Vec<u8> {
         let mut payload: Vec<u8> = (0..1000_u32).map(|n| n.to_le_bytes()[0]).collect();
         payload[BLOCK - HEADER_SIZE..][..4].copy_from_slice(&MAGIC);
@@ -404,7 +410,7 @@ mod tests {
         let part = sealed(&embedding());
         assert_eq!(part[..4], MAGIC);
         assert_ne!(part[BLOCK..][..4], MAGIC);
-        // A block that the first mask would turn into the magic makes the writer take another one.
+        // A payload block that mask 1 would turn into the magic makes the writer choose another mask.
         let mut payload = vec![0; 3 * BLOCK];
         payload[BLOCK - HEADER_SIZE..][..4].copy_from_slice(&MAGIC);
         let turned = u32::from_le_bytes(MAGIC) ^ 1;

@@ -18,18 +18,18 @@ pub struct LogIndex {
     extents: Vec<Extent>,
 }
 
-/// One part of an entry.
+/// One part of a log entry, as the index keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Extent {
     /// Stream offset of the part's first byte.
     offset: u64,
-    /// The block with the header.
+    /// The address of the block with the part's header.
     lba: Lba,
     length: u32,
     mask: u32,
 }
 
-/// The identity of a log, with which the parts of an index are checked when they are read.
+/// The identity of a log: each part read through an index is checked against it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Check {
     /// The file system.
@@ -38,7 +38,7 @@ pub struct Check {
     pub log: u64,
 }
 
-/// Blocks to read in one operation.
+/// Adjacent blocks of a log to read in one operation.
 #[derive(Debug)]
 pub(super) struct Run {
     pub(super) at: Lba,
@@ -46,7 +46,7 @@ pub(super) struct Run {
     zone: Option<ZoneId>,
 }
 
-/// A part to read. The whole part is read, because the checksum covers the whole part.
+/// A part of a log entry to read. The whole part is read, because the checksum covers the whole part.
 #[derive(Debug)]
 pub(super) struct Planned {
     /// Stream offset of the part's first byte.
@@ -54,9 +54,9 @@ pub(super) struct Planned {
     pub(super) lba: Lba,
     pub(super) length: u32,
     pub(super) mask: u32,
-    /// Number of bytes at the part's begin that are not wanted.
+    /// Number of bytes at the start of the part that the caller does not want.
     skip: usize,
-    /// The place of the wanted bytes in the caller's buffer.
+    /// The place of the part's wanted bytes in the caller's buffer.
     into: Range<usize>,
 }
 
@@ -64,24 +64,24 @@ pub(super) struct Planned {
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) runs: Vec<Run>,
-    /// In the order of their addresses.
+    /// The plan's runs of blocks, in the order of their addresses.
     pub(super) parts: Vec<Planned>,
-    /// Bytes that the plan fills.
+    /// Number of bytes of the caller's buffer that the plan fills.
     pub(super) len: usize,
 }
 
 impl LogIndex {
-    /// An empty index. Its first byte will have stream offset `offset`.
+    /// An index without parts. Its first byte will have stream offset `offset`.
     pub fn starting_at(offset: Bytes) -> LogIndex {
         LogIndex { start: offset.0, end: offset.0, extents: Vec::new() }
     }
 
-    /// The stream offset after the last byte.
+    /// The stream offset after the index's last byte.
     pub fn size(&self) -> Bytes {
         Bytes(self.end)
     }
 
-    /// The block with the header of the last part.
+    /// The address of the block with the last part's header.
     pub(crate) fn end(&self) -> Option<Lba> {
         self.extents.last().map(|extent| extent.lba)
     }
@@ -96,7 +96,7 @@ impl LogIndex {
         self.extents.is_empty()
     }
 
-    /// Adds the part whose header is at `lba`, with the next `length` bytes of the stream.
+    /// Adds to the index the part whose header is at `lba`, with the next `length` bytes of the stream.
     pub(super) fn push(&mut self, lba: Lba, length: u32, mask: u32) {
         if length > 0 {
             self.extents.push(Extent { offset: self.end, lba, length, mask });
@@ -104,10 +104,12 @@ impl LogIndex {
         }
     }
 
-    /// Reads from stream offset `offset` on; gives the number of bytes, fewer than asked for only at the end.
+    /// Reads a log from stream offset `offset` on; returns the number of bytes, fewer than asked for only at
+    /// the end of the index.
     ///
-    /// Reads whole parts and checks them; adjacent parts are read in one operation. Fails with the device's errors, and with
-    /// `Corrupt` where the bytes of a part have changed. Gives 0 where the index begins after `offset`.
+    /// Reads whole parts and checks them; adjacent parts are read in one operation. Fails with the device's
+    /// errors, and with `Corrupt` if the bytes of a part have changed. Returns 0 if the index begins after
+    /// `offset`.
     pub async fn read_at(
         &self,
         dev: &Arc<dyn ZonedDevice>,
@@ -119,13 +121,14 @@ impl LogIndex {
         plan.read(dev, check, into).await
     }
 
-    /// Plans the device reads for as many of `len` bytes at `offset` as the index has.
+    /// Plans the device reads for as many of `len` bytes at stream offset `offset` as the index has.
     pub(super) fn plan(&self, geometry: &Geometry, offset: u64, len: usize) -> Plan {
         self.plan_within(geometry, offset, len, Blocks(u64::MAX))
     }
 
-    /// As [`plan`](LogIndex::plan), with at most `most` blocks to read, but at least one part. The plan has its parts in the
-    /// order of their addresses, which differs from the stream's order where appends were reordered.
+    /// As [`plan`](LogIndex::plan), with at most `most` blocks to read, but at least one part. The plan lists
+    /// its parts in the order of their addresses, which differs from the stream's order where appends were
+    /// reordered.
     pub(super) fn plan_within(&self, geometry: &Geometry, offset: u64, len: usize, most: Blocks) -> Plan {
         let mut plan = Plan { runs: Vec::new(), parts: Vec::new(), len: 0 };
         if offset < self.start {
@@ -160,13 +163,14 @@ impl LogIndex {
     }
 }
 
-/// The blocks of a part.
+/// The blocks of a part of a log entry.
 fn blocks_of(geometry: &Geometry, length: u32) -> Blocks {
     Blocks((HEADER_SIZE as u64 + u64::from(length)).div_ceil(u64::from(geometry.block_size)))
 }
 
 impl Plan {
-    /// Adds the blocks of a part: to the last run if they are adjacent to the run, and to new runs otherwise.
+    /// Adds the blocks of a part to the plan: to the last run if they are adjacent to it, and to new runs
+    /// otherwise.
     fn cover(&mut self, geometry: &Geometry, mut at: Lba, mut blocks: Blocks) {
         let max_run = geometry.max_transfer.0.max(1);
         let zone = geometry.zone_of(at);
@@ -190,7 +194,8 @@ impl Plan {
         self.runs.iter().map(|run| run.blocks.bytes(block_size).0).sum()
     }
 
-    /// The places of a part's bytes, header included: the number of each run, and the range in the run's bytes.
+    /// The places of a part's bytes, header included: the number of each run that holds a piece of the part,
+    /// and the piece's range in the run's bytes.
     pub(super) fn pieces(
         &self,
         part: &Planned,
@@ -207,7 +212,7 @@ impl Plan {
         })
     }
 
-    /// Reads the planned bytes into the beginning of `into`; gives their number.
+    /// Reads the planned bytes into the start of `into`; returns their number.
     pub(super) async fn read(
         self,
         dev: &Arc<dyn ZonedDevice>,
@@ -255,7 +260,8 @@ impl Plan {
 }
 
 impl Check {
-    /// True if the bytes of a part, header included, are as they were written.
+    /// True if the part, header included, is as it was written: the header names this log, and the checksum
+    /// matches.
     pub(super) fn fits<'a>(
         &self,
         geometry: &Geometry,

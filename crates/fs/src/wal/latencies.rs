@@ -11,23 +11,23 @@ use std::time::Duration;
 
 /// A write is chosen if its mean latency is below this fraction of an append's.
 const GAIN: f64 = 0.97;
-/// Weights of a new latency in the mean, above the mean and below. The weight above is greater, so that a kind of operation
-/// that begins to queue, because the drive's buffer is full, is left soon. A latency counts as at most `OUTLIER` times the
-/// mean.
+/// Weights of a new latency in the running mean: the first if it is above the mean, the second if it is
+/// below. The weight above is greater, so that the log soon stops using a kind of operation that begins to
+/// queue because the drive's buffer is full. A latency counts as at most `OUTLIER` times the mean.
 const SLOWER: f64 = 0.3;
 const FASTER: f64 = 0.1;
 const OUTLIER: f64 = 1.5;
-/// Operations of each kind that are measured before the first choice.
+/// Number of writes and of appends that are measured before the first choice between the two.
 const FIRST: u32 = 2;
-/// The most operations between two trials of the slower kind.
+/// The most operations between two trials of the slower kind, write or append.
 const LONGEST: u32 = 1 << 14;
-/// Size classes: one for each power of two of blocks.
+/// Number of size classes of operations: one for each power of two of blocks.
 const SIZES: usize = 24;
 
-/// An operation that takes this many times the shortest latency of its size was queued.
+/// An operation that takes this many times the shortest latency of its size waited in the drive's queue.
 const QUEUE: f64 = 2.0;
 
-/// Latencies by size class.
+/// Latencies of a log's writes and appends by size class.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
     sizes: [Size; SIZES],
@@ -38,10 +38,11 @@ pub(crate) struct Latencies {
 struct Size {
     /// Write and append.
     kinds: [Kind; 2],
-    /// Operations until the slower kind is tried again, and the length of this pause.
+    /// Number of operations until the slower kind, write or append, is tried again; and the length of this
+    /// pause.
     left: u32,
     pause: u32,
-    /// The shortest latency in seconds.
+    /// The shortest latency of an operation of this size, in seconds.
     least: Option<f64>,
 }
 
@@ -52,7 +53,7 @@ struct Kind {
 }
 
 impl Latencies {
-    /// True if the next lone operation of `blocks` blocks is to be a write.
+    /// True if the next lone operation of `blocks` blocks is to be a write instead of an append.
     pub(crate) fn writes(&mut self, blocks: usize) -> bool {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return false };
         let [write, append] = size.kinds;
@@ -69,12 +70,13 @@ impl Latencies {
         better
     }
 
-    /// True if the last operation waited behind others in the drive.
+    /// True if the log's last operation waited behind others in the drive.
     pub(super) fn queueing(&self) -> bool {
         self.queueing
     }
 
-    /// Takes in the latency of an operation of `blocks` blocks. `lone`: the log had nothing else to send.
+    /// Records the latency of an operation of `blocks` blocks. `lone`: no other operation of the log was in
+    /// flight or due.
     pub(crate) fn took(&mut self, blocks: usize, write: bool, lone: bool, time: Duration) {
         let Some(size) = self.sizes.get_mut(place(blocks)) else { return };
         let least = size.least.map_or(time.as_secs_f64(), |least| least.min(time.as_secs_f64()));
@@ -138,7 +140,7 @@ mod tests {
         }
         latencies.took(9, true, true, Duration::from_micros(43));
         assert!(!latencies.writes(9));
-        // A single outlier of any length: after some short writes the choice is a write again.
+        // One latency of any length is an outlier: after some short writes the choice is a write again.
         let mut spared = Latencies::default();
         (0..2).for_each(|_| spared.took(9, true, true, Duration::from_micros(29)));
         (0..2).for_each(|_| spared.took(9, false, true, Duration::from_micros(32)));

@@ -4,7 +4,7 @@
 use crate::rules::BrokenRule;
 use crate::rules::Rules;
 
-/// How entries reach the device.
+/// How an ordered log's entries reach the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum IoMode {
     /// One write at a time at the zone's write pointer, as ZenFS does: the baseline.
@@ -14,13 +14,14 @@ pub enum IoMode {
     Append,
 }
 
-/// The settings of a writer.
+/// The settings of an ordered log's writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogOptions {
-    /// Bytes of the longest entry, header included; rounded up to whole blocks. More means fewer and longer
-    /// device operations, and more unsynced data that a crash of the process loses. Default 64 KiB.
+    /// Bytes of the log's longest entry, header included; rounded up to whole blocks. A greater length means
+    /// fewer and longer device operations, and more unsynced data that a crash of the process loses. Default
+    /// 64 KiB.
     pub buffer: usize,
-    /// How entries reach the device. Default: append.
+    /// How the log's entries reach the device. Default: append.
     pub mode: IoMode,
     /// The most device operations in flight, from 1 to [`LogOptions::MAX_WINDOW`]; fewer are in flight where more gain
     /// nothing. A crash of the process loses up to `window` times `buffer` bytes of unsynced data, and the buffer. Default
@@ -30,20 +31,21 @@ pub struct LogOptions {
     /// 4.4), which bounds how far recovery looks for a missing entry; 0 for no barriers. Default: 0.
     #[cfg(feature = "log-barriers")]
     pub barrier: usize,
-    /// A rule to break, for a test that proves that another test would fail. Default: none.
+    /// A safety rule for the log to break, so that a test can show that another test finds the fault.
+    /// Default: none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
 }
 
 impl LogOptions {
-    /// The default of `buffer`.
+    /// The default of the setting `buffer`.
     pub const DEFAULT_BUFFER: usize = 64 << 10;
-    /// The default of `window`.
+    /// The default of the setting `window`.
     pub const DEFAULT_WINDOW: usize = 64;
-    /// The largest `window`.
+    /// The largest value of the setting `window`.
     pub const MAX_WINDOW: usize = 1024;
 
-    /// Bytes between two barriers; 0 for no barriers.
+    /// Bytes of log entries between two barriers; 0 for no barriers.
     pub(crate) fn barrier_bytes(&self) -> usize {
         #[cfg(feature = "log-barriers")]
         return self.barrier;

@@ -1,4 +1,5 @@
-//! The buffer of a log: bytes are copied once, to their place in the device operation that will carry them.
+//! The buffer of an ordered log: appended bytes are copied once, to their place in the device operation that
+//! will carry them.
 
 use std::collections::VecDeque;
 
@@ -9,23 +10,23 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART, copy_unmasked}
 use crate::wal::options::{IoMode, LogOptions};
 use crate::wal::segment::{Next, Segment};
 
-/// Sizes that stay the same while a log is open.
+/// Sizes of a log's entries and regions that stay the same while the log is open.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     pub(super) block_size: usize,
     /// The longest part.
     part: Blocks,
-    /// The longest entry, all parts together.
+    /// Blocks of the longest entry, all parts together.
     entry: Blocks,
     /// Long entries end at multiples of this many blocks within their zone.
     optimal: u64,
     zone_size: Blocks,
-    /// Blocks of the longest region; zero for no bound.
+    /// Blocks of the log's longest region; zero for no bound.
     region: u64,
 }
 
 impl Limits {
-    /// An entry has at most this many blocks, so that its parts can be counted in 16 bits.
+    /// The most blocks of an entry, so that its parts can be counted in 16 bits.
     const MAX_ENTRY_BLOCKS: u64 = 1 << 15;
 
     pub(super) fn new(geometry: &Geometry, options: &LogOptions) -> Limits {
@@ -46,13 +47,13 @@ impl Limits {
         }
     }
 
-    /// Bytes of the longest entry.
+    /// Bytes of the log's longest entry.
     pub(super) fn entry_bytes(&self) -> usize {
         self.bytes(self.entry)
     }
 
-    /// Blocks of the longest entry at the start of `segment`. It ends at one of the device's optimal boundaries if it reaches
-    /// one, and at the segment's end at the latest.
+    /// Blocks of the longest entry at the start of `segment`. The entry ends at one of the device's optimal
+    /// boundaries if it reaches one, and at the segment's end at the latest.
     fn entry_in(&self, segment: &Segment) -> Blocks {
         if self.optimal == 1 {
             return self.entry;
@@ -61,19 +62,21 @@ impl Limits {
         if room < self.entry { room } else { self.cut(segment.start, self.entry) }
     }
 
-    /// Blocks of the longest part at the start of `segment`, for an entry with `left` blocks to come.
+    /// Blocks of the longest part at the start of `segment`, for an entry with `left` blocks still to be
+    /// placed.
     fn part_in(&self, segment: &Segment, left: Blocks) -> Blocks {
         let most = left.min(segment.end.minus(segment.start));
         if most <= self.part { most } else { self.cut(segment.start, self.part) }
     }
 
-    /// How many of `most` blocks from block `at` on reach the last optimal boundary; all of them where they reach none.
+    /// How many of `most` blocks, counted from block `at`, reach the last optimal write boundary; all of them
+    /// if they reach none.
     fn cut(&self, at: Blocks, most: Blocks) -> Blocks {
         let over = at.plus(most).0 % self.optimal;
         if over < most.0 { most.minus(Blocks(over)) } else { most }
     }
 
-    /// Bytes that a caller may append at a time: the bound of sealed and unsent bytes.
+    /// Bytes that a caller may append to the log at a time: bounds the bytes that are sealed but not sent.
     pub(super) fn stride(&self) -> usize {
         self.entry_bytes().max(1 << 20)
     }
@@ -83,29 +86,30 @@ impl Limits {
     }
 }
 
-/// The fields that all entries of a writer share.
+/// The header fields that all entries of a log's writer share.
 #[derive(Clone, Copy, Debug)]
 pub struct LogIdentity {
     /// The file system.
     pub uuid: uuid::Uuid,
     /// The log's id.
     pub log: u64,
-    /// Counts how often the log was opened for append.
+    /// The number of times that the log was opened for append.
     pub epoch: u32,
 }
 
-/// A part of an entry that is in the buffer or in the queue.
+/// A part of an entry that is in the log's buffer or in the queue.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) zone: ZoneId,
     generation: u64,
-    /// The block with the header: expected where no append is reordered, and known once the device has acknowledged it.
+    /// The address of the part's header: expected if no append is reordered, and known once the device has
+    /// acknowledged the part.
     pub(super) lba: Lba,
-    /// The offset of the part's header in the buffer.
+    /// The offset of the part's header in the buffer, in bytes.
     pub(super) at: usize,
     /// The most bytes that the part may have, header included: whole blocks.
     room: usize,
-    /// Stream bytes in the part.
+    /// Bytes of the log's stream in the part.
     pub(super) length: usize,
     pub(super) mask: u32,
     /// The part is submitted when no earlier part is in flight.
@@ -119,50 +123,50 @@ impl Part {
     }
 }
 
-/// An entry that is ready for the device.
+/// A sealed entry of the log, ready for the device.
 #[derive(Debug)]
 pub(super) struct Sealed {
     pub(super) sequence: u64,
     /// The number of the entry's region: the first entry of a region is submitted when nothing is in flight.
     pub(super) region: u64,
-    /// The entry is the only one of its region.
+    /// True if the entry is the only one of its region.
     pub(super) alone: bool,
     pub(super) data: Buf,
     pub(super) parts: Vec<Part>,
-    /// Parts that the device has acknowledged.
+    /// Number of the entry's parts that the device has acknowledged.
     pub(super) acknowledged: usize,
 }
 
 /// Why [`EntryBuffer::append`] stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stop {
-    /// All bytes are in the buffer.
+    /// All appended bytes are in the buffer.
     Done,
-    /// The segment is full: the caller gives another one and goes on.
+    /// The segment is full: the caller gives the buffer another segment and appends the rest.
     NeedsSegment,
 }
 
-/// The entry that takes the appended bytes, and the segment for its parts.
+/// The open entry of an ordered log, which takes the appended bytes, and the segment for its parts.
 #[derive(Debug)]
 pub(super) struct EntryBuffer {
     pub(super) limits: Limits,
     data: Option<BufMut>,
-    /// The most blocks that the entry may have.
+    /// The most blocks that the open entry may have.
     most: Blocks,
     parts: Vec<Part>,
-    /// Buffers for the next entries, and how many are kept.
+    /// Memory for later entries, and the most pieces of it to keep.
     spare: Vec<BufMut>,
     keep: usize,
-    /// The region that the last sealed entry is in, and its blocks so far.
+    /// The region of the last sealed entry, and the number of blocks in the region so far.
     region: u64,
     filled: u64,
     segment: Option<Segment>,
-    /// The next part is submitted when no earlier part is in flight.
+    /// True if the next part may be submitted only when no earlier part is in flight.
     waits_for_earlier: bool,
-    /// The first block of the next part within the segment's zone.
+    /// The first block of the open entry's next part, within the segment's zone.
     next: Blocks,
     pub(super) next_sequence: u64,
-    /// Every sequence below this is safe from a power cut.
+    /// Every entry below this sequence is safe from a power cut.
     pub(super) durable: u64,
 }
 
@@ -185,19 +189,20 @@ impl EntryBuffer {
         }
     }
 
-    /// Goes on in the next segment. The unused rest of the segment before it stays unused.
+    /// Continues the log in the next segment. The unused rest of the previous segment stays unused.
     pub(super) fn use_segment(&mut self, Next { segment, beside }: Next) {
         self.next = segment.start;
         self.segment = Some(segment);
         self.waits_for_earlier = !beside;
     }
 
-    /// The unused rest of the segment; `None` where no block is left.
+    /// The unused rest of the log's segment; `None` if no block is left.
     pub(super) fn unused(&self) -> Option<Segment> {
         self.segment.map(|s| Segment { start: self.next, ..s }).filter(|s| s.start < s.end)
     }
 
-    /// Gives up the segment: the next entry needs another one. Gives its unused rest, which may be empty.
+    /// Gives up the log's segment: the next entry needs another one. Returns the segment's unused rest, which
+    /// may be empty.
     pub(super) fn release(&mut self) -> Option<Segment> {
         self.segment.take().map(|s| Segment { start: self.next, ..s })
     }
@@ -206,13 +211,13 @@ impl EntryBuffer {
         self.data.as_ref().map_or(0, |d| d.len())
     }
 
-    /// Stream bytes in the buffer.
+    /// Bytes of the log's stream in the buffer.
     pub(super) fn pending(&self) -> u64 {
         self.parts.iter().map(|part| part.length as u64).sum()
     }
 
-    /// Copies as much of `data` as the segment has room for, and seals full entries into `queue`; gives the number of bytes
-    /// taken.
+    /// Copies as much of `data` into the buffer as the segment has room for, and seals full entries into
+    /// `queue`; returns the number of bytes taken.
     pub(super) fn append(
         &mut self,
         data: &[u8],
@@ -234,7 +239,7 @@ impl EntryBuffer {
                 taken += n;
                 continue;
             }
-            // Every part but the last is full, so the buffer ends at a block boundary here.
+            // The buffer ends at a block boundary here, because every part of an entry but the last is full.
             let len = Blocks((self.len() / self.limits.block_size) as u64);
             if !self.parts.is_empty() && len == self.most {
                 self.seal(identity, queue);
@@ -272,7 +277,7 @@ impl EntryBuffer {
         self.next = segment.start.plus(blocks);
     }
 
-    /// Ends the entry: the buffered bytes go to `queue` under one sequence.
+    /// Seals the open entry: the buffered bytes go to `queue` under one sequence.
     pub(super) fn seal(&mut self, identity: &LogIdentity, queue: &mut VecDeque<Sealed>) {
         let Some(mut data) = self.data.take() else { return };
         let block_size = self.limits.block_size;
@@ -321,7 +326,7 @@ impl EntryBuffer {
         queue.push_back(Sealed { sequence, region, alone, data, parts, acknowledged: 0 });
     }
 
-    /// Keeps a written entry's buffer for a later entry.
+    /// Keeps the memory of a written entry for a later entry.
     pub(super) fn recycle(&mut self, data: Buf) {
         if self.spare.len() < self.keep
             && let Ok(mut data) = data.try_into_mut()
@@ -331,7 +336,7 @@ impl EntryBuffer {
         }
     }
 
-    /// Copies the bytes in the buffer from `skip` on into `into`; gives their number.
+    /// Copies the buffered stream bytes from offset `skip` on into `into`; returns their number.
     pub(super) fn copy_to(&self, skip: u64, into: &mut [u8]) -> usize {
         let data = self.data.as_deref().unwrap_or_default();
         copy_parts(data, &self.parts, self.limits.block_size, skip, into)
@@ -339,17 +344,17 @@ impl EntryBuffer {
 }
 
 impl Sealed {
-    /// Stream bytes in the entry.
+    /// Bytes of the log's stream in the entry.
     pub(super) fn length(&self) -> u64 {
         self.parts.iter().map(|p| p.length as u64).sum()
     }
 
-    /// The blocks of `part`, as they go to the device.
+    /// The blocks of `part`, as they are written to the device.
     pub(super) fn bytes_of(&self, part: &Part) -> Buf {
         self.data.slice(part.at..part.at + part.room)
     }
 
-    /// Copies the entry's stream bytes from `skip` on into `into`; gives their number.
+    /// Copies the entry's stream bytes from offset `skip` on into `into`; returns their number.
     pub(super) fn copy_to(&self, block_size: usize, skip: u64, into: &mut [u8]) -> usize {
         copy_parts(&self.data, &self.parts, block_size, skip, into)
     }

@@ -31,8 +31,8 @@ pub(crate) struct LogFile {
     turn: Turnstile,
     closed: AtomicBool,
     settled: AtomicBool,
-    /// Older logs of the directory until they are synced, which happens before this log's first entry is written: after a
-    /// power cut a prefix of the directory's records is left.
+    /// Older logs of the directory that are not synced yet. They are synced before this log's first entry is
+    /// written: after a power cut the surviving records are a prefix of the directory's records.
     older: Mutex<Option<Vec<Arc<LogWriter>>>>,
     metadata: Arc<MetadataRecords>,
 }
@@ -40,15 +40,16 @@ pub(crate) struct LogFile {
 /// The metadata records that a log's entries depend on: the file's creation, its epoch and its segments.
 #[derive(Debug, Default)]
 struct MetadataRecords {
-    /// Records up to this number must be durable before an appended byte counts as durable.
+    /// Metadata records up to this number must be durable before a byte appended to the log counts as
+    /// durable.
     needed: AtomicU64,
-    /// Records up to this number are known to be durable.
+    /// Metadata records up to this number are known to be durable.
     durable: AtomicU64,
-    /// True from when the log leaves a zone until the cleaner is woken to check whether the zone is full.
+    /// True from when the log leaves a zone until the cleaner is woken to check whether that zone is full.
     left_a_zone: AtomicBool,
 }
 
-/// Gives a log its segments from the file system's zones.
+/// Supplies an ordered log with segments of the file system's zones.
 #[derive(Debug)]
 struct Source {
     shared: Weak<Shared>,
@@ -80,7 +81,7 @@ impl LogFile {
         if let Some(damage) = handle.file.content.read().log.damage.clone() {
             return Err(damage);
         }
-        // The cut says that all entries of older epochs are durable.
+        // The new epoch's cut says that all entries of older epochs are durable.
         if index.size() > Bytes::ZERO {
             device::flush(shared.device.class(IoClass::Log), "flushing before a log goes on").await?;
         }
@@ -125,7 +126,8 @@ impl LogFile {
         &self.handle.shared.driver
     }
 
-    /// True once [`close`](LogFile::close) has finished. A call of `close` that was dropped half way is to be repeated.
+    /// True once [`close`](LogFile::close) of the log has finished. A call of `close` that was dropped half
+    /// way is to be repeated.
     pub(crate) fn is_settled(&self) -> bool {
         self.settled.load(Ordering::Acquire)
     }
@@ -165,7 +167,7 @@ impl LogFile {
         for log in older {
             log.sync().await?;
         }
-        // Entries of logs that were closed since then may still be in the device's cache.
+        // The older logs were closed without a flush: their entries may still be in the device's cache.
         device::flush(self.handle.shared.device.class(IoClass::Log), "flushing older logs").await
     }
 
@@ -180,7 +182,7 @@ impl LogFile {
         self.check()?;
         self.writer.sync().await?;
         self.recheck_left_zones();
-        // The committer began to commit these records when the log took the zone.
+        // The committer began to commit the segment's metadata records when the log took the zone.
         let needed = self.metadata.needed.load(Ordering::Acquire);
         if self.metadata.durable.load(Ordering::Acquire) < needed {
             self.handle.shared.metadata.commit_upto(needed).await?;
@@ -204,7 +206,8 @@ impl LogFile {
         }
         self.closed.store(true, Ordering::Release);
         let shared = &self.handle.shared;
-        // After an unmount another mount may own the device: the buffered bytes are lost, as after a crash.
+        // After an unmount another mount may own the device: the log's buffered bytes are lost, as after a
+        // crash.
         let closed = match shared.check_open() {
             Ok(()) => self.writer.close().await,
             Err(error) => Err(error),
@@ -218,7 +221,8 @@ impl LogFile {
         let result = match closed {
             Ok(index) => self.seal(&mut state, index),
             Err(error) => {
-                // How many entries reached the device is unknown: the next opening recovers the log.
+                // The close failed: how many of the log's entries reached the device is unknown. The next
+                // opening recovers the log.
                 let mut content = file.content.write();
                 content.log.sealed = None;
                 content.log.index = None;
@@ -244,7 +248,7 @@ impl LogFile {
         let (segments, last) = {
             let content = self.handle.file.content.read();
             let all = &content.log.segments;
-            // A last segment without an entry is given back.
+            // A log's last segment without an entry is given back to the file system.
             let same = |a: &Segment, b: &Segment| (a.zone, a.start) == (b.zone, b.start);
             let handed = lease.and_then(|l| all.iter().position(|s| same(s, &l.segment)));
             let unwritten = lease.is_some_and(|l| unused.is_some_and(|u| same(&u, &l.segment)));

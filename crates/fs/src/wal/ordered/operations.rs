@@ -1,4 +1,5 @@
-//! A log's device operations in flight. The log owns them: dropping a task that waits for one cancels none.
+//! A log's device operations in flight. The log owns the operations: dropping a task that waits for one
+//! cancels none.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -11,7 +12,7 @@ use units::sync::Event;
 use units::{Instant, Lba};
 use zoned::{Done, Io};
 
-/// One operation in flight.
+/// A device operation of a log in flight.
 #[derive(Debug)]
 struct Operation<T> {
     io: Io,
@@ -21,31 +22,31 @@ struct Operation<T> {
     armed: bool,
 }
 
-/// The end of the log when a device flush was submitted.
+/// The acknowledged end of the log when a device flush was submitted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FlushTag {
-    /// Bytes of the stream that were acknowledged by then.
+    /// Bytes of the log's stream that were acknowledged when the flush was submitted.
     pub(super) bytes: u64,
-    /// Every sequence below this was acknowledged by then.
+    /// Every entry below this sequence was acknowledged when the flush was submitted.
     pub(super) sequence: u64,
 }
 
-/// The part of an entry that an operation carries.
+/// The part of a log entry that a device operation carries.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PartTag {
-    /// The entry's sequence.
+    /// The sequence of the entry that the operation carries.
     pub(super) sequence: u64,
-    /// The part's number within the entry.
+    /// The number of the carried part within its entry.
     pub(super) part: usize,
-    /// The address of a write; `None` for an append.
+    /// The address that the operation writes to; `None` for an append.
     pub(super) write_at: Option<Lba>,
-    /// True if the log had nothing else to send.
+    /// True if the log had nothing else to send when the operation was submitted.
     pub(super) single: bool,
-    /// When the operation was submitted.
+    /// The time at which the operation was submitted.
     pub(super) since: Instant,
 }
 
-/// The waker of an operation.
+/// The waker with which a log polls a device operation.
 #[derive(Debug)]
 struct Signal {
     /// The device has woken this operation since its last poll.
@@ -69,7 +70,7 @@ impl Wake for Signal {
 pub(super) struct Operations {
     parts: VecDeque<Operation<PartTag>>,
     flush: Option<Operation<FlushTag>>,
-    /// Signals to use again.
+    /// Signals of ended operations, kept for new ones.
     spare: Vec<Arc<Signal>>,
     moved: Event,
 }
@@ -80,12 +81,12 @@ impl Operations {
         &self.moved
     }
 
-    /// The number of parts in flight.
+    /// The number of entry parts in flight.
     pub(super) fn len(&self) -> usize {
         self.parts.len()
     }
 
-    /// True if no part is in flight; a flush may be.
+    /// True if no entry part is in flight; a flush may be.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -100,7 +101,7 @@ impl Operations {
         self.flush = Some(Operation { io, tag, signal, armed: false });
     }
 
-    /// True while a flush is in flight.
+    /// True while a device flush of the log is in flight.
     pub(super) fn is_flushing(&self) -> bool {
         self.flush.is_some()
     }
@@ -111,7 +112,7 @@ impl Operations {
             .unwrap_or_else(|| Arc::new(Signal { hit: AtomicBool::new(false), moved: self.moved.clone() }))
     }
 
-    /// Takes the flush if it has ended. `wait` as in [`Operations::take_ended`].
+    /// Takes the log's flush if it has ended. `wait` as in [`Operations::take_ended`].
     pub(super) fn take_ended_flush(&mut self, wait: bool) -> Option<(FlushTag, zoned::Result<Done>)> {
         let Poll::Ready(result) = self.flush.as_mut()?.poll(wait, true) else { return None };
         let ended = self.flush.take().expect("the flush was just polled");
@@ -119,7 +120,8 @@ impl Operations {
         Some((ended.tag, result))
     }
 
-    /// Takes a part's operation that has ended. `wait`: notify [`Operations::moved`] from now on when an operation ends.
+    /// Takes an ended operation that carried a part. `wait`: notify [`Operations::moved`] when an operation
+    /// ends from now on.
     pub(super) fn take_ended(&mut self, wait: bool) -> Option<(PartTag, zoned::Result<Done>)> {
         let mut at = 0;
         while let Some(operation) = self.parts.get_mut(at) {
@@ -129,7 +131,8 @@ impl Operations {
                     self.spare.push(ended.signal);
                     return Some((ended.tag, result));
                 }
-                // Younger operations rarely end earlier: polling them is worth its cost only for a task that waits.
+                // Younger operations rarely end before the oldest: polling them is worth its cost only for a
+                // task that waits.
                 Poll::Pending if !wait && !operation.armed => return None,
                 Poll::Pending => at += 1,
             }
@@ -139,7 +142,8 @@ impl Operations {
 }
 
 impl<T> Operation<T> {
-    /// Polls the operation if its signal came. `oldest`: polls without the signal too, because the signal may be late.
+    /// Polls the device operation if its signal came. `oldest`: polls without the signal too, because the
+    /// signal may be late.
     fn poll(&mut self, wait: bool, oldest: bool) -> Poll<zoned::Result<Done>> {
         if self.armed && !self.signal.hit.swap(false, Ordering::AcqRel) && !oldest {
             return Poll::Pending;

@@ -14,7 +14,7 @@ use crate::wal::ordered::recovered::Recovered;
 use crate::wal::ordered::stream::{LogStream, Unrecovered, stream};
 
 impl Shared {
-    /// The index of a log's entries. The first call recovers the log.
+    /// The index of a log's entries. The first call recovers the log from the device.
     pub(crate) async fn log_index(&self, file: &Arc<File>) -> Result<Arc<LogIndex>> {
         let (cuts, segments) = {
             let content = file.content.read();
@@ -89,7 +89,7 @@ impl Shared {
     }
 }
 
-/// Keeps the result of a recovery, unless another recovery stored one before.
+/// Keeps the result of a log's recovery, unless another recovery stored one before.
 fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
     let mut content = file.content.write();
     if let Some(index) = &content.log.index {
@@ -106,7 +106,8 @@ fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
     index
 }
 
-/// Bytes that a log without a recorded size has lost at least: the dropped ones, and one of the missing entry.
+/// The least number of bytes that a log without a recorded size has lost: the dropped ones, and one of the
+/// missing entry.
 pub(crate) fn lost(missing: Option<u64>, dropped_bytes: u64) -> u64 {
     if missing.is_some() { dropped_bytes + 1 } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Finding an ordered log's bytes in its segments.
+//! Finds an ordered log's bytes in its segments.
 
 use std::sync::Arc;
 
@@ -21,7 +21,8 @@ use crate::wal::segment::Segment;
 /// - its checksum, log and zone generation are right,
 /// - its sequence lies between its epoch's cut and the next one's,
 /// - all its parts exist, and
-/// - **every sequence below its `needs` exists**. `needs` is the entry's own sequence here, so a gap ends the log.
+/// - **every sequence below its `needs` exists**. In an ordered log `needs` is the entry's own sequence, so a
+///   gap ends the log.
 ///
 /// An entry is looked for within its region and segment, as [`entry`](super::entry) describes them.
 ///

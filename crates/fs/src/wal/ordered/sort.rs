@@ -1,5 +1,6 @@
-//! The rule that decides which entries of a log count, without I/O. Parts come in the order of their places on the device,
-//! and those that count go out in the order of the stream, as early as possible.
+//! The rule that decides which entries of an ordered log count, without I/O. Parts of entries come in the
+//! order of their places on the device. Parts that count are passed on in the order of the stream, as early
+//! as possible.
 //!
 //! ```text
 //!   push(part) --> the next sequence?  yes: decided at once
@@ -17,49 +18,50 @@ use crate::wal::ordered::recovered::{Cut, Recovered};
 use crate::wal::scan::Found;
 use crate::wal::segment::Segment;
 
-/// A part that the scan found, with its bytes if they are in memory.
+/// A part of an entry that the scan of a log found, with its bytes if they are in memory.
 #[derive(Debug)]
 pub(super) struct Part {
     pub(super) found: Found,
     pub(super) payload: Option<Payload>,
 }
 
-/// Sorts the parts of one log.
+/// Sorts the found parts of one log's entries.
 #[derive(Debug)]
 pub(super) struct Sorter {
     cuts: Vec<Cut>,
-    /// Broken rule: entries after a gap count.
+    /// Broken rule: log entries after a gap count.
     keep_gaps: bool,
-    /// Every sequence below this is decided.
+    /// The recovery has decided every entry below this sequence.
     next: u64,
-    /// The lowest sequence that is decided not to exist, or `next`.
+    /// The lowest sequence that is decided not to exist; `next` if there is none.
     absent: u64,
-    /// Parts of undecided entries, by sequence.
+    /// Parts of entries that are not decided yet, by sequence.
     held: BTreeMap<u64, Vec<Part>>,
-    /// Parts in `held` that have their bytes in memory, in the order in which they came.
+    /// Parts in `held` that have their bytes in memory, in the order in which the scan found them.
     in_memory: VecDeque<HeldPart>,
-    /// The region of the last part.
+    /// The region of the part that the scan found last.
     region: Option<(u32, bool)>,
-    /// The highest sequence found in this segment.
+    /// The highest sequence found in the segment being scanned.
     highest: Option<u64>,
-    /// Parts that count, in the order of the stream, for [`Sorter::ready`].
+    /// Parts that count, in the order of the stream, to be taken by [`Sorter::ready`].
     ready: VecDeque<Part>,
     index: LogIndex,
-    /// The sequence after the last one that counts.
+    /// The sequence after the last entry that counts.
     after_last: u64,
-    /// Every sequence below this was durable, as cuts and entries prove.
+    /// Every entry below this sequence was durable, as the log's cuts and entries prove.
     proven: u64,
     dropped: usize,
     dropped_bytes: u64,
-    /// For each segment, the block after the last part that counts, and after the last one that does not.
+    /// For each segment: the block after the last part that counts, and after the last part that does not
+    /// count.
     kept_end: Vec<Blocks>,
     dropped_end: Vec<Blocks>,
 }
 
-/// A part that is held with its bytes in memory.
+/// A part of an undecided entry whose bytes are in memory.
 #[derive(Debug)]
 struct HeldPart {
-    /// Bytes that had been scanned when the part came.
+    /// Number of bytes that had been scanned when the part was found.
     at: u64,
     sequence: u64,
     part: u16,
@@ -89,27 +91,27 @@ impl Sorter {
         }
     }
 
-    /// Takes the next part that the scan found, after `at` scanned bytes.
+    /// Takes the next part that the scan found. `at`: number of bytes scanned so far.
     pub(super) fn push(&mut self, part: Part, at: u64) {
         let header = part.found.header;
         if !in_its_epoch(&part.found, &self.cuts) {
             return;
         }
         if header.sequence < self.absent {
-            // The entry is decided to exist: this part is an old block that reappears where a write was lost. The part says
-            // nothing about the region around it.
+            // The part's entry is already decided to exist: the part is an old block that reappears where a
+            // write was lost. It says nothing about the region around it.
             return;
         }
         let region = (header.epoch, header.odd);
         if self.region.replace(region).is_some_and(|before| before != region) {
-            // The first entry of a region was submitted when all entries before it were acknowledged: a missing one cannot
-            // come any more.
+            // The first entry of a region was submitted when all entries before it were acknowledged: the
+            // scan cannot find a missing one of those any more.
             self.settle(u64::MAX);
         }
         self.highest = self.highest.max(Some(header.sequence));
         self.proven = self.proven.max(header.proven());
         if header.sequence < self.next {
-            // The entry was decided without this part.
+            // The part's entry was decided without this part.
             self.drop_part(&part);
             return;
         }
@@ -118,7 +120,7 @@ impl Sorter {
         } else {
             let (sequence, number) = (header.sequence, header.part);
             let entry = self.held.entry(sequence).or_default();
-            // The same part twice: the first one counts.
+            // The scan found the same part twice: the first one counts.
             if entry.iter().any(|p| p.found.header.part == number) {
                 return;
             }
@@ -130,7 +132,7 @@ impl Sorter {
         self.advance();
     }
 
-    /// Decides the entries from the next sequence on that are whole.
+    /// Decides the entries from the next sequence on of which all parts were found.
     fn advance(&mut self) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() == self.next
@@ -141,8 +143,8 @@ impl Sorter {
         }
     }
 
-    /// The scan reached the end of a segment: an entry that is missing before one of this segment cannot come any more. The
-    /// segment's last entry may have further parts in the next segment.
+    /// The scan reached the end of a segment: a missing entry whose sequence lies before one of this segment
+    /// will not be found any more. The segment's last entry may have further parts in the next segment.
     pub(super) fn end_of_segment(&mut self) {
         if let Some(highest) = self.highest.take() {
             self.settle(highest);
@@ -150,7 +152,7 @@ impl Sorter {
         }
     }
 
-    /// Decides everything held below `end`: a part that is missing there cannot come any more.
+    /// Decides all held entries below sequence `end`: the scan cannot find their missing parts any more.
     fn settle(&mut self, end: u64) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() < end
@@ -172,7 +174,7 @@ impl Sorter {
         }
     }
 
-    /// Decides a whole entry, when all entries before it are decided.
+    /// Decides an entry of which all parts were found, when all entries before it are decided.
     fn decide(&mut self, mut parts: Vec<Part>) {
         parts.sort_unstable_by_key(|part| part.found.header.part);
         let counts = parts.first().is_some_and(|part| self.exists(part));
@@ -182,7 +184,7 @@ impl Sorter {
         self.next += 1;
     }
 
-    /// As [`Sorter::decide`], for the usual entry of one part.
+    /// As [`Sorter::decide`], for an entry of one part, the usual case.
     fn decide_one(&mut self, part: Part) {
         if self.exists(&part) {
             self.keep(part)
@@ -192,7 +194,7 @@ impl Sorter {
         self.next += 1;
     }
 
-    /// Notes that the next entry exists; gives whether it counts.
+    /// Notes that the next entry of the log exists; returns whether the entry counts.
     fn exists(&mut self, part: &Part) -> bool {
         let header = part.found.header;
         if header.sequence == self.absent {
@@ -226,8 +228,8 @@ impl Sorter {
         self.ready.drain(..)
     }
 
-    /// Drops the bytes of parts that came before `before` bytes were scanned. Their places stay known, so the bytes can be
-    /// read again.
+    /// Drops the bytes of held parts that were found before `before` bytes were scanned. The parts' places
+    /// stay known, so the bytes can be read again.
     pub(super) fn drop_bytes(&mut self, before: u64) {
         while let Some(oldest) = self.in_memory.front().filter(|c| c.at < before) {
             if let Some(parts) = self.held.get_mut(&oldest.sequence) {
@@ -239,12 +241,12 @@ impl Sorter {
         }
     }
 
-    /// Decides the rest, at the end of the scan.
+    /// Decides the remaining entries, at the end of the log's scan.
     pub(super) fn finish(&mut self) {
         self.settle(u64::MAX);
     }
 
-    /// The result, after [`finish`](Sorter::finish).
+    /// The result of the recovery, after [`finish`](Sorter::finish).
     pub(super) fn recovered(self) -> Recovered {
         let missing = (self.absent < self.proven && !self.keep_gaps).then_some(self.absent);
         let mut used = self.kept_end;
@@ -273,7 +275,7 @@ fn is_whole(parts: &[Part]) -> bool {
 }
 
 fn in_its_epoch(part: &Found, cuts: &[Cut]) -> bool {
-    // Most entries are of the newest epoch.
+    // The search begins at the newest epoch, to which most entries belong.
     let Some(mine) = cuts.iter().rposition(|cut| cut.epoch == part.header.epoch) else { return false };
     let from = cuts.get(mine).map_or(0, |cut| cut.first_sequence);
     let to = cuts.get(mine + 1).map_or(u64::MAX, |cut| cut.first_sequence);

@@ -1,5 +1,5 @@
-//! The state of a log's writer: which entries are sealed, in flight, on the device and durable. The writer holds one
-//! lock around each call; no call waits for the device.
+//! The state of an ordered log's writer: which entries are sealed, in flight, on the device and durable. The
+//! writer holds one lock around each call; no call waits for the device.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound::{Excluded, Unbounded};
@@ -18,17 +18,18 @@ use crate::wal::ordered::operations::{FlushTag, Operations, PartTag};
 use crate::wal::stats::LogStats;
 use crate::wal::window::Window;
 
-/// At most this many times the window lie between the oldest entry in flight and the newest one: one slow operation
+/// The oldest and the newest log entry in flight are at most this many windows apart: one slow operation
 /// bounds how far the log runs ahead.
 const SPAN: usize = 4;
 
-/// Where operations queue on the drive, an entry that is not full waits while this many operations are in flight.
+/// If operations queue on the drive, a log entry that is not full waits while this many operations are in
+/// flight.
 const PARTLY_FILLED: usize = 2;
 
-/// The key of a waiting call of `sync`: the bytes that must be durable, and a number of its own.
+/// The key of a waiting call of `sync`: the bytes that must be durable, and a unique number.
 pub(super) type Waiting = (u64, u64);
 
-/// The state of a log's writer.
+/// The state of an ordered log's writer.
 pub(super) struct WriterState {
     pub(super) dev: Arc<dyn ZonedDevice>,
     pub(super) identity: LogIdentity,
@@ -36,33 +37,33 @@ pub(super) struct WriterState {
     pub(super) buffer: EntryBuffer,
     /// Sealed entries by sequence, from the oldest that the device has not acknowledged.
     pub(super) queue: VecDeque<Sealed>,
-    /// The next part to send: the entry's sequence, and the part's number.
+    /// The next part to send to the device: its entry's sequence, and the part's number.
     next: (u64, usize),
     pub(super) operations: Operations,
     window: Window,
     latencies: Latencies,
-    /// A write is in flight: no other operation may go to the zone.
+    /// True while a write is in flight: no other operation may go to the zone.
     exclusive: bool,
-    /// The region of the entries in flight.
+    /// The region of the log entries in flight.
     region: u64,
-    /// The entries that the device acknowledged, up to the first gap.
+    /// The entries that the device acknowledged, up to the first gap in the sequence.
     pub(super) written: LogIndex,
-    /// Bytes appended, buffer and queue included.
+    /// Bytes appended to the log, buffer and queue included.
     pub(super) size: u64,
-    /// Bytes that are safe from a power cut.
+    /// Bytes of the log that are safe from a power cut.
     pub(super) durable: u64,
-    /// Bytes that a call of `flush` or `sync` wants on the device.
+    /// Bytes of the log that a call of `flush` or `sync` wants on the device.
     pub(super) wanted: u64,
-    /// Bytes that must be on the device before the next flush is submitted.
+    /// Bytes of the log that must be on the device before the next flush is submitted.
     flush_goal: Option<u64>,
-    /// The waiting calls of `sync`.
+    /// The waiting calls of `sync`, with their wakers.
     pub(super) waiting: BTreeMap<Waiting, Option<Waker>>,
-    /// One of the waiting calls drives the log.
+    /// True while one of the waiting calls of `sync` drives the log's operations.
     pub(super) led: bool,
     pub(super) next_id: u64,
     pub(super) closed: bool,
     pub(super) failed: Option<Error>,
-    /// When the device acknowledged the newest write; the opening before the first one.
+    /// Time when the device acknowledged the newest write; before the first write, the time of the opening.
     pub(super) last_write: Instant,
     pub(super) stats: LogStats,
 }
@@ -111,7 +112,7 @@ impl WriterState {
         self.failed.clone().map_or(Ok(()), Err)
     }
 
-    /// Stops the writer for good: every later call fails with the first error. Gives that error.
+    /// Stops the log's writer for good: every later call fails with the first error. Returns that error.
     pub(super) fn poison(&mut self, error: Error) -> Error {
         let error = self.failed.get_or_insert(error).clone();
         for waker in self.waiting.values_mut().filter_map(Option::take) {
@@ -121,23 +122,23 @@ impl WriterState {
         error
     }
 
-    /// Operations that may be in flight.
+    /// Number of the log's operations that may be in flight.
     pub(super) fn window_limit(&self) -> usize {
         self.window.limit()
     }
 
-    /// True while an operation is in flight, a flush included.
+    /// True while an operation of the log is in flight, a flush included.
     pub(super) fn has_operations(&self) -> bool {
         !self.operations.is_empty() || self.operations.is_flushing()
     }
 
-    /// True if a sealed entry is not submitted yet.
+    /// True if a sealed entry of the log is not submitted yet.
     pub(super) fn has_backlog(&self) -> bool {
         self.next.0 < self.buffer.next_sequence
     }
 
-    /// Takes in the operations that have ended and submits those that may be submitted, until neither is possible. `wait`:
-    /// the caller is going to wait for [`Operations::moved`].
+    /// Handles the log's operations that have ended and submits those that may be submitted, until neither is
+    /// possible. `wait`: the caller is going to wait for [`Operations::moved`].
     pub(super) fn advance(&mut self, wait: bool) {
         loop {
             let mut moved = false;
@@ -158,7 +159,7 @@ impl WriterState {
         }
     }
 
-    /// Submits as many parts as the window, the barrier and the zone allow. True if one was submitted.
+    /// Submits as many entry parts as the window, the barrier and the zone allow. True if one was submitted.
     fn send(&mut self) -> bool {
         let mut sent = false;
         while !self.exclusive && self.operations.len() < self.window.limit() {
@@ -167,7 +168,8 @@ impl WriterState {
                 if sealed == self.size || sealed >= self.wanted {
                     break;
                 }
-                // The entry would wait on the drive: meanwhile more records can join it here.
+                // The open entry stays in the buffer, because it would only wait on the drive: meanwhile more
+                // records can join it.
                 if self.latencies.queueing() && self.operations.len() >= PARTLY_FILLED {
                     break;
                 }
@@ -178,7 +180,8 @@ impl WriterState {
             let Some(part) = entry.parts.get(self.next.1) else { break };
             let lone = self.operations.is_empty();
             let barrier = entry.region != self.region && !self.options.rules().ignores_barriers();
-            // Operations of several zones happen in any order: without this wait two zones could be open at a time.
+            // Operations on different zones complete in any order: without this wait the log could have two
+            // zones open at a time.
             if !lone && (barrier || part.waits_for_earlier || ahead >= SPAN * self.window.limit()) {
                 break;
             }
@@ -187,7 +190,8 @@ impl WriterState {
             let last = self.next.1 + 1 == entry.parts.len();
             let serial = self.window.limit() == 1 || entry.alone;
             let single = lone && last && self.next.0 + 1 == self.buffer.next_sequence;
-            // A caller waits for everything that was appended, so no further entry follows at once.
+            // The operation may be a write if a caller waits for everything that was appended: then no
+            // further entry follows at once.
             let write =
                 lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
             let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
@@ -203,14 +207,15 @@ impl WriterState {
         sent
     }
 
-    /// The entry of the next part, and how many entries lie between it and the oldest one in the queue.
+    /// The entry of the next part to send, and the number of entries between it and the oldest one in the
+    /// queue.
     fn next_entry(&self) -> Option<(&Sealed, usize)> {
         let oldest = self.queue.front()?.sequence;
         let ahead = usize::try_from(self.next.0.checked_sub(oldest)?).ok()?;
         Some((self.queue.get(ahead)?, ahead))
     }
 
-    /// Submits a flush where a call of `sync` waits for one. True if it did.
+    /// Submits a device flush if a call of `sync` waits for one. True if it did.
     fn flush(&mut self) -> bool {
         let wanted = (Excluded((self.durable, u64::MAX)), Unbounded);
         let lowest = self.waiting.range(wanted).next().map(|(&(bytes, _), _)| bytes);
@@ -218,18 +223,19 @@ impl WriterState {
         if self.operations.is_flushing() || lowest.is_none_or(|lowest| lowest > bytes) {
             return false;
         }
-        // The flush waits for the bytes that other callers wanted when it was first due, and not for later ones.
+        // The flush waits for the bytes that were wanted when it was first due, and not for bytes wanted
+        // later.
         if *self.flush_goal.get_or_insert(self.wanted) > bytes {
             return false;
         }
         self.flush_goal = None;
-        // A flush covers the operations that were acknowledged before it was submitted.
+        // A device flush covers the operations that were acknowledged before it was submitted.
         let tag = FlushTag { bytes, sequence: self.acknowledged() };
         self.operations.add_flush(self.dev.submit(Op::Flush), tag);
         true
     }
 
-    /// Every sequence below this is acknowledged.
+    /// Every log entry below this sequence is acknowledged.
     fn acknowledged(&self) -> u64 {
         self.queue.front().map_or(self.buffer.next_sequence, |entry| entry.sequence)
     }
@@ -291,8 +297,8 @@ impl WriterState {
         }
     }
 
-    /// Notes that the first `bytes` bytes and all entries below `sequence` are durable, and wakes the calls of `sync` that
-    /// waited for these bytes.
+    /// Notes that the log's first `bytes` bytes and all entries below `sequence` are durable, and wakes the
+    /// calls of `sync` that waited for these bytes.
     fn make_durable(&mut self, bytes: u64, sequence: u64) {
         self.durable = self.durable.max(bytes);
         self.buffer.durable = self.buffer.durable.max(sequence);
@@ -303,7 +309,7 @@ impl WriterState {
         }
     }
 
-    /// Copies bytes from stream offset `offset` on that are in memory; gives their number.
+    /// Copies the log's bytes that are in memory, from stream offset `offset` on; returns their number.
     pub(super) fn copy_from_memory(&self, offset: u64, into: &mut [u8]) -> usize {
         let block_size = self.buffer.limits.block_size;
         let mut start = self.written.size().0;

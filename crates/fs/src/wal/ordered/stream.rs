@@ -30,38 +30,41 @@ use crate::wal::ordered::sort::{Part, Sorter};
 use crate::wal::scan::{CHUNK, READ_AHEAD, Scan};
 use crate::wal::segment::Segment;
 
-/// The most memory that reading a log uses for its bytes: in reads in flight, held back, and waiting to be copied.
+/// The most memory that reading a log uses for its bytes: bytes being read, held by the sorter, and waiting
+/// to be copied.
 pub const MEMORY: Bytes = Bytes(32 << 20);
-/// An entry that waits for an earlier one keeps its bytes in memory until this many bytes after it are read.
+/// When this many bytes after an entry are scanned and the entry still waits for an earlier one, its bytes
+/// are dropped from memory.
 pub(super) const HELD: u64 = 8 << 20;
 
 /// The time and memory that reading a log took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReadStats {
-    /// Bytes of the stream that the reader got.
+    /// Bytes of the log's stream that the reader got.
     pub bytes: Bytes,
-    /// Time in which the filler waited for the device.
+    /// Time in which the read-ahead task (filler) waited for the device.
     pub device: Duration,
-    /// Time in which the filler checked and sorted.
+    /// Time in which the read-ahead task (filler) checked and sorted entries.
     pub check: Duration,
-    /// Time in which the filler waited for the reader to free memory.
+    /// Time in which the read-ahead task (filler) waited for the reader to free memory.
     pub room: Duration,
-    /// Time in which the reader waited for the filler.
+    /// Time in which the log's reader waited for the read-ahead task (filler).
     pub wait: Duration,
-    /// Time in which the reader copied.
+    /// Time in which the log's reader copied bytes.
     pub copy: Duration,
-    /// The most memory in use.
+    /// The most memory in use while reading the log, in bytes.
     pub peak: Bytes,
-    /// Bytes that were read a second time, because they had waited too long for an earlier entry.
+    /// Bytes that were read from the device a second time, because they had waited too long for an earlier
+    /// entry.
     pub again: Bytes,
 }
 
-/// The bytes of one part of an entry.
+/// The stream bytes of one part of an entry, on their way to the log's reader.
 #[derive(Debug)]
 struct Item {
-    /// The bytes as they are on the device; `None`: the reader reads them from the part at `lba`.
+    /// The part's bytes as they are on the device; `None`: the reader reads them from the part at `lba`.
     payload: Option<Payload>,
-    /// The distance of the first byte from a block boundary.
+    /// The distance of the part's first byte in `payload` from a block boundary.
     phase: usize,
     length: u32,
     mask: u32,
@@ -81,21 +84,21 @@ impl From<Part> for Item {
     }
 }
 
-/// The queue between filler and reader.
+/// The queue between the filler, which reads ahead, and the log's reader.
 #[derive(Debug, Default)]
 struct Pipe {
     state: Mutex<PipeState>,
-    /// Notified when an item or the end arrives.
+    /// Notified when the filler adds an item or ends the stream.
     filled: Event,
     memory: Arc<Memory>,
 }
 
 #[derive(Debug, Default)]
 struct PipeState {
-    /// In the order of the stream.
+    /// The queue's items, in the order of the stream.
     items: VecDeque<Item>,
     end: Option<Result<()>>,
-    /// The reader was dropped.
+    /// True once the reader was dropped.
     gone: bool,
     stats: ReadStats,
 }
@@ -114,20 +117,20 @@ impl Pipe {
     }
 }
 
-/// The reading end. Used by one task at a time.
+/// The reading end of a log's stream. Used by one task at a time.
 pub(crate) struct LogStream {
     dev: Arc<dyn ZonedDevice>,
     check: Check,
     pipe: Arc<Pipe>,
     items: VecDeque<Item>,
-    /// Bytes of the first item that the reader got.
+    /// Bytes of the queue's first item that the reader already got.
     used: usize,
     position: u64,
     stats: ReadStats,
 }
 
-/// The filling end. The caller spawns [`recover`](Filler::recover) or [`follow`](Filler::follow), and passes the outcome to
-/// [`end`](Filler::end).
+/// The filling end of a log's stream, which reads ahead. The caller spawns [`recover`](Filler::recover) or
+/// [`follow`](Filler::follow), and passes the outcome to [`end`](Filler::end).
 pub(crate) struct Filler {
     dev: Arc<dyn ZonedDevice>,
     check: Check,
@@ -146,7 +149,7 @@ pub(crate) struct Unrecovered {
     pub(crate) rules: Rules,
 }
 
-/// The two ends of a stream over the log on `dev` that `check` names.
+/// The two ends of a stream over the log on `dev` that `check` identifies.
 pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>, check: Check) -> (LogStream, Filler) {
     let pipe = Arc::new(Pipe::default());
     let stats = ReadStats::default();
@@ -163,12 +166,12 @@ pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>, check: Check) -> (LogStream, Fi
 }
 
 impl LogStream {
-    /// The stream offset of the next byte.
+    /// The stream offset of the next byte that the reader gets.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// Counts so far. The filler's counts are zero until it has ended.
+    /// The times and counts so far. Those of the filler are zero until it has ended.
     pub(crate) fn stats(&self) -> ReadStats {
         let filler = self.pipe.state.lock().stats;
         let ReadStats { bytes, wait, copy, again, .. } = self.stats;
@@ -176,8 +179,8 @@ impl LogStream {
         ReadStats { bytes, wait, copy, again, peak, ..filler }
     }
 
-    /// Fills `into` with the next bytes of the stream; gives their number, fewer only at its end. After an error the
-    /// position is undefined.
+    /// Fills `into` with the next bytes of the log's stream; returns their number, fewer only at the stream's
+    /// end. After an error the position is undefined.
     pub(crate) async fn read(&mut self, into: &mut [u8]) -> Result<usize> {
         let driver = Arc::clone(self.dev.driver());
         let mut done = 0;
@@ -200,7 +203,7 @@ impl LogStream {
         Ok(done)
     }
 
-    /// Takes the filler's items; false at the end.
+    /// Takes the items that the filler has queued; false at the end of the stream.
     async fn refill(&mut self) -> Result<bool> {
         loop {
             let seen = self.pipe.filled.version();
@@ -218,7 +221,7 @@ impl LogStream {
         }
     }
 
-    /// Copies as many items as fit, up to one whose bytes are not in memory.
+    /// Copies as many queued items as fit into the caller's buffer, up to one whose bytes are not in memory.
     fn copy(&mut self, into: &mut [u8]) -> usize {
         let block_size = self.dev.geometry().block_size as usize;
         let mut done = 0;
@@ -242,7 +245,7 @@ impl LogStream {
         done
     }
 
-    /// Reads the bytes of the next items, whose bytes are not in memory, from the device: as many as `wanted`.
+    /// Reads the next `wanted` bytes of queued items from the device: their bytes are not in memory.
     async fn reread(&mut self, wanted: usize) -> Result<()> {
         let start = self.position - self.used as u64;
         let mut index = LogIndex::starting_at(Bytes(start));
@@ -260,7 +263,7 @@ impl LogStream {
             self.stats.again.0 += u64::from(again.length);
             *item = again;
         }
-        // The reader gets the bytes before the damaged part first.
+        // The reader gets the bytes before a damaged part before it gets the error.
         match damage {
             Some(damage) if self.items.front().is_none_or(|item| item.payload.is_none()) => Err(damage),
             _ => Ok(()),
@@ -276,8 +279,8 @@ impl Drop for LogStream {
 }
 
 impl Filler {
-    /// Recovers a log: checks and sorts its parts, and passes on those that count. Fails where the device fails, and when the
-    /// stream is dropped.
+    /// Recovers a log: checks and sorts its parts, and passes those that count to the reader. Fails if the
+    /// device fails, and if the reader was dropped.
     pub(crate) async fn recover(&mut self, log: &Unrecovered) -> Result<Recovered> {
         check_order(&log.cuts)?;
         let driver = Arc::clone(self.dev.driver());
@@ -307,7 +310,8 @@ impl Filler {
         Ok(sorter.recovered().traced(log.log))
     }
 
-    /// Reads a log whose index is known. Each part is checked again: the medium may have lost it since the recovery.
+    /// Reads a log whose index is known. Checks each part again: the medium may have lost it since the
+    /// recovery.
     pub(crate) async fn follow(&mut self, index: &LogIndex) -> Result<()> {
         let driver = Arc::clone(self.dev.driver());
         let dev = Arc::clone(&self.dev);
@@ -325,7 +329,7 @@ impl Filler {
         }
     }
 
-    /// Calls `submit` until it gives true, each time after memory was freed.
+    /// Calls `submit` until it returns true, each time after memory was freed.
     async fn wait_for_memory(&mut self, mut submit: impl FnMut() -> bool) -> Result<()> {
         loop {
             let seen = self.pipe.memory.freed.version();
@@ -339,7 +343,7 @@ impl Filler {
         }
     }
 
-    /// Ends the stream: after the last item the reader gets its end, or the error.
+    /// Ends the log's stream: after the last item the reader gets the end, or the error.
     pub(crate) fn end(mut self, result: Result<()>) {
         self.finish(result);
     }
@@ -363,7 +367,7 @@ impl Drop for Filler {
     }
 }
 
-/// The reads of a plan, in flight.
+/// The device reads of a plan, in flight.
 struct PlannedReads {
     plan: Plan,
     reads: Vec<(ReadBuffer, Io<BufMut>)>,
@@ -382,7 +386,8 @@ impl PlannedReads {
         PlannedReads { plan, reads }
     }
 
-    /// The parts in the order of the stream, up to the first damaged one, and the error of that one.
+    /// The planned parts in the order of the stream, up to the first damaged one, and the error of the
+    /// damaged one.
     async fn finish(self, dev: &Arc<dyn ZonedDevice>, check: Check) -> Result<(Vec<Item>, Option<Error>)> {
         let PlannedReads { plan, reads } = self;
         let mut chunks = Vec::with_capacity(reads.len());
@@ -410,7 +415,7 @@ impl PlannedReads {
     }
 }
 
-/// Read-ahead along an index.
+/// Read-ahead of a log's parts along its index.
 struct ReadAhead<'a> {
     index: &'a LogIndex,
     dev: &'a Arc<dyn ZonedDevice>,
@@ -425,7 +430,7 @@ impl<'a> ReadAhead<'a> {
         ReadAhead { index, dev, memory, offset: 0, in_flight: 0, reads: VecDeque::new() }
     }
 
-    /// As [`Scan::read_ahead`].
+    /// Submits further reads along the index, as [`Scan::read_ahead`] does along segments.
     fn read_ahead(&mut self) -> bool {
         let geometry = self.dev.geometry();
         let size = self.index.size().0;
@@ -436,11 +441,12 @@ impl<'a> ReadAhead<'a> {
             let most = Blocks(CHUNK / u64::from(geometry.block_size));
             let plan = self.index.plan_within(geometry, self.offset, usize::MAX, most);
             if plan.len == 0 {
-                // The index does not begin at this offset: the reader gets fewer bytes than the index has.
+                // The index does not begin at the reader's offset: the reader gets fewer bytes than the index
+                // has.
                 self.offset = size;
                 break;
             }
-            // A part may be longer than a chunk.
+            // A part of an entry may be longer than a chunk.
             let bytes = plan.bytes(geometry.block_size);
             if self.memory.held() + bytes > MEMORY.0 {
                 break;
@@ -452,7 +458,7 @@ impl<'a> ReadAhead<'a> {
         !self.reads.is_empty() || self.offset >= size
     }
 
-    /// As [`PlannedReads::finish`]; `None` at the end.
+    /// Waits for the oldest planned read, as [`PlannedReads::finish`]; `None` at the end of the index.
     async fn next(&mut self, check: Check) -> Result<Option<(Vec<Item>, Option<Error>)>> {
         let Some(reads) = self.reads.pop_front() else { return Ok(None) };
         self.in_flight -= reads.plan.bytes(self.dev.geometry().block_size);

@@ -1,4 +1,4 @@
-//! The writing end of a log.
+//! The writing end of an ordered log.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -19,13 +19,13 @@ use crate::wal::ordered::state::{Waiting, WriterState};
 use crate::wal::segment::{Next, Segment, SegmentSource};
 use crate::wal::stats::LogStats;
 
-/// Bytes of buffers that are kept for the next entries.
+/// Bytes of entry buffers that the writer keeps for the next entries.
 const SPARE: usize = 16 << 20;
 
-/// The end of a log that gave up its segment.
+/// The end of a log that gave up its segment: the result of releasing an idle log's zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Released {
-    /// The unused rest of the segment: empty where the segment is full.
+    /// The unused rest of the log's segment: empty if the segment is full.
     pub(crate) rest: Segment,
     /// Bytes of the log's stream.
     pub(crate) size: u64,
@@ -33,29 +33,31 @@ pub(crate) struct Released {
     pub(crate) next_sequence: u64,
 }
 
-/// The writer of one log. Any number of tasks may call it at once.
+/// The writer of one ordered log. Any number of tasks may call it at once.
 ///
-/// Appended bytes are readable at once, on the device after [`flush`](LogWriter::flush), and safe from a power
-/// cut after [`sync`](LogWriter::sync). The writer owns the operations in flight: dropping a task that waits cancels
-/// none. Three events poison the writer: a failed write, a failed flush, and a task that is dropped with half of its
-/// record in the log. From then on every call gets the first error until the log is recovered and reopened.
+/// Appended bytes are readable at once, on the device after [`flush`](LogWriter::flush), and safe from a
+/// power cut after [`sync`](LogWriter::sync). The writer owns the operations in flight: dropping a task that
+/// waits cancels none. Three events poison the writer: a failed write, a failed flush, and a task that is
+/// dropped with half of its record in the log. From then on every call gets the first error until the log is
+/// recovered and reopened.
 pub struct LogWriter {
     dev: Arc<dyn ZonedDevice>,
     identity: LogIdentity,
     source: Arc<dyn SegmentSource>,
     state: Mutex<WriterState>,
-    /// Notified when an operation in flight ends that a task waits for.
+    /// Notified when an operation in flight ends for which a task waits.
     moved: Event,
-    /// Held while one record's bytes go into the buffer, so that the bytes stay together.
+    /// Held while one record's bytes go into the log's buffer, so that the bytes stay together.
     appending: Turnstile,
 }
 
 impl LogWriter {
-    /// A writer that continues the log with the entries of `index`; the next entry gets `first_sequence`. The writer serves
-    /// reads of the entries in `index`.
+    /// A writer that continues the log after the entries of `index`; the next entry gets `first_sequence`.
+    /// The writer serves reads of the entries in `index`.
     ///
-    /// Bytes before the index's end must be durable already: `sync` does not flush for them. A log that is opened again
-    /// takes a new epoch, whose cut (the epoch with its first sequence) must be durable before the first append.
+    /// Bytes before the index's end must be durable already: `sync` does not flush for them. A log that is
+    /// opened again takes a new epoch, whose cut (the epoch with its first sequence) must be durable before
+    /// the first append.
     pub fn new(
         dev: Arc<dyn ZonedDevice>,
         identity: LogIdentity,
@@ -72,11 +74,12 @@ impl LogWriter {
         LogWriter { dev, identity, source, state: Mutex::new(state), moved, appending: Turnstile::new() }
     }
 
-    /// Copies `data` into the buffer. Entries that became full are submitted when this returns: no caller runs ahead of the
-    /// window. A power cut may lose the bytes.
+    /// Appends `data` to the log's buffer. Entries that became full are submitted when this returns: no
+    /// caller runs ahead of the window. A power cut may lose the bytes.
     ///
-    /// Bytes of two concurrent calls never mix. Fails with `Closed` after `close`, with the device's error, and with the
-    /// source's error where there is no room; the last one poisons the writer if a part of `data` was taken.
+    /// Bytes of two concurrent calls never mix. Fails with `Closed` after `close`, with the device's error,
+    /// and with the segment source's error if there is no room; the last one poisons the writer if a part of
+    /// `data` was taken.
     pub async fn append(&self, data: &[u8]) -> Result<()> {
         let _turn = match self.appending.try_acquire() {
             Some(turn) => turn,
@@ -134,8 +137,8 @@ impl LogWriter {
         Ok(next)
     }
 
-    /// Writes everything appended before the call to the device, and waits for the acknowledgements. A power cut may lose
-    /// the bytes.
+    /// Writes everything appended to the log before the call to the device, and waits for the
+    /// acknowledgements. A power cut may lose the bytes.
     pub async fn flush(&self) -> Result<()> {
         let target = {
             let mut state = self.state.lock();
@@ -145,10 +148,10 @@ impl LogWriter {
         self.until(|state| state.written.size().0 >= target).await
     }
 
-    /// Returns when everything appended before the call is safe from a power cut.
+    /// Returns when everything appended to the log before the call is safe from a power cut.
     ///
-    /// Group commit: records of concurrent callers share an entry, unless the window has room for one entry each, and one
-    /// device flush covers all bytes that are on the device when it is submitted.
+    /// Group commit: records of concurrent callers share an entry, unless the window has room for one entry
+    /// each, and one device flush covers all bytes that are on the device when it is submitted.
     pub async fn sync(&self) -> Result<()> {
         let (mut caller, others, broken) = {
             let mut state = self.state.lock();
@@ -165,7 +168,8 @@ impl LogWriter {
             (Caller { writer: self, key, leads: false }, others, broken)
         };
         if others {
-            // Callers that one flush served call `sync` again together: after this step their records share an entry again.
+            // Callers that one flush served call `sync` again together: after this yield their records share
+            // an entry again.
             step_back().await;
         }
         if broken {
@@ -180,14 +184,14 @@ impl LogWriter {
         Ok(())
     }
 
-    /// Submits the bytes up to `target`, full entry or not.
+    /// Submits the log's bytes up to `target`, whether or not the last entry is full.
     fn want(&self, target: u64) {
         let mut state = self.state.lock();
         state.wanted = state.wanted.max(target);
         state.advance(false);
     }
 
-    /// Drives the log until `done`. Fails once the writer is poisoned.
+    /// Drives the log's operations until `done`. Fails once the writer is poisoned.
     async fn until(&self, done: impl Fn(&WriterState) -> bool) -> Result<()> {
         self.drive(|state| match state.check() {
             Ok(()) => done(state).then_some(Ok(())),
@@ -196,13 +200,13 @@ impl LogWriter {
         .await
     }
 
-    /// Drives the log until `end` gives a value.
+    /// Drives the log's operations until `end` returns a value.
     async fn drive<T>(&self, end: impl Fn(&WriterState) -> Option<T>) -> T {
         loop {
             let seen = self.moved.version();
             {
                 let mut state = self.state.lock();
-                // The first round sets up no timer: a thread's timers are dropped with its wait.
+                // The first round of the wait sets up no timer: a thread's timers are dropped with its wait.
                 for wait in [false, true] {
                     state.advance(wait);
                     if let Some(value) = end(&state) {
@@ -214,22 +218,22 @@ impl LogWriter {
         }
     }
 
-    /// Bytes appended so far.
+    /// Bytes appended to the log so far.
     pub fn size(&self) -> Bytes {
         Bytes(self.state.lock().size)
     }
 
-    /// Bytes that are safe from a power cut.
+    /// Bytes of the log that are safe from a power cut.
     pub fn durable(&self) -> Bytes {
         Bytes(self.state.lock().durable)
     }
 
-    /// The sequence that the next entry will have.
+    /// The sequence that the log's next entry will have.
     pub fn next_sequence(&self) -> u64 {
         self.state.lock().buffer.next_sequence
     }
 
-    /// The blocks of the current segment beyond the log's last entry; `None` where no block is left.
+    /// The blocks of the current segment beyond the log's last entry; `None` if no block is left.
     pub fn unused(&self) -> Option<Segment> {
         self.state.lock().buffer.unused()
     }
@@ -250,24 +254,24 @@ impl LogWriter {
         Some(Released { rest, size: state.size, next_sequence: state.buffer.next_sequence })
     }
 
-    /// Holds the writer's lock, as a thread inside one of the writer's methods does.
+    /// Holds the writer's lock, to act in a test as a thread inside one of the writer's methods.
     #[cfg(test)]
     pub(super) fn locked(&self) -> impl Drop + '_ {
         self.state.lock()
     }
 
-    /// A copy of the index of the entries on the device.
+    /// A copy of the index of the log's entries on the device.
     pub fn index(&self) -> LogIndex {
         self.state.lock().written.clone()
     }
 
-    /// Reads from stream offset `offset` on, from the device and from memory; gives the number of bytes, fewer than asked
-    /// for only at the end.
+    /// Reads the log from stream offset `offset` on, from the device and from memory; returns the number of
+    /// bytes, fewer than asked for only at the end.
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         let (plan, total) = {
             let state = self.state.lock();
             let plan = state.written.plan(self.dev.geometry(), offset.0, into.len());
-            // Memory is copied under the lock: an entry leaves memory once it is on the device.
+            // Bytes in memory are copied under the lock: an entry leaves memory once it is on the device.
             let filled = plan.len;
             let tail = into.get_mut(filled..).unwrap_or_default();
             (plan, filled + state.copy_from_memory(offset.0 + filled as u64, tail))
@@ -277,22 +281,23 @@ impl LogWriter {
         Ok(total)
     }
 
-    /// Counts of the device operations so far.
+    /// Counts of the log's device operations so far.
     pub fn stats(&self) -> LogStats {
         let state = self.state.lock();
         LogStats { window: state.window_limit(), ..state.stats }
     }
 
-    /// Writes everything to the device and refuses further appends; gives the index of all bytes. A second call gives the
-    /// same. A power cut may lose unsynced bytes: `sync` still works. No operation is in flight when the call returns, also
-    /// with an error.
+    /// Closes the log: writes everything to the device and refuses further appends; returns the index of all
+    /// bytes. A second call returns the same. A power cut may lose unsynced bytes: `sync` still works. No
+    /// operation is in flight when the call returns, also with an error.
     pub async fn close(&self) -> Result<LogIndex> {
-        // An append that has begun finishes first.
+        // An append that has begun finishes before the close.
         let turn = self.appending.acquire().await;
         self.state.lock().closed = true;
         drop(turn);
         let flushed = self.flush().await;
-        // Also after a failure: no operation may reach the device while the log is recovered.
+        // The close waits for all operations also after a failure: none may reach the device while the log is
+        // recovered.
         self.drive(|state| (!state.has_operations()).then_some(())).await;
         flushed.map(|()| self.index())
     }
@@ -306,7 +311,8 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Waits until the caller's bytes are durable (false), or until no other caller drives the log (true).
+    /// Waits until the bytes of this call of `sync` are durable (false), or until no other call drives the
+    /// log (true).
     async fn served_or_leads(&mut self) -> Result<bool> {
         poll_fn(|context| {
             let mut state = self.writer.state.lock();
@@ -334,7 +340,8 @@ impl Drop for Caller<'_> {
         if self.leads {
             state.led = false;
         }
-        // Another caller must drive the log. One without a waker has not waited yet, and checks `led` before it does.
+        // Another waiting call of `sync` must drive the log from now on. A call without a waker has not
+        // waited yet, and checks `led` before it does.
         if !state.led
             && let Some(waker) = state.waiting.values_mut().find_map(Option::take)
         {

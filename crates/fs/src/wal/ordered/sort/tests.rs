@@ -39,7 +39,7 @@ fn an_entry_is_ready_as_soon_as_all_earlier_ones_came() {
 #[test]
 fn entries_after_an_allowed_gap_are_ready_when_the_region_ends() {
     let mut sorter = sorter();
-    // Ticket 1 was not acknowledged when 2 was submitted.
+    // Entry 1 was not acknowledged when entry 2 was submitted.
     assert_eq!(push(&mut sorter, found(0, 0, (0, 1), false)), [0]);
     assert_eq!(push(&mut sorter, found(2, 1, (0, 1), false)), []);
     assert_eq!(push(&mut sorter, found(3, 1, (0, 1), true)), [2, 3]);
@@ -49,7 +49,7 @@ fn entries_after_an_allowed_gap_are_ready_when_the_region_ends() {
 fn the_end_of_a_segment_decides_all_entries_before_its_last_one() {
     let mut sorter = sorter();
     push(&mut sorter, found(1, 0, (0, 1), false));
-    // The last entry has a second part in the next segment.
+    // The last entry of the segment has a second part in the next segment.
     push(&mut sorter, found(2, 0, (0, 2), false));
     sorter.end_of_segment();
     assert_eq!(out(&mut sorter), [1]);
@@ -97,7 +97,7 @@ fn the_broken_gap_rule_keeps_entries_after_a_gap() {
     assert_eq!(out(&mut sorter), [2]);
 }
 
-/// The rule, applied to all parts at once: the parts that count, and the lowest missing sequence.
+/// The recovery rule, applied to all parts at once: the parts that count, and the lowest missing sequence.
 fn model(all: &[Found]) -> (Vec<(u64, u16)>, u64) {
     let mut parts: BTreeMap<(u64, u16), Found> = BTreeMap::new();
     for found in all {
@@ -144,7 +144,7 @@ proptest! {
         let mut sorter = sorter();
         let (mut all, mut got) = (Vec::new(), Vec::new());
         for (number, group) in entries.chunks(region).enumerate() {
-            // A new region flips the bit; the end of a segment does not.
+            // A new region flips the parts' region bit; the end of a segment does not.
             let odd = !segments && number % 2 == 1;
             let mut here = Vec::new();
             for (at, entry) in (number * region..).zip(group) {
@@ -190,7 +190,7 @@ fn part(epoch: u32, sequence: u64, needs: u64, (part, parts): (u16, u16)) -> Fou
     Found { header, segment: 0, lba: Lba(sequence * 100 + u64::from(part)), end: Blocks(1) }
 }
 
-/// The parts that count, in the order in which they are ready, and the result.
+/// The parts that count, in the order in which they are ready, and the result of the recovery.
 fn sorted(found: &[Found], cuts: &[(u32, u64)]) -> (Vec<Found>, Recovered) {
     let cuts: Vec<Cut> = cuts.iter().map(|&(epoch, first_sequence)| Cut { epoch, first_sequence }).collect();
     let mut sorter = Sorter::new(&cuts, &[], false);
@@ -216,7 +216,8 @@ fn a_gap_ends_a_stream() {
 
 #[test]
 fn a_gap_that_no_entry_needs_is_allowed() {
-    // Ticket 1 was never acknowledged, and 2 and 3 were written meanwhile. 5 needs 4, which is lost.
+    // Entry 1 was never acknowledged, and entries 2 and 3 were written meanwhile. Entry 5 needs entry 4,
+    // which is lost.
     let found = [(0, 0), (2, 1), (3, 1), (5, 5)].map(|(s, needs)| part(0, s, needs, (0, 1))).to_vec();
     assert_eq!(kept(found, &[(0, 0)]).0, vec![0, 2, 3]);
 }

@@ -29,7 +29,7 @@ fn at(us: u32) -> Instant {
     Instant::ORIGIN.after(US * us)
 }
 
-/// Stream bytes of an entry of one block.
+/// Stream bytes in an entry of one block.
 const ENTRY: usize = BLOCK - HEADER_SIZE;
 
 #[test]
@@ -41,7 +41,7 @@ fn a_window_of_appends_is_in_flight_and_no_more() {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
             assert!(log.stats().appends <= n as u64 + 1);
         }
-        // 8 at a time; the last 8 are still in flight.
+        // Eight appends are in flight at a time; the last eight are not acknowledged yet.
         assert_eq!(bench.driver.now(), at(300));
         log.flush().await.expect("writes");
         assert_eq!(bench.driver.now(), at(400));
@@ -89,18 +89,18 @@ fn entries_go_to_the_next_zone_while_the_last_ones_of_a_zone_are_in_flight() {
         log.append(&all).await.expect("room");
         log.flush().await.expect("writes");
     });
-    // 60 blocks in the first zone, the rest in the second: all in one window.
+    // 60 entries of one block go to the first zone, the rest to the second: all in one window.
     assert_eq!((bench.driver.now(), bench.source.given.lock().len()), (at(100), 2));
     assert_eq!(bench.content(&bench.recover(&FIRST)), all);
 }
 
 #[test]
 fn a_log_that_may_have_one_open_zone_fills_it_before_it_uses_the_next() {
-    // The drive refuses a second open zone.
+    // The emulated drive refuses a second open zone.
     let one = EmuOptions { max_open: Some(1), max_active: Some(1), reorder: true, ..parallel(100) };
     let bench = Bench::new(one, 64);
     bench.source.apart.store(true, Relaxed);
-    // Entries of 7 blocks: one of them spans both zones.
+    // Entries of 7 blocks: one of the entries spans both zones.
     let log = writer(&bench, options(64, 7 * BLOCK));
     let all = pattern(0, 64 * BLOCK);
     bench.run(async {
@@ -123,7 +123,7 @@ fn at_a_barrier_all_operations_end_before_the_next_region_begins() {
             log.flush().await.expect("writes");
         });
         assert_eq!(bench.driver.now(), at(us), "a barrier every {barrier} bytes");
-        // The entry of a region of one entry is a write.
+        // A region's only entry is sent by a write, not by an append.
         assert_eq!(log.stats().writes, if barrier == BLOCK { 32 } else { 0 });
     }
 }
@@ -136,14 +136,14 @@ fn records_synced_at_the_same_time_share_an_entry_and_later_ones_are_in_flight_b
         .map(|n| {
             let (log, driver) = (log.clone(), bench.driver.clone());
             spawn(&*bench.driver, "syncer", async move {
-                // Half of them come later, while the first ones are in flight.
+                // Half of the concurrent syncs come later, while the first ones are in flight.
                 units::sleep_until(&*driver, at(if n % 2 == 0 { 0 } else { 50 })).await;
                 for round in 0..100 {
                     let begin = driver.now();
                     log.append(&pattern(n as usize, 100)).await.expect("room");
                     log.sync().await.expect("syncs");
-                    // Each sync takes one latency: none waits for another sync's operation, once the log has
-                    // measured that lone writes gain nothing here.
+                    // Each sync takes one device latency: none waits for another sync's operation, once the
+                    // log has measured that lone writes are no faster than appends on this drive.
                     let took = driver.now().since(begin);
                     assert!(round < 10 || took == US * 100, "writer {n}, round {round}: {took:?}");
                 }
@@ -243,12 +243,13 @@ fn a_slow_append_delays_only_the_syncs_that_need_it() {
         for n in 2..30 {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
         }
-        // 28 later entries ended, seven at a time, and all bytes can be read.
+        // The 28 entries after the slow one have ended, seven at a time, and all bytes can be read.
         assert_eq!(bench.driver.now().since(begin), US * 300);
         let mut into = vec![0; 30 * ENTRY];
         assert_eq!(log.read_at(Bytes(0), &mut into).await.expect("reads"), into.len());
         assert_eq!((into, bench.driver.now().since(begin)), (pattern(0, 30 * ENTRY), US * 300));
-        // Later entries are not durable before the slow one, and memory stays bounded: the span ends here.
+        // Entries after the slow one are not durable before it, and memory stays bounded: the log stops at
+        // `SPAN` windows.
         assert_eq!(log.durable(), Bytes(ENTRY as u64));
         for n in 30..40 {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");
@@ -272,7 +273,8 @@ fn a_log_gives_up_its_segment_when_it_is_idle_and_no_thread_is_inside_its_writer
         assert!(log.release_segment(idle).is_none(), "the newest write, at 100 us, is younger");
         units::sleep_until(&*bench.driver, at(1_000_100)).await;
         let inside = log.locked();
-        // Regression: the caller holds the file system's lock, and waited here.
+        // Regression: the caller of `release_segment` holds the file system's lock, so the call must not wait
+        // for the thread inside the writer.
         assert!(log.release_segment(idle).is_none(), "another thread is inside the writer");
         drop(inside);
         let released = log.release_segment(idle).expect("idle");

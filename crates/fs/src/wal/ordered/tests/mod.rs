@@ -1,4 +1,4 @@
-//! The log as a whole, on an emulated drive.
+//! Tests of the ordered log as a whole, on an emulated drive.
 
 mod appending;
 mod power;
@@ -45,7 +45,7 @@ fn uuid() -> Uuid {
     Uuid::from_bytes(*b"furrow log tests")
 }
 
-/// An emulated drive that counts, with a transfer limit of its own.
+/// An emulated drive that counts its operations, with a transfer limit of its own.
 #[derive(Debug)]
 struct Drive {
     emu: Arc<Emu>,
@@ -54,15 +54,16 @@ struct Drive {
     blocks_read: AtomicU64,
     writes: AtomicU64,
     flushes: AtomicU64,
-    /// The next write or append takes so long.
+    /// The drive's next write or append takes this long.
     stalled: Mutex<Option<std::time::Duration>>,
-    /// Bytes that the test has synced and appended, and the medium around each operation once the test asks for it.
+    /// Bytes that the test has synced and appended, and the medium's content before and after each operation
+    /// once the test asks for it.
     synced: AtomicU64,
     appended: AtomicU64,
     moments: Mutex<Option<Vec<Moment>>>,
 }
 
-/// The medium at one moment.
+/// The medium's content at one moment.
 #[derive(Debug)]
 struct Moment {
     media: Media,
@@ -125,7 +126,7 @@ impl ZonedDevice for Drive {
     }
 }
 
-/// A drive, its clock, and a log's segments.
+/// A drive, its clock, and the segments of the log under test.
 struct Bench {
     driver: Arc<VirtualDriver>,
     drive: Arc<Drive>,
@@ -202,7 +203,7 @@ impl Bench {
         self.run(recover(&self.dev(), uuid(), LOG, cuts, segments)).expect("recovery does not fail")
     }
 
-    /// Everything in the log, by way of the index.
+    /// All bytes of the log, read by its index.
     fn content(&self, recovered: &Recovered) -> Vec<u8> {
         self.content_of(LOG, recovered)
     }
@@ -215,7 +216,7 @@ impl Bench {
         all
     }
 
-    /// The blocks of a zone up to the pointer.
+    /// The blocks of a zone up to its write pointer.
     fn raw(&self, zone: u32) -> Vec<u8> {
         let pointer = self.pointer(zone);
         let at = self.drive.geometry.start(ZoneId(zone));
@@ -231,7 +232,7 @@ impl Bench {
         self.run(self.drive.emu_dev().report(zone..zone + 1)).expect("reports")[0].pointer.0
     }
 
-    /// Puts `bytes` at a zone's write pointer, as they are.
+    /// Writes `bytes` unchanged at a zone's write pointer.
     fn put_raw(&self, zone: u32, bytes: &[u8]) {
         let at = self.drive.geometry.start(ZoneId(zone)).plus(Blocks(self.pointer(zone)));
         self.run(self.drive.emu_dev().write(at, Buf::copy_from(bytes), Durability::Cached)).expect("writes");
@@ -252,7 +253,7 @@ fn segment(zone: u32, start: u64, end: u64) -> Segment {
     Segment { zone: ZoneId(zone), generation: GENERATION, start: Blocks(start), end: Blocks(end) }
 }
 
-/// Hands out whole zones, and remembers which.
+/// A segment source that hands out whole zones, and remembers which.
 #[derive(Default)]
 struct Zones {
     left: Mutex<VecDeque<Segment>>,
@@ -272,7 +273,7 @@ impl SegmentSource for Zones {
     }
 }
 
-/// Bytes that differ from place to place.
+/// Test bytes that differ from place to place.
 fn pattern(from: usize, len: usize) -> Vec<u8> {
     (from..from + len).map(|n| (n as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()[5]).collect()
 }

@@ -1,4 +1,5 @@
-//! Power cuts: nothing synced is lost, nothing is invented, the survivors are a prefix.
+//! Power cuts of an ordered log: no synced byte is lost, no byte is invented, and the surviving bytes are a
+//! prefix.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,13 +10,13 @@ use zoned::emu::{Exhaustive, Latency, Seeded};
 use super::*;
 use crate::rules::BrokenRule;
 
-/// The bytes that a cut may leave: at least `durable`, at most `appended`.
+/// The bytes of the log that a power cut may leave: at least `durable`, at most `appended`.
 struct Bounds {
     durable: usize,
     appended: usize,
 }
 
-/// Recovers the log of one image; gives its number of bytes, or the defect.
+/// Recovers the log from one image of the medium; returns its number of bytes, or the defect found.
 fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, String> {
     let bench = Bench::from_media(media);
     let found = bench.recover_from(&FIRST, segments);
@@ -27,7 +28,7 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
         return Err(format!("invented: {} bytes", all.len()));
     }
     assert_eq!(found.missing, None);
-    // The log is continued after the cut, in a new epoch.
+    // The log is continued in a new epoch after the power cut.
     let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: found.next_sequence }];
     let zone = segments.last().map_or(1, |s| s.zone.0 + 1);
     bench.source.left.lock().retain(|s| s.zone.0 >= zone);
@@ -53,8 +54,9 @@ fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, S
     Ok(all.len())
 }
 
-/// Runs appends and syncs, and cuts the power before, during and after each device operation.
-/// Checks every outcome where there are at most `bound`; otherwise the first `bound` outcomes and as many random ones.
+/// Runs appends and syncs, and cuts the power before, during and after each device operation. Checks every
+/// outcome of a cut if there are at most `bound`; otherwise the first `bound` outcomes and as many random
+/// ones.
 fn explore(
     broken_rule: Option<BrokenRule>,
     buffer: usize,
@@ -149,7 +151,7 @@ fn records_that_concurrent_tasks_synced_survive_every_cut() {
             let (writer, drive, driver) = (writer.clone(), bench.drive.clone(), bench.driver.clone());
             spawn(&*bench.driver, "syncer", async move {
                 for round in 0..ROUNDS {
-                    // Two bytes of name, two of length, and the rest of the record.
+                    // A test record: two bytes of name, two of length, and the record's other bytes.
                     let len = 4 + usize::from(task) * 700 + usize::from(round);
                     let mut record = vec![task; len];
                     record[1] = round;
@@ -157,7 +159,7 @@ fn records_that_concurrent_tasks_synced_survive_every_cut() {
                     writer.append(&record).await.expect("room");
                     if (task + round) % 2 == 0 {
                         writer.sync().await.expect("syncs");
-                        // One bit of `synced` says that this record is safe.
+                        // Each record has a bit in `synced`, set once the record is safe from a power cut.
                         drive.synced.fetch_or(1 << (task * ROUNDS + round), Ordering::Relaxed);
                     }
                     let pause = Duration::from_micros(u64::from(task) * 7);

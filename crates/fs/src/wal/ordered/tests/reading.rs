@@ -1,4 +1,4 @@
-//! Reading a log ahead, from its beginning to its end.
+//! Tests of reading a log with read-ahead, from its beginning to its end.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::rules::Rules;
 use crate::wal::ordered::stream::HELD;
 use crate::wal::ordered::stream::{LogStream, MEMORY, Unrecovered, stream};
 
-/// Entry `sequence` of one block, with its place in the log as its bytes.
+/// Entry `sequence` of one block, whose bytes name its place in the log.
 fn entry(zone: u32, sequence: u64, odd: bool) -> Vec<u8> {
     let bytes = BLOCK - HEADER_SIZE;
     let payload = pattern(usize::try_from(sequence).expect("small") * bytes, bytes);
@@ -41,7 +41,7 @@ fn sealed(zone: u32, sequence: u64, (part, parts): (u16, u16), odd: bool, payloa
     blocks
 }
 
-/// A drive with zones of 64 MiB, and a read time.
+/// An emulated drive with zones of 64 MiB and a given read latency.
 fn large(read: Duration) -> Bench {
     let latency = Latency { read, ..Latency::NONE };
     let (zone_size, zone_capacity) = (Blocks(16 << 10), Blocks(16 << 10));
@@ -50,13 +50,13 @@ fn large(read: Duration) -> Bench {
 }
 
 impl Bench {
-    /// Puts entries into a zone, in this order.
+    /// Writes entries into a zone, in the given order.
     fn put_all(&self, zone: u32, entries: impl Iterator<Item = (u64, bool)>) {
         let bytes: Vec<u8> = entries.flat_map(|(sequence, odd)| entry(zone, sequence, odd)).collect();
         bytes.chunks(1024 * BLOCK).for_each(|bytes| self.put_raw(zone, bytes));
     }
 
-    /// Begins a stream with recovery; the task gives the result of the recovery.
+    /// Begins a stream that recovers the log; the task returns the result of the recovery.
     fn stream(&self, segments: &[Segment]) -> (LogStream, units::Spawned<Result<Recovered>>) {
         let unrecovered = Unrecovered {
             uuid: uuid(),
@@ -74,7 +74,7 @@ impl Bench {
         (stream, filled)
     }
 
-    /// Everything that the stream gives, in reads of `step` bytes.
+    /// All bytes of the stream, read in steps of `step` bytes.
     fn drain(&self, stream: &mut LogStream, step: usize) -> Result<Vec<u8>> {
         self.run(async {
             let mut all = Vec::new();
@@ -92,7 +92,7 @@ impl Bench {
 
 #[test]
 fn a_stream_gives_what_recovery_and_the_index_give() {
-    // Entries longer than a block, with parts, across zones and chunks; and a payload that needs a mask.
+    // Log entries longer than a block, with parts, across zones and chunks; and a payload that needs a mask.
     let bench = Bench::new(
         EmuOptions {
             zone_size: Blocks(1024),
@@ -118,7 +118,7 @@ fn a_stream_gives_what_recovery_and_the_index_give() {
         assert!(bench.drain(&mut stream, step).expect("reads") == record, "in steps of {step}");
         assert_eq!(stream.position(), record.len() as u64);
         assert_eq!(bench.run(filled).expect("recovers"), expected);
-        // The same by the index.
+        // The index gives the same bytes as the stream.
         let (mut stream, mut filler) = stream_of(&bench);
         let index = expected.index.clone();
         let _filled = spawn(&*bench.driver, "reader", async move {
@@ -145,7 +145,8 @@ fn reading_a_log_reads_each_block_once() {
 
 #[test]
 fn a_slow_drive_is_read_at_its_full_rate() {
-    // A read takes a millisecond, whatever its length: twelve in flight give 12 MiB in each.
+    // A read takes a millisecond, whatever its length: twelve reads in flight give 12 MiB in each
+    // millisecond.
     let bench = large(Duration::from_millis(1));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
     let (mut stream, _filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
@@ -156,7 +157,8 @@ fn a_slow_drive_is_read_at_its_full_rate() {
     assert!(took <= Duration::from_millis(7).as_nanos() as u64, "64 MiB took {took} ns");
 }
 
-/// Times in which a profile's drive gives `mib` MiB of log to a stream, and the same blocks to plain reads.
+/// Times in which a profile's drive delivers `mib` MiB of log to a stream, and the same blocks to plain
+/// reads.
 fn on_profile(name: &str, mib: u64) -> (u64, u64) {
     let profile = zoned::emu::Profile::load(name).expect("a profile");
     let base = EmuOptions { track_power_cuts: false, zones: 4, ..EmuOptions::tiny() };
@@ -175,7 +177,7 @@ fn on_profile(name: &str, mib: u64) -> (u64, u64) {
     });
     let raw = time(&mut || {
         let start = bench.drive.geometry.start(ZoneId(1));
-        // As many reads as the drive serves at once.
+        // Plain reads in flight: as many as the drive serves at once.
         let ios = (0..mib)
             .map(|n| bench.drive.emu_dev().read(start.plus(Blocks(n * 256)), BufMut::zeroed(1 << 20)));
         let all = bench.run(zoned::join_all(ios.collect()));
@@ -198,7 +200,7 @@ fn reading_a_log_reaches_the_bandwidth_of_published_drives() {
 #[test]
 fn the_bytes_of_entries_that_wait_long_are_dropped_and_memory_is_bounded() {
     let bench = large(Duration::ZERO);
-    // The first entry has the highest address.
+    // The log's first entry has the highest address.
     let count = 12 << 10;
     bench.put_all(1, (1..count).chain([0]).map(|n| (n, false)));
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
@@ -219,7 +221,7 @@ fn an_entry_that_is_read_a_second_time_is_checked_again() {
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     bench.run(async { stream.read(&mut [0; 100]).await.expect("reads") });
     bench.run(filled).expect("recovers");
-    // A bit of entry 5 flips before the second read.
+    // A bit of entry 5 flips on the medium before the second read.
     bench.reset(1);
     bench.put_all(1, (1..5).map(|n| (n, false)));
     let mut damaged = entry(1, 5, false);
@@ -285,7 +287,7 @@ fn dropping_a_stream_ends_its_filler() {
 fn a_gap_ends_the_stream_and_later_entries_prove_the_damage() {
     let bench = large(Duration::ZERO);
     bench.put_all(1, (0..10).chain(11..5000).map(|n| (n, false)));
-    // The last entry proves that the lost one was durable.
+    // The log's last entry proves that the lost one was durable.
     let segments = [segment(1, 0, 16 << 10)];
     let mut last = entry(1, 5000, false);
     let mut header = EntryHeader::parse(&last).expect("a header");
@@ -315,7 +317,7 @@ fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
     let bench = large(Duration::ZERO);
     let whole = pattern(0, 7 * 3000);
     let piece = |n: usize| &whole[n * 3000..(n + 1) * 3000];
-    // Entry 0 has one part, 1 has three, 2 has one; a barrier; then entries 3 and 4.
+    // Entry 0 has one part, entry 1 three and entry 2 one; then a barrier; then entries 3 and 4.
     let places = [
         sealed(1, 2, (0, 1), false, piece(4)),
         sealed(1, 1, (2, 3), false, piece(3)),
@@ -329,7 +331,7 @@ fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
     let segments = [segment(1, 0, 16 << 10)];
     let (mut stream, filled) = bench.stream(&segments);
     assert!(bench.drain(&mut stream, 700).expect("reads") == whole);
-    // Random reads, by position.
+    // Random reads of the log, by stream offset.
     let found = bench.run(filled).expect("recovers");
     for (from, len) in
         [(0, 1), (2999, 2), (3000, 9000), (100, 20_000), (20_999, 1), (20_999, 50), (21_000, 5)]
@@ -341,7 +343,7 @@ fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
         let expected = &whole[from..(from + len).min(whole.len())];
         assert_eq!((got, &into[..got]), (expected.len(), expected));
     }
-    // All parts are adjacent: one operation reads them in any order.
+    // All parts of the entries are adjacent: one device operation reads them in any order.
     bench.drive.reads.store(0, Ordering::Relaxed);
     let mut all = vec![0; whole.len()];
     bench.run(found.index.read_at(&bench.dev(), check(), Bytes(0), &mut all)).expect("reads");
@@ -350,7 +352,7 @@ fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
 
 #[test]
 fn small_entries_are_read_along_their_index_in_bounded_memory() {
-    // 100 bytes in each block: a log whose records were synced one by one.
+    // A log whose records were synced one by one: 100 bytes in each block.
     let bench = large(Duration::ZERO);
     let content = pattern(0, 1_200_000);
     let blocks: Vec<u8> = content

@@ -1,8 +1,8 @@
-//! Damaged, foreign and old content of zones.
+//! Tests of an ordered log's recovery with damaged, foreign and old content in zones.
 
 use super::*;
 
-/// Three entries of `blocks` blocks each in zone 1.
+/// A log of three entries of `blocks` blocks each in zone 1.
 fn three_entries(blocks: usize) -> (Bench, Vec<u8>, usize) {
     let bench = Bench::tiny();
     let writer = bench.writer(blocks);
@@ -56,7 +56,7 @@ fn a_log_is_continued_after_a_torn_entry_within_a_zone() {
     bench.put_raw(1, &raw[..10 * BLOCK]);
     let found = bench.recover(&FIRST);
     assert_eq!(found.next_sequence, 2);
-    // The log is opened again after the torn entry: a new epoch with a recorded cut.
+    // The log is opened again behind the torn entry: a new epoch with a recorded cut.
     let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: 2 }];
     bench.source.left.lock().push_front(segment(1, 10, 14));
     let (dev, source) = (bench.dev(), bench.source.clone());
@@ -82,7 +82,7 @@ fn entries_of_an_older_epoch_after_the_cut_do_not_count() {
             writer.sync().await.expect("syncs");
         }
     });
-    // Entry "c" reappears after the log was reopened without it.
+    // Entry "c" reappears on the medium after the log was reopened without it.
     let cuts = [FIRST[0], Cut { epoch: 2, first_sequence: 2 }];
     let found = bench.recover(&cuts);
     assert_eq!((bench.content(&found), found.next_sequence), (b"ab".to_vec(), 2));
@@ -184,7 +184,7 @@ fn an_entry_across_two_zones_counts_as_one() {
     assert_eq!((half.next_sequence, half.dropped), (1, 1));
 }
 
-/// An entry of this log with the next sequence, valid in every respect, for the second block of a record.
+/// A valid entry of this log with the next sequence, to be embedded in the second block of a record.
 fn forged(sequence: u64) -> Vec<u8> {
     let header = EntryHeader {
         padding: false,
@@ -231,7 +231,7 @@ fn an_entry_embedded_in_a_payload_is_not_recovered() {
     });
     let found = bench.recover(&FIRST);
     assert_eq!((bench.content(&found), found.dropped), (record, 0));
-    // The outer entry is torn: the embedded one is still not recovered.
+    // The outer entry is torn: the entry embedded in it is still not recovered.
     let mut image = bench.raw(1);
     image[..BLOCK].fill(0);
     bench.reset(1);

@@ -138,7 +138,7 @@ fn concurrent_syncs_share_one_flush() {
             task.await;
         }
     });
-    // At most one flush for the first caller, and one for all callers that came during its write.
+    // One device flush serves all callers of `sync` that came before it was submitted.
     assert_eq!((bench.drive.flushes.load(Ordering::Relaxed), writer.durable().0), (1, 320));
     assert!(bench.drive.writes.load(Ordering::Relaxed) <= 2);
 }
