@@ -1,12 +1,12 @@
-//! The steps of a workload on files.
+//! The steps of a crash explorer's workload on files.
 
 use fs::{FileKind, Lifetime};
 
-/// A file of a task, numbered in the order of creation. Renames and links keep the number.
+/// The number of a file that a workload's task made, in the order of creation. Renames and links keep the number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct FileNo(pub u32);
 
-/// One step of a task.
+/// One step of a workload's task on files.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     Mkdir {
@@ -38,7 +38,7 @@ pub(crate) enum Act {
     Close {
         file: FileNo,
     },
-    /// Through the writer, or by path when the file is closed.
+    /// Truncates a file through its writer, or by path when the file is closed.
     Truncate {
         file: FileNo,
         size: usize,

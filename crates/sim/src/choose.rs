@@ -4,8 +4,8 @@ use zoned::emu::Choose;
 
 use crate::Rng;
 
-/// One random outcome. The seed also decides the distribution: even chances, mostly the first choice, mostly the last, or one of
-/// the two with rare exceptions, since many defects show near the extremes.
+/// One random outcome of a power cut. The seed also decides the distribution: even chances, mostly the first choice, mostly the
+/// last, or one of the two with rare exceptions, since many defects show near the extremes.
 #[derive(Debug)]
 pub struct Sample {
     rng: Rng,
@@ -13,7 +13,7 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// The outcome that a random generator gives.
+    /// The outcome of a power cut that a random generator gives.
     pub fn new(mut rng: Rng) -> Sample {
         let skew = rng.below(6);
         Sample { rng, skew }
@@ -39,7 +39,7 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    /// A tree of choices whose depth depends on the first one.
+    /// Draws from a tree of choices whose depth depends on the first one.
     fn choices(choose: &mut dyn Choose) -> Vec<usize> {
         let first = choose.choose(3);
         let mut path = vec![first];

@@ -1,4 +1,4 @@
-//! Builds the drive of a trace.
+//! Builds the emulated drive of a trace.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use zoned::emu::{EmuOptions, Latency, Media};
 use crate::trace::Drive;
 use crate::{Error, Result};
 
-/// Delays of the operations of a workload in virtual time.
+/// Virtual latencies of the emulated drive's operations during a workload.
 pub(crate) fn latency() -> Latency {
     let micros = Duration::from_micros;
     Latency {
@@ -50,7 +50,7 @@ impl Drive {
         }
     }
 
-    /// The emulator's settings.
+    /// The emulator's settings for the trace's drive.
     pub(crate) fn options(&self, name: &str, latency: Latency) -> EmuOptions {
         EmuOptions {
             name: name.into(),
@@ -71,7 +71,7 @@ impl Drive {
         }
     }
 
-    /// The empty medium.
+    /// The trace's drive as an empty medium.
     pub(crate) fn medium(&self) -> Result<Media> {
         let options = self.options("emu:replay", Latency::NONE);
         options.geometry().map_err(|e| Error::Replay(e.to_string()))?;

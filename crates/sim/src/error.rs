@@ -9,41 +9,41 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A trace file cannot be read or written.
+    /// The trace file cannot be read or written.
     #[error("cannot {0} {1}: {2}")]
     File(&'static str, PathBuf, #[source] std::io::Error),
-    /// A file is not a trace.
+    /// The file is not a trace.
     #[error("this is no usable trace: {0}")]
     Trace(&'static str),
-    /// A trace has an operation that its drive refuses.
+    /// The trace has an operation that its drive refuses.
     #[error("the trace does not replay: {0}; record it again with this build")]
     Replay(String),
     /// The workload failed without any power cut.
     #[error("the workload failed before any power cut: {0}")]
     Workload(String),
-    /// A state's name cannot be read.
+    /// The name of a crash state cannot be parsed.
     #[error("'{0}' names no state: they look like 0.120.e5 or 0.120.s5x")]
     StateId(String),
-    /// A state's name does not fit the workload.
+    /// The name of a crash state does not fit the workload.
     #[error("state {0} does not exist in this workload")]
     NoState(String),
-    /// A state's workload is another than the trace's.
+    /// The crash state belongs to another workload than the trace.
     #[error(
         "state {0} is of another workload than the trace, which holds workload {1}: name the trace that was saved with the state"
     )]
     OtherWorkload(String, u64),
-    /// A state of the engine without its trace.
+    /// A crash state of the target `engine` was named without its trace.
     #[error("state {0} of the engine needs the trace that was saved when it was found: add --trace FILE")]
     NeedsTrace(String),
-    /// The target takes no trace.
+    /// The target takes no trace file.
     #[error(
         "workloads of the array, and of fs and log on it, are functions of the seed alone: leave --trace out"
     )]
     NoTrace,
-    /// A target that runs on one drive only.
+    /// The target runs on one drive only.
     #[error("the target {0} runs on one drive: take fs, log or engine on an array")]
     NotOnArray(String),
-    /// A target's name cannot be read.
+    /// The target's name cannot be parsed.
     #[error("'{0}' is no target: take fs, log, waltz, array or engine")]
     Target(String),
 }

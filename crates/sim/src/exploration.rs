@@ -1,5 +1,5 @@
-//! The exploration of one workload's cuts, for every target: threads take cut after cut, count each state once and describe
-//! failures.
+//! The exploration of one workload's power cuts, for every target: threads take cut after cut, count each crash state once and
+//! describe failures.
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -11,12 +11,12 @@ use crate::model::Fault;
 use crate::report::FailureKind;
 use crate::{CrashOptions, Failure, Report, Result, Rng, StateId, Target};
 
-/// Failures that a report describes.
+/// Most failures that a report describes.
 pub(crate) const DESCRIBED: usize = 20;
-/// Times that a replay repeats an engine's second cut.
+/// Number of times that a replay repeats an engine's second cut.
 const REPLAYS: u32 = 64;
 
-/// The exploration of one workload's cuts.
+/// The exploration of one workload's power cuts.
 pub(crate) struct Exploration<'a, C> {
     pub options: &'a CrashOptions,
     cuts: Vec<C>,
@@ -46,7 +46,7 @@ impl<'a, C: Sync> Exploration<'a, C> {
         }
     }
 
-    /// Runs `work` on as many threads as the options say; `work` takes cuts until none is left. Each state has a clock of
+    /// Runs `work` on as many threads as the options say; `work` takes cuts until none is left. Each crash state has a clock of
     /// its own: the threads share the list of cuts alone.
     pub(crate) fn run(self, work: impl Fn(&Exploration<'a, C>) -> Result<()> + Sync) -> Result<Report> {
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
@@ -64,7 +64,7 @@ impl<'a, C: Sync> Exploration<'a, C> {
         Ok(report)
     }
 
-    /// The next cut; `None` at the end of the exploration.
+    /// The next power cut to explore; `None` at the end of the exploration.
     pub(crate) fn next(&self) -> Option<&C> {
         if self.is_over() { None } else { self.cuts.get(self.next.fetch_add(1, Ordering::Relaxed)) }
     }
@@ -74,7 +74,7 @@ impl<'a, C: Sync> Exploration<'a, C> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a state. True if it must be checked: equal states under equal promises are checked once.
+    /// Counts a crash state. True if it must be checked: equal states under equal promises are checked once.
     pub(crate) fn is_new(&self, state: u128, promises: u64) -> bool {
         let mut found = self.found.lock();
         let new = found.checked.insert((state, promises));
@@ -85,7 +85,8 @@ impl<'a, C: Sync> Exploration<'a, C> {
         new
     }
 
-    /// Adds the faults of a state. `in_context` adds the context to a description; `command` gives the command that replays the state.
+    /// Adds the faults of a crash state. `in_context` adds the context to a description; `command` gives the command that
+    /// replays the state.
     pub(crate) fn add(
         &self,
         state: StateId,
@@ -115,7 +116,7 @@ impl<'a, C: Sync> Exploration<'a, C> {
     }
 }
 
-/// Sorts the failures and keeps the first [`DESCRIBED`].
+/// Sorts a report's failures and keeps the first [`DESCRIBED`].
 pub(crate) fn sort_failures(report: &mut Report) {
     report.failures.sort();
     report.failures.truncate(DESCRIBED);
@@ -134,15 +135,15 @@ pub(crate) fn keep_random<C>(cuts: &mut Vec<C>, wanted: u64, seed: u64) {
     });
 }
 
-/// The faults that a probe finds. A panic counts as a failed mount.
+/// The faults that judging a crash state finds. A panic counts as a failed mount.
 pub(crate) fn catching_panics(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> {
     catch_unwind(AssertUnwindSafe(probe)).unwrap_or_else(|panic| {
         vec![Fault { kind: FailureKind::Mount, what: format!("panic: {}", panic_message(&*panic)) }]
     })
 }
 
-/// Times that a state is probed. RocksDB's threads decide what a second cut of the engine meets, so that a replay repeats the
-/// cut.
+/// Number of times that a crash state is judged. RocksDB's threads decide what a second cut of the engine meets, so that a
+/// replay repeats the cut.
 pub(crate) fn tries(options: &CrashOptions, twice: bool) -> u32 {
     if options.only.is_some() && twice && options.target == Target::Engine { REPLAYS } else { 1 }
 }

@@ -1,4 +1,4 @@
-//! The exploration of a target: workload after workload, cut after cut, outcome after outcome.
+//! The exploration of a target: workload after workload, power cut after power cut, outcome after outcome.
 
 use std::collections::BTreeMap;
 use std::panic::catch_unwind;
@@ -21,38 +21,39 @@ use crate::trace::{Event, OpNumber, Trace};
 use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 
-/// A cut with no more outcomes than this is explored in full.
+/// A power cut with no more outcomes than this is explored in full.
 const ENUMERATED: u64 = 16;
-/// Samples of a cut that has more.
+/// Number of random outcomes tried of a power cut with more than [`ENUMERATED`].
 const SAMPLED: u64 = 12;
-/// Workloads that an exploration spreads over, about. Logs and engines have more, as their workloads differ in shape.
+/// Number of workloads, roughly, over which an exploration spreads. Logs and engines have more, as their workloads differ in
+/// shape.
 const WORKLOADS: u64 = 10;
 const LOG_WORKLOADS: u64 = 60;
-/// Least number of images of each workload.
+/// Least number of images that each workload contributes to an exploration.
 const SHARE: u64 = 500;
-/// Images that a cut gives, about. Decides how many cuts of a workload are taken.
+/// Number of images, roughly, that one power cut gives. Decides how many cuts of a workload are taken.
 const PER_CUT: u64 = 6;
 /// An exploration ends when this many workloads in a row show no new image.
 const WORKLOADS_WITHOUT_STATES: u32 = 8;
 
 /// A point at which the power is cut.
 struct Cut {
-    /// The event after which.
+    /// The event after which the power is cut.
     event: usize,
-    /// The steps that had begun at the cut, and the steps that were promised before the next event at the device: the
-    /// strictest pair.
+    /// The steps that had begun at the cut, and the steps that were promised before the next event at the device: the strictest
+    /// pair for the judge.
     progress: Arc<Progress>,
     /// Number of promised steps. Equal images under equal promises are checked once.
     promises: u64,
-    /// Appends to several zones are in flight.
+    /// Whether appends to several zones are in flight at the cut.
     crossing: bool,
 }
 
-/// Explores; see [`CrashOptions`].
+/// Explores a target.
 ///
 /// The report holds the defects. An error means that the exploration itself could not run.
 pub fn crash(options: &CrashOptions) -> Result<Report> {
-    // The engine's workloads, on an array too, are not functions of the seed: their traces are saved and explored below.
+    // The engine's workloads, on an array too, are not functions of the seed: their traces are saved, then explored.
     if options.target == Target::Array || options.on_array && options.target != Target::Engine {
         return match (options.trace.is_some(), options.target) {
             (true, _) => Err(Error::NoTrace),
@@ -76,7 +77,7 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     let mut workload = 0;
     while report.states < options.states && without_states < WORKLOADS_WITHOUT_STATES {
         let trace = record(options, workload)?;
-        // RocksDB's threads make every recording different: a replay needs this one.
+        // RocksDB's threads make every recording different: a replay needs the trace that was recorded.
         let saved = match (&options.trace, options.target) {
             (Some(path), _) => Some(numbered(path, workload)),
             (None, Target::Engine) => {
@@ -106,7 +107,8 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     Ok(report)
 }
 
-/// Loads the trace that holds the workload of state `only`: the file itself, or the one beside it with the workload's number.
+/// Loads the trace that holds the workload of the crash state `only`: the file itself, or the file beside it with the
+/// workload's number.
 fn trace_of(path: &Path, only: Option<StateId>) -> Result<(PathBuf, Trace)> {
     let fits = |trace: &Trace| only.is_none_or(|only| only.workload == trace.workload);
     let trace = Trace::load(path)?;
@@ -151,7 +153,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
     }
 }
 
-/// Every point at which the power may be cut.
+/// Every point of a trace at which the power may be cut.
 fn cuts(trace: &Trace) -> Vec<Cut> {
     let tasks = 1 + trace
         .events
@@ -224,8 +226,8 @@ fn explore_trace(
     Exploration::new(options, cuts, states).run(|exploration| explorer.run(exploration))
 }
 
-/// Keeps `wanted` cuts, chosen at random. The engine's logs seldom replace a zone: half of its cuts find appends to several
-/// zones in flight.
+/// Keeps `wanted` power cuts, chosen at random. The engine's logs seldom replace a zone: half of an engine's cuts find appends
+/// to several zones in flight.
 fn keep_cuts(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
     let seed = trace.seed ^ trace.workload;
     if trace.target != Target::Engine {
@@ -239,7 +241,7 @@ fn keep_cuts(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
     cuts.sort_by_key(|cut| cut.event);
 }
 
-/// Explores the cuts of one trace.
+/// Explores the power cuts of one trace.
 struct CutExplorer<'a> {
     options: &'a CrashOptions,
     trace: &'a Trace,
@@ -324,7 +326,7 @@ impl CutExplorer<'_> {
         exploration.add(id, &faults, |what| what, || self.command(id));
     }
 
-    /// The command that replays a state. A rule broken on purpose has no flag: tests break it, and replay by calls.
+    /// The command that replays a crash state. A rule broken on purpose has no flag: tests break it, and replay by calls.
     fn command(&self, id: StateId) -> String {
         let mut command = format!("furrow crash --target {} --seed {}", self.trace.target, self.trace.seed);
         if let Some(volatile) = self.options.volatile_cache {
@@ -352,8 +354,8 @@ mod tests {
     use crate::trace::Drive;
     use crate::{Recorder, Step};
 
-    /// A workload that needs no file system: block after block in one zone, each promised once a flush that
-    /// began after its acknowledgement is through. `early` breaks that.
+    /// A trace of a workload that needs no file system: block after block in one zone, each promised once a flush that began
+    /// after its acknowledgement is through. `early`: blocks are promised before that flush.
     fn blocks(early: bool, volatile: bool) -> Trace {
         let drive = Drive::tiny(volatile);
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
@@ -393,7 +395,7 @@ mod tests {
         fn probe(&self, image: Media, progress: &Progress, _: Probe) -> Vec<Fault> {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
             let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:test", Latency::NONE, driver);
-            // The write pointer is not used: an open zone may come back full.
+            // The judge of the test's blocks does not use the zone's write pointer: an open zone may come back full.
             let there = |n: usize| {
                 let block = device.read(Lba(16 + n as u64), BufMut::zeroed(4096)).wait().expect("read");
                 block[..] == [n as u8 + 1; 4096]
@@ -407,7 +409,7 @@ mod tests {
     }
 
     fn run(trace: &Trace, only: Option<StateId>) -> Report {
-        // On one thread, so that always the same one of two cuts with equal images counts the state.
+        // The exploration runs on one thread, so that always the same one of two cuts with equal images counts the state.
         let threads = Some(1);
         let options = CrashOptions { only, threads, ..CrashOptions::new(Target::Log, 1, 100_000) };
         explore_trace(&options, trace, None, 100_000, &Blocks).expect("runs")

@@ -1,4 +1,4 @@
-//! The targets `fs` and `log`: run a plan on a recorded drive, and judge the images that power cuts leave.
+//! The crash explorer's targets `fs` and `log`: run a plan on a recorded drive, and judge the images that power cuts leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,13 +22,13 @@ use crate::shape::Shape;
 use crate::trace::Trace;
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Target};
 
-/// Steps of each task.
+/// Number of steps of each task.
 const STEPS: usize = 110;
 /// Longest pause of a task between two steps.
 const IDLE: Duration = Duration::from_micros(200);
-/// Longest extra delay of an acknowledgement.
+/// Longest random delay of an acknowledgement.
 const JITTER: Duration = Duration::from_micros(60);
-/// The file that is written after a recovery.
+/// The path of the file that is written after a recovery.
 const AFTER: &str = "/after";
 
 /// Mount options with buffers so small that files write data before a sync.
@@ -36,7 +36,7 @@ fn mount_options(log: LogOptions, broken: BrokenRules) -> MountOptions {
     broken.of_mount(MountOptions { log, write_buffer: 16 << 10, ..MountOptions::default() })
 }
 
-/// Runs a workload of `target` and records it.
+/// Runs a workload of `target` on an emulated drive and records it.
 pub(crate) fn record(
     target: Target,
     seed: u64,
@@ -63,7 +63,7 @@ pub(crate) fn record(
     })
 }
 
-/// Runs the workload on a given device.
+/// Runs a workload of the target `fs` or `log` on a given device.
 pub(crate) async fn work(
     target: Target,
     (seed, workload): (u64, u64),
@@ -76,7 +76,7 @@ pub(crate) async fn work(
     run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)).await
 }
 
-/// The workload's plan.
+/// The plan of a workload: the steps of its tasks.
 fn plan_of(target: Target, seed: u64, workload: u64, shape: &Shape) -> Plan {
     Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS, shape.style)
 }
@@ -111,7 +111,7 @@ async fn run(
 
 /// The completed and the promised steps of all tasks.
 struct Ledger {
-    /// Per task: the number of completed steps.
+    /// For each task the number of completed steps.
     done: Vec<usize>,
     promised: BTreeSet<(usize, usize)>,
 }
@@ -122,7 +122,7 @@ impl Ledger {
     }
 }
 
-/// One task of the workload.
+/// One task of a workload on files.
 struct Runner {
     task: usize,
     plan: Arc<Plan>,
@@ -143,7 +143,8 @@ impl Runner {
             self.recorder.attempt(step);
             if let Err(error) = self.act(act, index).await {
                 self.recorder.failed(step);
-                // A full drive, or more open logs than zones, is no defect. The task ends; a cut may keep or drop its last step.
+                // A full drive, or more open logs than zones, is no defect. The task ends; a cut may keep or drop its last
+                // step.
                 let full = matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Busy);
                 tracing::debug!(task = self.task, index, %error, "a step failed");
                 return if full { Ok(()) } else { Err(error) };
@@ -171,7 +172,7 @@ impl Runner {
         Ok(())
     }
 
-    /// The steps that the return of `act` promises, computed when `act` begins.
+    /// The steps that the return of `act` promises to be durable, computed when `act` begins.
     fn covered(&self, acts: &[Act], index: usize, act: &Act) -> Vec<(usize, usize)> {
         match act {
             Act::Sync { file } => {
@@ -244,7 +245,7 @@ impl Runner {
     }
 }
 
-/// Checks images of one workload.
+/// Checks the drive images of one workload of the target `fs` or `log`.
 pub(crate) struct FilesOracle {
     plan: Plan,
     model: Model,
@@ -259,7 +260,7 @@ impl FilesOracle {
         FilesOracle { plan, model, options: mount_options(shape.log, broken) }
     }
 
-    /// Tasks of the workload.
+    /// Number of tasks of the workload.
     pub(crate) fn tasks(&self) -> usize {
         self.plan.tasks.len()
     }
@@ -290,7 +291,7 @@ impl FilesOracle {
         faults
     }
 
-    /// Mounts, writes on, cuts the power again during that, and judges the image of the second cut.
+    /// Mounts an image, writes on, cuts the power again during the writes, and judges the image of the second cut.
     async fn twice(
         &self,
         image: Media,
@@ -345,7 +346,7 @@ impl FilesOracle {
         faults
     }
 
-    /// Mounts, reads everything, writes the file [`AFTER`]. Records `Ready` after the mount.
+    /// Mounts a file system, reads everything, writes the file [`AFTER`]. Records `Ready` after the mount.
     async fn write_on(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -371,7 +372,7 @@ impl FilesOracle {
     }
 }
 
-/// Progress of the writes after a recovery.
+/// Progress of the writes to the file [`AFTER`] after a recovery.
 struct AfterProgress {
     created: bool,
     appended: bool,
@@ -426,7 +427,7 @@ impl Oracle for FilesOracle {
     }
 }
 
-/// The problems that `check` reports.
+/// The problems that the file system's `check` reports.
 async fn checked(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
     match Fs::check(device).await {
         Ok(report) => {
@@ -437,7 +438,7 @@ async fn checked(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
     }
 }
 
-/// Reads all names and all contents.
+/// Reads all names and all contents of a file system.
 async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
     let (mut seen, mut faults) = (Snapshot::new(), Vec::new());
     let mut directories = vec![String::new()];
@@ -496,7 +497,7 @@ mod tests {
     use super::*;
     use crate::Event;
 
-    /// The number of events that match, in some workloads.
+    /// The number of matching events in the first workloads of a target.
     fn count(target: Target, matches: impl Fn(&Event) -> bool) -> usize {
         let trace = |workload| record(target, 5, workload, true, BrokenRules::default()).expect("runs");
         (0..4).map(|workload| trace(workload).events.iter().filter(|e| matches(e)).count()).sum()

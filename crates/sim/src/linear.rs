@@ -6,25 +6,25 @@
 
 use std::collections::HashSet;
 
-/// Operations on one register that a search takes.
+/// Most operations on one register that a search takes.
 pub const LIMIT: usize = 128;
 
 /// A register's value; none is a register that was never set, or deleted.
 pub type Value = Option<u64>;
 
-/// An operation's effect.
+/// An operation's effect on a register.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Did {
-    /// Set the register.
+    /// Sets the register; `None` deletes it.
     Write(Value),
-    /// Read the register.
+    /// Reads the register and sees this value.
     Read(Value),
 }
 
-/// An operation and when it ran.
+/// An operation on a register and when it ran.
 #[derive(Clone, Copy, Debug)]
 pub struct Op {
-    /// Its effect.
+    /// The operation's effect.
     pub did: Did,
     /// When the operation began.
     pub called: u64,
@@ -35,28 +35,29 @@ pub struct Op {
 }
 
 impl Op {
-    /// An operation that was answered, and happened.
+    /// An operation on a register that was answered, and certainly happened.
     pub fn answered(did: Did, called: u64, returned: u64) -> Op {
         Op { did, called, returned: Some(returned), certain: true }
     }
 
-    /// An operation without an answer.
+    /// An operation on a register without an answer.
     #[cfg(test)]
     pub fn pending(did: Did, called: u64) -> Op {
         Op { did, called, returned: None, certain: false }
     }
 
-    /// An answered operation that a crash may have lost.
+    /// An answered operation on a register that a crash may have lost.
     #[cfg(test)]
     pub fn unpromised(did: Did, called: u64, returned: u64) -> Op {
         Op { did, called, returned: Some(returned), certain: false }
     }
 }
 
-/// Whether a register can have gone through all certain operations and some of the others in some order, in which no operation
-/// comes before one that had ended when it began.
+/// Whether a register can have gone through all certain operations and some of the uncertain ones in some order, in which no
+/// operation comes before one that had ended when it began.
 ///
 /// # Panics
+///
 /// With more than [`LIMIT`] operations.
 pub fn is_linearizable(ops: &[Op]) -> bool {
     assert!(ops.len() <= LIMIT, "{} operations: the search takes {LIMIT}", ops.len());
@@ -67,12 +68,12 @@ pub fn is_linearizable(ops: &[Op]) -> bool {
 struct Search<'a> {
     ops: &'a [Op],
     certain: u128,
-    /// The tried states: the set of operations done, and the value after them.
+    /// The states that the search tried: the set of operations done, and the value after them.
     seen: HashSet<(u128, Value)>,
 }
 
 impl Search<'_> {
-    /// `latest`: the latest beginning of the operations that are done.
+    /// Continues the search from a state. `latest`: the latest beginning of the operations that are done.
     fn from(&mut self, done: u128, value: Value, latest: u64) -> bool {
         if done & self.certain == self.certain {
             return true;
@@ -82,7 +83,7 @@ impl Search<'_> {
         }
         let ops = self.ops;
         let left = || ops.iter().enumerate().filter(move |(n, _)| done >> n & 1 == 0);
-        // An operation that began after another one ended comes after it.
+        // An operation that began after the end of another comes after it.
         let first_end =
             left().filter(|(_, op)| op.certain).filter_map(|(_, op)| op.returned).min().unwrap_or(u64::MAX);
         let fits = |op: &Op| op.called < first_end && op.returned.is_none_or(|end| end > latest);
@@ -209,7 +210,7 @@ mod tests {
                     }
                 }
             }
-            // A read without an answer says nothing.
+            // The search drops reads without an answer, which say nothing.
             ops.retain(|op| op.certain || matches!(op.did, Did::Write(_)));
             prop_assert_eq!(is_linearizable(&ops), tester.is_consistent(), "{:?}", ops);
         }

@@ -1,8 +1,8 @@
 //! The names and contents that a file system may show after a power cut, given the promised and the attempted steps.
 //!
 //! Each task owns its names, so that tasks are judged one by one. A task's names must be the names after one of the task's
-//! steps, between the last promised and the last attempted step: operations on names survive as a prefix. A file's content
-//! must be the content after one of the *file's* steps, the last append perhaps in part: content survives as a prefix too,
+//! steps, between the last promised and the last attempted step: operations on names survive as a prefix. A file's content must
+//! be the content after one of the *file's* steps, the last append perhaps in part: content survives as a prefix too,
 //! independently of the names. In the target `log` a later log with content means that the earlier logs are whole.
 
 use std::collections::BTreeMap;
@@ -18,47 +18,47 @@ use crate::tree::{Node, Tree};
 /// The objects that a mount shows, by path, without the root.
 pub(crate) type Snapshot = BTreeMap<String, Seen>;
 
-/// The object at a path.
+/// The file or directory that a mount shows at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     Directory,
     File { ino: u64, kind: FileKind, content: Vec<u8> },
 }
 
-/// A broken rule.
+/// A rule of crash safety that a crash state breaks.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Fault {
     pub kind: FailureKind,
     pub what: String,
 }
 
-/// The fault of a kind with this description.
+/// Makes the fault of a kind with a description.
 pub(crate) fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
     Fault { kind, what: what.to_string() }
 }
 
-/// A step of a file's content.
+/// A step that changes a file's content.
 struct Change {
-    /// The index of the task's step.
+    /// The index of the step in its task.
     step: usize,
     appends: bool,
-    /// The content after the step.
+    /// The file's content after the step.
     after: Vec<u8>,
 }
 
 /// The names and contents that one task may leave.
 struct TaskModel {
-    /// The names before step 0, and after each step.
+    /// The task's names before step 0, and after each step.
     trees: Vec<Tree>,
     files: BTreeMap<FileNo, Vec<Change>>,
 }
 
-/// Progress of the workload at the cut.
+/// Progress of a workload at the power cut.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
-    /// Per task: the number of steps begun.
+    /// For each task the number of steps begun.
     pub attempted: Vec<usize>,
-    /// Per task: the promised steps.
+    /// For each task the promised steps.
     pub promised: Vec<Vec<bool>>,
 }
 
@@ -67,7 +67,7 @@ impl Progress {
         Progress { attempted: vec![0; tasks], promised: vec![Vec::new(); tasks] }
     }
 
-    /// Applies an event of the workload.
+    /// Applies an event of a trace to the progress.
     pub(crate) fn did(&mut self, event: &Event) {
         match event {
             Event::Attempt { step } => {
@@ -104,21 +104,21 @@ impl Progress {
     }
 }
 
-/// The model of a workload.
+/// The model of a workload on files.
 pub(crate) struct Model {
     tasks: Vec<TaskModel>,
     logs_in_order: bool,
 }
 
 impl Model {
-    /// The model of `plan`; `logs_in_order` adds the rule across log files.
+    /// The model of a workload with `plan`; `logs_in_order` adds the rule across log files.
     pub(crate) fn new(plan: &Plan, logs_in_order: bool) -> Model {
         let tasks =
             plan.tasks.iter().enumerate().map(|(task, acts)| TaskModel::new(plan, task, acts)).collect();
         Model { tasks, logs_in_order }
     }
 
-    /// The rules that `seen` breaks.
+    /// The rules that the objects a mount shows, `seen`, break.
     pub(crate) fn judge(&self, plan: &Plan, progress: &Progress, seen: &Snapshot) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut parts: Vec<BTreeMap<&str, &Seen>> = self.tasks.iter().map(|_| BTreeMap::new()).collect();
@@ -265,7 +265,7 @@ impl TaskModel {
         faults
     }
 
-    /// Whether the file may have this content.
+    /// Whether a file may have the content that a mount shows.
     fn content(
         &self,
         task: usize,
@@ -309,7 +309,7 @@ impl TaskModel {
         Err((kind, what))
     }
 
-    /// The older log is durable before the newer one's first entry.
+    /// Checks that an older log is durable before the newer log's first entry.
     fn logs(&self, tree: &Tree, seen: &BTreeMap<&str, &Seen>, fault: &mut impl FnMut(FailureKind, String)) {
         let logs: BTreeMap<FileNo, (&str, &[u8])> = tree
             .iter()

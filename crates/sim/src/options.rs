@@ -1,4 +1,4 @@
-//! What to explore.
+//! Options of a crash exploration.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -6,26 +6,26 @@ use std::str::FromStr;
 
 use crate::{BrokenRules, Error, StateId};
 
-/// What to explore, and how far.
+/// The target, seed and extent of a crash exploration.
 #[derive(Clone, Debug)]
 pub struct CrashOptions {
-    /// Which layer the workload runs on.
+    /// The layer that the workload runs on.
     pub target: Target,
     /// The targets `fs`, `log` and `engine` on an array of drives, one of which may be lost, instead of on one drive.
     pub on_array: bool,
     /// The seed of all workloads and samples.
     pub seed: u64,
-    /// Distinct images to check at least.
+    /// Least number of distinct images to check.
     pub states: u64,
     /// Rules to break, to prove that the explorer finds the loss. Default: none.
     pub broken_rules: BrokenRules,
     /// Whether the drive has a volatile cache. `None`: three workloads of four have one.
     pub volatile_cache: Option<bool>,
-    /// A trace file to explore instead of recording a workload. If the file does not exist, the recorded trace is saved there.
+    /// A trace file to explore instead of recording a workload. If the file does not exist, the recorded trace is saved in it.
     pub trace: Option<PathBuf>,
-    /// Check this state alone.
+    /// The only crash state to check; `None`: all.
     pub only: Option<StateId>,
-    /// End at the first failure.
+    /// Whether the exploration ends at the first failure.
     pub first_failure: bool,
     /// Threads that check states. `None`: one for each processor.
     pub threads: Option<usize>,
@@ -49,14 +49,14 @@ impl CrashOptions {
     }
 }
 
-/// Which layer the workload runs on.
+/// The layer that a crash exploration's workload runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Target {
     /// The file system: names and data, several tasks at a time.
     Fs,
     /// The file system's logs: synced and unsynced appends, rolling.
     Log,
-    /// RocksDB on the file system, with its own log and with a parallel one.
+    /// RocksDB on the file system, with RocksDB's own log and with a parallel one.
     Engine,
     /// An array of drives, one of which may be lost.
     Array,

@@ -1,4 +1,4 @@
-//! Plans of the targets `fs` and `log`: the steps of several tasks, as a function of a seed.
+//! Plans of the crash explorer's targets `fs` and `log`: the steps of several tasks, as a function of a seed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use crate::shape::Style;
 use crate::tree::{Node, Tree};
 use crate::{Rng, Step, Target};
 
-/// The steps of each task. Every step is legal after the steps before.
+/// The steps of each task of a workload. Every step is legal after the steps before it.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub seed: u64,
@@ -19,15 +19,15 @@ pub(crate) struct Plan {
 /// The directory in which every task has entries of its own.
 pub(crate) const SHARED: &str = "/shared";
 
-/// Files that a task writes at a time.
+/// Most files that a task has open for writing.
 const OPEN_FILES: usize = 3;
-/// Logs that a task writes at a time, where they overlap.
+/// Most logs that a task has open for writing, where logs overlap.
 const OPEN_LOGS: usize = 2;
 /// Most bytes of a task's files. Above this a task removes files before it writes more.
 const LIVE_LIMIT: usize = 64 << 10;
 
 impl Plan {
-    /// The workload of `seed` for `target`, which is not the engine.
+    /// The plan of a workload of `seed` for `target`, which is not the engine.
     pub(crate) fn new(target: Target, seed: u64, steps: usize, style: Style) -> Plan {
         let tasks = (0..style.tasks)
             .map(|task| {
@@ -77,7 +77,7 @@ struct TaskPlanner {
     files: u32,
     names: u32,
     task: usize,
-    /// The log target's logs, oldest first.
+    /// The open and closed logs of the target `log`, oldest first.
     logs: Vec<(FileNo, String)>,
     style: Style,
 }
@@ -137,7 +137,7 @@ impl TaskPlanner {
         self.tree.iter().filter(|(_, n)| matches!(n, Node::Directory)).map(|(p, _)| p.to_owned()).collect()
     }
 
-    /// Names of files, those with exactly one name only where `single`.
+    /// Names of a task's files; `single`: only of files with exactly one name.
     fn named(&self, single: bool) -> Vec<(String, FileNo)> {
         let files = self.tree.iter().filter_map(|(p, n)| match n {
             Node::File { file, .. } => Some((p.to_owned(), file)),
@@ -153,7 +153,7 @@ impl TaskPlanner {
         }
         let directories = self.directories();
         let directory = self.pick(&directories).unwrap_or_else(|| self.home());
-        // Long names now and then, so that metadata records differ in size.
+        // Some names are long, so that metadata records differ in size.
         let tail = if self.rng.chance(10) { "n".repeat(1 + self.rng.index(200)) } else { String::new() };
         format!("{directory}/f{}{tail}", self.names)
     }
@@ -278,7 +278,7 @@ impl TaskPlanner {
 
     fn rename(&mut self) {
         if self.rng.chance(15) {
-            // A directory moves with its entries.
+            // A rename of a directory moves its entries too.
             let home = self.home();
             let movable: Vec<String> = self.directories().into_iter().filter(|d| *d != home).collect();
             if let Some(from) = self.pick(&movable) {
@@ -296,7 +296,7 @@ impl TaskPlanner {
         self.push(Act::Rename { from, to });
     }
 
-    /// Makes room: removes, truncates or replaces a file.
+    /// Makes room on the drive: removes, truncates or replaces a file.
     fn shrink(&mut self) {
         let files = self.named(false);
         match self.pick(&files) {
@@ -338,7 +338,7 @@ impl TaskPlanner {
             (65..85, Some(file)) => self.push(Act::Sync { file }),
             (85..88, Some(file)) => self.push(Act::Close { file }),
             (88..91, _) => {
-                // Reopened and continued: a new epoch at the recorded end.
+                // The log is reopened and continued: a new epoch at the recorded end.
                 if let Some((file, path)) = self.logs.last().cloned() {
                     if self.open.contains(&file) {
                         self.push(Act::Close { file });
@@ -366,17 +366,17 @@ impl TaskPlanner {
         }
     }
 
-    /// A log that is still open beside the newest one.
+    /// An older log that is still open beside the newest one.
     fn older_log(&self) -> Option<FileNo> {
         let (newest, _) = self.logs.last()?;
         self.open.iter().copied().find(|file| file != newest)
     }
 
-    /// Rolls to a new log: the old one is closed before or after, as RocksDB does both.
+    /// Rolls to a new log: the old log is closed before or after, as RocksDB does both.
     fn new_log(&mut self) {
         let old = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
         if self.style.overlap {
-            // One more log fits.
+            // Logs are closed until one more may be open.
             while self.open.len() >= OPEN_LOGS
                 && let Some(file) = self.open.first().copied()
             {

@@ -1,4 +1,4 @@
-//! A device that records its operations.
+//! A zoned device that records its operations.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,27 +10,27 @@ use zoned::{Done, Driver, Geometry, Io, Lba, Op, ZonedDevice};
 
 use crate::trace::{Event, OpNumber, Step, copy_of};
 
-/// Passes every operation on and records it, in the order in which the device took them.
+/// Passes every operation to the device below and records it, in the order in which that device took them.
 ///
-/// An acknowledgement is recorded when the caller can see it, and no earlier. `jitter` delays each by a random
-/// time below it, so that operations overlap and complete out of order.
+/// An acknowledgement is recorded when the caller can see it, and no earlier. `jitter` delays each by a random time below it,
+/// so that operations overlap and complete out of order.
 pub struct Recorder {
     inner: Arc<dyn ZonedDevice>,
     log: Arc<Mutex<Log>>,
     jitter: Duration,
-    /// One append in [`LATE`] is acknowledged up to this much later, and one in [`LATE_AT_END`] at a zone's end.
+    /// Longest delay of a late append: one append in [`LATE`] is late, and one in [`LATE_AT_END`] at a zone's end.
     tail: Duration,
-    /// Takes the events, instead of the recorder's own list.
+    /// The function that takes the events, instead of the recorder's own list.
     sink: Option<Sink>,
 }
 
-/// See [`Recorder::with_tail`].
+/// One append in this many is acknowledged late; see [`Recorder::with_tail`].
 const LATE: u64 = 24;
 /// Appends within this many blocks of their zone's end are late more often, so that a zone replacement finds appends in flight.
 const AT_END: u64 = 8;
 const LATE_AT_END: u64 = 2;
 
-/// Takes events.
+/// A function that takes recorded events.
 pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
 
 #[derive(Debug, Default)]
@@ -40,7 +40,7 @@ struct Log {
 }
 
 impl Recorder {
-    /// A recorder over `inner`.
+    /// A recorder of the operations on `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>, jitter: Duration) -> Arc<Recorder> {
         Recorder::with_tail(inner, jitter, Duration::ZERO)
     }
@@ -50,7 +50,8 @@ impl Recorder {
         Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: None })
     }
 
-    /// A recorder that passes its events to `sink`, with numbers of its own. For a device above several recorded drives.
+    /// A recorder that passes its events to `sink`, with operation numbers of its own. For a device above several recorded
+    /// drives.
     pub(crate) fn above(
         inner: Arc<dyn ZonedDevice>,
         jitter: Duration,
@@ -66,22 +67,22 @@ impl Recorder {
         Arc::new(Recorder { inner, log, jitter: self.jitter, tail: self.tail, sink: Some(sink) })
     }
 
-    /// The workload is about to do `step`.
+    /// Records that the workload is about to do `step`.
     pub fn attempt(&self, step: Step) {
         self.mark(Event::Attempt { step });
     }
 
-    /// `step` is promised to be durable from here on.
+    /// Records that `step` is promised to be durable from here on.
     pub fn acknowledged(&self, step: Step) {
         self.mark(Event::Acknowledged { step });
     }
 
-    /// `step` failed without effect.
+    /// Records that `step` failed without effect.
     pub fn failed(&self, step: Step) {
         self.mark(Event::Failed { step });
     }
 
-    /// The file system is formatted and mounted: cuts are taken from here on.
+    /// Records that the file system is formatted and mounted: cuts are taken from here on.
     pub fn ready(&self) {
         self.mark(Event::Ready);
     }
@@ -96,7 +97,7 @@ impl Recorder {
     }
 }
 
-/// Whether a block is among the last of its zone.
+/// Whether a block is among the last [`AT_END`] of its zone.
 fn is_at_end(geometry: &Geometry, at: Lba) -> bool {
     geometry
         .zone_of(at)
@@ -126,7 +127,8 @@ impl ZonedDevice for Recorder {
     fn submit(&self, op: Op) -> Io {
         let Some(what) = copy_of(&op) else { return self.inner.submit(op) };
         let may_be_late = !self.tail.is_zero() && matches!(op, Op::Append { .. });
-        // Under the lock, so that operations are recorded in the order in which the device takes them.
+        // The operation is submitted under the lock, so that operations are recorded in the order in which the device takes
+        // them.
         let (number, io) = {
             let mut log = self.log.lock();
             let number = OpNumber(log.next);

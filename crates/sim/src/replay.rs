@@ -1,8 +1,8 @@
 //! Replays a trace on a medium, one event at a time.
 //!
 //! A drive gives appends in flight their addresses in any order. The replay therefore executes an append when the medium's
-//! write pointer reaches the address that the drive gave, and keeps the append in flight until then. A cut may also find an
-//! append in flight landed, at an address that the cut chooses.
+//! write pointer reaches the address that the drive gave, and keeps the append in flight until then. A power cut may also find
+//! an append in flight landed, at an address that the cut chooses.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use zoned::{Blocks, Buf, Done, Durability, Lba, Op, ZoneId, ZoneState};
 
 use crate::trace::{Event, OpNumber};
 
-/// The outcome of each operation of the trace.
+/// The outcome of each operation of a trace.
 #[derive(Debug, Default)]
 pub(crate) struct Completions(BTreeMap<OpNumber, Completion>);
 
@@ -49,10 +49,10 @@ pub(crate) struct Replay<'a> {
     pending: BTreeMap<ZoneId, Vec<Append>>,
 }
 
-/// An append that is not on the medium yet.
+/// An append that the replay has not executed yet.
 struct Append {
     id: OpId,
-    /// The address; `None` where the trace has no completion of the append.
+    /// The address that the drive gave the append; `None` where the trace has no completion of it.
     at: Option<Lba>,
     data: Buf,
     how: Durability,
@@ -76,19 +76,19 @@ impl<'a> Replay<'a> {
         Cow::Owned(image)
     }
 
-    /// Makes a zone read-only or offline.
+    /// Makes a zone of the replayed medium read-only or offline.
     pub(crate) fn wear(&self, zone: ZoneId, state: ZoneState) {
         self.media.wear(zone, state);
     }
 
-    /// Replays one event.
+    /// Replays one event of the trace.
     pub(crate) fn step(&mut self, event: &Event) {
         match event {
             Event::Submit { op, what: Op::Append { zone, data, how } } => {
                 let at = match self.completions.get(*op) {
                     Some(Completion::Refused) => return,
                     Some(Completion::At(at)) => Some(at),
-                    // A trace without addresses has the order of submission alone.
+                    // A trace without the addresses of appends has the order of submission alone.
                     Some(Completion::Done) => {
                         let _address =
                             self.media.append_late(OpId(op.0), *zone, data, *how, self.media.moment());
@@ -142,8 +142,8 @@ impl<'a> Replay<'a> {
         }
     }
 
-    /// Executes the appends whose addresses are reached, and appends without an address as far as later addresses need them. Gives
-    /// the remaining appends.
+    /// Executes the appends whose addresses the write pointer has reached, and appends without an address as far as later
+    /// addresses need them. Gives the remaining appends.
     fn execute_possible(&mut self, zone: ZoneId) -> Option<Vec<Append>> {
         loop {
             self.execute(zone);
@@ -188,7 +188,7 @@ mod tests {
     use crate::Recorder;
     use crate::trace::Drive;
 
-    /// Appends to two zones with resets and writes between them. Gives the events and the medium at the end.
+    /// Makes appends to two zones with resets and writes between them. Gives the events and the medium at the end.
     fn workload(seed: u64, volatile: bool) -> (Drive, Vec<Event>, Media) {
         let drive = Drive::tiny(volatile);
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
@@ -211,7 +211,7 @@ mod tests {
                 if round == 1 {
                     device.flush().await.expect("flushed");
                 }
-                // While the appends are in flight.
+                // A reset comes while appends to the other zone are in flight.
                 if round == 2 {
                     let _refused = device.append(ZoneId(9), data(9), Durability::Cached).await;
                     device.zone(ZoneId(0), Action::Reset).await.expect("reset");
@@ -282,7 +282,7 @@ mod tests {
         let (drive, events, _) = workload(3, false);
         let completions = Completions::of(&events);
         let mut replay = Replay::new(drive.medium().expect("valid"), &completions);
-        // The first round: ten appends.
+        // The trace is cut to the first round: ten appends in flight.
         let last = events.iter().position(|e| matches!(e, Event::Acked { .. })).expect("some");
         events[..last].iter().for_each(|event| replay.step(event));
         let mut first = std::collections::BTreeSet::new();

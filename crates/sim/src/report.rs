@@ -1,10 +1,10 @@
-//! The report of an exploration.
+//! The report of a crash exploration.
 
 use serde::Serialize;
 
 use crate::StateId;
 
-/// The counts of an exploration, and its failures.
+/// The counts of a crash exploration, and its failures.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
     /// Distinct images mounted and checked.
@@ -17,26 +17,26 @@ pub struct Report {
     pub mount_failures: u64,
     /// Images that mount, and in which `check` finds problems.
     pub check_failures: u64,
-    /// The first failures of each kind.
+    /// The first described failures of the exploration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
 }
 
-/// One failure.
+/// One failure that a crash exploration found.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Failure {
-    /// The kind.
+    /// The rule that the crash state breaks.
     pub kind: FailureKind,
-    /// The state's name.
+    /// The name of the crash state.
     #[serde(serialize_with = "as_text")]
     pub state: StateId,
     /// The content found and the content expected.
     pub what: String,
-    /// The command that replays the state.
+    /// The command that replays the crash state.
     pub replay_command: String,
 }
 
-/// Which rule a state breaks.
+/// The kind of rule that a crash state breaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FailureKind {
@@ -44,9 +44,9 @@ pub enum FailureKind {
     Lost,
     /// Content of no attempted step is present.
     Invented,
-    /// The mount fails.
+    /// The mount of an image fails.
     Mount,
-    /// The check finds a problem.
+    /// The file system's check finds a problem.
     Check,
 }
 
@@ -55,12 +55,12 @@ fn as_text<S: serde::Serializer>(state: &StateId, serializer: S) -> Result<S::Ok
 }
 
 impl Report {
-    /// Whether no image failed.
+    /// Whether no image of the exploration failed.
     pub fn is_clean(&self) -> bool {
         (self.lost, self.invented, self.mount_failures, self.check_failures) == (0, 0, 0, 0)
     }
 
-    /// Adds another report's counts and failures.
+    /// Adds the counts and failures of another report.
     pub fn add(&mut self, other: Report) {
         self.states += other.states;
         self.lost += other.lost;

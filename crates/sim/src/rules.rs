@@ -1,4 +1,4 @@
-//! Rules that are broken on purpose, to prove that the explorer finds the loss.
+//! Safety rules that are broken on purpose, to prove that the explorer finds the loss.
 //!
 //! A rule can be broken with the cargo feature `broken-rules` only, which no release build has: without the feature
 //! [`BrokenRules`] has no field.
@@ -7,29 +7,29 @@ use array::OpenOptions;
 use fs::MountOptions;
 use kv::parallel_wal::ParallelWalOptions;
 
-/// The rule of each layer that is broken. Default: none.
+/// The safety rule of each layer that is broken on purpose. Default: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct BrokenRules {
-    /// A rule of the file system or of its logs.
+    /// The broken rule of the file system or of its logs.
     #[cfg(feature = "broken-rules")]
     pub fs: Option<fs::BrokenRule>,
-    /// A rule of the array.
+    /// The broken rule of the array.
     #[cfg(feature = "broken-rules")]
     pub array: Option<array::BrokenRule>,
-    /// A rule of the parallel WAL.
+    /// The broken rule of the parallel WAL.
     #[cfg(feature = "broken-rules")]
     pub engine: Option<kv::parallel_wal::BrokenRule>,
-    /// A rule of the modelled tables below a parallel WAL.
+    /// The broken rule of the modelled tables below a parallel WAL.
     #[cfg(feature = "broken-rules")]
     pub tables: Option<BrokenRule>,
 }
 
-/// The rules of the modelled tables that a test can break.
+/// The safety rules of the modelled tables that a test can break.
 #[cfg(feature = "broken-rules")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BrokenRule {
-    /// A flush chooses the families with entries before it waits for a stall, and leaves families alone that were written
-    /// during the stall.
+    /// A flush chooses the families with entries before it waits for a stall, and skips families that were written during the
+    /// stall.
     FlushChoice,
     /// A flush of all families that a drop of a family abandoned counts as done.
     AbandonedFlush,
@@ -39,22 +39,22 @@ pub enum BrokenRule {
 
 #[cfg(feature = "broken-rules")]
 impl BrokenRules {
-    /// `options` of a mount, with the file system's rule broken.
+    /// Mount options with the file system's rule broken.
     pub(crate) fn of_mount(self, options: MountOptions) -> MountOptions {
         MountOptions { broken_rule: self.fs, ..options }
     }
 
-    /// `options` of an opening, with the array's rule broken.
+    /// Options of an array's opening with the array's rule broken.
     pub(crate) fn of_array(self, options: OpenOptions) -> OpenOptions {
         OpenOptions { broken_rule: self.array, ..options }
     }
 
-    /// `options` of a parallel WAL, with its rule broken.
+    /// Options of a parallel WAL with its rule broken.
     pub(crate) fn of_parallel_wal(self, options: ParallelWalOptions) -> ParallelWalOptions {
         ParallelWalOptions { broken_rule: self.engine, ..options }
     }
 
-    /// Whether the writer puts two writes of one key in order. A broken rule leaves out the writer's order where the parallel WAL
+    /// Whether the writer puts two writes of one key in order. The broken rule drops the writer's order where the parallel WAL
     /// takes no key locks.
     pub(crate) fn keeps_key_order(self) -> bool {
         self.engine != Some(kv::parallel_wal::BrokenRule::KeyLocks)
@@ -65,7 +65,7 @@ impl BrokenRules {
         self.tables == Some(BrokenRule::FlushChoice)
     }
 
-    /// Whether modelled tables take a flush for done that a drop of a family abandoned.
+    /// Whether modelled tables count a flush as done that a drop of a family abandoned.
     pub(crate) fn takes_abandoned_flush_for_done(self) -> bool {
         self.tables == Some(BrokenRule::AbandonedFlush)
     }

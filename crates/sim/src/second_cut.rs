@@ -1,4 +1,4 @@
-//! The second power cut of a state: at any event of a recovery or of the work after the recovery.
+//! The second power cut of a crash state: at any event of a recovery or of the work after the recovery.
 
 use zoned::emu::Media;
 
@@ -15,27 +15,27 @@ pub(crate) type Images = Vec<(usize, Media)>;
 
 /// The images and the steps that a second cut leaves.
 pub(crate) struct SecondCut {
-    /// The drives, by their numbers.
+    /// The images that the second cut leaves, with the drives' numbers.
     pub images: Images,
-    /// Steps that had begun at the cut.
+    /// Steps that had begun at the second cut.
     pub begun: Vec<Step>,
-    /// Steps that were promised at the cut.
+    /// Steps that were promised at the second cut.
     pub promised: Vec<Step>,
-    /// Whether [`Event::Ready`] had passed at the cut.
+    /// Whether [`Event::Ready`] had passed at the second cut.
     pub ready: bool,
     at: usize,
     of: usize,
 }
 
 impl SecondCut {
-    /// Cuts within `events` of one drive; `image` is the drive before the first event.
+    /// Takes a second cut within `events` of one drive; `image` is the drive before the first event.
     pub(crate) fn of(image: Media, events: Vec<Event>, rng: &mut Rng) -> SecondCut {
         let events: Vec<(usize, Event)> = events.into_iter().map(|event| (0, event)).collect();
         SecondCut::of_drives(vec![(0, image)], &events, rng)
     }
 
-    /// Cuts within `events` of several drives; `images` are the drives before the first event. Steps marked after the last
-    /// operation before the cut count too, whatever their drive.
+    /// Takes a second cut within `events` of several drives; `images` are the drives before the first event. Steps marked after
+    /// the last operation before the cut count too, whatever their drive.
     pub(crate) fn of_drives(images: Images, events: &[(usize, Event)], rng: &mut Rng) -> SecondCut {
         let of = events.iter().filter(|(_, e)| e.is_io()).count();
         let at = if rng.chance(AT_THE_END) { of } else { rng.index(of + 1) };
@@ -67,7 +67,7 @@ impl SecondCut {
         self.images.pop().map(|(_, image)| image).expect("there is one drive")
     }
 
-    /// The place of the cut, for the description of a fault.
+    /// The place of the second cut, for the description of a fault.
     pub(crate) fn place(&self) -> String {
         format!(" (second cut after {} of {} events)", self.at, self.of)
     }

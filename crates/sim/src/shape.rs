@@ -5,7 +5,7 @@ use fs::wal::{IoMode, LogOptions};
 use crate::trace::Drive;
 use crate::{Rng, Target};
 
-/// The shape of a workload.
+/// Drive, log settings and number of tasks of one workload.
 #[derive(Clone, Debug)]
 pub(crate) struct Shape {
     pub drive: Drive,
@@ -13,10 +13,10 @@ pub(crate) struct Shape {
     pub style: Style,
 }
 
-/// Parameters of a plan.
+/// Number of tasks and style of a plan.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Style {
-    /// Concurrent tasks.
+    /// Number of concurrent tasks.
     pub tasks: usize,
     /// Logs overlap: the task writes a new log while it still writes the log before.
     pub overlap: bool,
@@ -29,7 +29,7 @@ impl Default for Style {
 }
 
 impl Shape {
-    /// The shape of a workload of `seed`.
+    /// The shape of one workload of `seed`.
     pub(crate) fn of(target: Target, seed: u64, workload: u64, volatile_cache: bool) -> Shape {
         let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
         match target {
@@ -47,17 +47,17 @@ impl Shape {
         let tiny = Drive::of_workload(volatile_cache, workload);
         let small = Drive { block_size: 512, max_open: 14, max_active: 14, ..tiny };
         let (drive, style) = match rng.below(10) {
-            // Zones that hold a whole window of entries.
+            // This drive's zones hold a whole window of log entries.
             0..5 => {
                 let drive = Drive { zones: 48, zone_size: 64, zone_capacity: 60, max_append: 4, ..small };
                 (drive, Style { tasks: 3, overlap: rng.chance(50) })
             }
-            // Entries have several parts, and many logs are longer than a zone.
+            // Log entries have several parts, and many logs are longer than a zone.
             5..7 => {
                 let drive = Drive { zones: 64, zone_size: 32, zone_capacity: 28, max_append: 2, ..small };
                 (drive, Style { tasks: 3, overlap: rng.chance(50) })
             }
-            // The fewest open zones that a file system accepts.
+            // The drive has the fewest open zones that a file system accepts.
             7 => {
                 let drive = Drive { max_open: 4, max_active: 4, ..tiny };
                 (drive, Style { tasks: 1, overlap: true })

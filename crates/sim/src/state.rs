@@ -3,28 +3,28 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// The place of the power cut and the outcome.
+/// The name of a crash state: the place of the power cut and the outcome.
 ///
-/// As text: `3.120.e5` is workload 3, cut after event 120, enumerated outcome 5; `3.120.s5` the same with sampled
-/// outcome 5; a trailing `x` adds the second cut during or after the recovery.
+/// As text: `3.120.e5` is workload 3, cut after event 120, enumerated outcome 5; `3.120.s5` the same with sampled outcome 5; a
+/// trailing `x` adds the second cut during or after the recovery.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct StateId {
-    /// Which workload of the seed.
+    /// The number of the seed's workload.
     pub workload: u64,
     /// The event after which the power was cut.
     pub event: u64,
-    /// The outcome.
+    /// The outcome of the power cut.
     pub outcome: Outcome,
     /// Whether the power was cut a second time.
     pub twice: bool,
 }
 
-/// Which outcome of a cut.
+/// Selects an outcome of a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Outcome {
-    /// By its place in the enumeration.
+    /// The outcome with this place in the enumeration.
     Enumerated(u64),
-    /// By the number of the sample.
+    /// The random outcome with this sample number.
     Sampled(u64),
 }
 

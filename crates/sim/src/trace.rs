@@ -1,4 +1,4 @@
-//! The events at a device, in order: the input of the explorer.
+//! The events at a device, in order: the crash explorer's input.
 
 mod format;
 
@@ -6,11 +6,11 @@ use zoned::{Buf, Lba, Op};
 
 use crate::Target;
 
-/// Identifies a recorded operation; in the order of submission.
+/// The number of a recorded operation, in the order of submission.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct OpNumber(pub u64);
 
-/// Identifies a step of a workload.
+/// The number of a workload's step.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Step(pub u64);
 
@@ -19,43 +19,43 @@ pub struct Step(pub u64);
 pub enum Event {
     /// An operation that changes the medium or makes it durable was submitted.
     Submit {
-        /// Its number.
+        /// The number of the submitted operation.
         op: OpNumber,
-        /// The operation; never a read or a report.
+        /// The submitted operation; never a read or a report.
         what: Op,
     },
-    /// The caller saw the operation succeed.
+    /// The caller saw an operation succeed.
     Acked {
-        /// Its number.
+        /// The number of the acknowledged operation.
         op: OpNumber,
         /// The address that an append got.
         at: Option<Lba>,
     },
-    /// The operation failed without effect.
+    /// An operation failed without effect.
     Refused {
-        /// Its number.
+        /// The number of the refused operation.
         op: OpNumber,
     },
-    /// The workload begins a step: from here on its effect may be seen.
+    /// The workload begins a step: from here on the step's effect may be seen.
     Attempt {
-        /// The step.
+        /// The step that begins.
         step: Step,
     },
-    /// From here on the step is promised to be durable.
+    /// A step is promised to be durable from here on.
     Acknowledged {
-        /// The step.
+        /// The promised step.
         step: Step,
     },
-    /// The step failed and had no effect.
+    /// A step failed and had no effect.
     Failed {
-        /// The step.
+        /// The failed step.
         step: Step,
     },
     /// The file system is formatted and mounted: cuts are taken from here on.
     Ready,
-    /// The operations after this event are those of this drive, one of several below an array.
+    /// The operations after this event are those of the named drive, one of several below an array.
     Drive {
-        /// The drive's number in the recording.
+        /// The number of the drive in the recording.
         drive: u32,
     },
 }
@@ -68,7 +68,7 @@ impl Event {
 }
 
 impl Clone for Event {
-    /// A write's buffer is shared.
+    /// A clone of a write shares the write's buffer.
     fn clone(&self) -> Event {
         match self {
             Event::Submit { op, what } => Event::Submit {
@@ -91,29 +91,29 @@ impl Clone for Event {
 pub struct Drive {
     /// Bytes in a block.
     pub block_size: u32,
-    /// Number of zones.
+    /// Number of zones of the drive.
     pub zones: u32,
-    /// Conventional zones.
+    /// Number of conventional zones.
     pub conventional: u32,
-    /// Blocks between zone starts.
+    /// Blocks between the starts of two zones.
     pub zone_size: u32,
     /// Writable blocks of a zone.
     pub zone_capacity: u32,
-    /// Open limit.
+    /// Most zones that the drive may have open.
     pub max_open: u32,
-    /// Active limit.
+    /// Most zones that the drive may have active.
     pub max_active: u32,
     /// Longest append in blocks.
     pub max_append: u32,
-    /// Blocks that do not tear.
+    /// Blocks of a write that a power cut does not tear.
     pub atomic_write: u32,
-    /// Whether the cache is volatile.
+    /// Whether the drive's cache is volatile.
     pub volatile_cache: bool,
     /// Whether appends in flight get their addresses in any order.
     pub reorders: bool,
 }
 
-/// A recorded workload.
+/// A recorded workload with its events.
 #[derive(Debug)]
 pub struct Trace {
     /// The target of the workload.
@@ -128,7 +128,7 @@ pub struct Trace {
     pub ordered: bool,
     /// Target `engine` only: the database is a model of RocksDB's tables under a parallel WAL.
     pub modelled: bool,
-    /// The events.
+    /// The recorded events, in order.
     pub events: Vec<Event>,
 }
 
@@ -139,8 +139,7 @@ impl Trace {
     }
 }
 
-/// A second operation like `op`: the buffer of a write is shared, not copied. `None` for reads and reports,
-/// which leave nothing behind.
+/// A copy of an operation that shares the buffer of a write. `None` for reads and reports, which leave nothing on the medium.
 pub(crate) fn copy_of(op: &Op) -> Option<Op> {
     let shared = |data: &Buf| data.clone();
     Some(match op {

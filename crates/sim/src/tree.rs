@@ -1,4 +1,4 @@
-//! The model of the namespace: paths and their objects.
+//! The model of a file system's namespace: paths and their objects.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -7,7 +7,7 @@ use fs::FileKind;
 
 use crate::act::{Act, FileNo};
 
-/// The object of a name.
+/// The file or directory that a path names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Node {
     Directory,
@@ -19,7 +19,7 @@ pub(crate) enum Node {
 pub(crate) struct Tree(BTreeMap<String, Node>);
 
 impl Tree {
-    /// Applies a step, which is legal by construction. A step that changes no name does nothing.
+    /// Applies a task's step, which is legal by construction. A step that changes no name does nothing.
     pub(crate) fn apply(&mut self, act: &Act) {
         match act {
             Act::Mkdir { path } => {

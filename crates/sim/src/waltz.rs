@@ -1,7 +1,8 @@
-//! The target `waltz`: writers of one parallel log, each with its own records, on a recorded drive.
+//! The crash explorer's target `waltz`: writers of one parallel log, each with its own records, on a recorded drive.
 //!
-//! Rules at every cut: a promised record is found. If a record is found, every record acknowledged before the submission of the
-//! first is found too. No other record is found, none twice, and all in the order of their tickets. A voided record is not found.
+//! Rules at every power cut: a promised record is found. If a record is found, every record acknowledged before the submission
+//! of the first is found too. No other record is found, none twice, and all in the order of their tickets. A voided record is
+//! not found.
 //!
 //! A trace carries two more kinds of numbers as attempts of steps of tasks that do not exist: a step of task `WRITERS + n` is a
 //! ticket of writer `n`, in the order of the acknowledgements; a step of task `2 * WRITERS + n` is a ticket up to which writer
@@ -26,21 +27,21 @@ use crate::second_cut::SecondCut;
 use crate::trace::{Drive, Event, Trace};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
-/// Writers of the log.
+/// Number of writers of the parallel log.
 const WRITERS: usize = 5;
-/// Steps of each writer.
+/// Number of steps of each writer.
 const STEPS: usize = 60;
 /// Longest pause of a writer between two steps.
 const IDLE: Duration = Duration::from_micros(120);
-/// Longest extra delay of an acknowledgement.
+/// Longest random delay of an acknowledgement.
 const JITTER: Duration = Duration::from_micros(50);
 const PATH: &str = "/waltz";
-/// Records that are appended after a recovery.
+/// Number of records that are appended after a recovery.
 const AFTER: usize = 4;
-/// The random stream that [`LogUse`] is drawn from.
+/// The number of the random stream that [`LogUse`] is drawn from.
 const LOG_USE: u64 = 7;
 
-/// A step of a writer.
+/// A step of a parallel log's writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Act {
     Append {
@@ -49,7 +50,7 @@ enum Act {
     },
     /// Voids the writer's last record.
     Void,
-    /// Retires all tickets but the last `keep`.
+    /// Retires all of the writer's tickets but the last `keep`.
     Retire {
         keep: u64,
     },
@@ -60,7 +61,7 @@ fn options(broken: BrokenRules) -> MountOptions {
     broken.of_mount(MountOptions::default())
 }
 
-/// The drive of a workload.
+/// The emulated drive of a workload.
 fn drive(seed: u64, workload: u64, volatile_cache: bool) -> Drive {
     let mut rng = Rng::at(seed, &[workload, 0xd01e]);
     let tiny = Drive { zones: 64, ..Drive::of_workload(volatile_cache, workload) };
@@ -93,7 +94,7 @@ fn plan(seed: u64, workload: u64, block: usize) -> Vec<Vec<Act>> {
     (0..WRITERS).map(writer).collect()
 }
 
-/// The bytes of an append: no two steps append the same.
+/// The bytes of a writer's append: no two steps append the same.
 fn content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
     let mut rng = Rng::at(seed, &[writer as u64, index as u64, 0xb17e]);
     let mut bytes = format!("{writer}.{index}.").into_bytes();
@@ -103,7 +104,7 @@ fn content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
     bytes
 }
 
-/// Runs a workload and records it.
+/// Runs a workload on a parallel log and records it.
 pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
     let drive = drive(seed, workload, volatile_cache);
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
@@ -168,7 +169,7 @@ struct LogUse {
 }
 
 impl LogUse {
-    /// The use of a log in the recording of a workload, and after a recovery from the recording.
+    /// How a workload's recording, or the work after a recovery, uses the log.
     fn of(salt: u64, place: u64) -> LogUse {
         let mut rng = Rng::at(salt, &[LOG_USE, place]);
         LogUse {
@@ -183,13 +184,13 @@ impl LogUse {
     }
 }
 
-/// State shared by the writers.
+/// State shared by the writers of a parallel log.
 struct Shared {
     seed: u64,
     log: ParallelLog,
     recorder: Arc<Recorder>,
     driver: Arc<dyn Driver>,
-    /// Steps whose records are on the drive and not yet promised.
+    /// Steps whose records are acknowledged and not yet promised.
     acknowledged: Mutex<BTreeSet<Step>>,
 }
 
@@ -213,7 +214,8 @@ impl Shared {
                             }
                         }
                         Err(error) if error.kind() == ErrorKind::NoSpace => {
-                            // The n-th note belongs to the n-th append.
+                            // In the trace the n-th ticket belongs to the n-th append of a writer, so a failed append records
+                            // one too.
                             self.recorder.attempt(as_step(WRITERS + me, u64::from(u32::MAX)));
                             self.retire(me, 0)?;
                         }
@@ -224,7 +226,7 @@ impl Shared {
                     if let Some(ticket) = last.take() {
                         match self.log.void(ticket).await {
                             Ok(()) => self.recorder.acknowledged(step),
-                            // A full drive has no room for the void entry: the record may come back.
+                            // A full drive has no room for the void entry: the voided record may come back.
                             Err(error) if error.kind() == ErrorKind::NoSpace => {}
                             Err(error) => return Err(error),
                         }
@@ -259,12 +261,12 @@ impl Shared {
     }
 }
 
-/// A number recorded as a step.
+/// A number that a trace carries as the step of a task.
 fn as_step(task: usize, number: u64) -> Step {
     Plan::step(task, usize::try_from(number).unwrap_or(usize::MAX))
 }
 
-/// A record of the trace. Places are indices of events.
+/// A record of the parallel log, as the trace describes it. Places are indices of events.
 #[derive(Debug)]
 struct AppendNote {
     writer: usize,
@@ -276,7 +278,7 @@ struct AppendNote {
     void: Option<(usize, usize)>,
 }
 
-/// Checks images of one workload.
+/// Checks the drive images of one workload of the target `waltz`.
 pub(crate) struct WaltzOracle {
     notes: BTreeMap<Vec<u8>, AppendNote>,
     options: MountOptions,
@@ -326,7 +328,7 @@ impl WaltzOracle {
         WaltzOracle { notes, options: options(broken) }
     }
 
-    /// The rules that the found records break.
+    /// The rules that the records found in a log break.
     fn judge(&self, progress: &Progress, found: &Found) -> Vec<Fault> {
         let mut faults = Vec::new();
         let attempted = |task: usize| progress.attempted.get(task).copied().unwrap_or(0);
@@ -392,7 +394,7 @@ impl WaltzOracle {
         Ok(found)
     }
 
-    /// Opens the log, appends, cuts the power again during that, and judges the image of the second cut.
+    /// Opens the log, appends, cuts the power again during the appends, and judges the image of the second cut.
     async fn twice(
         &self,
         image: Media,
@@ -428,7 +430,7 @@ impl WaltzOracle {
         if cut.ready && between.is_some_and(|between| between != before) {
             faults.push(fault(FailureKind::Lost, "an earlier opening showed other records"));
         }
-        // The records were appended in order, each after the acknowledgement of the one before.
+        // The records after the recovery were appended in order, each after the acknowledgement of the one before.
         let wanted = (0..cut.begun.len()).map(after_record);
         if !after.iter().map(|(_, record)| record.clone()).eq(wanted.take(after.len())) {
             faults.push(fault(FailureKind::Invented, "records written after the recovery differ"));
@@ -445,7 +447,7 @@ impl WaltzOracle {
         faults
     }
 
-    /// Opens the log and appends. Records `Ready` once the log is open.
+    /// Opens the log and appends records. Records `Ready` once the log is open.
     async fn write_on(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -526,7 +528,7 @@ mod tests {
 
     #[test]
     fn every_use_of_a_log_comes_on_drives_without_a_volatile_cache() {
-        // Only logs on such drives are striped over several zones. Every fourth workload has such a drive.
+        // Logs are striped over several zones only on drives without a volatile cache, which every fourth workload has.
         let used = (3..400).step_by(4).map(|workload| LogUse::of(1 ^ workload, 0));
         let seen: BTreeSet<_> = used.map(|used| (used.log.batching, used.log.zones, used.close)).collect();
         assert_eq!(seen.len(), 2 * 3 * 2, "{seen:?}");

@@ -1,12 +1,13 @@
-//! Proof that the explorer finds defects: each broken rule is found, and the same seeds with the rule intact are clean.
+//! Proof that the crash explorer finds defects: each broken safety rule is found, and the same seeds with the rule intact are
+//! clean.
 
 use fs::BrokenRule;
 use kv::parallel_wal::BrokenRule as WalRule;
 use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Report, Target, crash};
 
-/// States within which a broken rule must show.
+/// Number of states within which a broken rule must show.
 const STATES: u64 = 4000;
-/// States that are explored with the rule intact.
+/// Number of states that are explored with the rule intact.
 const CLEAN: u64 = 400;
 
 fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) -> Report {
@@ -16,7 +17,7 @@ fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) 
     crash(&options).expect("the exploration runs")
 }
 
-/// Breaks a rule and gives the description of the first failure.
+/// Breaks a safety rule and gives the description of the first failure.
 fn is_found(target: Target, seed: u64, broken_rule: BrokenRule) -> String {
     let report = run(target, seed, STATES, Some(broken_rule));
     assert!(
@@ -112,7 +113,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
     let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
     let again = crash(&again).expect("runs");
     assert_eq!(again.states, 1);
-    // One state may fail in several ways. RocksDB's threads decide which failure a replay meets.
+    // One crash state may fail in several ways. RocksDB's threads decide which failure a replay meets.
     let same = |f: &sim::Failure| f.state == failure.state;
     assert!(again.failures.iter().any(same), "{failure:?} is not among {again:?}");
 }
@@ -132,8 +133,8 @@ fn a_failure_names_the_command_that_replays_it() {
     assert!(again.failures.iter().any(|f| f.what == failure.what), "{failure:?} is not among {again:?}");
 }
 
-/// Breaks a rule under the target engine, with one seed after the other, each over `states` states. Recordings differ from run to
-/// run, so that no single seed is sure to show the defect.
+/// Breaks a safety rule under the target `engine`, with one seed after the other, each over `states` states. Recordings differ
+/// from run to run, so that no single seed is sure to show the defect.
 fn is_found_in_the_engine(
     seeds: impl IntoIterator<Item = u64>,
     states: u64,
@@ -186,7 +187,8 @@ fn an_engine_that_marks_merges_alone_is_found() {
 
 #[test]
 fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
-    // The first workload of each seed appends each record alone under key locks, syncs seldom, and has zones of a few records.
+    // The first workload of each of these seeds appends each record alone under key locks, syncs seldom, and has zones of a few
+    // records.
     let leave_many_zones =
         [71, 72, 76, 86, 98, 150, 152, 181, 183, 192, 201, 8, 241, 288, 303, 379, 405, 410];
     is_found_in_the_engine(leave_many_zones, 500, Some(BrokenRule::Replacement), None);
@@ -203,7 +205,7 @@ fn an_engine_that_takes_a_flush_of_one_family_for_a_flush_of_all_is_found() {
 
 #[test]
 fn an_engine_whose_log_keeps_entries_whose_needs_are_missing_is_found() {
-    // The first workload of each seed shows the loss in one state of some dozens.
+    // The first workload of each of these seeds shows the loss in one state of some dozens.
     let seeds = [106, 111, 112, 110, 100, 101, 104, 113, 109];
     is_found_in_the_engine(seeds, 500, Some(BrokenRule::Needs), None);
 }
@@ -213,11 +215,11 @@ fn an_engine_whose_log_writes_no_void_entries_is_found() {
     shows_in_any_engine(48, Some(BrokenRule::Void), None);
 }
 
-/// Two of the five workloads that so many states spread over run on modelled tables.
+/// Number of states of an exploration that spreads over five workloads, of which two run on modelled tables.
 const MODELLED: u64 = 2500;
 
-/// A broken rule of the modelled tables shows in the workloads of some of these seeds. Recordings differ from run to run, so that
-/// no single seed is sure to show it.
+/// A broken rule of the modelled tables shows in the workloads of some of these seeds. Recordings differ from run to run, so
+/// that no single seed is sure to show the defect.
 fn is_found_in_modelled_tables(seeds: impl IntoIterator<Item = u64>, broken_rule: TablesRule) {
     let mut states = 0;
     for seed in seeds {
@@ -252,7 +254,7 @@ fn a_table_that_is_ingested_without_marks_is_found() {
     is_found_in_modelled_tables([52, 54, 55, 56, 57, 58, 59, 60], TablesRule::IngestionMarks);
 }
 
-/// Breaks a rule of the array.
+/// Breaks a safety rule of the array and expects a failure.
 fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
     let run = |array, states| {
         let broken_rules = BrokenRules { array, ..BrokenRules::default() };
@@ -261,7 +263,7 @@ fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
     };
     let report = run(Some(broken_rule), 10 * STATES);
     assert!(!report.is_clean(), "{broken_rule:?} was not found in {} states", report.states);
-    // The same number of states is clean with the rule intact.
+    // The same number of states without a broken rule has no failure.
     let clean = run(None, report.states.max(CLEAN));
     assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
 }
@@ -315,7 +317,7 @@ fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
 /// or more are refused.
 const ORDERED: [u64; 6] = [59, 64, 74, 347, 435, 26];
 
-/// Breaks a rule under the target engine, in workloads of ordered writes.
+/// Breaks a safety rule under the target `engine`, in workloads of ordered writes.
 fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
     for seed in ORDERED {
         let directory = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! Explorations of every target: every count is zero. `FURROW_CRASH_STATES=N` asks for N states per target.
+//! Crash explorations of every target: every count of defects is zero. `FURROW_CRASH_STATES=N` asks for N states per target.
 
 use std::fmt::Write as _;
 

@@ -65,7 +65,7 @@ async fn is(fs: &Fs, path: &str, expected: &[u8]) {
     assert!(read == content.len() && content == expected, "{path} has changed: {read} bytes");
 }
 
-/// What the last round of [`churn`] left.
+/// Checks that the files and logs that the last round of [`churn`] left are whole.
 async fn is_whole(fs: &Fs, kept: u32) {
     for n in 0..kept {
         is(fs, &format!("/kept-{n}"), &bytes(FILE, n)).await;
@@ -79,7 +79,7 @@ async fn is_whole(fs: &Fs, kept: u32) {
     }
 }
 
-/// Files and logs that are written: three times as much as the array holds.
+/// Number of files and logs that are written: three times as much as the array holds.
 const ROUNDS: u32 = 180;
 
 #[test]
@@ -98,7 +98,7 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
         Fs::format(&array, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(Arc::clone(&array), &options).await.unwrap();
 
-        // Filled, and one file in each zone or two kept: without cleaning none would be free again.
+        // The array is filled, and one file in each zone or two is kept: without cleaning no zone would be free again.
         let mut written = 0;
         while fs.statfs().free.0 > 4 * FILE as u64 {
             write(&fs, &format!("/{written}"), written / 4).await;
@@ -114,7 +114,7 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
         }
         let holds = fs.statfs().capacity.0;
         assert!(u64::from(ROUNDS) * (FILE + 6 * ENTRY) as u64 > 2 * holds, "{holds} bytes");
-        // Files and logs beside each other.
+        // Files and logs are written side by side.
         let (beside, sides) = (fs.clone(), Arc::clone(&driver));
         let logs = spawn(&*sides, "logs", async move {
             for n in 0..ROUNDS {
@@ -129,7 +129,7 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
         fs.unmount().await.unwrap();
         drop(array);
 
-        // Mounted again, with all drives and with one less.
+        // The file system is mounted again, with all drives and with one drive less.
         for lost in [None, Some(2)] {
             let mut drives = drives.clone();
             if let Some(lost) = lost {

@@ -1,10 +1,10 @@
-//! The target `engine` on an array: RocksDB and the file system on an array, power cuts of all drives, and the failure of one
-//! of them.
+//! The crash explorer's target `engine` on an array: RocksDB and the file system on an array, power cuts of all drives, and the
+//! failure of one of them.
 //!
-//! Workload and oracle are the engine's. The events are those of the drives below the array, with the steps of the workload
-//! among them. RocksDB runs threads of its own: the recording is saved, and a replay reads the file. Cuts and failures are
-//! those of the target `array`. In one state of a few the mount is cut too; in as many the database is written on and the
-//! power is cut again during those writes.
+//! Workload and oracle are those of the target `engine` on one drive. The recorded events are those of the drives below the
+//! array, with the workload's steps among them. RocksDB runs threads of its own: the recording is saved, and a replay reads the
+//! file. Power cuts and drive failures are those of the target `array`. In a few states the mount is cut too; in as many the
+//! database is written on and the power is cut again during those writes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +64,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
     Ok(engine::trace_of((seed, workload), volatile_cache, drive_of(&shape), events))
 }
 
-/// Explores a recorded workload; see [`CrashOptions`].
+/// Explores the power cuts of a recorded workload; see [`CrashOptions`].
 pub(crate) fn explore(
     options: &CrashOptions,
     trace: &Trace,
@@ -79,7 +79,7 @@ pub(crate) fn explore(
     let options = &CrashOptions { seed: trace.seed, on_array: true, ..options.clone() };
     let stack = Stack { options, oracle: EngineOracle::new(trace, options.broken_rules) };
     let judge = |cut: &Cut<()>, failure, images, seed| stack.judge(cut.entry, failure, images, seed);
-    // The judge finds the steps before a cut by the cut's place among the events.
+    // The engine's judge finds the steps before a cut by the cut's index among the events: these cuts carry no model.
     let cuts = cuts(&record, (), |(), _| {}, |(), ()| {});
     states::explore(options, (&record, trace.workload), states, cuts, &judge)
 }
@@ -90,7 +90,7 @@ fn shape_of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
     Shape::below_engine(&of, workload)
 }
 
-/// One of the drives, as a trace's header describes it.
+/// A drive of the array, as a trace's header describes it.
 fn drive_of(shape: &Shape) -> Drive {
     let of = shape.drive(0, Latency::NONE);
     let small = |number: u64| u32::try_from(number).expect("a small drive");
@@ -109,7 +109,7 @@ fn drive_of(shape: &Shape) -> Drive {
     }
 }
 
-/// The events of a trace: an [`Event::Drive`] stands before the events of each drive.
+/// The events of a trace: before the events of each drive stands an [`Event::Drive`].
 fn events(entries: Vec<Entry>) -> Vec<Event> {
     let mut events = Vec::with_capacity(entries.len());
     let mut of = None;

@@ -1,14 +1,15 @@
-//! The target `array`: every point at which the power may fail, times an outcome for each drive, times one failed drive.
+//! The crash explorer's target `array`: every point at which the power may fail, times an outcome for each drive, times one
+//! failed drive.
 //!
 //! A workload runs on an array of recorded drives, alike or not. Either all drives are present, or one drive is missing from
 //! the start, fails during the workload, is replaced during the workload, or has a zone that wears out before the cut, at the
 //! cut or after the mount. Each cut is taken once without a further failure, once for each drive that fails *at* the cut, and
 //! once for each drive that fails *after* the mount; a replaced drive may come back.
 //!
-//! Every state is mounted, compared with the model and read again. One state in a few is written on or rebuilt, cut again and
-//! mounted again; in one in a few the mount itself is cut. In some rebuilds another drive cannot read a few blocks: a row that
-//! two drives lack may then be a media error, and nothing else. Where all drives are present the workload begins with a
-//! failed zone, as if two drives lacked their parts of the zone; a reset makes the zone usable again.
+//! Every state is mounted, compared with the model and read again. A few states are written on or rebuilt, cut again and
+//! mounted again; in a few the mount itself is cut. In some rebuilds another drive cannot read a few blocks: a row that two
+//! drives lack may then be a media error, and nothing else. Where all drives are present the workload begins with a failed
+//! zone, as if two drives lacked their parts of the zone; a reset makes the zone usable again.
 //!
 //! A state is the images of the present drives and the drive that fails after the mount. Equal states count once.
 
@@ -29,7 +30,7 @@ use crate::array::shape::ZONES;
 use crate::array::states::Cut;
 use crate::{CrashOptions, Report, Result};
 
-/// Explores; see [`CrashOptions`].
+/// Explores the target `array`; see [`CrashOptions`].
 pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     states::spread(options, |workload, share| {
         let record = Recording::of(options, workload)?;
@@ -41,7 +42,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     })
 }
 
-/// Every point at which the power may be cut.
+/// Every point of a recording at which the power may be cut.
 fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
     let mut model = ZonesModel::new(ZONES as usize);
     let (mut promises, mut ready, mut replaced) = (0, false, false);

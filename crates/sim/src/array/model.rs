@@ -11,7 +11,7 @@ use crate::report::FailureKind;
 /// The digest of a block whose read fails with a media error that the model allows.
 pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
 
-/// A step of the workload, or the answer to one.
+/// A step of the array's workload, or the array's answer to a step.
 #[derive(Clone, Debug)]
 pub(crate) enum Mark {
     /// Blocks were submitted at a zone's pointer; a digest of each.
@@ -19,18 +19,18 @@ pub(crate) enum Mark {
         zone: usize,
         blocks: Vec<u64>,
     },
-    /// All blocks below `end` of a zone's life are acknowledged. `durable`: a power cut keeps them.
+    /// The array acknowledged all blocks below `end` of a zone's life. `durable`: a power cut keeps them.
     Acked {
         zone: usize,
         life: usize,
         end: usize,
         durable: bool,
     },
-    /// A flush was submitted.
+    /// A flush of the array was submitted.
     Flushing {
         id: u64,
     },
-    /// A flush completed.
+    /// A flush of the array completed.
     Flushed {
         id: u64,
     },
@@ -46,21 +46,21 @@ pub(crate) enum Mark {
     Finished {
         zone: usize,
     },
-    /// The zone is about to be failed.
+    /// The workload is about to make a zone fail.
     FailingZone {
         zone: usize,
     },
     ZoneFailed {
         zone: usize,
     },
-    /// The reset of a failed zone was refused, because a drive is missing.
+    /// The array refused the reset of a failed zone, because a drive is missing.
     Refused {
         zone: usize,
     },
 }
 
 impl Mark {
-    /// Whether the mark is a promise to the caller.
+    /// Whether the mark is a promise to the array's caller.
     pub(crate) fn is_promise(&self) -> bool {
         matches!(
             self,
@@ -77,55 +77,55 @@ impl Mark {
 #[derive(Clone, Debug, Default)]
 struct Life {
     number: usize,
-    /// Shared with the models of earlier cuts.
+    /// The digests of a life's blocks, shared with the models of earlier cuts.
     blocks: Arc<Vec<u64>>,
     acked: usize,
     durable: usize,
     finishing: bool,
     finished: bool,
-    /// A reset was submitted (`ending`), completed (`ended`), and is durable (`gone`).
+    /// The life's reset was submitted (`ending`), completed (`ended`), and is durable (`gone`).
     ending: bool,
     ended: bool,
     gone: bool,
     /// A mount showed the zone full: blocks above the content's end read as any value.
     full: bool,
-    /// The zone may be failed (`failing`), and is (`failed`).
+    /// The zone may have failed (`failing`), or surely has (`failed`).
     failing: bool,
     failed: bool,
 }
 
-/// Lives that are kept of a zone. A power cut may undo a reset that no flush covers.
+/// Lives that the model keeps of a zone. A power cut may undo a reset that no flush covers.
 const KEPT: usize = 3;
 
-/// What a mount shows of a zone.
+/// The state, pointer and content of a zone that a mount shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Shown {
     pub state: ZoneState,
-    /// A digest of each block below the pointer.
+    /// A digest of each block below the zone's write pointer.
     pub blocks: Vec<u64>,
 }
 
-/// A zone with a worn physical zone, as a mount may show the zone.
+/// A zone with a worn physical zone, in the states that a mount may show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WornZone {
     pub zone: usize,
-    /// Another drive lacks its physical zone too: the zone may be offline.
+    /// A second drive lacks its physical zone too: the logical zone may be offline.
     pub offline: bool,
     /// A drive filled its physical zone as the power failed: the number of written blocks is unknown.
     pub filled: bool,
 }
 
-/// The zones of an array.
+/// The model of all zones of an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZonesModel {
-    /// A physical zone has worn out.
+    /// Whether a physical zone of the array has worn out.
     pub worn: bool,
     zones: Vec<Vec<Life>>,
     flushes: BTreeMap<u64, Vec<(usize, usize, bool)>>,
 }
 
 impl ZonesModel {
-    /// Empty zones.
+    /// The model of an array whose zones are empty.
     pub(crate) fn new(zones: usize) -> ZonesModel {
         ZonesModel { zones: vec![vec![Life::default()]; zones], ..ZonesModel::default() }
     }
@@ -180,7 +180,7 @@ impl ZonesModel {
                     }
                 }
                 if *durable {
-                    // Old and new content never mix: earlier lives have ended.
+                    // Old and new content of a zone never mix: the lives before the one shown have ended.
                     lives.iter_mut().take(at).for_each(|life| life.gone = true);
                 }
             }
@@ -211,7 +211,8 @@ impl ZonesModel {
         }
     }
 
-    /// Compares the model with what a mount shows. `strict`: acknowledged blocks below the pointer must be right, durable or not.
+    /// Compares the model with the zones that a mount shows. `strict`: acknowledged blocks below the pointer must be right,
+    /// durable or not.
     pub(crate) fn judge(&self, shown: &[Shown], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
@@ -226,7 +227,7 @@ impl ZonesModel {
             if reset || verdicts.iter().any(Option::is_none) {
                 continue;
             }
-            // The fault of the newest life describes the zone.
+            // The newest life's fault describes the zone.
             if let Some(Some((kind, what))) = verdicts.drain(..).next() {
                 faults.push(Fault { kind, what: format!("zone {zone}: {what}") });
             }
@@ -259,7 +260,8 @@ impl ZonesModel {
     }
 }
 
-/// The fault of a zone, supposing that the zone is in this life; `None` where the contract allows the zone.
+/// The fault of a zone, supposing that the zone is in the given life; `None` where the device contract allows what the mount
+/// shows.
 fn judge(life: &Life, shown: &Shown, strict: bool, worn: Option<WornZone>) -> Option<(FailureKind, String)> {
     let (state, pointer) = (shown.state, shown.blocks.len());
     let about = || {
@@ -410,7 +412,7 @@ mod tests {
         model.apply(&Mark::Resetting { zone: 0 });
         assert_eq!(read_only(&model, &[], Some(part)), []);
 
-        // What two mounts show, the second without a drive.
+        // The zones that two mounts show; the second mount lacks a drive.
         let show = |state, blocks: &[u64]| [Shown { state, blocks: blocks.to_vec() }];
         let first = show(ZoneState::ReadOnly, &[1, 2]);
         for (state, blocks, wanted) in [

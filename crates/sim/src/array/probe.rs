@@ -1,4 +1,4 @@
-//! Judges a state of the target `array`: mounts the images, compares, reads again, writes on, rebuilds, cuts again.
+//! Judges a crash state of the target `array`: mounts the images, compares, reads again, writes on, rebuilds, cuts again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::report::FailureKind;
 use crate::second_cut::Images;
 use crate::{BrokenRules, Rng};
 
-/// The workload and the failure that a state belongs to.
+/// The workload and the drive failure that a crash state belongs to.
 pub(super) struct State<'a> {
     pub shape: &'a Shape,
     pub failure: DriveFailure,
@@ -29,7 +29,7 @@ pub(super) struct State<'a> {
     pub broken: BrokenRules,
 }
 
-/// Judges one state.
+/// Judges one crash state of the target `array`.
 pub(super) struct Probe<'a> {
     state: &'a State<'a>,
     rng: Rng,
@@ -40,10 +40,10 @@ impl Probe<'_> {
         Probe { state, rng: Rng::at(seed, &[1]) }
     }
 
-    /// Mounts, compares, goes on.
+    /// Mounts the array, compares its zones with the model, writes on or rebuilds. Gives the faults.
     pub(super) fn run(mut self, mut images: Images) -> Vec<Fault> {
         let (shape, failure, model) = (self.state.shape, self.state.failure, self.state.model);
-        // Some mounts are cut, a few of them several times.
+        // Some mounts are cut by a second power failure, a few of them several times.
         while self.rng.below(TWICE) == 0 {
             let drives = ImageDrives::on_own_clock(images, self.rng.draw(), latency());
             drives.wear(shape.worn().filter(|worn| worn.when == When::At));
@@ -56,7 +56,7 @@ impl Probe<'_> {
             images = drives.cut(&mut self.rng);
         }
         let goes_on = !matches!(failure, DriveFailure::After(_)) && self.rng.below(TWICE) == 0;
-        // Operations take time only if a later cut must find them in flight.
+        // The drives' operations take time only if a later cut must find them in flight.
         let drives = ImageDrives::on_own_clock(
             images,
             self.rng.draw(),
@@ -91,7 +91,7 @@ impl Probe<'_> {
         }
     }
 
-    /// The zone with a worn physical zone on a present drive.
+    /// The logical zone whose worn physical zone is on a present drive.
     fn worn(&self, drives: &ImageDrives) -> Option<WornZone> {
         let shape = self.state.shape;
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn))?;
@@ -100,7 +100,8 @@ impl Probe<'_> {
         Some(WornZone { zone: worn.zone, offline, filled })
     }
 
-    /// Half of all mounts rewrite every zone with stale rows; the others relocate writes to stale rows.
+    /// Options of the array's mount. Half of all mounts rewrite every zone with stale rows; the rest relocate writes to stale
+    /// rows.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
         self.state.broken.of_array(OpenOptions { rebuild_above, ..OpenOptions::default() })
@@ -118,7 +119,8 @@ impl Probe<'_> {
                 unit: u64::from(unit),
                 zone_capacity: self.state.shape.capacity,
             };
-            // A row with one unreadable block may lack a second drive's block too: then every block of the row may be a media error.
+            // A row with one unreadable block may lack a second drive's block too: then every block of the row may read as a
+            // media error.
             let may = |zone: ZoneId, n: u64| {
                 let piece = layout.locate(zone, Blocks(n));
                 drives.bad.was(zone, layout.row(piece.stripe) + piece.row)
@@ -128,11 +130,11 @@ impl Probe<'_> {
         })
     }
 
-    /// Writes on after the mount, beside a rebuild in half of the degraded arrays, cuts the power again, fails a drive in half
-    /// of the whole arrays, and mounts again.
+    /// Writes to the array after a mount, beside a rebuild in half of the degraded arrays, cuts the power again, fails a drive
+    /// in half of the whole arrays, and mounts again.
     fn write_on(&mut self, drives: &ImageDrives, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
         let shape = self.state.shape;
-        // Before any task starts: the report advances the clock.
+        // The worn zone's state is read before any task starts, because a zone report advances the virtual clock.
         let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && drives.is_worn(*worn));
         let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
         let model = Arc::new(Mutex::new(ZonesModel::shown(shown)));
@@ -140,7 +142,7 @@ impl Probe<'_> {
         let error = Arc::new(Mutex::new(None));
         let missing = array.superblock().members.iter().position(|member| member.failed || member.rebuilding);
         let rebuilt = missing.filter(|_| self.rng.chance(50));
-        // A rebuild that the cut interrupted resumes by itself.
+        // A rebuild that the power cut interrupted resumes by itself.
         let resumed = array.rebuild();
         let new = rebuilt
             .filter(|_| resumed.is_none())
@@ -200,7 +202,8 @@ impl Probe<'_> {
         drives.bad = bad;
         let mut worn = self.worn(&drives);
         if let Some(gone) = gone.filter(|_| missing.is_some()) {
-            // The zone may have been declared lost while another drive was missing, whether the worn drive is present now or not.
+            // The array may have declared the zone lost while a second drive was missing, whether the worn drive is present now
+            // or not.
             worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
         }
         let mut faults = match self.mount(&drives, None) {
@@ -228,9 +231,9 @@ pub(super) struct ImageDrives {
     pub driver: Arc<dyn Driver>,
     emus: Vec<(usize, Arc<Emu>)>,
     seed: u64,
-    /// The blocks that one of the drives cannot read.
+    /// The blocks that one of the array's drives cannot read.
     bad: UnreadableBlocks,
-    /// The clock, if the drives made the clock.
+    /// The virtual clock that the drives made for themselves; `None` if they run on a given one.
     clock: Option<Arc<VirtualDriver>>,
 }
 
@@ -250,7 +253,7 @@ impl ImageDrives {
         drives
     }
 
-    /// Drives on a given clock.
+    /// Emulated drives over images, on a given clock.
     pub(super) fn on(driver: Arc<dyn Driver>, images: Images, seed: u64, latency: Latency) -> ImageDrives {
         let emu = |(n, image)| (n, Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver)));
         let emus: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
@@ -261,7 +264,7 @@ impl ImageDrives {
         ImageDrives { emus, driver, seed, bad, clock: None }
     }
 
-    /// Makes a few written blocks of a drive unreadable.
+    /// Makes a few written blocks of one drive unreadable.
     fn make_unreadable(&self, rng: &mut Rng, missing: Option<usize>, shown: &[Shown]) {
         if missing == Some(self.bad.drive) {
             return;
@@ -276,7 +279,7 @@ impl ImageDrives {
         }
     }
 
-    /// Wears a physical zone out, if its drive is present.
+    /// Wears out a physical zone, if its drive is present.
     fn wear(&self, worn: Option<Worn>) {
         let Some(worn) = worn else { return };
         if let Some((_, emu)) = self.emus.iter().find(|(drive, _)| *drive == worn.slot) {
@@ -284,13 +287,13 @@ impl ImageDrives {
         }
     }
 
-    /// Whether the physical zone has worn out.
+    /// Whether a physical zone of the array has worn out.
     fn is_worn(&self, worn: Worn) -> bool {
         let drive = self.emus.iter().find(|(drive, _)| *drive == worn.slot);
         drive.is_some_and(|(_, emu)| self.part(emu, worn) == Some(worn.state))
     }
 
-    /// The state of a drive's physical zone.
+    /// The state of the physical zone that one drive holds for a worn logical zone.
     fn part(&self, emu: &Arc<Emu>, worn: Worn) -> Option<ZoneState> {
         let (number, device) = (worn.part().0, &**emu as &dyn ZonedDevice);
         let report = block_on(&*self.driver, device.report(number..number + 1)).ok()?;

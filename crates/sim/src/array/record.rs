@@ -1,4 +1,4 @@
-//! Runs a workload of the target `array` on recorded drives.
+//! Runs a workload of the crash explorer's target `array` on recorded drives.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -17,38 +17,38 @@ use super::workload::Task;
 use crate::trace::Event;
 use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 
-/// Steps of each of two tasks.
+/// Steps that each of the workload's two tasks makes.
 pub(super) const STEPS: usize = 90;
 /// Longest time by which a late drive delays the execution of an operation.
 const LATE: Duration = Duration::from_micros(50);
-/// Longest extra delay of an acknowledgement.
+/// Longest random delay of an operation's acknowledgement.
 const JITTER: Duration = Duration::from_micros(30);
 
-/// An event of the recording.
+/// An event in the recording of an array's workload.
 pub(super) enum Entry {
     Io(usize, Event),
     Marked(Mark),
-    /// A step of the workload above a file system.
+    /// A step of the workload of a file system or database on the array.
     Step(Event),
     Ready,
-    /// The new drive became a member.
+    /// A new drive became a member of the array.
     Replaced,
-    /// A physical zone wore out.
+    /// A physical zone of a drive wore out.
     Worn,
 }
 
-/// A recorded workload.
+/// A recorded workload of an array.
 pub(super) struct Recording {
     pub shape: Shape,
     pub entries: Vec<Entry>,
-    /// The file of the trace, where the workload is no function of the seed.
+    /// The trace file of a workload that is no function of the seed.
     pub trace: Option<PathBuf>,
 }
 
 type Journal = Arc<Mutex<Vec<Entry>>>;
 
 impl Recording {
-    /// Runs a workload and records it.
+    /// Runs a workload on an array and records it.
     pub(super) fn of(options: &CrashOptions, workload: u64) -> Result<Recording> {
         let shape = Shape::of(options, workload);
         let place = format!("{}, seed {}, workload {workload} ({shape:?})", Target::Array, options.seed);
@@ -68,7 +68,7 @@ impl Recording {
         Ok(Recording { shape, entries, trace: None })
     }
 
-    /// The events at one drive.
+    /// The recorded events at one drive.
     pub(super) fn events(&self, drive: usize) -> impl Iterator<Item = &Event> {
         self.entries.iter().filter_map(move |entry| match entry {
             Entry::Io(of, event) if *of == drive => Some(event),
@@ -119,7 +119,7 @@ async fn run(
 
 /// An array over recorded drives.
 pub(super) struct RecordedArray {
-    /// Numbers the operations of all drives.
+    /// The recorder that numbers the operations of all drives.
     pub first: Arc<Recorder>,
     pub array: Arc<Array>,
     new: Option<Arc<dyn ZonedDevice>>,
@@ -142,7 +142,8 @@ impl RecordedArray {
             let sink = Arc::clone(&sink);
             let write = move |event| sink(Entry::Io(index, event));
             let device = first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write));
-            // Above the recorder, so that the recording has each operation at the time of its execution.
+            // The deferring device lies above the recorder, so that the recording has each operation at the time of its
+            // execution.
             devices.push(if shape.late { DeferredDevice::over(device, LATE) } else { device });
         }
         let new = devices.split_off(shape.drives).pop();
@@ -200,7 +201,7 @@ pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice
     array.start_replace(slot, new, options).await?.wait().await
 }
 
-/// Fails every later operation of the drive.
+/// Makes every later operation of an emulated drive fail.
 fn fail(emu: &Emu) {
     for op in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
         emu.fail(FaultSpec::all(op));

@@ -9,16 +9,16 @@ use crate::{CrashOptions, Rng};
 
 /// Metadata zones of a drive, before the physical zone of logical zone 0.
 pub(crate) const METADATA_ZONES: u32 = 3;
-/// Logical zones.
+/// Logical zones of an array in the target `array`.
 pub(crate) const ZONES: u32 = 6;
 
 /// Which drive is missing or fails before the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum MissingDrive {
     None,
-    /// The drive is missing from the first mount on.
+    /// The drive is missing from the array's first mount on.
     Before(usize),
-    /// The drive fails during the workload. True if the drive is present again at the mount.
+    /// The drive with this number fails during the workload. `true`: the drive is present again at the mount after the cut.
     During(usize, bool),
     /// The drive is missing from the first mount on, and a new drive replaces it during the workload.
     Replaced(usize),
@@ -26,47 +26,47 @@ pub(crate) enum MissingDrive {
     Worn(Worn),
 }
 
-/// A physical zone that becomes read-only or offline.
+/// A physical zone of an array's drive that becomes read-only or offline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Worn {
     pub slot: usize,
-    /// The logical zone.
+    /// The logical zone that the worn physical zone is a part of.
     pub zone: usize,
-    /// [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    /// The state after the wear: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
     pub state: ZoneState,
     pub when: When,
 }
 
-/// When a part of a zone wears out.
+/// When a physical zone wears out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum When {
-    /// While the workload runs.
+    /// The zone wears out while the workload runs.
     Before,
-    /// At the power cut.
+    /// The zone wears out at the power cut.
     At,
-    /// After the mount.
+    /// The zone wears out after the mount.
     After,
 }
 
 impl Worn {
-    /// The zone of the drive.
+    /// The drive's physical zone that wears out.
     pub(crate) fn part(&self) -> ZoneId {
         ZoneId(u32::try_from(self.zone).expect("a few") + METADATA_ZONES)
     }
 }
 
-/// Which drive fails, or comes back, at or after a cut. Drives have the numbers of the recording: members by slot, then the
-/// new drive of a replacement.
+/// The drive that fails, or comes back, at or after a power cut. Drives have the numbers of the recording: members by slot,
+/// then the new drive of a replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DriveFailure {
     None,
     At(usize),
     After(usize),
-    /// The replaced drive is present again.
+    /// The drive that was replaced is present again.
     Back,
 }
 
-/// The drives of a workload.
+/// Number and properties of an array's drives in one workload, and the drive that is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
     pub drives: usize,
@@ -74,17 +74,17 @@ pub(crate) struct Shape {
     pub capacity: u64,
     pub cache: bool,
     pub missing: MissingDrive,
-    /// Logical zones.
+    /// Logical zones of the array.
     pub zones: u32,
     /// Zones that a drive may have open.
     pub open: u32,
-    /// The drives execute an operation as they complete it, and no earlier.
+    /// The drives execute an operation when they complete it, and no earlier.
     pub late: bool,
     /// The seed of the differences between the drives; `None` where all drives are alike.
     pub uneven: Option<u64>,
 }
 
-/// Delays of the drives' operations, long enough for operations to overlap.
+/// Latencies of the emulated drives, long enough for operations to overlap.
 pub(crate) fn latency() -> Latency {
     Latency { flush: Duration::from_micros(30), ..Latency::all(Duration::from_micros(10)) }
 }
@@ -120,7 +120,7 @@ impl Shape {
         Worn { slot, zone: rng.index(ZONES as usize), state, when }
     }
 
-    /// The part of a zone that wears out.
+    /// The physical zone that wears out in this workload.
     pub(crate) fn worn(&self) -> Option<Worn> {
         match self.missing {
             MissingDrive::Worn(worn) => Some(worn),
@@ -128,10 +128,10 @@ impl Shape {
         }
     }
 
-    /// The shape below a file system: more zones, and more of them open.
+    /// The shape of an array below a file system: it has more zones, and more of them open, than the target `array` uses.
     pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of(options, workload);
-        // The target `array` alone has worn zones and drives that differ.
+        // Worn zones and drives that differ are tested in the target `array` alone.
         let missing = match shape.missing {
             MissingDrive::Worn(worn) => MissingDrive::Before(worn.slot),
             missing => missing,
@@ -140,7 +140,7 @@ impl Shape {
         Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), missing, uneven: None, ..shape }
     }
 
-    /// The shape below a database. The target `array` alone replaces drives.
+    /// The shape of an array below a database. Drives are replaced in the target `array` alone.
     pub(crate) fn below_engine(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::below(options, workload);
         let missing = match shape.missing {
@@ -150,12 +150,12 @@ impl Shape {
         Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), missing, ..shape }
     }
 
-    /// Drives that are recorded.
+    /// Number of drives whose operations are recorded.
     pub(crate) fn recorded(&self) -> usize {
         self.drives + usize::from(matches!(self.missing, MissingDrive::Replaced(_)))
     }
 
-    /// The settings of a drive.
+    /// The emulator's settings for one drive of the array.
     pub(crate) fn drive(&self, index: usize, latency: Latency) -> EmuOptions {
         // One drive has the fewest zones, another the shortest zones, a third the lowest limits: the array has the least of each.
         let more = |of: u64, most: u64| match self.uneven {
@@ -183,7 +183,7 @@ impl Shape {
         }
     }
 
-    /// The failures to try at a cut. `replaced`: the new drive is a member by then.
+    /// The drive failures to try at a power cut. `replaced`: the new drive is a member by then.
     pub(crate) fn failures(&self, replaced: bool) -> Vec<DriveFailure> {
         let each =
             |of: std::ops::Range<usize>| of.clone().map(DriveFailure::At).chain(of.map(DriveFailure::After));
@@ -216,7 +216,7 @@ impl Shape {
         (0..self.recorded()).filter(there).collect()
     }
 
-    /// Whether no drive has been missing at any time, the mount included.
+    /// Whether no drive of the array has been missing at any time, the mount included.
     pub(crate) fn is_whole(&self, failure: DriveFailure) -> bool {
         self.missing == MissingDrive::None && !matches!(failure, DriveFailure::At(_))
     }
@@ -229,7 +229,7 @@ mod tests {
     use super::*;
     use crate::Target;
 
-    /// The first workloads have drives that differ, and worn parts of both kinds at all three times.
+    /// The first workloads have drives that differ, and worn zones in both states at all three times.
     #[test]
     fn drives_differ_and_zones_wear_out() {
         let options = CrashOptions::new(Target::Array, 1, 1);
@@ -268,7 +268,7 @@ mod tests {
                 .flat_map(|r| shape.failures(r).into_iter().map(move |failure| (r, failure)))
             {
                 let members = match shape.missing {
-                    // Who is a member: the new one, or the old one's empty slot.
+                    // After the cut either the new drive is the member, or the old drive's slot is empty.
                     MissingDrive::Replaced(slot) => {
                         (0..shape.recorded()).filter(|n| *n != slot).collect::<Vec<_>>()
                     }

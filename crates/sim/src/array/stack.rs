@@ -1,8 +1,8 @@
-//! The targets `fs` and `log` on an array: power cuts of all drives, and the failure of one of them.
+//! The crash explorer's targets `fs` and `log` on an array: power cuts of all drives, and the failure of one of them.
 //!
-//! Workload and oracle are those of the target. The events are those of the drives below the array, with the steps of the
-//! workload among them. Cuts and failures are those of the target `array`. In one state of a few the mounts of the array and
-//! of the file system are cut too.
+//! Workload and oracle are those of the targets on one drive. The recorded events are those of the drives below the array, with
+//! the workload's steps among them. Power cuts and drive failures are those of the target `array`. In a few states the mounts
+//! of the array and of the file system are cut too.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -29,14 +29,14 @@ use crate::second_cut::Images;
 use crate::trace::{Drive, Event, Trace};
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
-/// Acknowledgements come up to this much later than the drive's own delay.
+/// Longest time that an acknowledgement is delayed beyond the drive's own latency.
 const JITTER: Duration = Duration::from_micros(40);
-/// Added to the description of a fault that a mount without a drive shows.
+/// Text added to the description of a fault that a mount without one drive shows.
 pub(super) const WITH_LESS: &str = " (mounted again without one drive)";
 /// Latest time at which a drive fails or is replaced, in microseconds.
 const SOON: u64 = 20_000;
 
-/// Explores; see [`CrashOptions`].
+/// Explores the target `fs` or `log` on an array; see [`CrashOptions`].
 pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     if !matches!(options.target, Target::Fs | Target::Log) {
         return Err(Error::NotOnArray(options.target.to_string()));
@@ -44,7 +44,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     states::spread(options, |workload, share| {
         let record = record(options, workload)?;
         let (target, seed) = (options.target, options.seed);
-        // The oracle derives the plan from the trace's header. The events are the drives' and stay in the record.
+        // The oracle derives the plan from the trace's header. The drives' events stay in the recording.
         let drive = Drive::tiny(record.shape.cache);
         let trace =
             Trace { target, seed, workload, drive, ordered: false, modelled: false, events: Vec::new() };
@@ -93,7 +93,8 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
     Ok(Recording { shape, entries, trace: None })
 }
 
-/// Passes on the steps that a recorder above an array sees, without the operations: those are recorded at the drives.
+/// Passes on the workload's steps that a recorder above an array sees, without the operations, which are recorded at the
+/// drives.
 pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
     Arc::new(move |event| {
         if !event.is_io() && !matches!(event, Event::Refused { .. }) {
@@ -102,8 +103,8 @@ pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
     })
 }
 
-/// Every point at which the power may be cut. `did` applies a step to the model. `promised` copies the promises of the second
-/// model, made before the next event at a drive, to the first.
+/// Every point of a recording at which the power may be cut. `did` applies a step to the model. `promised` copies the promises
+/// of the second model, made before the next event at a drive, to the first.
 pub(super) fn cuts<M: Clone>(
     record: &Recording,
     mut model: M,
@@ -133,8 +134,8 @@ pub(super) fn cuts<M: Clone>(
     cuts
 }
 
-/// In one state of a few, mounts the array and the file system and cuts the power during the mount, in a few of these several
-/// times. Gives the number of cuts.
+/// In a few states, mounts the array and the file system and cuts the power during the mount, in some of them several times.
+/// Gives the number of cuts.
 pub(super) fn mounts_cut(
     images: &mut Images,
     rng: &mut Rng,

@@ -1,4 +1,4 @@
-//! The states of a workload on several drives: every cut, an outcome of the cut for each drive, every failed drive.
+//! The crash states of a workload on several drives: every cut, an outcome of the cut for each drive, every failed drive.
 
 use zoned::emu::{Latency, Media};
 
@@ -11,31 +11,31 @@ use crate::replay::{Completions, Replay};
 use crate::second_cut::Images;
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
 
-/// Workloads that an exploration spreads over, about.
+/// Number of workloads, roughly, over which an exploration of an array spreads.
 const WORKLOADS: u64 = 24;
-/// Least number of states of each workload.
+/// Least number of states that each workload contributes to an exploration.
 const SHARE: u64 = 300;
 /// From this many states on, an exploration takes every cut of one workload of each kind.
 const THOROUGH: u64 = 80_000;
 /// Workloads that show each kind of failed drive once. Workloads with worn zones come after these.
 const KINDS: u64 = 4;
-/// Most outcomes of one cut with one failed drive.
+/// Most outcomes tried of one cut with one failed drive.
 const ROUNDS: u64 = 24;
 
 /// A point at which the power is cut. The model holds the steps that had begun, and the promises made before the next event.
 pub(super) struct Cut<M> {
     pub entry: usize,
     pub model: M,
-    /// Number of promises in the model.
+    /// Number of promises in the cut's model.
     pub promises: u64,
-    /// The new drive has become a member.
+    /// Whether the new drive had become a member at the cut.
     pub replaced: bool,
 }
 
-/// Judges one state: the cut, the failed drive, the images of the present drives, a seed.
+/// A function that judges one crash state: the cut, the failed drive, the images of the present drives, a seed.
 pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, DriveFailure, Images, u64) -> Vec<Fault> + Sync);
 
-/// Explores one workload after the other until there are enough states.
+/// Explores one workload after the other until enough states are checked.
 pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Result<Report>) -> Result<Report> {
     if let Some(only) = options.only {
         return explore(only.workload, 1);
@@ -56,7 +56,7 @@ pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Resul
     Ok(report)
 }
 
-/// Explores one workload. With `u64::MAX` states each cut is taken once with each failed drive.
+/// Explores one workload of an array. With `u64::MAX` states each cut is taken once with each failed drive.
 pub(super) fn explore<M: Send + Sync>(
     options: &CrashOptions,
     (record, workload): (&Recording, u64),
@@ -86,7 +86,7 @@ pub(super) fn explore<M: Send + Sync>(
     })
 }
 
-/// Explores the cuts of one workload.
+/// Explores the power cuts of one workload of an array.
 struct CutExplorer<'a, M> {
     options: &'a CrashOptions,
     record: &'a Recording,
@@ -97,7 +97,7 @@ struct CutExplorer<'a, M> {
 }
 
 impl<M: Sync> CutExplorer<'_, M> {
-    /// Takes cut after cut and replays the drives up to each.
+    /// Takes cut after cut and replays the drives' events up to each.
     fn run(&self, exploration: &Exploration<'_, Cut<M>>) {
         let shape = &self.record.shape;
         let mut replays: Vec<Replay<'_>> = (0..shape.recorded())
@@ -139,7 +139,7 @@ impl<M: Sync> CutExplorer<'_, M> {
             None => 0..self.rounds,
         };
         for round in rounds {
-            // The variants of a round share the outcome of the cut and differ in the failed drive alone.
+            // The states of a round share the cut's outcome and differ in the failed drive alone.
             let place = [self.workload, cut.entry as u64, round];
             let images: Vec<Media> = replays
                 .iter()

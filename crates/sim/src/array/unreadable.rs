@@ -8,10 +8,10 @@ use zoned::{Action, Blocks, Driver, Error, ErrorKind, Geometry, Io, Lba, Op, Zon
 
 use super::shape::METADATA_ZONES;
 
-/// The blocks that one of an array's drives cannot read. Kept over mounts.
+/// The blocks that one of an array's drives cannot read. They stay unreadable over mounts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnreadableBlocks {
-    /// The number of the drive.
+    /// The number of the drive with unreadable blocks.
     pub drive: usize,
     /// Blocks between the starts of the drive's zones.
     zone_size: Blocks,
@@ -38,7 +38,7 @@ impl UnreadableBlocks {
         self.ever.lock().insert(at);
     }
 
-    /// Whether the row was ever unreadable.
+    /// Whether a row of a logical zone was ever unreadable.
     pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
         self.ever.lock().contains(&self.place(zone, row))
     }

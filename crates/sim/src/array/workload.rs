@@ -1,5 +1,5 @@
-//! The workload of the target `array`: writes and appends of every length, several in flight, flushes, durable writes, resets,
-//! finishes.
+//! The workload of the crash explorer's target `array`: writes and appends of every length, several in flight, flushes, durable
+//! writes, resets, finishes.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::model::{Mark, Shown, UNREADABLE};
 use super::shape::Worn;
 use crate::Rng;
 
-/// Takes marks.
+/// A function that takes the marks of an array's workload.
 pub(crate) type Sink = Arc<dyn Fn(Mark) + Send + Sync>;
 
-/// A zone of a task.
+/// A zone that a task of the workload writes.
 struct TaskZone {
     zone: ZoneId,
     life: usize,
@@ -29,7 +29,7 @@ struct TaskZone {
     reset_refused: bool,
 }
 
-/// A task with zones of its own.
+/// A task of the array's workload, with zones of its own.
 pub(crate) struct Task {
     device: Arc<dyn ZonedDevice>,
     sink: Sink,
@@ -44,7 +44,7 @@ pub(crate) fn digest(block: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, block)
 }
 
-/// Reads the state and the content of all zones. `may`: whether the read of a block may be a media error.
+/// Reads the state and the content of all zones of an array. `may`: whether the read of a block may be a media error.
 pub(crate) async fn show(
     device: &Arc<dyn ZonedDevice>,
     may: &(dyn Fn(ZoneId, u64) -> bool + Sync),
@@ -82,7 +82,7 @@ pub(crate) async fn show(
 }
 
 impl Task {
-    /// A task on `zones`; `shown` is the content of all zones of the array.
+    /// A task that writes `zones`; `shown` is the content of all zones of the array.
     pub(crate) fn new(
         device: &Arc<dyn ZonedDevice>,
         sink: Sink,
@@ -116,7 +116,7 @@ impl Task {
         }
     }
 
-    /// Lets the array refuse operations on the worn zone.
+    /// Allows the array to refuse the task's operations on the worn zone.
     pub(crate) fn wears(mut self, worn: Option<Worn>) -> Task {
         for task_zone in &mut self.zones {
             task_zone.wears = worn.is_some_and(|worn| worn.zone == task_zone.zone.index());
@@ -141,12 +141,12 @@ impl Task {
         Ok(self)
     }
 
-    /// Runs all steps. The error is an answer that the array must not give.
+    /// Runs all steps of the task. The error is an answer that the array must not give.
     pub(crate) async fn run(mut self) -> Result<(), String> {
         for _ in 0..self.steps {
             let at = self.rng.index(self.zones.len());
             if self.zones.get(at).is_some_and(|task_zone| task_zone.failed) {
-                // A failed zone takes a reset only.
+                // A failed zone takes only a reset.
                 self.reset(at).await?;
                 continue;
             }
@@ -184,7 +184,8 @@ impl Task {
             }
             Err(e) if task_zone.wears && is_worn(&e) => {
                 (task_zone.reset_refused, task_zone.over) = (true, true);
-                // The array refused before it reset any drive. Any other error leaves the extent of the reset unknown.
+                // The array refused the reset before it reset any drive. Any other error leaves the extent of the reset
+                // unknown.
                 if e.to_string().contains("it cannot be reset") {
                     (self.sink)(Mark::Refused { zone });
                 }
@@ -231,7 +232,7 @@ impl Task {
             let how = if self.rng.chance(15) { Durability::Durable } else { Durability::Cached };
             let blocks = data.chunks(size).map(digest).collect();
             let data = Buf::copy_from(&data);
-            // Before the submission: from the submission on a cut may leave the blocks on a drive.
+            // The mark is made before the submission: from the submission on a cut may leave the blocks on a drive.
             (self.sink)(Mark::Write { zone: task_zone.zone.index(), blocks });
             let io = if self.rng.chance(50) {
                 self.device.submit(Op::Append { zone: task_zone.zone, data, how })
@@ -248,7 +249,7 @@ impl Task {
             match io.await {
                 Ok(Done::Unit | Done::At(_)) => (self.sink)(Mark::Acked { zone, life, end, durable }),
                 Ok(other) => return Err(format!("a write gave {other:?}")),
-                // Too many active zones: the blocks were not written.
+                // The write found too many active zones: its blocks were not written.
                 Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),
                 Err(e) if task_zone.wears && is_worn(&e) => task_zone.over = true,
                 Err(e) => return Err(format!("a write: {e}")),

@@ -6,11 +6,11 @@ use kv::parallel_wal::{BatchBuilder, BatchError, Family, RecordKind, parse};
 
 /// Versions of a key that the tables keep: a single delete takes the newest away, and the older one is seen again.
 const VERSIONS: usize = 2;
-/// The family of [`Contents::encode`] that holds the family numbers and the sequence.
+/// The family of an encoded [`Contents`] that holds the family numbers and the sequence.
 const HEADER: Family = Family(u32::MAX - 1);
 const SEQUENCE: &[u8] = b"sequence";
 
-/// One record of a batch, with its sequence.
+/// One record of a write batch, with its sequence.
 #[derive(Clone, Debug)]
 pub(super) struct Entry {
     pub sequence: u64,
@@ -20,22 +20,22 @@ pub(super) struct Entry {
     pub value: Vec<u8>,
 }
 
-/// Column families and their keys.
+/// Column families of the modelled tables and their keys.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Contents {
     pub families: BTreeSet<u32>,
-    /// The last sequence in use.
+    /// The last sequence that the modelled tables used.
     pub sequence: u64,
     versions: BTreeMap<(u32, Vec<u8>), Vec<Vec<u8>>>,
 }
 
 impl Contents {
-    /// These families, without keys.
+    /// Modelled tables with the given families, without keys.
     pub(super) fn with_families(families: impl IntoIterator<Item = u32>) -> Contents {
         Contents { families: families.into_iter().collect(), ..Contents::default() }
     }
 
-    /// Applies one record.
+    /// Applies one record to the modelled tables.
     pub(super) fn apply(&mut self, entry: &Entry) {
         self.sequence = self.sequence.max(entry.sequence);
         let at = (entry.family, entry.key.clone());
@@ -77,13 +77,13 @@ impl Contents {
         self.versions.iter().filter_map(|(key, versions)| Some((key, versions.last()?)))
     }
 
-    /// Removes a family and its keys.
+    /// Removes a family of modelled tables and its keys.
     pub(super) fn drop_family(&mut self, family: u32) {
         self.families.remove(&family);
         self.versions.retain(|(of, _), _| *of != family);
     }
 
-    /// The contents as a write batch of puts.
+    /// The contents of the modelled tables as a write batch of puts.
     pub(super) fn encode(&self) -> Vec<u8> {
         let header = BatchBuilder::new().put(HEADER, SEQUENCE, &self.sequence.to_le_bytes());
         let families = self.families.iter().map(|family| family.to_le_bytes());
@@ -96,7 +96,7 @@ impl Contents {
         versions.fold(header, put).build()
     }
 
-    /// The reverse of [`encode`](Contents::encode).
+    /// Reads the contents of modelled tables back from a write batch made by [`encode`](Contents::encode).
     pub(super) fn decode(bytes: &[u8]) -> Result<Contents, BatchError> {
         let mut contents = Contents::default();
         for record in parse(bytes)? {
@@ -114,7 +114,7 @@ impl Contents {
     }
 }
 
-/// The number that a merge adds to; 0 for a key without a value.
+/// The number in a counter's value, to which a merge adds; 0 for a key without a value.
 fn number(value: Option<impl AsRef<[u8]>>) -> u64 {
     value.and_then(|value| value.as_ref().first_chunk().copied()).map_or(0, u64::from_le_bytes)
 }

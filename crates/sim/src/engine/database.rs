@@ -24,7 +24,7 @@ use crate::BrokenRules;
 
 const DIRECTORY: &str = "/db";
 const CHECKPOINTS: &str = "/checkpoints";
-/// Most records in flight: more than the number of writers.
+/// Most records of the parallel WAL in flight: more than the number of writers.
 const OPEN: usize = 64;
 const FAMILY: FamilyInfo = FamilyInfo { merges: true, one_stripe: false };
 
@@ -35,7 +35,7 @@ pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 pub(super) struct Database {
     fs: Fs,
     store: Store,
-    /// Keeps the order of batches, as the server does; `None` where the parallel WAL keeps the order.
+    /// Keeps the order of batches that share a key, as the server does; `None` where the parallel WAL keeps the order.
     order: Option<KeyOrder>,
     broken: BrokenRules,
 }
@@ -55,13 +55,13 @@ enum Store {
     },
 }
 
-/// The outcome of a step.
+/// The outcome of a database's step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Done,
     /// The tables refused the batch, as the step asked, and the log voided the record.
     Refused,
-    /// The modelled flush failed: modelled flushes fail at random.
+    /// The flush of modelled tables failed, as some do at random.
     FlushFailed,
 }
 
@@ -78,7 +78,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 impl Database {
-    /// Mounts, opens, recovers; in any mode, as [`kv::parallel_wal::Database`] does.
+    /// Mounts the file system, opens the database and recovers its log; in any mode, as [`kv::parallel_wal::Database`] does.
     pub(super) fn open(
         device: &Arc<dyn ZonedDevice>,
         shape: &Shape,
@@ -128,7 +128,7 @@ impl Database {
         Ok(Database { fs: fs.clone(), store, order, broken })
     }
 
-    /// Writes a batch. `refused`: the tables refuse the batch after the log has it.
+    /// Writes a batch to the database. `refused`: the tables refuse the batch after the log has it.
     pub(super) async fn write(
         &self,
         batch: &[u8],
@@ -178,7 +178,7 @@ impl Database {
         }
     }
 
-    /// The turn of an ordered write. The order stands in for the parallel WAL's key locks.
+    /// The turn of an ordered write, which stands in for the parallel WAL's key locks.
     async fn turn<'o>(&self, order: &'o KeyOrder, batch: &[u8]) -> Result<Option<Turn<'o>>, String> {
         if !self.broken.keeps_key_order() {
             return Ok(None);
@@ -186,7 +186,7 @@ impl Database {
         order.turn(batch).await.map(Some).map_err(text)
     }
 
-    /// The value of a key of the default family.
+    /// The value of a key in the database's default family.
     pub(super) fn read(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         match &self.store {
             Store::Group(db) | Store::Rocks { db, .. } => {
@@ -205,7 +205,7 @@ impl Database {
         what.now_or_never().unwrap_or_else(|| Err("the step waits for another one".into()))
     }
 
-    /// Runs a blocking call on the store, on a thread of its own where this thread serves other writes too.
+    /// Runs a blocking call on the store, on a thread of its own where the calling thread serves other writes too.
     async fn apart<T: Send + 'static>(
         &self,
         run: impl FnOnce(Store) -> Result<T, String> + Send + 'static,
@@ -217,7 +217,7 @@ impl Database {
         spawn(&**self.fs.driver(), "sim-apart", async move { run(store) }).await
     }
 
-    /// [`apart`](Database::apart), for steps of modelled tables.
+    /// Runs a step of modelled tables by [`apart`](Database::apart).
     async fn apart_on_model(
         &self,
         run: impl FnOnce(&ParallelWal, &ModelTables) -> Result<(), String> + Send + 'static,
@@ -229,7 +229,7 @@ impl Database {
         self.apart(run).await
     }
 
-    /// Makes every answered write durable.
+    /// Makes every answered write of the database durable.
     pub(super) async fn sync(&self) -> Result<(), String> {
         self.apart(|store| match store {
             Store::Group(db) => db.sync_wal().map_err(text),
@@ -240,7 +240,7 @@ impl Database {
         .await
     }
 
-    /// Writes memtables to tables. `alone`: no ordered write runs during the flush.
+    /// Writes the database's memtables to tables. `alone`: no ordered write runs during the flush.
     pub(super) async fn flush(&self, alone: bool) -> Result<Outcome, String> {
         let alone = alone && self.order.is_some();
         self.apart(move |store| match store {
@@ -259,7 +259,7 @@ impl Database {
         .await
     }
 
-    /// A flush of RocksDB's default family that bypasses the parallel WAL, concurrent with writes.
+    /// Flushes RocksDB's default family without telling the parallel WAL, concurrently with writes.
     pub(super) async fn flush_past(&self) -> Result<(), String> {
         self.apart(|store| match store {
             Store::Group(db) | Store::Rocks { db, .. } => db.flush().map_err(text),
@@ -310,7 +310,7 @@ impl Database {
         self.apart_on_model(move |_, tables| tables.checkpoint(&path).map_err(text)).await
     }
 
-    /// Flushes of modelled tables wait and fail at random from now on, or no longer.
+    /// Turns on or off that flushes of modelled tables wait and fail at random.
     pub(super) fn set_unsteady(&self, unsteady: bool) {
         if let Store::Model { tables, .. } = &self.store {
             tables.set_unsteady(unsteady);
@@ -349,7 +349,7 @@ impl Database {
         whole.map(|entry| read(entry.name)).collect()
     }
 
-    /// Closes the database and unmounts. Without `cleanly` a parallel log keeps its records.
+    /// Closes the database and unmounts. If not `cleanly`, a parallel log keeps its records.
     pub(super) fn close(self, cleanly: bool) -> Result<(), String> {
         let fs = self.fs.clone();
         self.close_database(cleanly)?;
@@ -395,13 +395,13 @@ fn open_parallel_wal(
     opened.map(Arc::new).map_err(text)
 }
 
-/// The newest version of every key, without the hidden family.
+/// The newest version of every key of modelled tables, without the hidden family.
 fn visible(contents: &Contents) -> Content {
     let newest = contents.newest().filter(|((family, _), _)| *family != Family::MARKS.0);
     newest.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// `apply`, unless the tables refuse the batch.
+/// `apply`, unless the workload's step asks the tables to refuse the batch.
 fn unless(
     refused: bool,
     apply: impl FnOnce(Option<Mark>) -> Result<Applied, String>,

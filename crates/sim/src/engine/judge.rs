@@ -22,7 +22,7 @@ use crate::report::FailureKind;
 use crate::trace::Event;
 use crate::{Recorder, Step};
 
-/// Bits of a mark below the index of a step: the result of a read.
+/// Bits of a mark in a trace below the index of a step: they hold the result of a read.
 const NUMBER_BITS: u32 = 20;
 
 /// The marks of one step in a trace. Places are indices of events.
@@ -30,47 +30,47 @@ const NUMBER_BITS: u32 = 20;
 struct StepMarks {
     begun: Option<usize>,
     answered: Option<usize>,
-    /// The result of a read.
+    /// The result of the step, if it is a read.
     saw: Value,
     promised: Option<usize>,
     refused: Option<usize>,
 }
 
-/// Marks in a trace. An answer is recorded as the attempt of a step of a writer that does not exist.
+/// Records that a writer begins a step. An answer is recorded as the attempt of a step of a writer that does not exist.
 pub(super) fn mark_begun(recorder: &Recorder, writer: usize, index: usize) {
     recorder.attempt(Plan::step(writer, index));
 }
 
-/// Records that the step was answered; `saw`: the result of a read.
+/// Records that a step was answered; `saw`: the result of a read.
 pub(super) fn mark_answered(recorder: &Recorder, writer: usize, index: usize, saw: Value) {
     let number = (index as u64) << NUMBER_BITS | saw.unwrap_or(0);
     recorder.attempt(Plan::step(WRITERS + writer, usize::try_from(number).unwrap_or(usize::MAX)));
 }
 
-/// Judges the content found after cuts of one workload.
+/// Judges the database content found after power cuts of one workload.
 pub(super) struct Judge {
     salt: u64,
     plan: Vec<Vec<Act>>,
     done: Vec<Vec<StepMarks>>,
-    /// For each event, the place of the first later one that changes the drive.
+    /// For each event, the index of the next event that changes the drive.
     next_io: Vec<usize>,
 }
 
-/// The history as one cut, or one checkpoint, sees it. Places are indices of events.
+/// A workload's history as one cut, or one checkpoint, sees it. Places are indices of events.
 struct View<'a> {
     judge: &'a Judge,
     found: &'a Content,
-    /// Steps that began here or later have no effect.
+    /// Steps that began at or after this place have no effect.
     cut: usize,
     /// Marks before this place count.
     until: usize,
-    /// Steps that were answered before this place had their effect.
+    /// Steps that were answered before this place have taken effect.
     settled: usize,
     /// Promises before this place count.
     promises: usize,
-    /// When `found` was read, from and to.
+    /// The places from and to which the content `found` was read.
     read: (usize, usize),
-    /// The place at which the last found batch began.
+    /// The place at which the newest found batch began.
     latest: usize,
 }
 
@@ -163,7 +163,8 @@ impl Judge {
         faults
     }
 
-    /// Marks up to the drive's next change lie before the cut as well as after: promises count, new writes do not.
+    /// The place up to which marks count at a cut: marks up to the drive's next change lie before the cut as well as after, so
+    /// promises count and new writes do not.
     fn until(&self, cut: usize) -> usize {
         self.next_io.get(cut).copied().unwrap_or(cut)
     }
@@ -204,7 +205,7 @@ impl View<'_> {
         self.found.get(&(key.family, key.name.clone().into_bytes()))
     }
 
-    /// The step whose value a key has.
+    /// The step whose value a key has in the found content.
     fn number(&self, key: &Key) -> Value {
         self.value(key).and_then(|value| value.first_chunk()).map(|number| u64::from_le_bytes(*number))
     }
@@ -227,7 +228,7 @@ impl View<'_> {
         }
     }
 
-    /// The place at which the last found batch began. An ingested table does not count: it goes past the log.
+    /// The place at which the newest found batch began. An ingested table does not count, as it is not in the log.
     fn latest(&self) -> usize {
         let batches = self.judge.steps().filter(|(act, ..)| matches!(act, Act::Write { .. }));
         let there = batches.filter(|(act, _, step)| self.shows(act, *step));
@@ -243,7 +244,7 @@ impl View<'_> {
             || self.shows(act, step)
     }
 
-    /// A write as an operation; `None` if the write had not begun, or was refused.
+    /// A write as an operation on a register; `None` if the write had not begun, or was refused.
     fn write(&self, act: &Act, done: &StepMarks, step: (usize, usize), did: Did) -> Option<Op> {
         let begun = done.begun.filter(|begun| *begun < self.cut)?;
         if self.before(done.refused) {

@@ -1,5 +1,5 @@
-//! The order of batches that share a key, for writes under which the parallel WAL takes no key locks: the counterpart of the
-//! server's schedule.
+//! The order of batches that share a key, for writes under which the parallel WAL takes no key locks. The server's schedule
+//! does the same.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use kv::parallel_wal::{BatchError, RecordKind, parse};
 use parking_lot::Mutex;
 use units::sync::Event;
 
-/// Of two batches that share a key, the second begins after the end of the first.
+/// Orders batches: of two that share a key, the second begins after the end of the first.
 #[derive(Default)]
 pub(super) struct KeyOrder {
     queue: Mutex<Queue>,
@@ -25,7 +25,7 @@ struct Queue {
 #[derive(PartialEq, Eq, Debug)]
 enum Claim {
     Keys(BTreeSet<(u32, Vec<u8>)>),
-    /// All keys: the batch deletes a range.
+    /// The batch deletes a range, which counts as all keys.
     All,
 }
 
@@ -51,14 +51,14 @@ impl Claim {
     }
 }
 
-/// The turn of a running batch. The batch ends when the turn is dropped.
+/// The right of a batch to run. Dropping the turn ends the batch.
 pub(super) struct Turn<'a> {
     order: &'a KeyOrder,
     number: u64,
 }
 
 impl KeyOrder {
-    /// Waits until the batch may begin.
+    /// Waits until the batch may begin, then gives its turn.
     pub(super) async fn turn(&self, batch: &[u8]) -> Result<Turn<'_>, BatchError> {
         let claim = Claim::of(batch)?;
         let number = {

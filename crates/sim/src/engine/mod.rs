@@ -1,11 +1,12 @@
-//! The target `engine`: a database on the file system.
+//! The crash explorer's target `engine`: a database on the file system.
 //!
 //! Three workloads of five run on RocksDB, with its own WAL, with a parallel WAL, or with a parallel WAL that batches records.
-//! Threads write batches (puts, deletes, range deletes, merges, single deletes, over two column families, synced and
-//! not), read, sync and flush, while RocksDB's own threads flush and compact.
+//! Threads write batches (puts, deletes, range deletes, merges, single deletes, over two column families, synced and not),
+//! read, sync and flush, while RocksDB's own threads flush and compact.
 //!
-//! Two workloads of five run on [`model_tables`] under a parallel WAL. There, families are created and dropped, one is seldom
-//! written, tables are ingested, checkpoints are written, some writes go past the log, and flushes wait or fail.
+//! Two workloads of five run on [`model_tables`] under a parallel WAL. In these workloads families are created and dropped, one
+//! family is seldom written, tables are ingested, checkpoints are written, some writes bypass the log, and flushes wait or
+//! fail.
 //!
 //! [`judge`] has the rules at every cut.
 
@@ -42,11 +43,11 @@ use crate::second_cut::{Images, SecondCut};
 use crate::trace::{Drive, Event, Trace};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
-/// Longest extra delay of an acknowledgement, so that operations of several threads overlap; and of a few appends, so that a
-/// memtable may be flushed while these are in flight.
+/// Longest random delay of an acknowledgement, so that operations of several threads overlap (`JITTER`), and of a few appends,
+/// so that a memtable may be flushed while these are in flight (`TAIL`).
 pub(crate) const JITTER: Duration = Duration::from_micros(30);
 pub(crate) const TAIL: Duration = Duration::from_millis(12);
-/// Keys that are written after a recovery, each synced.
+/// Number of keys that are written after a recovery, each synced.
 const AFTER: u64 = 3;
 
 fn after_key(n: u64) -> Vec<u8> {
@@ -63,7 +64,7 @@ pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: Bro
     Ok(trace_of((seed, workload), volatile_cache, drive, recorder.take()))
 }
 
-/// The trace of a workload on a given device with drives like `drive`.
+/// The trace of an engine's workload on a given device with drives like `drive`.
 pub(crate) fn trace_of(
     (seed, workload): (u64, u64),
     volatile_cache: bool,
@@ -74,7 +75,7 @@ pub(crate) fn trace_of(
     Trace { target: Target::Engine, seed, workload, drive, ordered, modelled, events }
 }
 
-/// Runs a workload on a given device and records its steps.
+/// Runs an engine's workload on a given device and records its steps.
 pub(crate) fn work(
     (seed, workload): (u64, u64),
     volatile_cache: bool,
@@ -107,7 +108,7 @@ pub(crate) fn work(
     run.database.close(shape.closes)
 }
 
-/// State shared by the writers.
+/// State shared by the writers of an engine's workload.
 struct Run {
     salt: u64,
     database: Database,
@@ -119,7 +120,7 @@ struct Run {
 }
 
 impl Run {
-    /// Runs some of the writers on this thread.
+    /// Runs some of the workload's writers on this thread.
     fn write_all(&self, writers: &[(usize, &Vec<Act>)]) -> std::result::Result<(), String> {
         let writers = join_all(writers.iter().map(|(writer, acts)| self.write(*writer, acts)));
         self.database.finish(async { writers.await.into_iter().collect() })
@@ -134,7 +135,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs a step. `before`: the steps that were answered before the step began, and are not yet promised.
+    /// Runs a step of a writer. `before`: the steps that were answered before the step began, and are not yet promised.
     async fn run(
         &self,
         act: &Act,
@@ -174,7 +175,7 @@ impl Run {
             }
             Act::Flush => {
                 if database.flush(index.is_multiple_of(4)).await? == Outcome::Done {
-                    // RocksDB's own flush covers one family.
+                    // A flush of RocksDB with its own WAL covers one family.
                     let group = self.mode == Mode::Group;
                     self.promise(if group { self.of_default(before) } else { before });
                 }
@@ -200,12 +201,12 @@ impl Run {
         Ok(())
     }
 
-    /// Steps that a sync of the log makes durable.
+    /// Keeps the steps that a sync of the log makes durable.
     fn logged(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
         self.only(steps, Act::is_logged)
     }
 
-    /// Steps that a flush of the default family makes durable.
+    /// Keeps the steps that a flush of the default family makes durable.
     fn of_default(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
         self.only(steps, Act::is_of_default)
     }
@@ -229,22 +230,22 @@ impl Run {
 
 /// The device below the database while a state is judged: one drive, or an array.
 pub(crate) trait BaseDevice {
-    /// The device over these drives.
+    /// The device over these images of drives.
     fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
 
-    /// The device over these drives, recorded.
+    /// The device over these images of drives, recorded.
     fn recorded(&self, images: Images) -> std::result::Result<Recorded, String>;
 }
 
 /// A recorded device.
 pub(crate) struct Recorded {
-    /// The device, which takes marks too.
+    /// The recorder over the device; it takes the workload's marks too.
     pub recorder: Arc<Recorder>,
     /// The events recorded so far, each with its drive.
     pub events: Box<dyn FnOnce() -> Vec<(usize, Event)>>,
 }
 
-/// One drive.
+/// A base device of one drive.
 struct OneDrive;
 
 impl BaseDevice for OneDrive {
@@ -261,7 +262,7 @@ impl BaseDevice for OneDrive {
     }
 }
 
-/// Checks images of one workload.
+/// Checks the drive images of one engine workload.
 pub(crate) struct EngineOracle {
     shape: Shape,
     judge: Judge,
@@ -272,15 +273,15 @@ impl EngineOracle {
     pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> EngineOracle {
         let shape = Shape::of_trace(trace);
         let plan = plan::plan(trace.seed, trace.workload, &shape);
-        // A cut is named by its index among these.
+        // The drive's events: a cut is named by its index among them.
         let events: Vec<&Event> =
             trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
         let judge = Judge::new(trace.seed ^ trace.workload, plan, &events);
         EngineOracle { shape, judge, broken }
     }
 
-    /// Mounts the image of a cut behind the event `cut`, opens in the mode of `shape`, calls `with` with the content, judges the
-    /// checkpoints, closes, checks.
+    /// Mounts the image of a cut behind the event `cut`, opens the database in the mode of `shape`, calls `with` with the
+    /// content, judges the checkpoints, closes, checks.
     fn session(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -312,7 +313,7 @@ impl EngineOracle {
         faults
     }
 
-    /// Opens the image of a cut behind the event `cut`, in a mode that the seed gives, and judges the content.
+    /// Opens the database of a cut behind the event `cut`, in a mode that the seed gives, and judges its content.
     pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, seed: u64, cut: usize) -> Vec<Fault> {
         let shape = self.shape.reopened(seed, 0);
         let mut faults = self.session(device, &shape, cut, |_, content| self.judge.judge(cut, &content));
@@ -320,7 +321,7 @@ impl EngineOracle {
         faults
     }
 
-    /// Opens, writes on, cuts the power again during that, and opens again.
+    /// Opens the database after a cut, writes on, cuts the power again during the writes, and opens the database again.
     pub(crate) fn twice(&self, images: Images, base: &dyn BaseDevice, probe: Probe) -> Vec<Fault> {
         let recorded = match base.recorded(images.clone()) {
             Ok(recorded) => recorded,
@@ -359,7 +360,7 @@ impl EngineOracle {
             if there.len() < cut.promised.len() {
                 faults.push(fault(FailureKind::Lost, "a key synced after the first recovery is gone"));
             }
-            // Each key was written after the acknowledgement of the one before.
+            // Each key was written after the acknowledgement of the one before: the found keys must be a prefix.
             if !(0..cut.begun.len() as u64).take(there.len()).eq(there.iter().copied()) {
                 faults.push(fault(FailureKind::Invented, format!("after the first recovery: {there:?}")));
             }

@@ -48,24 +48,24 @@ pub(super) struct ModelTables {
     broken: BrokenRules,
     state: Mutex<State>,
     this: Weak<ModelTables>,
-    /// Held by the flush that runs: one at a time.
+    /// The lock of the running flush: flushes run one at a time.
     flushing: Mutex<()>,
-    /// Held while the file is replaced.
+    /// The lock held while the file of contents is replaced.
     replacing: Mutex<()>,
     reports_to: OnceLock<Weak<ParallelWal>>,
     background: Mutex<Option<Spawned<()>>>,
-    /// Flushes wait and fail at random.
+    /// Whether flushes wait and fail at random.
     unsteady: AtomicBool,
     random: Mutex<Rng>,
 }
 
 struct State {
     memtables: BTreeMap<u32, Memtables>,
-    /// Memtables over tables.
+    /// The contents a reader sees: memtables over tables.
     live: Contents,
     /// The tables, as the file has them.
     durable: Contents,
-    /// Families dropped since the opening.
+    /// Number of families dropped since the tables were opened.
     drops: u64,
 }
 
@@ -73,7 +73,7 @@ struct State {
 #[derive(Default)]
 struct Memtables {
     active: Vec<Entry>,
-    /// Of a flush that runs or failed.
+    /// Entries of a flush that is running or has failed.
     sealed: Vec<Entry>,
 }
 
@@ -84,7 +84,7 @@ impl Memtables {
 }
 
 impl State {
-    /// The families with entries in memtables.
+    /// The families that have entries in memtables.
     fn unflushed(&self) -> BTreeSet<u32> {
         self.memtables.iter().filter(|(_, tables)| !tables.is_empty()).map(|(family, _)| *family).collect()
     }
@@ -122,7 +122,7 @@ fn ticket_key(ticket: fs::Ticket) -> Vec<u8> {
 }
 
 impl ModelTables {
-    /// Opens the tables in the directory `dir`, or makes them with the families below `families`.
+    /// Opens the modelled tables in the directory `dir`, or makes them with the families below `families`.
     pub(super) fn open(
         fs: &Fs,
         dir: &str,
@@ -159,18 +159,18 @@ impl ModelTables {
         let _only_the_first = self.reports_to.set(Arc::downgrade(parallel_wal));
     }
 
-    /// Flushes wait and fail at random from now on, or no longer.
+    /// Turns on or off that flushes wait and fail at random.
     pub(super) fn set_unsteady(&self, unsteady: bool) {
         self.unsteady.store(unsteady, Ordering::Release);
     }
 
-    /// The families without the hidden one.
+    /// The families of the modelled tables without the hidden one.
     pub(super) fn families(&self) -> Vec<Family> {
         let state = self.state.lock();
         state.live.families.iter().map(|n| Family(*n)).filter(|family| *family != Family::MARKS).collect()
     }
 
-    /// Memtables over tables.
+    /// The contents a reader sees: memtables over tables.
     pub(super) fn live(&self) -> Contents {
         self.state.lock().live.clone()
     }
@@ -179,7 +179,7 @@ impl ModelTables {
         self.state.lock().live.get(family, key).cloned()
     }
 
-    /// Applies a batch with its mark to the memtables. Leaves out records of families that do not exist.
+    /// Applies a batch with its mark to the memtables, without the records of families that do not exist.
     pub(super) fn apply(&self, batch: &[u8], mark: Option<Mark>) -> Result<Applied, BatchError> {
         let mut state = self.state.lock();
         let records = entries(batch, state.live.sequence + 1)?;
@@ -201,7 +201,7 @@ impl ModelTables {
         Ok(Applied { last: Sequence(last) })
     }
 
-    /// Makes a family. To be called while no batch is being applied.
+    /// Makes a family of modelled tables. To be called while no batch is being applied.
     pub(super) fn create_family(&self, family: Family) -> Result<(), LogError> {
         self.replace(|contents| {
             contents.families.insert(family.0);
@@ -212,7 +212,7 @@ impl ModelTables {
         Ok(())
     }
 
-    /// Drops a family. To be called while no batch is being applied.
+    /// Drops a family of modelled tables. To be called while no batch is being applied.
     pub(super) fn drop_family(&self, family: Family) -> Result<(), LogError> {
         {
             let mut state = self.state.lock();
@@ -246,7 +246,7 @@ impl ModelTables {
         Ok(())
     }
 
-    /// Copies the tables to the file `to`, after a flush.
+    /// Copies the modelled tables to the file `to`, after a flush.
     pub(super) fn checkpoint(&self, to: &str) -> Result<(), LogError> {
         self.flush_all(false)?;
         let _replacing = self.replacing.lock();
@@ -254,7 +254,7 @@ impl ModelTables {
         self.write(to, &durable)
     }
 
-    /// A [`flush`](Tables::flush); false if the model made the flush fail.
+    /// Flushes as [`flush`](Tables::flush) does; false if the model made the flush fail.
     pub(super) fn flush_or_fail(&self) -> Result<bool, LogError> {
         match self.flush_all(true) {
             Err(error) if error.kind == LogErrorKind::Busy => Ok(false),
@@ -262,7 +262,7 @@ impl ModelTables {
         }
     }
 
-    /// Waits for the background flush.
+    /// Waits for the end of the background flush.
     pub(super) fn settle(&self) {
         let task = self.background.lock().take();
         if let Some(task) = task {
@@ -270,7 +270,7 @@ impl ModelTables {
         }
     }
 
-    /// Flushes all families, again and again until no drop abandons the flush.
+    /// Flushes all families, and again until no drop of a family abandons the flush.
     fn flush_all(&self, may_fail: bool) -> Result<(), LogError> {
         let written = Sequence(self.state.lock().live.sequence);
         while !self.flush_once(may_fail)? && !self.broken.takes_abandoned_flush_for_done() {}
@@ -349,7 +349,7 @@ impl ModelTables {
         }
     }
 
-    /// Replaces the file by one with other contents, durably. `change` runs while no other replacement does.
+    /// Replaces the file of contents durably. `change` alters the contents and runs while no other replacement does.
     fn replace(&self, change: impl FnOnce(&mut Contents)) -> Result<(), LogError> {
         let _replacing = self.replacing.lock();
         let mut contents = self.state.lock().durable.clone();

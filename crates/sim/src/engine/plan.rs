@@ -1,4 +1,4 @@
-//! The steps of a workload's writers.
+//! The steps of the writers of an engine's workload.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,27 +7,27 @@ use kv::parallel_wal::{BatchBuilder, Family};
 use super::shape::{Mode, Shape, WRITERS};
 use crate::Rng;
 
-/// Steps of each writer.
+/// Number of steps of each writer.
 pub(super) const STEPS: usize = 36;
-/// Families beside the default one.
+/// Number of column families beside the default one.
 pub(super) const FAMILIES: u8 = 1;
 /// A family of modelled tables that is written rarely: its memtable is often empty.
 pub(super) const RARE_FAMILY: u32 = 2;
 /// The number of the first family that a writer creates.
 const FIRST_OWN_FAMILY: u32 = 16;
-/// Keys of the rare family, and keys of each family that a writer creates.
+/// Number of keys of the rare family, and of each family that a writer creates.
 const RARE: u64 = 2;
 const OWN: u64 = 3;
-/// Keys that are written with sync, and read. Few, so that writers share keys.
+/// Number of keys that are written with sync, and read: few, so that writers share keys.
 const REGISTERS: u64 = 4;
-/// Keys whose writes may be lost.
+/// Number of keys whose writes a power cut may lose.
 const MIXED: u64 = 8;
-/// Keys that range deletes take.
+/// Number of keys that range deletes remove.
 const RANGED: u64 = 5;
-/// Keys that are merged, and the most merges of each. Each merge adds to a digit of two bits of its own.
+/// Number of keys that are merged, and the most merges of each. Each merge adds to a digit of two bits of its own.
 pub(super) const COUNTERS: u64 = 4;
 pub(super) const MERGES: u32 = 31;
-/// The longest value; few are longer than a block.
+/// Bytes of the longest value; few values are longer than a block.
 const LONG: usize = 9000;
 const SHORT: usize = 700;
 
@@ -71,15 +71,15 @@ impl Key {
     }
 }
 
-/// A change of a batch.
+/// A change that a write batch makes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Change {
     Put(Key),
     Delete(Key),
     SingleDelete(Key),
-    /// All ranged keys from one to another, the end excluded.
+    /// Deletes all ranged keys from the first to the second number, the second excluded.
     DeleteRange(u64, u64),
-    /// Adds the digit of this number to a counter.
+    /// Adds to the digit with this number of a counter.
     Merge(Key, u32),
 }
 
@@ -105,27 +105,27 @@ impl Change {
     }
 }
 
-/// A step of a writer.
+/// A step of a database's writer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Write {
         changes: Vec<Change>,
         sync: bool,
-        /// False: the write goes past the log, and a flush makes it durable.
+        /// If false, the write bypasses the log, and a flush makes it durable.
         logged: bool,
-        /// The tables refuse it, after the log has it.
+        /// The tables refuse the batch, after the log has it.
         refused: bool,
     },
-    /// Reads a register.
+    /// Reads the register with this number.
     Read(u64),
     Flush,
-    /// A flush of the default family alone, past the parallel WAL.
+    /// Flushes the default family alone, without telling the parallel WAL.
     FlushPast,
     Sync,
-    /// Steps of modelled tables.
+    /// Creates a family; like the variants after it, only for modelled tables.
     CreateFamily(u32),
     DropFamily(u32),
-    /// Puts keys by a table below the log.
+    /// Puts keys by an ingested table, not through the log.
     Ingest(Vec<Key>),
     Checkpoint,
 }
@@ -142,7 +142,7 @@ impl Act {
     }
 }
 
-/// The number that a step's values begin with: no two steps have the same.
+/// The number that a step's values begin with; no two steps have the same number.
 pub(super) fn id(writer: usize, index: usize) -> u64 {
     (1 + writer * STEPS + index) as u64
 }
@@ -169,7 +169,7 @@ pub(super) fn value(salt: u64, id: u64) -> Vec<u8> {
     value
 }
 
-/// The batch of a step.
+/// The write batch of a step.
 pub(super) fn batch(salt: u64, id: u64, changes: &[Change]) -> Vec<u8> {
     let value = value(salt, id);
     let add = |batch: BatchBuilder, change: &Change| match change {
@@ -187,7 +187,7 @@ pub(super) fn batch(salt: u64, id: u64, changes: &[Change]) -> Vec<u8> {
     changes.iter().fold(BatchBuilder::new(), add).build()
 }
 
-/// Batches that are written before the writers begin. The first turns the marks of a parallel WAL on.
+/// The batches that are written before the writers begin. The first one turns the marks of a parallel WAL on.
 pub(super) fn before(shape: &Shape) -> Vec<Vec<u8>> {
     if !shape.put_counters {
         return Vec::new();
@@ -202,7 +202,7 @@ pub(super) fn before(shape: &Shape) -> Vec<Vec<u8>> {
     ]
 }
 
-/// The steps of all writers.
+/// The plan of a workload: the steps of all writers.
 pub(super) fn plan(seed: u64, workload: u64, shape: &Shape) -> Vec<Vec<Act>> {
     let mut rng = Rng::at(seed, &[workload, 0xac7]);
     let mut merged: BTreeMap<u64, u32> = BTreeMap::new();
@@ -292,8 +292,8 @@ fn act(
     }
 }
 
-/// A batch over keys that are not read; `synced` per cent are synced. The key `fresh`, which no other batch writes, shows whether
-/// the batch is found.
+/// A batch over keys that are not read; `synced` per cent of such batches are synced. The key `fresh`, which no other batch
+/// writes, shows whether the batch is found.
 fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
     let keys: BTreeSet<u64> = (0..1 + rng.below(3)).map(|_| rng.below(MIXED)).collect();
     let change = |n| {
@@ -304,7 +304,7 @@ fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
     Act::Write { changes, sync: rng.chance(synced), logged: true, refused: false }
 }
 
-/// A step that modelled tables have besides those of RocksDB, or none. `own`: the family that the writer has created.
+/// A step that modelled tables take and RocksDB does not, or none. `own`: the family that the writer has created.
 fn act_on_model(
     rng: &mut Rng,
     shape: &Shape,

@@ -1,18 +1,18 @@
-//! What a workload runs on.
+//! The database, WAL and threads of an engine's workload.
 
 use crate::Rng;
 use crate::trace::{Drive, Trace};
 
-/// Concurrent writers.
+/// Number of concurrent writers of the database.
 pub(super) const WRITERS: usize = 4;
 
-/// Of this many workloads in a row, those with an odd number run on modelled tables.
+/// Period of workloads: of this many in a row, those with an odd number run on modelled tables.
 const WORKLOADS: u64 = 5;
 
 /// The WAL of a workload's database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
-    /// RocksDB's own: a leader writes the batches of a group.
+    /// RocksDB's own WAL: a leader writes the batches of a group.
     Group,
     /// A parallel WAL, with an append for each batch.
     Waltz,
@@ -20,31 +20,31 @@ pub(super) enum Mode {
     Auto,
 }
 
-/// What a workload runs on.
+/// The database, WAL and threads of one workload.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
     pub mode: Mode,
-    /// The tables are [modelled](super::model_tables), instead of RocksDB's.
+    /// Whether the tables are [modelled](super::model_tables), instead of RocksDB's.
     pub modelled: bool,
-    /// The writer keeps the order of its batches and has several in flight from one thread, as the server does. Only under a
-    /// parallel WAL, and only without merges and single deletes, which the server does not write.
+    /// The writer keeps the order of its batches and has several in flight from one thread, as the server does. Set only under
+    /// a parallel WAL, and only without merges and single deletes, which the server does not write.
     pub ordered: bool,
-    /// Threads that the writers share.
+    /// Number of threads that run the writers.
     pub threads: usize,
     pub drive: Drive,
-    /// Merges and single deletes are among the writes.
+    /// Whether merges and single deletes are among the writes.
     pub merges: bool,
-    /// Counters are put before the writers begin, after the marks are turned on: a replay that repeats a put undoes merges.
+    /// Counters are put before the writers begin, after the marks are turned on: a log replay that repeats a put undoes merges.
     pub put_counters: bool,
-    /// Few writes are synced, and flushes are many.
+    /// Whether few writes are synced and flushes are many.
     pub lazy: bool,
-    /// Some steps of modelled tables turn the marks on: unlogged writes and ingestion.
+    /// Whether some steps turn the marks of the parallel WAL on: unlogged writes and ingestion, on modelled tables.
     pub exact: bool,
     /// Bytes in the parallel log above which memtables are flushed.
     pub log_limit: u64,
     /// The workload ends with a close of the database; else the last cuts find the database open.
     pub closes: bool,
-    /// Zones that the log writes at a time, where the drive's cache allows that.
+    /// Number of zones that the log writes at a time, where the drive's cache allows more than one.
     pub zones: usize,
 }
 
@@ -59,7 +59,7 @@ impl Shape {
         Shape::with(trace.seed, trace.workload, trace.drive.volatile_cache, trace.ordered, trace.modelled)
     }
 
-    /// The shape of a state's `n`th opening: in any mode, whatever the mode before the cut.
+    /// The shape of the `n`th opening of a crash state: in any mode, whatever the mode before the cut.
     pub(super) fn reopened(&self, seed: u64, n: u64) -> Shape {
         let mut rng = Rng::at(seed, &[n, 0x09e4]);
         let mode = match rng.below(3) {
@@ -78,7 +78,7 @@ impl Shape {
             _ => Mode::Auto,
         };
         let tiny = Drive::tiny(volatile_cache);
-        // A zone holds a few dozen records: each workload leaves several.
+        // A zone of this drive holds a few dozen records: each workload leaves several zones.
         let drive = match rng.below(3) {
             0 => Drive { zones: 160, zone_size: 16, zone_capacity: 14, ..tiny },
             _ => Drive { zones: 96, zone_size: 32, zone_capacity: 28, max_append: 16, ..tiny },
@@ -88,7 +88,7 @@ impl Shape {
         let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };
         let put_counters = merges && rng.chance(50);
         let closes = rng.chance(50);
-        // Drawn apart from the others, so that seeds keep the meaning that they had before `zones` was added.
+        // The number of zones is drawn from a generator of its own, so that older seeds keep their workloads.
         let zones = 1 + Rng::at(seed, &[workload, 0x20e5]).below(3) as usize;
         let ordered = ordered && mode != Mode::Group && !merges;
         let threads = if ordered { 1 << Rng::at(seed, &[workload, 0x74ed]).below(3) } else { WRITERS };
@@ -109,7 +109,7 @@ impl Shape {
         }
     }
 
-    /// Half of the flushes are of one family. Where batches have marks, such a flush would leave the marks in memory.
+    /// Whether half of the flushes are of one family. Where batches have marks, such a flush would leave the marks in memory.
     pub(super) fn flushes_past(&self) -> bool {
         !self.modelled && self.mode != Mode::Group && !self.merges
     }

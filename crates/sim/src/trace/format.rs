@@ -75,7 +75,7 @@ struct Record {
 const _: () = assert!(size_of::<Header>() == 88 && size_of::<Record>() == 32);
 
 impl Trace {
-    /// The trace as bytes: this module has the layout.
+    /// The trace as the bytes of a trace file.
     pub fn encode(&self) -> Vec<u8> {
         encode(self)
     }
@@ -136,7 +136,7 @@ fn encode(trace: &Trace) -> Vec<u8> {
             Event::Submit { op, what: Op::Zone { zone, action } } => {
                 (4, number_of(*action), op.0, zone.0.into(), &[])
             }
-            // Nothing on the medium changes: not worth a record.
+            // Reads and reports change nothing on the medium and are not recorded.
             Event::Submit { op, what: Op::Read { .. } | Op::Report { .. } } => (3, 0, op.0, 0, &[]),
             Event::Acked { op, at } => (5, u8::from(at.is_some()), op.0, at.map_or(0, |at| at.0), &[]),
             Event::Attempt { step } => (6, 0, step.0, 0, &[]),
