@@ -2,48 +2,49 @@
 
 use bytes::Bytes;
 
-/// Takes replies. The server writes them in the client's protocol; tests collect [`Reply`] values.
+/// The receiver of a command's replies. The server encodes them in the client's protocol; tests collect
+/// [`Reply`] values.
 pub trait Answer {
-    /// A short status, such as `OK`.
+    /// A status reply, such as `OK`.
     fn simple(&mut self, text: &str);
-    /// An error: a code in capitals, then what is wrong and what to do.
+    /// An error reply: a code in capitals, then what is wrong and what to do.
     fn error(&mut self, text: &str);
-    /// A number.
+    /// An integer reply.
     fn integer(&mut self, value: i64);
-    /// A string.
+    /// A string reply.
     fn bulk(&mut self, value: &[u8]);
     /// The null reply.
     fn null(&mut self);
-    /// The next `len` replies belong together.
+    /// The head of an array: the next `len` replies are its elements.
     fn array(&mut self, len: usize);
-    /// The next `len` pairs of replies are names and values.
+    /// The head of a map: the next `len` pairs of replies are its names and values.
     fn map(&mut self, len: usize);
-    /// The place behind the last reply.
+    /// The position after the last reply, for [`rollback`](Answer::rollback).
     fn mark(&self) -> usize;
     /// Removes the replies written after `mark`.
     fn rollback(&mut self, mark: usize);
-    /// Whether the replies have reached the bound for one client: a pipeline should stop.
+    /// Whether the buffered replies have reached the bound of one client, so that the pipeline should stop.
     fn is_full(&self) -> bool {
         false
     }
 }
 
-/// A reply as a value.
+/// A reply as a value, for tests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// A status.
+    /// A status reply.
     Simple(String),
-    /// An error.
+    /// An error reply.
     Error(String),
-    /// A number.
+    /// An integer reply.
     Integer(i64),
-    /// A string.
+    /// A string reply.
     Bulk(Bytes),
     /// The null reply.
     Null,
-    /// The head of an array.
+    /// The head of an array: the number of its elements.
     Array(usize),
-    /// The head of a map.
+    /// The head of a map: the number of its pairs.
     Map(usize),
 }
 

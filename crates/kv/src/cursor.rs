@@ -14,20 +14,20 @@ use std::collections::HashMap;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-/// Bits of the hash.
+/// Bits of a cursor's hash.
 const HASH_BITS: u32 = 36;
 
-/// Bytes of a key that the prefix holds.
+/// Bytes of a key that a cursor's prefix holds.
 const PREFIX_LEN: usize = 2;
 
-/// FNV-1a's constants for 64 bits.
+/// The constants of FNV-1a with 64 bits.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
-/// Keys remembered in each of the cache's two generations.
+/// Number of keys in each of the cursor cache's two generations.
 const GENERATION: usize = 4096;
 
-/// The number that names a key, never 0. The same in every process and after every restart.
+/// The SCAN cursor that names `key`, never 0. The same in every process and after every restart.
 pub(crate) fn cursor_of(key: &[u8]) -> u64 {
     let hash = key.iter().fold(FNV_OFFSET, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(FNV_PRIME));
     let folded = (hash ^ hash >> HASH_BITS) & ((1 << HASH_BITS) - 1);
@@ -40,21 +40,21 @@ fn prefix(key: &[u8]) -> u16 {
     u16::from_be_bytes(bytes)
 }
 
-/// The first key that a cursor may name.
+/// The first key, in order, that a SCAN cursor may name.
 pub(crate) fn lower_bound(cursor: u64) -> Bytes {
     let bytes = ((cursor >> HASH_BITS) as u16).to_be_bytes();
     let len = bytes.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     Bytes::copy_from_slice(bytes.get(..len).unwrap_or_default())
 }
 
-/// Whether `key` lies beyond every key that a cursor may name.
+/// Whether `key` lies after every key that a SCAN cursor may name.
 pub(crate) fn is_beyond(cursor: u64, key: &[u8]) -> bool {
     u64::from(prefix(key)) > cursor >> HASH_BITS
 }
 
-/// The keys of cursors given lately, which spares SCAN the walk over the keys that share a prefix.
+/// The keys of the cursors given lately, which spare SCAN the walk over the keys that share a prefix.
 ///
-/// A cursor that is not in the cache names the same key, at the cost of that walk.
+/// A cursor that is not in the cache names the same key, and SCAN walks to it.
 #[derive(Debug, Default)]
 pub(crate) struct CursorCache(Mutex<Generations>);
 
@@ -65,14 +65,14 @@ struct Generations {
 }
 
 impl CursorCache {
-    /// Remembers `key`; gives the cursor that names it.
+    /// Adds `key` to the cache; gives the cursor that names it.
     pub fn put(&self, key: Bytes) -> u64 {
         let cursor = cursor_of(&key);
         self.0.lock().put(cursor, key);
         cursor
     }
 
-    /// The key that `cursor` names, if it is remembered.
+    /// The key that `cursor` names, if the cache has it.
     pub fn get(&self, cursor: u64) -> Option<Bytes> {
         let mut generations = self.0.lock();
         if let Some(key) = generations.young.get(&cursor) {
@@ -89,7 +89,7 @@ impl Generations {
         if self.young.len() >= GENERATION {
             self.old = std::mem::take(&mut self.young);
         }
-        // Of two keys with one cursor the first in order misses no key.
+        // If two keys have one cursor, a scan from the first in order misses no key.
         let known = self.young.entry(cursor).or_insert_with(|| key.clone());
         if key < *known {
             *known = key;

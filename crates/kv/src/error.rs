@@ -1,8 +1,8 @@
-//! The engine's errors.
+//! Errors of the key-value engine.
 
 use crate::parallel_wal::{LogError, LogErrorKind, WriteError};
 
-/// The result of an engine's operation.
+/// The result of an operation of the engine.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error of the engine or of the store below the engine.
@@ -15,66 +15,66 @@ pub enum Error {
     /// A stored record that this build cannot read.
     #[error("the record of key {key} is damaged: {detail}; read the drive with `furrow fs check`")]
     Corrupt {
-        /// The key, escaped for people.
+        /// The key of the damaged record, escaped for people.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the record.
         detail: String,
     },
-    /// The database was written by another version.
+    /// The database was written by a program version with another layout.
     #[error("the database's record format is version {found}, this build reads version {known}")]
     Version {
-        /// What the database says.
+        /// The layout version that the database names.
         found: u32,
-        /// What this build knows.
+        /// The layout version that this build knows.
         known: u32,
     },
     /// The store failed.
     #[error("{doing}: {detail}")]
     Store {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the store said.
+        /// The store's error text.
         detail: String,
     },
-    /// A write that did not happen, and never will have; the store goes on.
+    /// The store refused a write: the write did not happen and never will have. The store goes on.
     #[error("{doing}: {detail}; it did not happen, and can be tried again")]
     Refused {
-        /// What was being done.
+        /// The operation that was refused.
         doing: &'static str,
-        /// Why it was refused.
+        /// The reason of the refusal.
         detail: String,
     },
-    /// Whether a write happened is decided when the database is opened again.
+    /// A write failed, and only the next opening of the database decides whether it happened.
     #[error("{doing}: {detail}")]
     Unknown {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What failed.
+        /// The error text of the failed operation.
         detail: String,
     },
     /// The engine is shut down.
     #[error("the engine is shut down")]
     Closed,
-    /// Too much is waiting.
+    /// The queue holds this many pipelines, and takes no more.
     #[error("too many pipelines are waiting ({0}); try again")]
     Busy(usize),
 }
 
-/// What a caller can do about an error.
+/// What a caller can do about an error of the engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
-    /// Free something, then try again.
+    /// Free space on the drive, then try again.
     NoSpace,
-    /// Data is damaged or of another version.
+    /// Data is damaged, or of another version.
     Corrupt,
     /// Try again later.
     Retry,
-    /// The engine takes no writes any more.
+    /// The engine takes no more writes.
     Fatal,
 }
 
 impl Error {
-    /// What a caller can do about it.
+    /// What the caller can do about this error.
     pub fn kind(&self) -> ErrorKind {
         match self {
             Error::NoSpace(_) => ErrorKind::NoSpace,
@@ -84,7 +84,7 @@ impl Error {
         }
     }
 
-    /// The text of the error reply that a client gets.
+    /// The text of the error reply for a client.
     pub(crate) fn to_client(&self) -> String {
         match self.kind() {
             ErrorKind::NoSpace => {
@@ -97,14 +97,14 @@ impl Error {
         }
     }
 
-    /// A damaged record of `key`.
+    /// The error for a damaged record of `key`.
     pub(crate) fn corrupt(key: &[u8], detail: impl Into<String>) -> Error {
         Error::Corrupt { key: format!("\"{}\"", key.escape_ascii()), detail: detail.into() }
     }
 }
 
 impl Error {
-    /// RocksDB's error, met while `doing` something.
+    /// The engine's error for RocksDB's error in the operation `doing`.
     pub(crate) fn rocks(doing: &'static str, error: &rocks::Error) -> Error {
         match error.kind() {
             rocks::ErrorKind::NoSpace => Error::NoSpace(error.to_string()),
@@ -113,7 +113,7 @@ impl Error {
         }
     }
 
-    /// The parallel log's error, met while `doing` something.
+    /// The engine's error for the parallel log's error in the operation `doing`.
     pub(crate) fn log(doing: &'static str, error: LogError) -> Error {
         match error.kind {
             LogErrorKind::NoSpace => Error::NoSpace(error.text),
@@ -122,7 +122,7 @@ impl Error {
         }
     }
 
-    /// Why a batch was not written.
+    /// The engine's error for a batch that was not written, in the operation `doing`.
     pub(crate) fn write(doing: &'static str, error: WriteError<rocks::Error>) -> Error {
         match error {
             WriteError::Log(error) => Error::log(doing, error),

@@ -1,6 +1,6 @@
-//! Patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[a-c]`, `[^x]`, and `\` before a character meant literally.
+//! Glob patterns of KEYS, SCAN and CONFIG GET: `*`, `?`, `[a-c]`, `[^x]`, and `\` before a literal character.
 
-/// Whether `text` matches `pattern`. Time is at most the product of their lengths.
+/// Whether `text` matches `pattern`. The time is at most proportional to the product of their lengths.
 pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     // Backtracking point: the pattern after the last star, and the first byte of text that the star does not match yet.
@@ -31,7 +31,7 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// The place of the next element, if the pattern's element at `p` matches `byte`.
+/// The index of the pattern's next element, if the element at `p` matches `byte`.
 fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match *pattern.get(p)? {
         b'?' => Some(p + 1),

@@ -12,7 +12,7 @@ use crate::overlay::Overlay;
 use crate::parallel_wal::WalMode;
 use crate::store::{Room, Store, Visit, Writing};
 
-/// A map under a lock, whose room can be bounded and whose writes can be made to fail.
+/// A store that is a map under a lock. Its room can be bounded, and its writes can be made to fail.
 #[derive(Debug, Default)]
 pub struct MemoryStore {
     map: RwLock<BTreeMap<Vec<u8>, Vec<u8>>>,
@@ -36,22 +36,22 @@ impl MemoryStore {
         MemoryStore { capacity: capacity.0, reserve: reserve.0, ..MemoryStore::new() }
     }
 
-    /// The store, taking batches as a store with such a log does.
+    /// Makes the store report the log `wal`, so that the engine forms batches as for a store with that log.
     pub fn with_wal(self, wal: WalMode) -> MemoryStore {
         MemoryStore { wal, ..self }
     }
 
-    /// Makes every write from now on fail, as on a broken drive, or succeed again.
+    /// Makes every write from now on fail, as on a broken drive, or with `false` succeed again.
     pub fn set_broken(&self, broken: bool) {
         self.broken.store(broken, Ordering::SeqCst);
     }
 
-    /// How many batches were written.
+    /// Number of batches written.
     pub fn writes(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
     }
 
-    /// How many of the writes and syncs made things durable.
+    /// Number of writes and syncs that made batches durable.
     pub fn syncs(&self) -> u64 {
         self.syncs.load(Ordering::SeqCst)
     }

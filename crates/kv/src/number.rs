@@ -1,12 +1,13 @@
 //! Numbers in strings: 64-bit integers in their one canonical form, and decimals that add exactly.
 
-/// Digits after the point that a [`Decimal`] keeps.
+/// Number of digits after the point in a [`Decimal`].
 const SCALE: usize = 17;
 
-/// Most digits before the point: those of the largest value of Redis's INCRBYFLOAT, an 80-bit float.
+/// Largest number of digits before the point: those of the largest value of Redis's INCRBYFLOAT, an 80-bit
+/// float.
 const WHOLE_MOST: usize = 4933;
 
-/// Reads a signed 64-bit number in its canonical form: no spaces, no plus sign, no leading zeros, no `-0`.
+/// Parses a signed 64-bit number in its canonical form: no spaces, no plus sign, no leading zeros, no `-0`.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -29,16 +30,18 @@ pub fn parse_integer(text: &[u8]) -> Option<i64> {
     Some(value)
 }
 
-/// A decimal number with 17 digits after the point and up to 4933 before it: what INCRBYFLOAT counts in. Sums are exact, where
-/// binary floating point would show 10.600000000000001.
+/// A decimal number with 17 digits after the point and up to 4933 before it: the values of INCRBYFLOAT. Sums
+/// are exact, where binary floating point would show 10.600000000000001.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Decimal {
     negative: bool,
-    /// Lowest digit first, in units of 10^-17; the last one is not 0. Zero has none, and is not negative.
+    /// The digits, lowest first, in units of 10^-17; the last one is not 0. Zero has no digits, and is not
+    /// negative.
     digits: Vec<u8>,
 }
 
-/// Reads a decimal, with or without an exponent. Digits beyond the 17th after the point are rounded, half up.
+/// Parses a decimal number, with or without an exponent. Digits beyond the 17th after the point are rounded,
+/// half up.
 pub fn parse_decimal(text: &[u8]) -> Option<Decimal> {
     let (negative, rest) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -99,7 +102,7 @@ impl Decimal {
         Decimal { negative: negative && len > 0, digits }
     }
 
-    /// The sum, if it is not too large.
+    /// The sum of two decimals, if it has at most 4933 digits before the point.
     pub fn plus(&self, other: &Decimal) -> Option<Decimal> {
         let magnitude =
             |number: &Decimal| (number.digits.len(), number.digits.iter().rev().copied().collect());

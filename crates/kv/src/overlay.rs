@@ -1,4 +1,5 @@
-//! The writes of commands that ran, before the store has them: the next batch, over which later commands read.
+//! The next batch: the writes of commands that ran and that the store does not have yet. Later commands read
+//! the store through it.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use bytes::Bytes;
 
 use crate::record::{HEADER_LEN, Record};
 
-/// A batch: clears the database first if told to, then puts or deletes one record a key.
+/// A batch of writes: optionally clears the database first, then puts or deletes one record per key.
 #[derive(Clone, Debug, Default)]
 pub struct Overlay {
     cleared: bool,
@@ -16,7 +17,7 @@ pub struct Overlay {
 }
 
 impl Overlay {
-    /// Whether there is nothing to write.
+    /// Whether the batch has no writes.
     pub fn is_empty(&self) -> bool {
         !self.cleared && self.entries.is_empty()
     }
@@ -26,7 +27,7 @@ impl Overlay {
         self.cleared
     }
 
-    /// Keys put or deleted.
+    /// Number of keys that the batch puts or deletes.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -36,28 +37,28 @@ impl Overlay {
         self.pipelines += 1;
     }
 
-    /// Pipelines whose writes the batch joins.
+    /// Number of pipelines whose writes are in the batch.
     pub fn pipelines(&self) -> usize {
         self.pipelines
     }
 
-    /// About how many bytes of keys and values were put since the last [`reset`](Overlay::reset).
+    /// Approximate bytes of keys and values put since the last [`reset`](Overlay::reset).
     pub fn byte_size(&self) -> usize {
         self.bytes
     }
 
-    /// The entries in the order of keys; `None` is a delete.
+    /// The batch's writes in the order of keys; `None` is a delete.
     pub fn entries(&self) -> impl Iterator<Item = (&Bytes, Option<&Record>)> {
         self.entries.iter().map(|(k, v)| (k, v.as_ref()))
     }
 
-    /// The entries at and after `from`, in the order of keys.
+    /// The batch's writes at and after the key `from`, in the order of keys.
     pub(crate) fn entries_from(&self, from: &[u8]) -> impl Iterator<Item = (&Bytes, &Option<Record>)> {
         use std::ops::Bound;
         self.entries.range::<[u8], _>((Bound::Included(from), Bound::Unbounded))
     }
 
-    /// The batch's write of a key: a record, a delete, or none.
+    /// The batch's write of `key`: `Some(None)` is a delete, `None` no write.
     pub fn get(&self, key: &[u8]) -> Option<Option<&Record>> {
         match self.entries.get(key) {
             Some(entry) => Some(entry.as_ref()),
@@ -66,19 +67,19 @@ impl Overlay {
         }
     }
 
-    /// Puts a record.
+    /// Adds a put of a record.
     pub fn put(&mut self, key: Bytes, record: Record) {
         self.bytes += key.len() + record.value.len() + HEADER_LEN;
         self.entries.insert(key, Some(record));
     }
 
-    /// Deletes a key.
+    /// Adds a delete of a key.
     pub fn delete(&mut self, key: Bytes) {
         self.bytes += key.len();
         self.entries.insert(key, None);
     }
 
-    /// Clears the database: every earlier write of the batch goes too.
+    /// Adds the clearing of the database, which drops every earlier write of the batch.
     pub fn clear(&mut self) {
         self.cleared = true;
         self.entries.clear();

@@ -13,13 +13,13 @@ use bytes::Bytes;
 use zerocopy::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes before the value.
+/// Bytes of a stored record before the value.
 pub const HEADER_LEN: usize = size_of::<RecordHeader>();
 
 /// `kind` of a plain string.
 const KIND_STRING: u8 = 1;
 
-/// The bytes before a value.
+/// The header of a stored record, before the value.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub struct RecordHeader {
@@ -30,25 +30,25 @@ pub struct RecordHeader {
 const _: () = assert!(size_of::<RecordHeader>() == 9);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, kind) == 8);
 
-/// When a key goes.
+/// The time from which a key is gone, if it has one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Expiry(u64);
 
 impl Expiry {
-    /// The key stays.
+    /// The expiry of a key that stays.
     pub const NEVER: Expiry = Expiry(0);
 
-    /// Gone from `unix_ms` on, milliseconds since 1970. A time before 1970 counts as long past.
+    /// The expiry at `unix_ms`, milliseconds since 1970. A time before 1970 counts as long past.
     pub fn at(unix_ms: i64) -> Expiry {
         Expiry(u64::try_from(unix_ms).unwrap_or(0).max(1))
     }
 
-    /// The time in milliseconds since 1970; nothing if the key stays.
+    /// The expiry in milliseconds since 1970; `None` if the key stays.
     pub fn unix_ms(self) -> Option<u64> {
         (self.0 != 0).then_some(self.0)
     }
 
-    /// Whether the key is gone at `now_ms`.
+    /// Whether a key with this expiry is gone at `now_ms`.
     pub fn is_past(self, now_ms: u64) -> bool {
         self.0 != 0 && self.0 <= now_ms
     }
@@ -57,19 +57,19 @@ impl Expiry {
 /// A decoded record that owns its value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// When the key goes.
+    /// The key's expiry.
     pub expires: Expiry,
-    /// The string.
+    /// The value, a string.
     pub value: Bytes,
 }
 
 impl Record {
-    /// The header to store before the value.
+    /// The header that is stored before the value.
     pub fn header(&self) -> RecordHeader {
         RecordHeader { expires_ms: U64::new(self.expires.0), kind: KIND_STRING }
     }
 
-    /// The whole record as stored.
+    /// The record's bytes as the store has them.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(HEADER_LEN + self.value.len());
         out.extend_from_slice(self.header().as_bytes());
@@ -83,17 +83,17 @@ impl Record {
     }
 }
 
-/// A decoded record in someone else's memory.
+/// A decoded record that borrows its value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordRef<'a> {
-    /// When the key goes.
+    /// The key's expiry.
     pub expires: Expiry,
-    /// The string.
+    /// The value, a string.
     pub value: &'a [u8],
 }
 
 impl<'a> RecordRef<'a> {
-    /// Reads a stored record. Total: any bytes give a record or a message.
+    /// Decodes a stored record. The decoder is total: any bytes give a record or a message.
     pub fn decode(stored: &'a [u8]) -> Result<RecordRef<'a>, String> {
         let Ok((header, value)) = RecordHeader::ref_from_prefix(stored) else {
             return Err(format!("{} bytes, the header alone has {HEADER_LEN}", stored.len()));

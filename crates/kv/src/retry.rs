@@ -1,30 +1,31 @@
-//! Paces attempts at tasks that fail for want of room.
+//! Limits the attempts at tasks that failed for lack of room on the drive.
 
 use std::time::Duration;
 
 use units::Instant;
 
-/// The pause after a first failure, and at most: twice as long after each further one.
+/// Pause after the first failed attempt; it doubles with each further failure, up to `MOST`.
 const FIRST: Duration = Duration::from_secs(1);
 const MOST: Duration = Duration::from_secs(64);
 
-/// Paces attempts at something that needs room.
+/// Decides when a task that needs room on the drive is tried again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Retry {
     failed: Option<Failed>,
 }
 
-/// The last attempt.
+/// The last attempt, which failed.
 #[derive(Clone, Copy, Debug)]
 struct Failed {
-    /// Bytes that were free.
+    /// Bytes that were free when the attempt began.
     free: u64,
     at: Instant,
     pause: Duration,
 }
 
 impl Retry {
-    /// Whether to try with `free` bytes free: after a failure only if more is free than at the failure, or after a pause.
+    /// Whether an attempt with `free` bytes free is due: after a failure only if more bytes are free than at the failed
+    /// attempt, or after a pause.
     pub(crate) fn is_due(&self, now: Instant, free: u64) -> bool {
         self.failed.is_none_or(|failed| free > failed.free || now >= failed.at.after(failed.pause))
     }

@@ -24,25 +24,25 @@ use crate::record::HEADER_LEN;
 use crate::retry::Retry;
 use crate::store::{LogReport, Room, Store, Visit, Writing};
 
-/// First byte of clients' keys, and the byte after it in order.
+/// First byte of the stored keys of clients, and the next byte in order.
 const DATA: u8 = b'd';
 const DATA_END: u8 = b'e';
 
-/// The key of the layout's version. The value begins with a record's header, which the compaction filter reads.
+/// The stored key of the layout's version. Its value begins with a record's header, which the compaction filter reads.
 const FORMAT_KEY: &[u8] = b"mformat";
 
-/// The version of the layout.
+/// The version of the layout of stored keys.
 const FORMAT: u32 = 1;
 
-/// Bounds of the default memtable size, and its share of the drive.
+/// Bounds of the default memtable size in bytes; the size is one part in `WRITE_BUFFER_SHARE` of the drive.
 const WRITE_BUFFER_MIN: u64 = 1 << 20;
 const WRITE_BUFFER_MAX: u64 = 64 << 20;
 const WRITE_BUFFER_SHARE: u64 = 64;
 
-/// Number of memtables.
+/// Number of memtables of the database.
 const WRITE_BUFFERS: i32 = 4;
 
-/// The reserve is the sum of three parts, and at most a third of the drive:
+/// The reserve of free room on the drive is the sum of three parts, and at most a third of the drive:
 /// - every memtable as a table;
 /// - the logs: every memtable once more, or the limit of a parallel log;
 /// - half the output of one compaction. A compaction has about 12 tables as input and keeps them until its end; a compaction
@@ -50,16 +50,16 @@ const WRITE_BUFFERS: i32 = 4;
 const COMPACTION_TABLES: u64 = 12;
 const RESERVE_MOST: u64 = 3;
 
-/// Size of level 1 in tables or in memtables, whichever are larger (`rocks` sets the size).
+/// Size of level 1, counted in tables or in memtables, whichever are larger (`rocks` sets the size).
 const LEVEL1: u64 = 4;
 
-/// A compaction for room waits until the deletes are at least a third of the remaining keys.
+/// A compaction to gain room waits until the deletes are one part in `COMPACT_SHARE` of the remaining keys.
 const COMPACT_SHARE: u64 = 3;
 
-/// Number of deletes that FLUSHALL counts as: more than any drive has keys.
+/// Number of deletes that a FLUSHALL counts as: more than any drive has keys.
 const CLEARED: u64 = 1 << 48;
 
-/// Number of empty batches kept for reuse, and the longest that is kept.
+/// Number of empty `WriteBatch` objects kept for reuse, and the largest size in bytes of one that is kept.
 const BATCHES: usize = 64;
 const BATCH_KEPT: usize = 256 << 10;
 
@@ -70,14 +70,14 @@ const TABLE_MAX: u64 = 64 << 20;
 /// Keys up to this length are prefixed with their first byte on the stack.
 const SHORT_KEY: usize = 128;
 
-/// How a [`RocksStore`] is opened.
+/// Settings with which a [`RocksStore`] is opened.
 #[derive(Clone, Copy, Debug)]
 pub struct RocksStoreOptions {
-    /// Bytes of a memtable; none: a 64th of the drive, within 1 and 64 MiB.
+    /// Bytes of a memtable; `None`: a 64th of the drive, within 1 and 64 MiB.
     pub write_buffer: Option<usize>,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
-    /// Which log. A database may change its log at every opening. Default: `auto`.
+    /// The database's log, which may change at every opening. Default: `auto`.
     pub wal: WalMode,
 }
 
@@ -87,23 +87,24 @@ impl Default for RocksStoreOptions {
     }
 }
 
-/// A database in a directory of a mounted file system. The caller unmounts the file system.
+/// A RocksDB database in a directory of a mounted file system, as the engine's store. The caller unmounts the file
+/// system.
 #[derive(Debug)]
 pub struct RocksStore {
     database: Arc<Database>,
     fs: Fs,
     reserve: Bytes,
-    /// Empty batches, kept for reuse.
+    /// Empty `WriteBatch` objects, kept for reuse.
     batches: Mutex<Vec<WriteBatch>>,
-    /// Deletes since the last compaction for room.
+    /// Number of deletes since the last compaction to gain room.
     deletes: Arc<AtomicU64>,
-    /// `deletes` when the room was last read.
+    /// Value of `deletes` when the drive's room was last read.
     deletes_seen: AtomicU64,
     compacting: Arc<AtomicBool>,
-    /// Decides when a compaction that found no room is tried again.
+    /// Decides when a compaction that failed for lack of room is tried again.
     retry: Arc<Mutex<Retry>>,
     compacting_task: Mutex<Option<Spawned<()>>>,
-    /// Bytes of a memtable, of a table, and of a zone.
+    /// Sizes of a memtable, of a table, and of a zone, in bytes.
     write_buffer: u64,
     table: u64,
     zone: u64,
@@ -113,7 +114,7 @@ impl RocksStore {
     /// Opens the database in `path`, or creates it.
     ///
     /// # Errors
-    /// RocksDB's; `Version` for another layout's database; `Store` for another program's.
+    /// Errors of RocksDB; `Version` for a database with another layout; `Store` for a database of another program.
     pub fn open(fs: &Fs, path: &str, options: &RocksStoreOptions) -> Result<RocksStore> {
         let capacity = fs.statfs().capacity.0;
         let picked = (capacity / WRITE_BUFFER_SHARE).clamp(WRITE_BUFFER_MIN, WRITE_BUFFER_MAX);
@@ -158,7 +159,7 @@ impl RocksStore {
             zone,
         };
         if let Err(error) = store.check_format() {
-            // Closing removes the parallel log that the opening made.
+            // The close removes the parallel log that this failed opening created.
             if let Err(error) = store.close() {
                 tracing::warn!(%error, "closing a database of another program failed");
             }
@@ -206,8 +207,9 @@ impl RocksStore {
         }
         let keys = self.number("rocksdb.estimate-num-keys");
         let enough = deletes >= CLEARED || deletes >= keys / COMPACT_SHARE;
-        // A step writes the live part of its input before the input is deleted, and the log needs its next zone meanwhile: a step
-        // takes less input when less is free. The smallest step of level 0 takes all of level 0 and of level 1.
+        // A compaction writes the live part of its input before the input is deleted, and the log needs its next zone
+        // meanwhile: so take less input when less room is free. The smallest compaction of level 0 takes all of level 0
+        // and of level 1.
         let free = self.fs.statfs().free.0.saturating_sub(LOG_ZONES / 2 * self.zone);
         let all = keys.saturating_add(deletes).max(1);
         let step = u64::try_from(u128::from(free) * u128::from(all) / u128::from(keys.max(1)));
@@ -216,7 +218,7 @@ impl RocksStore {
         let level1 = LEVEL1 * self.table.max(self.write_buffer);
         let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
         let fits = step >= least;
-        // Deletes do not fill a memtable, so a parallel log would keep its zones without this flush.
+        // Deletes do not fill a memtable, so that a parallel log would keep its zones without this flush.
         let held = self.database.held().is_some_and(|held| held.bytes > 0);
         if !enough || !(fits || held) {
             return;
@@ -235,7 +237,7 @@ impl RocksStore {
         });
     }
 
-    /// Resets the bound of compactions, if an earlier reset failed for lack of room.
+    /// Restores the default limit of compactions' input, if an earlier attempt to restore it failed for lack of room.
     fn unbind(&self) {
         let database = Arc::clone(&self.database);
         self.in_background(self.fs.statfs().free.0, move || {
@@ -243,7 +245,8 @@ impl RocksStore {
         });
     }
 
-    /// Runs a task that frees room, unless such a task runs already or failed a short time ago. `free`: bytes free now.
+    /// Runs a task that frees room in the background, unless such a task runs already or failed a short time ago.
+    /// `free`: bytes free now.
     fn in_background(&self, free: u64, work: impl FnOnce() -> Result<()> + Send + 'static) {
         if self.compacting.load(Ordering::Acquire)
             || !self.retry.lock().is_due(self.driver().now(), free)
@@ -264,7 +267,7 @@ impl RocksStore {
         *self.compacting_task.lock() = Some(task);
     }
 
-    /// The writes of `overlay` as a batch of RocksDB.
+    /// The writes of `overlay` as a `WriteBatch` of RocksDB.
     fn batch(&self, overlay: &Overlay) -> WriteBatch {
         let mut batch = self.batches.lock().pop().unwrap_or_default();
         let (mut key, mut value) = (Vec::new(), Vec::new());
@@ -366,7 +369,7 @@ impl Store for RocksStore {
     }
 
     fn key_estimate(&self) -> u64 {
-        // The key of the layout's version is not a client's key.
+        // The stored key of the layout's version is not a key of a client.
         self.number("rocksdb.estimate-num-keys").saturating_sub(1)
     }
 
@@ -434,7 +437,7 @@ impl Store for RocksStore {
     }
 }
 
-/// Calls `then` with the key behind its first byte.
+/// Calls `then` with `key` prefixed by the first byte of clients' keys.
 fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     let mut short = [DATA; SHORT_KEY];
     match short.get_mut(1..=key.len()) {

@@ -10,32 +10,33 @@ use crate::error::Result;
 use crate::overlay::Overlay;
 use crate::parallel_wal::{HeldRecords, WalMode};
 
-/// Called with each key and record of a scan, in the order of keys; `Break` ends the scan.
+/// Called with each key and record of a scan of the store, in the order of keys; `Break` ends the scan.
 pub type Visit<'v> = dyn FnMut(&[u8], &[u8]) -> ControlFlow<()> + 'v;
 
-/// A batch that is being written.
+/// The future of a batch's write.
 pub type Writing<'s> = Pin<Box<dyn Future<Output = Result<()>> + Send + 's>>;
 
-/// A store's parallel log.
+/// The state of a store's parallel log.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LogReport {
-    /// Counts since the opening of the log.
+    /// The log's counters since its opening.
     pub log: fs::wal::LogStats,
-    /// The records that a crash would make the store replay.
+    /// The batches that the store would replay after a crash.
     pub held: HeldRecords,
 }
 
 /// The free room of a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Room {
-    /// Bytes that can still be written.
+    /// Bytes that can still be written to the drive.
     pub free: Bytes,
-    /// Below this much the engine refuses writes that grow the data, so that deletes and compactions still find room.
+    /// Free bytes below which the engine refuses writes that grow the data, so that deletes and compactions still find
+    /// room.
     pub reserve: Bytes,
 }
 
 impl Room {
-    /// Whether only writes that free space may go on.
+    /// Whether less than the reserve is free, so that only writes that free space may go on.
     pub fn is_short(&self) -> bool {
         self.free < self.reserve
     }
@@ -58,8 +59,8 @@ pub trait Store: Send + Sync + Debug {
     /// The first poll begins the write. The returned future does not borrow `batch`. A poll may block during a write stall.
     fn write(&self, batch: &Overlay, sync: bool) -> Writing<'_>;
 
-    /// Whether the drive would take another batch at once. If not, a caller that waits for a batch in flight can join all
-    /// later writes in one batch.
+    /// Whether the drive would take another batch at once. If not, a caller that waits for a batch in flight can join
+    /// all later writes in one batch.
     fn takes_more(&self) -> bool {
         true
     }
@@ -77,24 +78,24 @@ pub trait Store: Send + Sync + Debug {
     /// Makes every earlier write durable.
     fn sync(&self) -> Result<()>;
 
-    /// Estimated number of keys, with those that are deleted or expired and not compacted yet.
+    /// Estimated number of keys; deleted and expired keys count until they are compacted.
     fn key_estimate(&self) -> u64;
 
-    /// Bytes of memory of memtables, caches and indexes.
+    /// Bytes of memory in memtables, caches and indexes.
     fn used_memory(&self) -> u64 {
         0
     }
 
-    /// The room on the drive; `None` if the store has no limit.
+    /// The free room on the drive; `None` if the store has no limit.
     fn room(&self) -> Option<Room> {
         None
     }
 
-    /// Lines of `name:value` about the store for INFO.
+    /// Lines of `name:value` about the store, for INFO.
     fn describe(&self) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Flushes the memtables and closes the files.
+    /// Flushes the memtables and closes the store's files.
     fn close(&self) -> Result<()>;
 }

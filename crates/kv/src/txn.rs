@@ -1,4 +1,4 @@
-//! The state that a command reads and changes: the store, under the writes that the group has made so far.
+//! The state that a command reads and changes: the store, overlaid by the writes of the group so far.
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::cursor::CursorCache;
 use crate::watch::{Watch, Watches};
 use crate::{Error, Expiry, Overlay, Record, RecordRef, Result, Store};
 
-/// Bounds on keys and values.
+/// Bounds on the lengths of keys and values.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Longest key in bytes.
@@ -21,18 +21,18 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// Keys to 1 MiB, values to 64 MiB.
+    /// The default bounds: keys of 1 MiB, values of 64 MiB.
     fn default() -> Limits {
         Limits { key: 1 << 20, value: 64 << 20 }
     }
 }
 
-/// Why writes are refused at the moment.
+/// Why the engine refuses writes at the moment.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The error reply.
+    /// The text of the error reply.
     pub text: Arc<str>,
-    /// Only commands that grow the data are refused.
+    /// Whether only commands that grow the data are refused.
     pub growth_only: bool,
 }
 
@@ -44,8 +44,8 @@ pub(crate) struct TxnShared {
     pub watches: Arc<Watches>,
 }
 
-/// The state that the commands of a group see: their own and each other's writes over the store. The time of day is the
-/// same for the whole transaction.
+/// The state that the commands of a group see: the store, overlaid by the writes of the group's commands so far. The
+/// time of day is the same for the whole transaction.
 #[derive(Debug)]
 pub struct Txn<'a> {
     store: &'a dyn Store,
@@ -53,7 +53,7 @@ pub struct Txn<'a> {
     shared: &'a TxnShared,
     now_ms: u64,
     refusal: Option<Refusal>,
-    /// The keys that the pipeline claimed.
+    /// The keys that the running pipeline claimed.
     #[cfg(debug_assertions)]
     claims: Option<Claims>,
 }
@@ -72,7 +72,7 @@ impl<'a> Txn<'a> {
         }
     }
 
-    /// A transaction whose writes gather in `overlay`. The caller holds the claims on every key that the commands touch.
+    /// A transaction whose writes go to `overlay`. The caller holds the claims on every key that the commands touch.
     pub(crate) fn writing(
         store: &'a dyn Store,
         overlay: &'a mut Overlay,
@@ -83,13 +83,13 @@ impl<'a> Txn<'a> {
         Txn { overlay: Some(overlay), refusal, ..Txn::reading(store, shared, now_ms) }
     }
 
-    /// From here on, the claims must cover every key that a command touches.
+    /// Sets the claims, which must cover every key that a command touches from here on.
     #[cfg(debug_assertions)]
     pub(crate) fn claim(&mut self, claims: Claims) {
         self.claims = Some(claims);
     }
 
-    /// A key is read or written, or with none all are.
+    /// Checks in tests that the claims cover `_key`, or with none all keys.
     fn touch(&self, _key: Option<&[u8]>) {
         #[cfg(debug_assertions)]
         if let Some(claims) = &self.claims {
@@ -103,37 +103,37 @@ impl<'a> Txn<'a> {
         self.now_ms
     }
 
-    /// The bounds on keys and values.
+    /// The bounds on the lengths of keys and values.
     pub fn limits(&self) -> Limits {
         self.shared.limits
     }
 
-    /// Why writes are refused, if they are.
+    /// Why writes are refused at the moment; `None` if they are not.
     pub fn refusal(&self) -> Option<&Refusal> {
         self.refusal.as_ref()
     }
 
-    /// SCAN's cursors.
+    /// The cache of SCAN's cursors.
     pub(crate) fn cursors(&self) -> &'a CursorCache {
         &self.shared.cursors
     }
 
-    /// Begins to watch `key`: WATCH. In a writing transaction whose work claims the key, so that every write decided before is
-    /// visible to the client when the work is done, and every later one changes the watch.
+    /// Begins to watch `key`, for WATCH. The transaction is a writing one whose work claims the key, so that every
+    /// write decided before is visible to the client when the work is done, and every later one changes the watch.
     pub fn watch(&self, key: Bytes) -> Result<Watch> {
         assert!(self.overlay.is_some(), "a key is watched in a writing transaction");
         let expires = self.expiry(&key)?;
         Ok(self.shared.watches.watch(key, expires))
     }
 
-    /// Whether a watched key was written since, by any client, or has expired: then EXEC runs nothing. The work claims the key.
-    /// The first answer holds for all runs of a work.
+    /// Whether a watched key was written since its watch began, by any client, or has expired: EXEC then runs nothing.
+    /// The work claims the key. The first answer holds for all runs of a work.
     pub fn has_changed(&self, watch: &Watch) -> bool {
         self.touch(Some(watch.key()));
         watch.has_changed(self.now_ms)
     }
 
-    /// Hands the live record of `key` to `then`, or nothing.
+    /// Calls `then` with the live record of `key`, or with nothing.
     pub fn read<R>(&self, key: &[u8], then: impl FnOnce(Option<RecordRef<'_>>) -> R) -> Result<R> {
         self.touch(Some(key));
         if let Some(entry) = self.overlay.as_ref().and_then(|o| o.get(key)) {
@@ -149,14 +149,14 @@ impl<'a> Txn<'a> {
         result.expect("a store answers a get once")
     }
 
-    /// Hands the live records of `keys` to `each`, in order and from one state.
+    /// Calls `each` with the live records of `keys`, in order and from one state of the store.
     pub fn read_many(
         &self,
         keys: &[&[u8]],
         mut each: impl FnMut(usize, Option<RecordRef<'_>>),
     ) -> Result<()> {
         if self.overlay.is_some() {
-            // The claims keep other writers from these keys while this transaction lives.
+            // The claims keep other writers from `keys` while this transaction lives.
             for (n, key) in keys.iter().enumerate() {
                 self.read(key, |record| each(n, record))?;
             }
@@ -172,14 +172,14 @@ impl<'a> Txn<'a> {
         result
     }
 
-    /// The live value of `key`, copied.
+    /// A copy of the live record of `key`.
     pub fn value(&self, key: &[u8]) -> Result<Option<Record>> {
         self.read(key, |record| {
             record.map(|r| Record { expires: r.expires, value: Bytes::copy_from_slice(r.value) })
         })
     }
 
-    /// The expiry of `key`, if the key exists.
+    /// The expiry of `key`, if `key` exists.
     pub fn expiry(&self, key: &[u8]) -> Result<Option<Expiry>> {
         self.read(key, |record| record.map(|r| r.expires))
     }
@@ -189,7 +189,7 @@ impl<'a> Txn<'a> {
         self.read(key, |record| record.is_some())
     }
 
-    /// Whether `key` is still stored, with its time past.
+    /// Whether the store has `key` with an expiry that is past.
     pub(crate) fn is_past(&self, key: &[u8]) -> Result<bool> {
         self.touch(Some(key));
         let past = |record: RecordRef<'_>| record.expires.is_past(self.now_ms);
@@ -198,13 +198,13 @@ impl<'a> Txn<'a> {
         }
         let mut found = Ok(false);
         self.store.get(key, &mut |stored| {
-            // As of 1970 nothing is past.
+            // At the time 0 (1970) no expiry is past, so that expired records are read too.
             found = live(key, stored, 0).map(|record| record.is_some_and(past));
         })?;
         found
     }
 
-    /// Visits keys at and after `from` in their order; a key whose time is past comes without a record.
+    /// Visits the keys at and after `from` in their order; an expired key comes without a record.
     pub fn scan(
         &self,
         from: &[u8],
@@ -259,7 +259,7 @@ impl<'a> Txn<'a> {
         result
     }
 
-    /// Sets `key`.
+    /// Sets `key` to `value` with an expiry.
     pub fn put(&mut self, key: Bytes, value: Bytes, expires: Expiry) {
         self.touch(Some(&key));
         self.shared.watches.written(&key);
@@ -273,13 +273,13 @@ impl<'a> Txn<'a> {
         self.overlay().delete(key);
     }
 
-    /// Deletes an expired key. No change for its watches: they compare the expiry themselves.
+    /// Deletes an expired key. Watches of the key do not count it as a change: they compare the expiry themselves.
     pub(crate) fn delete_expired(&mut self, key: Bytes) {
         self.touch(Some(&key));
         self.overlay().delete(key);
     }
 
-    /// Deletes everything.
+    /// Deletes all keys.
     pub fn clear(&mut self) {
         self.touch(None);
         self.shared.watches.all_written();

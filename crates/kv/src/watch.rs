@@ -1,4 +1,4 @@
-//! WATCH: whether a key was written since a client began to watch it.
+//! WATCH: tells whether a key was written since a client began to watch it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 
 use crate::record::Expiry;
 
-/// Counts the writes of watched keys. Writes of keys that no client watches cost one atomic load.
+/// Counts the writes of watched keys. A write of a key that no client watches costs one atomic load.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
-    /// Keys in `keys`.
+    /// Number of keys in `keys`.
     watched: AtomicUsize,
     keys: Mutex<HashMap<Bytes, Watched>>,
 }
@@ -21,14 +21,14 @@ pub(crate) struct Watches {
 /// A key that a client watches.
 #[derive(Debug, Default)]
 struct Watched {
-    /// Registrations: the entry goes with the last one.
+    /// Number of registrations of the key; the entry is removed with the last one.
     watchers: usize,
-    /// Writes of the key since the entry was made.
+    /// Writes of the key since this entry was made.
     writes: u64,
 }
 
 impl Watches {
-    /// Begins to watch `key`, whose claim the caller holds. `expires`: when the key that is there now goes.
+    /// Begins to watch `key`, whose claim the caller holds. `expires`: the expiry of the key's present record.
     pub fn watch(self: &Arc<Watches>, key: Bytes, expires: Option<Expiry>) -> Watch {
         let mut keys = self.keys.lock();
         let entry = keys.entry(key.clone()).or_default();
@@ -45,7 +45,7 @@ impl Watches {
         }))
     }
 
-    /// Notes that `key` is written, by the holder of its claim.
+    /// Counts a write of `key`, by the holder of the key's claim.
     pub fn written(&self, key: &[u8]) {
         if self.watched.load(Ordering::Acquire) > 0
             && let Some(entry) = self.keys.lock().get_mut(key)
@@ -54,7 +54,7 @@ impl Watches {
         }
     }
 
-    /// Notes that every key is written.
+    /// Counts a write of every watched key.
     pub fn all_written(&self) {
         self.keys.lock().values_mut().for_each(|entry| entry.writes += 1);
     }
@@ -83,15 +83,15 @@ pub struct Watch(Arc<Registration>);
 struct Registration {
     watches: Arc<Watches>,
     key: Bytes,
-    /// The key's writes when the watch began.
+    /// Writes of the key when the watch began.
     writes: u64,
     expires: Option<Expiry>,
-    /// The answer given first: a work that runs again after a failed write gets the same one.
+    /// The first answer of `has_changed`: a work that runs again after a failed write gets the same one.
     changed: OnceLock<bool>,
 }
 
 impl Watch {
-    /// The watched key: to be claimed by the work that asks [`Txn::has_changed`](crate::Txn::has_changed).
+    /// The watched key. A work that calls [`Txn::has_changed`](crate::Txn::has_changed) claims it.
     pub fn key(&self) -> &[u8] {
         &self.0.key
     }

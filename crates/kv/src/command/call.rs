@@ -1,4 +1,4 @@
-//! One run of a command: its words, its transaction and its reply.
+//! One execution of a command: its words, its transaction and its reply.
 
 use std::borrow::Cow;
 
@@ -7,7 +7,7 @@ use crate::args::Args;
 use crate::error::Error;
 use crate::txn::Txn;
 
-/// One run of a command.
+/// One execution of a command.
 pub(crate) struct Call<'c, 't> {
     pub args: Args<'c>,
     pub txn: &'c mut Txn<'t>,
@@ -16,9 +16,9 @@ pub(crate) struct Call<'c, 't> {
 
 /// Why a command failed.
 pub(crate) enum Failure {
-    /// The client's mistake: the text of the error reply.
+    /// A mistake of the client, with the text of the error reply.
     Told(Cow<'static, str>),
-    /// The engine's error.
+    /// An error of the engine.
     Engine(Error),
 }
 

@@ -1,4 +1,4 @@
-//! Values that count.
+//! Commands that count: INCR, DECR, INCRBY, DECRBY, INCRBYFLOAT.
 
 use super::call::{Call, NOT_AN_INTEGER, Outcome};
 use crate::{Expiry, parse_decimal, parse_integer};

@@ -1,4 +1,4 @@
-//! Commands on when a key goes.
+//! Commands that set, remove or show a key's expiry.
 
 use super::call::{Call, Failure, NOT_AN_INTEGER, Outcome};
 use super::options::SetOptions;
@@ -21,7 +21,7 @@ pub(super) fn pexpireat(call: &mut Call<'_, '_>) -> Outcome {
     change(call, 1, true, "pexpireat")
 }
 
-/// Under which conditions a time is changed.
+/// The conditions NX, XX, GT and LT of EXPIRE, under which a key's expiry is changed.
 #[derive(Default)]
 struct Only {
     without: bool,
@@ -55,7 +55,8 @@ impl Only {
         Ok(only)
     }
 
-    /// A key without an expiry compares as later than every expiry.
+    /// Whether the conditions let the expiry `old` become `new_ms`. A key without an expiry compares as later
+    /// than every expiry.
     fn allows(&self, old: Expiry, new_ms: i64) -> bool {
         let old = old.unix_ms().map(|ms| i64::try_from(ms).unwrap_or(i64::MAX));
         let at = old.unwrap_or(i64::MAX);
@@ -140,7 +141,7 @@ pub(super) fn pexpiretime(call: &mut Call<'_, '_>) -> Outcome {
     show(call, |at, _| at)
 }
 
-/// -2: no such key; -1: no expiry.
+/// The reply of TTL, PTTL, EXPIRETIME and PEXPIRETIME: -2 if the key does not exist, -1 if it has no expiry.
 fn show(call: &mut Call<'_, '_>, form: impl Fn(u64, u64) -> u64) -> Outcome {
     let now = call.txn.now_ms();
     call.out.integer(match call.txn.expiry(call.args.get(1))? {

@@ -1,9 +1,10 @@
-//! Commands on keys, whatever their values.
+//! Commands on keys with values of any kind: DEL, EXISTS, TYPE, FLUSHALL.
 
 use super::call::{Call, Outcome, SYNTAX};
 
 pub(super) fn del(call: &mut Call<'_, '_>) -> Outcome {
-    // All reads come first, so that a failed one leaves nothing half done; a key named twice counts once.
+    // All reads come before the first delete, so that a failed read leaves no key deleted. A key named twice
+    // counts once.
     let mut there = Vec::with_capacity(call.args.len());
     for n in 1..call.args.len() {
         let key = call.args.get(n);
@@ -36,7 +37,8 @@ pub(super) fn kind(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// FLUSHDB and FLUSHALL: there is one database. ASYNC is accepted; it is a range delete either way.
+/// FLUSHDB and FLUSHALL do the same, since there is one database. ASYNC is accepted; both modes are one range
+/// delete.
 pub(super) fn flush(call: &mut Call<'_, '_>) -> Outcome {
     let how = call.args.get(1);
     let plain = how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync");

@@ -1,4 +1,4 @@
-//! The commands on keys: what each reads and writes in a [`Txn`](crate::Txn), and its reply.
+//! The Redis commands on keys: what each reads and writes in a [`Txn`](crate::Txn), and its reply.
 
 mod call;
 mod counters;

@@ -1,19 +1,19 @@
-//! The options of SET and GETEX, and times given by clients.
+//! The options of SET and GETEX, and the expiries in a command's words.
 
 use super::call::{Failure, NOT_AN_INTEGER, SYNTAX};
 use crate::{Args, Expiry, parse_integer};
 
-/// The expiry that a client gave a key.
+/// The expiry that a client named in a command.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct When {
-    /// Which word has the number.
+    /// Index of the word with the number.
     word: usize,
     unit: i64,
     absolute: bool,
 }
 
 impl When {
-    /// Whether the client gave an expiry.
+    /// Whether the command names an expiry.
     pub fn is_given(self) -> bool {
         self.word > 0
     }
@@ -23,7 +23,7 @@ impl When {
         self.absolute
     }
 
-    /// The time, if one was given. It must lie after 1970; it may lie in the past.
+    /// The expiry, if the command names one. It must lie after 1970; it may lie in the past.
     pub fn resolve(self, args: Args<'_>, now_ms: u64, name: &str) -> Result<Option<Expiry>, Failure> {
         match self.is_given() {
             false => Ok(None),
@@ -33,7 +33,7 @@ impl When {
     }
 }
 
-/// A span of `unit` milliseconds each, from now.
+/// The expiry that lies as many units of `unit` milliseconds after `now_ms` as `word` says.
 pub(super) fn from_now(word: &[u8], unit: i64, now_ms: u64, name: &str) -> Result<Expiry, Failure> {
     positive(word, unit, i64::try_from(now_ms).unwrap_or(i64::MAX), name)
 }
@@ -47,7 +47,7 @@ fn positive(word: &[u8], unit: i64, base: i64, name: &str) -> Result<Expiry, Fai
     }
 }
 
-/// The options of SET (and of GETEX, where only times and PERSIST are).
+/// The options of SET and of GETEX; GETEX has only times and PERSIST.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct SetOptions {
     pub only_new: bool,
@@ -59,7 +59,7 @@ pub(super) struct SetOptions {
 }
 
 impl SetOptions {
-    /// Reads the options from the `from`th word on.
+    /// Reads the options of SET, or with `getex` of GETEX, from the `from`th word on.
     pub fn parse(args: Args<'_>, from: usize, getex: bool) -> Result<SetOptions, Failure> {
         let mut options = SetOptions::default();
         let mut n = from;

@@ -1,4 +1,4 @@
-//! Commands that walk the keys.
+//! Commands that walk over the keys: DBSIZE, KEYS, SCAN.
 
 use std::ops::ControlFlow;
 
@@ -8,13 +8,13 @@ use super::call::{Call, NOT_AN_INTEGER, Outcome, SYNTAX};
 use crate::cursor::{cursor_of, is_beyond, lower_bound};
 use crate::{Txn, glob, parse_integer};
 
-/// Keys that one SCAN visits without COUNT.
+/// Number of keys that one SCAN visits if it has no COUNT.
 const COUNT: i64 = 10;
 
-/// Most keys that one SCAN visits: COUNT is a hint, and other clients wait.
+/// Largest number of keys that one SCAN visits, whatever its COUNT: other clients wait meanwhile.
 const COUNT_LIMIT: i64 = 10_000;
 
-/// Exact, by a walk over the whole database: RocksDB keeps only estimates.
+/// DBSIZE: exact, by a walk over the whole database, since RocksDB keeps only estimates.
 pub(super) fn dbsize(call: &mut Call<'_, '_>) -> Outcome {
     let mut count = 0;
     call.txn.scan(b"", |_, record| {
@@ -88,7 +88,8 @@ pub(super) fn scan(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-/// The key that a cursor names; if there is no such key (any more), the first one that the cursor may name.
+/// The key that a SCAN cursor names. If the key was deleted, the lower bound of the keys that the cursor may
+/// name.
 fn named_key(txn: &Txn<'_>, cursor: u64) -> crate::Result<Bytes> {
     let bound = lower_bound(cursor);
     let mut found = None;

@@ -3,44 +3,44 @@
 /// Name, arity, flags and keys of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Spec {
-    /// The name in capitals.
+    /// The command's name in capitals.
     pub name: &'static str,
-    /// Words with the name; negative: at least so many.
+    /// Number of words, the command's name included; negative: at least so many.
     pub arity: i16,
-    /// The constants below, joined by `|`.
+    /// The flags, from the constants `READ` to `NO_AUTH`, joined by `|`.
     pub flags: u8,
-    /// Which words are keys.
+    /// The words of the command that are keys.
     pub keys: Keys,
 }
 
-/// Which words of a command are keys.
+/// Which words of a command are keys: `first`, `first + step`, ... up to `last`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Keys {
-    /// The first; 0: none.
+    /// Index of the first word that is a key; 0: no word is.
     pub first: i8,
-    /// The last; -1: the last word.
+    /// Index of the last word that is a key; -1: the command's last word.
     pub last: i8,
-    /// The distance from one to the next.
+    /// Distance from one key to the next, in words.
     pub step: i8,
 }
 
 impl Spec {
-    /// Reads keys.
+    /// The command reads keys.
     pub const READ: u8 = 1;
-    /// Writes keys.
+    /// The command writes keys.
     pub const WRITE: u8 = 2;
-    /// Needs more room on the drive.
+    /// The command needs more room on the drive.
     pub const GROWS: u8 = 4;
-    /// Time does not grow with the data.
+    /// The command's time does not grow with the data.
     pub const FAST: u8 = 8;
-    /// Walks the whole database: runs apart from the quick ones.
+    /// The command walks the whole database: it runs apart from the quick commands.
     pub const WALKS: u8 = 16;
-    /// For the operator.
+    /// The command is for the operator.
     pub const ADMIN: u8 = 32;
-    /// Allowed before AUTH.
+    /// The command is allowed before AUTH.
     pub const NO_AUTH: u8 = 64;
 
-    /// Whether all of `flag` is set.
+    /// Whether the command has all flags in `flag`.
     pub fn has(&self, flag: u8) -> bool {
         self.flags & flag == flag
     }
@@ -51,12 +51,12 @@ impl Spec {
         if self.arity < 0 { words >= least } else { words == least }
     }
 
-    /// The error for a wrong number of words.
+    /// The error reply for a wrong number of words.
     pub fn arity_error(&self) -> String {
         format!("ERR wrong number of arguments for '{}' command", self.name.to_ascii_lowercase())
     }
 
-    /// The places of the keys among `words` words.
+    /// The indices of the keys in a command of `words` words.
     pub fn key_places(&self, words: usize) -> impl Iterator<Item = usize> {
         let first = usize::try_from(self.keys.first).unwrap_or(0);
         let last = match usize::try_from(self.keys.last) {

@@ -1,4 +1,4 @@
-//! Commands on values.
+//! Commands on string values: GET, SET, MGET, APPEND and their kin.
 
 use bytes::{Bytes, BytesMut};
 

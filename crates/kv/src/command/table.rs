@@ -1,4 +1,4 @@
-//! The commands on keys by name, and their execution.
+//! The table of the commands on keys, and their execution.
 
 use super::call::{Call, Failure, Outcome};
 use super::spec::{Keys, Spec};
@@ -10,7 +10,7 @@ use crate::txn::Txn;
 /// A command on keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Command {
-    /// Its name and nature.
+    /// The command's name, arity, flags and keys.
     pub spec: Spec,
     run: fn(&mut Call<'_, '_>) -> Outcome,
 }
@@ -77,10 +77,10 @@ pub static COMMANDS: &[Command] = &[
     command("UNLINK", -2, WRITE, ALL, keys::del),
 ];
 
-/// Longest name of a command.
+/// Length of the longest command name.
 pub(super) const NAME_LIMIT: usize = 16;
 
-/// The command of a name, in whatever case.
+/// Finds a command by name, in upper or lower case.
 pub fn find(name: &[u8]) -> Option<&'static Command> {
     let mut upper = [0u8; NAME_LIMIT];
     let upper = upper.get_mut(..name.len())?;
@@ -90,8 +90,8 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
     COMMANDS.get(at)
 }
 
-/// Runs one command: exactly one whole reply goes to `out`, an error if it could not be done, and then nothing
-/// was changed.
+/// Runs one command and writes exactly one whole reply to `out`. A command that fails writes an error reply
+/// and changes nothing.
 pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut dyn Answer) {
     let spec = &command.spec;
     if !spec.takes(args.len()) {

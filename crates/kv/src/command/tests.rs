@@ -10,7 +10,7 @@ use super::*;
 use crate::txn::TxnShared;
 use crate::{Args, Limits, MemoryStore, Overlay, Reply, Span, Store, Txn};
 
-/// A store, the overlay of a group that is not written yet, and a clock that the test sets.
+/// A store, the overlay of a group that is not written to the store yet, and a clock that the test sets.
 struct World {
     store: MemoryStore,
     overlay: Overlay,
@@ -42,7 +42,7 @@ impl World {
         self.run(&words)
     }
 
-    /// Writes the overlay to the store.
+    /// Writes the overlay to the store, as the end of a group does.
     fn commit(&mut self) {
         let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
         written.expect("memory takes everything");
@@ -238,7 +238,7 @@ fn scan_returns_every_key_once_while_other_keys_are_added_and_deleted() {
     }
 }
 
-/// Reads the pages of a SCAN from `cursor` on; `between` runs after each page.
+/// Reads SCAN's pages from `cursor` on; calls `between` after each page. Gives the keys.
 fn scan_on(w: &mut World, cursor: &str, mut between: impl FnMut(&mut World)) -> Vec<Bytes> {
     let (mut cursor, mut seen) = (cursor.to_owned(), Vec::new());
     loop {
@@ -297,7 +297,7 @@ fn any_number_is_a_cursor() {
     assert_eq!(w.line("SCAN 18446744073709551616"), error("ERR invalid cursor"));
 }
 
-/// The plain model: what the commands mean, without overlays, records or stores.
+/// A model of the commands as a map from key to value and expiry, without overlays, records or stores.
 #[derive(Default)]
 struct Model(BTreeMap<String, (String, Option<u64>)>);
 
@@ -346,7 +346,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 impl Model {
-    /// The words of a step and the reply that the model expects.
+    /// Applies a step to the model: gives the command's words and the reply that the model expects.
     fn step(&mut self, step: &Step, now: u64) -> (Vec<String>, Vec<Reply>) {
         self.0.retain(|_, (_, at)| at.is_none_or(|at| at > now));
         let words = |text: String| text.split(' ').map(str::to_owned).collect::<Vec<_>>();
@@ -463,7 +463,7 @@ proptest! {
         let name = COMMANDS[command].spec.name.as_bytes();
         let all: Vec<&[u8]> = std::iter::once(name).chain(words.iter().map(Vec::as_slice)).collect();
         let reply = w.run(&all);
-        // The replies are well-formed: an array has as many elements as it announces.
+        // Replies are well-formed if each array has as many elements as it announces.
         let mut expected = 1usize;
         for part in &reply {
             prop_assert!(expected > 0);

@@ -1,4 +1,4 @@
-//! Which keys a pipeline touches.
+//! The keys that a pipeline reads or writes.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -18,22 +18,22 @@ pub struct Claims {
 }
 
 impl Claims {
-    /// No keys. Claims are compared only with claims of the same `hash`.
+    /// Claims on no key. Claims are comparable only with claims of the same `hash`.
     pub(crate) fn new(hash: &RandomState) -> Claims {
         Claims { hash: hash.clone(), stripes: Vec::new(), all: false }
     }
 
-    /// Claims a key.
+    /// Adds a claim on `key`.
     pub fn key(&mut self, key: &[u8]) {
         self.stripes.push(stripe(&self.hash, key));
     }
 
-    /// Claims all keys, present and future.
+    /// Adds a claim on all keys, present and future.
     pub fn everything(&mut self) {
         self.all = true;
     }
 
-    /// Claims the keys of a command with these words.
+    /// Adds claims on the keys of the command with these words.
     pub fn command(&mut self, spec: &Spec, args: Args<'_>) {
         if spec.keys.first == 0 {
             return self.everything();
@@ -43,7 +43,7 @@ impl Claims {
         }
     }
 
-    /// Whether the claims cover a key.
+    /// Whether the claims cover `key`.
     #[cfg(debug_assertions)]
     pub(crate) fn covers(&self, key: &[u8]) -> bool {
         self.all || self.stripes.contains(&stripe(&self.hash, key))
@@ -59,11 +59,11 @@ impl Claims {
 }
 
 fn stripe(hash: &RandomState, key: &[u8]) -> u32 {
-    // Below STRIPES, so it fits.
+    // The remainder is below STRIPES, so it fits into 32 bits.
     (hash.hash_one(key) % STRIPES as u64) as u32
 }
 
-/// A set of stripes.
+/// A set of key stripes, as bits.
 #[derive(Debug)]
 pub(super) struct StripeBits(Box<[u64]>);
 

@@ -1,4 +1,4 @@
-//! A background walk over all keys: deletes those whose time is past, and counts the others.
+//! A background walk over all keys: deletes those whose time is past, and counts the live ones.
 //!
 //! Reads already treat an expired key as absent, and RocksDB's compaction drops it; the walk is for keys that no read and no
 //! compaction meets. It takes a slice of keys at a time, and deletes through a writer as a client does.
@@ -17,19 +17,19 @@ use super::work::Work;
 use crate::record::RecordRef;
 use crate::txn::Txn;
 
-/// Keys visited per slice.
+/// Keys that the expiry walk visits per slice.
 const SLICE_KEYS: usize = 2_000;
 
-/// Keys deleted per slice.
+/// Keys that the expiry walk deletes per slice, at most.
 const SLICE_DELETES: usize = 500;
 
-/// Pause between slices.
+/// Pause between two slices of the expiry walk.
 const SLICE_PAUSE: Duration = Duration::from_millis(500);
 
-/// Pause between two walks over all keys, when the last one met no key with an expiry.
+/// Pause after an expiry walk over all keys that met no key with an expiry.
 const IDLE_PAUSE: Duration = Duration::from_secs(30);
 
-/// Keys met by a walk.
+/// Counts of the keys that an expiry walk met.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct KeyCount {
     keys: u64,
@@ -38,7 +38,7 @@ pub(super) struct KeyCount {
 }
 
 impl KeyCount {
-    /// Counts a key; an expired one comes without a record.
+    /// Counts a key. `record` is absent if the key has expired.
     pub fn add(&mut self, record: Option<RecordRef<'_>>, now_ms: u64) {
         let Some(record) = record else { return };
         self.keys += 1;
@@ -48,7 +48,7 @@ impl KeyCount {
         }
     }
 
-    /// The counts, without their age.
+    /// The counts as INFO shows them, without the time of counting.
     pub fn keyspace(&self) -> Keyspace {
         let avg_ttl_ms = self.ttl_ms / u128::from(self.expires.max(1));
         let avg_ttl_ms = u64::try_from(avg_ttl_ms).unwrap_or(u64::MAX);
@@ -56,17 +56,17 @@ impl KeyCount {
     }
 }
 
-/// The position of the walk.
+/// The position of the expiry walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
-    /// The next key to visit; empty: the beginning.
+    /// The next key to visit; empty at the beginning of the keys.
     from: Bytes,
-    /// Whether this walk met a key with an expiry, past or to come.
+    /// Whether this walk over the keys met a key with an expiry, past or to come.
     met_any: bool,
     count: KeyCount,
 }
 
-/// Walks until the engine is closed.
+/// The background task that walks over the keys and deletes expired ones, until the engine is closed.
 pub(super) async fn delete_expired(engine: Arc<Shared>) {
     let mut walk = Walk::default();
     let mut pause = SLICE_PAUSE;
@@ -76,7 +76,8 @@ pub(super) async fn delete_expired(engine: Arc<Shared>) {
     }
 }
 
-/// Visits one slice and queues the deletes of its expired keys. Whether this walk met any key with an expiry.
+/// Visits one slice of the keys and queues the deletes of its expired keys. Gives whether this walk met any
+/// key with an expiry.
 pub(super) fn visit_slice(engine: &Arc<Shared>, walk: &mut Walk) -> bool {
     if walk.from.is_empty() {
         *walk = Walk::default();
@@ -91,7 +92,8 @@ pub(super) fn visit_slice(engine: &Arc<Shared>, walk: &mut Walk) -> bool {
             if !slice.expired.is_empty() {
                 walk.met_any = true;
                 let deletes = Deletes { engine: Arc::clone(engine), keys: slice.expired, deleted: 0 };
-                // If too many pipelines wait, the next walk finds the keys again.
+                // If the queue refuses the deletes because too many pipelines wait, the next walk finds the
+                // keys again.
                 let _next_walk = engine.submit(Box::new(deletes));
             }
         }
@@ -130,7 +132,7 @@ fn read_slice(txn: &Txn<'_>, walk: &mut Walk) -> crate::error::Result<Slice> {
     Ok(slice)
 }
 
-/// The deletes of expired keys, as a pipeline.
+/// The deletes of a slice's expired keys, as a pipeline.
 struct Deletes {
     engine: Arc<Shared>,
     keys: Vec<Bytes>,
@@ -148,7 +150,8 @@ impl Work for Deletes {
             return;
         }
         for key in &self.keys {
-            // A client may have set the key again since the slice was read, or an earlier walk may have deleted it.
+            // Check the expiry again: a client may have set the key since the slice was read, or an earlier
+            // walk may have deleted it.
             if matches!(txn.is_past(key), Ok(true)) {
                 txn.delete_expired(key.clone());
                 self.deleted += 1;

@@ -1,4 +1,4 @@
-//! The engine as its users see it.
+//! The public handle of the engine.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -18,19 +18,21 @@ use crate::error::{Error, Result};
 use crate::store::{LogReport, Room, Store};
 use crate::txn::Txn;
 
-/// How long an acknowledged write may wait for its sync in `async`.
+/// Interval between the syncs of acknowledged writes, in mode `async`.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 
-/// A database of so many keys is counted at once when it is asked for them: that takes some tens of milliseconds.
+/// A database of at most this many keys is counted at each request for the number: that takes some tens of
+/// milliseconds.
 const COUNTED_AT_ONCE: u64 = 100_000;
 
 /// The engine. Cheap to clone; [`close`](Engine::close) it before the last clone is dropped.
 ///
-/// Pipelines that share no key run and are written side by side. Of those that share one, the first to come runs first, and
-/// the later ones see its writes. The pipelines that wait when a writer is free become a group, and one batch: one append to
-/// a parallel log, or one turn of RocksDB's log ([`WalMode`](crate::parallel_wal::WalMode) decides which go together). A
-/// read-modify-write holds its keys from the read until the write is acknowledged. Reads run on the caller's thread beside
-/// the writers, and see what is written.
+/// Pipelines that share no key run and are written side by side. Of two pipelines that share a key, the one
+/// that came first runs first, and the other sees its writes. The pipelines that wait when a writer is free
+/// become a group, and one batch: one append to a parallel log, or one turn of RocksDB's log
+/// ([`WalMode`](crate::parallel_wal::WalMode) decides which go together). A read-modify-write holds its keys
+/// from the read until the write is acknowledged. Reads run on the caller's thread beside the writers, and
+/// see what is written.
 ///
 /// # Transactions
 /// MULTI queues commands at the connection; the engine needs three things of it:
@@ -81,23 +83,23 @@ impl Engine {
         self.0.submit(work)
     }
 
-    /// Runs something that only reads on this thread; it may wait for the drive.
+    /// Calls `run` with a read-only transaction, on the calling thread; it may wait for the drive.
     pub fn read<R>(&self, run: impl FnOnce(&mut Txn<'_>) -> R) -> R {
         self.0.counters.reads.fetch_add(1, Ordering::Relaxed);
         run(&mut self.0.reading())
     }
 
-    /// What an acknowledgement promises.
+    /// What an acknowledgement of a write promises.
     pub fn durability(&self) -> Durability {
         self.0.options.durability
     }
 
-    /// The driver whose clock the engine keeps.
+    /// The driver whose clock the engine uses.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.0.driver
     }
 
-    /// Counts since the start.
+    /// The engine's counters since its start.
     pub fn stats(&self) -> Stats {
         self.0.counters.stats()
     }
@@ -112,7 +114,7 @@ impl Engine {
         self.0.store.room()
     }
 
-    /// The parallel log, where the store has one.
+    /// State of the store's parallel log, if the store has one.
     pub fn log(&self) -> Option<LogReport> {
         self.0.store.log()
     }
@@ -122,8 +124,9 @@ impl Engine {
         self.0.store.used_memory()
     }
 
-    /// The keys of the database. Up to about 100,000 are counted now, as DBSIZE counts. Of more, this is the count of the last
-    /// whole walk of the background task that deletes expired keys; [`Keyspace::age_ms`] tells how old.
+    /// The keys of the database. A database of up to about 100,000 keys is counted now, as DBSIZE counts. For
+    /// a larger one the result is the count of the last whole walk of the background task that deletes
+    /// expired keys; [`Keyspace::age_ms`] tells how old.
     pub fn keyspace(&self) -> Result<Keyspace> {
         let (estimate, now_ms) = (self.0.store.key_estimate(), self.0.driver.unix_millis());
         if estimate > COUNTED_AT_ONCE {
@@ -141,12 +144,12 @@ impl Engine {
         Ok(Keyspace { age_ms: Some(0), ..count.keyspace() })
     }
 
-    /// Lines of `name:value` about the store.
+    /// Lines of `name:value` about the store, for INFO.
     pub fn describe_store(&self) -> Vec<(String, String)> {
         self.0.store.describe()
     }
 
-    /// Runs what is queued, makes everything durable and closes the store. A second call does nothing.
+    /// Runs the queued pipelines, makes every write durable and closes the store. A second call does nothing.
     pub fn close(&self) -> Result<()> {
         {
             let mut queue = self.0.queue.lock();

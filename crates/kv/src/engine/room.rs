@@ -4,31 +4,34 @@ use crate::error::Error;
 use crate::store::{Room, Store};
 use crate::txn::Refusal;
 
-/// The room is read again after this long,
+/// The drive's free room is read again after this many milliseconds, or after `ROOM_PART` of the room was
+/// written.
 pub(super) const ROOM_AGE_MS: u64 = 100;
-/// or after this part of the free room beyond the reserve was written, within bounds: a fast drive fills a third of a small
-/// one's room in the time above.
+/// The drive's free room is read again when batches have taken 1 / `ROOM_PART` of what lies beyond the
+/// reserve, within the bounds `ROOM_BYTES_MIN` and `ROOM_BYTES_MAX`. A fast drive can fill a third of a small
+/// room in `ROOM_AGE_MS`.
 const ROOM_PART: u64 = 8;
 const ROOM_BYTES_MIN: u64 = 256 << 10;
 const ROOM_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads the room from time to time.
+/// Reads the drive's free room at intervals.
 #[derive(Default)]
 pub(super) struct RoomWatch {
     read_ms: u64,
-    /// Bytes of batches since the room was read, and their number at which it is read again.
+    /// Bytes of the batches written since the room was read, and the number of bytes at which the room is
+    /// read again.
     written: u64,
     may_write: u64,
     refusal: Option<Refusal>,
 }
 
 impl RoomWatch {
-    /// Notes that a batch of `bytes` is written.
+    /// Counts a batch of `bytes` that is being written.
     pub fn writes(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes as u64);
     }
 
-    /// Why writes that grow the data are refused, if they are.
+    /// The refusal of writes that grow the data, while the drive is short of room.
     pub fn refusal(&mut self, store: &dyn Store, now_ms: u64) -> Option<Refusal> {
         if now_ms.abs_diff(self.read_ms) < ROOM_AGE_MS && self.written < self.may_write {
             return self.refusal.clone();

@@ -1,4 +1,4 @@
-//! Which pipelines run next, and which of them together: no I/O, no threads.
+//! The order in which pipelines run, and which pipelines form a group: no I/O, no threads.
 //!
 //! ```text
 //!  push --> fresh --take--> a group: in flight, holds its keys --release--> done
@@ -15,10 +15,10 @@ use super::claims::{Claims, StripeBits};
 use super::work::Work;
 use crate::parallel_wal::WalMode;
 
-/// Pipelines of a group.
+/// Largest number of pipelines in a group.
 const GROUP_LIMIT: usize = 4096;
 
-/// A pipeline with the keys that it claims.
+/// A pipeline that waits, with the keys that it claims.
 pub(super) struct Waiting {
     pub work: Box<dyn Work>,
     pub claims: Claims,
@@ -32,7 +32,7 @@ pub(super) struct Group {
     claims: Vec<Claims>,
 }
 
-/// The keys that a group holds.
+/// The keys that a group in flight holds.
 pub(super) struct HeldKeys(Vec<Claims>);
 
 impl Group {
@@ -41,12 +41,12 @@ impl Group {
         self.claims.push(waiting.claims);
     }
 
-    /// The `n`th pipeline, and its claims.
+    /// The group's `n`th pipeline, and its claims.
     pub fn member(&mut self, n: usize) -> Option<(&mut Box<dyn Work>, &Claims)> {
         self.works.get_mut(n).zip(self.claims.get(n))
     }
 
-    /// The pipelines, and the keys to release when they are done.
+    /// The group's pipelines, and the keys to release when they are done.
     pub fn split(self) -> (Vec<Box<dyn Work>>, HeldKeys) {
         (self.works, HeldKeys(self.claims))
     }
@@ -63,13 +63,13 @@ impl Group {
 /// | `waltz` | any number | one, and those that share a key with the group |
 pub(super) struct Schedule {
     wal: WalMode,
-    /// Not examined since they came, or since the last release.
+    /// Pipelines not examined since they came, or since the last release.
     fresh: VecDeque<Waiting>,
     /// Pipelines that wait for a release, older than the fresh ones, and their keys.
     blocked: VecDeque<Waiting>,
     blocked_keys: StripeBits,
     blocked_all: bool,
-    /// Keys of the group that is being made, for `waltz`. Empty otherwise.
+    /// Keys of the group that is being formed, for `waltz`; empty for other logs.
     grouped: StripeBits,
     /// Keys of the groups in flight.
     held: StripeBits,
@@ -78,7 +78,7 @@ pub(super) struct Schedule {
 }
 
 impl Schedule {
-    /// An empty schedule for a store with such a log.
+    /// An empty schedule for a store with the log `wal`.
     pub fn new(wal: WalMode) -> Schedule {
         Schedule {
             wal,
@@ -93,7 +93,7 @@ impl Schedule {
         }
     }
 
-    /// Pipelines that wait.
+    /// Number of pipelines that wait.
     pub fn len(&self) -> usize {
         self.fresh.len() + self.blocked.len()
     }
@@ -103,29 +103,29 @@ impl Schedule {
         !self.fresh.is_empty() && (self.in_flight == 0 || self.wal.is_parallel())
     }
 
-    /// Groups in flight.
+    /// Number of groups in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight
     }
 
-    /// Nothing waits, and nothing is in flight.
+    /// Whether no pipeline waits and no group is in flight.
     pub fn is_idle(&self) -> bool {
         self.len() == 0 && self.in_flight == 0
     }
 
-    /// Adds a pipeline.
+    /// Adds a pipeline to the fresh ones.
     pub fn push(&mut self, waiting: Waiting) {
         self.fresh.push_back(waiting);
     }
 
-    /// The next group, if one may run. It holds its keys from here on.
+    /// The next group, if one may run. The group holds its keys until it is released.
     pub fn take(&mut self) -> Option<Group> {
         if !self.may_take() {
             return None;
         }
         let single = self.wal == WalMode::Waltz;
         let mut group = Group::default();
-        // Pipelines whose keys are free, but which do not belong in this group.
+        // Pipelines whose keys are free, but which do not belong in the new group.
         let mut later = VecDeque::new();
         while group.works.len() < GROUP_LIMIT
             && let Some(next) = self.fresh.pop_front()
@@ -147,7 +147,7 @@ impl Schedule {
             self.grouped.remove(claims);
         }
         if !later.is_empty() {
-            // The blocked pipelines share no key with these, or came after them.
+            // The blocked pipelines share no key with `later`, or came after it.
             self.requeue(later);
         }
         if group.works.is_empty() {
@@ -158,7 +158,7 @@ impl Schedule {
         Some(group)
     }
 
-    /// The pipelines of a group from the `from`th on wait again, before all others.
+    /// Makes the pipelines of `group` from the `from`th on wait again, before all other pipelines.
     pub fn put_back(&mut self, group: &mut Group, from: usize) {
         self.free_keys(&group.claims);
         let works = group.works.split_off(from);
@@ -168,20 +168,21 @@ impl Schedule {
         self.requeue(back);
     }
 
-    /// A group has ended.
+    /// Ends a group: its keys are free.
     pub fn release(&mut self, held: &HeldKeys) {
         self.free_keys(&held.0);
         self.in_flight -= 1;
         self.requeue(VecDeque::new());
     }
 
-    /// Takes out all pipelines that wait.
+    /// Removes all waiting pipelines and gives them.
     pub fn drain(&mut self) -> Vec<Waiting> {
         self.requeue(VecDeque::new());
         self.fresh.drain(..).collect()
     }
 
-    /// Whether no group in flight and no pipeline that waits longer shares a key. `later`: some wait besides the blocked ones.
+    /// Whether a pipeline with `claims` may run: it shares no key with a group in flight or with a pipeline
+    /// that waits longer. `later`: pipelines that wait longer are not only the blocked ones.
     fn may_run(&self, claims: &Claims, later: bool) -> bool {
         let wait = later || !self.blocked.is_empty();
         if claims.is_all() {
@@ -191,7 +192,7 @@ impl Schedule {
         !(all || self.held.meets(claims) || wait && self.blocked_keys.meets(claims))
     }
 
-    /// Whether a pipeline shares a key with a group of `waltz`.
+    /// Whether a pipeline with `claims` shares a key with `group`, for the log `waltz`.
     fn shares(&self, group: &Group, claims: &Claims) -> bool {
         let all = claims.is_all() || group.claims.iter().any(Claims::is_all);
         all || self.grouped.meets(claims)
@@ -223,7 +224,7 @@ impl Schedule {
     fn free_keys(&mut self, claims: &[Claims]) {
         for claims in claims {
             self.held.remove(claims);
-            // A pipeline that claims all keys is the only one in flight.
+            // A pipeline that claims all keys is alone in flight, so its release frees all keys.
             self.held_all &= !claims.is_all();
         }
     }

@@ -20,25 +20,25 @@ use crate::overlay::Overlay;
 use crate::store::Store;
 use crate::txn::{Refusal, Txn, TxnShared};
 
-/// Pipelines that may wait for a writer.
+/// Largest number of pipelines that wait for a writer.
 const QUEUE_LIMIT: usize = 16_384;
 
 /// How often a sleeping background task checks whether the engine is closed.
 const TICK: Duration = Duration::from_millis(50);
 
-/// The state of an engine.
+/// The state of an engine, shared by its handle, writers and background tasks.
 pub(super) struct Shared {
     pub store: Arc<dyn Store>,
     pub driver: Arc<dyn Driver>,
     pub options: EngineOptions,
     pub txns: TxnShared,
-    /// Hashes keys to stripes of claims.
+    /// Hashes keys to the stripes of claims.
     hash: RandomState,
     pub queue: Mutex<Queue>,
     pub room: Mutex<RoomWatch>,
-    /// Why the engine takes no writes any more.
+    /// Why the engine takes no more writes; `None` while it takes them.
     failed: Mutex<Option<Refusal>>,
-    /// Some acknowledged writes are not covered by a sync.
+    /// Whether some acknowledged writes are not covered by a sync.
     pub unsynced: AtomicBool,
     pub counters: Counters,
     /// The last count of all keys, and when it was made (milliseconds since 1970).
@@ -46,33 +46,34 @@ pub(super) struct Shared {
     pub tasks: Mutex<Vec<Spawned<()>>>,
 }
 
-/// The pipelines that wait, and the writers that sleep.
+/// The waiting pipelines, and the sleeping writers.
 pub(super) struct Queue {
     pub schedule: Schedule,
     pub idle: IdleWriters,
     pub closed: bool,
 }
 
-/// The wakers of writers that have nothing to run; their batches may be in flight.
+/// The wakers of the writers that have no pipeline to run; their batches may be in flight.
 #[derive(Default)]
 pub(super) struct IdleWriters(Vec<Option<Waker>>);
 
 impl IdleWriters {
-    /// Notes that a writer sleeps.
+    /// Notes that `writer` sleeps.
     pub fn set(&mut self, writer: usize, waker: &Waker) {
         if let Some(slot) = self.0.get_mut(writer) {
             *slot = Some(waker.clone());
         }
     }
 
-    /// Notes that a writer is awake.
+    /// Notes that `writer` is awake.
     pub fn clear(&mut self, writer: usize) {
         if let Some(slot) = self.0.get_mut(writer) {
             *slot = None;
         }
     }
 
-    /// A writer to be woken: always the first that sleeps, so that a light load keeps one writer busy.
+    /// Takes the waker of the first sleeping writer. It is always the first, so that a light load keeps one
+    /// writer busy.
     pub fn take_one(&mut self) -> Option<Waker> {
         self.0.iter_mut().find_map(Option::take)
     }
@@ -113,7 +114,7 @@ impl Shared {
         Txn::reading(&*self.store, &self.txns, self.driver.unix_millis())
     }
 
-    /// A transaction whose writes gather in `overlay`.
+    /// A transaction whose writes go to `overlay`.
     pub fn writing<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {
         Txn::writing(&*self.store, overlay, &self.txns, now_ms, refusal)
     }
@@ -128,7 +129,7 @@ impl Shared {
         self.options.durability == Durability::Sync
     }
 
-    /// Sleeps for a time, or until the engine is closed. False if it is closed.
+    /// Sleeps for `how_long`, or until the engine is closed. Gives false if the engine is closed.
     pub async fn pause(&self, how_long: Duration) -> bool {
         let until = self.driver.now().after(how_long);
         while self.driver.now() < until && !self.is_closed() {
@@ -141,7 +142,7 @@ impl Shared {
     /// Queues a pipeline.
     ///
     /// # Errors
-    /// `Closed` or `Busy`, with the pipeline.
+    /// `Closed` or `Busy`, with the pipeline given back.
     pub fn submit(&self, work: Box<dyn Work>) -> Result<(), (Error, Box<dyn Work>)> {
         let mut claims = Claims::new(&self.hash);
         work.claims(&mut claims);
@@ -162,9 +163,10 @@ impl Shared {
         Ok(())
     }
 
-    /// Whether there may be a group to take, and the store wants one more batch in flight.
+    /// Whether the schedule may give a group, and the store takes one more batch in flight.
     pub fn may_take(&self, schedule: &Schedule) -> bool {
-        // A batch that is written during the question leaves the schedule afterwards, and then its writer asks again.
+        // A batch that lands between the two checks leaves the schedule later, and then its writer calls
+        // `may_take` again.
         schedule.may_take() && (schedule.in_flight() == 0 || self.store.takes_more())
     }
 
@@ -181,7 +183,7 @@ impl Shared {
         self.failed.lock().clone()
     }
 
-    /// Ends all writes: reads go on.
+    /// Ends all writes with `error`; reads go on.
     pub fn fail(&self, error: &Error) {
         let mut failed = self.failed.lock();
         if failed.is_none() {
@@ -190,7 +192,7 @@ impl Shared {
         }
     }
 
-    /// Makes writes durable that are not yet.
+    /// Makes the acknowledged writes durable that no sync covers yet.
     pub fn sync(&self) {
         if self.unsynced.swap(false, Ordering::AcqRel)
             && let Err(error) = self.store.sync()

@@ -2,22 +2,22 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts since the start.
+/// The engine's counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     /// Batches written.
     pub groups: u64,
-    /// Pipelines that those batches held.
+    /// Pipelines in the written batches.
     pub pipelines: u64,
-    /// Keys put and deleted.
+    /// Keys put and deleted by clients.
     pub keys_written: u64,
     /// Bytes of keys and values written.
     pub bytes_written: u64,
     /// Pipelines whose write failed.
     pub failed: u64,
-    /// Expired keys that were deleted in the background.
+    /// Expired keys that the background task deleted.
     pub expired: u64,
-    /// Read-only pipelines.
+    /// Read-only pipelines that ran.
     pub reads: u64,
 }
 
@@ -28,14 +28,15 @@ pub struct Keyspace {
     pub keys: u64,
     /// Live keys with an expiry.
     pub expires: u64,
-    /// Mean time to live of those, in milliseconds.
+    /// Mean time to live of the keys with an expiry, in milliseconds.
     pub avg_ttl_ms: u64,
-    /// Milliseconds since the keys were counted, one by one. None: they never were yet, and `keys` is the store's estimate, which
-    /// counts a key again for each version of it that no compaction has removed.
+    /// Milliseconds since the keys were counted, one by one. `None`: the keys were never counted, and `keys`
+    /// is the store's estimate, which counts a key again for each of its versions that no compaction has
+    /// removed.
     pub age_ms: Option<u64>,
 }
 
-/// [`Stats`] while they are counted.
+/// The engine's counters as atomics; [`Stats`] is a copy.
 #[derive(Default)]
 pub(super) struct Counters {
     pub groups: AtomicU64,
@@ -48,7 +49,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// The counts so far.
+    /// A copy of the counters.
     pub fn stats(&self) -> Stats {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Stats {

@@ -18,7 +18,7 @@ use crate::{Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, 
 
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// The real driver, with a time of day that the test advances.
+/// The real driver, but with a time of day that the test advances.
 #[derive(Debug)]
 struct Day {
     real: Arc<RealDriver>,
@@ -73,7 +73,7 @@ impl Driver for Day {
     }
 }
 
-/// A pipeline of lines, answered through a channel.
+/// A pipeline of command lines, whose replies go to a channel.
 struct Lines {
     lines: Vec<String>,
     replies: Vec<Reply>,
@@ -162,7 +162,7 @@ fn pipelines_that_wait_together_share_a_sync_and_lose_no_increment() {
     let (store, engine) = slow(WalMode::Group, 1);
     let mut answers = vec![begin(&engine, &["INCR n"])];
     store.wait_for(&[&["n"]]);
-    // The other pipelines arrive while the first batch is in flight.
+    // The other 1999 pipelines arrive while the first batch is in flight.
     answers.extend((1..2000).map(|_| begin(&engine, &["INCR n"])));
     store.land("*");
     let mut seen: Vec<i64> = answers
@@ -332,10 +332,10 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
     engine.close().expect("closes");
 }
 
-/// Runs one slice of the background walk at once.
+/// Runs one slice of the expiry walk at once, and waits for its deletes.
 fn expiry_now(engine: &Engine) {
     assert!(expiry::visit_slice(&engine.0, &mut Default::default()));
-    // A later pipeline is answered after the deletes.
+    // DEL is answered after the slice's deletes, because its pipeline comes after theirs.
     ask(engine, &["DEL nothing"]);
 }
 
@@ -346,9 +346,9 @@ struct Slow {
     wal: WalMode,
     /// Keys of the batches in flight.
     flying: Mutex<Vec<Vec<String>>>,
-    /// Keys of the writes that may end; `*` stands for all.
+    /// Keys of the writes that the test lets end; `*` stands for all.
     landing: Mutex<Vec<String>>,
-    /// The store takes no batch beside those in flight.
+    /// Whether the store takes no batch beside those in flight.
     full: AtomicBool,
     moved: units::sync::Event,
 }
@@ -366,7 +366,7 @@ impl Slow {
         })
     }
 
-    /// Lets the write with this key end; with `*`, every write from now on.
+    /// Lets the write of `key` end; with `*`, every write from now on.
     fn land(&self, key: &str) {
         self.landing.lock().push(key.to_owned());
         self.moved.notify();
@@ -382,7 +382,8 @@ impl Slow {
         flying.remove(at);
     }
 
-    /// Waits until these batches are in flight; keys in order within a batch, batches in any.
+    /// Waits until exactly the batches `expected` are in flight. Keys are in order within a batch; batches
+    /// are in any order.
     fn wait_for(&self, expected: &[&[&str]]) {
         let mut expected: Vec<Vec<String>> =
             expected.iter().map(|batch| batch.iter().map(|k| k.to_string()).collect()).collect();
@@ -477,7 +478,7 @@ fn an_expired_key_that_two_walks_find_is_counted_once() {
     store.land("other");
     ask(&engine, &["SET gone v PX 1", "SET other v"]);
     day.goes_on(5);
-    // The first walk's delete is in flight when the second walk reads the key.
+    // The first walk's delete is still in flight when the second walk reads the key.
     expiry::visit_slice(&engine.0, &mut Default::default());
     store.wait_for(&[&["gone"]]);
     expiry::visit_slice(&engine.0, &mut Default::default());
@@ -498,14 +499,14 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
         let third = begin(&engine, &["APPEND a 0", "SET c 1"]);
         store.land("b");
         assert_eq!(replies(&other), [Reply::Integer(1)]);
-        // The pipeline of b comes after a pipeline that waits for a and claims c.
+        // This pipeline claims c, which an earlier pipeline claims too while it waits for a.
         let behind = begin(&engine, &["SET c 2", "GET b"]);
         store.wait_for(&[&["a"]]);
         assert!(is_waiting(&first) && is_waiting(&second) && is_waiting(&third) && is_waiting(&behind));
         assert!(!engine.read(|txn| txn.exists(b"a")).expect("reads"), "not written, not seen");
         store.land("a");
         assert_eq!(replies(&first), [Reply::Integer(1)]);
-        // The waiting pipelines go in one batch, and each reads the writes of the earlier ones.
+        // The waiting pipelines become one batch, and each reads the writes of the earlier ones.
         assert_eq!(replies(&second), [Reply::Integer(2)]);
         assert_eq!(replies(&third)[0], Reply::Integer(2), "20 has two digits");
         assert_eq!(replies(&behind)[1], Reply::Bulk(Bytes::from_static(b"1")));
@@ -545,7 +546,7 @@ fn a_pipeline_that_claims_all_keys_runs_alone_and_is_not_starved() {
     store.wait_for(&[&["a"]]);
     let flush = begin(&engine, &["FLUSHALL", "DBSIZE"]);
     let after = begin(&engine, &["SET b 1"]);
-    // A later pipeline does not overtake the pipeline that claims all keys, though its own key is free.
+    // The later pipeline must not overtake the pipeline that claims all keys, though its own key is free.
     std::thread::park_timeout(Duration::from_millis(5));
     store.wait_for(&[&["a"]]);
     store.land("a");
@@ -572,7 +573,7 @@ fn under_waltz_each_pipeline_is_a_batch_except_pipelines_that_waited_for_one_key
     store.wait_for(&[&["a"], &["b"], &["c"], &["e"]]);
     store.land("a");
     assert_eq!(replies(&answers[0]).len(), 1);
-    // The batch also has the key a.
+    // The batch with these pipelines has the key a as well.
     for (n, answer) in waiting.iter().enumerate() {
         assert_eq!(replies(answer), [Reply::Integer(n as i64 + 2)]);
     }

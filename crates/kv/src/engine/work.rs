@@ -1,18 +1,18 @@
-//! The unit that clients hand to the engine.
+//! The unit of work that clients hand to the engine.
 
 use super::claims::Claims;
 use crate::txn::Txn;
 
-/// One pipeline of one client: commands that run in order, and whose writes become durable together.
+/// One pipeline of one client: commands that run in order and whose writes become durable together.
 pub trait Work: Send {
-    /// Names the keys that the commands read or write. Asked once, before the first run. Other clients may write to any other
-    /// key that the commands touch.
+    /// Adds the keys that the pipeline's commands read or write to `claims`. Called once, before the first
+    /// run. A command sees concurrent writes of other clients to keys that are not claimed.
     fn claims(&self, claims: &mut Claims);
 
-    /// Runs the commands and keeps the replies. Called again when the write of the group failed, with nothing of the first
-    /// run in effect: each call starts from the same state.
+    /// Runs the pipeline's commands and keeps the replies. Called again if the write of the group failed;
+    /// nothing of the first run is in effect then, and each call starts from the same state.
     fn run(&mut self, txn: &mut Txn<'_>);
 
-    /// The writes have the promised durability: the replies may be sent.
+    /// Called when the pipeline's writes have the promised durability: the replies may be sent.
     fn done(self: Box<Self>);
 }

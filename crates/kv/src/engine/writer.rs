@@ -1,4 +1,4 @@
-//! A writer: runs groups of pipelines, and keeps their batches in flight side by side.
+//! The engine's writer: runs groups of pipelines, and keeps their batches in flight side by side.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,21 +17,21 @@ use crate::overlay::Overlay;
 use crate::store::Writing;
 use crate::txn::Refusal;
 
-/// A batch of about this many bytes is written, though more pipelines could join it.
+/// Bytes of a batch at which it is written, though more pipelines could join it.
 const GROUP_BYTES: usize = 4 << 20;
 
-/// A writer thread's task.
+/// The task of a writer thread.
 pub(super) struct Writer {
     shared: Arc<Shared>,
-    /// Its place among the writers.
+    /// The writer's index among the engine's writers.
     number: usize,
 }
 
-/// A group whose pipelines were run.
+/// A group whose pipelines have run.
 struct RunGroup<'a> {
     works: Vec<Box<dyn Work>>,
     held: HeldKeys,
-    /// None: the pipelines changed nothing, or there are none.
+    /// The write of the group's batch; `None` if the pipelines changed nothing, or the group is empty.
     writing: Option<Writing<'a>>,
     keys: usize,
     bytes: usize,
@@ -39,13 +39,13 @@ struct RunGroup<'a> {
     refusal: Option<Refusal>,
 }
 
-/// A group whose outcome is known.
+/// A group whose write has ended.
 struct EndedGroup {
     works: Vec<Box<dyn Work>>,
     held: HeldKeys,
 }
 
-/// Drops the waiting pipelines when a writer ends, by a panic too: no client waits for ever.
+/// Drops the waiting pipelines when a writer ends, also by a panic, so that no client waits for ever.
 struct DropQueue<'a>(&'a Shared);
 
 impl Drop for DropQueue<'_> {
@@ -59,12 +59,12 @@ impl Drop for DropQueue<'_> {
 }
 
 impl Writer {
-    /// The writer of a number.
+    /// The writer with the index `number`.
     pub fn new(shared: Arc<Shared>, number: usize) -> Writer {
         Writer { shared, number }
     }
 
-    /// Writes until the engine is closed and nothing waits.
+    /// Runs and writes groups until the engine is closed and no pipeline waits.
     pub async fn run(&self) {
         let shared = &*self.shared;
         let _drop_queue = DropQueue(shared);
@@ -75,7 +75,7 @@ impl Writer {
             let (group, wake) = {
                 let mut queue = shared.queue.lock();
                 let group = if shared.may_take(&queue.schedule) { queue.schedule.take() } else { None };
-                // Another writer takes the remaining pipelines.
+                // If more pipelines may run, another writer takes them.
                 let more = group.is_some() && shared.may_take(&queue.schedule);
                 (group, if more { queue.idle.take_one() } else { None })
             };
@@ -107,14 +107,14 @@ impl Writer {
             shared.queue.lock().idle.clear(self.number);
             ended.drain(..).for_each(Work::done);
             if !goes_on {
-                // Another writer may sleep until this group has ended.
+                // Another writer may be waiting for the end of this group.
                 shared.queue.lock().idle.wake_all();
                 return;
             }
         }
     }
 
-    /// Runs a group's pipelines over the stored keys, and begins to write their changes.
+    /// Runs a group's pipelines over the stored keys, and begins to write their batch.
     fn run_group(&self, mut group: Group, overlay: &mut Overlay) -> RunGroup<'_> {
         let shared = &*self.shared;
         let now_ms = shared.driver.unix_millis();
@@ -140,7 +140,8 @@ impl Writer {
             }
             Ok(_) => {}
             Err(_) => {
-                // The works of this group are dropped, their clients disconnected, and nothing is written.
+                // A command panicked: drop the group's works, which disconnects their clients, and write
+                // nothing.
                 self.fail_by_panic();
                 group.works.clear();
                 overlay.reset();
@@ -160,7 +161,7 @@ impl Writer {
         RunGroup { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
     }
 
-    /// Waits until a group's batch is written. If the write fails, runs each pipeline by itself.
+    /// Waits until a group's batch is written. If the write fails, runs and writes each pipeline by itself.
     async fn finish(&self, group: RunGroup<'_>) -> EndedGroup {
         let RunGroup { mut works, held, writing, keys, bytes, now_ms, refusal } = group;
         let finishing = async {
@@ -187,8 +188,8 @@ impl Writer {
         EndedGroup { works, held }
     }
 
-    /// Runs and writes one pipeline of a group whose write failed, so that one that fits or frees room still succeeds. If its
-    /// own write fails too, runs it with its writes refused.
+    /// Runs and writes one pipeline of a group whose write failed, so that a pipeline that fits or frees room
+    /// still succeeds. If the pipeline's own write fails too, runs it again with writes refused.
     async fn run_by_itself(
         &self,
         work: &mut dyn Work,

@@ -1,4 +1,4 @@
-//! Reading RocksDB's `WriteBatch` serialisation.
+//! Parses RocksDB's `WriteBatch` serialisation.
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -6,83 +6,84 @@
 //! | 8 | 4 | count | little-endian; records that take a sequence |
 //! | 12 | - | records | tag (1 byte), family (varint, where the tag has one), then strings with a varint length |
 //!
-//! Total: any bytes give records or an error. Records that the parallel WAL cannot keep in order are refused by name.
+//! The parser is total: any bytes give records or an error. Records that the parallel WAL cannot keep in order are
+//! refused by name.
 
-/// Bytes before the records.
+/// Bytes of a `WriteBatch` before its records.
 const HEADER: usize = 12;
 
-/// Longest varint of 32 bits, and what its last byte may hold.
+/// Longest varint of 32 bits in bytes, and the largest value of its last byte.
 const VARINT_MAX: usize = 5;
 const VARINT_LAST: u8 = 0x0f;
 
-/// A column family's number.
+/// The number of a RocksDB column family.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Family(pub u32);
 
 impl Family {
-    /// The family that every database has.
+    /// The default column family, which every database has.
     pub const DEFAULT: Family = Family(0);
-    /// The hidden family of marks in reports of flushes: no client's batch names it.
+    /// The hidden family of marks, in reports of flushes; no client's batch names it.
     pub const MARKS: Family = Family(u32::MAX);
 }
 
-/// The effect of a record.
+/// The effect of a record in a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecordKind {
-    /// Sets a key.
+    /// Sets a key to a value.
     Put,
     /// Removes a key.
     Delete,
-    /// Removes a key that was put once.
+    /// Removes a key that was put only once since its last removal.
     SingleDelete,
-    /// Removes the keys from `key` to `value`, the end excluded.
+    /// Removes the keys from `key` to `value`, `value` excluded.
     DeleteRange,
-    /// Adds to a key's value by the family's merge operator.
+    /// Adds an operand to a key's value by the family's merge operator.
     Merge,
-    /// Bytes for the log alone: no key, no sequence.
+    /// Bytes for RocksDB's log alone: no key, no sequence.
     LogData,
 }
 
-/// One record of a batch.
+/// One record of a `WriteBatch`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// Its effect.
+    /// The record's effect.
     pub kind: RecordKind,
-    /// In which family.
+    /// The record's column family.
     pub family: Family,
-    /// Its key; a range's beginning.
+    /// The record's key, or the beginning of its range.
     pub key: &'a [u8],
-    /// Its value; a range's end; log data.
+    /// The record's value, the end of its range, or its log data.
     pub value: &'a [u8],
 }
 
-/// Why a batch is not taken.
+/// Why a batch is refused before the log has it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BatchError {
-    /// The bytes are no batch.
+    /// The bytes are not a `WriteBatch`.
     #[error("the write batch is damaged at byte {at}: {what}")]
     Damaged {
-        /// Where.
+        /// Offset of the damage in the batch.
         at: usize,
-        /// What is wrong.
+        /// What is wrong with the bytes.
         what: &'static str,
     },
-    /// It has records that the parallel WAL does not take.
+    /// The batch has records of a kind that the parallel WAL does not take.
     #[error("{0} in a write batch: the parallel log does not take them; run with FURROW_WAL=group")]
     Unsupported(&'static str),
 }
 
-/// The records of a batch, in order.
+/// An iterator over the records of a batch, in order.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     all: &'a [u8],
     rest: &'a [u8],
-    /// Records that the header counts and the iterator has not given yet.
+    /// Records that the header counts and the iterator has not returned yet.
     counted: u32,
     failed: bool,
 }
 
-/// Reads a batch's header; the records come from the iterator, which ends after an error.
+/// Reads a batch's header and returns an iterator over the records; it ends after the first error.
 pub fn parse(batch: &[u8]) -> Result<Records<'_>, BatchError> {
     let Some((header, rest)) = batch.split_at_checked(HEADER) else {
         return Err(BatchError::Damaged { at: batch.len(), what: "shorter than its header" });

@@ -1,8 +1,8 @@
-//! Writing RocksDB's `WriteBatch` serialisation: the other direction of [`parse`](super::parse).
+//! Writes RocksDB's `WriteBatch` serialisation, which [`parse`](super::parse) reads.
 
 use super::batch::Family;
 
-/// Builds a batch without RocksDB, with the numbers of column families instead of their handles.
+/// Builds a `WriteBatch` without RocksDB, with the numbers of column families instead of their handles.
 #[derive(Clone, Debug, Default)]
 pub struct BatchBuilder {
     count: u32,
@@ -10,37 +10,37 @@ pub struct BatchBuilder {
 }
 
 impl BatchBuilder {
-    /// An empty batch.
+    /// A builder of a batch without records.
     pub fn new() -> BatchBuilder {
         BatchBuilder::default()
     }
 
-    /// Sets a key.
+    /// Adds a record that sets a key.
     pub fn put(self, family: Family, key: &[u8], value: &[u8]) -> BatchBuilder {
         self.record(0x05, family, &[key, value])
     }
 
-    /// Removes a key.
+    /// Adds a record that removes a key.
     pub fn delete(self, family: Family, key: &[u8]) -> BatchBuilder {
         self.record(0x04, family, &[key])
     }
 
-    /// Removes a key that was put once.
+    /// Adds a record that removes a key that was put only once.
     pub fn single_delete(self, family: Family, key: &[u8]) -> BatchBuilder {
         self.record(0x08, family, &[key])
     }
 
-    /// Removes the keys from `from` to `to`, the end excluded.
+    /// Adds a record that removes the keys from `from` to `to`, `to` excluded.
     pub fn delete_range(self, family: Family, from: &[u8], to: &[u8]) -> BatchBuilder {
         self.record(0x0e, family, &[from, to])
     }
 
-    /// Adds to a key's value by the family's merge operator.
+    /// Adds a record that merges `operand` into a key's value.
     pub fn merge(self, family: Family, key: &[u8], operand: &[u8]) -> BatchBuilder {
         self.record(0x06, family, &[key, operand])
     }
 
-    /// The batch, with sequence 0.
+    /// The serialised batch, with sequence 0.
     pub fn build(self) -> Vec<u8> {
         let mut batch = vec![0; 8];
         batch.extend(self.count.to_le_bytes());
@@ -48,7 +48,7 @@ impl BatchBuilder {
         batch
     }
 
-    /// Strings are below 4 GiB, as RocksDB has it.
+    /// Adds a record. RocksDB's strings are below 4 GiB.
     fn record(mut self, tag: u8, family: Family, strings: &[&[u8]]) -> BatchBuilder {
         self.count += 1;
         self.records.push(tag);

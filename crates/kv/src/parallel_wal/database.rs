@@ -1,4 +1,4 @@
-//! A database with either log: the one that RocksDB has, or a parallel log.
+//! A database whose log is RocksDB's own or a parallel log.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,15 +18,15 @@ use super::rocks_tables::RocksTables;
 use super::tables::Tables;
 use crate::error::{Error, Result};
 
-/// How a [`Database`] is opened.
+/// Settings with which a [`Database`] is opened.
 #[derive(Clone, Debug, Default)]
 pub struct DatabaseOptions {
-    /// Which log. Default: `auto`.
+    /// The database's log. Default: `auto`.
     pub wal: WalMode,
     /// RocksDB's settings. `unlogged` is ignored: `wal` decides.
     pub db: DbOptions,
-    /// Settings of the parallel WAL, if `wal` names one. None: its log may take a 16th of the drive, at least 4 zones and at
-    /// most 1 GiB, before memtables are flushed to empty it.
+    /// Settings of the parallel WAL, if `wal` names one. None: the log may take a 16th of the drive, at least 4 zones
+    /// and at most 1 GiB, before memtables are flushed to empty it.
     pub parallel_wal: Option<ParallelWalOptions>,
 }
 
@@ -50,7 +50,7 @@ impl Database {
     /// Opens the database in the directory `dir`, or creates it.
     ///
     /// # Errors
-    /// Those of RocksDB and the log. The log keeps its records, and the next opening replays them.
+    /// Errors of RocksDB and of the log. After an error the log keeps its records, and the next opening replays them.
     pub fn open(fs: &Fs, dir: &str, options: &DatabaseOptions) -> Result<Database> {
         if options.wal == WalMode::Group && fs.stat(&log_path(dir)).is_ok() {
             tracing::info!(dir, "the database has a parallel log: flushing its records to tables first");
@@ -82,21 +82,21 @@ impl Database {
         Ok(Database { db, wal, parallel: Some(Parallel { log, parallel_wal, tables }) })
     }
 
-    /// RocksDB, for reads, iterators and properties. Writes through it would not reach the parallel log.
+    /// RocksDB, for reads, iterators and properties. Writes through this handle would not reach the parallel log.
     pub fn db(&self) -> &Arc<Db> {
         &self.db
     }
 
-    /// Which log the database has.
+    /// The database's log.
     pub fn wal(&self) -> WalMode {
         self.wal
     }
 
-    /// Applies a batch, wholly or not at all. With `synced` the batch is durable on return. Without, it survives a kill of the
-    /// process if the database has a parallel log.
+    /// Applies a batch, wholly or not at all. With `synced` the batch is durable on return. Without `synced` the batch
+    /// survives a kill of the process if the database has a parallel log.
     ///
     /// # Errors
-    /// But for [`Error::Unknown`], the batch never happened and never will have.
+    /// After any error but [`Error::Unknown`], the batch never happened and never will have.
     pub fn write(&self, batch: &mut WriteBatch, synced: bool) -> Result<()> {
         const DOING: &str = "writing a batch";
         let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
@@ -109,9 +109,10 @@ impl Database {
             .map_err(|e| Error::write(DOING, e))
     }
 
-    /// [`write`](Database::write) for a caller who makes sure that no two batches in flight share a key, and who writes through
-    /// this method alone. With a parallel log, any number of batches may be in flight from one thread, and a write stall delays
-    /// the batches without blocking the thread. RocksDB's own log blocks the thread that polls.
+    /// Like [`write`](Database::write), for a caller who makes sure that no two batches in flight share a key, and who
+    /// writes through this method alone. With a parallel log, any number of batches may be in flight from one thread,
+    /// and a write stall delays the batches without blocking the thread. RocksDB's own log blocks the thread that
+    /// polls.
     ///
     /// # Errors
     /// As for `write`. If the future is dropped, the batch is written or not.
@@ -125,7 +126,7 @@ impl Database {
         written.map_err(|e| Error::write("writing a batch", e))
     }
 
-    /// Whether the parallel log's drive would take another batch at once; without a parallel log always.
+    /// Whether the parallel log's drive would take another batch at once; always true without a parallel log.
     pub fn takes_more(&self) -> bool {
         self.parallel.as_ref().is_none_or(|parallel| parallel.log.goes_at_once())
     }
@@ -139,7 +140,7 @@ impl Database {
         }
     }
 
-    /// Writes the memtables to tables, and waits for it.
+    /// Flushes all memtables to tables, and waits for the end of the flush.
     pub fn flush(&self) -> Result<()> {
         const DOING: &str = "flushing the memtables";
         match &self.parallel {
@@ -148,12 +149,12 @@ impl Database {
         }
     }
 
-    /// What the parallel log did since the opening, if there is one.
+    /// Counters of the parallel log since the opening, if the database has one.
     pub fn log_stats(&self) -> Option<LogStats> {
         self.parallel.as_ref().map(|parallel| parallel.log.stats())
     }
 
-    /// What the parallel log holds that is not in tables, if there is one.
+    /// The batches of the parallel log that are not in tables, if the database has a parallel log.
     pub fn held(&self) -> Option<HeldRecords> {
         self.parallel.as_ref().map(|parallel| parallel.parallel_wal.held())
     }
@@ -161,8 +162,8 @@ impl Database {
     /// Flushes every memtable, removes the parallel log and closes the database. A second call does nothing.
     ///
     /// # Errors
-    /// If the parallel log has failed or cannot be emptied, it stays; the database is closed all the same, and the next opening
-    /// replays the log. `Store` while iterators exist: nothing is closed then.
+    /// If the parallel log has failed or cannot be emptied, the log stays; the database is closed all the same, and the
+    /// next opening replays the log. `Store` while iterators exist: nothing is closed then.
     pub fn close(&self) -> Result<()> {
         const DOING: &str = "closing the database";
         self.db.check_unused().map_err(|e| Error::rocks(DOING, &e))?;

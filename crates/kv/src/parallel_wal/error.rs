@@ -4,50 +4,51 @@ use std::fmt;
 
 use super::batch::BatchError;
 
-/// What a caller can do about a log's error.
+/// What a caller can do about an error of the parallel log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogErrorKind {
-    /// Nothing was written: make room, then try again.
+    /// No record was written: make room in the log, then try again.
     NoSpace,
-    /// Nothing was written: try again.
+    /// No record was written: try again.
     Busy,
-    /// This record will never come back; the log goes on.
+    /// The record of this append will never be replayed; the log goes on.
     Failed,
-    /// The log takes no more records; the next opening decides whether this one is replayed.
+    /// The log takes no more records; the next opening decides whether the record of this append is replayed.
     Poisoned,
     /// The log or the tables are damaged.
     Corrupt,
 }
 
-/// An error of the log, or of the tables while they are opened.
+/// An error of the parallel log, or of the tables during an opening.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct LogError {
-    /// How the caller can go on.
+    /// What the caller can do.
     pub kind: LogErrorKind,
-    /// The whole sentence.
+    /// The error's text, a whole sentence.
     pub text: String,
 }
 
 impl LogError {
-    /// An error with its sentence.
+    /// An error with its kind and its text.
     pub fn new(kind: LogErrorKind, text: impl Into<String>) -> LogError {
         LogError { kind, text: text.into() }
     }
 }
 
-/// Why a write did not happen. `E` is the error of the caller's `apply`.
+/// Why the write of a batch failed. `E` is the error of the caller's `apply`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum WriteError<E> {
-    /// Nothing was written: the batch cannot be taken.
+    /// The batch was refused before anything was written.
     Batch(BatchError),
-    /// Nothing was written: the options contradict each other or the batch.
+    /// Nothing was written: the write's options contradict each other or the batch.
     Invalid(String),
-    /// The log did not take the batch; the error's kind tells whether anything was written.
+    /// The log did not take the batch; the error's kind says whether anything was written.
     Log(LogError),
-    /// The tables refused the batch, and a durable void keeps it from a replay.
+    /// The tables refused the batch, and a durable void entry keeps the batch from a replay.
     Apply(E),
-    /// The tables refused the batch, and the log refused the void: the next opening decides whether the batch happened.
+    /// The tables refused the batch, and the log refused the void entry: the next opening decides whether the batch
+    /// happened.
     Unknown(E, LogError),
 }
 

@@ -11,7 +11,7 @@ use super::error::{LogError, LogErrorKind};
 use super::log::{LogFuture, TicketLog, VisitRecord};
 use super::options::{ParallelWalOptions, WriteOptions};
 
-/// The file beside a database's own that is its parallel log.
+/// Name of a database's parallel log, a file in the database's directory.
 pub const LOG_FILE: &str = "FURROW-LOG";
 
 /// The path of the parallel log of the database in `dir`.
@@ -19,11 +19,12 @@ pub(crate) fn log_path(dir: &str) -> String {
     format!("{}/{LOG_FILE}", dir.trim_end_matches('/'))
 }
 
-/// A log may take this share of the drive, and at least [`LOG_ZONES`] zones, before memtables are flushed to empty it.
+/// A parallel log may take one part in `LOG_SHARE` of the drive, and at least [`LOG_ZONES`] zones, before memtables are
+/// flushed to empty it.
 const LOG_SHARE: u64 = 16;
 pub(crate) const LOG_ZONES: u64 = 4;
 
-/// The limits of a parallel WAL on this file system.
+/// Limits of a parallel WAL for the size of this file system.
 #[cfg_attr(
     not(feature = "broken-rules"),
     allow(clippy::needless_update, reason = "the feature adds a field")
@@ -36,18 +37,18 @@ pub fn log_limits(fs: &Fs) -> ParallelWalOptions {
     ParallelWalOptions { log_limit, log_block: u64::from(geometry.block_size), ..usual }
 }
 
-/// A database's parallel log.
+/// A database's parallel log in the zoned file system.
 #[derive(Debug)]
 pub struct FsLog {
     fs: Fs,
     path: String,
     log: Arc<ParallelLog>,
-    /// The records that it held when it was opened; taken by the replay.
+    /// The records that the log held when it was opened, until the replay takes them.
     held: Mutex<Option<Replay>>,
 }
 
 impl FsLog {
-    /// Opens the log of the database in `dir`, or makes it. The directory exists.
+    /// Opens the parallel log of the database in the existing directory `dir`, or creates it.
     pub fn open(fs: &Fs, dir: &str, options: &ParallelOptions) -> Result<FsLog, LogError> {
         let path = log_path(dir);
         let opened = block_on(&**fs.driver(), fs.parallel_log(&path, options));
@@ -55,17 +56,17 @@ impl FsLog {
         Ok(FsLog { fs: fs.clone(), path, log: Arc::new(log), held: Mutex::new(Some(replay)) })
     }
 
-    /// What the log did since it was opened.
+    /// The log's counters since it was opened.
     pub fn stats(&self) -> LogStats {
         self.log.stats()
     }
 
-    /// Whether a record would go to the drive at once, rather than wait for appends in flight.
+    /// Whether a record appended now would go to the drive at once, without waiting for appends in flight.
     pub(crate) fn goes_at_once(&self) -> bool {
         self.log.goes_at_once()
     }
 
-    /// Closes the log with the records that it holds, so that it can be opened again at once.
+    /// Closes the log and keeps its records, so that it can be opened again at once.
     pub(crate) fn close_unused(&self) {
         if let Err(error) = self.wait(self.log.close()) {
             tracing::warn!(%error, path = self.path, "closing a parallel log failed after its replay failed");

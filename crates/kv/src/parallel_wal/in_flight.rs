@@ -1,4 +1,4 @@
-//! The writes that are in flight between log and tables, and the ledger of the batches that are not in tables.
+//! The writes in flight between log and tables, and the ledger of the batches that are not in tables.
 
 use fs::Ticket;
 use std::sync::Arc;
@@ -14,25 +14,25 @@ use super::options::{HeldRecords, ParallelWalOptions};
 use super::stripes::Held;
 use super::tables::Tables;
 
-/// Bytes of a record in the log beside the batch: the entry's header, the number of records and the length.
+/// Bytes of a log record beside the batch: the entry's header, the number of records and the length.
 const RECORD_HEAD: u64 = 64 + 4 + 4;
 
-/// Knows which writes are in flight, retires the log's tickets, and asks for flushes when the log holds too much.
+/// Tracks the writes in flight, retires the log's tickets, and requests flushes when the log exceeds its limit.
 pub(super) struct InFlight {
     log: Arc<dyn TicketLog>,
     tables: Arc<dyn Tables>,
     ledger: Mutex<Ledger>,
-    /// The last write in flight has left, for an exclusive section that waits.
+    /// Signals a waiting exclusive section that the last write in flight has ended.
     left: Condvar,
-    /// The last exclusive section has ended.
+    /// Signals waiting writes that the last exclusive section has ended.
     reopened: Event,
-    /// A flush that was asked for has ended.
+    /// Signals waiting writes that a requested flush has ended.
     flushed: Event,
     flushes_asked: AtomicU64,
 }
 
 impl InFlight {
-    /// No write is in flight; tickets go on from `next`.
+    /// The state after a replay: no write is in flight, and the next ticket is `next`.
     pub fn new(log: Arc<dyn TicketLog>, tables: Arc<dyn Tables>, next: Ticket) -> Arc<InFlight> {
         Arc::new(InFlight {
             log,
@@ -45,12 +45,12 @@ impl InFlight {
         })
     }
 
-    /// Begins a write whose stripes are held: they keep exclusive sections out.
+    /// Begins a write that holds its key stripes, which keep exclusive sections out.
     pub fn enter(&self) -> Entering<'_> {
         self.enter_locked(&mut self.ledger.lock())
     }
 
-    /// Begins a write that takes no stripes, once no exclusive section runs or waits.
+    /// Begins a write without key stripes, once no exclusive section runs or waits.
     pub async fn enter_ordered(&self) -> Entering<'_> {
         loop {
             let seen = self.reopened.version();
@@ -76,7 +76,8 @@ impl InFlight {
         }
     }
 
-    /// Waits until no write is in flight, and keeps new ones out. `all`: all stripes.
+    /// Begins an exclusive section: waits until no write is in flight, and keeps new writes out. `all` holds all
+    /// stripes.
     pub fn exclusive<'a>(&'a self, all: Held<'a>) -> Exclusive<'a> {
         let mut ledger = self.ledger.lock();
         ledger.shut();
@@ -101,19 +102,19 @@ impl InFlight {
         self.log.retire(retired)
     }
 
-    /// Changes the ledger by `note`, and retires nothing.
+    /// Changes the ledger by `note` without retiring tickets.
     pub fn note(&self, note: impl FnOnce(&mut Ledger)) {
         note(&mut self.ledger.lock());
     }
 
-    /// The records of the log that are not in tables.
+    /// The batches of the log that are not in tables.
     pub fn held(&self) -> HeldRecords {
         let ledger = self.ledger.lock();
         let flushes_asked = self.flushes_asked.load(Ordering::Relaxed);
         HeldRecords { records: ledger.records(), bytes: ledger.bytes(), flushes_asked }
     }
 
-    /// Starts a flush of the memtables in the background.
+    /// Starts a flush of the memtables in the background, unless a requested one runs.
     pub fn ask_for_flush(self: &Arc<InFlight>) {
         self.flushes_asked.fetch_add(1, Ordering::Relaxed);
         let in_flight = Arc::clone(self);
@@ -123,7 +124,7 @@ impl InFlight {
         }));
     }
 
-    /// Waits for the end of a flush that makes room in the log. Writes that wait at a time share one flush.
+    /// Waits for the end of a flush that makes room in the log. Writes that wait at the same time share one flush.
     pub async fn flush(self: &Arc<InFlight>) {
         let seen = self.flushed.version();
         let begins = self.ledger.lock().begin_flush();
@@ -134,14 +135,14 @@ impl InFlight {
     }
 }
 
-/// A write in flight.
+/// A write in flight, counted in the ledger until dropped.
 pub(super) struct Entering<'a> {
     in_flight: &'a InFlight,
     entered: Option<Entered>,
 }
 
 impl Entering<'_> {
-    /// Ends a write whose batch of `len` bytes was applied. True if a flush is to be asked for.
+    /// Ends a write whose batch of `len` bytes was applied. Returns true if the caller must request a flush.
     pub fn applied(mut self, ticket: Ticket, needs: Needs, len: usize, options: &ParallelWalOptions) -> bool {
         let bytes = (len as u64 + RECORD_HEAD).next_multiple_of(options.log_block.max(1));
         let mut ledger = self.in_flight.ledger.lock();
@@ -154,8 +155,8 @@ impl Entering<'_> {
 }
 
 impl Drop for Entering<'_> {
-    /// Ends a write without a batch in the tables. If its future was dropped, a recovery may replay the record. If a void
-    /// failed, the log is poisoned and its tickets do not matter any more.
+    /// Ends a write whose batch is not in the tables. If the write's future was dropped, a recovery may replay its
+    /// record. If a void entry failed, the log is poisoned and tickets matter no more.
     fn drop(&mut self) {
         if let Some(entered) = self.entered.take() {
             self.in_flight.leave(&mut self.in_flight.ledger.lock(), entered);
@@ -163,7 +164,7 @@ impl Drop for Entering<'_> {
     }
 }
 
-/// A section in which no write is in flight.
+/// An exclusive section: no write is in flight until it is dropped.
 pub(super) struct Exclusive<'a> {
     in_flight: &'a InFlight,
     _all: Held<'a>,

@@ -1,4 +1,4 @@
-//! The parallel WAL above a database that an unmodified program opened: the plug-in installs it.
+//! The parallel WAL under an unmodified program's database; the plug-in installs it.
 
 use std::sync::Arc;
 
@@ -20,11 +20,11 @@ use super::tables::{Sequence, Tables};
 /// Opens parallel WALs for the databases of unmodified programs.
 ///
 /// `FURROW_WAL` says whether each batch is an append of its own (`waltz`) or joins others where the drive has no
-/// parallelism to spare (`auto`). A program that links the engine and does not set it gets `auto`.
+/// parallelism to spare (`auto`). A program that links the engine and does not set the variable gets `auto`.
 #[derive(Clone, Copy, Debug)]
 pub struct Interposed;
 
-/// The settings of the log that `FURROW_WAL` names.
+/// The settings of the parallel log for the value of `FURROW_WAL`.
 fn asked(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
     let refused = |text| EngineError { kind: EngineErrorKind::Invalid, text };
     let mode = match value {

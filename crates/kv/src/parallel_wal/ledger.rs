@@ -1,4 +1,4 @@
-//! The tickets whose batches are not in tables yet.
+//! The ledger: tickets whose batches are not in tables yet.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -6,52 +6,55 @@ use super::batch::Family;
 use super::tables::Sequence;
 use fs::Ticket;
 
-/// A flush is asked for again when this part of the limit was applied since the last one.
+/// The next flush is requested once batches of 1 / `FLUSH_STEPS` of the log's limit were applied since the last
+/// request.
 const FLUSH_STEPS: u64 = 4;
 
-/// The families that a batch touched, each with its last sequence there: so far each must be flushed.
+/// The families of a batch's records, each with the batch's last sequence in that family. The batch is in tables when
+/// each family is flushed up to its sequence.
 pub(crate) type Needs = Box<[(Family, Sequence)]>;
 
-/// A ticket's batch.
+/// The ledger's entry of a ticket.
 #[derive(Debug, Default)]
 struct Slot {
-    /// None while the batch is being written, or if the ticket was never used.
+    /// The flushes that the ticket's batch needs; `None` while the batch is being written, or if the ticket was never
+    /// used.
     needs: Option<Needs>,
     bytes: u64,
 }
 
-/// A write in flight: a lower bound of its ticket.
+/// A write in flight: a lower bound of the write's ticket.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Entered(u64);
 
-/// Follows tickets from before they are given until their batches are in tables.
+/// Tracks tickets from before the log assigns them until their batches are in tables.
 ///
 /// Each flush reports its own family. A batch is in tables when every family that it touched is flushed up to the batch; the
 /// families may be flushed together or one by one.
 #[derive(Debug)]
 pub(crate) struct Ledger {
-    /// Every ticket below is retired.
+    /// The lowest ticket that is not retired.
     base: u64,
-    /// From `base` on.
+    /// The entries of the tickets from `base` on.
     slots: VecDeque<Slot>,
-    /// The bounds of writes in flight, each with the number of writes that have it.
+    /// The tickets' lower bounds of the writes in flight, each with its number of writes.
     entered: BTreeMap<u64, u32>,
-    /// The largest sequence that is in tables, of all families and of each.
+    /// The largest sequence that is in tables: of all families, and of each family.
     flushed: Sequence,
     by_family: HashMap<Family, Sequence>,
     bytes: u64,
     records: u64,
-    /// Bytes of batches that were applied so far, and when a flush was asked for last.
+    /// Bytes of the batches applied so far, and the same number when the last flush was requested.
     applied: u64,
     asked_at: Option<u64>,
-    /// The flush that was asked for has not ended.
+    /// Whether a requested flush has not ended.
     flushing: bool,
-    /// Exclusive sections that run or wait. Writes that take no stripes stay out.
+    /// Number of exclusive sections that run or wait. Writes without key stripes do not begin meanwhile.
     shut: usize,
 }
 
 impl Ledger {
-    /// A ledger for tickets from `next` on.
+    /// A ledger whose first ticket is `next`.
     pub fn new(next: Ticket) -> Ledger {
         Ledger {
             base: next.0,
@@ -68,7 +71,7 @@ impl Ledger {
         }
     }
 
-    /// Keeps writes out that take no stripes.
+    /// Keeps out the writes without key stripes, for an exclusive section.
     pub fn shut(&mut self) {
         self.shut += 1;
     }
@@ -88,15 +91,15 @@ impl Ledger {
         self.entered.is_empty()
     }
 
-    /// Whether the caller must ask for a flush, to keep the unretired bytes below `limit`; notes that it does. One flush runs at
-    /// a time, and the next one waits until a part of the limit was applied: a flush retires no ticket behind a write in
-    /// flight, and a flush that failed may fail again.
+    /// Whether the caller must request a flush, to keep the unretired bytes below `limit`; if so, counts the flush as
+    /// requested. One flush runs at a time, and the next one waits until a part of the limit was applied: a flush
+    /// retires no ticket behind a write in flight, and a flush that failed may fail again.
     pub fn wants_flush(&mut self, limit: u64) -> bool {
         let since = self.asked_at.map_or(u64::MAX, |at| self.applied - at);
         self.bytes > limit && since >= limit / FLUSH_STEPS && self.begin_flush()
     }
 
-    /// Notes that a flush is asked for; false while one runs.
+    /// Counts a flush as requested; returns false while a requested flush runs.
     pub fn begin_flush(&mut self) -> bool {
         if self.flushing {
             return false;
@@ -105,18 +108,18 @@ impl Ledger {
         true
     }
 
-    /// The flush that was asked for has ended or failed.
+    /// Notes that the requested flush has ended or failed.
     pub fn flush_is_over(&mut self) {
         self.flushing = false;
     }
 
-    /// A write begins; `next` is the log's next ticket, now or earlier.
+    /// Begins a write. `next` is the log's next ticket, now or earlier.
     pub fn enter(&mut self, next: Ticket) -> Entered {
         *self.entered.entry(next.0).or_insert(0) += 1;
         Entered(next.0)
     }
 
-    /// Ends a write.
+    /// Ends a write in flight.
     pub fn leave(&mut self, entered: Entered) {
         if let Some(count) = self.entered.get_mut(&entered.0) {
             *count -= 1;
@@ -126,9 +129,9 @@ impl Ledger {
         }
     }
 
-    /// Notes a batch of `bytes` that was applied. Its write leaves next.
+    /// Notes that the batch of `ticket`, of `bytes` bytes, was applied. The caller ends its write afterwards.
     pub fn applied(&mut self, ticket: Ticket, needs: Needs, bytes: u64) {
-        // The write entered before its ticket was given, so the base is not above the ticket.
+        // The write entered before the log assigned its ticket, so the base is not above the ticket.
         let Some(at) = ticket.0.checked_sub(self.base).and_then(|at| usize::try_from(at).ok()) else {
             return;
         };
@@ -143,13 +146,13 @@ impl Ledger {
         }
     }
 
-    /// A flush of a family has finished, with tables up to `largest`.
+    /// Notes that a family's changes up to the sequence `largest` are in tables.
     pub fn flushed(&mut self, family: Family, largest: Sequence) {
         let before = self.by_family.entry(family).or_insert(largest);
         *before = largest.max(*before);
     }
 
-    /// All families are in tables up to `largest`.
+    /// Notes that all families' changes up to the sequence `largest` are in tables.
     pub fn all_flushed(&mut self, largest: Sequence) {
         self.flushed = self.flushed.max(largest);
     }
@@ -159,12 +162,13 @@ impl Ledger {
         needs.iter().all(|(family, last)| flushed(family) >= *last)
     }
 
-    /// The ticket below which every batch is in tables; `next` is the log's next ticket now.
+    /// Moves the base over the tickets whose batches are in tables, and returns the base. `next` is the log's next
+    /// ticket now.
     pub fn retired(&mut self, next: Ticket) -> Ticket {
         let limit = self.entered.first_key_value().map_or(next.0, |(&bound, _)| bound);
         while self.base < limit {
             let Some(slot) = self.slots.front() else {
-                // No later ticket was used.
+                // No ticket after the ledger's last entry was used.
                 self.base = limit;
                 break;
             };
@@ -179,7 +183,7 @@ impl Ledger {
         Ticket(self.base)
     }
 
-    /// Batches that are not retired.
+    /// Number of batches that are not retired.
     pub fn records(&self) -> u64 {
         self.records
     }

@@ -5,22 +5,23 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::tables::Mark;
 use fs::Ticket;
 
-/// The floor is written again when it can rise by this many tickets.
+/// Tickets by which the marks' floor must be able to rise before it is written again.
 const FLOOR_STEP: u64 = 1024;
 
-/// Whether batches carry marks, and the floor below which none is kept.
+/// Whether batches carry marks, and the floor: the ticket below which marks are removed.
 #[derive(Debug)]
 pub(super) struct Marks {
-    /// Every batch carries a mark. Changed while no batch is in flight.
+    /// Whether every batch carries a mark. Changed only while no batch is in flight.
     on: AtomicBool,
-    /// The floor in the tables, without the one that a batch in flight carries.
+    /// The floor in the tables, without a new one that a batch in flight carries.
     floor: AtomicU64,
-    /// A batch in flight carries a new floor. One at a time: RocksDB may apply two in the other order.
+    /// Whether a batch in flight carries a new floor. Only one does at a time, since RocksDB may apply two batches in
+    /// the other order.
     raising: AtomicBool,
 }
 
 impl Marks {
-    /// The marks as the opening left them.
+    /// The state of the marks after an opening.
     pub fn new(on: bool, floor: Ticket) -> Marks {
         Marks { on: AtomicBool::new(on), floor: AtomicU64::new(floor.0), raising: AtomicBool::new(false) }
     }
@@ -30,32 +31,33 @@ impl Marks {
         self.on.load(Ordering::Acquire)
     }
 
-    /// From now on every batch carries a mark; `floor` is in the tables.
+    /// Makes every batch from now on carry a mark. The tables have `floor`.
     pub fn turn_on(&self, floor: Ticket) {
         self.floor.store(floor.0, Ordering::Release);
         self.on.store(true, Ordering::Release);
     }
 
-    /// A new floor for the next batch to carry, if one is due. `retired`: every ticket below is in tables.
+    /// A new floor for the marks, which the next batch must carry, if the floor can rise far enough. Every ticket below
+    /// `retired` is in tables.
     pub fn raise(&self, retired: Ticket) -> Option<Raise<'_>> {
         let due = || retired.0 >= self.floor.load(Ordering::Acquire) + FLOOR_STEP;
         if !due() || self.raising.swap(true, Ordering::AcqRel) {
             return None;
         }
         let raise = Raise { marks: self, to: retired };
-        // Another batch may have raised the floor in between.
+        // Check again: another batch may have raised the floor since the first check.
         due().then_some(raise)
     }
 }
 
-/// A new floor that a batch in flight carries. Until it is dropped no other batch carries one.
+/// A new floor of the marks that a batch in flight carries. No other batch carries one until this is dropped.
 pub(super) struct Raise<'a> {
     marks: &'a Marks,
     to: Ticket,
 }
 
 impl Raise<'_> {
-    /// Notes that the batch was applied.
+    /// Notes that the batch with the new floor was applied.
     pub fn applied(self) {
         self.marks.floor.store(self.to.0, Ordering::Release);
     }
@@ -67,7 +69,7 @@ impl Drop for Raise<'_> {
     }
 }
 
-/// The mark of a batch, and the new floor that goes with it.
+/// The mark of a batch, and the new floor that the batch carries.
 #[derive(Default)]
 pub(super) struct BatchMark<'a> {
     pub mark: Option<Mark>,

@@ -1,4 +1,4 @@
-//! A log in memory that simulates power cuts, for tests.
+//! A parallel log in memory that simulates power cuts, for tests.
 
 use fs::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,13 +8,13 @@ use parking_lot::Mutex;
 use super::error::{LogError, LogErrorKind};
 use super::log::{TicketLog, VisitRecord};
 
-/// Decides for each unsynced entry whether it survives a power cut.
+/// Decides for an unsynced log entry whether it survives a power cut.
 pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;
 
 #[derive(Clone, Debug)]
 struct Entry {
     record: Vec<u8>,
-    /// The lowest ticket that was not acknowledged when this one was submitted.
+    /// The lowest ticket that was not acknowledged when this entry was submitted.
     needs: u64,
     acknowledged: bool,
     durable: bool,
@@ -26,31 +26,31 @@ struct State {
     /// Voided tickets.
     void: BTreeSet<u64>,
     next: u64,
-    /// Tickets below were decided when the log was opened.
+    /// Tickets below this one were decided when the log was opened.
     settled: u64,
     mark: u64,
-    /// The last retirement that a crash cannot lose.
+    /// The log's last retired ticket that a crash cannot lose.
     durable_mark: u64,
     failure: Option<LogError>,
     removed: bool,
-    /// Bound on unretired records; none: no bound.
+    /// Largest number of unretired records; `None`: no limit.
     room: Option<usize>,
 }
 
-/// A parallel log in memory, which keeps and loses the same records as one on a drive.
+/// A parallel log in memory, which keeps and loses the same records at a power cut as one on a drive.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
     state: Mutex<State>,
 }
 
 impl MemoryLog {
-    /// An empty log.
+    /// A log without records.
     pub fn new() -> MemoryLog {
         MemoryLog::default()
     }
 
-    /// The log as it is opened after a power cut at this moment. `survive` says which of the entries that no sync covered
-    /// are on the medium, and `keep_mark` whether the last retirement is.
+    /// The log as it is opened after a power cut now. `survive` decides which unsynced entries are on the medium, and
+    /// `keep_mark` whether the last retirement is.
     pub fn cut(&self, survive: &mut Survivors<'_>, keep_mark: bool) -> MemoryLog {
         let mut state = self.state.lock().clone();
         state.entries.retain(|ticket, entry| entry.durable || survive(Ticket(*ticket)));
@@ -58,7 +58,7 @@ impl MemoryLog {
             ticket < state.settled || state.entries.contains_key(&ticket) || state.void.contains(&ticket)
         };
         let missing = (state.settled..state.next).find(|t| !exists(&state, *t)).unwrap_or(state.next);
-        // As in recovery, an entry that needs a missing one ends the log.
+        // As in the recovery from a drive, the log ends at an entry that needs a missing one.
         let stop = state.entries.iter().find(|(_, entry)| entry.needs > missing).map(|(ticket, _)| *ticket);
         stop.map(|ticket| state.entries.split_off(&ticket));
         let void = std::mem::take(&mut state.void);
@@ -78,12 +78,12 @@ impl MemoryLog {
         MemoryLog { state: Mutex::new(state) }
     }
 
-    /// Makes every operation from now on fail, as on a removed drive.
+    /// Makes every operation of the log fail from now on, as on a removed drive.
     pub fn poison(&self) {
         self.state.lock().failure = Some(LogError::new(LogErrorKind::Poisoned, "the log was told to fail"));
     }
 
-    /// Bounds the number of unretired records from now on.
+    /// Limits the number of unretired records from now on.
     pub fn limit(&self, records: usize) {
         self.state.lock().room = Some(records);
     }
@@ -93,13 +93,13 @@ impl MemoryLog {
         self.state.lock().removed
     }
 
-    /// Records that are not retired.
+    /// Number of records that are not retired.
     pub fn len(&self) -> usize {
         let state = self.state.lock();
         state.entries.range(state.mark..).filter(|(ticket, _)| !state.void.contains(ticket)).count()
     }
 
-    /// Whether everything is retired.
+    /// Whether every record of the log is retired.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -138,7 +138,7 @@ impl TicketLog for MemoryLog {
             state.entries.insert(ticket, entry);
             ticket
         };
-        // In flight.
+        // The append is in flight here: let other threads run.
         std::thread::yield_now();
         let mut state = self.state.lock();
         state.usable()?;

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The protocol knows of RocksDB only the serialisation of its batches: [`Tables`] and the closure given to
-//! [`ParallelWal::write`] stand for RocksDB, [`TicketLog`] for the log. Floors, from above:
+//! [`ParallelWal::write`] stand for RocksDB, [`TicketLog`] for the log. Modules, from the top layer down:
 //!
 //! | files | what they are |
 //! |---|---|

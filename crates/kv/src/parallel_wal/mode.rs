@@ -1,4 +1,4 @@
-//! Which log a database's batches go to.
+//! The log that a database's batches go to.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,28 +6,29 @@ use std::str::FromStr;
 use fs::{Batching, ParallelOptions};
 use serde::{Deserialize, Serialize};
 
-/// Says which log an unmodified program's database has; the plug-in reads it.
+/// Environment variable that names the log of an unmodified program's database; the plug-in reads it.
 pub const WAL_VARIABLE: &str = "FURROW_WAL";
 
-/// Which log a database's batches go to. A database may be opened in another mode than it was closed in, or than it
-/// crashed in: see [`Database`](super::Database).
+/// The log that a database's batches go to. A database may be opened in another mode than the one in which it was
+/// closed or crashed: see [`Database`](super::Database).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WalMode {
-    /// RocksDB's own log: group commit.
+    /// RocksDB's own log, with group commit.
     Group,
     /// A parallel log: each batch is an append of its own.
     Waltz,
-    /// A parallel log: a batch is an append of its own while the drive has parallelism to spare, and shares one otherwise.
+    /// A parallel log: each batch is an append of its own while the drive has parallelism to spare, and shares an
+    /// append otherwise.
     #[default]
     Auto,
 }
 
 impl WalMode {
-    /// All of them.
+    /// Every mode of the log.
     pub const ALL: [WalMode; 3] = [WalMode::Group, WalMode::Waltz, WalMode::Auto];
 
-    /// The parallel log's settings; none where there is no such log.
+    /// The parallel log's settings; `None` for RocksDB's own log.
     pub fn parallel(self) -> Option<ParallelOptions> {
         let batching = match self {
             WalMode::Group => return None,
@@ -38,7 +39,7 @@ impl WalMode {
     }
 }
 
-/// A word that names no mode.
+/// The error for a word that names no log mode.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("'{0}' is no kind of log: it is group, waltz or auto")]
 pub struct UnknownMode(String);
@@ -53,7 +54,7 @@ impl FromStr for WalMode {
 }
 
 impl WalMode {
-    /// Its name, as it is written in settings.
+    /// The mode's name in settings.
     pub fn name(self) -> &'static str {
         match self {
             WalMode::Group => "group",

@@ -10,20 +10,21 @@ use super::tables::{Mark, Sequence};
 /// The stripes and the families of a batch, read before any lock is taken.
 #[derive(Default)]
 pub(super) struct Plan {
-    /// The stripes of its keys.
+    /// The stripes of the batch's keys.
     pub stripes: StripeSet,
-    /// Each family with the place of its last record among the records that take a sequence.
+    /// Each family with the index of its last record among the batch's records that take a sequence.
     families: Vec<(Family, usize)>,
-    /// Families of merge records.
+    /// The families of the batch's merge records.
     merged: Vec<Family>,
-    /// Records that take a sequence.
+    /// Number of the batch's records that take a sequence.
     pub records: usize,
-    /// It has merges or single deletes: applied twice, they change the data.
+    /// Whether the batch has merges or single deletes, which change the data if they are applied twice.
     pub once_only: bool,
 }
 
 impl Plan {
-    /// Reads a batch. Without `stripes`, for a caller who orders writes itself, the plan names none but those of range deletes.
+    /// Plans a batch. Without `stripes`, for a caller that orders writes itself, the plan has only the stripes of range
+    /// deletes.
     pub fn read(batch: &[u8], families: &Families, stripes: Option<&Stripes>) -> Result<Plan, BatchError> {
         let mut plan = Plan::default();
         let families = families.read();
@@ -53,7 +54,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// Refuses a batch that names unknown families or merges without an operator. To be asked with the stripes held, so that
+    /// Refuses a batch that names unknown families or merges without an operator. Called with the stripes held, so that
     /// the families stay as they are until the batch is applied.
     pub fn check(&self, families: &Families, ignore_missing: bool) -> Result<(), String> {
         let families = families.read();
@@ -68,17 +69,19 @@ impl Plan {
         Ok(())
     }
 
-    /// The families, each with the sequence up to which it must be flushed until the applied batch is in tables.
+    /// The families of the batch, each with the sequence up to which it must be flushed until the applied batch is in
+    /// tables.
     ///
-    /// A marked batch is in tables when its mark is: one atomic flush writes both, and a replay skips the batch from then on.
-    /// The reports of the batch's own families may end below the batch, since a single delete and its put leave no record.
+    /// A marked batch is in tables when its mark is: one atomic flush writes both, and a replay skips the batch from
+    /// then on. The reports of the batch's own families may end below the batch, since a single delete and its put
+    /// leave no record.
     pub fn needs(&self, families: &Families, applied: Applied, mark: Option<Mark>) -> Needs {
         if mark.is_some() {
             return Box::new([(Family::MARKS, Sequence(applied.last.0 + 1))]);
         }
         let families = families.read();
         let sequence = |at: &usize| Sequence(applied.last.0.saturating_sub((self.records - 1 - at) as u64));
-        // The records of families that do not exist were left out.
+        // RocksDB skipped the records of families that do not exist.
         let present = self.families.iter().filter(|(family, _)| families.contains_key(family));
         present.map(|(family, at)| (*family, sequence(at))).collect()
     }

@@ -1,4 +1,4 @@
-//! The protocol: docs/adr/0013.
+//! The parallel WAL's write and recovery protocol: docs/adr/0013.
 
 use fs::Ticket;
 use std::fmt;
@@ -20,8 +20,8 @@ use super::tables::{Mark, Sequence, Tables};
 
 /// The parallel WAL over a log and tables. All methods may be called from any thread.
 ///
-/// Acknowledged means: applied, in the log, and with [`WriteOptions::SYNCED`] safe from a power cut. Batches that share a key
-/// go through log and tables in one order.
+/// An acknowledged batch is applied and in the log; with [`WriteOptions::SYNCED`] it survives a power cut. Batches that
+/// share a key go through log and tables in one order.
 pub struct ParallelWal {
     log: Arc<dyn TicketLog>,
     tables: Arc<dyn Tables>,
@@ -30,16 +30,17 @@ pub struct ParallelWal {
     in_flight: Arc<InFlight>,
     families: Families,
     marks: Marks,
-    /// Changed while all stripes are held.
+    /// Whether the parallel WAL is closed; changed while all stripes are held.
     closed: AtomicBool,
-    /// Why a close left the log.
+    /// The error with which a close left the log, if one did.
     close_failed: Mutex<Option<LogError>>,
 }
 
 impl ParallelWal {
-    /// Replays the log's records, and takes writes from then on.
+    /// Opens the parallel WAL: replays the log's records, and takes writes from then on.
     ///
-    /// An opening that a crash interrupts can be repeated. Flushes that begin or end meanwhile need not be reported.
+    /// An opening that a crash interrupts can be repeated. Flushes that begin or end during the opening need not be
+    /// reported.
     ///
     /// # Errors
     /// Errors of log and tables. The log keeps its records.
@@ -82,7 +83,8 @@ impl ParallelWal {
     /// all. Waits while a batch that shares a key is in flight.
     ///
     /// # Errors
-    /// See [`WriteError`]: but for `Unknown` and a poisoned log, the batch never happened and never will have.
+    /// See [`WriteError`]: after any error but `Unknown` and that of a poisoned log, the batch never happened and never
+    /// will have.
     pub fn write<E>(
         &self,
         batch: &[u8],
@@ -104,13 +106,13 @@ impl ParallelWal {
         let held = self.hold(&plan.stripes);
         self.check(&plan, options)?;
         if !options.logged {
-            // The stripes keep exclusive sections out, so that the families stay until the batch is applied.
+            // The held stripes keep exclusive sections out, so that the families stay until the batch is applied.
             return apply(None).map(|_| ()).map_err(WriteError::Apply);
         }
         let mut entering = self.in_flight.enter();
         let mut appended = self.log.append(batch, options.synced);
         if is_full(&appended) && self.held().records > 0 {
-            // This write's own entry would keep the flush from retiring tickets.
+            // End this write's entry in the ledger first: it would keep the flush from retiring tickets.
             drop(entering);
             self.tables.flush()?;
             entering = self.in_flight.enter();
@@ -140,9 +142,10 @@ impl ParallelWal {
         }
     }
 
-    /// [`write`](ParallelWal::write) for a caller who makes sure that no two batches in flight share a key, and who writes
-    /// through this method alone. Takes no stripes, and blocks no thread while it waits for the log or for `apply`, which
-    /// should not block either. Exclusive sections wait for the write: its future must be polled to its end, or dropped.
+    /// Like [`write`](ParallelWal::write), for a caller who makes sure that no two batches in flight share a key, and
+    /// who writes through this method alone. Takes no stripes, and blocks no thread while it waits for the log or for
+    /// `apply`, which should not block either. Exclusive sections wait for the write: its future must be polled to its
+    /// end, or dropped.
     ///
     /// # Errors
     /// As for `write`; `Invalid` for batches that may be applied only once (merges, single deletes). The caller keeps range
@@ -215,14 +218,15 @@ impl ParallelWal {
         }
     }
 
-    /// Refuses a batch that the tables are certain to refuse, before the log has the batch. To be called with the stripes held.
+    /// Refuses a batch that the tables are certain to refuse, before the log has the batch. Called with the stripes
+    /// held.
     fn check<E>(&self, plan: &Plan, options: WriteOptions) -> Result<(), WriteError<E>> {
         self.check_open()?;
         self.tables.check_writable()?;
         plan.check(&self.families, options.ignore_missing).map_err(WriteError::Invalid)
     }
 
-    /// The mark of a batch that the log has.
+    /// The mark for a batch that the log has.
     fn mark(&self, ticket: Ticket, plan: &Plan) -> BatchMark<'_> {
         if !self.marks.is_on() || breaks!(self.options, MarksOfPuts) && !plan.once_only {
             return BatchMark::default();
@@ -233,17 +237,17 @@ impl ParallelWal {
         BatchMark { mark: Some(Mark { ticket, floor }), raise }
     }
 
-    /// The records of the log that are not in tables.
+    /// The batches of the parallel log that are not in tables.
     pub fn held(&self) -> HeldRecords {
         self.in_flight.held()
     }
 
-    /// Makes every acknowledged write durable.
+    /// Makes every acknowledged write durable, by a sync of the log.
     pub fn sync(&self) -> Result<(), LogError> {
         self.log.sync()
     }
 
-    /// To be called when a flush begins, after its memtables were closed and before any of its tables counts.
+    /// Called when a flush of RocksDB begins, after its memtables are closed and before any of its tables counts.
     pub fn flush_begins(&self) -> Result<(), LogError> {
         if breaks!(self.options, SyncAtFlush) {
             return Ok(());
@@ -251,7 +255,7 @@ impl ParallelWal {
         self.log.sync()
     }
 
-    /// To be called when tables hold, durably, every change of a family up to `largest`.
+    /// Called when tables hold, durably, every change of a family up to the sequence `largest`.
     pub fn flushed(&self, family: Family, largest: Sequence) {
         if breaks!(self.options, OtherFamilies) {
             return self.all_flushed(largest);
@@ -259,13 +263,13 @@ impl ParallelWal {
         log_growth(self.in_flight.retire(|ledger| ledger.flushed(family, largest)));
     }
 
-    /// To be called when tables hold, durably, every change of all families up to `largest`.
+    /// Called when tables hold, durably, every change of all families up to the sequence `largest`.
     pub fn all_flushed(&self, largest: Sequence) {
         log_growth(self.in_flight.retire(|ledger| ledger.all_flushed(largest)));
     }
 
-    /// From now on no batch is ever applied twice, whatever its records; see docs/adr/0013. The first call waits for all
-    /// writes and a flush.
+    /// Makes every batch from now on carry a mark, so that none is ever applied twice, whatever its records:
+    /// docs/adr/0013. The first call waits for all writes and for a flush.
     pub fn exactly_once(&self) -> Result<(), LogError> {
         if breaks!(self.options, Marks) || self.marks.is_on() {
             return Ok(());
@@ -292,25 +296,27 @@ impl ParallelWal {
         self.in_flight.exclusive(self.stripes.hold(&StripeSet::ALL))
     }
 
-    /// Runs something while no batch is in flight.
+    /// Calls `run` while no batch is in flight.
     pub fn exclusive<R>(&self, run: impl FnOnce() -> R) -> R {
         let _exclusive = self.lock_exclusive();
         run()
     }
 
-    /// Adds a family, or removes one that was dropped (no `info`). To be called within [`exclusive`](ParallelWal::exclusive).
+    /// Adds or changes a family, or with no `info` removes one that was dropped. Called within
+    /// [`exclusive`](ParallelWal::exclusive).
     pub fn set_family(&self, family: Family, info: Option<FamilyInfo>) {
         match info {
             Some(info) => self.families.insert(family, info),
             None => {
                 self.families.remove(family);
-                // No table will ever hold records of the family, and none needs to.
+                // No table will ever hold records of the dropped family, so it counts as flushed.
                 self.in_flight.note(|ledger| ledger.flushed(family, Sequence::LAST));
             }
         }
     }
 
-    /// Flushes every memtable and removes the log: afterwards the database can be opened without it. Writes fail from here on.
+    /// Flushes every memtable and removes the log: afterwards the database can be opened without the log. Writes fail
+    /// from here on.
     ///
     /// # Errors
     /// The log stays, and the next opening with the log replays its records.
@@ -324,7 +330,7 @@ impl ParallelWal {
         emptied
     }
 
-    /// Flushes every memtable, and ends the log and the marks.
+    /// Flushes every memtable, then seals the log and drops the marks.
     fn empty(&self) -> Result<(), LogError> {
         if let Some(error) = self.log.failure() {
             return Err(error);
@@ -332,8 +338,8 @@ impl ParallelWal {
         self.tables.empty_memtables()?;
         self.in_flight.note(|ledger| ledger.all_flushed(Sequence::LAST));
         self.log.retire(self.log.next_ticket())?;
-        // The log outlives the hidden family: an opening without the log finds it and refuses. A log that stays empty needs
-        // no marks.
+        // The log is removed after the hidden family of marks: an opening without the log finds the family and refuses.
+        // A log that stays empty needs no marks.
         self.log.seal()?;
         self.tables.drop_marks()?;
         self.log.remove()

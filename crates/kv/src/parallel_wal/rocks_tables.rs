@@ -23,23 +23,25 @@ pub struct RocksTables {
     stalled: Stalled,
 }
 
-/// The background flushes.
+/// The background flush of the tables.
 #[derive(Default)]
 struct AskedFlush {
-    /// The last one.
+    /// The task of the last background flush.
     task: Option<Spawned<()>>,
-    /// No more are begun: the database is being closed.
+    /// Whether the database is being closed, so that no more background flushes begin.
     ended: bool,
 }
 
-/// Batches that wait for a write stall to end. One of them waits in RocksDB, and the others for their turn.
+/// The batches that wait for the end of a write stall. One of them waits in RocksDB, and the others wait for their
+/// turn.
 #[derive(Default)]
 struct Stalled {
     turn: Turnstile,
     waiting: AtomicUsize,
 }
 
-/// Batches that may wait for a write stall to end with their records in the log. Further batches are not appended.
+/// Number of batches that may wait for the end of a write stall with their records in the log. Further batches are not
+/// appended.
 const STALLED_MOST: usize = 256;
 
 impl RocksTables {
@@ -48,14 +50,14 @@ impl RocksTables {
         RocksTables { db, driver, flush: Mutex::default(), stalled: Stalled::default() }
     }
 
-    /// Applies a batch that is in the log.
+    /// Applies a batch that the log has.
     pub fn apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Applied> {
         self.db.apply(batch, false, mark.map(applied_mark)).map(|last| Applied { last: Sequence(last) })
     }
 
-    /// [`apply`](RocksTables::apply) without blocking the thread, which has other batches to apply: the flush that ends a write
-    /// stall may wait for one of those. A thread of its own waits for the stall to end. If the future is dropped, the batch is
-    /// applied or not.
+    /// Like [`apply`](RocksTables::apply), but without blocking the thread, which has other batches to apply: the flush
+    /// that ends a write stall may wait for one of them. A separate thread waits for the end of the stall. If the
+    /// future is dropped, the batch is applied or not.
     pub async fn apply_soon(
         self: &Arc<RocksTables>,
         batch: &[u8],
@@ -74,7 +76,7 @@ impl RocksTables {
     }
 
     fn try_apply(&self, batch: &[u8], mark: Option<Mark>) -> rocks::Result<Option<Applied>> {
-        // A failed attempt would use up RocksDB's rate of delayed writes, which the waiting thread needs.
+        // An attempt that fails would use up RocksDB's rate of delayed writes, which the waiting thread needs.
         if self.db.is_stalled() {
             return Ok(None);
         }
@@ -89,12 +91,12 @@ impl RocksTables {
         }
     }
 
-    /// Reports the database's flushes to a parallel WAL from now on.
+    /// Reports the database's flushes to `parallel_wal` from now on.
     pub fn report_flushes_to(&self, parallel_wal: &Arc<ParallelWal>) {
         self.db.set_flush_events(Arc::new(FlushReports { parallel_wal: Arc::downgrade(parallel_wal) }));
     }
 
-    /// Waits for the background flush; no other one begins.
+    /// Waits for the end of the background flush; no further one begins.
     pub fn settle(&self) {
         let flush = {
             let mut flush = self.flush.lock();
@@ -107,7 +109,7 @@ impl RocksTables {
     }
 }
 
-/// Counts a batch that waits.
+/// Counts a batch that waits for the end of a write stall.
 struct Waiting<'a>(&'a AtomicUsize);
 
 impl<'a> Waiting<'a> {
@@ -176,7 +178,7 @@ impl Tables for RocksTables {
             }
             over();
         });
-        // The flush before has called its `over`: it is done or has failed.
+        // The previous flush has called its `over`, so its task has ended or is about to.
         flush.task = Some(task);
     }
 
@@ -197,7 +199,7 @@ impl Tables for RocksTables {
     }
 }
 
-/// Passes RocksDB's flush events on.
+/// Reports RocksDB's flush events to the parallel WAL.
 struct FlushReports {
     parallel_wal: Weak<ParallelWal>,
 }
@@ -207,7 +209,7 @@ impl FlushEvents for FlushReports {
         if let Some(parallel_wal) = self.parallel_wal.upgrade()
             && let Err(error) = parallel_wal.flush_begins()
         {
-            // The tables need a flush of the same drive: it fails too, or makes the log's records durable as well.
+            // The tables need a flush of the same drive: either it fails too, or it makes the log's records durable.
             tracing::error!(%error, "syncing the parallel log before a flush failed");
         }
     }

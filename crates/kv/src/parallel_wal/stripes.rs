@@ -8,24 +8,24 @@ use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::batch::Family;
 
-/// Number of locks, of a byte each. Writers of different keys that share a lock wait for each other: with this number, one write
-/// in 20,000 of four threads. One in a thousand would raise the 99.9th percentile of latency.
+/// Number of key stripes, locks of a byte each. Writers of different keys that share a lock wait for each other: with
+/// this number, one write in 20,000 of four threads. One in a thousand would raise the 99.9th percentile of latency.
 const STRIPES: u32 = 1 << 16;
 
-/// A batch with more stripes than this takes all of them by one lock: that is less work, and the batch waits for most writers
-/// anyway.
+/// Number of stripes above which a batch takes all stripes by one lock: that is less work, and the batch waits for most
+/// writers anyway.
 const MANY: usize = 4096;
 
-/// A set of stripes.
+/// A set of key stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StripeSet {
     all: bool,
-    /// In ascending order.
+    /// The stripes in ascending order.
     some: BTreeSet<u16>,
 }
 
 impl StripeSet {
-    /// All of them.
+    /// The set of all key stripes.
     pub const ALL: StripeSet = StripeSet { all: true, some: BTreeSet::new() };
 
     fn insert(&mut self, stripe: u16) {
@@ -36,19 +36,19 @@ impl StripeSet {
     }
 }
 
-/// The locks of all keys.
+/// The locks of all keys, one for each stripe.
 #[derive(Debug)]
 pub(crate) struct Stripes {
-    /// Held shared with some stripes, and exclusively with all.
+    /// Held shared with single stripes, and exclusively instead of all stripes.
     gate: RwLock<()>,
     locks: Vec<Mutex<()>>,
     hash: RandomState,
 }
 
-/// Held stripes, until dropped.
+/// Key stripes that are held until this is dropped.
 #[derive(Debug)]
 pub(crate) enum Held<'a> {
-    /// Dropped in the order of the fields: the gate last.
+    /// The fields are dropped in their order, so the gate is released last.
     Some {
         _guards: Vec<MutexGuard<'a, ()>>,
         _gate: RwLockReadGuard<'a, ()>,
@@ -64,7 +64,7 @@ impl Stripes {
         Stripes { gate: RwLock::new(()), locks, hash: RandomState::new() }
     }
 
-    /// Adds the stripe of a key to a set; with no key, the one stripe of the family.
+    /// Adds the stripe of `key` to a set; without a key, the one stripe of the family.
     pub fn add(&self, set: &mut StripeSet, family: Family, key: Option<&[u8]>) {
         if set.all {
             return;
@@ -73,7 +73,7 @@ impl Stripes {
         set.insert(u16::try_from(hash).expect("below STRIPES"));
     }
 
-    /// Takes stripes in ascending order, so that no two writers wait for each other.
+    /// Locks the stripes of a set in ascending order, so that no two writers wait for each other.
     pub fn hold(&self, set: &StripeSet) -> Held<'_> {
         if set.all {
             return Held::All { _gate: self.gate.write() };

@@ -8,57 +8,60 @@ use fs::Ticket;
 pub struct Sequence(pub u64);
 
 impl Sequence {
-    /// Above every sequence in use.
+    /// A sequence above every sequence in use.
     pub const LAST: Sequence = Sequence(u64::MAX);
 }
 
-/// A record of the hidden family, written in one batch with the batch that it marks.
+/// A mark: a record of the hidden family, written in one batch with the batch that it marks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mark {
-    /// The batch's ticket.
+    /// The ticket of the marked batch.
     pub ticket: Ticket,
-    /// A new floor to write; the marks below it are removed.
+    /// A new floor to write with the mark; the marks below it are removed.
     pub floor: Option<Ticket>,
 }
 
-/// Called once, when a background flush has ended.
+/// Called once when a background flush has ended.
 pub type FlushOver = Box<dyn FnOnce() + Send>;
 
-/// The tables below the parallel WAL, and the hidden family of marks in them.
+/// The interface of the tables below the parallel WAL, and of the hidden family of marks in them.
 pub trait Tables: Send + Sync {
-    /// Applies a batch from the log, with its mark. Records of families that are gone are left out.
+    /// Applies a batch from the log with its mark, in a replay. Skips records of families that no longer exist.
     fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError>;
 
-    /// Fails while the tables refuse every batch, so that none is logged.
+    /// Fails while the tables refuse every batch, so that no batch goes to the log in vain.
     fn check_writable(&self) -> Result<(), LogError> {
         Ok(())
     }
 
-    /// Notes that a batch was refused: [`check_writable`](Tables::check_writable) asks RocksDB before the next one.
+    /// Notes that the tables refused a batch: [`check_writable`](Tables::check_writable) asks RocksDB before the next
+    /// batch.
     fn was_refused(&self) {}
 
-    /// Writes everything that is in memory to tables, all families at once, and waits for it. Success does not prove that any
-    /// batch is in tables: only [`flushed`](super::ParallelWal::flushed) and
-    /// [`all_flushed`](super::ParallelWal::all_flushed) do.
+    /// Flushes the memtables of all families together, and waits for the end. Success does not prove that any batch is
+    /// in tables: only [`flushed`](super::ParallelWal::flushed) and [`all_flushed`](super::ParallelWal::all_flushed)
+    /// do.
     fn flush(&self) -> Result<(), LogError>;
 
-    /// The same flush while no batch is being applied. Success means that every batch applied before is in tables, durably.
+    /// Like [`flush`](Tables::flush), while no batch is being applied. After success every batch applied earlier is in
+    /// tables, durably.
     fn empty_memtables(&self) -> Result<(), LogError>;
 
-    /// Starts a [`flush`](Tables::flush) in the background; `over` is called when it is done or has failed.
+    /// Starts a [`flush`](Tables::flush) in the background; calls `over` when the flush is done or has failed.
     fn flush_soon(&self, over: FlushOver);
 
-    /// The ticket below which every batch is in tables; none if the hidden family is absent or empty.
+    /// The marks' floor: the ticket below which every batch is in tables. `None` if the hidden family is absent or
+    /// empty.
     fn floor(&self) -> Result<Option<Ticket>, LogError>;
 
     /// Whether the tables have the mark of a ticket.
     fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError>;
 
-    /// Makes the hidden family if it is absent, removes every mark and writes the floor, in memory: the next flush makes them
-    /// durable. Called while no write is in flight and every batch of the log is in tables: a mark at or above the floor is
-    /// of another log.
+    /// Creates the hidden family of marks if it is absent, removes every mark and writes the floor, in memory: the next
+    /// flush makes these changes durable. Called while no write is in flight and every batch of the log is in tables: a
+    /// mark at or above the floor is of another log.
     fn set_floor(&self, floor: Ticket) -> Result<(), LogError>;
 
-    /// Removes the hidden family if it exists, durably.
+    /// Removes the hidden family of marks if it exists, durably.
     fn drop_marks(&self) -> Result<(), LogError>;
 }

@@ -1,4 +1,4 @@
-//! Many clients at once, over each log: acknowledged writes hold after power cuts and failures of the drive.
+//! Tests with many clients at once, for each log: acknowledged writes survive power cuts and failures of the drive.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -23,12 +23,12 @@ use zoned::emu::{Emu, FaultOp, FaultSpec, Latency, Media, Seeded};
 const COUNTERS: usize = 3;
 const CLIENTS: usize = 6;
 
-/// The increments that clients asked for, and the replies.
+/// The increments that clients requested, and the replies.
 #[derive(Default)]
 struct Told {
     asked: [AtomicI64; COUNTERS],
     acknowledged: [AtomicI64; COUNTERS],
-    /// Replies of each counter.
+    /// The replies to the increments of each counter.
     replies: [Mutex<Vec<i64>>; COUNTERS],
     refused: AtomicI64,
     stop: AtomicBool,
@@ -39,7 +39,7 @@ impl Told {
         counts.iter().map(|count| count.load(Ordering::SeqCst)).collect()
     }
 
-    /// One client: increments, and writes of two keys, until `stop` is set.
+    /// Runs one client: increments, and writes of two keys in one pipeline, until `stop` is set.
     fn client(&self, engine: &Engine, me: usize) {
         for n in 0.. {
             if self.stop.load(Ordering::SeqCst) {
@@ -106,7 +106,7 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
             (least, media, Told::get(&told.asked))
         });
         for counter in 0..COUNTERS {
-            // Each value was the reply to exactly one increment.
+            // Each value of the counter was the reply to exactly one increment.
             let replies = told.replies[counter].lock();
             let distinct: BTreeSet<i64> = replies.iter().copied().collect();
             assert_eq!(distinct, (1..=replies.len() as i64).collect(), "{wal}");
@@ -219,7 +219,7 @@ fn a_parallel_log_goes_on_after_one_failed_append() {
         let engine = engine(&fs, wal);
         assert_eq!(ask(&engine, &["SET a 1"]), [ok()]);
         emu.fail(FaultSpec::next(FaultOp::Write).landed());
-        // The second attempt goes to another zone.
+        // The log's second attempt of the append goes to another zone.
         assert_eq!(ask(&engine, &["INCR a", "SET b 1"]), [Reply::Integer(2), ok()], "{wal}");
         assert_eq!((engine.failure(), engine.log().unwrap().log.voids), (None, 1), "{wal}");
         assert_eq!(ask(&engine, &["INCR a"]), [Reply::Integer(3)]);
@@ -242,7 +242,7 @@ fn a_slow_drive_makes_writers_wait_and_loses_nothing() {
         let options = zoned::emu::EmuOptions { latency, ..drive(64, 4) };
         let emu = Emu::memory(options, RealDriver::new());
         let fs = mount(emu, true);
-        // Memtables so small that RocksDB makes writers wait for flushes.
+        // The memtables are so small that RocksDB makes writers wait for flushes.
         let options = RocksStoreOptions { wal, write_buffer: Some(64 << 10), ..RocksStoreOptions::default() };
         let store = RocksStore::open(&fs, "/db", &options).unwrap();
         let engine = Engine::start(Arc::new(store), Arc::clone(fs.driver()), EngineOptions::default());

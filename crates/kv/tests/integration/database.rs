@@ -1,4 +1,4 @@
-//! A database with either log: restarts, crashes and changes of mode.
+//! Tests of a database with either log: restarts, crashes and changes of the log.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ fn has_log(fs: &Fs) -> bool {
     fs.stat(&format!("{DIR}/{LOG_FILE}")).is_ok()
 }
 
-/// Every mode after every mode, closed or cut off in between, over one drive.
+/// Opens one database in every mode after every mode, closed or crashed in between.
 #[test]
 fn any_mode_opens_a_database_of_any_other_mode() {
     let mut emu = drive();
@@ -146,7 +146,7 @@ fn memtables_are_flushed_when_the_log_exceeds_its_share_of_the_drive() {
     let limit = log_limits(&fs).log_limit;
     assert!(limit <= fs.statfs().capacity.0 / 8, "{limit}");
     let settings = options(WalMode::Waltz);
-    // Records are few bytes of a memtable, and a block of the log.
+    // A small record takes a few bytes of a memtable and a whole block of the log.
     let db = DbOptions { write_buffer: 64 << 20, ..settings.db };
     let db = Database::open(&fs, DIR, &DatabaseOptions { db, ..settings }).unwrap();
     let mut batch = WriteBatch::new();
@@ -179,7 +179,7 @@ fn a_close_that_is_refused_closes_nothing() {
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }
 
-/// A log that a failed opening left open would be busy at the next opening.
+/// If the failed opening had left the log open, the next opening would find it busy.
 #[test]
 fn a_failed_opening_leaves_nothing_open() {
     let zone = Blocks(1024);
@@ -192,7 +192,7 @@ fn a_failed_opening_leaves_nothing_open() {
     block_on(&**fs.driver(), async {
         let path = format!("{DIR}/{LOG_FILE}");
         let (log, _held) = fs.parallel_log(&path, &ParallelOptions::default()).await.unwrap();
-        // One record of an unknown kind.
+        // A log record with a `WriteBatch` whose only record has an unknown kind.
         log.append(b"\0\0\0\0\0\0\0\0\x01\0\0\0\x7f", true).await.unwrap();
         log.close().await.unwrap();
     });

@@ -1,4 +1,4 @@
-//! Marks after the log whose tickets they name was removed, and flushes past the parallel WAL.
+//! Tests of the marks left in tables after their log was removed, and of flushes past the parallel WAL.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::{Arc, OnceLock, Weak};
@@ -16,7 +16,7 @@ use units::Blocks;
 use zoned::emu::{EmuOptions, FaultOp, FaultSpec};
 
 struct World {
-    /// Mounted as long as the database is open.
+    /// Keeps the file system mounted as long as the database is open.
     _fs: Fs,
     db: Arc<Db>,
     log: Arc<FsLog>,
@@ -29,12 +29,12 @@ impl World {
         World::with_families(drive, 0)
     }
 
-    /// A database with this number of families beside the default one.
+    /// Opens a database with this number of families beside the default one.
     fn with_families(drive: &Drive, families: u8) -> World {
         World::behind(None, drive, families)
     }
 
-    /// A database whose flushes wait at `gate`.
+    /// Opens a database whose flushes wait at `gate`.
     fn behind(gate: Option<Arc<Gate>>, drive: &Drive, families: u8) -> World {
         let fs = drive.mount();
         let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
@@ -70,7 +70,7 @@ impl World {
         self.db.get(key.as_bytes()).unwrap().map(|value| u64::from_le_bytes(value[..].try_into().unwrap()))
     }
 
-    /// Leaves the database open: the power is cut.
+    /// Ends the test's use of the database without closing it, for a power cut.
     fn leave(self) {
         std::mem::forget(self);
     }
@@ -78,7 +78,7 @@ impl World {
 
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// Holds up RocksDB's flushes when they begin.
+/// Holds up RocksDB's flushes at their beginning.
 #[derive(Default)]
 struct Gate {
     parallel_wal: OnceLock<Weak<ParallelWal>>,
@@ -89,7 +89,7 @@ struct Gate {
 #[derive(Default)]
 struct Counts {
     begun: usize,
-    /// Number of flushes that may go on.
+    /// Number of flushes that the gate lets through.
     open: usize,
     over: usize,
 }
@@ -166,7 +166,7 @@ fn a_close_interrupted_at_any_step_leaves_a_database_that_opens_without_the_log(
         batch.merge(b"n", &1_u64.to_le_bytes());
         world.write(batch).unwrap();
         world.put("a", 7).unwrap();
-        // The steps of a close.
+        // The steps of a close, with a power cut after each.
         world.tables.flush().unwrap();
         world.log.retire(world.log.next_ticket()).unwrap();
         let steps: [&dyn Fn(); 3] =
@@ -230,7 +230,7 @@ fn a_flush_of_one_family_past_the_parallel_wal_retires_no_batch_of_other_familie
     world.db.close().unwrap();
 }
 
-/// Before RocksDB 7.10 a flush reports its family's latest reason: here the reason of the flush of all.
+/// RocksDB before 7.10 reports the latest reason of the family's flushes: here the reason of the flush of all families.
 #[test]
 fn a_flush_of_one_family_that_ends_during_a_flush_of_all_retires_no_batch_of_other_families() {
     let drive = Drive::new();
@@ -243,7 +243,7 @@ fn a_flush_of_one_family_that_ends_during_a_flush_of_all_retires_no_batch_of_oth
     std::thread::scope(|scope| {
         let past = scope.spawn(|| world.db.flush());
         gate.wait(|counts| counts.begun == 1);
-        // Fills a memtable. The next write makes RocksDB switch memtables and request a flush of all families.
+        // Fill a memtable. The next write makes RocksDB switch memtables and request a flush of all families.
         while world.db.property("rocksdb.num-immutable-mem-table").as_deref() != Some("2") {
             let mut batch = WriteBatch::new();
             batch.put(format!("fill {written}").as_bytes(), &[7; 3000]);

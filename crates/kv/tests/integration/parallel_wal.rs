@@ -1,4 +1,4 @@
-//! The parallel WAL over RocksDB, with the log in memory.
+//! Tests of the parallel WAL over RocksDB, with a log in memory.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 #![allow(clippy::disallowed_methods, reason = "RocksDB's own threads run on the real clock")]
 
@@ -83,7 +83,7 @@ fn a_flush_of_rocksdb_retires_its_tickets_and_a_small_memtable_flushes_itself() 
     for n in 0..5000 {
         world.write(WriteOptions::UNSYNCED, put(&format!("k{n}"), n));
     }
-    // RocksDB switched memtables; a thread of RocksDB flushes them.
+    // RocksDB switched memtables; RocksDB's flush thread flushes them now.
     let end = Instant::now() + Duration::from_secs(600);
     while world.log.len() >= 4000 {
         assert!(Instant::now() < end, "{} are left", world.log.len());
@@ -136,7 +136,7 @@ fn a_clean_close_leaves_a_database_that_opens_without_the_log_and_a_crash_does_n
     assert_eq!(db.get(b"n").unwrap().unwrap()[..], 1_u64.to_le_bytes());
     db.close().unwrap();
 
-    // The log in memory has no file. A file of the log's name stands for the log.
+    // The log in memory has no file, so create an empty file with the parallel log's name.
     let fs = crashed.mount();
     let path = format!("/db/{LOG_FILE}");
     let made = block_on(&**fs.driver(), async {
@@ -161,7 +161,7 @@ fn a_batch_that_rocksdb_refuses_is_void() {
     assert!(world.log.is_empty());
 }
 
-/// Threads that write while memtables are flushed, and a power cut.
+/// Threads write while memtables are flushed, and the power is cut, in several rounds.
 fn cut_while_writing(seed: u64, merges: bool) {
     const THREADS: usize = 4;
     const KEYS: u64 = 8;
@@ -183,7 +183,7 @@ fn cut_while_writing(seed: u64, merges: bool) {
                     n += 1;
                     let slot = thread * KEYS as usize + (n % KEYS) as usize;
                     asked[slot].store(n, Ordering::Release);
-                    // Two keys of one batch, which must never differ.
+                    // Two keys of one batch, whose values must never differ.
                     let mut batch = put(&format!("a{slot}"), n);
                     batch.put(format!("b{slot}").as_bytes(), &n.to_le_bytes());
                     batch.put(b"padding", &[0; 600]);
@@ -205,7 +205,8 @@ fn cut_while_writing(seed: u64, merges: bool) {
         }
         counted.0 = added.load(Ordering::Acquire);
         before.extend(acknowledged.iter().map(|a| a.load(Ordering::Acquire)));
-        // The drive is cut before the log: the log may have more records than the tables, and not fewer.
+        // The drive's image is taken before the log's, so that the log may have more records than the tables, and not
+        // fewer.
         next = Some(drive.after_a_cut(seed));
         let mut coin = seed;
         let survive = &mut |_| {

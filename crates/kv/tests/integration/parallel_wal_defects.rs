@@ -1,5 +1,6 @@
-//! Defects of the published prototype of WALTZ, one test each: the parallel WAL handles the situation on RocksDB, and shows the
-//! defect once the rule against it is broken. Defects of the log alone: `crates/fs/tests/integration/parallel_log_defects.rs`.
+//! Defects of the published prototype of WALTZ, one test each: the parallel WAL handles the situation on RocksDB, and
+//! shows the defect if the test breaks the rule that prevents it. Defects of the log alone:
+//! `crates/fs/tests/integration/parallel_log_defects.rs`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::collections::BTreeMap;
@@ -64,7 +65,7 @@ impl World {
         self.bytes(key).map(|value| u64::from_le_bytes(value[..8].try_into().unwrap()))
     }
 
-    /// The database after a power cut at this moment.
+    /// The database after a power cut now, on an image of the drive.
     fn cut(self, drive: &Drive, seed: u64) -> World {
         let after = drive.after_a_cut(seed);
         self.end();
@@ -80,7 +81,8 @@ impl World {
     }
 }
 
-/// A key's value before and after a crash. A second write of the key begins while the first is between log and tables.
+/// The value of a key before and after a crash, if a second write of the key begins while the first is between log and
+/// tables.
 fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     let drive = Drive::new();
     let world = World::with_broken(&drive, None, wal_rule);
@@ -116,8 +118,8 @@ fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     both
 }
 
-/// The prototype gives a batch its sequence after logging the batch, so that all records carry sequence 0. The parallel WAL
-/// writes a ticket into the record, and tickets and RocksDB's sequences have one order for each key.
+/// The prototype of WALTZ gives a batch its sequence after logging the batch, so that all log records carry sequence 0.
+/// The parallel WAL writes a ticket into the record, and tickets and RocksDB's sequences have one order for each key.
 #[test]
 fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
     assert_eq!(overtaken(None), (Some(2), Some(2)));
@@ -128,8 +130,8 @@ fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
     );
 }
 
-/// The drive fails the append of a put; with `landed` the data is written all the same. Gives whether the put failed, and the
-/// key's value at once and after each of several crashes.
+/// The drive fails the append of a put; with `landed` the data is written all the same. Returns whether the put failed,
+/// and the key's value at once and after each of several crashes.
 fn after_a_failed_append(
     broken_rule: Option<BrokenRule>,
     landed: bool,
@@ -162,7 +164,7 @@ fn a_failed_append_fails_the_write_and_the_key_keeps_its_value() {
     assert!(later.contains(&Some(2)), "without void entries the put comes back: {later:?}");
 }
 
-/// RocksDB refuses a batch that the log has.
+/// RocksDB refuses a batch that is in the log.
 #[test]
 fn a_write_that_rocksdb_refuses_does_not_come_back() {
     let after = |wal_rule| {
@@ -189,7 +191,7 @@ fn batches_of_any_size_survive_with_every_byte() {
     let options = EmuOptions { zones: 256, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
     let drive = Drive::of(EmuOptions { max_append: Blocks(16), ..options });
     let world = World::open(&drive);
-    // Sizes near those of a block, an append, a zone, and a memtable.
+    // Value sizes near those of a block, an append, a zone, and a memtable.
     let around = [4096, 16 * 4096, 64 * 4096, 300_000].map(|n: usize| [n - 100, n - 60, n - 1, n, n + 1]);
     let sizes: Vec<usize> = around.into_iter().flatten().chain([0, 1]).collect();
     let value = |size: usize| (0..size).map(|n| (n * 31 + size) as u8).collect::<Vec<u8>>();
@@ -204,7 +206,7 @@ fn batches_of_any_size_survive_with_every_byte() {
     after.end();
 }
 
-/// Every key and value that a cursor shows.
+/// Every key with its value, as a cursor shows them.
 fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     cursor.seek(b"");
@@ -216,9 +218,9 @@ fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
     seen
 }
 
-/// Two threads write while snapshots are taken. Gives the number of snapshots with a later write and without an earlier one, or
-/// with another content when they were read again, and the number of snapshots taken between the first and the last write. With
-/// `early` a write is acknowledged before RocksDB has its batch.
+/// Two threads write while snapshots are taken. Returns the number of snapshots with a later write and without an
+/// earlier one, or with another content when they were read again, and the number of snapshots taken between the first
+/// and the last write. With `early` a write is acknowledged before RocksDB has its batch.
 fn gaps(early: bool) -> (usize, usize) {
     let rounds: u64 = if early { 5 } else { 200 };
     let drive = Drive::new();
@@ -247,7 +249,7 @@ fn gaps(early: bool) -> (usize, usize) {
                         if thread == "x" {
                             told.store(n, Ordering::Release);
                         } else {
-                            // The thread writes the other thread's last acknowledged number.
+                            // The thread writes the last number that the other thread has acknowledged.
                             let other = told.load(Ordering::Acquire).to_le_bytes();
                             let after = BatchBuilder::new().put(Family::DEFAULT, b"z", &other);
                             world.write(WriteOptions::UNSYNCED, after).unwrap();
@@ -257,7 +259,7 @@ fn gaps(early: bool) -> (usize, usize) {
                         }
                         continue;
                     }
-                    // As in the prototype: the memtable gets the batch some time after the acknowledgement.
+                    // As in the prototype of WALTZ, the memtable gets the batch some time after the acknowledgement.
                     let first = put("1").build();
                     let mut held = None;
                     let told = world.parallel_wal.write(&first, WriteOptions::UNSYNCED, |mark| {
@@ -285,7 +287,8 @@ fn gaps(early: bool) -> (usize, usize) {
     (gaps, in_between)
 }
 
-/// The prototype publishes a sequence before the memtable has the batch. The parallel WAL leaves sequences to RocksDB.
+/// The prototype of WALTZ publishes a sequence before the memtable has the batch. The parallel WAL leaves sequences to
+/// RocksDB.
 #[test]
 fn a_snapshot_with_a_batch_has_every_batch_acknowledged_before_it() {
     let (found, in_between) = gaps(false);
@@ -307,7 +310,7 @@ fn writes_beside_zone_replacements_survive_a_cut() {
                 scope.spawn(move || (0..100).for_each(|n| world.put(&format!("{thread}.{n}"), n).unwrap()));
             }
         });
-        // 400 records of one or two blocks, in zones of 16 blocks.
+        // 400 records of one or two blocks fill many zones of 16 blocks.
         let replaced = world.log.stats().replaced;
         assert!(replaced > 12, "{replaced} replacements");
         let after = world.cut(&drive, seed);
@@ -317,7 +320,7 @@ fn writes_beside_zone_replacements_survive_a_cut() {
     }
 }
 
-/// In the prototype a thread whose append fails tries for ever.
+/// In the prototype of WALTZ a thread whose append fails retries for ever.
 #[test]
 fn device_errors_end_a_write_and_those_after_it() {
     let drive = Drive::new();

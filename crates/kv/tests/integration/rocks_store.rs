@@ -1,4 +1,4 @@
-//! The engine on RocksDB on an emulated drive.
+//! Tests of the engine on RocksDB on an emulated drive.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,
@@ -61,7 +61,7 @@ fn acknowledged_writes_survive_a_power_cut_and_pipelines_survive_whole() {
         for n in 0..50 {
             assert_eq!(ask(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")]), [ok(), ok()]);
         }
-        // The last pipelines are in flight at the power cut.
+        // The last pipelines are in flight when the power is cut.
         let in_flight: Vec<_> =
             (50..70).map(|n| send(&engine, &[&format!("SET a{n} {n}"), &format!("SET b{n} {n}")])).collect();
         let after = emu.media().cut(&mut Seeded::new(seed));
@@ -104,7 +104,7 @@ fn fill(wal: WalMode) {
     let engine = engine(&fs, wal);
     let mut full = None;
     let value = |n: i32| {
-        // Random digits do not compress.
+        // Random digits, which RocksDB cannot compress.
         let mut state = n as u64 + 1;
         let mut text = String::new();
         while text.len() < 100_000 {

@@ -19,13 +19,13 @@ use zoned::emu::{Emu, EmuOptions, Latency};
 const PIPELINES: usize = 240;
 const LENGTH: usize = 200_000;
 
-/// The only writer has batches in flight that wait for a flush of the drive, and comes to a batch whose memtable is full.
-/// RocksDB's flush of that memtable waits for the same flush of the drive.
+/// The engine's only writer has batches in flight that wait for a flush of the drive, and comes to a batch whose
+/// memtable is full. RocksDB's flush of that memtable waits for the same flush of the drive.
 #[test]
 fn a_write_stall_and_the_flush_that_ends_it_do_not_wait_for_each_other() {
     for wal in [WalMode::Waltz, WalMode::Auto] {
         let (to, done) = mpsc::channel();
-        // A thread of its own, so that the test fails instead of hanging.
+        // Run the test in a separate thread, so that a hang makes it fail.
         std::thread::spawn(move || {
             stall(wal);
             to.send(()).unwrap();

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::txn::Txn;
 
-/// A pipeline that is only its number.
+/// A pipeline without commands.
 struct Numbered;
 
 impl Work for Numbered {
@@ -22,9 +22,9 @@ enum Step {
     Push(Vec<u8>),
     All,
     Take,
-    /// Puts back the pipelines after the first so many.
+    /// Takes a group, and puts back its pipelines after the first so many.
     TakeSome(usize),
-    /// A group in flight ends.
+    /// Releases a group in flight.
     Release(usize),
 }
 
@@ -39,15 +39,15 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     proptest::collection::vec(step, 0..120)
 }
 
-/// Pushes, takes and releases, and checks the rules of the schedule.
+/// A schedule, and a check of its rules after each push, take and release.
 struct Check {
     schedule: Schedule,
     hash: RandomState,
-    /// The keys of each pipeline by its number; no keys stand for all.
+    /// The keys of each pipeline, by the pipeline's number; `None`: all keys.
     keys: Vec<Option<Vec<u8>>>,
     waiting: Vec<usize>,
     flying: Vec<(Vec<usize>, Group)>,
-    /// The pipeline of each claim.
+    /// The number of the pipeline with these claims.
     numbers: HashMap<Vec<u32>, usize>,
 }
 
@@ -72,7 +72,8 @@ impl Check {
 
     fn push(&mut self, keys: Option<Vec<u8>>) {
         let number = self.keys.len();
-        // Each pipeline claims a key of its own, so that its claims identify it. Another key is taken if two keys share a stripe.
+        // Each pipeline claims a key of its own, so that its claims identify it. If two keys share a stripe,
+        // try the next key.
         let claims = (0..).map(|name| {
             let mut claims = Claims::new(&self.hash);
             match &keys {
@@ -147,7 +148,7 @@ proptest! {
             }
             prop_assert_eq!(check.schedule.len(), check.waiting.len());
         }
-        // The remaining pipelines run: each round takes and ends every group that may run.
+        // Run the remaining pipelines: each round takes and releases every group that may run.
         for _ in 0..=check.keys.len() {
             while check.schedule.may_take() {
                 let before = check.waiting.len();

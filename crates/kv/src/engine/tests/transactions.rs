@@ -1,4 +1,4 @@
-//! WATCH and EXEC over the engine.
+//! Tests of WATCH and EXEC on the engine.
 
 use super::*;
 use crate::Watch;
@@ -6,12 +6,12 @@ use crate::Watch;
 /// A step of a client's work.
 enum Step {
     Watch(&'static [u8]),
-    /// The queued commands of EXEC, unless a watched key has changed.
+    /// EXEC: runs the queued commands, unless a watched key has changed.
     Exec(Vec<Watch>, Vec<String>),
     Run(String),
 }
 
-/// A work with transactions: the replies, the watches begun, and whether EXEC ran.
+/// A client's work with transactions: collects the replies, the watches begun, and whether EXEC ran.
 struct Client {
     steps: Vec<Step>,
     outcome: Outcome,
@@ -196,7 +196,7 @@ fn a_failed_write_that_is_repeated_does_not_abort_its_own_exec() {
     let engine = engine(&store, EngineOptions::default());
     let watches = watch(&engine, b"a");
     let large = format!("SET large {}", "x".repeat(200));
-    // The first runs of both have no effect, because the group's batch is too large.
+    // The first runs of both works have no effect, because their group's batch is too large for the store.
     let exec = Step::Exec(watches, vec!["SET a 1".into(), large]);
     let ran = outcome(&submit(&engine, vec![exec]));
     assert_eq!(ran.executed, Some(true));

@@ -1,4 +1,4 @@
-//! Threads that write while tables are flushed, and the power that fails at any moment.
+//! A crash test of the parallel WAL: threads write while tables are flushed, and the power is cut at any moment.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ const OPS: u64 = 40;
 const REGISTERS: u64 = 6;
 const COUNTERS: u64 = 2;
 
-/// Numbers that a seed decides (splitmix64).
+/// A random generator with a seed (splitmix64).
 struct Rng(u64);
 
 fn rng(seed: u64, stream: u64) -> Rng {
@@ -32,20 +32,20 @@ impl Rng {
         self.next() % end
     }
 
-    /// True so many times in ten.
+    /// True with a probability of `n` in ten.
     fn tenths(&mut self, n: u64) -> bool {
         self.below(10) < n
     }
 }
 
-/// The operations of all threads, ordered by one clock.
+/// The operations of all threads of the test, in the order of one clock.
 #[derive(Default, Clone)]
 struct History {
     clock: u64,
     registers: BTreeMap<u64, Vec<Op>>,
-    /// For each counter: increments that were asked for, and that were acknowledged.
+    /// For each counter: the sum of the requested increments, and of the acknowledged ones.
     counters: BTreeMap<u64, (i64, i64)>,
-    /// Values of writes that failed.
+    /// Values of the writes that failed.
     refused: Vec<i64>,
 }
 
@@ -56,7 +56,7 @@ impl History {
     }
 }
 
-/// One thread's operations. Writes of registers are synced, and no two writes have the same value.
+/// The operations of one thread. Writes of registers are synced, and no two writes have the same value.
 fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, thread: u64, exact: bool) {
     let mut rng = rng(seed, thread + 1);
     for n in 0..OPS {
@@ -91,7 +91,8 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
                 answer(at, Did::Write(None));
             }
             4 => {
-                // An unsynced write elsewhere: tickets that may be lost, and log for a flush to sync.
+                // An unsynced write of an unrelated key: a ticket that a cut may lose, and a record for the next flush
+                // to sync.
                 world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "noise", value)).unwrap();
                 world
                     .write(WriteOptions::UNSYNCED, &Build::default().put(0, "p", value).put(1, "q", value))
@@ -119,7 +120,7 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
     }
 }
 
-/// Runs threads, cuts the power, recovers, and gives the rules that the content breaks.
+/// Runs the writing threads, cuts the power, recovers, and returns the rules that the contents break.
 fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
     let world = World::new(options);
     let history = Mutex::new(History::default());
@@ -142,7 +143,7 @@ fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
                 since = clock;
                 world.tables.flush().unwrap();
             }
-            // History, tables and log are copied at one moment: the cut.
+            // The power cut: history, tables and log are copied at one moment.
             let h = history.lock();
             if h.clock >= when || done {
                 let state = world.tables.state.lock();
@@ -168,7 +169,7 @@ fn judge(history: &mut History, tables: &ModelTables) -> Vec<String> {
         let now = history.tick();
         let saw = tables.get(0, &format!("r{key}"));
         let ops = history.registers.entry(key).or_default();
-        // A read without an answer says nothing.
+        // A read that did not return constrains nothing.
         ops.retain(|op| op.returned.is_some() || matches!(op.did, Did::Write(_)));
         ops.push(Op::answered(Did::Read(saw.map(|v| v as u64)), now, now + 1));
         if !is_linearizable(ops) {
@@ -199,7 +200,7 @@ fn no_acknowledged_batch_is_lost_torn_or_repeated_by_a_cut() {
     }
 }
 
-/// Each rule of the checker, broken by hand. `protocol.rs` tests the steps of the protocol that keep the rules.
+/// Histories that break each rule of the checker. `protocol.rs` tests the steps of the protocol that keep the rules.
 #[test]
 fn the_checker_reports_lost_torn_repeated_and_returning_batches() {
     let mut history = History { refused: vec![7], ..History::default() };

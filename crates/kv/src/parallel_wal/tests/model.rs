@@ -1,4 +1,4 @@
-//! Tables in memory, with memtables that a crash loses, and the batches for them.
+//! A model of RocksDB's tables in memory, with memtables that a crash loses, and batches for it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use crate::parallel_wal::*;
 
-/// A [`BatchBuilder`] for the model: names for keys, numbers for values.
+/// A [`BatchBuilder`] for the model of the tables: keys are texts, values are numbers.
 #[derive(Default, Clone)]
 pub struct Build(BatchBuilder);
 
@@ -38,7 +38,7 @@ impl Build {
     }
 }
 
-/// A family's keys, each with its versions: a single delete takes the newest away, and the one before is seen again.
+/// The keys of a family, each with its versions: a single delete removes the newest one and uncovers the one before.
 type Data = BTreeMap<(u32, Vec<u8>), Vec<i64>>;
 
 #[derive(Clone, Debug, Default)]
@@ -98,23 +98,23 @@ impl Contents {
 
 #[derive(Default, Debug)]
 pub struct State {
-    /// Memtables over tables.
+    /// The memtables' content over that of the tables.
     pub live: Contents,
-    /// Tables.
+    /// The content of the tables, which a crash keeps.
     pub durable: Contents,
 }
 
-/// The tables of the model.
+/// A model of RocksDB's tables in memory.
 #[derive(Default)]
 pub struct ModelTables {
     pub state: Mutex<State>,
     pub parallel_wal: OnceLock<Weak<ParallelWal>>,
-    /// Batches that may still be replayed before the power fails.
+    /// Number of batches that may still be replayed before the power fails.
     pub replays: AtomicU64,
     pub flushes_asked: AtomicU64,
     /// The callback of the last background flush that was requested; the test decides when the flush runs.
     pub asked: Mutex<Option<FlushOver>>,
-    /// Every batch is refused.
+    /// Whether the tables refuse every batch.
     pub refuses: AtomicBool,
     marks_go: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -124,7 +124,7 @@ impl ModelTables {
         ModelTables::from(Contents::default(), u64::MAX)
     }
 
-    /// Tables as a crash left them.
+    /// Tables with the content that a crash left.
     pub fn from(durable: Contents, replays: u64) -> Arc<ModelTables> {
         let state = Mutex::new(State { live: durable.clone(), durable });
         Arc::new(ModelTables { state, replays: AtomicU64::new(replays), ..ModelTables::default() })
@@ -135,7 +135,7 @@ impl ModelTables {
         Applied { last: Sequence(self.state.lock().live.apply(batch, mark)) }
     }
 
-    /// A flush of one family alone that bypasses the parallel WAL.
+    /// Flushes one family alone, past the parallel WAL.
     pub fn flush_family(&self, family: u32) {
         let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade).unwrap();
         parallel_wal.flush_begins().unwrap();
@@ -152,13 +152,13 @@ impl ModelTables {
         self.state.lock().live.get(family, key)
     }
 
-    /// Ends the requested flush as failed.
+    /// Ends the requested background flush as failed.
     pub fn fail_flush(&self) {
         let over = self.asked.lock().take();
         over.unwrap()();
     }
 
-    /// Runs `what` when the marks are dropped.
+    /// Calls `what` when the marks are dropped.
     pub fn when_marks_go(&self, what: impl FnOnce() + Send + 'static) {
         *self.marks_go.lock() = Some(Box::new(what));
     }
@@ -249,7 +249,7 @@ impl Tables for ModelTables {
     }
 }
 
-/// A database of the model: families 0 and 1, both with a merge operator.
+/// A parallel WAL over a log in memory and the model of the tables, with families 0 and 1, both with a merge operator.
 pub struct World {
     pub log: Arc<MemoryLog>,
     pub tables: Arc<ModelTables>,
@@ -286,13 +286,13 @@ impl World {
         })
     }
 
-    /// Appends, then the tables refuse.
+    /// Writes a batch that the log takes and the tables refuse; returns the error.
     pub fn refused(&self, how: WriteOptions, batch: &Build) -> WriteError<String> {
         self.parallel_wal.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
     }
 
-    /// The database after a power cut. Further cuts interrupt the first recoveries, each after the number of replayed batches
-    /// in `recoveries`.
+    /// The database after a power cut. Further cuts interrupt the first recoveries, each after the number of replayed
+    /// batches in `recoveries`.
     pub fn cut(
         log: &MemoryLog,
         durable: Contents,

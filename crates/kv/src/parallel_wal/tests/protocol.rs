@@ -1,4 +1,4 @@
-//! The rules of the protocol, one test each.
+//! Tests of the parallel WAL's protocol, one for each rule.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use units::sync::Event;
 use super::model::*;
 use crate::parallel_wal::*;
 
-/// The database after a power cut that lost everything that was not durable.
+/// The database after a power cut that lost every record that was not durable.
 fn after_cut(world: &World) -> World {
     let durable = world.tables.state.lock().durable.clone();
     World::cut(&world.log, durable, &mut |_| false, false, &[])
@@ -148,7 +148,7 @@ fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
 fn a_marked_batch_retires_with_its_mark_whatever_its_families_report() {
     let world = World::new(DEFAULT);
     world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
-    // The family's table ends before the batch: the single delete and its put left nothing.
+    // The table of the batch's family ends below the batch: a single delete and its put leave no record.
     world.parallel_wal.flushed(Family(0), Sequence(0));
     assert_eq!(world.log.len(), 1);
     world.parallel_wal.flushed(Family::MARKS, Sequence(world.tables.state.lock().live.sequence));
@@ -188,7 +188,7 @@ fn a_failed_flush_is_requested_again_but_not_at_every_write() {
     assert_eq!(asked(), 3);
 }
 
-/// An ordered write whose record the log has, and whose batch is being applied.
+/// An ordered write that has its record in the log, and applies its batch when `goes_on` is set.
 async fn half_way(world: &World, goes_on: &Event) {
     let batch = Build::default().put(0, "a", 1).done();
     let written = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
@@ -223,7 +223,7 @@ fn exclusive_sections_and_ordered_writes_wait_for_each_other() {
                 is_alone.store(true, Ordering::Release);
             });
             let batch = Build::default().put(0, "b", 2).done();
-            // Waits until the exclusive section waits: from then on no write begins.
+            // Wait until the exclusive section waits: from then on no write begins.
             let mut second = loop {
                 let write = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
                     std::future::ready(Ok::<_, String>(world.tables.apply(&batch, mark)))
@@ -315,13 +315,13 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
         world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
         world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
-        // The log has lost its retired ticket.
+        // The power cut lost the log's retired ticket, so that the whole log is replayed.
         after_cut(&world).tables.get(0, "n")
     };
     for put_first in [false, true] {
         assert_eq!(counted(None, put_first), Some(12), "put first: {put_first}");
     }
-    // No put of the counter is in the log, so that every replayed merge shows.
+    // The log has no put of the counter, so that every replayed merge shows.
     let merged = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
         world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
@@ -430,7 +430,7 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     let world = World::new(DEFAULT);
     let merge = || world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
     (0..1200).for_each(|_| merge());
-    // One flush covers the first half of these writes.
+    // One flush covers only the first half of the writes.
     let sealed = world.tables.state.lock().live.clone();
     (0..1200).for_each(|_| merge());
     let flushed = Sequence(sealed.sequence);
@@ -445,9 +445,9 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     });
     outcome.unwrap();
     world.tables.flush().unwrap();
-    // The log has lost its retired ticket.
+    // The power cut lost the log's retired ticket, so that the whole log is replayed.
     assert_eq!(after_cut(&world).tables.get(0, "n"), Some(2400));
-    // The next batch may raise the floor.
+    // The batch of the next merge may raise the floor.
     merge();
     assert!(world.tables.marks() < 10, "{}", world.tables.marks());
 }

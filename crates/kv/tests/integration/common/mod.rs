@@ -13,7 +13,7 @@ use units::{Blocks, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::EmuOptions;
 
-/// A test that waits longer fails.
+/// Longest time that a test waits before it fails.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
 pub fn drive(zones: u32, zone_mib: u64) -> EmuOptions {
@@ -77,7 +77,7 @@ pub fn joined(words: &[String]) -> (Bytes, Vec<Span>) {
     (Bytes::from(words.concat()), spans)
 }
 
-/// Sends a pipeline; its replies come through the channel.
+/// Sends a pipeline of command lines to the engine; the replies come through the channel.
 pub fn send(engine: &Engine, lines: &[&str]) -> mpsc::Receiver<Vec<Reply>> {
     let lines = lines.iter().map(|l| l.split(' ').map(str::to_owned).collect()).collect();
     let (to, from) = mpsc::channel();

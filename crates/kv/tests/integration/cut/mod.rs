@@ -41,7 +41,7 @@ impl Drive {
         self.mount_with(None)
     }
 
-    /// With a rule broken.
+    /// Mounts the drive's file system, with a rule of its log broken.
     pub fn mount_with(&self, broken_rule: Option<BrokenRule>) -> Fs {
         let options = MountOptions { broken_rule, ..MountOptions::default() };
         block_on(&*self.driver, Fs::mount(self.device(), &options)).unwrap()
