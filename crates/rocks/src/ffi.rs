@@ -105,7 +105,7 @@ impl RocksSlice {
         if self.len == 0 {
             return &[];
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that the bytes at `data` live unchanged during `'a`.
         unsafe { slice::from_raw_parts(self.data.cast(), self.len) }
     }
 }

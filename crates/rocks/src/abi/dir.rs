@@ -72,14 +72,14 @@ pub unsafe extern "C" fn furrow_mount(
     out: *mut *mut FurrowFs,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `url` has `len` readable bytes.
         let url = unsafe { super::logic::bytes(url, len) };
         let url = std::str::from_utf8(url)
             .map_err(|_| Failure::new(Code::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
         let mount = mount::mount(url).map_err(|e| Failure::new(Code::IoError, e.to_string()))?;
         let handle =
             Box::new(FurrowFs { fs: mount.fs().clone(), replays: Replays::default(), _mount: Some(mount) });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
     })
@@ -91,7 +91,7 @@ pub unsafe extern "C" fn furrow_mount(
 /// `fs` came from this library, is not in use and is not released again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_release(fs: *mut FurrowFs) {
-    // SAFETY: the caller's promise: this is the box that was handed out.
+    // SAFETY: the caller guarantees that `fs` came from this library and is freed once.
     entry_or((), || drop(unsafe { Box::from_raw(fs) }));
 }
 
@@ -107,7 +107,7 @@ pub extern "C" fn furrow_unmount_all() {
 /// `fs` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_unix_ms(fs: *const FurrowFs) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `fs` is alive.
     entry_or(0, || unsafe { &*fs }.driver().unix_millis())
 }
 
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn furrow_unix_ms(fs: *const FurrowFs) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_free_space(fs: *const FurrowFs, bytes: *mut u64) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `bytes` can be written.
         unsafe { *bytes = (*fs).fs.statfs().free.0 };
         Ok(())
     })
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn furrow_stat(
     out: *mut FurrowStat,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let stat = fs.fs.stat(&name)?;
         let found = FurrowStat {
@@ -146,7 +146,7 @@ pub unsafe extern "C" fn furrow_stat(
             links: u64::from(stat.links),
             is_dir: u8::from(stat.kind == FileKind::Directory),
         };
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = found };
         Ok(())
     })
@@ -162,7 +162,7 @@ macro_rules! one_path {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fs: *const FurrowFs, name: *const c_char, len: usize) -> FurrowStatus {
             entry(|| {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
                 let (fs, name) = unsafe { (&*fs, path(name, len)?) };
                 fs.wait(fs.fs.$method(&name))
             })
@@ -186,7 +186,7 @@ macro_rules! two_paths {
             to_len: usize,
         ) -> FurrowStatus {
             entry(|| {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
                 let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
                 fs.wait(fs.fs.$method(&from, &to))
             })
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn furrow_truncate(
     size: u64,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         fs.wait(fs.fs.truncate(&name, Bytes(size)))
     })
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn furrow_truncate(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_sync(fs: *const FurrowFs) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive.
         let fs = unsafe { &*fs };
         fs.wait(fs.fs.sync())
     })
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn furrow_read_dir(
     each: extern "C" fn(*mut c_void, *const c_char, usize),
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         for child in fs.fs.read_dir(&name)? {
             each(context, child.name.as_ptr().cast(), child.name.len());
@@ -275,10 +275,10 @@ pub unsafe extern "C" fn furrow_lock(
     out: *mut *mut FurrowLock,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let lock = fs.fs.lock(&name)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(Box::new(FurrowLock { _held: lock })) };
         Ok(())
     })
@@ -290,6 +290,6 @@ pub unsafe extern "C" fn furrow_lock(
 /// `lock` came from [`furrow_lock`] and is not unlocked again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_unlock(lock: *mut FurrowLock) {
-    // SAFETY: the caller's promise: this is the box that was handed out.
+    // SAFETY: the caller guarantees that `lock` came from this library and is freed once.
     entry_or((), || drop(unsafe { Box::from_raw(lock) }));
 }

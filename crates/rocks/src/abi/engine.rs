@@ -59,7 +59,7 @@ impl From<EngineError> for Failure {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_hub_new(calls: *mut FlushCalls) -> *mut FurrowHub {
     let hub = Arc::new(Hub::default());
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `calls` can be written.
     unsafe { calls.write(hub.calls()) };
     Box::into_raw(Box::new(FurrowHub { hub }))
 }
@@ -70,7 +70,7 @@ pub unsafe extern "C" fn furrow_hub_new(calls: *mut FlushCalls) -> *mut FurrowHu
 /// `hub` is from [`furrow_hub_new`], is freed once, and no database calls it any more.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_hub_free(hub: *mut FurrowHub) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `hub` came from this library and is freed once.
     drop(unsafe { Box::from_raw(hub) });
 }
 
@@ -90,19 +90,19 @@ pub unsafe extern "C" fn furrow_engine_open(
     out: *mut *mut FurrowEngine,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `hub` and `fs` are alive and that `dir` has `len` readable bytes.
         let (hub, fs, dir) = unsafe { (&*hub, &*fs, path(dir, len)) };
         // Adopted before anything can fail: the caller gave the database away.
         let db = Arc::new(Db::adopted(db, dir.as_deref().unwrap_or_default(), Arc::clone(&hub.hub)));
         let dir = dir?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `families` has `n` elements.
         let families = unsafe { std::slice::from_raw_parts(families, n) };
         let facts: Vec<FamilyFacts> = families.iter().map(FurrowFamily::facts).collect();
         let Some(engines) = installed() else {
             return Err(Failure::new(Code::Invalid, "this build has no engine for a parallel log"));
         };
         let engine = engines.open(fs.fs(), &dir, db, &facts)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { out.write(Box::into_raw(Box::new(FurrowEngine { engine }))) };
         Ok(())
     })
@@ -114,7 +114,7 @@ pub unsafe extern "C" fn furrow_engine_open(
 /// `engine` is from [`furrow_engine_open`], is freed once, and no other thread uses it.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_free(engine: *mut FurrowEngine) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` came from this library and is freed once.
     entry_or((), || drop(unsafe { Box::from_raw(engine) }));
 }
 
@@ -152,7 +152,7 @@ pub unsafe extern "C" fn furrow_engine_write(
 /// The engine is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> FurrowStatus {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` is alive.
     entry(|| Ok(unsafe { &*engine }.engine.sync()?))
 }
 
@@ -162,7 +162,7 @@ pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> Furr
 /// The engine is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_exactly_once(engine: *const FurrowEngine) -> FurrowStatus {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` is alive.
     entry(|| Ok(unsafe { &*engine }.engine.exactly_once()?))
 }
 
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn furrow_engine_exclusive(
     context: *mut c_void,
     run: extern "C" fn(*mut c_void),
 ) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` is alive.
     entry_or((), || unsafe { &*engine }.engine.exclusive(&mut || run(context)));
 }
 
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn furrow_engine_exclusive(
 /// The engine and the family's facts are alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_add_family(engine: *const FurrowEngine, family: *const FurrowFamily) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` and `family` are alive.
     entry_or((), || unsafe { (&*engine).engine.add_family((*family).facts()) });
 }
 
@@ -196,7 +196,7 @@ pub unsafe extern "C" fn furrow_engine_add_family(engine: *const FurrowEngine, f
 /// The engine is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine, id: u32) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` is alive.
     entry_or((), || unsafe { &*engine }.engine.remove_family(id));
 }
 
@@ -206,6 +206,6 @@ pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine
 /// The engine is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_close(engine: *const FurrowEngine) -> FurrowStatus {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `engine` is alive.
     entry(|| Ok(unsafe { &*engine }.engine.close()?))
 }

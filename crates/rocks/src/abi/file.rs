@@ -80,13 +80,13 @@ pub unsafe extern "C" fn furrow_create(
     out: *mut *mut FurrowWriter,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
         let options = CreateOptions { kind, lifetime: lifetime(hint), preallocate: Bytes(preallocate) };
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
         let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
     })
@@ -104,11 +104,11 @@ pub unsafe extern "C" fn furrow_open_append(
     out: *mut *mut FurrowWriter,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
         let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
     })
@@ -125,7 +125,7 @@ pub unsafe extern "C" fn furrow_append(
     len: usize,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `writer` is alive and that `data` has `len` readable bytes.
         let (writer, data) = unsafe { (&*writer, bytes(data, len)) };
         writer.wait(writer.writer.append(data))
     })
@@ -138,7 +138,7 @@ pub unsafe extern "C" fn furrow_append(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.flush())
     })
@@ -151,7 +151,7 @@ pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStat
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.sync())
     })
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> Furrow
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.close())
     })
@@ -177,7 +177,7 @@ pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStat
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size: u64) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.truncate(Bytes(size)))
     })
@@ -189,7 +189,7 @@ pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size:
 /// `writer` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `writer` is alive.
     entry_or(0, || unsafe { &*writer }.writer.size().0)
 }
 
@@ -199,7 +199,7 @@ pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
 /// `writer` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `writer` is alive.
     entry_or((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
 }
 
@@ -210,7 +210,7 @@ pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
     entry_or((), || {
-        // SAFETY: the caller's promise: this is the box that was handed out.
+        // SAFETY: the caller guarantees that `writer` came from this library and is freed once.
         let writer = unsafe { Box::from_raw(writer) };
         if let Err(error) = block_on(&*writer.driver, writer.writer.close()) {
             tracing::debug!(%error, "closing a file that RocksDB dropped without closing it");
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn furrow_open(
     out: *mut *mut FurrowReader,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let ino = fs.fs().stat(&name)?.ino;
         let reader = fs.fs().open(&name)?;
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn furrow_open(
             replays: fs.replays().clone(),
         });
         let handle = Box::new(FurrowReader { reader, sequential, driver, ino });
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
     })
@@ -282,7 +282,7 @@ pub unsafe extern "C" fn furrow_read(
                 break;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that `got` can be written.
         unsafe { *got = done };
         Ok(())
     })
@@ -294,7 +294,7 @@ pub unsafe extern "C" fn furrow_read(
 /// `reader` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `reader` is alive.
     entry_or(0, || unsafe { &*reader }.ino)
 }
 
@@ -304,6 +304,6 @@ pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
 /// `reader` came from [`furrow_open`], is not in use and is not freed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_reader_free(reader: *mut FurrowReader) {
-    // SAFETY: the caller's promise: this is the box that was handed out.
+    // SAFETY: the caller guarantees that `reader` came from this library and is freed once.
     entry_or((), || drop(unsafe { Box::from_raw(reader) }));
 }

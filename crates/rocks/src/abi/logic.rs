@@ -16,7 +16,7 @@ pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 || data.is_null() {
         return &[];
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that the bytes at `data` live unchanged during `'a`.
     unsafe { slice::from_raw_parts(data.cast(), len) }
 }
 
@@ -25,7 +25,7 @@ pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
 /// # Safety
 /// As for [`bytes`].
 pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a, str>, Failure> {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller guarantees that `data` has `len` readable bytes.
     let raw = unsafe { bytes(data, len) };
     let text = std::str::from_utf8(raw).map_err(|_| {
         let shown = String::from_utf8_lossy(raw);
