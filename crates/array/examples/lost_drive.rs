@@ -1,4 +1,5 @@
-//! An array of four drives loses one, then the power, and nothing else: cargo run -p furrow-array --example lost_drive
+//! Example: an array of four drives loses one drive, then the power, and no data: cargo run -p furrow-array
+//! --example lost_drive
 
 use std::sync::Arc;
 
@@ -36,7 +37,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         device.append(ZoneId(0), Buf::copy_from(&[b'b'; BLOCK]), Durability::Durable).await
     })?;
 
-    // The power fails; the drive in slot 1 is left out.
+    // The power fails, and the array is opened without the drive in slot 1.
     let clock = VirtualDriver::new(2);
     let after = |n: u32| {
         let media = drives.get(n as usize).map(|drive| drive.power_cut(&mut Seeded::new(7 + u64::from(n))));

@@ -85,7 +85,7 @@ impl Array {
 }
 
 impl Drop for Array {
-    /// Stops a rebuild and a scrub soon. A rebuild goes on when the array is opened again.
+    /// Stops the array's rebuild and scrub soon. A rebuild goes on when the array is opened again.
     fn drop(&mut self) {
         self.core.jobs.stop();
     }

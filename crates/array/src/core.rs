@@ -34,13 +34,13 @@ pub(crate) struct Core {
     reads: Arc<Reads>,
     pub actions: Arc<Actions>,
     writes: Arc<Writes>,
-    /// The rebuild and the scrub.
+    /// The array's background jobs: the rebuild and the scrub.
     pub jobs: Jobs,
     pub latencies: LatencyWatch,
 }
 
 impl Core {
-    /// Puts the parts together.
+    /// Puts the parts of an array together.
     pub(crate) fn new(ctx: Arc<Context>, members: Arc<Membership>, zones: Arc<ZoneTable>) -> Arc<Core> {
         let failures = Arc::new(Failures {
             ctx: Arc::clone(&ctx),
@@ -157,7 +157,7 @@ impl Core {
         }
     }
 
-    /// The number of blocks of a transfer.
+    /// The number of blocks of a transfer of `bytes`.
     fn length(&self, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
         let size = u64::from(self.ctx.geometry.block_size);
         let bytes = bytes as u64;

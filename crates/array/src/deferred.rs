@@ -15,7 +15,7 @@ pub(crate) struct Deferred {
 }
 
 impl Deferred {
-    /// Completes an operation with `result`.
+    /// Collects the completion of an operation with `result`.
     pub(crate) fn complete(&mut self, completer: Completer, result: Result<Done>) {
         self.ready.push((completer, result));
     }

@@ -10,13 +10,13 @@ use zoned::{Blocks, Driver, ZoneId, ZoneState};
 
 use crate::layout::Slot;
 
-/// Events that a slow monitor can have waiting. Older ones are dropped, and counted in [`EventKind::Dropped`].
+/// Most events that wait for a slow monitor. Older ones are dropped, and counted in [`EventKind::Dropped`].
 const MOST: usize = 1024;
 
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Event {
-    /// Milliseconds since 1970.
+    /// The time of the event, in milliseconds since 1970.
     pub unix_ms: u64,
     /// The event itself.
     pub kind: EventKind,
@@ -60,9 +60,9 @@ pub enum EventKind {
         slot: Slot,
         /// The logical zone.
         zone: ZoneId,
-        /// The first block, from the start of the zone.
+        /// The first reconstructed block, counted from the start of the logical zone.
         block: Blocks,
-        /// The number of blocks.
+        /// The number of reconstructed blocks.
         blocks: u64,
         /// True if the content is relocated, so that the next read finds it.
         relocated: bool,
@@ -73,7 +73,7 @@ pub enum EventKind {
         slot: Slot,
         /// The logical zone.
         zone: ZoneId,
-        /// The number of blocks, of data or parity.
+        /// The number of lost blocks, of data or parity.
         blocks: u64,
     },
     /// A physical zone became read-only or offline.
@@ -89,24 +89,24 @@ pub enum EventKind {
     ManyErrors {
         /// The drive.
         slot: Slot,
-        /// The number of errors so far.
+        /// The number of the drive's media errors so far.
         errors: u64,
     },
     /// A scrub began.
     ScrubStarted,
     /// A scrub ended.
     ScrubEnded {
-        /// Stripe units with unreadable blocks.
+        /// Stripe units in which the scrub found unreadable blocks.
         errors: u64,
-        /// Stripes whose parity does not match.
+        /// Stripes whose parity does not match their data.
         mismatches: u64,
     },
-    /// This number of events was dropped here, because the monitor was too slow.
+    /// This number of events was dropped from the monitor's queue, because the monitor was too slow.
     Dropped(u64),
 }
 
 impl EventKind {
-    /// A short name for programs, for example `drive-failed`.
+    /// The event's short name for programs, for example `drive-failed`.
     pub fn name(&self) -> &'static str {
         match self {
             EventKind::DriveFailed { .. } => "drive-failed",
@@ -180,12 +180,12 @@ struct Queue {
     signal: Signal,
 }
 
-/// The events since this subscription was made, in order.
+/// A subscription: the array's events since the subscription was made, in order.
 #[derive(Debug)]
 pub struct Events(Arc<Queue>);
 
 impl Events {
-    /// The next event, if one waits.
+    /// The next event of the subscription, if one waits.
     pub fn try_next(&self) -> Option<Event> {
         let mut waiting = self.0.waiting.lock();
         if waiting.1 > 0 {

@@ -46,7 +46,7 @@ pub fn superblock(bytes: &[u8]) {
     assert_eq!(again, first);
 }
 
-/// The payloads of the other records.
+/// Fuzzes the payloads of zones records and of records of stale rows, bad rows and zone copies.
 pub fn payloads(bytes: &[u8]) {
     if let Some((ranges, rewritten)) = row_ranges::decode(bytes) {
         assert_eq!(row_ranges::decode(&row_ranges::encode(&ranges, rewritten)), Some((ranges, rewritten)));

@@ -19,7 +19,7 @@ macro_rules! counters {
         }
 
         impl Metrics {
-            /// The numbers as they are now.
+            /// The values of all counters as they are now.
             pub(crate) fn read(&self) -> Counters {
                 Counters { $($name: self.$name.load(Ordering::Relaxed),)* }
             }
@@ -41,15 +41,15 @@ counters! {
     parity_bytes,
     /// Bytes of partial parity, headers included, written to the metadata logs.
     partial_parity_bytes,
-    /// All other bytes written to the metadata logs.
+    /// Bytes written to the metadata logs, apart from partial parity.
     metadata_bytes,
     /// Bytes written to new drives by rebuilds.
     rebuilt_bytes,
-    /// Runs of blocks, one stripe unit at most each, that were read from the other drives.
+    /// Runs of blocks, at most one stripe unit each, that were reconstructed from the other drives.
     degraded_reads,
-    /// Reads of a drive that gave an error of the medium.
+    /// Reads of a drive that failed with an error of the medium.
     read_errors,
-    /// How many of these were answered from the other drives.
+    /// Reads that failed with an error of the medium and were answered from the other drives.
     read_repairs,
     /// Stripe units whose content was relocated.
     relocations,

@@ -9,9 +9,10 @@ use crate::rules::Rules;
 /// Settings of a new array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
-    /// Bytes in a stripe unit: whole blocks. Default 64 KiB: small reads seldom need two drives, and large ones use all.
+    /// Bytes in a stripe unit: whole blocks. Default 64 KiB: small reads seldom need two drives, and large
+    /// reads use all drives.
     pub stripe_unit: Bytes,
-    /// A name for people, 64 bytes at most. Default none.
+    /// The array's name for people, 64 bytes at most. Default none.
     pub label: String,
 }
 
@@ -21,13 +22,14 @@ impl Default for CreateOptions {
     }
 }
 
-/// The pace of a rebuild or a scrub. Without clients it is limited by the drives only.
+/// The pace of a rebuild or a scrub. Without clients only the drives limit the pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// The least rate beside clients, whatever their latency, in bytes per second: written to the new drive, or read
-    /// by a scrub. Default 8 MiB: a drive of 1 TB is rebuilt within a day and a half under any load.
+    /// The job's least rate beside clients, whatever their latency, in bytes per second: written to the new
+    /// drive, or read by a scrub. Default 8 MiB: a drive of 1 TB is rebuilt within a day and a half under any
+    /// load.
     pub min_rate: Bytes,
-    /// The highest rate, in bytes per second. Default none.
+    /// The job's highest rate, in bytes per second. Default none.
     pub max_rate: Option<Bytes>,
     /// The clients' 99th percentile latency that the job may cause, in percent of the latency without the job, which
     /// is measured in short rests. 0 ignores clients. Default 150.
@@ -41,7 +43,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// Limited by the drives only, whatever the latency of clients.
+    /// A pace that only the drives limit, whatever the latency of clients.
     pub const UNBOUNDED: Pace = Pace { min_rate: Bytes(u64::MAX), max_rate: None, tail_percent: 0 };
 }
 
@@ -55,8 +57,8 @@ pub struct RebuildOptions {
 /// Settings of a scrub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ScrubOptions {
-    /// Rewrites parity that does not match its data. Either of the two may be wrong: this believes the data. Default
-    /// false: a mismatch is reported only.
+    /// Rewrites parity that does not match its data. Either of the two may be wrong: the rewrite trusts the
+    /// data. Default false: a mismatch is reported only.
     pub repair_parity: bool,
     /// The pace.
     pub pace: Pace,
@@ -69,10 +71,10 @@ pub struct OpenOptions {
     pub resume: bool,
     /// Settings of the resumed rebuild.
     pub rebuild: RebuildOptions,
-    /// A mount rewrites a zone with more stale rows and relocated parity than this, on all drives together. Without a
-    /// rewrite, content of stale rows goes to the metadata logs and stays in memory. Default 4 MiB: the cost is that
-    /// much memory, or reading and writing the zone twice. A zone is rewritten earlier if the relocated content of
-    /// one drive would exceed 16 MiB or a quarter of a metadata zone.
+    /// A mount rewrites a zone with more bytes of stale rows and relocated parity, on all drives together.
+    /// Without a rewrite, content of stale rows goes to the metadata logs and stays in memory. Default 4 MiB:
+    /// the cost is that much memory, or reading and writing the zone twice. A zone is rewritten earlier if
+    /// the relocated content of one drive would exceed 16 MiB or a quarter of a metadata zone.
     pub rebuild_above: Bytes,
     /// A rule that a test breaks, to prove that a broken rule is noticed. Default none.
     #[cfg(feature = "broken-rules")]
@@ -80,7 +82,7 @@ pub struct OpenOptions {
 }
 
 impl OpenOptions {
-    /// The rules in force.
+    /// The rules in force: all but the one that a test breaks.
     pub(crate) fn rules(&self) -> Rules {
         Rules {
             #[cfg(feature = "broken-rules")]

@@ -18,16 +18,16 @@ use crate::{OpenOptions, Status};
 /// Settings of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CheckOptions {
-    /// Also reads all data and parity and compares them. Default false.
+    /// True if the check also reads all data and parity of the array and compares them. Default false.
     pub deep: bool,
 }
 
 /// The severity of a problem.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Severity {
-    /// The next mount handles the problem, or no data is lost.
+    /// A warning: the next mount handles the problem, or no data is lost.
     Warning,
-    /// Data is lost or wrong.
+    /// An error: data of the array is lost or wrong.
     Error,
 }
 
@@ -36,9 +36,9 @@ pub enum Severity {
 pub struct Problem {
     /// The severity.
     pub severity: Severity,
-    /// The drive, if the problem concerns one.
+    /// The slot of the drive that the problem concerns, if any.
     pub slot: Option<Slot>,
-    /// The logical zone, if the problem concerns one.
+    /// The logical zone that the problem concerns, if any.
     pub zone: Option<ZoneId>,
     /// A description.
     pub what: String,
@@ -49,15 +49,15 @@ pub struct Problem {
 pub struct CheckReport {
     /// The array and its members.
     pub status: Status,
-    /// Logical zones with content.
+    /// Number of logical zones with content.
     pub zones: u32,
-    /// All problems, errors first.
+    /// All problems that the check found, errors first.
     pub problems: Vec<Problem>,
 }
 
-/// Problems of one kind that are listed one by one; further ones are counted.
+/// Most problems of one kind that a check lists one by one; it only counts further ones.
 const NAMED: usize = 64;
-/// Bytes read from each drive at a time.
+/// Bytes that a deep check reads from each drive at a time.
 const CHUNK: u64 = 512 << 10;
 
 /// Checks the array that `devices` are members of. The array must not be in use. Reads only.
@@ -78,7 +78,7 @@ pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> R
 }
 
 impl CheckReport {
-    /// True if no problem is an error. Warnings do not count.
+    /// True if the check found no problem of severity error; warnings do not count.
     pub fn is_sound(&self) -> bool {
         self.problems.iter().all(|problem| problem.severity < Severity::Error)
     }
@@ -167,7 +167,8 @@ impl CheckReport {
         if !deep {
             return Ok(());
         }
-        // A mount recomputes the parity of stripes that may have been in flight: these are not compared.
+        // A mount recomputes the parity of stripes that may have been in flight: the check does not compare
+        // these stripes.
         let layout = &mount.layout;
         let sure = match decision.verdict {
             Verdict::Known => layout.stripe_of(decision.pointer),
@@ -192,7 +193,7 @@ impl CheckReport {
                     compare = false;
                     continue;
                 };
-                // Bad rows match nothing.
+                // A stripe with bad rows has lost content, so its parity is not compared.
                 compare &= !lost.get(slot.index()).is_some_and(|bad| bad.intersects(&(row..end)));
                 match PhysicalZone::part(&*present.device, id).read(row, BufMut::zeroed(bytes)).await {
                     Ok(mut data) => {

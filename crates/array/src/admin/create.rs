@@ -21,7 +21,7 @@ use crate::member::RESERVE;
 const FIRST_EPOCH: u64 = 1;
 /// The first generation of the zones of a new array.
 const FIRST_GENERATION: u64 = 1;
-/// The least number of open logical zones. `fs` needs more and checks that itself.
+/// The least number of open logical zones that an array must allow. `fs` needs more and checks that itself.
 const LEAST_OPEN: u32 = 1;
 
 /// Creates an array of `devices`, in this order. **All data on the devices is lost.**
@@ -50,7 +50,7 @@ pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -
     Ok(superblock)
 }
 
-/// Refuses a drive if one of `zones` takes no writes.
+/// Refuses a drive if one of its physical `zones` takes no writes.
 pub(crate) fn may_hold<'a>(
     device: &Arc<dyn ZonedDevice>,
     operation: &'static str,
@@ -159,8 +159,8 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     let zones = u32::try_from(least(|g| u64::from(g.zones))).unwrap_or(u32::MAX);
     let capacity = least(|g| g.zone_capacity.0);
     let open = devices.iter().filter_map(|d| d.geometry().max_active.or(d.geometry().max_open)).min();
-    // A checkpoint has the superblock, the zone entries, partial parity of every open zone and the end record. Room
-    // for two leaves room for records between log rolls.
+    // A checkpoint has the superblock, the zone entries, partial parity of every open zone and the end
+    // record. A metadata zone has room for two checkpoints, so that records fit between two log rolls.
     let open = u64::from(open.unwrap_or(zones).saturating_sub(METADATA_ZONES));
     let entries = u64::from(zones).div_ceil(per_block(block).max(1) as u64);
     let fixed = 1 + RESERVE + entries + 1;
@@ -174,8 +174,8 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         return refuse(ErrorKind::Invalid, why);
     }
     let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES);
-    // A drive without a limit of active zones may have all zones partly written. The array limits them to the number
-    // whose parity fits the log of one drive.
+    // A drive without a limit of active zones may have all zones partly written. The array limits the active
+    // zones to the number whose partial parity fits the log of one drive.
     let data = zones - METADATA_ZONES;
     let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1)).unwrap_or(u32::MAX);
     let most = limits.max_active.unwrap_or(data).min(room).max(LEAST_OPEN);

@@ -11,7 +11,7 @@ use crate::layout::physical_zones::metadata_zones;
 use crate::layout::row_set::RowSet;
 use crate::member::log_reader;
 
-/// The metadata of a drive.
+/// The metadata of one drive of an array, as a dump shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DriveDump {
     /// The drive's name.
@@ -20,7 +20,7 @@ pub struct DriveDump {
     pub claim: Option<(Slot, Superblock)>,
     /// The metadata zones.
     pub zones: Vec<MetadataZone>,
-    /// The records, by position.
+    /// The drive's metadata records, by position.
     pub records: Vec<RecordDump>,
 }
 
@@ -33,7 +33,7 @@ pub struct MetadataZone {
     pub state: ZoneState,
     /// Blocks written.
     pub used: u64,
-    /// How many of these the drive cannot read: their records are missing below.
+    /// Blocks written to the metadata zone that the drive cannot read: the dump lacks their records.
     pub unreadable: u64,
 }
 
@@ -42,22 +42,22 @@ pub struct MetadataZone {
 pub struct RecordDump {
     /// The physical zone of the record.
     pub metadata_zone: ZoneId,
-    /// The first block of the record in that zone.
+    /// The record's first block, counted from the start of its metadata zone.
     pub block: u64,
-    /// The length in blocks.
+    /// The record's length in blocks.
     pub blocks: u64,
-    /// The kind: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`, `checkpoint-end`,
-    /// `relocated-data`, `hidden` (stale rows), `swap` (copy of a zone), `lost` (bad rows).
+    /// The record's kind: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`,
+    /// `checkpoint-end`, `relocated-data`, `hidden` (stale rows), `swap` (copy of a zone), `lost` (bad rows).
     pub kind: &'static str,
     /// True if the record is part of a checkpoint.
     pub checkpoint: bool,
     /// The mount that wrote the record.
     pub epoch: u64,
-    /// The position among the records of the member.
+    /// The record's position among all records of its member.
     pub sequence: u64,
     /// The slot of the member that wrote the record.
     pub member: Slot,
-    /// The content, as text.
+    /// The record's content, as text.
     pub text: String,
 }
 

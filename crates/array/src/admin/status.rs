@@ -35,13 +35,13 @@ pub enum MemberState {
     Good,
     /// The array works without the drive; the content of the drive is out of date.
     Failed,
-    /// The drive is not among the given drives.
+    /// The member's drive is not among the drives that were opened.
     Missing,
     /// A new drive whose rebuild is not complete.
     Rebuilding,
 }
 
-/// Failed zones that the advice lists.
+/// Most failed zones that the operator's advice names.
 const NAMED: usize = 8;
 
 /// A member and its drive.
@@ -66,14 +66,14 @@ pub struct BadBlocks {
     pub slot: Slot,
     /// The logical zone.
     pub zone: ZoneId,
-    /// The number of blocks, of data or parity.
+    /// The number of blocks of data or parity that the rebuild could not reconstruct.
     pub blocks: u64,
 }
 
 /// An array and its members.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// The newest superblock.
+    /// The array's newest superblock.
     pub superblock: Superblock,
     /// By slot.
     pub members: Vec<MemberStatus>,
@@ -171,7 +171,8 @@ impl Array {
     /// The status of the array and its jobs. Reads no drive.
     pub fn status(&self) -> Status {
         let core = &self.core;
-        // Read before the superblock: a rebuild that ends in between counts as running.
+        // The rebuild's progress is read before the superblock: a rebuild that ends in between counts as
+        // running.
         let rebuild = core.jobs.rebuilding();
         let superblock = self.superblock();
         let member = |(slot, info): (Slot, &MemberInfo)| {
@@ -210,7 +211,7 @@ impl Array {
         Bytes(zones.map(|id| self.core.zones.zone(id).parity.len() as u64).sum())
     }
 
-    /// All events from now on.
+    /// A subscription to all events of the array from now on.
     pub fn events(&self) -> Events {
         self.core.ctx.events.watch()
     }

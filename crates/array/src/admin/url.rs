@@ -68,7 +68,7 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
     Ok(Some(urls))
 }
 
-/// The part of a URL that identifies the drive, without creation settings.
+/// A drive's URL without the settings that only its creation uses.
 fn without_settings(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
@@ -392,7 +392,7 @@ mod tests {
             (4, Some(ErrorKind::Gone), Ok(4)),
             (4, Some(ErrorKind::Held { pid: 7 }), Ok(4)),
             (3, Some(ErrorKind::Gone), Ok(3)),
-            // The process that holds the drive may hold the fourth member.
+            // The drive that process 7 holds may be the array's fourth member.
             (3, Some(ErrorKind::Held { pid: 7 }), Err(ErrorKind::Held { pid: 7 })),
             (3, Some(ErrorKind::Host), Err(ErrorKind::Host)),
             (0, Some(ErrorKind::Denied), Err(ErrorKind::Denied)),

@@ -16,22 +16,23 @@ use crate::layout::Slot;
 pub struct Progress {
     /// The slot that is rebuilt; `None` for a scrub.
     pub slot: Option<Slot>,
-    /// Logical zones that are done.
+    /// Number of logical zones that the job has finished.
     pub zones_done: u32,
-    /// Logical zones with content.
+    /// Number of logical zones with content, finished by the job or not.
     pub zones: u32,
-    /// Bytes done: written to the new drive, or read by the scrub. Bytes of an interrupted run count.
+    /// Bytes that the job has processed: written to the new drive, or read by the scrub. Bytes of an
+    /// interrupted run count.
     pub bytes: Bytes,
-    /// Bytes in all, as far as known now.
+    /// Bytes that the job has to process in all, as far as known now.
     pub total: Bytes,
     /// The time since the job began, or was resumed after a restart.
     pub elapsed: Duration,
-    /// The estimated time to the end; `None` if unknown.
+    /// The estimated time to the end of the job; `None` if unknown.
     pub eta: Option<Duration>,
 }
 
 impl Progress {
-    /// The progress from 0 to 1.
+    /// The finished share of the job, from 0 to 1.
     pub fn fraction(&self) -> f64 {
         if self.total.0 == 0 { 1.0 } else { (self.bytes.0 as f64 / self.total.0 as f64).min(1.0) }
     }
@@ -48,7 +49,7 @@ pub(crate) struct Job {
     pub zones: AtomicU32,
     pub bytes: AtomicU64,
     pub total: AtomicU64,
-    /// The bytes of an interrupted run.
+    /// Bytes that an interrupted run of the job had processed.
     pub before: AtomicU64,
     cancelled: AtomicBool,
     stopped: AtomicBool,
@@ -147,7 +148,7 @@ impl<T: Clone> Handle<T> {
         self.job.is_over()
     }
 
-    /// Ends the job early, soon, with an error. A cancelled rebuild leaves the array without the drive.
+    /// Ends the job early, soon, with an error. A cancelled rebuild leaves the array without the new drive.
     pub fn cancel(&self) {
         self.job.cancelled.store(true, Ordering::Release);
     }
@@ -181,7 +182,7 @@ pub(crate) struct Jobs {
 }
 
 impl Jobs {
-    /// Begins a job of one kind. `None` if one runs already.
+    /// Begins a rebuild or a scrub. `None` if a job of that kind runs already.
     pub(crate) fn begin<T: Clone>(kind: &Mutex<Option<Handle<T>>>, job: Arc<Job>) -> Option<Handle<T>> {
         let mut last = kind.lock();
         if last.as_ref().is_some_and(|job| !job.is_over()) {
@@ -192,7 +193,7 @@ impl Jobs {
         Some(handle)
     }
 
-    /// Stops all jobs: the array is closed.
+    /// Stops all jobs of an array that is being closed.
     pub(crate) fn stop(&self) {
         let stop = |job: &Job| job.stopped.store(true, Ordering::Release);
         self.rebuild.lock().iter().for_each(|rebuild| stop(&rebuild.job));

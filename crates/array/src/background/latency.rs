@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// Latencies that are kept until a job reads them.
+/// Most latency samples that are kept until a background job reads them.
 pub(crate) const MAX_SAMPLES: usize = 8192;
 
-/// Collects latencies while at least one job runs.
+/// Collects the latencies of clients' operations while at least one background job runs.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyWatch {
     jobs: AtomicU32,

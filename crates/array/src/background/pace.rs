@@ -15,33 +15,33 @@ use crate::background::latency::MAX_SAMPLES;
 
 /// The job counts as alone when no client operation ended for this long.
 const ALONE: Duration = Duration::from_millis(50);
-/// The time between two adjustments of the rate.
+/// The time between two adjustments of a background job's rate.
 const PERIOD: Duration = Duration::from_millis(5);
-/// The length of a rest.
+/// How long a background job rests, to measure clients without the job.
 const REST: Duration = Duration::from_millis(10);
-/// The time from one rest to the next.
+/// The time from one rest of a background job to the next.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// The least number of samples for a percentile.
+/// The least number of latency samples that give a percentile.
 const ENOUGH: usize = 20;
-/// The first rate beside clients, in bytes per second.
+/// A background job's first rate beside clients, in bytes per second.
 const FIRST: f64 = 64e6;
-/// The highest rate.
+/// The highest rate of a background job, in bytes per second.
 const MOST: f64 = 8e9;
 
-/// The rate control of one job.
+/// The rate control of one background job.
 #[derive(Debug)]
 pub(crate) struct Pacer {
     pace: Pace,
     rate: f64,
-    /// The clients' 99th percentile latency in the last rest.
+    /// The clients' 99th percentile latency in the job's last rest.
     baseline: Option<Duration>,
-    /// Latency samples since the last adjustment.
+    /// Clients' latencies since the last adjustment of the job's rate.
     seen: Vec<Duration>,
     last_client: Option<Instant>,
     adjusted: Instant,
     rest: Option<Instant>,
     next_rest: Instant,
-    /// The time at which the next bytes may be submitted.
+    /// The time at which the job may submit its next bytes.
     next: Instant,
 }
 
@@ -66,7 +66,7 @@ impl Pacer {
             return;
         }
         self.last_client = Some(now);
-        // Operations that end at the start of a rest were queued behind this job.
+        // Client operations that end at the start of a rest were queued behind the background job.
         let failures_persisted = self.rest.is_none_or(|until| now.after(REST * 3 / 4) >= until);
         if failures_persisted && self.seen.len() < MAX_SAMPLES {
             self.seen.append(latencies);
@@ -74,17 +74,17 @@ impl Pacer {
         latencies.clear();
     }
 
-    /// True if the job has to respect clients.
+    /// True if clients are active, so that the job has to limit its rate.
     pub(crate) fn is_shared(&self, now: Instant) -> bool {
         self.pace.tail_percent > 0 && self.last_client.is_some_and(|at| now.since(at) < ALONE)
     }
 
-    /// When the next `bytes` may be submitted: at once if the result is not after `now`. A caller that waits asks
-    /// again.
+    /// When the job may submit its next `bytes`: at once if the result is not after `now`. A caller that
+    /// waits asks again.
     pub(crate) fn ask(&mut self, now: Instant, bytes: u64) -> Instant {
         let most = self.pace.max_rate.map_or(f64::INFINITY, |most| most.0.max(1) as f64);
         if !self.is_shared(now) {
-            // The next client operation finds the job at rest.
+            // After a time without clients, the next client operation finds the job at rest.
             (self.rest, self.next_rest, self.baseline) = (None, now, None);
             self.seen.clear();
             return self.spend(now, bytes, most);
@@ -128,7 +128,7 @@ impl Pacer {
         now
     }
 
-    /// The clients' 99th percentile latency since the last adjustment.
+    /// The clients' 99th percentile latency since the last adjustment of the job's rate.
     fn percentile(&mut self) -> Option<Duration> {
         if self.seen.len() < ENOUGH {
             return None;
@@ -144,8 +144,8 @@ mod tests {
 
     use super::*;
 
-    /// Asks for 64 KiB repeatedly for `time`; a client operation takes `latency(rate of the last 5 ms)`. Returns
-    /// bytes per second.
+    /// Asks the pacer for 64 KiB repeatedly for `time`; a client operation takes `latency(rate of the last 5
+    /// ms)`. Returns bytes per second.
     fn run(pace: Pace, time: Duration, latency: impl Fn(f64) -> Option<Duration>) -> f64 {
         let mut now = Instant::ORIGIN;
         let mut pacer = Pacer::new(pace, now);

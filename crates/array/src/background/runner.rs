@@ -10,13 +10,13 @@ use crate::background::jobs::Job;
 use crate::background::pace::Pacer;
 use crate::core::Core;
 
-/// Bytes of each drive in one read or write while clients are active.
+/// Bytes of each drive that a background job reads or writes at a time while clients are active.
 const SHARED_CHUNK: u64 = 64 << 10;
-/// Bytes of each drive in one read or write without clients.
+/// Bytes of each drive that a background job reads or writes at a time without clients.
 const CHUNK: u64 = 512 << 10;
-/// The longest sleep of a job: it must notice its cancellation.
+/// The longest sleep of a background job, which must notice its cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
-/// Chunks in flight without clients.
+/// Chunks that a background job has in flight without clients.
 const DEPTH: usize = 12;
 
 /// A job with its pace.
@@ -39,7 +39,7 @@ impl Runner {
         self.pacer.clients(self.core.ctx.driver.now(), &mut seen);
     }
 
-    /// Rows of the next chunk, and how many chunks may be in flight.
+    /// The rows of a background job's next chunk, and how many chunks may be in flight.
     pub(crate) fn window(&mut self) -> (u64, usize) {
         self.sample();
         let block = u64::from(self.core.ctx.geometry.block_size);
@@ -48,7 +48,7 @@ impl Runner {
         ((bytes / block).clamp(1, self.core.reconstruct.longest_read()), depth)
     }
 
-    /// Waits until `rows` more may be read. False if the job is to end.
+    /// Waits until the job may read `rows` more. False if the job is to end.
     pub(crate) async fn turn(&mut self, rows: u64) -> bool {
         let bytes = rows * u64::from(self.core.ctx.geometry.block_size);
         loop {

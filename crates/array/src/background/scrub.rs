@@ -22,7 +22,7 @@ use crate::layout::xor::xor;
 use crate::layout::{Piece, Slot, Stripe};
 use crate::metrics::add;
 
-/// Stripes that a report lists.
+/// Most mismatching stripes that a scrub's report lists.
 const NAMED: usize = 256;
 
 impl Array {
@@ -60,13 +60,13 @@ impl Array {
         Ok(handle)
     }
 
-    /// The scrub that runs, or the last one.
+    /// The scrub that runs, or the last one that ran.
     pub fn scrubbing(&self) -> Option<Scrub> {
         self.core.jobs.scrub.lock().clone()
     }
 }
 
-/// Refuses an array that lacks a drive.
+/// Refuses to scrub an array that lacks a drive.
 fn whole_array(core: &Core) -> Result<()> {
     let Some(lacking) = core.members.iter().find(|member| !member.is_good()) else { return Ok(()) };
     let why = format!(
@@ -76,11 +76,11 @@ fn whole_array(core: &Core) -> Result<()> {
     Err(core.ctx.error(ErrorKind::Gone, "scrub").because(why))
 }
 
-/// Rows that are being read from all drives.
+/// Rows that a scrub is reading from all drives.
 struct Chunk {
     row: u64,
     count: u64,
-    /// By slot; `None` if the drive has failed.
+    /// The reads of a chunk, by slot; `None` if the drive has failed.
     ios: Vec<Option<Io<BufMut>>>,
 }
 
@@ -126,7 +126,7 @@ impl Walk {
                 if next >= rows || reads.len() >= depth {
                     break;
                 }
-                // Whole stripes only: a mismatch then names a stripe.
+                // A chunk holds whole stripes only, so that a mismatch names a stripe.
                 let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);
                 if !self.runner.turn(count * slots.len() as u64).await {
@@ -168,7 +168,7 @@ impl Walk {
         self.rest(core, id, end).await
     }
 
-    /// Handles a failed read; an error if the drive has failed.
+    /// Handles a failed read of a scrub; returns an error if the drive has failed.
     async fn failed(&mut self, core: &Arc<Core>, slot: Slot, error: Error) -> Result<()> {
         if fails_the_drive(error.kind()) {
             core.members.fail(slot, &error).await?;
@@ -192,7 +192,7 @@ impl Walk {
             let stripe = Stripe(stripe);
             self.report.stripes += 1;
             if count_read_error {
-                // The stripes are read one by one to find the unreadable unit.
+                // A scrub reads the stripes of a failed chunk one by one to find the unreadable unit.
                 self.stripe(core, id, generation, stripe).await?;
             } else if part.iter().any(|byte| *byte != 0) {
                 self.mismatch(core, id, generation, stripe).await?;
@@ -231,7 +231,7 @@ impl Walk {
             return Ok(());
         };
         if !of_the_medium {
-            // A worn zone stays worn, and a transient error needs no repair.
+            // A scrub does not repair worn zones, and a transient error needs no repair.
             return Ok(());
         }
         let slot = *slot;
@@ -256,7 +256,7 @@ impl Walk {
         generation: u64,
         stripe: Stripe,
     ) -> Result<()> {
-        // Reads again: a repair may have come between the reads of two drives.
+        // A mismatching stripe is read again: a read repair may have come between the reads of two drives.
         let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
         let parity = core.ctx.layout.parity(id, stripe);
         let mut sum = BufMut::zeroed(core.ctx.bytes(rows));

@@ -18,23 +18,23 @@ pub struct Mismatch {
 /// The result of a scrub.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ScrubReport {
-    /// Logical zones with content.
+    /// Number of logical zones with content.
     pub zones: u32,
-    /// How many of these were reset meanwhile: their new content was not read.
+    /// Number of logical zones that were reset during the scrub: their new content was not read.
     pub changed: u32,
-    /// Bytes read, of data and parity.
+    /// Bytes of data and parity that the scrub read.
     pub bytes: Bytes,
     /// Stripes compared.
     pub stripes: u64,
     /// Stripe units with unreadable blocks.
     pub read_errors: u64,
-    /// How many of these were reconstructed and relocated.
+    /// Unreadable stripe units that were reconstructed and relocated.
     pub repaired: u64,
-    /// How many of these cannot be reconstructed: another unit of the stripe is unreadable too.
+    /// Unreadable stripe units that cannot be reconstructed: another unit of the stripe is unreadable too.
     pub lost: u64,
-    /// Stripes whose parity does not match.
+    /// Stripes whose parity does not match their data.
     pub mismatch_count: u64,
-    /// The first 256 of them.
+    /// The first 256 stripes whose parity does not match their data.
     pub mismatches: Vec<Mismatch>,
     /// Stripes whose parity was rewritten, because the options allow it.
     pub parity_rewritten: u64,

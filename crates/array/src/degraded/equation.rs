@@ -12,9 +12,9 @@ use crate::layout::{Layout, Slot, Stripe};
 /// Rows of the parity of a stripe that were computed from the data blocks below `end`.
 pub(crate) struct Equation {
     pub stripe: Stripe,
-    /// Rows within the stripe unit.
+    /// The equation's rows, counted within the stripe unit.
     pub rows: Range<u64>,
-    /// Data blocks from here on are not part of the parity.
+    /// Data blocks from `end` on are not part of the parity.
     pub end: Blocks,
 }
 

@@ -58,7 +58,8 @@ pub(crate) struct Retries {
 impl Retries {
     const TRIES: u32 = 9;
 
-    /// Waits before the next try. Returns false at once if the error is not transient, or all tries are used up.
+    /// Waits before an operation with a transient error is tried again. Returns false at once if the error is
+    /// not transient, or all tries are used up.
     pub(crate) async fn wait(&mut self, driver: &dyn Driver, error: &Error) -> bool {
         if !is_transient(error.kind()) || self.tries == Retries::TRIES {
             return false;

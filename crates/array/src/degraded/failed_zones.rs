@@ -60,7 +60,7 @@ pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
         let entries = vec![ZoneEntry { generation, end: Some(ZoneEntry::LOST) }];
         recorded = core.members.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await;
         if active && recorded.is_ok() {
-            // The offline part refuses the command.
+            // The drive with the offline part refuses the finish.
             let _refused = core.actions.on_all_drives(id, Action::Finish).await;
         }
     }

@@ -1,14 +1,14 @@
-//! Read repair: content of blocks that a drive cannot read is relocated to the drive's metadata log (RAIZN, section
-//! 4.3.2), so that the next read finds the content.
+//! Read repair: content of blocks that a drive cannot read is relocated to the drive's metadata log (RAIZN,
+//! section 4.3.2), so that the next read finds the content.
 //!
 //! Order of the steps, each durable before the next:
 //!
 //! 1. The content is kept in memory and written to the log.
 //! 2. The rows are marked as stale in memory and in the log.
 //!
-//! A log roll between the steps copies the memory to a checkpoint, not durable yet. The rows must not be stale then,
-//! because a crash could lose their content. A crash between the steps leaves the rows as they were. One place is
-//! repaired at a time.
+//! A log roll between the steps copies the memory to a checkpoint, not durable yet. The rows must not be
+//! stale then, because a crash could lose their content. A crash between the steps leaves the rows as they
+//! were. An array repairs one place at a time.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct ReadRepair {
     pub ctx: Arc<Context>,
     pub members: Arc<Membership>,
     pub zones: Arc<ZoneTable>,
-    /// Held while a place is repaired.
+    /// The lock that is held while one place of the array is repaired.
     pub turn: Turnstile,
 }
 
@@ -120,7 +120,7 @@ impl ReadRepair {
         Ok(true)
     }
 
-    /// The log holds the content of these rows: they are not bad any more.
+    /// Removes rows from the drive's bad rows: the log holds their content now.
     async fn forget_bad_rows(
         &self,
         id: ZoneId,

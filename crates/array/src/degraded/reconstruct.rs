@@ -32,9 +32,9 @@ struct Source {
     overlay: Overlay,
 }
 
-/// The reconstruction of a piece, its reads submitted.
+/// A reconstruction of a piece whose reads have been submitted.
 pub(crate) struct Reconstruction {
-    /// Parity that memory holds.
+    /// Parity of the piece's stripe, if memory holds it.
     parity: Option<Buf>,
     sources: Vec<Source>,
     /// Blocks of the piece that are in flight: their content is in memory.
@@ -153,7 +153,7 @@ impl Reconstruct {
         self.complete(id, reconstruction, &mut part).await.map(|()| part)
     }
 
-    /// The parity of these rows of a stripe, computed from the stripe's data below `end`.
+    /// The parity of some rows of a stripe, computed from the stripe's data below `end`.
     pub(crate) async fn parity(
         &self,
         id: ZoneId,
@@ -255,7 +255,7 @@ impl Reconstruct {
         let zone = self.zones.zone(id);
         let (ctx, layout) = (&self.ctx, &self.ctx.layout);
         apply_relocated(layout, ctx.bytes(1), id, (&zone.stale, &zone.relocated), slot, row, data);
-        // Stale rows of this parity are in memory only.
+        // The parity of the stripe at the write pointer is in memory only where its rows are stale.
         let Some(stripe) = zone.open_stripe(layout) else { return };
         let end = row + (data.len() / ctx.bytes(1)) as u64;
         let first = layout.row(stripe);

@@ -29,7 +29,7 @@ use crate::layout::Slot;
 
 /// Bytes of a header.
 pub(crate) const SIZE: usize = RecordHeader::SIZE;
-/// The record is part of a checkpoint: it repeats the state in memory.
+/// Flag of a record in a checkpoint: the record repeats the state in memory.
 const CHECKPOINT: u32 = 1;
 
 /// The kind of a record.
@@ -39,23 +39,23 @@ pub(crate) enum Kind {
     Superblock,
     /// Generations and ends of zones: [`super::zone_entries`].
     Zones,
-    /// A reset of the zone in this generation is about to begin.
+    /// A reset of the record's zone in the record's generation is about to begin.
     ResetIntent,
     /// Parity of the blocks `start..end` of a stripe that is not whole: the XOR of all blocks below `end`.
     PartialParity,
-    /// A parity unit that is not in its place.
+    /// A parity unit that is in the metadata log instead of its place.
     RelocatedParity,
     /// The end of a checkpoint: all records of the member's epoch are complete.
     CheckpointEnd,
-    /// Zones that a rebuild has copied to this new drive: [`super::zone_entries`].
+    /// Zones that a rebuild has copied to the new drive with the record: [`super::zone_entries`].
     RebuiltZones,
-    /// Blocks of data of one stripe unit that are not in their place.
+    /// Data blocks of one stripe unit that are in the metadata log instead of their place.
     RelocatedData,
-    /// Rows of the drive's part that hold dead data: [`super::row_ranges`].
+    /// Rows of the drive's part of a zone that hold dead data: [`super::row_ranges`].
     StaleRows,
     /// A metadata zone holds a copy of a physical zone that is being rewritten: [`super::row_ranges`].
     ZoneCopy,
-    /// Rows of the drive's part whose content is not recoverable: [`super::row_ranges`].
+    /// Rows of the drive's part of a zone whose content is not recoverable: [`super::row_ranges`].
     BadRows,
 }
 

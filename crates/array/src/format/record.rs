@@ -19,25 +19,26 @@ pub(crate) enum Body {
     Superblock(Superblock),
     /// Generations and ends of the zones from `first` on.
     Zones { first: ZoneId, entries: Vec<ZoneEntry> },
-    /// A reset of `zone` in this generation is about to begin.
+    /// A reset of `zone` in `generation` is about to begin.
     ResetIntent { zone: ZoneId, generation: u64 },
     /// Parity of a stripe that is not whole: the rows of the blocks `start..end`, each the XOR of all its blocks
     /// below `end`.
     PartialParity { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, rows: Buf },
     /// The parity of the stripe that begins at `start`; blocks from `end` on count as zeros.
     RelocatedParity { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, unit: Buf },
-    /// The checkpoint of this epoch is complete.
+    /// The checkpoint of the record's epoch is complete.
     CheckpointEnd,
     /// On a new drive: zones from `first` on that the rebuild has copied, with generation and end. Their content is
     /// durable on all drives. A zone without an end is not copied.
     RebuiltZones { first: ZoneId, entries: Vec<ZoneEntry> },
-    /// The blocks `start..end` of one stripe unit, whose place holds dead data.
+    /// Data blocks `start..end` of one stripe unit, whose place on the drive holds dead data.
     RelocatedData { zone: ZoneId, generation: u64, start: Blocks, end: Blocks, data: Buf },
-    /// Rows of this drive's part that hold dead data. `rewritten`: relocated content of older records is in place.
+    /// Rows of the drive's part of `zone` that hold dead data. `rewritten`: relocated content of older
+    /// records is in place.
     StaleRows { zone: ZoneId, generation: u64, rows: RowSet, rewritten: bool },
-    /// The metadata zone `copy` holds the first `rows` rows of this drive's part, masked.
+    /// The metadata zone `copy` holds the first `rows` rows of the drive's part of `zone`, masked.
     ZoneCopy { zone: ZoneId, generation: u64, rows: u64, copy: ZoneId, mask: u64 },
-    /// Rows of this drive's part whose content is not recoverable. The set is complete.
+    /// All rows of the drive's part of `zone` whose content is not recoverable.
     BadRows { zone: ZoneId, generation: u64, rows: RowSet },
 }
 

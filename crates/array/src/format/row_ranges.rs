@@ -28,11 +28,11 @@ use units::ZoneId;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes before the ranges.
+/// Bytes of a payload of stale or bad rows before its ranges.
 const FIXED: usize = 16;
 /// Bytes of a range.
 const RANGE: usize = 16;
-/// The physical zone was rewritten.
+/// Flag of a record of stale rows: the physical zone was rewritten.
 const REWRITTEN: u32 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]

@@ -31,7 +31,7 @@ impl Shape {
         Shape { layout, zones, block_size, zone_size, metadata_zones }
     }
 
-    /// True if a record in metadata zone `from` can have this content.
+    /// True if a record in metadata zone `from` can have the content `body`.
     pub(crate) fn allows(&self, from: ZoneId, place: &RecordId, body: &Body) -> bool {
         match body {
             Body::Superblock(_) | Body::CheckpointEnd => true,
@@ -72,7 +72,7 @@ impl Shape {
                 self.has(*zone)
                     && *rows <= self.layout.zone_capacity
                     && is_metadata_zone(*copy)
-                    // A zone with a copy holds no records.
+                    // A metadata zone that holds a zone copy holds no records.
                     && *copy != from
             }
         }

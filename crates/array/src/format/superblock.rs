@@ -39,9 +39,9 @@ use super::HIGHEST;
 use crate::layout::{MAX_MEMBERS, Slot};
 use zoned::Geometry;
 
-/// The version this build writes and reads.
+/// The superblock version that this build writes and reads.
 const VERSION: u32 = 1;
-/// Bytes before the table of members.
+/// Bytes of a superblock before its table of members.
 const FIXED: usize = 256;
 /// Bytes of a member.
 const MEMBER: usize = 32;
@@ -53,13 +53,14 @@ const REBUILDING: u32 = 2;
 pub(crate) const MAX_LABEL: usize = 64;
 /// The read-only-compatible features this build knows.
 const KNOWN_RO_COMPAT: u64 = 0;
-/// Zones may have stale rows with relocated content. Without this bit a zone with stale rows is full after a mount.
+/// Feature bit: zones may have stale rows with relocated content. Without this bit a zone with stale rows is
+/// full after a mount.
 pub(crate) const RELOCATION: u64 = 1;
-/// Bad rows are recorded. Without this bit a row that cannot be reconstructed ends a rebuild.
+/// Feature bit: bad rows are recorded. Without this bit a row that cannot be reconstructed ends a rebuild.
 pub(crate) const BAD_ROWS: u64 = 2;
 /// The incompatible features this build knows.
 const KNOWN_INCOMPAT: u64 = RELOCATION | BAD_ROWS;
-/// Left-symmetric rotation over all drives.
+/// Number of the placement that rotates stripes left-symmetrically over all drives.
 pub(crate) const LEFT_SYMMETRIC: u32 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -105,7 +106,7 @@ const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
 const _: () = assert!(std::mem::offset_of!(Raw, max_active) == 172);
 
-/// The array was created by a build that recorded no limits.
+/// Value of a zone limit that no build has recorded yet.
 const NOT_RECORDED: u32 = 0;
 /// No limit.
 const UNLIMITED: u32 = u32::MAX;
@@ -125,9 +126,9 @@ pub struct MemberInfo {
 /// are present now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Open zones; `None` for no limit.
+    /// Most open zones; `None` for no limit.
     pub max_open: Option<u32>,
-    /// Active zones; `None` for no limit.
+    /// Most active zones; `None` for no limit.
     pub max_active: Option<u32>,
 }
 
@@ -170,9 +171,10 @@ pub struct Superblock {
     pub zone_size: Blocks,
     /// Blocks used of each physical zone: the capacity of the smallest drive.
     pub zone_capacity: Blocks,
-    /// `None` if no build has recorded limits yet: the next mount with all drives does.
+    /// Limits of open and active zones; `None` if no build has recorded limits yet: the next mount with all
+    /// drives does.
     pub limits: Option<Limits>,
-    /// Milliseconds since 1970.
+    /// The time of the array's creation, in milliseconds since 1970.
     pub created_ms: u64,
     /// A label for people.
     pub label: String,
@@ -197,9 +199,9 @@ impl Superblock {
 /// Why a superblock is not usable.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Refused {
-    /// Not a superblock, or its numbers contradict each other.
+    /// The payload is no superblock, or its numbers contradict each other.
     Malformed,
-    /// From another build: the message for the user.
+    /// The superblock is another build's: the message for the user.
     Foreign(String),
 }
 

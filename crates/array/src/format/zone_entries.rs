@@ -14,11 +14,11 @@ use units::{Blocks, ZoneId};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Bytes before the entries.
+/// Bytes of a zones record's payload before its entries.
 const FIXED: usize = 16;
 /// Bytes of an entry.
 pub(crate) const ENTRY: usize = 16;
-/// No end is recorded.
+/// Value of a zone entry without a recorded end.
 const NONE: u64 = u64::MAX;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -47,15 +47,16 @@ pub(crate) struct ZoneEntry {
 }
 
 impl ZoneEntry {
-    /// The end of a failed zone. Above every other end.
+    /// The end that a failed zone's entry records. Above every other end.
     pub(crate) const LOST: Blocks = Blocks(u64::MAX - 1);
 
-    /// True if the zone has failed.
+    /// True if the entry says that the zone has failed.
     pub(crate) fn is_lost(&self) -> bool {
         self.end == Some(ZoneEntry::LOST)
     }
 
-    /// Merges another record: the higher generation counts, and within one generation the higher end.
+    /// Merges another record's entry of the same zone: the higher generation counts, and within one
+    /// generation the higher end.
     pub(crate) fn merge(&mut self, other: ZoneEntry) {
         if other.generation > self.generation {
             *self = other;
@@ -65,7 +66,7 @@ impl ZoneEntry {
     }
 }
 
-/// The number of entries in a record of one block.
+/// The number of zone entries in a record of one block.
 pub(crate) fn per_block(block_size: u32) -> usize {
     (block_size as usize - super::header::SIZE - FIXED) / ENTRY
 }
@@ -90,7 +91,7 @@ pub(crate) fn encode(first: ZoneId, entries: &[ZoneEntry]) -> Vec<u8> {
     bytes
 }
 
-/// Decodes the payload.
+/// Decodes the payload of a zones record.
 pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
     let (raw, mut rest) = Raw::read_from_prefix(payload).ok()?;
     let count = raw.count.get() as usize;

@@ -2,15 +2,16 @@
 //!
 //! A reset of a zone with content takes five steps. After a crash, the next mount completes or discards it:
 //!
-//! 1. Nothing of the zone is in flight, and new work waits.
-//! 2. The intent with the zone's generation is durable on two drives. From here on the reset will happen.
+//! 1. No operation of the zone is in flight, and new work waits.
+//! 2. The intent with the zone's generation is durable on two drives. From this step on a mount completes the reset.
 //! 3. All physical zones are reset.
 //! 4. The resets are durable: old units must not come back between new ones.
 //! 5. The next generation is in the logs of the same two drives. A flush that makes new data of the zone durable also
 //!    makes this record durable, so that a mount does not apply the old intent to new data.
 //!
-//! A finish flushes all drives and records the end of the content on two drives. From here on the zone is full. Then
-//! zeros fill the stripe at the pointer, so that its parity gets to its place, and the physical zones are finished.
+//! A finish flushes all drives and records the end of the content on two drives. From here on the zone is
+//! full. Then zeros fill the stripe at the pointer, so that its parity gets to its place, and the physical
+//! zones are finished.
 
 use std::sync::Arc;
 
@@ -77,7 +78,7 @@ impl Actions {
         let lost = zone.state == ZoneState::Offline;
         let to = match zone.state.transition(event) {
             Ok(to) => to,
-            // A failed zone whose parts are all present can be reset.
+            // A reset is allowed of a failed zone whose parts are all present.
             Err(_) if lost && action == Action::Reset && self.zones.reset_blocker(id).is_none() => {
                 ZoneState::Empty
             }
@@ -85,7 +86,7 @@ impl Actions {
         };
         let nothing_to_do = match action {
             Action::Finish => zone.state == ZoneState::Full,
-            // A poisoned zone may hold blocks that were dropped from memory.
+            // Blocks of a poisoned zone may have been dropped from memory.
             _ => {
                 let written = zone.pointer > Blocks::ZERO || zone.state == ZoneState::Full || lost;
                 !written && zone.poison.is_none()
@@ -106,7 +107,7 @@ impl Actions {
             return deferred.complete(completer, Err(error.because(why)));
         }
         zone.busy = true;
-        // Set before the intent is written: a log roll from here on copies the intent.
+        // The flag is set before the intent is written: a log roll from here on copies the intent.
         zone.resetting = action == Action::Reset;
         let core = Arc::clone(self);
         let generation = zone.generation;
@@ -121,7 +122,7 @@ impl Actions {
         });
     }
 
-    /// The command has ended: the zone has its new state, or an unknown one.
+    /// A command on a zone has ended: the zone has its new state, or an unknown one.
     fn changed(&self, id: ZoneId, action: Action, result: &Result<Blocks>) {
         let mut limits = self.zones.limits.lock();
         let mut zone = self.zones.zone(id);
@@ -135,14 +136,15 @@ impl Actions {
             }
             (_, Ok(_)) => zone.state = ZoneState::Empty,
             (_, Err(e)) => {
-                // Some drives carried out the command and others did not: the next mount completes it.
+                // Some drives carried out the reset or finish and others did not: the next mount completes
+                // the command.
                 zone.poison = Some(e.duplicate());
             }
         }
         limits.moved(id, from, zone.state);
     }
 
-    /// Makes everything acknowledged so far durable.
+    /// Makes all blocks acknowledged so far durable.
     pub(crate) fn flush(self: &Arc<Self>) -> Io {
         let (this, owner) = (Arc::clone(self), self.ctx.keep_alive());
         let filled = std::mem::take(&mut *self.zones.filled.lock());
@@ -171,10 +173,10 @@ impl Actions {
         Ok(())
     }
 
-    /// Sends a command to all parts of a zone; failures are judged.
+    /// Sends a command to all drives' parts of a zone; failures are judged.
     pub(crate) async fn on_all_drives(self: &Arc<Self>, id: ZoneId, action: Action) -> Result<()> {
         let mut children = DriveIos::default();
-        // A new drive gets the command too, if it holds its part of the zone.
+        // A new drive whose rebuild runs gets the command too, if it holds its part of the zone.
         for member in self.members.iter() {
             children.push(member.slot, member.act(id, action));
         }
@@ -192,7 +194,8 @@ impl Actions {
             self.members.flush_members().await?;
         }
         {
-            // Set before the record is written: a log roll from here on must copy nothing of the old generation.
+            // The new generation is set before its record is written: a log roll from here on must copy
+            // nothing of the old generation.
             let mut zone = self.zones.zone(id);
             // A failed zone is usable again from here on.
             let state = if zone.state == ZoneState::Offline { ZoneState::Empty } else { zone.state };
@@ -204,7 +207,7 @@ impl Actions {
             let entries = vec![ZoneEntry { generation: generation + 1, end: None }];
             self.members.record(id, &Body::Zones { first: id, entries }, Durability::Cached).await?;
         }
-        // A durable write of new data makes the record durable too.
+        // A durable write of new data makes the record of the new generation durable too.
         self.writes.stamp_slots(&mut self.zones.zone(id), Slots::ALL, Durability::Durable);
         Ok(Blocks::ZERO)
     }
@@ -229,14 +232,14 @@ impl Actions {
         if let Some(padding) = padding {
             padding.await?;
             let padded = self.zones.zone(id).pointer;
-            // Once the zeros are durable, the partial parity of the stripe is not needed any more.
+            // Once the padding zeros are durable, the partial parity of the stripe is not needed any more.
             self.zones.filled.lock().push((id, generation, padded));
         }
         self.on_all_drives(id, Action::Finish).await?;
         Ok(end)
     }
 
-    /// Fills the stripe at the pointer with zeros, so that its parity gets to its place.
+    /// Fills the stripe at the write pointer with zeros, so that its parity gets to its place.
     fn pad(self: &Arc<Self>, id: ZoneId) -> Option<Io<()>> {
         self.zones.change(id, |zone, deferred| {
             let stripe = zone.open_stripe(&self.ctx.layout)?;
@@ -292,7 +295,7 @@ mod tests {
             assert_eq!(refused.kind(), ErrorKind::Unsupported);
             assert!(refused.to_string().contains("open it again"), "{refused}");
             drop(array);
-            // Also after a mount without one drive.
+            // The contents are read with all drives, and after a mount without drive 1.
             for lost in [None, Some(1)] {
                 let mut some = drives.clone();
                 if let Some(lost) = lost {

@@ -18,13 +18,13 @@ use crate::zone::Zone;
 use crate::zone::stale_rows::Overlay;
 use crate::zone::table::ZoneTable;
 
-/// A part of a read.
+/// One piece of a client's read, under way.
 enum Part {
-    /// Memory held the content.
+    /// The piece's content, from memory.
     Ready(BufMut),
     /// A read of the piece's drive.
     Read(Piece, Io<BufMut>, Overlay),
-    /// A reconstruction from the other drives, and the buffer for its result.
+    /// The piece's reconstruction from the other drives, and the buffer for its result.
     Reconstruct(BufMut, Result<Reconstruction>),
 }
 
@@ -88,7 +88,7 @@ impl Reads {
         });
     }
 
-    /// Waits for the parts and joins them.
+    /// Waits for the parts of a read and joins them.
     async fn gather(self: &Arc<Self>, id: ZoneId, generation: u64, parts: Vec<Part>) -> Result<BufMut> {
         let mut whole: Option<BufMut> = None;
         let mut failed: Option<Error> = None;
@@ -106,9 +106,10 @@ impl Reads {
                 Part::Reconstruct(buf, Err(e)) => (buf, Err(e)),
             };
             let (buf, result) = match result {
-                // A reset came between: the drives may have been read before and after the reset.
+                // The zone was reset during the read: the drives may have been read before and after the
+                // reset.
                 _ if from_drives && self.zones.was_reset(id, generation) => {
-                    // After a failed reset the content is unknown.
+                    // After a failed reset the content of the zone is unknown.
                     let failed = self.zones.zone(id).poison.as_ref().map_or(Ok(()), |e| Err(e.duplicate()));
                     (BufMut::zeroed(buf.len()), failed)
                 }
@@ -136,7 +137,7 @@ impl Reads {
         self.ctx.error(ErrorKind::Media, "read").in_zone(id).because(error.to_string())
     }
 
-    /// The result of a read of one drive, or the reconstructed piece if that read failed.
+    /// The result of a read of one drive, or the reconstructed piece if the drive's read failed.
     async fn read_or_reconstruct(
         self: &Arc<Self>,
         id: ZoneId,
@@ -166,7 +167,8 @@ impl Reads {
         };
         let mut buf = buffer(&mut error);
         if fails_the_drive(error.kind()) {
-            // A broken array refuses writes. This read needs the other drives only.
+            // The failure may break the array, which then refuses writes only. The read needs the other
+            // drives only.
             let _broken = self.members.fail(piece.slot, &error).await;
         }
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
@@ -175,7 +177,7 @@ impl Reads {
         let reconstruction = {
             let zone = self.zones.zone(id);
             if zone.generation != generation {
-                // The zone was reset meanwhile.
+                // The zone was reset during the read: its blocks read as zeros.
                 buf.fill(0);
                 return (buf, Ok(()));
             }

@@ -24,7 +24,7 @@ use std::ops::Range;
 
 use zoned::{Blocks, ZoneId};
 
-/// The largest number of drives: the superblock with its header fits a block of 4 KiB.
+/// The largest number of drives of an array: the superblock with its header fits a block of 4 KiB.
 pub(crate) const MAX_MEMBERS: u32 = 64;
 
 /// The number of a stripe within its logical zone.
@@ -36,16 +36,16 @@ pub struct Stripe(pub u64);
 pub struct Slot(pub u32);
 
 impl Slot {
-    /// The slot as an index of a table.
+    /// The slot as an index of a table with an entry for each drive.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// The placement of data and parity.
+/// The placement of an array's data and parity on its drives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// The number of drives.
+    /// The number of the array's drives.
     pub drives: u32,
     /// Blocks in a stripe unit.
     pub unit: u64,
@@ -56,17 +56,17 @@ pub struct Layout {
 /// A run of blocks within one stripe unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Piece {
-    /// The slot of the drive.
+    /// The slot of the drive with the piece.
     pub slot: Slot,
     /// The stripe.
     pub stripe: Stripe,
-    /// The number of the data unit within the stripe.
+    /// The number of the piece's data unit within the stripe.
     pub index: u64,
-    /// The first block within the unit.
+    /// The piece's first block within the unit.
     pub row: u64,
-    /// The first block within the logical zone.
+    /// The piece's first block within the logical zone.
     pub offset: Blocks,
-    /// The length in blocks.
+    /// The piece's length in blocks.
     pub len: u64,
 }
 
@@ -181,13 +181,13 @@ impl Layout {
         if low < high { vec![Range { start: low, end: high }] } else { vec![0..high, low..unit] }
     }
 
-    /// Rows of the parity of `stripe` that are final when the logical pointer is at `pointer`: the last data unit has
-    /// its block there. These rows are in place.
+    /// Rows of the parity of `stripe` that are final when the logical pointer is at `pointer`: the rows for
+    /// which the last data unit has its block. Final rows are in place.
     pub fn final_parity(&self, stripe: Stripe, pointer: Blocks) -> u64 {
         self.filled(stripe, self.data_units() - 1, pointer)
     }
 
-    /// Blocks of the part on `slot` that are written when the logical pointer is at `pointer`.
+    /// Blocks of the zone's part on `slot` that are written when the logical pointer is at `pointer`.
     pub fn used(&self, zone: ZoneId, slot: Slot, pointer: Blocks) -> u64 {
         let stripe = self.stripe_of(pointer);
         let whole = self.row(stripe).min(self.zone_capacity);
@@ -198,7 +198,8 @@ impl Layout {
         }
     }
 
-    /// The first data block that a drive with its own pointer at `row` lacks; the capacity if none.
+    /// The first data block that a drive lacks whose own pointer in the zone is at `row`; the capacity if
+    /// none.
     pub fn first_missing(&self, zone: ZoneId, slot: Slot, row: u64) -> Blocks {
         let mut row = row;
         while row < self.zone_capacity {

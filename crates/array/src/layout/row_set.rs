@@ -12,17 +12,17 @@ impl RowSet {
         self.0.is_empty()
     }
 
-    /// The number of rows.
+    /// The number of rows in the set.
     pub(crate) fn len(&self) -> u64 {
         self.0.iter().map(|range| range.end - range.start).sum()
     }
 
-    /// One past the highest row; 0 for the empty set.
+    /// One past the highest row of the set; 0 for the empty set.
     pub(crate) fn end(&self) -> u64 {
         self.0.last().map_or(0, |range| range.end)
     }
 
-    /// The ranges, in ascending order.
+    /// The ranges of the set, in ascending order.
     pub(crate) fn ranges(&self) -> &[Range<u64>] {
         &self.0
     }
@@ -60,7 +60,7 @@ impl RowSet {
         self.0 = self.0.iter().flat_map(cut).filter(|range| range.start < range.end).collect();
     }
 
-    /// Removes all rows from `end` on.
+    /// Removes all rows from `end` on from the set.
     pub(crate) fn truncate(&mut self, end: u64) {
         self.remove(&(end..u64::MAX));
     }
@@ -86,7 +86,8 @@ impl RowSet {
         parts
     }
 
-    /// The stripes of `unit` rows that any row of the set lies in; a stripe that two ranges touch comes twice.
+    /// The stripes of `unit` rows that contain any row of the set; a stripe that two ranges touch comes
+    /// twice.
     pub(crate) fn stripes(&self, unit: u64) -> impl Iterator<Item = crate::layout::Stripe> + '_ {
         let stripes = move |range: &Range<u64>| range.start / unit..range.end.div_ceil(unit);
         self.0.iter().flat_map(stripes).map(crate::layout::Stripe)

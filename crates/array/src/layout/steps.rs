@@ -8,9 +8,9 @@ use crate::layout::{Layout, Piece, Stripe};
 /// One step of a write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// Data blocks for their drive.
+    /// Data blocks to write to their drive.
     Data(Piece),
-    /// Rows of parity that are final.
+    /// Parity rows to write, which are final.
     Parity { stripe: Stripe, row: u64, len: u64 },
 }
 

@@ -20,7 +20,7 @@ pub(crate) const MAX_BAD_ROWS: u64 = 64;
 /// The bad rows of a drive, by logical zone.
 #[derive(Debug, Default)]
 pub(crate) struct BadRows {
-    /// True if there are any. Almost every drive has none: reads check this flag only.
+    /// True if the drive has any bad rows. Almost every drive has none: reads check this flag only.
     any: AtomicBool,
     zones: Mutex<BTreeMap<ZoneId, RowSet>>,
 }
@@ -31,7 +31,7 @@ impl BadRows {
         self.change(zone, |known| *known = rows);
     }
 
-    /// Removes rows whose content is known again. True if any of them was bad.
+    /// Removes rows whose content is known again from the drive's bad rows. True if any of them was bad.
     pub(crate) fn remove(&self, zone: ZoneId, rows: &Range<u64>) -> bool {
         let hit = self.intersects(zone, rows);
         if hit {
@@ -70,7 +70,7 @@ impl BadRows {
     }
 }
 
-/// The reason that a read of a bad row gives.
+/// The reason that the error of a read of bad rows gives.
 pub(crate) const REASON: &str = "the content is lost: two drives could not read rows that it is reconstructed from. Copy the \
                                  readable blocks of the array's zone, and reset the zone";
 

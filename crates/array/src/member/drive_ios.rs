@@ -21,7 +21,7 @@ impl DriveIos {
         }
     }
 
-    /// The number of operations.
+    /// The number of collected operations on drives.
     pub(crate) fn len(&self) -> usize {
         self.ios.len()
     }

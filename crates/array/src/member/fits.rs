@@ -15,7 +15,7 @@ pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot:
         && g.conventional == 0
         && g.zones >= part_zones(superblock.zones).end
         && g.zone_capacity >= superblock.zone_capacity
-        // A unit and its record's header are one write.
+        // A stripe unit and the header of its record go to a drive in one write.
         && g.max_transfer.0 > u64::from(superblock.unit)
         && superblock.metadata_zones == METADATA_ZONES
         && slot.index() < superblock.members.len();

@@ -45,11 +45,11 @@ fn keep_newest<K: Ord, T>(known: &mut BTreeMap<K, Dated<T>>, key: K, new: Dated<
 #[derive(Clone, Debug)]
 pub(crate) struct StaleRecord {
     pub rows: RowSet,
-    /// The physical zone was rewritten: relocated content of older records is in place.
+    /// True if the physical zone was rewritten: relocated content of older records is in place.
     rewritten: bool,
 }
 
-/// The copy of the first `rows` rows of a physical zone in metadata zone `zone`.
+/// A record of a zone copy: metadata zone `zone` holds the first `rows` rows of a physical zone.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ZoneCopy {
     pub rows: u64,
@@ -60,26 +60,26 @@ pub(crate) struct ZoneCopy {
 /// The records of one epoch on one member.
 #[derive(Default, Debug)]
 pub(crate) struct EpochContents {
-    /// The checkpoint that begins the epoch is complete.
+    /// True if the checkpoint that begins the epoch is complete.
     pub complete: bool,
-    /// The highest `config` of the superblocks.
+    /// The highest `config` of the epoch's superblocks.
     pub config: u64,
-    /// Generation and end of each zone.
+    /// Recorded generation and end of each zone.
     pub entries: BTreeMap<ZoneId, ZoneEntry>,
     /// Zones and generations whose reset was begun.
     pub intents: BTreeSet<(ZoneId, u64)>,
-    /// Partial parity by zone, with its generation, and by stripe.
+    /// Partial parity by zone, with the zone's generation, and by stripe.
     pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
     /// The highest stripe of each zone whose partial parity was dropped, because no mount should need it.
     pub dropped: BTreeMap<ZoneId, Stripe>,
     pub relocated: BTreeMap<(ZoneId, Stripe), Dated<RelocatedParity>>,
-    /// Zones that an interrupted rebuild has copied to this new drive: sequence, generation and end.
+    /// Zones that an interrupted rebuild has copied to the member, a new drive: sequence, generation and end.
     pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
-    /// Relocated data by zone, with its generation, and by row of the drive's physical zone.
+    /// Relocated data by zone, with the zone's generation, and by row of the drive's physical zone.
     pub data: BTreeMap<ZoneId, (u64, BTreeMap<u64, Buf>)>,
     /// The newest record of stale rows, by zone.
     pub stale: BTreeMap<ZoneId, Dated<StaleRecord>>,
-    /// The newest copy of a physical zone, by zone.
+    /// The newest record of a zone copy, by zone.
     pub zone_copies: BTreeMap<ZoneId, Dated<ZoneCopy>>,
     /// The newest record of bad rows, by zone.
     pub bad_rows: BTreeMap<ZoneId, Dated<RowSet>>,
@@ -91,20 +91,20 @@ pub(crate) struct EpochContents {
 #[derive(Default, Debug)]
 pub(crate) struct LogContents {
     pub epochs: BTreeMap<u64, EpochContents>,
-    /// The newest superblock.
+    /// The newest superblock of the member.
     pub newest: Option<Superblock>,
-    /// The highest sequence number.
+    /// The highest sequence number of the member's records.
     pub sequence: u64,
-    /// Records with a valid checksum and impossible content: they are ignored.
+    /// Number of ignored records, with a valid checksum and impossible content.
     pub unsound: u64,
-    /// Unreadable blocks of each metadata zone: their records are unknown.
+    /// Number of unreadable blocks in each metadata zone: the records there are unknown.
     unreadable: BTreeMap<ZoneId, u64>,
 }
 
-/// Which partial parity a mount needs.
+/// Which partial parity records a mount keeps in memory.
 #[derive(Debug)]
 pub(crate) struct Needed {
-    /// Stripes below the highest one of a zone that may have been in flight.
+    /// Number of stripes below the highest one of a zone that may have been in flight.
     pub doubt: u64,
     /// For each zone, the number of rows that every drive with a known pointer has written.
     pub lowest: Vec<u64>,
@@ -160,7 +160,7 @@ pub(crate) async fn read(
 }
 
 impl LogContents {
-    /// The newest complete epoch.
+    /// The newest epoch on the member that is complete.
     pub(crate) fn complete(&self) -> Option<u64> {
         self.epochs.iter().rev().find(|(_, contents)| contents.complete).map(|(epoch, _)| *epoch)
     }
@@ -178,12 +178,12 @@ impl LogContents {
         self.unreadable_from(self.complete().unwrap_or(0))
     }
 
-    /// Forgets the progress of a rebuild: a newer record about a zone may be unreadable.
+    /// Forgets which zones a rebuild has copied: a newer record about a zone may be unreadable.
     pub(crate) fn forget_rebuilt_zones(&mut self) {
         self.epochs.values_mut().for_each(|contents| contents.rebuilt.clear());
     }
 
-    /// Adds a record. Partial parity that no mount needs is dropped.
+    /// Adds a record to the contents. Partial parity that no mount needs is dropped.
     fn add(&mut self, shape: &Shape, from: ZoneId, needed: &Needed, record: Record) {
         let layout = &shape.layout;
         let sequence = record.place.sequence;
@@ -218,7 +218,7 @@ impl LogContents {
                     return;
                 }
                 let stripe = layout.stripe_of(start);
-                // A copy, because the record is a slice of a large buffer.
+                // The rows are copied, because the record is a slice of a large buffer.
                 let rows = Buf::copy_from(&rows);
                 stripes.entry(stripe).or_default().push(Partial { start, end, rows });
                 let highest = stripes.last_key_value().map_or(stripe, |(stripe, _)| *stripe);
@@ -247,7 +247,8 @@ impl LogContents {
                 }
                 if known.0 == generation {
                     let row = layout.row(piece.stripe) + piece.row;
-                    // A checkpoint may hold a longer run from the same row on.
+                    // The record of a checkpoint may hold a longer run of relocated data from the same row
+                    // on.
                     let longer = known.1.get(&row).is_some_and(|other| other.len() >= data.len());
                     if !longer {
                         known.1.insert(row, Buf::copy_from(&data));
@@ -262,7 +263,7 @@ impl LogContents {
                 keep_newest(&mut contents.bad_rows, zone, Dated { generation, sequence, content: rows });
             }
             Body::ZoneCopy { zone, generation, rows, copy, mask } => {
-                // The newest record counts, whichever generation the zone has.
+                // The newest record of a zone copy counts, whichever generation the zone has.
                 if contents.zone_copies.get(&zone).is_none_or(|known| known.sequence <= sequence) {
                     let content = ZoneCopy { rows, zone: copy, mask };
                     contents.zone_copies.insert(zone, Dated { generation, sequence, content });
@@ -273,12 +274,12 @@ impl LogContents {
 }
 
 impl EpochContents {
-    /// True if a metadata zone holds records of this epoch, or the copy of a physical zone.
+    /// True if a metadata zone holds records of the epoch, or the copy of a physical zone.
     pub(crate) fn counts(&self, zone: ZoneId) -> bool {
         self.zones.contains(&zone) || self.zone_copies.values().any(|copy| copy.content.zone == zone)
     }
 
-    /// Drops relocated content and copies of physical zones that were rewritten since.
+    /// Drops the relocated content and the copies of physical zones that were rewritten since.
     fn drop_rewritten(&mut self) {
         for (zone, stale) in self.stale.iter().filter(|(_, stale)| stale.content.rewritten) {
             self.relocated.retain(|(of, _), parity| {
@@ -292,7 +293,7 @@ impl EpochContents {
         });
     }
 
-    /// The physical zone was rewritten from its copy.
+    /// Notes that a physical zone was rewritten from its copy.
     pub(crate) fn rewritten(&mut self, zone: ZoneId, copy: Dated<ZoneCopy>) {
         let (generation, sequence) = (copy.generation, copy.sequence + 1);
         let content = StaleRecord { rows: RowSet::default(), rewritten: true };

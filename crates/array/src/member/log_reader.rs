@@ -10,7 +10,7 @@ use crate::format::superblock::Superblock;
 use crate::layout::Slot;
 use crate::layout::physical_zones::metadata_zones;
 
-/// Bytes read at a time.
+/// Bytes of a metadata zone that are read at a time.
 const CHUNK: u64 = 4 << 20;
 /// Blocks that contain the first record of a zone, a superblock, at the smallest block size.
 const FIRST: u64 = 8;
@@ -69,7 +69,7 @@ pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>
     Ok(newest)
 }
 
-/// Reads blocks. Unreadable blocks are zeros in the result, and counted.
+/// Reads blocks of a drive. Unreadable blocks are zeros in the result, and counted.
 async fn read_around(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64) -> Result<(BufMut, u64)> {
     let size = device.geometry().block_size as usize;
     match device.read(at, BufMut::zeroed(count as usize * size)).await {
@@ -126,13 +126,13 @@ pub(crate) async fn each_record(
     if info.state == ZoneState::Offline {
         return Ok(0);
     }
-    // The longest record has a unit and a header.
+    // The longest record has a header and a stripe unit.
     let longest = unit + 1 + FIRST;
     let chunk = (CHUNK / size).min(geometry.max_transfer.0).max(1);
     let mut held = BufMut::with_capacity(0);
     let (mut from, mut read, mut unreadable) = (0, 0, 0);
     while from < info.pointer.0 {
-        // `held` is the blocks `from..read`.
+        // `held` has the content of blocks `from..read` of the metadata zone.
         while read < info.pointer.0 && read - from < longest {
             let count = chunk.min(info.pointer.0 - read);
             let at = Lba(geometry.start(info.zone).0 + read);

@@ -25,7 +25,7 @@ use crate::metrics::Metrics;
 
 /// Blocks at the end of a metadata zone that are reserved for superblocks: the record of a failure must find room.
 pub(crate) const RESERVE: u64 = 4;
-/// Blocks of the record that ends a checkpoint.
+/// Blocks that the end record of a checkpoint takes.
 const END: u64 = 1;
 
 /// A drive in use. The handle is dropped when the drive fails, so that another user can open the drive.
@@ -34,7 +34,7 @@ struct Drive(Arc<dyn ZonedDevice>);
 /// A new drive whose rebuild runs.
 struct Filling {
     device: Arc<dyn ZonedDevice>,
-    /// By zone: true once the drive holds its part of the zone.
+    /// For each logical zone: true once the new drive holds its part of the zone.
     has: Box<[AtomicBool]>,
     aborted: AtomicBool,
 }
@@ -42,19 +42,19 @@ struct Filling {
 /// A slot of the array and its drive.
 pub(crate) struct Member {
     pub slot: Slot,
-    /// `None` if the drive is missing or failed.
+    /// The slot's drive; `None` if it is missing or failed.
     drive: ArcSwapOption<Drive>,
-    /// The new drive that will take the slot.
+    /// The new drive whose rebuild runs, to take the slot.
     filling: ArcSwapOption<Filling>,
     pub log: Mutex<Log>,
     /// Notified when a log roll is over.
     pub rolled: Event,
-    /// The number of flushes submitted, and the highest number of a flush that is done.
+    /// The number of flushes submitted to the drive, and the highest number of a flush that is done.
     flushes: AtomicU64,
     flushed: AtomicU64,
-    /// Reads that failed with a media error.
+    /// Reads of the drive that failed with a media error.
     pub media_errors: AtomicU64,
-    /// Rows of this drive whose content is not recoverable.
+    /// Rows of the drive whose content is not recoverable.
     pub bad_rows: BadRows,
     metrics: Arc<Metrics>,
 }
@@ -65,15 +65,15 @@ pub(crate) struct Log {
     pub array: Uuid,
     pub epoch: u64,
     pub sequence: u64,
-    /// The physical zone that takes records, and its pointer.
+    /// The metadata zone that takes new records, and its pointer.
     pub zone: ZoneId,
     pub pointer: u64,
     pub capacity: u64,
     /// Blocks reserved for relocated content of writes that are about to begin.
     pub reserved: u64,
-    /// A checkpoint is being written; one block is reserved for its end record.
+    /// True while a checkpoint is being written; one block is reserved for its end record.
     pub rolling: bool,
-    /// Zones whose partial parity waits for room.
+    /// Logical zones whose partial parity waits for room in the log.
     pub waiting: Vec<ZoneId>,
     /// Counts the drives that the slot had. Work that began on one drive must not continue on the next.
     pub incarnation: u64,
@@ -102,12 +102,12 @@ impl Log {
         }
     }
 
-    /// Blocks left for records other than superblocks.
+    /// Blocks of the metadata zone left for records other than superblocks.
     pub(crate) fn left(&self) -> u64 {
         self.capacity.saturating_sub(self.pointer + self.reserved + RESERVE)
     }
 
-    /// A checkpoint begins. False if one is being written already.
+    /// Begins a checkpoint of the log. False if one is being written already.
     pub(crate) fn begin_roll(&mut self) -> bool {
         if std::mem::replace(&mut self.rolling, true) {
             return false;
@@ -116,7 +116,7 @@ impl Log {
         true
     }
 
-    /// The checkpoint is complete, or has failed.
+    /// Ends a checkpoint, which is complete or has failed.
     pub(crate) fn end_roll(&mut self) {
         if std::mem::replace(&mut self.rolling, false) {
             self.reserved = self.reserved.saturating_sub(END);
@@ -145,7 +145,7 @@ impl Member {
         }
     }
 
-    /// The drive; `None` if it is missing or failed.
+    /// The slot's drive; `None` if it is missing or failed.
     pub(crate) fn device(&self) -> Option<Arc<dyn ZonedDevice>> {
         self.drive.load().as_ref().map(|drive| Arc::clone(&drive.0))
     }
@@ -165,31 +165,31 @@ impl Member {
         })
     }
 
-    /// The new drive whose rebuild runs.
+    /// The slot's new drive whose rebuild runs.
     pub(crate) fn filling(&self) -> Option<Arc<dyn ZonedDevice>> {
         self.filling.load().as_ref().map(|new| Arc::clone(&new.device))
     }
 
-    /// Begins the rebuild of a new drive.
+    /// Begins the rebuild of a new drive for the slot.
     pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
         self.next_incarnation(&mut self.log.lock());
         self.filling.store(Some(Arc::new(Filling { device, has, aborted: AtomicBool::new(false) })));
     }
 
-    /// Work that began on the earlier drive has no effect from now on.
+    /// Begins a new incarnation of the slot: work that began on the earlier drive has no effect from now on.
     fn next_incarnation(&self, log: &mut Log) {
         log.incarnation += 1;
         log.end_roll();
     }
 
-    /// True if the slot still has the same drive.
+    /// True if the slot still has the drive of `incarnation`.
     pub(crate) fn is_incarnation(&self, incarnation: u64) -> bool {
         self.log.lock().incarnation == incarnation
     }
 
-    /// The new drive holds its part of the zone (`has`), or does not any more. Writes go to the new drive too while
-    /// it does.
+    /// Notes that the new drive holds its part of a zone (`has`), or does not any more. While it does, the
+    /// zone's writes go to the new drive too.
     pub(crate) fn has_zone(&self, zone: ZoneId, has: bool) {
         if let Some(new) = &*self.filling.load()
             && let Some(known) = new.has.get(zone.index())
@@ -198,19 +198,19 @@ impl Member {
         }
     }
 
-    /// The rebuild of the new drive must not go on. Writes in flight may still reach the drive.
+    /// Aborts the rebuild of the slot's new drive. Writes in flight may still reach the drive.
     pub(crate) fn abort_replacement(&self) {
         if let Some(new) = &*self.filling.load() {
             new.aborted.store(true, Ordering::Release);
         }
     }
 
-    /// True if the rebuild was aborted, or none runs.
+    /// True if the rebuild of the slot's new drive was aborted, or none runs.
     pub(crate) fn is_aborted(&self) -> bool {
         self.filling.load().as_ref().is_none_or(|new| new.aborted.load(Ordering::Acquire))
     }
 
-    /// The rebuild is over: done, failed or cancelled.
+    /// Forgets the slot's new drive: its rebuild is done, failed or cancelled.
     pub(crate) fn end_replacement(&self) {
         self.filling.store(None);
     }
@@ -231,14 +231,14 @@ impl Member {
         self.next_incarnation(&mut log);
         log.sequence = log.sequence.max(sequence);
         log.capacity = new.device.geometry().zone_capacity.0;
-        // The log must not roll before the drive is a member and its rebuild notes are reset.
+        // The new drive's log must not roll before the drive is a member and its rebuild notes are reset.
         log.begin_roll();
         self.media_errors.store(0, Ordering::Relaxed);
         self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
         self.append_to(&mut log, superblock, true, Durability::Cached)
     }
 
-    /// The array works without this drive from now on. True if the drive worked until now.
+    /// Fails the drive: the array works without it from now on. True if the drive worked until now.
     pub(crate) fn set_failed(&self) -> bool {
         self.drive.swap(None).is_some()
     }
@@ -285,27 +285,28 @@ impl Member {
     /// Flushes the drive; also returns the number of the flush (see `io::write::stamps`).
     pub(crate) fn flush_numbered(&self) -> Option<(u64, Io<()>)> {
         let device = self.device().filter(|device| device.geometry().volatile_cache)?;
-        // The number is taken first: a block that lands from now on belongs to the next flush.
+        // The flush is numbered before it is submitted: a block that lands from now on belongs to the next
+        // flush.
         let number = self.flushes.fetch_add(1, Ordering::AcqRel) + 1;
         Some((number, device.flush()))
     }
 
-    /// The number of the next flush. It covers all blocks that have landed by now.
+    /// The number of the drive's next flush, which covers all blocks that have landed by now.
     pub(crate) fn next_flush(&self) -> u64 {
         self.flushes.load(Ordering::Acquire) + 1
     }
 
-    /// The flush `number` is done.
+    /// Notes that the drive's flush `number` is done.
     pub(crate) fn flushed_up_to(&self, number: u64) {
         self.flushed.fetch_max(number, Ordering::AcqRel);
     }
 
-    /// True if the flush `number` or a later one is done.
+    /// True if the drive's flush `number` or a later one is done.
     pub(crate) fn covers(&self, number: u64) -> bool {
         self.flushed.load(Ordering::Acquire) >= number
     }
 
-    /// Adds a record to the log. `Err`: the log has no room.
+    /// Adds a record to the drive's log. `Err`: the log has no room.
     pub(crate) fn append(
         &self,
         body: &Body,
@@ -316,7 +317,8 @@ impl Member {
         self.append_to(&mut log, body, checkpoint, how)
     }
 
-    /// Adds a checkpoint record for the drive with this incarnation; `None` if the slot has another drive by now.
+    /// Adds a checkpoint record to the log of the drive with the given incarnation; `None` if the slot has
+    /// another drive by now.
     pub(crate) fn append_of(&self, incarnation: u64, body: &Body) -> Result<Option<Io<()>>, NoRoom> {
         let mut log = self.log.lock();
         if log.incarnation != incarnation {
@@ -345,13 +347,13 @@ impl Member {
         room
     }
 
-    /// Gives back a reservation.
+    /// Gives back reserved blocks of the log.
     pub(crate) fn unreserve(&self, blocks: u64) {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(blocks);
     }
 
-    /// Adds a record with reserved room.
+    /// Adds a record to the log, in reserved room.
     pub(crate) fn append_reserved(&self, body: &Body, block_size: u32, how: Durability) -> Option<Io<()>> {
         let mut log = self.log.lock();
         log.reserved = log.reserved.saturating_sub(body.blocks(block_size));
@@ -371,7 +373,7 @@ impl Member {
         self.put(log, body, checkpoint, how, kept)
     }
 
-    /// Adds a record and leaves `kept` blocks free.
+    /// Adds a record to the log and leaves `kept` blocks free.
     fn put(
         &self,
         log: &mut Log,
@@ -392,7 +394,7 @@ impl Member {
         };
         let bytes = record::encode(place, body, geometry.block_size);
         let blocks = bytes.len() as u64 / u64::from(geometry.block_size);
-        // Reserved blocks are not available.
+        // Blocks that other writes reserved are not available.
         if log.pointer + blocks + kept + log.reserved > log.capacity {
             return Err(NoRoom);
         }
@@ -400,12 +402,12 @@ impl Member {
         log.pointer += blocks;
         log.sequence += 1;
         self.metrics.logged(body, bytes.len());
-        // The caller holds the log's lock, so that writes are submitted in order.
+        // The caller holds the log's lock, so that the log's writes are submitted in order.
         Ok(Some(PhysicalZone::at(&**device, log.zone).write(row, bytes, how)))
     }
 }
 
-/// The metadata zone is full.
+/// The error of a record that the metadata zone has no room for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NoRoom;
 

@@ -24,7 +24,7 @@ impl<'a> PhysicalZone<'a> {
         PhysicalZone::at(device, part_zone(id))
     }
 
-    /// The address of a row.
+    /// The address of a row of the zone.
     pub(crate) fn address(self, row: u64) -> Lba {
         self.device.geometry().start(self.zone).plus(Blocks(row))
     }

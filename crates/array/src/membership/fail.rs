@@ -1,4 +1,5 @@
-//! A drive fails: the superblocks of the other drives say so before the array relies on the others alone.
+//! The failure of a drive: the superblocks of the other drives record the failure before the array relies on
+//! these drives alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,8 +16,8 @@ use crate::member::drive_ios::DriveIos;
 use crate::metrics::add;
 
 impl Membership {
-    /// Fails the drive in `slot`: the array works without it from now on. When this returns, the superblocks say so.
-    /// `why`: the drive's error, or nothing if an operator ordered the failure.
+    /// Fails the drive in `slot`: the array works without it from now on. When this returns, the superblocks
+    /// record the failure. `why`: the drive's error, or nothing if an operator ordered the failure.
     ///
     /// Errors: [`ErrorKind::Gone`] if another drive has failed already. The array is broken then.
     pub(crate) async fn fail<'a>(
@@ -34,7 +35,7 @@ impl Membership {
                 return Err(self.broken_error("write"));
             }
             if !self.member(slot).is_good() {
-                // The error may be that of a new drive whose rebuild runs.
+                // The error may be that of the slot's new drive, whose rebuild is aborted then.
                 self.member(slot).abort_replacement();
                 return Ok(());
             }
@@ -61,14 +62,15 @@ impl Membership {
         }
     }
 
-    /// A second drive failed. The event comes first: a caller that sees the broken array can find the reason.
+    /// Breaks the array: a second drive failed. The event comes first, so that a caller who sees the broken
+    /// array can find the reason.
     fn break_array(&self, slot: Slot, why: String) {
         self.ctx.publish(EventKind::SecondFailure { slot, why });
         self.broken.store(true, Ordering::Release);
     }
 
-    /// Fails a new drive that has written as a member already, before its checkpoint is complete. If another drive
-    /// failed meanwhile, the array is broken: that failure was survivable with the new drive only.
+    /// Fails a new drive that has written as a member already, before its checkpoint is complete. If another
+    /// drive failed meanwhile, the array is broken: the other failure was survivable with the new drive only.
     pub(crate) async fn fail_new_member(&self, slot: Slot) {
         let _turn = self.persisting.acquire().await;
         let member = self.member(slot);
@@ -92,7 +94,8 @@ impl Membership {
         if self.is_broken() { Err(self.broken_error(name)) } else { Ok(()) }
     }
 
-    /// Writes to all superblocks that `slot` failed; returns the drives on which that failed.
+    /// Writes to all superblocks that the drive in `slot` failed; returns the drives whose superblock could
+    /// not be written.
     async fn persist_failure(self: &Arc<Self>, slot: Slot) -> Vec<(Slot, Error)> {
         {
             let mut config = self.config.lock();
@@ -122,8 +125,8 @@ impl Membership {
         Ok(())
     }
 
-    /// Writes the superblock to all drives that work, durable; returns the drives on which that failed. The caller holds
-    /// `persisting`. A log without room moves to a fresh zone.
+    /// Writes the superblock to all drives that work, durable; returns the drives on which the write failed.
+    /// The caller holds `persisting`. A log without room moves to a fresh zone.
     pub(crate) async fn write_superblock(self: &Arc<Self>) -> Vec<(Slot, Error)> {
         let superblock = self.config.lock().clone();
         let body = Body::Superblock(superblock);
@@ -132,7 +135,8 @@ impl Membership {
         let mut deferred = Deferred::default();
         for member in self.good() {
             let written = member.append(&body, false, Durability::Durable).or_else(|_| {
-                // Does not wait for the whole move: the move may need `persisting`.
+                // The superblock's writer does not wait for the whole log roll, because the roll may need
+                // `persisting`.
                 self.roll(member.slot, &mut deferred);
                 member.append(&body, false, Durability::Durable)
             });

@@ -15,7 +15,7 @@ impl Membership {
         self.flush_slots(Slots::ALL).await
     }
 
-    /// Flushes these drives; a drive whose flush fails is failed.
+    /// Flushes the drives in `slots`; a drive whose flush fails is failed.
     pub(crate) async fn flush_slots(self: &Arc<Self>, slots: Slots) -> Result<()> {
         let mut ios = DriveIos::default();
         let mut numbers = Vec::new();

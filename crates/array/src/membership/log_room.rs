@@ -19,12 +19,12 @@ use crate::member::drive_ios::DriveIos;
 
 /// A log roll under way.
 struct Roll {
-    /// Of the drive that the log is on.
+    /// The incarnation of the drive that holds the log.
     incarnation: u64,
-    /// The zone that the log leaves.
+    /// The metadata zone that the log leaves.
     old: ZoneId,
     device: Option<Arc<dyn ZonedDevice>>,
-    /// The write of the superblock, the first record of the new zone.
+    /// The write of the superblock, the first record of the log's new zone.
     first: Result<Option<Io<()>>, NoRoom>,
 }
 
@@ -32,7 +32,8 @@ struct Roll {
 const EARLY_ROLL: u64 = 4;
 
 impl Membership {
-    /// Moves the log of `slot` to the next metadata zone, unless a move is under way. When this returns, the log has room.
+    /// Moves the log of `slot` to the next metadata zone, unless a log roll is under way. When this returns,
+    /// the log has room.
     pub(crate) fn roll(self: &Arc<Self>, slot: Slot, deferred: &mut Deferred) {
         let Some(client) = self.client.get().and_then(std::sync::Weak::upgrade) else { return };
         let Some(roll) = self.begin_roll(slot) else { return };
@@ -41,9 +42,10 @@ impl Membership {
             let mut commits = Vec::new();
             let moved = this.move_log(&*client, slot, roll, &mut commits).await;
             let failed = match &moved {
-                // Without the drive its parity is not needed. With two drives failed, nothing is acknowledged any more.
+                // If the log's drive fails, its parity is not needed. If two drives fail, nothing is
+                // acknowledged any more.
                 Err(error) if this.member(slot).is_incarnation(incarnation) => this.fail(slot, error).await,
-                // The error of an earlier drive says nothing of the drive that is in the slot now.
+                // The error of an earlier drive does not fail the drive that is in the slot now.
                 _ => Ok(()),
             };
             for (id, end) in commits {
@@ -53,7 +55,8 @@ impl Membership {
         });
     }
 
-    /// Sends new records to the next zone, a superblock first. `None` if a move is under way.
+    /// Sends new records of a log to the next metadata zone, a superblock first. `None` if a log roll is
+    /// under way.
     fn begin_roll(&self, slot: Slot) -> Option<Roll> {
         let member = self.member(slot);
         let mut log = member.log.lock();
@@ -61,14 +64,15 @@ impl Membership {
             return None;
         }
         let old = log.zone;
-        // Under the log's lock: a newer superblock is written after this one, to the same zone.
+        // The superblock is written under the log's lock, so that a newer one is written after it, to the
+        // same zone.
         let superblock = Body::Superblock(self.config.lock().clone());
         (log.zone, log.pointer) = (next_metadata_zone(old), 0);
         let first = member.append_to(&mut log, &superblock, true, Durability::Cached);
         Some(Roll { incarnation: log.incarnation, old, device: member.device(), first })
     }
 
-    /// Moves the log of `slot` if little room is left.
+    /// Moves the log of `slot` early, if little room is left in its metadata zone.
     pub(crate) fn roll_early(self: &Arc<Self>, slot: Slot, deferred: &mut Deferred) {
         let early = {
             let log = self.member(slot).log.lock();
@@ -79,8 +83,8 @@ impl Membership {
         }
     }
 
-    /// Writes the checkpoint to the new zone and resets the old one. `commits`: those that the checkpoint did not bring to
-    /// an end. Nothing is written to a new drive that takes the slot meanwhile.
+    /// Writes the checkpoint of a log roll to the new zone and resets the old one. `commits`: those that the
+    /// checkpoint did not bring to an end. Nothing is written to a new drive that takes the slot meanwhile.
     async fn move_log(
         self: &Arc<Self>,
         client: &dyn LogClient,
@@ -99,7 +103,8 @@ impl Membership {
         written.map_err(full)?;
         writes.ios.into_iter().for_each(|io| ios.push(slot, Some(io)));
         ios.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
-        // If the drive failed meanwhile, its parity is gone: the commits end once the failure is persistent.
+        // If the log's drive failed meanwhile, its parity is gone: the commits end once the failure is
+        // persistent.
         self.failures_persisted("write").await?;
         for (id, end) in commits.drain(..) {
             client.commit_ended(id, end, &Ok(()));
@@ -115,14 +120,14 @@ impl Membership {
         let same = |_: &Arc<dyn ZonedDevice>| member.is_good() && member.is_incarnation(incarnation);
         let Some(device) = device.filter(same) else { return Ok(()) };
         device.zone(old, Action::Reset).await?;
-        // The log may move to this zone next: its old records must not come back then.
+        // The log may move to the old zone next: the zone's old records must not come back then.
         match member.flush() {
             Some(io) => io.await,
             None => Ok(()),
         }
     }
 
-    /// The roll is over: the log has room again, or its drive failed. Zones that waited for room go on.
+    /// Ends a log roll: the log has room again, or its drive failed. Zones that waited for room go on.
     pub(crate) fn end_roll(&self, slot: Slot, incarnation: u64) {
         let member = self.member(slot);
         let waiting = {
@@ -143,7 +148,8 @@ impl Membership {
         self.ctx.error(ErrorKind::ZoneFull, name).because("the metadata that counts does not fit a zone")
     }
 
-    /// Moves the log of `slot`, and waits until a roll has ended since the version `seen` of the event `rolled`.
+    /// Moves the log of `slot`, and waits until any log roll has ended after version `seen` of the event
+    /// `rolled`.
     async fn roll_and_wait(self: &Arc<Self>, slot: Slot, seen: u64) {
         let mut deferred = Deferred::default();
         self.roll(slot, &mut deferred);
@@ -168,8 +174,8 @@ impl Membership {
         }
     }
 
-    /// The two drives that hold the records of a zone: those of its first data unit and its first parity unit, or the next
-    /// ones in order where these are missing.
+    /// The two drives that hold the records of a zone: those of its first data unit and its first parity
+    /// unit, or the next drives in order where these are missing.
     fn record_slots(&self, id: ZoneId) -> Vec<Slot> {
         let layout = &self.ctx.layout;
         let (first, parity) = (layout.data(id, Stripe(0), 0), layout.parity(id, Stripe(0)));
@@ -177,8 +183,8 @@ impl Membership {
         [first, parity].into_iter().chain(rest).filter(|slot| self.member(*slot).is_good()).take(2).collect()
     }
 
-    /// Writes a record about a zone to the logs of its two drives. If one of them fails meanwhile, the next drive takes
-    /// its place.
+    /// Writes a record about a zone to the logs of its two drives. If one of the two drives fails meanwhile,
+    /// the next drive takes its place.
     pub(crate) async fn record(self: &Arc<Self>, id: ZoneId, body: &Body, how: Durability) -> Result<()> {
         let mut wrote: Vec<Slot> = Vec::new();
         loop {
@@ -199,7 +205,8 @@ impl Membership {
         }
     }
 
-    /// Reserves these numbers of blocks in the logs. False if one of the logs has no room: nothing is reserved then.
+    /// Reserves the given numbers of blocks in the logs. False if one of the logs has no room: nothing is
+    /// reserved then.
     pub(crate) fn reserve_now(&self, needs: &[(Slot, u64)]) -> bool {
         for (n, (slot, blocks)) in needs.iter().enumerate() {
             if !self.member(*slot).reserve(*blocks) {
@@ -210,7 +217,7 @@ impl Membership {
         true
     }
 
-    /// Reserves these numbers of blocks in the logs; moves a log that has no room.
+    /// Reserves the given numbers of blocks in the logs; moves a log that has no room.
     pub(crate) async fn reserve(self: &Arc<Self>, needs: &[(Slot, u64)]) {
         for (slot, blocks) in needs {
             let member = self.member(*slot);
@@ -224,7 +231,7 @@ impl Membership {
         }
     }
 
-    /// Gives back reservations.
+    /// Gives back reserved blocks of the logs.
     pub(crate) fn unreserve(&self, needs: &[(Slot, u64)]) {
         needs.iter().for_each(|(slot, blocks)| self.member(*slot).unreserve(*blocks));
     }

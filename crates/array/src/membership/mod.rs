@@ -29,15 +29,16 @@ use crate::member::{Member, NoRoom};
 /// The records of a checkpoint that were submitted, and what they wait for.
 #[derive(Default)]
 pub(crate) struct CheckpointWrites {
-    /// The writes of the records.
+    /// The writes of the checkpoint's records.
     pub ios: Vec<Io<()>>,
-    /// Complete when everything that was in flight is acknowledged.
+    /// Operations that complete when all writes in flight at the checkpoint's beginning are acknowledged.
     pub barriers: Vec<Io<()>>,
-    /// Commits of zones that these records bring to an end, with the blocks that each covers.
+    /// Commits of zones that the checkpoint's records bring to an end, with the blocks that each covers.
     pub commits: Vec<(ZoneId, Blocks)>,
 }
 
-/// The zones, as a metadata log sees them: the source of a checkpoint, and writers that wait for room.
+/// What the metadata logs need of the zones: content for a checkpoint, and notice of free room for waiting
+/// writers.
 pub(crate) trait LogClient: Send + Sync {
     /// Writes everything that a mount needs to the log of `slot`, but for the superblock and the end record.
     /// `incarnation`: that of the drive that the checkpoint is for.
@@ -48,7 +49,7 @@ pub(crate) trait LogClient: Send + Sync {
         writes: &mut CheckpointWrites,
     ) -> Result<(), NoRoom>;
 
-    /// Logs the parity of poisoned zones again, after their unacknowledged blocks were dropped.
+    /// Logs the partial parity of poisoned zones again, after their unacknowledged blocks were dropped.
     fn log_poisoned_zones(
         &self,
         slot: Slot,
@@ -66,15 +67,15 @@ pub(crate) trait LogClient: Send + Sync {
 pub(crate) struct Membership {
     ctx: Arc<Context>,
     members: Box<[Member]>,
-    /// The newest superblock.
+    /// The array's newest superblock.
     pub config: Mutex<Superblock>,
-    /// Held while a change is written to the superblocks.
+    /// The lock that is held while a change is written to the superblocks.
     pub persisting: Turnstile,
-    /// Failures that the superblocks do not contain yet.
+    /// Number of failures that the superblocks do not contain yet.
     unpersisted: AtomicU32,
-    /// A second drive failed: the array takes no more writes.
+    /// True after a second drive failed: the array takes no more writes.
     broken: AtomicBool,
-    /// Set once, when the array is assembled.
+    /// The zones that the logs serve: set once, when the array is assembled.
     client: OnceLock<Weak<dyn LogClient>>,
 }
 
@@ -111,7 +112,7 @@ impl Membership {
         self.members.iter().filter(|member| member.is_good())
     }
 
-    /// The first member that has failed or is missing, apart from `slot`.
+    /// The first member, apart from `slot`, that has failed or is missing.
     pub(crate) fn failed_beside(&self, slot: Option<Slot>) -> Option<&Member> {
         self.members.iter().find(|member| !member.is_good() && Some(member.slot) != slot)
     }
@@ -133,7 +134,7 @@ impl Membership {
         )
     }
 
-    /// The epoch of this mount.
+    /// The epoch that the array's mount began.
     pub(crate) fn epoch(&self) -> u64 {
         self.good().map(|good| good.log.lock().epoch).next().unwrap_or(0)
     }

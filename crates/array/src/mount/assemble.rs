@@ -41,22 +41,22 @@ use crate::mount::zone_rewrite;
 use crate::zone::table::ZoneTable;
 use crate::zone::{HIGH_GENERATION, MAX_TRANSFER, Zone};
 
-/// The longest append of an array, in bytes; a stripe if that is longer.
+/// The longest append of an array, in bytes; a stripe if a stripe is longer.
 const MAX_APPEND: u64 = 1 << 20;
 
-/// The logical zones after recovery.
+/// The logical zones of an array, as a mount recovered them.
 struct Recovered {
     zones: Vec<Zone>,
     /// Bad rows of each drive, by zone.
     bad_rows: Vec<(ZoneId, Vec<RowSet>)>,
-    /// Zones whose physical zones are to be finished.
+    /// Full zones whose physical zones the mount has to finish.
     full: BTreeSet<ZoneId>,
     /// Zones of which two drives lack their part.
     failed: Vec<ZoneId>,
 }
 
 impl Mount {
-    /// Carries out steps 2 to 6. Also returns the new drive whose rebuild is to go on.
+    /// Carries out steps 2 to 6 of a mount. Also returns the new drive whose rebuild is to go on.
     pub(crate) async fn start(mut self) -> Result<(Arc<Core>, Option<Candidate>), MountError> {
         self.record_failures().await?;
         let candidate = self.candidate.take();
@@ -70,7 +70,7 @@ impl Mount {
         Ok((core, candidate))
     }
 
-    /// Step 3: completes rewrites of physical zones from their copies.
+    /// Step 3 of a mount: completes interrupted rewrites of physical zones from their copies.
     async fn finish_zone_rewrites(&mut self) -> Result<(), MountError> {
         let (epoch, block) = (self.epoch, self.superblock.block_size);
         for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
@@ -80,7 +80,7 @@ impl Mount {
                 let ZoneCopy { rows, zone, mask } = copy.content;
                 zone_rewrite::copy_back(&present.device, block, id, rows, zone, mask).await.of(slot)?;
                 contents.rewritten(id, copy);
-                // The copy stays until the new epoch is complete.
+                // The metadata zone with the copy stays as it is until the new epoch is complete.
                 contents.zones.insert(zone);
                 let info = PhysicalZone::part(&*present.device, id).info().await.of(slot)?;
                 if let Some((place, info)) = present.report.get_mut(id.index()).zip(info) {
@@ -91,9 +91,11 @@ impl Mount {
         Ok(())
     }
 
-    /// Step 4: decides the state of every zone, and resyncs parity with data. All of it is durable when this returns.
+    /// Step 4 of a mount: decides the state of every zone, and resyncs parity with data. The result is
+    /// durable when this returns.
     async fn recover_zones(&self) -> Result<Recovered, MountError> {
-        // The progress of a rebuild is known by generations: they must not begin anew then.
+        // A rebuild's notes name generations of zones: generations must not begin anew while a rebuild is
+        // interrupted.
         let restart = !self.superblock.members.iter().any(|member| member.rebuilding);
         let mut recovered = Recovered {
             zones: Vec::with_capacity(self.superblock.zones as usize),
@@ -104,7 +106,8 @@ impl Mount {
         for id in (0..self.superblock.zones).map(ZoneId) {
             let mut zone = self.recover_zone(id, &mut recovered).await?;
             if zone.generation >= HIGH_GENERATION && restart {
-                // Records of the new epoch are compared with each other only: generations may begin anew.
+                // Records of the new epoch are compared with each other only, so that generations may begin
+                // anew.
                 zone.generation = 1;
             }
             if zone.state == ZoneState::Full {
@@ -125,7 +128,8 @@ impl Mount {
         Ok(match decision.verdict {
             _ if self.has_failed(id, &entry, &decision) => {
                 tracing::error!(zone = id.0, "two drives lack their part of the zone: the zone failed");
-                // The zone stays failed until a reset, also when both drives are replaced: new drives lack the content.
+                // A failed zone stays failed until a reset, also when both drives are replaced: new drives
+                // lack the content.
                 recovered.failed.push(id);
                 empty(ZoneState::Offline, entry.generation)
             }
@@ -136,8 +140,8 @@ impl Mount {
             }
             _ => {
                 let (mut zone, bad_rows) = self.restore(id, entry, decision, worn).await?;
-                // The worn part cannot be reset. The content of the other parts must not come back when the drive of
-                // the worn part fails or is replaced.
+                // The worn part of the zone cannot be reset. The content of the other parts must not come
+                // back when the drive with the worn part fails or is replaced.
                 zone.resetting = decision.verdict == Verdict::Reset;
                 recovered.bad_rows.push((id, bad_rows));
                 zone
@@ -145,7 +149,7 @@ impl Mount {
         })
     }
 
-    /// Completes a reset: all physical zones of a logical zone.
+    /// Completes the reset of a logical zone on all its physical zones.
     async fn reset(&self, id: ZoneId) -> Result<(), MountError> {
         for (slot, present) in self.members() {
             let info = present.report.get(id.index());
@@ -194,7 +198,7 @@ impl Mount {
             match part {
                 PartState::Missing => stale.forget(slot),
                 PartState::Written(row) if verdict.is_open() => stale.cut(block, slot, used, *row),
-                // The zone takes no more writes: rows above the pointer do not matter.
+                // A zone with a full part takes no more writes: rows above the pointer do not matter.
                 PartState::Written(_) | PartState::Full => stale.cut(block, slot, used, used),
             }
         }
@@ -212,13 +216,13 @@ impl Mount {
             zone.pointer = self.layout.capacity();
         }
         zone.relocated = relocated;
-        // All blocks below a recorded end were durable when the end was recorded.
+        // The end of the zone was recorded when all blocks below were durable, so that no stripe is torn.
         zone.torn = torn.filter(|_| (full || worn) && decision.verdict != Verdict::Known);
         zone.stale = stale;
         Ok((zone, bad_rows))
     }
 
-    /// The present drives.
+    /// The drives that are present, by slot.
     pub(crate) fn members(&self) -> impl Iterator<Item = (Slot, &Present)> {
         (0..).map(Slot).zip(&self.present).filter_map(|(slot, present)| Some((slot, present.as_ref()?)))
     }
@@ -229,7 +233,7 @@ impl Mount {
         first_failure(flushes.join().await)
     }
 
-    /// The metadata zone of each drive that takes the next checkpoint: one without records that count.
+    /// The metadata zone of each drive that takes the mount's checkpoint: one without records that count.
     async fn targets(&self) -> Result<Vec<Option<ZoneId>>, MountError> {
         let mut targets = Vec::new();
         for (slot, present) in (0..).map(Slot).zip(&self.present) {
@@ -254,7 +258,8 @@ impl Mount {
         Ok(targets)
     }
 
-    /// Step 5: puts the array together and writes the first checkpoint of the new epoch to every drive.
+    /// Step 5 of a mount: puts the array together and writes the first checkpoint of the new epoch to every
+    /// drive.
     async fn begin_epoch(
         &mut self,
         recovered: Recovered,
@@ -269,8 +274,8 @@ impl Mount {
         Ok(core)
     }
 
-    /// Step 6: the new epoch is complete on all drives. Resets the other metadata zones, and finishes the physical zones of
-    /// full and failed zones.
+    /// Step 6 of a mount, after the new epoch is complete on all drives: resets the other metadata zones, and
+    /// finishes the physical zones of full and failed zones.
     async fn end_old_epoch(
         &self,
         targets: &[Option<ZoneId>],
@@ -305,13 +310,15 @@ impl Mount {
             self.superblock.config += 1;
         }
         if self.superblock.incompat & BAD_ROWS == 0 {
-            // This build records bad rows. A build without the feature would read zeros there.
+            // The superblock's feature bit keeps out builds that do not know bad rows and would read zeros
+            // there.
             self.superblock.incompat |= BAD_ROWS;
             self.superblock.config += 1;
         }
         let mut limits = Resources::default();
         for (id, zone) in (0..).map(ZoneId).zip(&mut zones) {
-            // A worn zone cannot be closed: its parts on other drives stay active. Those of a failed zone do not.
+            // A worn zone cannot be closed, so that its parts on other drives stay active. The parts of a
+            // failed zone do not.
             zone.worn_active = zone.state == ZoneState::ReadOnly && self.is_active(id);
             limits.moved(id, ZoneState::Empty, if zone.worn_active { ZoneState::Closed } else { zone.state });
         }
@@ -350,7 +357,7 @@ impl Mount {
     fn geometry(&self) -> Result<Geometry> {
         let block = u64::from(self.superblock.block_size);
         let all = || self.present.iter().flatten().map(|p| p.device.geometry());
-        // Recorded limits are the same whichever drive is missing.
+        // The superblock's limits do not depend on which drive is missing.
         let limits = self.superblock.limits.unwrap_or_else(|| Limits::of(all(), METADATA_ZONES));
         let stripe = self.layout.unit * self.layout.data_units();
         let capacity = self.layout.capacity();

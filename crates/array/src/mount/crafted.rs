@@ -1,5 +1,5 @@
-//! Crafted records: complete records of the right array and drive with content that no array writes. A mount ignores them or is
-//! refused, and nothing panics.
+//! Crafted records: complete records of the right array and drive with content that no array writes. A mount
+//! ignores such records or is refused, and nothing panics.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,12 +27,13 @@ use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
 const BLOCK: usize = 512;
 const LAYOUT: Layout = Layout { drives: 4, unit: 4, zone_capacity: 124 };
-/// Logical zones and their numbers of blocks: full, open, finished early, empty.
+/// The numbers of blocks in the test array's logical zones: a full, an open, an early finished and an empty
+/// zone.
 const CONTENT: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
-/// The drive that the tables below write to.
+/// The drive that the crafted records are written to.
 const SLOT: Slot = Slot(1);
 
-/// Four small drives, and an array of them.
+/// Four small drives, and an array of them, to craft records on.
 struct Fixture {
     driver: Arc<dyn Driver>,
     drives: Vec<Arc<Emu>>,
@@ -92,7 +93,7 @@ impl Fixture {
         Array::open(self.devices(without), OpenOptions::default()).await
     }
 
-    /// Drives with the same content.
+    /// A fixture whose drives have the same content.
     fn copy(&self) -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(2);
         let again = |(n, drive): (usize, &Arc<Emu>)| {
@@ -135,8 +136,8 @@ impl Fixture {
         })
     }
 
-    /// Writes a record of the drive's log again, with one number changed and valid checksums. `at`: the number's first
-    /// byte, in the header or behind it; `wide`: the number has eight bytes, not four.
+    /// Writes a record of the drive's log again, with one number changed and valid checksums. `at`: offset of
+    /// the number's first byte in the record; `wide`: the number has eight bytes, not four.
     fn reseal(&self, slot: Slot, which: usize, (at, wide, number): (usize, bool, u64)) {
         let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
         block_on(&*self.driver, async {
@@ -144,7 +145,7 @@ impl Fixture {
             let mut records = Vec::new();
             for info in &zones {
                 let add = &mut |at, blocks, _| records.push((info.zone, Blocks(at), blocks as usize));
-                // A record that was changed before may be of an array that this build does not know.
+                // A record that was changed before may name an array that this build does not know.
                 let Ok(_) = log_reader::each_record(&device, LAYOUT.unit, info, add).await else { return };
             }
             let (zone, from, blocks) = records[which % records.len()];
@@ -165,7 +166,7 @@ impl Fixture {
         });
     }
 
-    /// Calls everything that reads the drives without assembling them.
+    /// Calls all functions that read the drives without assembling the array.
     async fn look(&self) -> Vec<crate::Problem> {
         drop(crate::dump(&self.devices(&[])).await);
         drop(crate::status(&self.devices(&[])).await);
@@ -191,7 +192,7 @@ fn bytes(len: usize) -> Buf {
     Buf::copy_from(&vec![9; len])
 }
 
-/// Implausible records for the second drive, each with a fault of its own, and the name of the fault.
+/// Implausible records for the second drive, each with one fault, and the name of the fault.
 fn unsound() -> Vec<(&'static str, Body)> {
     let (zone, generation, beyond) = (ZoneId(1), 1, ZoneId(4));
     let entries = vec![ZoneEntry { generation: 9, end: Some(Blocks(3)) }; 2];
@@ -390,7 +391,7 @@ fn a_superblock_whose_numbers_overflow_is_not_decoded() {
     }
 }
 
-/// Numbers around all limits.
+/// Numbers around all limits of the formats.
 fn number() -> impl Strategy<Value = u64> {
     let edges = vec![
         0,
@@ -437,10 +438,10 @@ fn ranges() -> impl Strategy<Value = RowSet> {
     })
 }
 
-/// A record and its place: every kind but superblocks.
+/// A record's content and place: every kind but superblocks.
 fn body() -> impl Strategy<Value = Body> {
     let payload = prop_oneof![(0_usize..6).prop_map(|blocks| blocks * BLOCK), 0_usize..3000].prop_map(bytes);
-    // An end a few blocks behind the start, or any end.
+    // The end of the record's blocks: a few blocks behind their start, or any number.
     let run = prop_oneof![
         (0_u64..372, 0_u64..14).prop_map(|(from, len)| (from, from + len)),
         (0_u64..31, 1_u64..13).prop_map(|(stripe, len)| (stripe * 12, stripe * 12 + len)),
@@ -466,7 +467,7 @@ fn body() -> impl Strategy<Value = Body> {
     )
 }
 
-/// A change of one field of a superblock.
+/// A superblock with one field changed to `number`.
 fn changed(field: u8, number: u64, mut sb: Superblock) -> Superblock {
     let small = number as u32;
     sb.config = sb.config.wrapping_add(1);
@@ -523,7 +524,7 @@ async fn use_it(array: &Array) {
     drop((array.status().advice(), array.status().health()));
 }
 
-/// Reads the drives, mounts them, also without one, replaces that one, and uses the array.
+/// Reads crafted drives, mounts them, also without one drive, replaces the missing drive, and uses the array.
 fn mount_and_use(fixture: &Fixture) {
     block_on(&*fixture.driver, async { drop(fixture.look().await) });
     for without in [&[][..], &[2]] {
@@ -549,13 +550,14 @@ fn mount_and_use(fixture: &Fixture) {
 proptest! {
     #![proptest_config(ProptestConfig {
         cases: 96,
-        // Each run has the same cases, so that a rare case does not stop an unrelated change. PROPTEST_CASES sets their number.
+        // Each test run has the same cases, so that a rare case does not stop an unrelated change.
+        // PROPTEST_CASES sets their number.
         rng_seed: RngSeed::Fixed(1),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
-    /// A log's own records with changed numbers give an array or an error.
+    /// A mount of drives whose own log records have changed numbers gives an array or an error.
     #[test]
     fn no_number_of_a_record_makes_a_mount_panic(
         changes in proptest::collection::vec((0_u32..4, 0_usize..64, (0_usize..256, any::<bool>(), number())), 1..5),
@@ -565,7 +567,7 @@ proptest! {
         mount_and_use(&fixture);
     }
 
-    /// Records with any numbers, on any drives, give an array or an error.
+    /// A mount of drives with added records of any numbers gives an array or an error.
     #[test]
     fn no_record_makes_a_mount_panic(
         records in proptest::collection::vec((0_u32..4, body(), number(), 0_u8..24), 1..6),

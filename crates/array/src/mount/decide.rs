@@ -33,23 +33,23 @@ pub(crate) enum PartState {
     Full,
 }
 
-/// Everything that the drives say of a logical zone.
+/// All statements of the drives and logs about a logical zone.
 pub(crate) struct Evidence<'a> {
     pub layout: Layout,
     pub zone: ZoneId,
     /// Bytes in a block.
     pub block: usize,
     pub parts: &'a [PartState],
-    /// Stale rows of earlier mounts, and their relocated content.
+    /// The zone's stale rows of earlier mounts, and their relocated content.
     pub stale: &'a StaleRows,
     /// Relocated parity.
     pub relocated: &'a BTreeMap<Stripe, RelocatedParity>,
     pub entry: ZoneEntry,
-    /// A reset of this generation was begun.
+    /// True if a reset of the zone in its current generation was begun.
     pub intent: bool,
-    /// Partial parity of this generation, by stripe.
+    /// Partial parity of the zone's current generation, by stripe.
     pub partials: &'a BTreeMap<Stripe, Vec<Partial>>,
-    /// The number of stripes that may have been in flight.
+    /// The number of the zone's stripes that may have been in flight.
     pub doubt: u64,
 }
 
@@ -58,15 +58,15 @@ pub(crate) struct Evidence<'a> {
 pub(crate) enum Verdict {
     /// The zone is empty, and so are all its parts.
     Empty,
-    /// All parts are reset: the zone is empty.
+    /// The zone is empty once all its parts are reset.
     Reset,
-    /// Written up to the pointer, and open for writes there.
+    /// The zone is written up to the pointer, and open for writes there.
     Open,
-    /// Like `Open`, with stale rows above the pointer.
+    /// The zone is open like `Open`, with stale rows above the pointer.
     OpenAboveStale,
-    /// Written up to the pointer, and full.
+    /// The zone is written up to the pointer, and full.
     Full,
-    /// Full, with a recorded end. All blocks below the end are durable.
+    /// The zone is full, with a recorded end. All blocks below the end are durable.
     Known,
 }
 
@@ -77,7 +77,7 @@ impl Verdict {
     }
 }
 
-/// The verdict, the pointer, and the first stripe to resync.
+/// What a mount decided about a zone: the verdict, the pointer, and the first stripe to resync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decision {
     pub verdict: Verdict,
@@ -85,7 +85,7 @@ pub(crate) struct Decision {
     pub from: Stripe,
 }
 
-/// Decides the state of the zone.
+/// Decides the state of a logical zone from the evidence.
 pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     let layout = &evidence.layout;
     let decision = |verdict, pointer, from| Decision { verdict, pointer, from };
@@ -93,7 +93,7 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
         return decision(Verdict::Reset, Blocks::ZERO, Stripe(0));
     }
     if let Some(end) = evidence.entry.end {
-        // A finish that a power cut interrupted may not have padded the last stripe.
+        // An interrupted finish may not have padded the zone's last stripe.
         let end = end.min(layout.capacity());
         return decision(Verdict::Known, end, layout.stripe_of(end));
     }
@@ -120,11 +120,11 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     });
     let highest = match evidence.stale.is_empty() {
         true => highest.max().unwrap_or(0),
-        // Stale rows may lie above every block that was written since.
+        // Stale rows may lie above all blocks that were written since a mount found them.
         false => layout.stripe_of(pointer).0,
     };
-    // A drive that lost its cache may be below everything that was in flight. The stripe at the pointer is resynced
-    // in any case.
+    // The pointer of a drive that lost its cache may be below everything that was in flight. The stripe at
+    // the pointer is resynced in any case.
     let lowest = lowest(evidence).saturating_sub(1);
     let from = highest.saturating_sub(evidence.doubt).min(lowest).min(layout.stripe_of(pointer).0);
     let from = Stripe(from);
@@ -142,7 +142,7 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     decision(verdict, pointer, from)
 }
 
-/// The stripe at the lowest pointer of any drive. Every stripe below is whole, parity included.
+/// The stripe at the lowest pointer of any drive. All lower stripes are whole, parity included.
 fn lowest(evidence: &Evidence<'_>) -> u64 {
     let rows = evidence.parts.iter().filter_map(|part| match part {
         PartState::Written(row) => Some(row / evidence.layout.unit),
@@ -157,7 +157,7 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
     let layout = &evidence.layout;
     let stale_parity = evidence.stale.stale_parity(layout, evidence.zone, evidence.relocated);
     let suspect = stale_parity.first().map_or(u64::MAX, |stripe| stripe.0);
-    // Below this stripe every stripe is whole, parity included.
+    // All stripes below `first` are whole, parity included.
     let first = lowest(evidence).saturating_sub(1).min(suspect);
     for stripe in (first..layout.stripes()).map(Stripe) {
         if layout.start(stripe) >= pointer {
@@ -171,7 +171,7 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
             Some(PartState::Missing) | None => false,
         };
         let in_place = in_place && !stale_parity.contains(&stripe);
-        // Rows of parity that are in place although the stripe is not whole.
+        // Parity rows of a stripe may be in place although the stripe is not whole.
         let first_row = layout.row(stripe);
         let rows = match parity {
             Some(PartState::Written(row)) => row.saturating_sub(first_row),
@@ -206,8 +206,9 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
     pointer
 }
 
-/// The record to reconstruct the block `at` from: of those that cover the block, the one with the lowest end. That
-/// record was written for the block; data below a later record may have been in flight.
+/// The record of partial parity to reconstruct the block `at` from: of the records that cover the block, the
+/// one with the lowest end. It was written for the block; data below a later record's end may have been in
+/// flight.
 pub(crate) fn best(partials: &[Partial], at: Blocks, pointer: Blocks) -> Option<&Partial> {
     let covers = |partial: &&Partial| partial.start <= at && at < partial.end && partial.end <= pointer;
     partials.iter().filter(covers).min_by_key(|partial| partial.end)
@@ -225,7 +226,8 @@ mod tests {
 
     #[test]
     fn a_checkpointed_partial_parity_yields_to_one_that_was_written_for_the_block() {
-        // A checkpoint's record covers the stripe from its start to the pointer at that time.
+        // A checkpoint's record of partial parity covers the stripe from its start to the pointer at the
+        // checkpoint.
         let (checkpoint, normal) = (partial(0, 20), partial(2, 12));
         for partials in [[checkpoint.clone(), normal.clone()], [normal, checkpoint]] {
             let end = |at, pointer| best(&partials, Blocks(at), Blocks(pointer)).map(|best| best.end.0);

@@ -17,7 +17,7 @@ pub(crate) enum Unusable {
 }
 
 impl Unusable {
-    /// The reason, for a list of missing drives.
+    /// The reason for leaving out a drive, for a list of missing drives.
     pub(crate) fn briefly(self) -> &'static str {
         match self {
             Unusable::Unreadable => "cannot read its metadata",
@@ -25,7 +25,7 @@ impl Unusable {
         }
     }
 
-    /// The reason and the remedy, for a check.
+    /// The reason for leaving out a drive, and the remedy, for a check's report.
     pub(crate) fn in_full(self) -> &'static str {
         match self {
             Unusable::Unreadable => {
@@ -47,9 +47,9 @@ pub(crate) struct MountError {
 
 /// Names the drive of an error. An explicit conversion instead of `From`: a `?` must not drop the slot unnoticed.
 pub(crate) trait FromDrive<T> {
-    /// An operation of the drive in `slot` failed.
+    /// Says that an operation of the drive in `slot` failed.
     fn of(self, slot: Slot) -> Result<T, MountError>;
-    /// The array as a whole cannot be mounted.
+    /// Says that the array as a whole cannot be mounted.
     fn of_array(self) -> Result<T, MountError>;
 }
 
@@ -68,8 +68,8 @@ pub(crate) fn first_failure(failures: Vec<(Slot, Error)>) -> Result<(), MountErr
     failures.into_iter().next().map_or(Ok(()), |(slot, error)| Err(error).of(slot))
 }
 
-/// True if the error means that the mount cannot use the drive. An error of the host (no memory, no permission) or a
-/// refused operation of the array does not.
+/// True if the error means that the mount cannot use the drive. An error of the host (no memory, no
+/// permission), or an operation that the array should not have submitted, does not mean that.
 pub(crate) fn is_drive_fault(kind: ErrorKind) -> bool {
     fails_the_drive(kind) || is_zone_state(kind) || matches!(kind, ErrorKind::Media | ErrorKind::Damaged)
 }
@@ -80,7 +80,7 @@ pub(crate) fn is_zone_state(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline | ErrorKind::ZoneFull)
 }
 
-/// The error of a drive that cannot be left out, because another one is lacking.
+/// The error of a drive that a mount cannot leave out, because another drive is missing.
 pub(crate) fn second_failure(name: &Arc<str>, lacking: Slot, slot: Slot, error: &Error) -> Error {
     Error::new(error.kind(), name, "open").because(format!(
         "drive {} is lacking, and the array does without one only, but drive {} failed too: {error}",

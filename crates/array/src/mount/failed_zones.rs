@@ -13,7 +13,7 @@ impl Mount {
     /// True if a zone has failed, now or before an earlier mount.
     pub(crate) fn has_failed(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
         if entry.is_lost() {
-            // A reset that was begun is completed instead.
+            // A failed zone whose reset was begun is not failed: the mount completes the reset.
             return !self.intent(id, entry.generation) || self.absent(id) > 1 || self.worn(id);
         }
         self.absent(id) > 1 && !self.was_empty(id, entry, decision)
@@ -25,7 +25,7 @@ impl Mount {
     fn was_empty(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
         let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
         if self.intent(id, entry.generation) {
-            // A reset was begun, or the end of the zone was recorded.
+            // The zone was not empty: a reset was begun, or the end of the zone was recorded.
             return true;
         }
         let slots = || (0..self.layout.drives).map(Slot);
@@ -36,7 +36,7 @@ impl Mount {
             && (self.part(first, id) != PartState::Missing || self.contents(parity).is_some() && untouched())
     }
 
-    /// All failed zones.
+    /// All zones of the array that have failed.
     pub(crate) fn failed_zones(&self) -> Vec<ZoneId> {
         let lost = |id: &ZoneId| {
             let (entry, decision) = self.decide(*id);
@@ -45,7 +45,7 @@ impl Mount {
         (0..self.superblock.zones).map(ZoneId).filter(lost).collect()
     }
 
-    /// Finishes the active parts of failed zones. The failures are durable before.
+    /// Finishes the active parts of failed zones, whose failures are durable already.
     pub(crate) async fn finish_failed_zones(&self, lost: &[ZoneId]) -> Result<(), MountError> {
         for (slot, present) in self.members() {
             for id in lost {
@@ -53,7 +53,7 @@ impl Mount {
                     continue;
                 }
                 match PhysicalZone::part(&*present.device, *id).act(Action::Finish).await {
-                    // A part that wore out meanwhile is not active either.
+                    // A part that wore out meanwhile is not active, so that its error does not matter.
                     Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => {}
                     finished => finished.of(slot)?,
                 }

@@ -29,7 +29,8 @@ pub(crate) struct Present {
     pub log: LogContents,
     pub zones: Vec<ZoneInfo>,
     pub report: Vec<ZoneInfo>,
-    /// The zone of the next checkpoint and its written blocks, if `record_failures` began the checkpoint.
+    /// The metadata zone of the drive's next checkpoint and its written blocks, if `record_failures` began
+    /// the checkpoint.
     pub begun: Option<(ZoneId, u64)>,
 }
 
@@ -39,7 +40,7 @@ pub(crate) struct Mount {
     pub name: Arc<str>,
     pub superblock: Superblock,
     pub layout: Layout,
-    /// By slot; `None` if the drive is missing or failed.
+    /// The drives by slot; `None` if the drive is missing or failed.
     pub present: Vec<Option<Present>>,
     /// The newest epoch that is complete on all present drives, and the epoch that this mount begins.
     pub epoch: u64,
@@ -63,7 +64,7 @@ struct Claimant {
 }
 
 impl Mount {
-    /// Reads all drives. `refused`: the drive that an earlier try of this mount failed on.
+    /// Reads all drives for a mount. `refused`: the drive that an earlier try of this mount failed on.
     pub(crate) async fn gather(
         claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
         options: OpenOptions,
@@ -113,7 +114,7 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Reads the logs again if partial parity is needed that was dropped: stale rows without content may be far below
+    /// Reads the logs again if dropped partial parity is needed: stale rows without content may be far below
     /// the pointers of the drives.
     async fn reread_logs(&mut self) -> Result<(), MountError> {
         let (layout, block) = (self.layout, self.superblock.block_size as usize);
@@ -178,7 +179,7 @@ impl Mount {
         (0..self.layout.drives).filter(|slot| self.part(Slot(*slot), id) == PartState::Missing).count()
     }
 
-    /// The reported states of the present parts of a zone.
+    /// The states that zone reports give of the present parts of a zone.
     fn states(&self, id: ZoneId) -> impl Iterator<Item = ZoneState> {
         let present = self.present.iter().flatten();
         present.filter_map(move |present| present.report.get(id.index())).map(|info| info.state)
@@ -214,7 +215,7 @@ impl Mount {
         entry
     }
 
-    /// The stale rows, relocated data and relocated parity of a zone, from all logs.
+    /// The stale rows, relocated data and relocated parity that all logs record of a zone.
     pub(crate) fn relocated_content(
         &self,
         id: ZoneId,
@@ -239,7 +240,7 @@ impl Mount {
         (stale, relocated)
     }
 
-    /// The bad rows of each drive's part of a zone.
+    /// The recorded bad rows of each drive's part of a zone.
     pub(crate) fn bad_rows_of(&self, id: ZoneId, generation: u64) -> Vec<RowSet> {
         let rows = |slot| {
             let record = self.contents(Slot(slot))?.bad_rows.get(&id)?;
@@ -248,7 +249,7 @@ impl Mount {
         (0..self.layout.drives).map(|slot| rows(slot).unwrap_or_default()).collect()
     }
 
-    /// True if a reset of the zone in this generation was begun.
+    /// True if a reset of the zone was begun in `generation`.
     pub(crate) fn intent(&self, id: ZoneId, generation: u64) -> bool {
         let mut logs = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot)));
         logs.any(|contents| contents.intents.contains(&(id, generation)))
@@ -276,7 +277,7 @@ impl Mount {
         (entry, decide(&evidence))
     }
 
-    /// The partial parity of a zone, by stripe.
+    /// The partial parity that the logs hold of a zone, by stripe.
     pub(crate) fn partials(&self, id: ZoneId, generation: u64) -> BTreeMap<Stripe, Vec<Partial>> {
         let mut all = BTreeMap::new();
         for contents in (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot))) {
@@ -290,7 +291,7 @@ impl Mount {
 }
 
 impl Claimant {
-    /// True if the newest superblock expects this drive in its slot, as a member or as a new drive.
+    /// True if the newest superblock expects the drive in its slot, as a member or as a new drive.
     fn is_expected(&self, superblock: &Superblock) -> bool {
         let (own, slot) = (&self.claim.superblock, self.claim.slot);
         let known = superblock.member(slot);
@@ -305,8 +306,8 @@ fn refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
     Error::new(kind, &Arc::from("array"), "open").because(why)
 }
 
-/// Reads the logs of all drives. The first result has the drives with a complete checkpoint and a readable log, the second one
-/// all others.
+/// Reads the logs of all drives. The first result has the drives with a complete checkpoint and a readable
+/// log, the second result has the rest.
 async fn read_logs(
     claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
 ) -> Result<(Vec<Claimant>, Vec<Claimant>), MountError> {
@@ -320,8 +321,8 @@ async fn read_logs(
         let blocks = log.unreadable();
         if blocks > 0 {
             tracing::error!(?device, blocks, "the metadata log cannot be read in full: left out");
-            // An unreadable record may invalidate readable ones, so no record of the drive counts. The drive is
-            // not overwritten without an order: it may hold the only copy of something.
+            // An unreadable record may invalidate readable ones, so that no record of the drive counts. The
+            // drive is not overwritten without an order: it may hold the only copy of something.
             log.forget_rebuilt_zones();
         }
         let counts = blocks == 0 && log.complete().is_some();
@@ -331,10 +332,11 @@ async fn read_logs(
     Ok((complete, incomplete))
 }
 
-/// The newest superblock. All drives with a complete checkpoint have to be of the same array and shape.
+/// The newest superblock of the drives. All drives with a complete checkpoint have to be of the same array
+/// and shape.
 fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<Superblock> {
-    // A failure or replacement may be recorded in the middle of one drive's log only. Two mounts that power cuts
-    // ended may have used the same number: the drive with the later epoch is right.
+    // The record of a failure or replacement may be in the middle of one drive's log only. Two mounts that
+    // power cuts ended may have used the same number: the superblock with the later epoch counts.
     let newest = complete
         .iter()
         .map(|one| (one.log.newest.as_ref().unwrap_or(&one.claim.superblock), one.log.complete()));
@@ -373,7 +375,7 @@ fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<S
     Ok(newest.clone())
 }
 
-/// The good members by slot, with reports of their zones.
+/// The good members by slot, with reports of the members' zones.
 async fn place_members(
     complete: Vec<Claimant>,
     superblock: &Superblock,
@@ -406,7 +408,7 @@ fn leave_out_unusable(
 ) -> (Option<u64>, Vec<(Slot, Unusable)>) {
     let mut unusable = Vec::new();
     loop {
-        // After an interrupted mount an older epoch counts, and unreadable blocks of that epoch count too.
+        // After an interrupted mount an older epoch counts, and so do unreadable blocks of the older epoch.
         let epoch = whole_epoch(present);
         let found = (0..).map(Slot).zip(present.iter_mut()).find_map(|(slot, place)| {
             let (present, epoch) = place.as_ref().zip(epoch)?;
@@ -441,7 +443,7 @@ fn too_few(superblock: &Superblock, newly_failed: &[Slot], unusable: &[(Slot, Un
     refusal(ErrorKind::Gone, why)
 }
 
-/// The new drive whose rebuild is to go on, among the drives without a complete checkpoint.
+/// The new drive whose interrupted rebuild is to go on, among the drives without a complete checkpoint.
 fn find_candidate(incomplete: Vec<Claimant>, superblock: &Superblock) -> Option<Candidate> {
     let mut candidate = None;
     for one in incomplete {

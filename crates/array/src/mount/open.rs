@@ -35,7 +35,7 @@ impl Array {
         if let Some(candidate) = candidate.filter(|_| resume)
             && let Err(error) = rebuild::resume(&core, candidate, pace)
         {
-            // The array works without the drive, as before.
+            // The rebuild cannot be resumed: the array works without the new drive, as before.
             tracing::warn!(%error, "the rebuild does not go on");
         }
         Ok(Arc::new(Array { core }))
@@ -48,7 +48,7 @@ async fn mount(
     options: OpenOptions,
 ) -> Result<(Arc<Core>, Option<Candidate>)> {
     let mut refused = None;
-    // A drive that is gone does not answer at the next try, and counts as missing then.
+    // A drive that is gone does not answer the next try of the mount, and counts as missing then.
     let mut tries = devices.len();
     let mut read_again = false;
     loop {

@@ -1,8 +1,10 @@
-//! Step 2 of a mount: a failed or missing drive is recorded on the other drives before anything relies on those alone.
+//! Step 2 of a mount: a failed or missing drive is recorded on the other drives before anything relies on the
+//! other drives alone.
 //!
-//! What a mount does without a drive (parity computed from the remaining data, resets that are completed) does not match
-//! the content of that drive. If a power cut ends the mount and the drive is present at the next one, the drive must not
-//! come back: all other drives have to say that it failed, in metadata zones that the next mount reads.
+//! What a mount does without a drive (parity computed from the remaining data, resets that are completed)
+//! does not match the content of that drive. If a power cut ends the mount and the drive is present at the
+//! next one, the drive must not come back: all other drives have to say that it failed, in metadata zones
+//! that the next mount reads.
 
 use std::sync::Arc;
 
@@ -15,11 +17,13 @@ use crate::mount::errors::{FromDrive, MountError};
 use crate::mount::gather::{Mount, Present};
 
 impl Mount {
-    /// Records on every present drive which drives failed or are missing, unless the drive says so already.
+    /// Records on every present drive which drives failed or are missing, unless the drive's superblock says
+    /// so already.
     ///
-    /// If the log of a drive has no room, an empty metadata zone takes the record, provided that another one is left for the
-    /// next checkpoint. Otherwise the next checkpoint begins with the record. The drives are written one after the other:
-    /// after a crash in between, all drives but one have either record.
+    /// If the log of a drive has no room, an empty metadata zone takes the record, provided that another
+    /// empty one is left for the next checkpoint. Otherwise the next checkpoint begins with the record. The
+    /// drives are written one after the other: after a crash in between, all drives but one have the new
+    /// record or the old one.
     pub(crate) async fn record_failures(&mut self) -> Result<(), MountError> {
         if !self.newly_failed.is_empty() {
             self.superblock.config += 1;
@@ -41,7 +45,7 @@ impl Mount {
                 Some(info) => (info, self.epoch),
                 None => match present.free(self.epoch) {
                     Some(info) => (info, self.next),
-                    // The mount fails for want of a zone for the checkpoint.
+                    // Without a free zone for the checkpoint the mount fails later.
                     None => continue,
                 },
             };
@@ -63,7 +67,7 @@ impl Mount {
             if epoch == self.next {
                 continue;
             }
-            // The zone holds a record that counts: the next checkpoint goes to another zone.
+            // The metadata zone holds a record that counts, so that the next checkpoint goes to another zone.
             present.log.epochs.entry(epoch).or_default().zones.insert(info.zone);
             if let Some(info) = present.zones.iter_mut().find(|known| known.zone == info.zone) {
                 info.state = ZoneState::ImplicitOpen;
@@ -74,7 +78,7 @@ impl Mount {
 }
 
 impl Present {
-    /// Usable metadata zones without records that count, empty ones first.
+    /// The drive's usable metadata zones without records that count, empty ones first.
     fn free_zones(&self, epoch: u64) -> Vec<ZoneInfo> {
         let counts = |zone: ZoneId| self.log.epochs.get(&epoch).is_some_and(|contents| contents.counts(zone));
         let usable = |info: &&ZoneInfo| !matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
@@ -84,7 +88,7 @@ impl Present {
         free
     }
 
-    /// The metadata zone for the next checkpoint.
+    /// The drive's metadata zone for the next checkpoint.
     pub(crate) fn free(&self, epoch: u64) -> Option<ZoneInfo> {
         self.free_zones(epoch).first().copied()
     }

@@ -24,21 +24,21 @@ use crate::rules::Rules;
 use crate::zone::stale_rows::RelocatedParity;
 use crate::zone::stale_rows::StaleRows;
 
-/// The resync of one zone: everything that the drives say of the zone.
+/// The resync of one zone, with everything that drives and logs say of the zone.
 pub(crate) struct Resync {
     pub layout: Layout,
     pub block_size: u32,
     pub zone: ZoneId,
-    /// By slot; `None` if the drive is missing.
+    /// The array's drives by slot; `None` if the drive is missing.
     pub devices: Vec<Option<Arc<dyn ZonedDevice>>>,
     pub parts: Vec<PartState>,
     /// Relocated parity.
     pub relocated: BTreeMap<Stripe, RelocatedParity>,
-    /// Stale rows and their relocated content.
+    /// Stale rows of the zone, and their relocated content.
     pub stale: StaleRows,
-    /// Partial parity of the zone, by stripe.
+    /// Partial parity that the logs hold of the zone, by stripe.
     pub partials: BTreeMap<Stripe, Vec<Partial>>,
-    /// Bad rows of each drive's part.
+    /// Bad rows of each drive's part of the zone.
     pub bad_rows: Vec<RowSet>,
     pub rules: Rules,
 }
@@ -49,11 +49,11 @@ pub(crate) struct Resynced {
     pub parity: BufMut,
     /// Relocated parity.
     pub relocated: BTreeMap<Stripe, RelocatedParity>,
-    /// Stale rows and their relocated content.
+    /// Stale rows of the zone, and their relocated content.
     pub stale: StaleRows,
-    /// The state of each drive's part.
+    /// The state of each drive's part of the zone.
     pub parts: Vec<PartState>,
-    /// Bad rows of each drive's part.
+    /// Bad rows of each drive's part of the zone.
     pub bad_rows: Vec<RowSet>,
     /// The final verdict: a zone is open only if the parity of its last stripe is known.
     pub verdict: Verdict,
@@ -71,7 +71,7 @@ impl Resync {
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
         let mut stripes = self.stale.stale_parity(&layout, self.zone, &self.relocated);
-        // Stripes with bad parity are resynced too: this mount may be able to read all their data.
+        // Stripes with bad parity are resynced too, because this mount may be able to read all their data.
         stripes.extend(self.stripes_with_bad_parity());
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
         stripes.extend((decision.from.0..=last.0).map(Stripe));
@@ -99,11 +99,11 @@ impl Resync {
             if self.device(slot).is_some()
                 && let Some(bad) = self.bad_rows.get_mut(slot.index())
             {
-                // Known parity is written or relocated below.
+                // Parity rows whose value is known are not bad: they are written or relocated below.
                 bad.remove(&rows);
             }
             if layout.end(stripe) <= pointer {
-                // Bad parity matches no data: it does not make a stripe torn.
+                // Bad parity matches no data, and does not make a stripe torn.
                 if self.whole(stripe, sum, &unknown).await? && !was_bad && torn.is_none() {
                     torn = Some(stripe);
                 }
@@ -120,20 +120,21 @@ impl Resync {
                 verdict = Verdict::Full;
             }
             if self.device(slot).is_some() {
-                // Logged even if the same rows are in place: the pointer of a zone that becomes read-only does not show them.
+                // The parity is relocated even if the same rows are in place: the pointer of a zone that
+                // becomes read-only does not show which rows are.
                 self.relocated.insert(stripe, RelocatedParity { end: pointer, unit: sum.freeze() });
                 self.add_bad_parity(stripe, &unknown);
             }
         }
         if verdict.is_open() {
-            // The parity of the stripe at the pointer is in memory: it still changes.
+            // The parity of the stripe at the pointer stays in memory, because it still changes.
             self.relocated.retain(|stripe, _| layout.end(*stripe) <= pointer);
         }
         let Resync { relocated, stale, parts, bad_rows, .. } = self;
         Ok(Resynced { parity, relocated, stale, parts, bad_rows, verdict, torn })
     }
 
-    /// The stripes with bad rows of parity.
+    /// The stripes of the zone with bad parity rows.
     fn stripes_with_bad_parity(&self) -> BTreeSet<Stripe> {
         let layout = self.layout;
         let of = |(slot, bad): (Slot, &RowSet)| {
@@ -143,7 +144,7 @@ impl Resync {
         (0..).map(Slot).zip(&self.bad_rows).flat_map(of).collect()
     }
 
-    /// The parity of unknown rows is bad.
+    /// Marks the parity of unknown rows as bad.
     fn add_bad_parity(&mut self, stripe: Stripe, unknown: &BTreeSet<u64>) {
         let (slot, first) = (self.layout.parity(self.zone, stripe), self.layout.row(stripe));
         if self.device(slot).is_some()
@@ -153,8 +154,8 @@ impl Resync {
         }
     }
 
-    /// Forgets relocated parity of stripes that end above the pointer: they never became whole, and new writes do not
-    /// match that parity. Above a recorded end there are zeros only.
+    /// Forgets relocated parity of stripes that end above the pointer: these stripes never became whole, and
+    /// new writes do not match their old parity. Above a recorded end there are zeros only.
     fn forget_above(&mut self, decision: &Decision) {
         if decision.verdict != Verdict::Known {
             self.relocated.retain(|_, parity| parity.end <= decision.pointer);
@@ -193,7 +194,7 @@ impl Resync {
         self.bad_rows.get(slot.index()).is_some_and(|bad| bad.intersects(&rows))
     }
 
-    /// Reads rows of a part; empty if they are unreadable.
+    /// Reads rows of a drive's part of the zone; empty if the rows are unreadable.
     async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, MountError> {
         match self.read(slot, row, count).await {
             Err(e) if e.kind() == ErrorKind::Media => Ok(BufMut::default()),
@@ -201,8 +202,8 @@ impl Resync {
         }
     }
 
-    /// The first `count` blocks of a stripe on one drive, and the rows that are missing or unreadable. These rows are
-    /// zeros.
+    /// The first `count` blocks of a stripe on one drive, and the rows that are missing or unreadable.
+    /// Missing and unreadable rows are zeros in the result.
     async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>), MountError> {
         let (row, size) = (self.layout.row(stripe), self.bytes(1));
         let mut blocks = BufMut::zeroed(self.bytes(count));
@@ -234,7 +235,7 @@ impl Resync {
         Ok((blocks, lacking))
     }
 
-    /// The data units of a stripe below the pointer, and the rows that two drives lack. These rows are zeros.
+    /// The data units of a stripe below the pointer, and the rows that two drives lack, which are zeros.
     async fn units(
         &self,
         stripe: Stripe,
@@ -276,8 +277,9 @@ impl Resync {
         Ok((units, unknown))
     }
 
-    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `units`: all data
-    /// units; this block of them is not used. `in_place`: caches the parity that is read from its place.
+    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `units`: all
+    /// data units of the stripe; the block to reconstruct is not read from them. `in_place`: caches the
+    /// parity that is read from its place.
     async fn reconstruct(
         &self,
         stripe: Stripe,
@@ -297,7 +299,8 @@ impl Resync {
             _ if self.is_bad(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
                 return Ok(None);
             }
-            // Parity that was written for a whole stripe, or by a mount: no partial parity exists.
+            // The relocated parity was written for a whole stripe, or by a mount, so that no partial parity
+            // exists.
             (Some(relocated), None) => (relocated.unit.slice(place.clone()), relocated.end),
             (None, None) => {
                 if in_place.is_none() {
@@ -327,7 +330,7 @@ impl Resync {
         Ok(Some(block))
     }
 
-    /// One row of a record of partial parity.
+    /// One parity row of a record of partial parity.
     fn row_of(&self, stripe: Stripe, partial: &Partial, row: u64) -> Result<Buf> {
         let mut before = 0;
         for range in self.layout.rows(stripe, partial.start, partial.end) {
@@ -345,7 +348,7 @@ impl Resync {
         Err(error.because("a record of partial parity is shorter than what it covers"))
     }
 
-    /// Writes rows at the drive's own pointer. False if the physical zone wore out.
+    /// Writes rows at the drive's own pointer in the zone. False if the physical zone wore out.
     async fn extend(&mut self, slot: Slot, row: u64, rows: Buf) -> Result<bool, MountError> {
         let Some(device) = self.device(slot).filter(|_| !rows.is_empty()) else { return Ok(true) };
         let end = row + (rows.len() / self.bytes(1)) as u64;
@@ -361,7 +364,7 @@ impl Resync {
         }
     }
 
-    /// Makes the final parity rows of a stripe that is not whole match the data.
+    /// Makes the final parity rows of a stripe that is not whole match the stripe's data.
     async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<(), MountError> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
@@ -369,7 +372,7 @@ impl Resync {
         let needed = layout.final_parity(stripe, pointer);
         let Some(PartState::Written(written)) = self.parts.get(slot.index()).copied() else { return Ok(()) };
         if needed == 0 || self.device(slot).is_none() || self.stale.has_stale(slot, &(first..first + unit)) {
-            // The whole unit is relocated when the stripe becomes whole.
+            // The parity unit has stale rows: the whole unit is relocated when the stripe becomes whole.
             return Ok(());
         }
         let there = written.saturating_sub(first).min(needed);
@@ -377,7 +380,7 @@ impl Resync {
         let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         fits |= !self.rules.resyncs();
         let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
-        // If the physical zone wore out, these rows are relocated later.
+        // If the physical zone wore out, the parity rows are relocated later.
         if !(self.extend(slot, first + there, Buf::copy_from(rest)).await? && fits) {
             self.stale.add(slot, first..written.max(first + needed));
         }
@@ -408,7 +411,7 @@ impl Resync {
         };
         let found = self.found(slot, row, there).await?;
         for place in unknown.iter().map(|row| self.bytes(*row)..self.bytes(row + 1)) {
-            // The parity of an unknown row has no right value: the old one stays.
+            // The parity of an unknown row has no right value, so that the old one stays.
             if let Some((place, found)) = sum.get_mut(place.clone()).zip(found.get(place)) {
                 place.copy_from_slice(found);
             }

@@ -32,7 +32,7 @@ use crate::member::physical_zone::PhysicalZone;
 use crate::mount::errors::{FromDrive, MountError, is_drive_fault, second_failure};
 use crate::zone::Zone;
 
-/// Bytes copied at a time.
+/// Bytes that a zone rewrite copies at a time.
 const CHUNK: u64 = 1 << 20;
 /// Blocks of the two records of a zone rewrite.
 const RECORDS: u64 = 2;
@@ -78,7 +78,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
             _ => add_cost(core, &mut taken, &zone, id),
         }
     }
-    // The zones with the least relocated content stay as they are.
+    // The full zones with the least relocated content stay as they are.
     full.sort_unstable();
     open.sort_unstable();
     let most_rows = |full: bool| if full { u64::MAX } else { above.0 / block };
@@ -106,7 +106,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
                     rewrite_part(&core_of, id, slot).await
                 })
             };
-        // Waits for all parts, also after a failure.
+        // Waits for the rewrites of all parts of the zone, also after a failure.
         let (parts, mut done) = (slots.into_iter().map(part).collect::<Vec<_>>(), Ok(()));
         for part in parts {
             let part = part.await;
@@ -136,18 +136,18 @@ async fn go_on_without(core: &Arc<Core>, done: Result<(), MountError>) -> Result
     }
 }
 
-/// Rewrites one drive's part of a zone.
+/// Rewrites one drive's part of a logical zone.
 async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), MountError> {
     let member = core.members.member(slot);
     let block = core.ctx.geometry.block_size;
-    // A log without room for the two records rolls first: later, the copy occupies the zone that the log would move
-    // to.
+    // A log without room for the rewrite's two records rolls first: later, the copy occupies the zone that
+    // the log would move to.
     core.members.reserve(&[(slot, RECORDS)]).await;
     let Some(device) = member.device() else { return Ok(()) };
     let (generation, rows, full, copy) = {
         let zone = core.zones.zone(id);
         let log = member.log.lock();
-        // The log rolls to the next zone, so the copy goes to the one after that.
+        // The log rolls to the next metadata zone, so the copy goes to the zone after it.
         let copy = next_metadata_zone(next_metadata_zone(log.zone));
         let (layout, end) = (&core.ctx.layout, zone.readable());
         // In a full zone the parity of the last stripe has its place too, with zeros above the zone's end.
@@ -158,7 +158,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         (zone.generation, rows, zone.state == ZoneState::Full, copy)
     };
     let (part, copy_zone) = (PhysicalZone::part(&*device, id), PhysicalZone::at(&*device, copy));
-    // Rows of relocated parity units may not be on the drive.
+    // Rows of relocated parity units may be missing on the drive.
     let there = part.info().await.of(slot)?.map_or(0, |info| info.pointer.0).min(rows);
     let mask = core.ctx.driver.random();
     let mut row = 0;
@@ -167,8 +167,8 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         let mut data = if row < there {
             match rows_to_copy(core, id, slot, row, count).await {
                 Err(e) if e.kind() == ErrorKind::Media => {
-                    // The content cannot be reconstructed: the other parts are being rewritten too. This part stays
-                    // as it is.
+                    // The content of the part cannot be reconstructed, because the other parts are being
+                    // rewritten too. The part stays as it is.
                     tracing::warn!(slot = slot.0, zone = id.0, error = %e, "the part is not rewritten: it cannot be read in full");
                     member.unreserve(RECORDS);
                     copy_zone.act(Action::Reset).await.of(slot)?;
@@ -209,7 +209,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     device.flush().await.of(slot)
 }
 
-/// Rows of a part that is rewritten. Bad rows stay bad: zeros take their place.
+/// Rows of a part that is being rewritten. Bad rows stay bad: zeros take their place.
 async fn rows_to_copy(core: &Arc<Core>, id: ZoneId, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
     let bad = &core.members.member(slot).bad_rows;
     if !bad.intersects(id, &(row..row + count)) {
@@ -238,7 +238,7 @@ fn apply_mask(data: &mut [u8], block: u32, mask: u64) {
     }
 }
 
-/// Writes a physical zone from its copy.
+/// Writes a physical zone back from its copy in a metadata zone.
 pub(crate) async fn copy_back(
     device: &Arc<dyn ZonedDevice>,
     block: u32,

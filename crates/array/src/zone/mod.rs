@@ -25,17 +25,18 @@ use crate::layout::xor::xor;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::zone::stale_rows::{RelocatedParity, StaleRows};
 
-/// Bytes of writes that a zone has in flight; further writes wait in memory. After a power cut no more than this and
-/// one transfer are in doubt.
+/// Bytes of writes that a zone has in flight at most; further writes wait in memory. After a power cut no
+/// more than `WINDOW` and one transfer are in doubt.
 pub(crate) const WINDOW: u64 = 16 << 20;
 /// The longest read or write of an array, in bytes.
 pub(crate) const MAX_TRANSFER: u64 = 8 << 20;
-/// The last generation. A zone with this generation cannot be reset until the array is opened again.
+/// The highest generation of a zone. A zone with this generation cannot be reset until the array is opened
+/// again.
 pub(crate) const LAST_GENERATION: u64 = u64::MAX - 1;
-/// A mount restarts the generation of a zone at 1 from here on.
+/// A mount restarts the generation of a zone at 1 if it is this high.
 pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
 
-/// Work of a zone.
+/// An operation that waits for its zone, or is carried out there.
 #[derive(Debug)]
 pub(crate) enum Work {
     Read {
@@ -49,27 +50,27 @@ pub(crate) enum Work {
         how: Durability,
     },
     Act(Action),
-    /// Keeps other work out until the caller clears `busy` and pumps the zone.
+    /// A pause keeps other operations out until its caller clears `busy` and pumps the zone.
     Pause,
 }
 
-/// A write in flight.
+/// A write of a zone that is in flight.
 #[derive(Debug)]
 pub(crate) struct Flight {
     pub id: u64,
     start: Blocks,
     pub end: Blocks,
     data: Buf,
-    /// The parity of the stripes that this write completed.
+    /// The parity of the stripes that the write completed.
     parities: Vec<(Stripe, Buf)>,
-    /// True if the blocks are on their drives.
+    /// True if the blocks of the write are on their drives.
     pub landed: bool,
     pub how: Durability,
     pub done: Done,
     pub completer: Completer,
 }
 
-/// Parity that was submitted, and covers all blocks below `end`.
+/// A commit: submitted parity that covers all blocks of the zone below `end`.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     end: Blocks,
@@ -80,16 +81,16 @@ struct Commit {
 #[derive(Debug)]
 pub(crate) struct Zone {
     pub state: ZoneState,
-    /// Blocks submitted.
+    /// Blocks of the zone that were submitted, from its start.
     pub pointer: Blocks,
     pub generation: u64,
     /// Where the content of a full zone ends; `None` until the end is recorded.
     pub end: Option<Blocks>,
-    /// The XOR of the data of the stripe at the pointer; as long as the first unit is filled.
+    /// The XOR of the data of the stripe at the pointer, as long as the filled part of the first unit.
     pub parity: BufMut,
-    /// A submitted commit covers the blocks below.
+    /// The end of the blocks that a submitted commit covers.
     pub logged: Blocks,
-    /// Partial parity is in flight, or waits for room in the log.
+    /// True while a record of partial parity is in flight, or waits for room in the log.
     pub logging: bool,
     commits: VecDeque<Commit>,
     covered: Blocks,
@@ -98,24 +99,24 @@ pub(crate) struct Zone {
     landed: (usize, Blocks),
     next_flight: u64,
     pub in_flight: u64,
-    /// A reset, a finish or a pause is under way: all other work waits.
+    /// True while a reset, a finish or a pause is under way: all other operations wait.
     pub busy: bool,
     pub queue: VecDeque<(Work, Completer)>,
-    /// A reset was begun, and its intent may be in the logs.
+    /// True once a reset was begun: its intent may be in the logs.
     pub resetting: bool,
-    /// Completed once all blocks below an offset are acknowledged.
+    /// Barriers: each is completed once all blocks below its offset are acknowledged.
     barriers: Vec<(Blocks, Completer)>,
     pub relocated: BTreeMap<Stripe, RelocatedParity>,
-    /// The first torn stripe of a zone that takes no more writes: a whole stripe whose parity was written for other data than
-    /// the drives hold. A durable stripe has its parity, and so have all stripes below. So no block above a torn stripe
-    /// was ever durable.
+    /// The first torn stripe of a zone that takes no more writes: a whole stripe whose parity was written for
+    /// other data than the drives hold. A durable stripe has its parity, and so have all stripes below it. So
+    /// no block above a torn stripe was ever durable.
     pub torn: Option<Stripe>,
-    /// Rows that hold dead data, and the relocated content of these rows.
+    /// Rows of the zone that hold dead data, and the relocated content of these rows.
     pub stale: StaleRows,
-    /// By slot: the number of the drive's flush that covers the last block of the zone there. Empty without volatile
-    /// caches.
+    /// By slot: the number of the flush that covers the zone's last block on the drive. Empty without
+    /// volatile caches.
     stamps: Vec<u64>,
-    /// The zone is worn and counts as active, because its parts on other drives are active.
+    /// True if the zone is worn and counts as active, because its parts on other drives are active.
     pub worn_active: bool,
     /// Why the zone takes no more writes: a second drive failed during a write, for example.
     pub poison: Option<Error>,
@@ -158,12 +159,12 @@ impl Zone {
         self.queue = queue;
     }
 
-    /// True if `work` must wait for earlier work.
+    /// True if `work` must wait for earlier work of the zone.
     pub(crate) fn must_wait(&self, work: &Work) -> bool {
         !self.queue.is_empty() || self.holds_back(work)
     }
 
-    /// True if `work` at the head of the queue must wait.
+    /// True if `work` at the head of the zone's queue must wait.
     pub(crate) fn holds_back(&self, work: &Work) -> bool {
         self.busy
             || match work {
@@ -175,7 +176,7 @@ impl Zone {
             }
     }
 
-    /// The number of blocks with content. Blocks above read as zeros.
+    /// The number of the zone's blocks with content. Blocks above read as zeros.
     pub(crate) fn readable(&self) -> Blocks {
         self.end.unwrap_or(self.pointer)
     }
@@ -196,12 +197,12 @@ impl Zone {
         self.relocated.keys().filter(alone).count() as u64
     }
 
-    /// Blocks of records that a checkpoint of a drive may need for relocated content of zone `id`.
+    /// Blocks that the records of relocated content of zone `id` may take in a drive's checkpoint.
     pub(crate) fn relocated_cost(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
         self.stale.cost(layout, slot) + self.parity_alone(layout, id, slot) * (layout.unit + 1)
     }
 
-    /// Rows of all drives whose content is or will be in the logs.
+    /// Number of rows on all drives whose content is or will be in the logs.
     pub(crate) fn relocated_rows(&self, layout: &Layout, id: ZoneId) -> u64 {
         let alone: u64 = (0..layout.drives).map(|slot| self.parity_alone(layout, id, Slot(slot))).sum();
         self.stale.rows() + alone * layout.unit
@@ -231,7 +232,7 @@ impl Zone {
     pub(crate) fn entry(&self) -> ZoneEntry {
         let end = match self.state {
             ZoneState::Offline => Some(ZoneEntry::LOST),
-            // A worn zone that a mount found empty is empty once its drive is replaced.
+            // A worn zone that a mount found empty is empty again once its drive is replaced.
             ZoneState::ReadOnly => self.end.filter(|end| *end > Blocks::ZERO),
             _ => self.end,
         };
@@ -244,7 +245,7 @@ impl Zone {
         self.resetting || self.state == ZoneState::Offline
     }
 
-    /// All blocks below this are acknowledged: they are on the drives with their parity until a reset.
+    /// The end of the zone's acknowledged blocks, which are on the drives with their parity until a reset.
     pub(crate) fn acknowledged(&self) -> Blocks {
         match self.flights.is_empty() && self.poison.is_none() {
             true => self.pointer,
@@ -252,12 +253,12 @@ impl Zone {
         }
     }
 
-    /// The stripe at the pointer, if it is partly written.
+    /// The stripe at the write pointer, if it is partly written.
     pub(crate) fn open_stripe(&self, layout: &Layout) -> Option<Stripe> {
         (!self.parity.is_empty()).then(|| layout.stripe_of(self.pointer))
     }
 
-    /// Adds a write in flight that ends at `end`; returns its number.
+    /// Adds a write in flight that ends at `end`; returns the write's number.
     pub(crate) fn push_flight(
         &mut self,
         end: Blocks,
@@ -296,7 +297,7 @@ impl Zone {
         !self.flights.is_empty() && self.pointer > self.covered && layout.end(stripe) > self.covered
     }
 
-    /// The blocks of `start..end` that are in flight: offset and data of each run.
+    /// The blocks of `start..end` that are in flight: offset and data of each run of them.
     pub(crate) fn in_flight_of(
         &self,
         start: Blocks,
@@ -314,8 +315,8 @@ impl Zone {
         })
     }
 
-    /// The parity of the acknowledged blocks of a stripe that has blocks in flight. The result may end with zeros
-    /// beyond the first unit's filled part.
+    /// The parity of the acknowledged blocks of a stripe that has blocks in flight. Zeros may follow beyond
+    /// the first unit's filled part.
     pub(crate) fn acknowledged_parity(&self, layout: &Layout, block: usize, stripe: Stripe) -> BufMut {
         let whole = self.flights.iter().flat_map(|flight| &flight.parities).find(|(of, _)| *of == stripe);
         let all: &[u8] = match whole {
@@ -326,7 +327,7 @@ impl Zone {
         let mut parity = BufMut::with_capacity(all.len());
         parity.extend_from_slice(all);
         for (at, data) in self.in_flight_of(layout.start(stripe), layout.end(stripe)) {
-            // The zone number does not matter here: it rotates drives, and rows stay the same.
+            // Any zone number gives the same rows: the number only rotates the drives.
             for piece in layout.pieces(ZoneId(0), at, (data.len() / block) as u64) {
                 let (from, len) = (piece.offset.minus(at).0 as usize * block, piece.len as usize * block);
                 let row = piece.row as usize * block;
@@ -359,7 +360,8 @@ impl Zone {
         self.relocated.retain(|_, parity| parity.end <= self.pointer);
     }
 
-    /// The drive's flush `number` covers all blocks that have landed in `slot`.
+    /// Notes that the flush `number` of the drive in `slot` covers all blocks of the zone that have landed
+    /// there.
     pub(crate) fn stamp(&mut self, slot: Slot, number: u64) {
         if self.stamps.len() <= slot.index() {
             self.stamps.resize(slot.index() + 1, 0);
@@ -369,7 +371,7 @@ impl Zone {
         }
     }
 
-    /// The number of the drive's flush that covers all blocks of the zone in `slot`.
+    /// The number of the flush that covers all blocks of the zone on the drive in `slot`.
     pub(crate) fn stamp_of(&self, slot: Slot) -> u64 {
         self.stamps.get(slot.index()).copied().unwrap_or(0)
     }
@@ -379,20 +381,20 @@ impl Zone {
         self.flights.get(self.landed.0).is_some_and(|flight| flight.end <= offset)
     }
 
-    /// Adds a commit that covers the blocks below `end`. `done`: no parity has to land for it.
+    /// Adds a commit that covers the blocks below `end`. `done`: the commit needs no parity to land.
     pub(crate) fn commit(&mut self, end: Blocks, done: bool) {
         self.logged = self.logged.max(end);
         self.commits.push_back(Commit { end, done });
     }
 
-    /// The parity of the commit at `end` has landed.
+    /// Notes that the parity of the commit at `end` has landed.
     pub(crate) fn committed(&mut self, end: Blocks) {
         for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
             commit.done = true;
         }
     }
 
-    /// The blocks of a write are on their drives.
+    /// Notes that the blocks of a write are on their drives.
     pub(crate) fn land(&mut self, id: u64) {
         if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) {
             flight.landed = true;
@@ -407,7 +409,7 @@ impl Zone {
         self.barriers.push((self.pointer, completer));
     }
 
-    /// Removes and returns the barriers that are reached.
+    /// Removes and returns the barriers whose blocks are all acknowledged.
     pub(crate) fn reached_barriers(&mut self) -> Vec<Completer> {
         let (covered, idle) = (self.covered, self.flights.is_empty());
         let falls = |target: Blocks| idle || target <= covered;

@@ -24,7 +24,7 @@ use crate::layout::{Layout, Slot, Stripe};
 #[derive(Clone, Debug, Default)]
 struct StalePart {
     stale: RowSet,
-    /// Runs of content by their first row. No run crosses the end of a stripe unit.
+    /// Runs of relocated content by their first row. No run crosses the end of a stripe unit.
     content: BTreeMap<u64, Buf>,
 }
 
@@ -32,25 +32,26 @@ struct StalePart {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StaleRows(BTreeMap<Slot, StalePart>);
 
-/// Parity of a stripe that does not lie in its place.
+/// Parity of a stripe that the metadata log holds instead of its place.
 #[derive(Clone, Debug)]
 pub(crate) struct RelocatedParity {
-    /// Data blocks of the stripe from here on count as zeros.
+    /// Data blocks of the stripe from `end` on count as zeros in the parity.
     pub end: Blocks,
     pub unit: Buf,
 }
 
-/// Content to put over rows that are read from a drive. Made under the zone's lock, applied after the read.
+/// An overlay: content to put over rows that are read from a drive. Made under the zone's lock, applied after
+/// the read.
 #[derive(Debug, Default)]
 pub(crate) struct Overlay(Vec<(usize, Buf)>);
 
 impl Overlay {
-    /// An overlay of these runs, each at its byte offset.
+    /// An overlay of content runs, each at its byte offset.
     pub(crate) fn new(runs: Vec<(usize, Buf)>) -> Overlay {
         Overlay(runs)
     }
 
-    /// Copies the runs over `read`.
+    /// Copies the overlay's runs over `read`.
     pub(crate) fn apply(&self, read: &mut [u8]) {
         for (at, data) in &self.0 {
             if let Some(place) = read.get_mut(*at..at + data.len()) {
@@ -61,12 +62,12 @@ impl Overlay {
 }
 
 impl StaleRows {
-    /// True if no row is stale and nothing is relocated.
+    /// True if no row of the zone is stale and nothing is relocated.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The stale rows of a drive.
+    /// The stale rows of the zone on a drive.
     pub(crate) fn of(&self, slot: Slot) -> RowSet {
         self.0.get(&slot).map(|part| part.stale.clone()).unwrap_or_default()
     }
@@ -75,12 +76,12 @@ impl StaleRows {
         self.0.get(&slot).map_or(&[], |part| part.stale.ranges())
     }
 
-    /// The drives with stale rows.
+    /// The drives with stale rows of the zone.
     pub(crate) fn slots(&self) -> Vec<Slot> {
         self.0.keys().copied().collect()
     }
 
-    /// The number of stale rows of all drives.
+    /// The number of stale rows of the zone on all drives.
     pub(crate) fn rows(&self) -> u64 {
         self.0.values().map(|part| part.stale.len()).sum()
     }
@@ -92,12 +93,12 @@ impl StaleRows {
         self.ranges(slot).iter().map(|range| units(range) * (layout.unit + 1) + 1).sum()
     }
 
-    /// True if any of these rows is stale.
+    /// True if any of `rows` is stale on the drive.
     pub(crate) fn has_stale(&self, slot: Slot, rows: &Range<u64>) -> bool {
         self.0.get(&slot).is_some_and(|part| part.stale.intersects(rows))
     }
 
-    /// `rows` in parts, each with whether its rows are stale.
+    /// `rows` in parts, each with whether its rows are stale on the drive.
     pub(crate) fn split(&self, slot: Slot, rows: Range<u64>) -> Vec<(Range<u64>, bool)> {
         match self.0.get(&slot) {
             Some(part) => part.stale.split(rows),
@@ -118,7 +119,7 @@ impl StaleRows {
         rows.ranges().iter().for_each(|range| self.add(slot, range.clone()));
     }
 
-    /// Marks rows whose content is in its own place.
+    /// Removes rows from the stale ones: their content is in its own place.
     pub(crate) fn remove(&mut self, slot: Slot, rows: &Range<u64>) {
         let Some(part) = self.0.get_mut(&slot) else { return };
         part.stale.remove(rows);
@@ -127,16 +128,18 @@ impl StaleRows {
         }
     }
 
-    /// A drive holds all its content in place, or the array works without the drive.
+    /// Forgets a drive's stale rows: the drive holds all its content in place, or the array works without the
+    /// drive.
     pub(crate) fn forget(&mut self, slot: Slot) {
         self.0.remove(&slot);
     }
 
-    /// Keeps the content of rows from `row` on, all of one stripe unit. The rows may be marked as stale later.
+    /// Keeps the relocated content of rows from `row` on, all of one stripe unit. The rows may be marked as
+    /// stale later.
     pub(crate) fn put(&mut self, layout: &Layout, block: usize, slot: Slot, row: u64, data: &Buf) {
         let part = self.0.entry(slot).or_default();
         let before = part.content.range(..row).next_back().map(|(at, run)| (*at, run.clone()));
-        // Adjacent content joins one run, so that a checkpoint has one record for both.
+        // Adjacent relocated content joins one run, so that a checkpoint has one record for both.
         if let Some((at, old)) = before
             && at / layout.unit == row / layout.unit
             && at + (old.len() / block) as u64 == row
@@ -146,7 +149,8 @@ impl StaleRows {
             run.extend_from_slice(data);
             part.content.insert(at, run.freeze());
         } else {
-            // A copy, because `data` may be a slice of a larger buffer. The tail of a longer old run stays.
+            // The content is copied, because `data` may be a slice of a larger buffer. The tail of a longer
+            // old run stays.
             let mut run = BufMut::with_capacity(data.len());
             run.extend_from_slice(data);
             let tail = part.content.get(&row).and_then(|old| old.get(data.len()..));
@@ -175,7 +179,7 @@ impl StaleRows {
         Overlay(overlay)
     }
 
-    /// The content of these rows if all of them are relocated: no read of the drive is needed.
+    /// The content of rows of a drive if all of them are relocated, so that no read of the drive is needed.
     pub(crate) fn held(&self, block: usize, slot: Slot, row: u64, count: u64) -> Option<Overlay> {
         self.0.get(&slot)?;
         self.missing(slot, block, row..row + count).is_none().then(|| self.over(block, slot, row, count))
@@ -192,7 +196,7 @@ impl StaleRows {
         for (row, data) in known {
             let rows = *row..*row + (data.len() / block) as u64;
             for (part, stale) in self.split(slot, rows) {
-                // Two runs that overlap have the same content.
+                // Two overlapping runs of relocated content have the same content.
                 let missing = self.missing(slot, block, part.clone());
                 if stale && let Some(from) = missing {
                     let bytes = (from - row) as usize * block..(part.end - row) as usize * block;
@@ -202,7 +206,7 @@ impl StaleRows {
         }
     }
 
-    /// The first of these rows without relocated content.
+    /// The first of `rows` without relocated content.
     fn missing(&self, slot: Slot, block: usize, rows: Range<u64>) -> Option<u64> {
         let mut at = rows.start;
         for (row, data) in self.runs(slot) {
@@ -213,8 +217,8 @@ impl StaleRows {
         (at < rows.end).then_some(at)
     }
 
-    /// The first row of a drive that lacks its data, where the drive's own pointer is at `row`. Stale rows of data without
-    /// relocated content lack theirs.
+    /// The first row of a drive that lacks its data, where the drive's own pointer is at `row`. Stale rows of
+    /// data without relocated content lack their data.
     pub(crate) fn data_end(&self, layout: &Layout, block: usize, zone: ZoneId, slot: Slot, row: u64) -> u64 {
         for range in self.ranges(slot) {
             let mut at = range.start;
@@ -232,7 +236,7 @@ impl StaleRows {
         row
     }
 
-    /// Stripes whose parity belongs in stale rows, and is not known to be relocated.
+    /// Stripes whose parity belongs in stale rows, and of which no relocated parity is known.
     pub(crate) fn stale_parity(
         &self,
         layout: &Layout,
@@ -337,7 +341,8 @@ mod tests {
         assert_eq!(read, [0, 0, 5, 5, 6, 6, 7, 7, 8, 8]);
         assert_eq!(stale.missing(SLOT, 2, 4..9), Some(4));
         assert_eq!(stale.missing(SLOT, 2, 5..9), None);
-        // The content above row 7 is dropped, and the rows up to the drive's own pointer become stale.
+        // The cut at row 7 drops the relocated content above, and the rows up to the drive's own pointer
+        // become stale.
         stale.cut(2, SLOT, 7, 20);
         assert!(stale.of(SLOT) == RowSet::from_iter(std::iter::once(4..20)));
         assert_eq!(stale.missing(SLOT, 2, 5..9), Some(7));
@@ -365,7 +370,7 @@ mod tests {
             (0..9).map(ZoneId).find(|zone| LAYOUT.parity(*zone, Stripe(2)) == SLOT).expect("one of three");
         assert_eq!(stale.missing(SLOT, 2, 4..8), None);
         assert_eq!(stale.missing(SLOT, 2, 4..10), Some(8));
-        // Rows 8 and 9 are parity there: no data is missing.
+        // Rows 8 and 9 of the drive are parity, so no data is missing.
         assert_eq!(stale.data_end(&LAYOUT, 2, zone, SLOT, 30), 30);
         let other = ZoneId(zone.0 + 1);
         assert_eq!(

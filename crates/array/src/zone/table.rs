@@ -18,7 +18,7 @@ use crate::membership::Membership;
 use crate::zone::worn::{WornZone, WornZones};
 use crate::zone::{Work, Zone};
 
-/// A zone, alone on its cache lines.
+/// A zone that shares no cache line with another one.
 #[repr(align(128))]
 struct ZoneCell(Mutex<Zone>);
 
@@ -27,7 +27,7 @@ pub(crate) type FullZone = (ZoneId, u64, Blocks);
 
 /// Carries out the work of a zone.
 pub(crate) trait Dispatch: Send + Sync {
-    /// Begins `work` on `zone`, which is locked. `limits` are given if the work may change the zone's state.
+    /// Begins `work` on the locked `zone`. `limits` are given if the work may change the zone's state.
     fn begin(
         &self,
         zone: &mut Zone,
@@ -39,17 +39,17 @@ pub(crate) trait Dispatch: Send + Sync {
     );
 }
 
-/// All logical zones.
+/// All logical zones of an array.
 pub(crate) struct ZoneTable {
     ctx: Arc<Context>,
     members: Arc<Membership>,
     zones: Box<[ZoneCell]>,
-    /// Open and active zones.
+    /// The numbers of open and active zones, and their limits.
     pub limits: Mutex<Resources>,
     /// Zones that became full since the last flush. The next flush records their ends.
     pub filled: Mutex<Vec<FullZone>>,
     pub worn: WornZones,
-    /// Set once, when the array is assembled.
+    /// The part that carries out the zones' work: set once, when the array is assembled.
     dispatch: OnceLock<Weak<dyn Dispatch>>,
 }
 
@@ -90,12 +90,12 @@ impl ZoneTable {
         result
     }
 
-    /// The numbers of all zones.
+    /// The numbers of all logical zones.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ZoneId> + use<> {
         (0..self.ctx.geometry.zones).map(ZoneId)
     }
 
-    /// Begins `work`, or queues it behind earlier work.
+    /// Begins `work` on a zone, or queues it behind earlier work.
     pub(crate) fn enter(&self, id: ZoneId, work: Work) -> Io {
         let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
         let mut deferred = Deferred::default();
@@ -122,7 +122,7 @@ impl ZoneTable {
         io
     }
 
-    /// Begins queued work of a zone, up to the first that must wait.
+    /// Begins queued work of a zone, up to the first operation that must wait.
     pub(crate) fn pump(&self, id: ZoneId) {
         let mut deferred = Deferred::default();
         {
@@ -269,7 +269,7 @@ impl ZoneTable {
         self.ids().filter(|id| self.zone(*id).state == ZoneState::Offline).collect()
     }
 
-    /// Records that a physical zone wore out, and publishes the event if this is new.
+    /// Records that a physical zone wore out, and publishes the event if the wear is new.
     pub(crate) fn report_worn(&self, id: ZoneId, slot: Slot, state: ZoneState) {
         if self.worn.add(WornZone { slot, zone: id, state }) {
             tracing::warn!(slot = slot.0, zone = id.0, ?state, "a zone wore out");
@@ -277,9 +277,9 @@ impl ZoneTable {
         }
     }
 
-    /// A physical zone takes no more writes, so the logical zone takes none either. Its parts on the other drives stay
-    /// active, and the zone counts as active. A physical zone that is full too early is not worn: the next mount finds the
-    /// logical zone full, and a reset makes both usable again.
+    /// A physical zone takes no more writes, so the logical zone takes none either. The logical zone's parts
+    /// on the other drives stay active, and the zone counts as active. A physical zone that is full too early
+    /// is not worn: the next mount finds the logical zone full, and a reset makes both usable again.
     pub(crate) fn mark_worn(&self, id: ZoneId, slot: Slot, state: ZoneState, error: &Error) {
         match state {
             ZoneState::Full => {

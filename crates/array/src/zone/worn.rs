@@ -12,7 +12,7 @@ pub struct WornZone {
     pub slot: Slot,
     /// The logical zone that the physical zone is a part of.
     pub zone: ZoneId,
-    /// Read-only or offline.
+    /// The physical zone's state: read-only or offline.
     pub state: ZoneState,
 }
 
@@ -25,7 +25,7 @@ impl WornZones {
         WornZones(Mutex::new(worn))
     }
 
-    /// Adds a zone. False if the zone is known already.
+    /// Adds a worn physical zone. False if the zone is known already.
     pub(crate) fn add(&self, worn: WornZone) -> bool {
         let mut known = self.0.lock();
         let is_new = !known.iter().any(|other| (other.zone, other.slot) == (worn.zone, worn.slot));
@@ -35,17 +35,17 @@ impl WornZones {
         is_new
     }
 
-    /// The first worn part of a logical zone.
+    /// The first part of a logical zone that is known to be worn.
     pub(crate) fn part_of(&self, id: ZoneId) -> Option<WornZone> {
         self.0.lock().iter().find(|worn| worn.zone == id).copied()
     }
 
-    /// The drive in `slot` was replaced: none of its zones is worn.
+    /// Forgets a slot's worn zones: its drive was replaced.
     pub(crate) fn forget(&self, slot: Slot) {
         self.0.lock().retain(|worn| worn.slot != slot);
     }
 
-    /// All worn zones, by zone and slot.
+    /// All worn physical zones, by zone and slot.
     pub(crate) fn all(&self) -> Vec<WornZone> {
         let mut all = self.0.lock().clone();
         all.sort_by_key(|worn| (worn.zone, worn.slot));

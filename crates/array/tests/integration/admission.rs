@@ -9,10 +9,10 @@ use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Blocks, Bytes, Durability, ZoneId, ZonedDevice};
 
-/// Blocks of a zone of a drive: as long as its log.
+/// Blocks of a physical zone of a test drive, and so of its log.
 const CAPACITY: u64 = 120;
 const ZONES: u32 = 8;
-/// Content of the zones before the rebuild.
+/// Blocks that each zone has before the rebuild.
 const BEFORE: u64 = 3;
 
 /// Latencies of drives that flush slowly: a hundred writes are submitted during one flush.
@@ -40,7 +40,7 @@ fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
     drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
 }
 
-/// The records in the logs of drives with these images.
+/// The records in the metadata logs of drives with the given images.
 fn dump(images: Vec<Media>) -> Vec<DriveDump> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(2);
     let emu = |media| Emu::from_media(media, "emu", Latency::NONE, Arc::clone(&driver));

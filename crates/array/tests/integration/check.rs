@@ -94,7 +94,7 @@ fn a_destroyed_array_is_not_found() {
         let error = status(&bench.devices(&[2])).await.expect_err("none");
         assert_eq!(error.kind(), ErrorKind::NotFound);
         assert_eq!(destroy(&bench.devices(&[2])).await.expect_err("none").kind(), ErrorKind::NotFound);
-        // A member that was absent at the destruction cannot be mounted alone.
+        // A member that was absent when the array was destroyed cannot be mounted alone.
         assert!(Array::open(bench.devices(&[]), OpenOptions::default()).await.is_err());
         assert!(dump(&bench.devices(&[2])).await.expect("dumped").iter().all(|drive| drive.claim.is_none()));
     });

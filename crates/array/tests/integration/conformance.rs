@@ -8,7 +8,8 @@ use units::{Driver, RealDriver, VirtualDriver, block_on};
 use zoned::emu::{DeferredDevice, Emu, EmuOptions, Latency};
 use zoned::{Blocks, Bytes, ZonedDevice};
 
-/// Drives, blocks in a stripe unit, blocks in a zone, its capacity, open limit, active limit.
+/// Shapes of tested arrays: drives, blocks in a stripe unit, blocks in a zone, the zone's capacity, open
+/// limit, active limit.
 const SHAPES: &[(u32, u64, u64, u64, u32, u32)] = &[
     (3, 1, 64, 56, 8, 10),
     (4, 2, 64, 61, 6, 8),

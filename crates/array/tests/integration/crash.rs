@@ -26,14 +26,14 @@ struct Shape {
 #[derive(Clone, Debug, Default)]
 struct Life {
     tag: u64,
-    /// Blocks that a mount found, below those that are written by tag.
+    /// Blocks that a mount found, below the blocks that are written by tag.
     base: Vec<Vec<u8>>,
     submitted: u64,
     acked: u64,
     durable: u64,
     finishing: bool,
     finished: bool,
-    /// Whether a reset was submitted, acknowledged, and covered by a flush.
+    /// True if a reset of the zone was submitted, was acknowledged, or is covered by a flush.
     ending: bool,
     ended: bool,
     gone: bool,
@@ -105,7 +105,7 @@ async fn workload(
                         let Some(life) = all.get_mut(count - 1) else { continue };
                         life.durable = life.durable.max(then.acked);
                         life.gone |= then.ended;
-                        // The next generation exists: older content must not come back.
+                        // The next generation of the zone exists, so that older content must not come back.
                         if count > 1 {
                             all[count - 2].gone = true;
                         }
@@ -133,7 +133,7 @@ async fn workload(
                 life.finished = life.submitted < capacity;
             }
             _ => {
-                // A few writes are in flight together.
+                // A few writes of the workload are in flight together.
                 let mut ios = Vec::new();
                 for _ in 0..1 + below(&mut rng, 4) {
                     let (tag, from) = {
@@ -234,7 +234,7 @@ async fn check(
             .take(3)
             .map(|life| judge(life, info.state, info.pointer.0, &content, strict))
             .collect();
-        // A submitted reset may have happened.
+        // A reset that was submitted before the power cut may have happened.
         let reset = info.state == ZoneState::Empty && all.last().is_some_and(|life| life.ending);
         if !reset && verdicts.iter().all(Result::is_err) {
             return Err(format!("zone {}: {verdicts:?}", info.zone));
@@ -259,18 +259,18 @@ fn cut(emus: &[Arc<Emu>], seed: u64) -> Vec<Media> {
     emus.iter().zip(0..).map(|(emu, n)| emu.power_cut(&mut Seeded::new(seed ^ (n << 17)))).collect()
 }
 
-/// The drive that fails, and the moment.
+/// The drive that fails in a crash test, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Loss {
     None,
     Before(usize),
-    /// The drive fails while the workload runs, and is present at the mount, or not.
+    /// The drive fails while the workload runs, and is present at the mount (true) or not.
     During(usize, bool),
     At(usize),
     After(usize),
 }
 
-/// One run, a function of the seed.
+/// One crash test, a function of the seed.
 fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     let mut rng = SplitMix64::new(seed);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
@@ -290,7 +290,8 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
     ));
     let until = Duration::from_micros(300 + below(&mut rng, 8_000));
-    // Content of stale rows is relocated as far as the logs have room, or every zone with stale rows is rewritten.
+    // The mount relocates content of stale rows as far as the logs have room, or rewrites every zone with
+    // stale rows.
     let rebuild_above = Bytes(if below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
     let options = OpenOptions { broken_rule: broken, rebuild_above, ..OpenOptions::default() };
     let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
@@ -325,7 +326,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     if let Loss::Before(lost) | Loss::At(lost) | Loss::During(lost, false) = loss {
         media.remove(lost);
     }
-    // A few mounts are cut too.
+    // The power is also cut during a few mounts.
     let strict = !matches!(loss, Loss::Before(_) | Loss::At(_) | Loss::During(..));
     for round in 0..below(&mut rng, 3) {
         let (driver, emus) = over(media, seed ^ round);
@@ -371,7 +372,8 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes after a mount, cuts the power again, perhaps with one drive less, and mounts again; twice.
+/// Writes after a mount, cuts the power again, perhaps with one drive less, and mounts the array again;
+/// twice.
 fn write_on(
     mut dev: Arc<dyn ZonedDevice>,
     emus: &[Arc<Emu>],
@@ -439,7 +441,7 @@ fn seeds(usual: u64) -> std::ops::Range<u64> {
     }
 }
 
-/// The failures as text, each with the command that replays it.
+/// The failed runs as text, each with the command that replays it.
 fn failure_text(failures: &[String], of: usize, test: &str) -> String {
     let shown: Vec<String> = failures
         .iter()
@@ -476,7 +478,7 @@ fn each_broken_rule_is_found() {
             result.is_ok_and(|result| result.is_err())
         };
         let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{rule:?} was not found"));
-        // The same seed passes with the rule in force.
+        // The same seed passes when no rule is broken.
         assert_eq!(run(found, None), Ok(()), "{rule:?}, seed {found}, with the rule intact");
         println!("{rule:?} is found by seed {found}");
     }
@@ -526,7 +528,7 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     };
     let lives = lives.lock().clone();
     let mut media = cut(&drives, seed ^ 0xc0de);
-    // The drive that was missing may be present again.
+    // The drive that was missing before the rebuild may be present again.
     let stale = media.remove(lost);
     media.push(new.power_cut(&mut Seeded::new(seed ^ 0xbeef)));
     let mut what = format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {before:?} {until:?}");
@@ -551,7 +553,7 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     if goes_on {
         // The new drive holds all its content: the array can work without another drive.
         let mut devices = devices(&emus);
-        // The content of the new drive is older than that of the others.
+        // The new drive, with older content than the other drives, and another drive are missing.
         let other = below(&mut rng, 2) as usize;
         devices.remove(other);
         block_on(&*driver, async {

@@ -1,4 +1,4 @@
-//! Failed zones: two drives lack their part.
+//! Failed zones: two drives lack their part of the zone.
 #![allow(clippy::indexing_slicing, reason = "a test: a wrong index is a failure like any other")]
 
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use zoned::emu::{Emu, Latency};
 use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(1);
-/// Logical zones: more than may be active.
+/// Logical zones of the test array: more than may be active.
 const ZONES: u32 = 10;
 
 fn ground() -> Ground {
@@ -20,7 +20,7 @@ fn wear(ground: &Ground, slot: usize, zone: ZoneId) {
     ground.emus[slot].wear(ZoneId(zone.0 + METADATA_ZONES), ZoneState::Offline);
 }
 
-/// Replaces a drive by a new one.
+/// Replaces a drive of the array by a new one.
 fn replace(ground: &mut Ground, array: &Arc<Array>, slot: u32) {
     let fresh = Ground::new(4, ZONES, 96, 4).emus[0].media();
     let new = Emu::from_media(fresh, "emu:new", Latency::NONE, Arc::clone(&ground.driver));
@@ -54,7 +54,7 @@ fn is_lost(ground: &Ground, array: &Arc<Array>) {
     );
 }
 
-/// Asserts that the zone works like any other, after a restart too.
+/// Asserts that the zone works like any other zone, after a restart too.
 fn is_back(ground: &Ground, array: Arc<Array>) {
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Empty);
     assert_eq!(array.status().failed_zones, []);
@@ -139,14 +139,14 @@ fn a_zone_fails_and_is_reset_while_the_array_is_in_use() {
         replace(&mut ground, &array, 2);
         is_lost(&ground, &array);
         reset(&ground, &array, ZONE).expect("everything is there");
-        // The zone may be active again, instead of another one.
+        // The zone that failed may be active again, instead of another zone.
         let device: &dyn ZonedDevice = &*array;
         ground.wait(device.zone(ZoneId(3), Action::Reset)).expect("reset");
         is_back(&ground, array);
     }
 }
 
-/// The limit of active zones is reached beside the failed zone.
+/// Asserts that the limit of active zones is reached beside the failed zone.
 fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
     let most = (&**array as &dyn ZonedDevice).geometry().max_active.expect("limited");
     for id in (3..).map(ZoneId).take(most as usize - 1) {
@@ -176,7 +176,7 @@ fn a_zone_without_durable_content_does_not_fail() {
             let what = format!("zone {zone}, without {missing}, offline on {offline}");
             wear(&ground, offline, zone);
             let array = ground.open_without(missing);
-            // Only these two drives show whether the first block was written.
+            // Only drives 0 and `parity` show whether the first block was written.
             let parity = 3 - zone.index();
             let unknown = missing == parity && offline == (parity + 1) % 4;
             let state = ground.zone(&array, zone).state;

@@ -1,4 +1,4 @@
-//! A drive that fails while it is written, at every point; and a second one.
+//! A drive that fails while it is written, at every point; and a second drive that fails.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice};
 
-/// The blocks that a zone must hold, and those that it may hold.
+/// The numbers of blocks that a zone must hold, and that it may hold.
 #[derive(Clone, Copy, Default, Debug)]
 struct Zone {
     acknowledged: u64,
     submitted: u64,
 }
 
-/// Writes and appends of all lengths to `zones`, a few in flight, flushes and durable writes. Stops at the first error,
-/// and returns that error.
+/// A load on `zones`: writes and appends of all lengths, a few in flight, flushes and durable writes. Returns
+/// the first error, at which the load stops.
 async fn load(
     dev: Arc<dyn ZonedDevice>,
     zones: std::ops::Range<u32>,
@@ -92,7 +92,8 @@ fn a_drive_unplugged_at_any_moment_loses_no_data() {
             device(&array).flush().await.expect("flushed");
             states
         });
-        // The drive is present again, or not. Its content is out of date, and the other superblocks say so.
+        // The failed drive is present again, or not. Its content is out of date, and the other superblocks
+        // say so.
         bench.drives[slot].unplug(i64::MAX);
         for without in [vec![], vec![slot]] {
             block_on(&*bench.driver, async {
@@ -143,7 +144,7 @@ fn a_second_failed_drive_is_an_error_and_never_wrong_data() {
                 }
             }
         });
-        // The other drives cannot replace two.
+        // With two drives missing, the array cannot be opened.
         let array = block_on(&*bench.driver, Array::open(bench.devices(&[1, 3]), OpenOptions::default()));
         let error = array.expect_err("two are missing").to_string();
         assert!(error.contains("does without one drive only"), "{error}");
@@ -324,7 +325,7 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
                 }
             }
         }
-        // The logs roll a few times.
+        // The metadata logs roll a few times.
         for n in 16..28 {
             for id in (0..most).map(ZoneId) {
                 let at = dev.geometry().start(id).plus(Blocks(n));
@@ -350,7 +351,7 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
                 }
             }
             if without.is_some() {
-                // The next mount lacks another drive.
+                // A later mount lacks another drive.
                 assert_eq!(array.status().health(), Health::Degraded);
                 break;
             }
@@ -358,7 +359,8 @@ fn partial_parity_of_all_active_zones_fits_the_logs_of_drives_without_a_limit() 
     });
 }
 
-/// The power is cut when the other superblocks name the new drive, before anything is written to it: no mount recognises it.
+/// The power is cut when the other superblocks name the new drive, before anything is written to the new
+/// drive: no mount recognises that drive.
 #[test]
 fn a_drive_whose_rebuild_was_cut_at_its_start_can_be_replaced_again() {
     let bench = Bench::new(1);

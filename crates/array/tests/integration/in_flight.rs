@@ -8,7 +8,7 @@ use array::{Array, OpenOptions, Slot};
 use units::{Driver, block_on, sleep_until};
 use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
-/// A drive that carries out some operations at their completion, a millisecond after their submission.
+/// A drive that carries out some operations only at their completion, a millisecond after their submission.
 #[derive(Debug)]
 struct Late(Arc<Flaky>, fn(&Op) -> bool);
 
@@ -44,7 +44,7 @@ async fn open_late(bench: &Bench) -> Arc<Array> {
 
 #[test]
 fn a_degraded_read_beside_writes_returns_acknowledged_content() {
-    // Stripes are 16 blocks: the writes stay in the stripe, fill it to its end, or go beyond it.
+    // Stripes are 16 blocks: the writes in flight stay in the stripe, fill it to its end, or go beyond it.
     for lost in 0..5 {
         for ends in [&[6][..], &[9, 14], &[16], &[7, 16], &[12, 15, 16, 18], &[13, 40, 70]] {
             let bench = Bench::new(1);
@@ -60,7 +60,8 @@ fn a_degraded_read_beside_writes_returns_acknowledged_content() {
                     at = *end;
                 }
                 verify(&dev, 1, 0, 5).await;
-                // Memory holds the blocks in flight of the failed drive. A read of the other drives may precede a write.
+                // Memory holds the failed drive's blocks that are in flight. A read of the other drives may
+                // precede a write.
                 for flight in flights {
                     flight.await.expect("written");
                     verify(&dev, 1, 0, 5).await;
@@ -127,7 +128,7 @@ fn a_zone_that_wears_out_in_a_write_keeps_acknowledged_blocks_without_any_one_dr
             });
         }
     }
-    // Fewer than all 100, because the shorter writes do not reach every drive.
+    // Fewer than all 100 writes, because the shorter ones do not reach every drive.
     assert!(met >= 60, "{met} writes met the worn zone");
 }
 
@@ -158,7 +159,7 @@ fn parts_of_worn_zones_count_as_active_and_reaching_the_limit_fails_no_drive() {
     }
 }
 
-/// A drive that answers once that too many zones are active, like a drive with other users.
+/// A drive that answers one time that too many zones are active, like a drive with other users.
 #[derive(Debug)]
 struct Busy(Arc<Flaky>, std::sync::atomic::AtomicBool);
 
@@ -222,7 +223,7 @@ fn a_zone_whose_first_write_was_refused_can_be_reset_and_written() {
             if close {
                 dev.zone(ZoneId(1), zoned::Action::Close).await.expect("closed");
             }
-            // The other drives hold blocks of the refused write.
+            // The drives that refused nothing hold blocks of the refused write.
             dev.zone(ZoneId(1), zoned::Action::Reset).await.expect("reset");
             write(&dev, 1, 0, 50).await;
             verify(&dev, 1, 0, 50).await;

@@ -13,7 +13,8 @@ use zoned::{Action, Blocks, Durability, Geometry, Io, Op, ZoneId, ZoneState, Zon
 
 #[test]
 fn a_log_without_room_for_a_superblock_rolls_and_fails_no_drive() {
-    // Each round writes two superblocks to every log, and nothing else: 24 fill one.
+    // Each round of the test writes two superblocks to every log, and nothing else: 24 rounds fill a metadata
+    // zone.
     let ground = Ground::new(5, 3, 96, 2);
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZoneId(0), 1, 0, 100, 7);
@@ -92,7 +93,8 @@ fn the_log_roll_of_a_failed_drive_leaves_the_log_of_the_new_drive_alone() {
         devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
         slow.hold.store(true, Ordering::Relaxed);
-        // Until drive 2's log rolls from zone 1 to zone 2: the end of the roll waits for the flush.
+        // The test waits until drive 2's log rolls from zone 1 to zone 2: the end of the roll waits for the
+        // flush.
         let dev = device(&array);
         let raw = Arc::clone(&bench.drives[2]) as Arc<dyn ZonedDevice>;
         let moves = async |zone: ZoneId| {
@@ -149,11 +151,11 @@ fn rows_are_recorded_as_stale_only_after_their_content_is_durable() {
         let dev = device(&array);
         write(&dev, 1, 0, 640).await;
         dev.flush().await.expect("flushed");
-        // A row of data is unreadable: the record of its content takes long.
+        // A row of data becomes unreadable, and the record of its relocated content takes long.
         slow.hold.store(true, Ordering::Relaxed);
         bench.drives[2].unreadable.lock().extend((0..20).map(|row| bench.drives[2].row(1, row)));
         verify(&dev, 1, 0, 80).await;
-        // The log rolls meanwhile.
+        // The log rolls while the record is being written.
         let moved = async || raw.report(2..3).await.expect("reported")[0].state != ZoneState::Empty;
         assert!(!moved().await, "the log is in zone 1");
         for at in 0..1900 {
@@ -180,7 +182,7 @@ fn rows_are_recorded_as_stale_only_after_their_content_is_durable() {
     });
 }
 
-/// An array with content whose metadata logs the power cut filled up, and the epoch that counts.
+/// An array with content whose metadata logs were full at the power cut, and the epoch that counts.
 fn with_full_logs() -> (Bench, u64) {
     let bench = Bench::new(1);
     let epoch = block_on(&*bench.driver, async {
@@ -234,7 +236,7 @@ fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
             (next, whole, told)
         })
     };
-    // The checkpoint takes a few flushes.
+    // The mount's checkpoint takes a few flushes.
     let (mut before, mut after) = (0, took);
     while after - before > 4 {
         let middle = (before + after) / 2;
@@ -243,7 +245,7 @@ fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
     let mut begun = 0;
     for time in before.saturating_sub(20)..after + 40 {
         let (next, whole, told) = cut_at(time);
-        // The old epoch still counts.
+        // The epoch before the mount still counts.
         if next > 0 && whole < 4 {
             begun += 1;
             assert_eq!(told, 4, "after {time} us");
@@ -271,7 +273,7 @@ fn a_missing_drive_is_recorded_with_one_free_metadata_zone() {
     };
     let (mut some, mut all) = (0, 0);
     for time in (100..200).map(|n| took * n / 200) {
-        // Two cuts: the second one during a mount with the drive present again.
+        // The power is cut twice: the second time during a mount with the failed drive present again.
         let mut bench = full.cut(time);
         for devices in [&[1][..], &[]] {
             block_on(&*bench.driver, async {

@@ -1,8 +1,9 @@
-//! Defects of RAIZN's published driver, as its code shows: this array handles the same situations.
+//! Defects of RAIZN's published driver, as its code shows, tested against Furrow's array, which handles the
+//! same situations.
 //!
-//! The driver's metadata is never read back, so that there is no remount · FUA is dropped · appends, opens, closes and finishes
-//! never complete · errors of the I/O below are not passed on · the offset of logged parity is wrong for writes that
-//! begin or end within a stripe and reach over several.
+//! The driver's metadata is never read back, so that there is no remount · FUA is dropped · appends, opens,
+//! closes and finishes never complete · errors of the I/O below are not passed on · the offset of logged
+//! parity is wrong for writes that begin or end within a stripe and reach over several.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use zoned::{
 
 const DRIVES: usize = 4;
 const BLOCK: usize = 512;
-/// Blocks in a stripe unit, and in a stripe.
+/// Blocks in a stripe unit, and in a stripe, of the test array.
 const UNIT: u64 = 4;
 const STRIPE: u64 = UNIT * (DRIVES as u64 - 1);
 const FAULTS: [FaultOp; 4] = [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
@@ -82,7 +83,7 @@ async fn create(emus: &[Arc<Emu>]) -> Open {
     open(emus, None).await
 }
 
-/// The content of blocks `from..from + count` of a zone, a function of their numbers.
+/// The content of a zone's blocks `from..from + count`, a function of their numbers.
 fn content(zone: u32, from: u64, count: u64) -> Vec<u8> {
     let block = |n: u64| {
         let mut rng = SplitMix64::new(u64::from(zone) << 32 ^ n ^ 0x5eed);
@@ -109,7 +110,7 @@ async fn holds(array: &Open, zone: u32, count: u64, when: &str) {
     }
 }
 
-/// Runs a future to its end; panics if the future does not end.
+/// Runs a future to its end; panics if the future never ends.
 fn run<T: Send + 'static>(driver: &Arc<dyn Driver>, what: impl Future<Output = T> + Send + 'static) -> T {
     let clock = Arc::clone(driver);
     block_on(&**driver, async move {
@@ -146,7 +147,8 @@ fn metadata_is_read_back_by_a_remount() {
         let generations = array.array.superblock();
         drop(array);
         for without in [None, Some(0), Some(1), Some(2), Some(3)] {
-            // Each mount uses copies of the same drives: a missing drive counts as failed from then on.
+            // Each mount uses copies of the same drives, because a missing drive counts as failed from then
+            // on.
             let media: Vec<Media> = emus.iter().map(|emu| emu.media().clone()).collect();
             let again = over(media, emus[0].driver());
             for mount in ["first mount", "second mount"] {
@@ -231,7 +233,7 @@ fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
             let array = create(&emus).await;
             write(&array, 0, 0, 2 * STRIPE + 3, Durability::Durable).await.expect("written");
             let failing = |drive: usize| emus[drive].fail(FaultSpec::all(op));
-            // Every operation, and whether all of them succeeded.
+            // Runs every kind of operation on a zone; returns whether all of them succeeded.
             let everything = async |zone: u32| -> zoned::Result<()> {
                 let id = ZoneId(zone);
                 array.zone(id, Action::Open).await?;
@@ -251,7 +253,7 @@ fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
             failing(2);
             let result = everything(2).await;
             if op == FaultOp::Read && result.is_ok() {
-                // Blocks that the first drive could not read are relocated by now.
+                // Blocks that the first faulty drive could not read are relocated by now.
                 holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
                 return 0;
             }

@@ -28,7 +28,7 @@ fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
         zone_capacity: Blocks(120),
         max_open: Some(9),
         max_active: Some(10),
-        // Strict drives: blocks that are not written cannot be read.
+        // The drives are strict: blocks that are not written cannot be read.
         read_past_pointer: false,
         track_power_cuts: true,
         latency: Latency::all(Duration::from_micros(10)),
@@ -39,7 +39,7 @@ fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
 
 type Make = fn(&Arc<dyn Driver>, &str) -> Arc<Emu>;
 
-/// An array of five drives, and the drives.
+/// A test bench: an array of five drives, and the drives.
 struct Bench {
     driver: Arc<dyn Driver>,
     drives: Vec<Arc<Emu>>,
@@ -76,13 +76,13 @@ fn device(array: &Arc<Array>) -> Arc<dyn ZonedDevice> {
     Arc::clone(array) as Arc<dyn ZonedDevice>
 }
 
-/// The content of block `n` of a generation of a zone.
+/// The content of block `n` of a zone in these tests.
 fn block(size: usize, zone: u32, n: u64) -> Vec<u8> {
     let mut rng = SplitMix64::new(u64::from(zone) << 40 | n);
     (0..size / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
 }
 
-/// Writes the blocks `from..to` of a zone.
+/// Writes the blocks `from..to` of a zone of the array.
 async fn write(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
     let geometry = device.geometry().clone();
     let size = geometry.block_size as usize;
@@ -96,7 +96,7 @@ async fn write(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
     }
 }
 
-/// Reads a zone up to `to` and compares.
+/// Reads a zone up to block `to` and compares its content.
 async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, to: u64) {
     let geometry = device.geometry().clone();
     let size = geometry.block_size as usize;
@@ -112,7 +112,7 @@ async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, to: u64) {
     }
 }
 
-/// Pieces of 256 KiB of zeros, 16 in flight, to a zone of the array or of a drive.
+/// Writes `bytes` of zeros in pieces of 256 KiB, 16 in flight, to a zone of the array or of a drive.
 async fn fill(device: &Arc<dyn ZonedDevice>, zone: u32, bytes: u64) {
     let data = BufMut::zeroed(256 << 10).freeze();
     let start = device.geometry().start(ZoneId(zone));
@@ -128,12 +128,13 @@ async fn fill(device: &Arc<dyn ZonedDevice>, zone: u32, bytes: u64) {
     }
 }
 
-/// Seconds that a rebuild of `bytes` on the new drive takes in virtual time, and those of writing them to a drive.
+/// Seconds of virtual time that a rebuild of `bytes` on the new drive takes, and that writing `bytes` to one
+/// drive takes.
 fn repair_time(bytes: u64) -> (f64, f64) {
     let bench = Bench::new(1, zn540, 64 << 10);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
-        // Two zones: one that is open and one that is full.
+        // The rebuilt content is in two zones: one that is open and one that is full.
         fill(&device(&array), 0, bytes * 4 / 2).await;
         fill(&device(&array), 1, bytes * 4 / 2).await;
         array.fail(Slot(2)).await.expect("failed");
@@ -175,7 +176,7 @@ fn tail(latencies: &mut [Duration]) -> Duration {
     latencies[latencies.len() * 999 / 1000]
 }
 
-/// A client that reads 4 KiB at random of zone 0, or appends 16 KiB to zone 2, now and then, until `end`.
+/// A client that now and then reads 4 KiB at random from zone 0, or appends 16 KiB to zone 2, until `end`.
 async fn client(
     device: Arc<dyn ZonedDevice>,
     reads: bool,
@@ -218,7 +219,7 @@ fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
         let start = bench.driver.now();
         let rebuild =
             array.start_replace(Slot(2), bench.fresh(), RebuildOptions { pace }).await.expect("begun");
-        // The most that is copied in two seconds.
+        // Two seconds limit how much of the rebuild is measured.
         while !rebuild.is_over() && bench.driver.now().since(start) < Duration::from_secs(2) {
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(5))).await;
         }
@@ -244,13 +245,13 @@ fn a_rebuild_bounds_the_clients_tail_latency_and_keeps_its_minimum_rate() {
     assert!(rate > 8.0, "{rate:.1} MiB/s");
     let (_, unregarded, fast) = beside_clients(Pace::UNBOUNDED);
     assert!(fast > rate && unregarded > beside, "{fast:.0} MiB/s, {unregarded:?}");
-    // The minimum rate is kept whatever the clients' latency.
+    // The rebuild keeps its minimum rate whatever the clients' latency.
     let least = Pace { min_rate: Bytes(100 << 20), max_rate: Some(Bytes(100 << 20)), tail_percent: 1 };
     let (_, _, rate) = beside_clients(least);
     assert!((60.0..101.0).contains(&rate), "{rate:.0} MiB/s");
 }
 
-/// An array of tiny drives with zones that are full, open, finished early, and empty.
+/// Writes zones of an array of tiny drives that are full, open, finished early, and empty.
 async fn write_content(device: &Arc<dyn ZonedDevice>) {
     for (zone, blocks) in CONTENT {
         write(device, zone, 0, blocks).await;
@@ -286,7 +287,7 @@ fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
             assert_eq!(array.status().members[1].state, MemberState::Rebuilding);
             assert_eq!(array.status().health(), Health::Degraded);
         });
-        // The power is cut.
+        // The power is cut at `stop`.
         let driver: Arc<dyn Driver> = VirtualDriver::new(stop);
         bench.drives[1] = new;
         let cut = |(n, emu): (usize, &Arc<Emu>)| {
@@ -374,7 +375,7 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
             }
             let error = rebuild.wait().await.expect_err("two drives are lost").to_string();
             assert!(error.contains("two drives") || error.contains("cannot read what drive 2"), "{error}");
-            // A read returns the right content or an error.
+            // A read without the new drive returns the right content or an error.
             let dev = device(&array);
             let size = dev.geometry().block_size as usize;
             for (zone, blocks) in CONTENT {
@@ -421,7 +422,7 @@ fn a_replaced_drive_that_comes_back_is_left_out() {
         verify(&device(&array), 5, 80).await;
     });
     block_on(&*bench.driver, async {
-        // Instead of the new drive the old one counts as missing.
+        // The old drive is missing in the place of the new drive.
         let mut devices = bench.devices(&[3]);
         devices.push(old as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
@@ -461,7 +462,7 @@ fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
     });
 }
 
-/// Resets a zone and writes it anew, again and again; ends with `blocks` blocks.
+/// Resets a zone and writes it anew, again and again; the zone has `blocks` blocks at the end.
 async fn rewrite(device: Arc<dyn ZonedDevice>, zone: u32, seed: u64, blocks: u64, over: Arc<Mutex<bool>>) {
     let mut rng = SplitMix64::new(seed);
     loop {
@@ -512,7 +513,7 @@ fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
     }
 }
 
-/// Drives of one zone for data, of 8 MiB.
+/// A drive with a single data zone, of 8 MiB.
 fn one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let options = EmuOptions {
         name: name.into(),
@@ -526,10 +527,12 @@ fn one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     Emu::memory(options, Arc::clone(driver))
 }
 
-/// The last rows of a zone that a client writes as fast as the rebuild copies are copied at the pace of the others.
+/// The last rows of a zone that a client writes as fast as the rebuild copies are copied at the same pace as
+/// earlier rows.
 #[test]
 fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
-    // Blocks: of two stripes, eight rows on each drive; of what the zone holds at first, more than one chunk; at the end.
+    // Numbers of blocks: in two stripes (eight rows on each drive); in the zone at first (more than one
+    // chunk); in the zone at the end.
     const STRIPES: u64 = 32;
     const FIRST: u64 = 2048 * 4;
     const LAST: u64 = 16_384 * 4;
@@ -566,7 +569,7 @@ fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
         *over.lock() = true;
         let (progress, written) = (rebuild.progress(), client.await);
         let bytes = progress.bytes.0 as f64;
-        // The last turn, a chunk or two stripes, is not waited for.
+        // The rebuild's last turn, a chunk or two stripes, is not waited for.
         let least = (bytes - 96.0 * 1024.0) / most.0 as f64;
         let took = progress.elapsed.as_secs_f64();
         assert!(took >= least, "{progress:?}, at least {least:.3} s");

@@ -11,10 +11,11 @@ use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
-/// The drive that is rebuilt.
+/// The slot of the drive that is rebuilt.
 const SLOT: usize = 2;
 
-/// Rows of the drives that a rebuild reads: in the middle of a full zone, and all of those of a zone that has a stripe and a half.
+/// Rows of the drives that a rebuild reads: rows in the middle of a full zone, and all rows of a zone that
+/// has a stripe and a half.
 fn rows() -> impl Iterator<Item = (usize, u32, u64)> {
     let rows = || [(0, 7)].into_iter().chain((0..12).map(|row| (1, row)));
     [0, 1, 3, 4].into_iter().flat_map(move |slot| rows().map(move |(zone, row)| (slot, zone, row)))
@@ -74,10 +75,10 @@ fn a_persistent_error_ends_a_rebuild_with_advice() {
     });
 }
 
-/// The array's arithmetic: units of 4 blocks.
+/// The test array's layout: units of 4 blocks.
 const LAYOUT: Layout = Layout { drives: 5, unit: 4, zone_capacity: 480 };
 
-/// Blocks of data of a zone that lie on these drives, in this row.
+/// Data blocks of a zone that lie in row `row` of the drives in `slots`.
 fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
     let end = CONTENT.iter().find(|(known, _)| *known == zone).map_or(0, |(_, end)| *end);
     let here = |n: &u64| {
@@ -87,8 +88,8 @@ fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
     (0..end).filter(here).collect()
 }
 
-/// Reads everything, block by block: a block has the right content, or an error with advice if the block may be bad. Returns
-/// the blocks that cannot be read.
+/// Reads all blocks of the array one by one: a block has the right content, or an error with advice if the
+/// block may be bad. Returns the blocks that cannot be read.
 async fn read_all(array: &Arc<Array>) -> BTreeSet<(u32, u64)> {
     let dev = device(array);
     let mut errors = BTreeSet::new();
@@ -137,7 +138,8 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
             let published = std::iter::from_fn(|| events.try_next());
             let published =
                 published.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
-            // A mount may find that the parity of a stripe in doubt cannot be known: another drive has bad rows.
+            // A mount may find that the parity of a stripe in doubt cannot be known, because another drive
+            // has bad rows.
             let new = status.lost.iter().filter(|lost| lost.slot == Slot(SLOT as u32)).count();
             was_lost.store(!status.lost.is_empty(), Ordering::Relaxed);
             assert_eq!(published, new, "{what}: {status:?}");
@@ -160,7 +162,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
             errors
         });
         bench.drives[SLOT] = new;
-        // After a power cut, with all drives and without any one, reads return the right content.
+        // Reads after a power cut, with all drives and without any single one, return the right content.
         for without in [None, Some((slot + 1) % 5), Some(SLOT), Some(slot)] {
             let bench = bench.cut(n);
             let without: Vec<usize> = without.into_iter().collect();
@@ -177,7 +179,8 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
             });
         }
         let was_lost = was_lost.load(Ordering::Relaxed);
-        // The row is readable again: so is everything reconstructed from the row, and no parity mismatches.
+        // The unreadable row is readable again, and so is everything reconstructed from the row. No parity
+        // mismatches.
         let again = bench.cut(n);
         again.drives[slot].unreadable.lock().clear();
         block_on(&*again.driver, async {
@@ -190,7 +193,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
             read_all(&array).await;
             let report = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
             assert_eq!(report.mismatch_count, 0, "{what}: {report:?}");
-            // A reset clears the bad rows.
+            // A reset of the zones clears the bad rows.
             let dev = device(&array);
             dev.zone(ZoneId(zone), Action::Reset).await.expect("reset");
             crate::common::write(&dev, zone, 0, 200).await;
@@ -206,7 +209,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
         });
     }
     assert!(recomputed > 3, "bad parity was recomputed {recomputed} times");
-    // The cases: data on both drives, parity on either, and rows without content.
+    // The tested cases: data on both drives, parity on either, and rows without content.
     let (data, parity) =
         (kinds.contains(&(1, 1, 2)), kinds.iter().any(|(new, other, _)| (*new, *other) == (0, 1)));
     assert!(data && parity && kinds.iter().any(|(new, other, _)| (*new, *other) == (1, 0)), "{kinds:?}");

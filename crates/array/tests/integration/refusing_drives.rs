@@ -1,5 +1,5 @@
-//! Drives that refuse writes, flushes or zone commands during a mount: the array is opened without one such drive. Two are an
-//! error that names them, and nothing is lost.
+//! Drives that refuse writes, flushes or zone commands during a mount: the array is opened without one such
+//! drive. Two such drives are an error that names them, and nothing is lost.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn with_content() -> Bench {
         let array = bench.open(&[]).await;
         write_content(&device(&array)).await;
         drop(array);
-        // Blocks that were in flight at the power cut.
+        // Blocks above the pointers stand for blocks that were in flight at the power cut.
         for (slot, zone, count) in [(1, 3, 6), (3, 3, 2), (2, 5, 3), (4, 1, 9)] {
             let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
             let zone = ZoneId(zone + METADATA);
@@ -35,8 +35,8 @@ fn options(rebuild_above: u64) -> OpenOptions {
     OpenOptions { rebuild_above: Bytes(rebuild_above), ..OpenOptions::default() }
 }
 
-/// Opens an array of which one drive fails some operations. True if the mount met a failure; later operations may meet one too.
-/// Asserts that the array has all its content, now and after a power cut.
+/// Opens an array of which one drive fails some operations. True if the drive failed during the mount; it may
+/// also fail in a later operation. Asserts that the array has all its content, now and after a power cut.
 fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool {
     let (met, left_out) = block_on(&*bench.driver, async {
         let array = Array::open(bench.devices(&[]), options.clone()).await;
@@ -54,7 +54,7 @@ fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool 
         (status.health() == Health::Degraded, array.status().health() == Health::Degraded)
     });
     assert!(left_out || !met, "{what}");
-    // The drive works again, and is still left out.
+    // The drive that refused operations works again, and is still left out.
     let again = bench.cut(7);
     block_on(&*again.driver, async {
         let reported = array::status(&again.devices(&[])).await.expect("status").health();
@@ -111,7 +111,7 @@ fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
                 let again = bench.copy();
                 again.drives[slot].unplug(after);
                 let what = format!("drive {slot} goes after {after}, above {rebuild_above}");
-                // Later operations would fail the drive too, so that only the mount is tested.
+                // Operations after the mount would fail the drive too, so that the test mounts only.
                 let health = block_on(&*again.driver, async {
                     let array = Array::open(again.devices(&[]), options(rebuild_above)).await;
                     let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -210,7 +210,7 @@ fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
                         assert!(words.contains(&format!("emu:{}", first.max(second))) || missing, "{words}");
                     }
                 });
-                // The drives work again: at most one has failed, and nothing is lost.
+                // All drives work again: at most one has failed, and nothing is lost.
                 let again = again.cut(3);
                 block_on(&*again.driver, async {
                     let array = again.open(&[]).await;

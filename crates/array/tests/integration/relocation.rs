@@ -9,7 +9,8 @@ use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
 use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
 
 const ZONE: ZoneId = ZoneId(2);
-/// Blocks written below the unacknowledged ones, in units of 4 blocks on 4 drives: a stripe and a half.
+/// Blocks that are written durably before the unacknowledged ones: a stripe and a half, in units of 4 blocks
+/// on 4 drives.
 const BEFORE: u64 = 18;
 const CAPACITY: u64 = 128;
 
@@ -41,7 +42,7 @@ fn a_zone_with_stale_rows_takes_writes() {
     ground.write(&array, ZONE, 1, 70, 3 * CAPACITY, 11);
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
     ground.check(&array, ZONE, 1, 3 * CAPACITY);
-    // Only content of stale rows is written twice.
+    // Only content of stale rows is written to the logs.
     assert_eq!(array.counters().relocations, counters.relocations);
 }
 
@@ -108,7 +109,7 @@ fn a_zone_with_too_many_stale_rows_is_rewritten() {
 #[test]
 fn zones_whose_relocated_content_does_not_fit_the_logs_are_rewritten() {
     let ground = ground();
-    // The logs may hold a quarter of a metadata zone of relocated units: 32 blocks here.
+    // The logs may hold relocated units in a quarter of a metadata zone: 32 blocks in this array.
     for zone in [1, 3].map(ZoneId) {
         let array = ground.open(never());
         ground.write(&array, zone, 1, 0, BEFORE, 3);
@@ -158,7 +159,8 @@ fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
     for lost in 0..4 {
         let mut ground = ground();
         let array = ground.open(never());
-        // Drive 2's place of the stripe's first blocks is above the pointer: they stay in the drive's cache. The place of the parity is stale.
+        // Drive 2's place of the stripe's first blocks is above the pointer: these blocks stay in the drive's
+        // cache. The place of the parity is stale.
         let stays = ground.emus[2].media();
         ground.write(&array, ZONE, 9, BEFORE, 24, 6);
         drop(array);
@@ -224,7 +226,8 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
     drop(array);
-    // Two stripes of each zone, or more, have their parity on the drive: the logs have room for none.
+    // At least two stripes of each zone have their parity on drive 0: the logs have no room for any relocated
+    // parity.
     for zone in (0..zones).map(ZoneId) {
         let rows = layout.stripe_of(zoned::Blocks(end)).0 * layout.unit;
         ground.rewrite(drive, zone, |row| {
@@ -237,7 +240,7 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
         let of =
             |kind: &str| drives[drive].records.iter().filter(|record| record.kind == kind).count() as u64;
         assert!(of("swap") >= 1, "{} swaps", of("swap"));
-        // Records from before a zone's rewrite are still in the log.
+        // Records from before the zone's rewrite are still in the log.
         drop(array);
         let array = ground.open(never());
         let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
@@ -257,7 +260,8 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
     }
 }
 
-/// Unreadable rows of a part do not stop a mount: the part is not rewritten, and its relocated content stays in the log.
+/// Unreadable rows of a part do not stop a mount: the drive's part with such rows is not rewritten, and its
+/// relocated content stays in the log.
 #[test]
 fn a_part_that_cannot_be_read_is_not_rewritten_and_stays_readable_elsewhere() {
     for slot in [0, 3] {

@@ -21,7 +21,7 @@ fn an_unreadable_block_is_repaired_once() {
         let dev = device(&array);
         write_content(&dev).await;
         let events = array.events();
-        // Rows of a full zone, of an open one, and of a finished one.
+        // Unreadable rows of a full zone, of an open one, and of a finished one.
         for (zone, row) in [(0, 13), (3, 30), (4, 2)] {
             bench.drives[2].unreadable.lock().insert(bench.drives[2].row(zone, row));
         }
@@ -30,7 +30,7 @@ fn an_unreadable_block_is_repaired_once() {
         let first = array.counters();
         assert!(first.read_errors == 3 && first.read_errors == first.read_repairs, "{first:?}");
         assert!(first.relocations == 3, "{first:?}");
-        // The next read finds the relocated content.
+        // The second read of an unreadable row finds the relocated content.
         verify_all(&dev).await;
         settle(&bench).await;
         assert_eq!(array.counters().read_errors, first.read_errors);
@@ -43,7 +43,7 @@ fn an_unreadable_block_is_repaired_once() {
         dev.flush().await.expect("flushed");
     });
     block_on(&*bench.driver, async {
-        // After a restart too, with the drive or without.
+        // The relocated content is found after a restart too, with the drive or without.
         let array = bench.open(&[]).await;
         verify_all(&device(&array)).await;
         assert_eq!(array.counters().read_errors, 0);
@@ -113,10 +113,11 @@ fn a_scrub_repairs_unreadable_units_and_reports_mismatches() {
         write_content(&dev).await;
         let clean = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
         assert_eq!((clean.read_errors, clean.mismatch_count, clean.zones), (0, 0, 5), "{clean:?}");
-        // Full zones and whole stripes of open ones: 480 rows of zone 0, and some of 1, 3 and 4 (filled up with zeros), of five drives.
+        // A scrub reads full zones and whole stripes of open ones: 480 rows of zone 0, and some of 1, 3 and 4
+        // (filled up with zeros), of five drives.
         assert_eq!(clean.bytes.0, (480 + 200 + 28 + 8) * 5 * BLOCK as u64, "{clean:?}");
         assert_eq!(clean.stripes, (480 + 200 + 28 + 8) / 4);
-        // Every drive has a bad row in a stripe of its own: four units of data and one of parity.
+        // Every drive gets a bad row in a stripe of its own: four units of data and one of parity.
         for (slot, drive) in bench.drives.iter().enumerate() {
             drive.unreadable.lock().insert(drive.row(0, 4 * slot as u64 + 1));
         }
@@ -130,7 +131,7 @@ fn a_scrub_repairs_unreadable_units_and_reports_mismatches() {
         assert_eq!((counters.scrub_errors, counters.scrub_mismatches), (5, 1), "{counters:?}");
         verify(&dev, 0, 0, 1920).await;
         assert_eq!(array.counters().read_repairs, 0, "the scrub recorded them");
-        // Again: nothing is left to repair. Parity is rewritten from the data on request only.
+        // A second scrub has nothing left to repair. Parity is rewritten from the data on request only.
         let again = array.scrub(ScrubOptions { repair_parity: true, ..ScrubOptions::default() }).await;
         let again = again.expect("scrubbed");
         assert_eq!((again.read_errors, again.mismatch_count, again.parity_rewritten), (0, 1, 1), "{again:?}");
@@ -156,7 +157,7 @@ fn a_scrub_runs_beside_clients_and_refuses_an_array_that_lacks_a_drive() {
         write_content(&dev).await;
         let scrub = array.start_scrub(ScrubOptions::default()).expect("begun");
         assert!(array.start_scrub(ScrubOptions::default()).is_err());
-        // Zones are written and reset meanwhile.
+        // Zones are written and reset while the scrub runs.
         write(&dev, 3, 802, 1500).await;
         dev.zone(ZoneId(0), Action::Reset).await.expect("reset");
         write(&dev, 0, 0, 300).await;
@@ -191,7 +192,7 @@ fn an_offline_zone_is_read_from_the_other_drives() {
         assert_eq!((worn.len(), worn[0].slot, worn[0].state), (1, Slot(0), ZoneState::Offline));
         assert_eq!(array.status().health(), Health::Clean, "a zone is not a drive");
         assert!(array.status().advice()[0].contains("wore out"), "{:?}", array.status().advice());
-        // A write reveals that a zone is read-only.
+        // Only a write reveals that a zone is read-only.
         let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
         let error = dev
             .write(at, crate::common::blocks(1, 37, 70), zoned::Durability::Cached)
@@ -230,7 +231,7 @@ fn many_media_errors_are_reported_and_fail_no_drive() {
         assert!(status.advice().iter().any(|a| a.contains("replace it soon")), "{:?}", status.advice());
         let published = std::iter::from_fn(|| events.try_next()).filter(|e| e.kind.name() == "many-errors");
         assert_eq!(published.count(), 1);
-        // The log has room for some rows of a zone; the others are reconstructed at each read.
+        // The log has room for some unreadable rows of a zone; the rest is reconstructed at each read.
         assert!(array.counters().relocations > 0);
         verify(&dev, 0, 0, 1920).await;
     });
@@ -245,7 +246,7 @@ fn a_power_cut_during_read_repairs_loses_nothing() {
             let array = bench.open(&[]).await;
             let dev = device(&array);
             write_content(&dev).await;
-            // Rows of data and of parity, of one drive.
+            // The unreadable rows of one drive, of data and of parity.
             let drive = &bench.drives[seed as usize % 5];
             for (zone, row) in [(0, 13), (0, 18), (0, 301), (3, 30), (3, 199), (4, 2), (4, 17)] {
                 drive.unreadable.lock().insert(drive.row(zone, row));
@@ -256,7 +257,7 @@ fn a_power_cut_during_read_repairs_loses_nothing() {
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(seed * 15))).await;
             repairing += u64::from(scrub.is_over() || array.counters().relocations > 0);
         });
-        // Twice: the second cut follows the first mount's recovery.
+        // The power is cut twice: the second cut follows the first mount's recovery.
         let again = bench.cut(seed);
         for bench in [again.cut(seed + 1), again] {
             block_on(&*bench.driver, async {
@@ -301,7 +302,8 @@ struct Short {
 }
 
 impl Short {
-    /// More than a stripe unit and a header, and less than any part of the array would read at once.
+    /// The drive's maximum transfer: more than a stripe unit and a header, and less than any part of the
+    /// array would read at once.
     const MOST: Blocks = Blocks(8);
 
     fn over(inner: &Arc<Flaky>) -> Arc<Short> {
@@ -348,7 +350,7 @@ fn scrub_check_and_rebuild_respect_the_drives_maximum_transfer() {
         let checked = array::check(&devices(), CheckOptions { deep: true }).await.expect("checked");
         assert_eq!(checked.problems, [], "{checked:?}");
         let array = Array::open(devices(), OpenOptions::default()).await.expect("opened");
-        // The new drive has a larger maximum transfer.
+        // A new drive with a larger maximum transfer replaces drive 0.
         array.fail(Slot(0)).await.expect("failed");
         let new = Bench::drive(&bench.driver, 7);
         array.replace(Slot(0), new).await.expect("rebuilt");

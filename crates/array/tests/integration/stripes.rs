@@ -11,18 +11,18 @@ use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Blocks, Buf, Bytes, Durability, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-/// Blocks in a stripe unit, and of data in a stripe of five drives.
+/// Blocks in a stripe unit, and data blocks in a stripe of the five drives.
 const UNIT: u64 = 4;
 const STRIPE: u64 = 4 * UNIT;
-/// Bytes of a zone's writes that are in flight at most.
+/// Most bytes of a zone's writes that are in flight.
 const WINDOW: u64 = 16 << 20;
 
-/// A drive that counts reads, and the bytes of writes that it has not acknowledged.
+/// A drive that counts its reads, and the bytes of writes that it has not acknowledged.
 #[derive(Debug)]
 struct Counted {
     inner: Arc<Emu>,
     reads: AtomicU64,
-    /// Bytes in flight in data zones, now and at most.
+    /// Bytes of writes to data zones that are in flight, now and at most.
     flying: Arc<AtomicU64>,
     most: AtomicU64,
 }
@@ -89,7 +89,8 @@ fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<Cou
     (driver, drives, array)
 }
 
-/// Writes blocks of a zone in pieces of these lengths: all at once, or one after the other. Returns the array's counters.
+/// Writes blocks of a zone in the pieces given by their lengths: all at once, or one after the other. Returns
+/// the array's counters.
 async fn write(array: &Arc<Array>, zone: u32, from: u64, pieces: &[u64], at_once: bool) -> Counters {
     let (dev, before) = (device(array), array.counters());
     let (mut at, mut flights) = (from, Vec::new());
@@ -154,7 +155,7 @@ fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
             let blocks: u64 = pieces.iter().sum();
             assert_eq!(counted.parity_bytes, bytes(blocks / 4));
             assert_eq!(counted.partial_parity_bytes, 0, "in flight: {pieces:?}");
-            // The same writes one after the other log partial parity.
+            // The pieces written one after the other log partial parity.
             let counted = write(&array, zone, blocks, pieces, false).await;
             assert!(counted.partial_parity_bytes > 0, "one after the other: {pieces:?}");
             verify(&device(&array), zone, 0, 2 * blocks).await;
@@ -170,14 +171,15 @@ fn partly_written_stripes_hold_one_unit_of_memory_for_each_zone() {
         assert_eq!(array.stripe_buffers(), Bytes(0));
         let mut expected = 0;
         for zone in 0..ZONES {
-            // Every possible length, some of them beyond the first stripe.
+            // The writes have every possible length, some of them beyond the first stripe.
             let len = 1 + u64::from(zone) % (3 * STRIPE);
             write(&array, zone, 0, &[len], false).await;
             expected += bytes((len % STRIPE).min(UNIT));
             assert_eq!(array.stripe_buffers(), Bytes(expected), "zones 0 to {zone}");
         }
         assert!(array.stripe_buffers() <= Bytes(bytes(UNIT) * u64::from(ZONES)));
-        // More writes to these stripes take no more memory; filling the stripes releases it.
+        // More writes to the partly written stripes take no more memory; filling the stripes releases the
+        // memory.
         for zone in 0..ZONES {
             let len = 1 + u64::from(zone) % (3 * STRIPE);
             write(&array, zone, len, &vec![1; (len.next_multiple_of(STRIPE) - len) as usize], false).await;

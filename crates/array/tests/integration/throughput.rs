@@ -1,5 +1,5 @@
-//! Rates and tail latencies of an array of five zn540 in virtual time, compared with one of its drives. Virtual time is a
-//! function of the code, so that these numbers are asserted.
+//! Rates and tail latencies of an array of five zn540 in virtual time, compared with one of its drives.
+//! Virtual time is a function of the code, so that the tests assert the numbers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use zoned::{Blocks, Buf, BufMut, Durability, Lba, ZonedDevice};
 
 /// Drives of the array.
 const DRIVES: f64 = 5.0;
-/// Blocks in a stripe unit.
+/// Blocks in a stripe unit of the array.
 const UNIT: u64 = 16;
 
 fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<dyn ZonedDevice> {
@@ -35,7 +35,7 @@ fn array() -> Arc<Array> {
     })
 }
 
-/// The result of a run.
+/// Rate and latencies that one run measured.
 #[derive(Debug)]
 struct Run {
     /// MiB/s.
@@ -45,7 +45,7 @@ struct Run {
     mean: f64,
 }
 
-/// Writes, or reads, `total` blocks from the start of zone 0 in pieces of `piece`, `depth` of them in flight.
+/// Writes or reads `total` blocks from the start of zone 0 in pieces of `piece`, `depth` of them in flight.
 fn run(device: &Arc<dyn ZonedDevice>, write: bool, total: u64, piece: u64, depth: u64) -> Run {
     let driver = Arc::clone(device.driver());
     let data = Buf::copy_from(&vec![0x5a; piece as usize * 4096]);
@@ -59,7 +59,8 @@ fn run(device: &Arc<dyn ZonedDevice>, write: bool, total: u64, piece: u64, depth
                 let (next, times) = (Arc::clone(&next), Arc::clone(&times));
                 spawn(&*driver, "client", async move {
                     loop {
-                        // Nothing runs between this line and the submission: writes are in order.
+                        // Nothing runs between taking an address and the submission, so that writes are in
+                        // order.
                         let at = next.fetch_add(piece, Ordering::Relaxed);
                         if at >= total {
                             return;
@@ -129,10 +130,10 @@ fn idle(blocks: u64) -> f64 {
 fn one_write_at_a_time_takes_as_long_as_its_slowest_drive() {
     // A record of partial parity is a block longer than its rows.
     let logged = |rows: u64| idle(rows).max(idle(rows + 1));
-    // Whole stripes keep all drives busy: their bandwidth is the ceiling.
+    // Writes of whole stripes keep all drives busy: the drives' bandwidth is the ceiling.
     let busy = UNIT as f64 / 256.0 / writes(&one(), 64 << 10, UNIT, 32).rate * 1e6;
     for (name, piece) in [("4 KiB", 1), ("16 KiB", 4), ("64 KiB", UNIT), ("256 KiB", 4 * UNIT)] {
-        // With the last of a stripe's four units the parity goes to its place, and nothing is logged.
+        // The last of a stripe's four units sends the parity to its place, and nothing is logged.
         let ceiling = match piece {
             64 => idle(UNIT).max(busy),
             _ => (3.0 * logged(piece) + idle(piece)) / 4.0,
@@ -168,7 +169,7 @@ fn all_drives_are_read_at_once() {
 #[test]
 fn tails_are_those_of_one_drive_under_the_same_load() {
     for depth in [1, 8, 32] {
-        // A whole stripe is 64 KiB on each drive.
+        // A write of a whole stripe is 64 KiB on each drive.
         let alone = one();
         let drive = writes(&alone, 32 << 10, UNIT, depth);
         let device = fresh();
@@ -176,7 +177,7 @@ fn tails_are_those_of_one_drive_under_the_same_load() {
         let share = array.p999 / drive.p999;
         println!("depth {depth}: writes p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
         assert!(share < 1.1, "depth {depth}: {:.1} us, one drive {:.1}", array.p999, drive.p999);
-        // Reads that one drive answers.
+        // Reads that one drive answers are as fast as the drive's own.
         let drive = run(&alone, false, 32 << 10, UNIT, depth);
         let array = run(&device, false, 128 << 10, UNIT, depth);
         let share = array.p999 / drive.p999;
@@ -187,7 +188,7 @@ fn tails_are_those_of_one_drive_under_the_same_load() {
 
 #[test]
 fn units_written_32_at_a_time_have_the_tail_of_one_drive() {
-    // Parity included, each of the five drives has 8 writes in flight.
+    // With its share of the parity, each of the five drives has 8 writes in flight.
     let drive = writes(&one(), 32 << 10, UNIT, 8);
     let array = writes(&fresh(), 128 << 10, UNIT, 32);
     let share = array.p999 / drive.p999;
@@ -211,7 +212,7 @@ fn a_small_write_costs_two_blocks_more() {
     let mut most = 0;
     let begin = array.counters();
     let mut before = begin;
-    // Three stripes, and each write for itself.
+    // Three stripes are written, with one write in flight at a time.
     for at in 0..3 * 4 * UNIT {
         let io = device.write(Lba(at), Buf::zeroed(4096), Durability::Cached);
         block_on(&**device.driver(), io).expect("written");
@@ -231,7 +232,7 @@ fn a_small_write_costs_two_blocks_more() {
     assert!(more * 4 <= 7 * data, "{more} bytes more for {data}");
 }
 
-/// Bytes written to drives that are no client's.
+/// Bytes written to drives beside clients' data.
 fn beside_data(counters: &array::Counters) -> u64 {
     counters.parity_bytes + counters.partial_parity_bytes + counters.metadata_bytes
 }

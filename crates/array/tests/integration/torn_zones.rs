@@ -23,7 +23,7 @@ fn full(layout: Layout, durable: u64) -> Ground {
     ground
 }
 
-/// The state of each zone, and all of its blocks.
+/// The state of each zone, and the content of all its blocks.
 fn content(ground: &Ground, array: &Arc<Array>) -> Vec<(ZoneState, Vec<u8>)> {
     let device: &dyn ZonedDevice = &**array;
     let read = |zone: ZoneId| {
@@ -35,13 +35,13 @@ fn content(ground: &Ground, array: &Arc<Array>) -> Vec<(ZoneState, Vec<u8>)> {
     (0..ZONES).map(ZoneId).map(read).collect()
 }
 
-/// Records of a kind in the logs of each drive.
+/// The number of records of a kind in the log of each drive.
 fn records(ground: &Ground, kind: &str) -> Vec<usize> {
     let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
     drives.iter().map(|drive| drive.records.iter().filter(|record| record.kind == kind).count()).collect()
 }
 
-/// Asserts the same content after another mount, and without any one drive.
+/// Asserts that another mount, and a mount without any one drive, shows the same content.
 fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
     let array = ground.open(OpenOptions::default());
     assert!(content(ground, &array) == shown, "after another mount");
@@ -53,7 +53,8 @@ fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
     }
 }
 
-/// Every stripe of every zone is torn from one stripe on. The parity of all of them is several times as large as the logs.
+/// From one stripe on, all stripes of every zone are torn. The parity of the torn stripes is several times as
+/// large as the logs.
 #[test]
 fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
     let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
@@ -72,12 +73,12 @@ fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
     stays(&ground, &shown);
 }
 
-/// Blocks whose parity fits the logs are kept: whether they were durable is unknown.
+/// Torn stripes whose parity fits the logs keep their blocks: whether they were durable is unknown.
 #[test]
 fn a_torn_zone_keeps_its_blocks_if_the_logs_have_room() {
     let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
     let ground = full(layout, 20);
-    // Only two stripes have mismatching parity.
+    // Only two stripes of the zone have mismatching parity.
     ground.rewrite(0, ZoneId(2), |row| {
         row > 12 && row < 19 && layout.parity(ZoneId(2), Stripe(row)) == Slot(0)
     });
@@ -106,7 +107,7 @@ fn full_zones_are_rewritten_if_their_parity_does_not_fit_the_logs() {
     let shown = content(&ground, &array);
     drop(array);
     stays(&ground, &shown);
-    // The bound is a quarter of a metadata zone, counted in units and their headers.
+    // Relocated content may take a quarter of a metadata zone, counted in units and their headers.
     let left = records(&ground, "relocated")[drive as usize] as u64;
     assert!(left * (layout.unit + 1) <= layout.zone_capacity / 4, "{left} units");
 }
@@ -141,7 +142,8 @@ fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
     }
 }
 
-/// A block is lost if its drive's part of the zone is offline and another drive cannot read the parity; the zone has not failed.
+/// A block is lost if its drive's part of the zone is offline and another drive cannot read the parity; the
+/// zone itself has not failed.
 #[test]
 fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
     let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
@@ -159,7 +161,7 @@ fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
         let into = BufMut::zeroed((to - from) as usize * BLOCK as usize);
         ground.wait(device.read(start.plus(Blocks(from)), into))
     };
-    // The block alone, and as a part of a longer read.
+    // The lost block is read alone, and as a part of a longer read.
     for (from, to) in [(4, 5), (0, 8)] {
         let error = read(from, to).expect_err("two drives lack their parts");
         assert_eq!(error.kind(), ErrorKind::Media, "{error}");

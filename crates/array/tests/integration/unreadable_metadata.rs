@@ -19,7 +19,7 @@ fn with_content() -> Bench {
         write(&dev, 5, 0, 60).await;
         write_content(&dev).await;
         dev.zone(ZoneId(5), Action::Reset).await.expect("reset");
-        // Every drive has unreadable rows of data and of parity, each in a stripe of its own.
+        // Every drive gets unreadable rows of data and of parity, each in a stripe of its own.
         for stripe in 0..25 {
             let drive = &bench.drives[stripe as usize / 5];
             drive.unreadable.lock().insert(drive.row(0, 4 * stripe + 1));
@@ -43,7 +43,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
         let array = bench.open(&[]).await;
         verify_all(&device(&array)).await;
         let state = array.status().members[slot].state;
-        // Without its superblock the drive belongs to no known array.
+        // A drive with an unreadable superblock belongs to no known array.
         let reported = reported.members[slot].state;
         assert!(
             reported == state || reported == MemberState::Missing,
@@ -67,7 +67,7 @@ fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
         assert_eq!((report.lost, report.mismatch_count), (0, 0), "{what}: {report:?}");
         device(&array).flush().await.expect("flushed");
     });
-    // Blocks that are written again are readable.
+    // Blocks that were unreadable are readable after they are written again.
     bench.drives[slot].unreadable.lock().clear();
     block_on(&*bench.driver, async {
         let array = bench.open(&[(slot + 1) % 5]).await;
@@ -87,7 +87,7 @@ fn an_unreadable_record_of_any_kind_loses_no_data() {
                 continue;
             }
             kinds.insert(record.kind);
-            // The header, or the end of the payload.
+            // The record's unreadable block is its header, or the end of its payload.
             for block in BTreeSet::from([record.block, record.block + record.blocks - 1]) {
                 let again = bench.cut(slot as u64);
                 let at = again.drives[slot].inner.geometry().start(record.metadata_zone).plus(Blocks(block));
@@ -142,7 +142,8 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
     let mut met = 0;
     for after in (4..200).step_by(3) {
         let bench = with_content();
-        // Garbage above the pointer of zone 3 makes rows stale: the mount rewrites the zone, and the power is cut meanwhile.
+        // Garbage above the pointer of zone 3 makes rows stale: the mount rewrites the zone, and the power is
+        // cut during the rewrite.
         let raw = Arc::clone(&bench.drives[1].inner) as Arc<dyn ZonedDevice>;
         block_on(&*bench.driver, async {
             let zone = ZoneId(3 + METADATA);
@@ -156,7 +157,7 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
         });
         let Some(record) = last_of(&bench, 1, "swap") else { continue };
         met += 1;
-        // The copy is in the metadata zone behind the next one.
+        // The copy of the zone is in the metadata zone behind the next one.
         let copied = ZoneId((record.0 as u32 / 512 + 2) % METADATA);
         for bad in [record, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
             let again = bench.cut(after as u64);
@@ -175,7 +176,7 @@ fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
     let records = records(bench, slot);
     let whole = |epoch| records.iter().any(|r| r.epoch == epoch && r.kind == "checkpoint-end");
     let start = |zone| bench.drives[slot].inner.geometry().start(zone);
-    // A record behind the superblock: the superblock makes the drive a member.
+    // The unreadable record is one behind the superblock, which makes the drive a member.
     let second = records.iter().filter(|record| record.kind == "zones");
     let mut found: Vec<_> =
         second.map(|r| (r.epoch, whole(r.epoch), start(r.metadata_zone).plus(Blocks(r.block)))).collect();
@@ -228,7 +229,7 @@ fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
             assert_eq!(error.kind(), ErrorKind::Gone, "{error}");
             assert!(error.to_string().contains("3 cannot read its metadata"), "{error}");
         }
-        // A status writes nothing, and reports what a mount would do.
+        // Reading an array's status writes nothing, and reports what a mount would do.
         bench.drives[1].unreadable.lock().clear();
         let report = array::check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
         let words = report.problems.iter().filter(|problem| problem.slot == Some(Slot(3)));

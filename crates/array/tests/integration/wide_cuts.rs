@@ -9,7 +9,7 @@ use units::{Driver, VirtualDriver, block_on, sleep_until};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency};
 use zoned::*;
 
-/// Blocks in 32 MiB: more than may be in flight.
+/// Blocks in 32 MiB: more than an array may have in flight.
 const MUCH: u64 = 64 * 1024;
 
 /// A power cut that loses a long tail of unflushed blocks of one drive, and keeps all other blocks that it may keep.
@@ -17,7 +17,7 @@ struct Tails;
 
 impl Choose for Tails {
     fn choose(&mut self, options: usize) -> usize {
-        // The first option keeps everything, the last one nothing.
+        // The first option of a choice keeps all blocks in the cache, the last one none.
         if options > 300 { options - 1 } else { 0 }
     }
 }
@@ -73,7 +73,7 @@ fn devices(drives: &[Arc<Emu>], lost: Option<usize>) -> Vec<Arc<dyn ZonedDevice>
     kept.map(|(_, drive)| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
 }
 
-/// The drives after a cut in which `emptied` loses its cache.
+/// The drives after a power cut in which drive `emptied` loses its cache.
 fn after(drives: &[Arc<Emu>], emptied: usize, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
     let again = |(slot, drive): (usize, &Arc<Emu>)| {
         let media = if slot == emptied { drive.power_cut(&mut Tails) } else { drive.media() };
@@ -95,7 +95,8 @@ fn cut(drives: &[Arc<Emu>], start: u64, emptied: usize, lost: Option<usize>) {
             pointer >= start,
             "drive {emptied} emptied, {lost:?} lost: {pointer} of {start} flushed blocks"
         );
-        // The record of unflushed parity, from which a failed drive's blocks are reconstructed, may be lost.
+        // The record of unflushed partial parity, from which a failed drive's blocks are reconstructed, may
+        // be lost.
         let sure = if lost.is_some() { start } else { pointer };
         verify(&dev, 1, 0, sure).await;
         write(&dev, 1, pointer, pointer + 600).await;
@@ -127,7 +128,7 @@ fn a_zone_takes_writes_after_one_drive_lost_its_cache() {
     }
 }
 
-/// The same for a zone with stale rows whose content is in the log of the drive that lost its cache.
+/// Power cuts of a zone with stale rows, whose content is in the log of the drive that loses its cache.
 #[test]
 fn flushed_blocks_among_stale_rows_survive_an_emptied_cache_and_a_lost_drive() {
     let drives = cached(101, 2048);
@@ -151,8 +152,8 @@ fn flushed_blocks_among_stale_rows_survive_an_emptied_cache_and_a_lost_drive() {
     }
 }
 
-/// Later records of the logs say that slot 0 has a new drive, which is present or missing: the old drive is no member, at
-/// whichever place in the list of devices.
+/// Later records of the logs say that slot 0 has a new drive, which is present or missing: the old drive is
+/// no member, wherever it is in the list of devices.
 #[test]
 fn a_replaced_drive_that_comes_back_is_left_out_in_any_order_of_the_drives() {
     for (place, present) in [(0, false), (2, false), (4, false), (0, true), (5, true)] {
@@ -185,7 +186,8 @@ fn a_replaced_drive_that_comes_back_is_left_out_in_any_order_of_the_drives() {
     }
 }
 
-/// A resumed rebuild keeps the noted zones: blocks that clients write to one of them before its turn are on the new drive too.
+/// A resumed rebuild keeps the noted zones: blocks that clients write to a noted zone before its turn in the
+/// rebuild are on the new drive too.
 #[test]
 fn writes_between_a_resumed_rebuilds_check_and_copy_are_rebuilt() {
     let options = RebuildOptions { pace: Pace::UNBOUNDED };

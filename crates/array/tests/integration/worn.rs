@@ -52,7 +52,7 @@ fn errors_of_writes_and_resets_of_a_worn_zone_name_the_drive() {
             let (ground, array) = worn(state, while_open);
             let device: &dyn ZonedDevice = &*array;
             let start = device.geometry().start(ZONE);
-            // Long enough to reach every drive.
+            // The write is long enough to reach every drive, also the one with the worn part.
             for from in [30, 36] {
                 let io =
                     device.write(start.plus(Blocks(from)), blocks(1, from, from + 6), Durability::Cached);
@@ -66,7 +66,7 @@ fn errors_of_writes_and_resets_of_a_worn_zone_name_the_drive() {
             let error = ground.wait(device.zone(ZONE, Action::Reset)).expect_err("worn");
             assert!(error.to_string().contains("cannot be reset"), "{error}");
             ground.check(&array, ZONE, 1, 30);
-            // Other zones take writes.
+            // Zones other than the worn one take writes.
             ground.write(&array, ZoneId(2), 1, 0, 40, 4);
             ground.check(&array, ZoneId(2), 1, 40);
         }
@@ -83,7 +83,7 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
             let device: &dyn ZonedDevice = &*array;
             let most = device.geometry().max_active.expect("limited");
             if while_open {
-                // A write has to reveal the worn zone.
+                // Only a write reveals that the zone is worn.
                 let start = device.geometry().start(ZONE).plus(Blocks(30));
                 let data = blocks(1, 30, 60);
                 ground.wait(device.write(start, data, Durability::Cached)).expect_err("worn");
@@ -98,7 +98,7 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
             let refused = ground.wait(device.write(start, blocks(1, 0, 20), Durability::Cached));
             let error = refused.expect_err("one too many");
             assert_eq!(error.kind(), ErrorKind::TooManyActive, "{while_open} {state:?}: {error}");
-            // The zone can be written once another one is finished.
+            // The zone can be written once another zone is finished.
             ground.wait(device.zone(ZoneId(0), Action::Finish)).expect("finished");
             ground.write(&array, one_more, 1, 0, 40, 20);
             ground.check(&array, one_more, 1, 40);
@@ -106,7 +106,8 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
     }
 }
 
-/// A log holds the whole parity unit of the stripe at the pointer, which suffices whichever drive fails then.
+/// A log holds the whole parity unit of the stripe at the pointer, which suffices to reconstruct the stripe
+/// whichever drive fails then.
 #[test]
 fn a_worn_zone_keeps_its_content_when_another_drive_fails() {
     for lost in [0, 1, 3] {
@@ -139,7 +140,7 @@ fn the_end_of_a_worn_zone_stays_where_a_mount_found_it() {
     for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
         let (ground, array) = worn(ZoneState::ReadOnly, true);
         let device: &dyn ZonedDevice = &*array;
-        // Drive 2 refuses, the others write: whole stripes lie above what drive 2 has.
+        // Drive 2 refuses the write, the other drives take it: whole stripes lie above what drive 2 has.
         let at = device.geometry().start(ZONE).plus(Blocks(30));
         ground.wait(device.write(at, blocks(1, 30, 84), Durability::Cached)).expect_err("worn");
         drop(array);
@@ -170,7 +171,7 @@ fn the_end_of_a_worn_zone_stays_where_a_mount_found_it() {
 fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
     let mut begun = 0;
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
-        // Cuts at every moment of a reset.
+        // The power is cut at many moments of a reset.
         for time in (0..120).step_by(4) {
             let ground = Ground::new(4, 5, 96, 4);
             let array = ground.open(OpenOptions::default());
@@ -266,7 +267,8 @@ fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_
             assert_eq!(array.status().members[3].state, MemberState::Failed);
         }
 
-        // A worn metadata zone is refused, and the drives keep their content.
+        // Creating an array on a drive with a worn metadata zone is refused, and the drives keep their
+        // content.
         drop(array);
         let before = ground.wait(array::status(&ground.devices())).expect("told").superblock;
         wear(2, 1);

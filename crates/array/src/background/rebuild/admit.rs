@@ -20,7 +20,7 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &Notes) ->
         let mut superblock = config.clone();
         superblock.config += 1;
         superblock.set_member(slot, false, false);
-        // No other superblock has the same number.
+        // The new superblock's `config` number differs from that of every other superblock.
         config.config += 2;
         superblock
     };
@@ -36,7 +36,8 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &Notes) ->
     let CheckpointWrites { ios, barriers, commits } = writes;
     let joined: Result<Vec<()>> = join_all(ios).await.into_iter().collect();
     if written.is_err() || joined.is_err() {
-        // Before these commits acknowledge anything: the array works without the drive, as before.
+        // The new drive is failed before its commits acknowledge anything: the array works without the drive,
+        // as before.
         core.members.fail_new_member(slot).await;
     }
     let done = if core.members.is_broken() { Err(core.members.broken_error("write")) } else { Ok(()) };

@@ -1,9 +1,10 @@
 //! Copies one zone to a new drive.
 //!
-//! Blocks below the acknowledged ones change only by a reset. So whole stripes are copied while the zone is in use,
-//! in chunks, several in flight: a row of one drive is the XOR of the row on all other drives, be it data or parity.
-//! The zone's I/O waits only for the last stripe or two. The wait for the job's turn beside clients comes before
-//! that. From then on the zone's writes go to the new drive too. A reset meanwhile restarts the copy.
+//! Blocks below the acknowledged ones change only by a reset. So whole stripes are copied while the zone is
+//! in use, in chunks, several in flight: a row of one drive is the XOR of the row on all other drives, be it
+//! data or parity. The zone's I/O waits only for the last stripe or two. The rebuild waits for its turn
+//! beside clients before it makes the zone's I/O wait. From then on the zone's writes go to the new drive
+//! too. A reset meanwhile restarts the copy.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -31,43 +32,44 @@ use crate::member::physical_zone::PhysicalZone;
 use crate::zone::Work;
 use crate::zone::stale_rows::RelocatedParity;
 
-/// The last stripes of a zone, which are copied while the zone's I/O waits.
+/// The number of a zone's last stripes that are copied while the zone's I/O waits.
 const REST: u64 = 2;
-/// Rounds behind the pointer of a zone that clients write, before other zones are copied first.
+/// Rounds in which a copy follows the write pointer of a zone that clients write. Then other zones are copied
+/// first.
 const ROUNDS: u32 = 4;
 
-/// The result of a copy.
+/// The result of copying one zone to a new drive.
 pub(crate) enum Copied {
-    /// The new drive holds its part: generation and end of the content.
+    /// The new drive holds its part of the zone: generation and end of the content.
     Done(ZoneEntry),
-    /// Clients write the zone faster than the copy follows: later.
+    /// Clients write the zone faster than the copy follows: the zone is copied later.
     Later,
-    /// The zone was reset meanwhile: again.
+    /// The zone was reset during its copy: the copy starts again.
     Again,
 }
 
 /// How long a copy follows a zone that clients write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tries {
-    /// Other zones come first if the copy would take long.
+    /// Other zones are copied first if the copy of this one would take long.
     Patient,
-    /// The copy follows the pointer to the end.
+    /// The copy follows the zone's write pointer to the end.
     Follows,
-    /// Resets ended all earlier tries: the zone's I/O waits for the whole copy.
+    /// Resets ended all earlier copies of the zone: the zone's I/O waits for the whole copy.
     Last,
 }
 
-/// The new drive of a slot.
+/// The new drive that a rebuild fills for a slot.
 pub(crate) struct Target {
     slot: Slot,
     pub device: Arc<dyn ZonedDevice>,
     /// Bad rows of the zone that is being copied.
     bad: Mutex<RowSet>,
-    /// The number of bad rows of all zones.
+    /// The number of bad rows that the rebuild has recorded, over all zones.
     given_up: AtomicU64,
 }
 
-/// How much of a zone in use can be copied.
+/// How much of a zone in use a rebuild can copy.
 struct ZoneProgress {
     generation: u64,
     /// Rows of the new drive that are final.
@@ -97,8 +99,8 @@ impl Target {
         PhysicalZone::part(&*self.device, id)
     }
 
-    /// Copies a zone. `kept`: content that the drive holds from an earlier run; later writes follow. If the part of
-    /// another drive is offline, the zone fails.
+    /// Copies a zone. `kept`: content that the drive holds from an earlier run of the rebuild, so that only
+    /// later writes are copied. If the part of another drive is offline, the zone fails.
     pub(crate) async fn fill(
         &self,
         runner: &mut Runner,
@@ -109,7 +111,7 @@ impl Target {
         let core = Arc::clone(&runner.core);
         match self.fill_zone(runner, id, kept, tries).await {
             Err(e) if e.kind() == ErrorKind::ZoneOffline => {
-                // A zone of the new drive that is offline ends the rebuild.
+                // An offline zone of the new drive ends the rebuild.
                 let Some(slot) = offline_part(&core, id).await else { return Err(e) };
                 tracing::error!(zone = id.0, error = %e, "the rebuild goes on without the zone");
                 core.zones.report_worn(id, slot, ZoneState::Offline);
@@ -151,7 +153,8 @@ impl Target {
                 break;
             }
             if left <= REST * core.ctx.layout.unit {
-                // The job takes its turn while the zone is in use, so that the zone's I/O waits for the copy only.
+                // The rebuild waits for its turn while the zone is in use, so that the zone's I/O waits for
+                // the copy only.
                 let rest = valid_rows(&core, id, self.slot).saturating_sub(row);
                 if rest > 0 && !runner.turn(rest).await {
                     return Err(self.ended(&core));
@@ -166,7 +169,7 @@ impl Target {
             }
             (rounds, last) = (rounds + 1, left);
             if let Err(e) = self.copy(runner, id, row..seen.rows, true).await {
-                // Errors of a zone that was reset meanwhile do not count.
+                // Copy errors of a zone that was reset meanwhile do not count.
                 return if core.zones.was_reset(id, generation) { Ok(Copied::Again) } else { Err(e) };
             }
             row = seen.rows;
@@ -181,7 +184,7 @@ impl Target {
                 core.members.member(self.slot).has_zone(id, true);
                 // Until now the slot had the bad rows of the old drive, whose parity may be in memory.
                 core.members.member(self.slot).bad_rows.set(id, std::mem::take(&mut *self.bad.lock()));
-                // The new drive holds all content in place.
+                // The new drive holds all content of the zone in place, so that none of its rows is stale.
                 zone.stale.forget(self.slot);
                 let whole =
                     |stripe: &Stripe, parity: &RelocatedParity| parity.end == core.ctx.layout.end(*stripe);
@@ -193,7 +196,7 @@ impl Target {
         result
     }
 
-    /// Copies the rest of a zone, whose I/O waits.
+    /// Copies the last rows of a zone to the new drive. The zone's I/O waits meanwhile.
     async fn finish(&self, runner: &mut Runner, id: ZoneId, row: u64, generation: u64) -> Result<Copied> {
         let core = Arc::clone(&runner.core);
         let layout = core.ctx.layout;
@@ -217,7 +220,7 @@ impl Target {
         }
         let from = row.max(whole);
         if from < rows {
-            // Rows of a stripe that is not whole: data, or final parity.
+            // The rows to copy of a stripe that is not whole: data, or final parity.
             let first = layout.row(last);
             let at = from - first;
             let part = match layout.index_on(id, last, self.slot) {
@@ -232,7 +235,8 @@ impl Target {
             self.write(id, from, part).await?;
             runner.job.add(core.ctx.bytes(rows - from) as u64);
         }
-        // The zone takes no more writes: the parity of the last stripe is relocated.
+        // A zone that takes no more writes keeps a partial last stripe: the parity of that stripe is
+        // relocated.
         let torn = over && end > layout.start(last) && end < layout.capacity();
         if torn && layout.parity(id, last) == self.slot {
             let unit = self.parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
@@ -248,12 +252,13 @@ impl Target {
         self.part(id).write(row, data.freeze(), Durability::Cached)
     }
 
-    /// Copies rows of whole stripes. `paced`: beside clients. Nothing is in flight when this returns.
+    /// Copies rows of whole stripes to the new drive. `paced`: at the pace that respects clients. No I/O of
+    /// the copy is in flight when this returns.
     async fn copy(&self, runner: &mut Runner, id: ZoneId, rows: Range<u64>, paced: bool) -> Result<()> {
         let mut writes = VecDeque::new();
         let result = self.copy_rows(runner, id, rows, paced, &mut writes).await;
         for (_, io) in writes {
-            // After an error the writes must end before the zone is reset.
+            // After a failed copy the writes in flight must end before the new drive's zone is reset.
             let _landed_or_not = io.await;
         }
         result
@@ -327,7 +332,7 @@ impl Target {
         Ok(())
     }
 
-    /// Reconstructs rows one by one; rows that cannot be reconstructed become bad rows.
+    /// Reconstructs rows for the new drive one by one; rows that cannot be reconstructed become bad rows.
     async fn one_by_one(
         &self,
         core: &Arc<Core>,
@@ -356,7 +361,7 @@ impl Target {
         Ok(rows)
     }
 
-    /// Reconstructs data blocks of a stripe that is not whole; row by row if some fail.
+    /// Reconstructs data blocks of a stripe that is not whole, for the new drive; row by row if some fail.
     async fn data(&self, core: &Arc<Core>, id: ZoneId, piece: Piece) -> Result<BufMut> {
         match core.reconstruct.piece_now(id, piece).await {
             Err(e) if e.kind() == ErrorKind::Media => {}
@@ -402,8 +407,8 @@ impl Target {
         Ok(unit)
     }
 
-    /// Makes a row bad: its place holds zeros. Returns the error instead if it is no media error, or if there are too
-    /// many bad rows.
+    /// Makes a row of the new drive bad: its place holds zeros. Returns the error instead if it is no media
+    /// error, or if there are too many bad rows.
     fn give_up(&self, core: &Core, id: ZoneId, row: u64, error: Error) -> Result<()> {
         let records = core.members.config.lock().incompat & BAD_ROWS != 0;
         if error.kind() != ErrorKind::Media || core.members.is_broken() || !records {
@@ -447,7 +452,7 @@ pub(crate) async fn unrecoverable(
     error: Error,
 ) -> Error {
     if fails_the_drive(error.kind()) {
-        // The error of the broken array is clear enough.
+        // If the failure breaks the array, the error of the broken array is returned.
         return match core.members.fail(other, &error).await {
             Err(e) => e,
             Ok(()) => error,

@@ -94,7 +94,7 @@ impl Array {
         Ok(handle)
     }
 
-    /// The rebuild that runs, or the last one.
+    /// The rebuild that runs, or the last one that ran.
     pub fn rebuild(&self) -> Option<Rebuild> {
         self.core.jobs.rebuild.lock().clone()
     }
@@ -135,7 +135,7 @@ fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
 /// Resets a new drive, and names it in the superblocks.
 async fn prepare(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
-    // Every zone that the array uses must take writes.
+    // Every physical zone of the new drive that the array uses must take writes.
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
     may_hold(device, "replace", zones.iter().take(needed))?;
     empty(device, &zones).await?;
@@ -149,7 +149,7 @@ async fn prepare(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) ->
         .await
 }
 
-/// Runs a rebuild as a task. `from`: the log of an interrupted run.
+/// Runs a rebuild as a task. `from`: the new drive's log, as an interrupted rebuild left it.
 fn run_rebuild(
     core: &Arc<Core>,
     slot: Slot,
@@ -192,7 +192,8 @@ async fn give_up(core: &Arc<Core>, slot: Slot, stopped: bool, error: &zoned::Err
         _ => tracing::error!(slot = slot.0, %error, "the rebuild ended"),
     }
     if member.is_good() {
-        // The drive was written as a member already. A broken array is reported elsewhere.
+        // The new drive was written as a member already, so it is failed like a member. A failure that breaks
+        // the array is reported elsewhere.
         let _broken = core.members.fail(slot, error).await;
     } else {
         let forget = core.members.publish(|superblock| {
@@ -218,7 +219,8 @@ async fn rebuild_member(
     let mut notes = Notes::begin(core, slot, &target.device, &kept, from.as_ref()).await?;
     let mut order: Vec<ZoneId> = (0..core.ctx.geometry.zones).map(ZoneId).collect();
     count(core, runner, slot, &kept);
-    // Active zones first: until then their writes lack redundancy. Zones that are kept cost nothing.
+    // Zones that the new drive holds already come first, because they cost nothing, then active zones: until
+    // an active zone is copied, its writes lack redundancy.
     order.sort_by_key(|id| (!kept.contains_key(id), !core.zones.zone(*id).state.is_active()));
     let mut left: VecDeque<(ZoneId, u32)> = order.into_iter().map(|id| (id, 0)).collect();
     while let Some((id, tries)) = left.pop_front() {
@@ -230,7 +232,8 @@ async fn rebuild_member(
             });
         }
         let there = kept.get(&id).copied().filter(|_| tries == 0);
-        // A noted zone is not put off: a restarted copy would leave the note while the zone is reset.
+        // A zone with a rebuild note is not put off: a restarted copy would leave the note while the new
+        // drive's zone is reset.
         let how = match tries {
             LAST.. => Tries::Last,
             ..PATIENCE if there.is_none() && !left.is_empty() => Tries::Patient,
@@ -242,7 +245,7 @@ async fn rebuild_member(
             }
             Ok(Copied::Later) => left.push_back((id, tries + 1)),
             Ok(Copied::Again) => left.push_front((id, tries + 1)),
-            // The failure of another drive is the cause of this error.
+            // The copy failed because another drive failed and broke the array.
             Err(_) if core.members.is_broken() => return Err(core.members.broken_error("rebuild")),
             Err(e) => return Err(e),
         }
@@ -253,13 +256,15 @@ async fn rebuild_member(
     }
     let result = match admit_member(core, slot, &notes).await {
         Ok(()) => {
-            // The worn zones were those of the old drive. The next mount makes them usable.
+            // The slot's worn zones were those of the old drive. The next mount makes their logical zones
+            // usable.
             core.zones.worn.forget(slot);
             notes.end().await
         }
         Err(e) => {
             if core.members.member(slot).is_good() {
-                // Before the log rolls: the end record of a checkpoint would make the drive a member.
+                // The new drive is failed before its log rolls: the end record of a checkpoint would make the
+                // drive a member.
                 let _broken = core.members.fail(slot, &e).await;
             }
             Err(e)
@@ -270,7 +275,7 @@ async fn rebuild_member(
     result
 }
 
-/// A zone was copied, or kept: counts it and notes it.
+/// Counts and notes a zone that was copied to the new drive, or kept on it.
 async fn done(
     core: &Arc<Core>,
     runner: &Runner,
@@ -294,7 +299,7 @@ async fn done(
     notes.note(core, &[(id, entry)]).await
 }
 
-/// Sets the totals of the job's progress.
+/// Sets the totals of the rebuild's progress.
 fn count(core: &Core, runner: &Runner, slot: Slot, kept: &Known) {
     let job = &runner.job;
     let (mut zones, mut total, mut before) = (0, 0, 0);
@@ -322,7 +327,7 @@ pub(crate) fn resume(core: &Arc<Core>, candidate: Candidate, options: RebuildOpt
     Ok(())
 }
 
-/// How often a zone that clients write is put off.
+/// How often the copy of a zone that clients write is put off.
 const PATIENCE: u32 = 3;
-/// How often a copy restarts after resets, before the zone's I/O waits for it.
+/// How often the copy of a zone restarts after resets, before the zone's I/O waits for the copy.
 const LAST: u32 = 16;

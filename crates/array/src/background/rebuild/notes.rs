@@ -29,8 +29,8 @@ pub(crate) struct Notes {
 }
 
 impl Notes {
-    /// Begins the notes in a metadata zone without older notes, with the zones that are kept. Then the older notes
-    /// are reset.
+    /// Begins the rebuild notes, which name the zones kept from an earlier run, in a metadata zone without
+    /// older notes. Then resets the older notes.
     pub(crate) async fn begin(
         core: &Core,
         slot: Slot,
@@ -87,13 +87,13 @@ impl Notes {
         next_metadata_zone(self.zone)
     }
 
-    /// The sequence number of the first record of that log.
+    /// The sequence number of the first record in the new drive's log once the drive is a member.
     pub(crate) fn sequence(&self) -> u64 {
         self.place.sequence
     }
 
-    /// Notes zones, after their content was made durable on all drives. Without room nothing is noted: a resumed
-    /// rebuild copies these zones again.
+    /// Notes copied zones, after their content was made durable on all drives. If the log has no room,
+    /// nothing is noted: a resumed rebuild copies these zones again.
     pub(crate) async fn note(&mut self, core: &Arc<Core>, zones: &[(ZoneId, ZoneEntry)]) -> Result<()> {
         core.members.flush_members().await?;
         self.device.flush().await?;
@@ -106,7 +106,7 @@ impl Notes {
         self.device.flush().await
     }
 
-    /// Records the bad rows of a zone, before the zone is noted. False if there is no room.
+    /// Records the bad rows of a zone, before the zone is noted. False if the log has no room.
     async fn note_bad_rows(&mut self, core: &Core, zone: ZoneId, entry: ZoneEntry) -> Result<bool> {
         let rows = core.members.member(self.place.member).bad_rows.of(zone);
         if rows.is_empty() || entry.end.is_none() {
@@ -115,7 +115,7 @@ impl Notes {
         self.write(&Body::BadRows { zone, generation: entry.generation, rows }).await
     }
 
-    /// Writes a record. False if there is no room.
+    /// Writes a rebuild note. False if the log has no room.
     async fn write(&mut self, body: &Body) -> Result<bool> {
         let geometry = self.device.geometry();
         let bytes = record::encode(self.place, body, geometry.block_size);
@@ -129,7 +129,7 @@ impl Notes {
         self.device.write(at, bytes, Durability::Cached).await.map(|()| true)
     }
 
-    /// Resets the notes, after the drive became a member.
+    /// Resets the rebuild notes, after the new drive became a member.
     pub(crate) async fn end(self) -> Result<()> {
         self.device.zone(self.zone, Action::Reset).await?;
         self.device.flush().await
@@ -148,7 +148,7 @@ pub(crate) fn known(log: &LogContents) -> Known {
     newest.into_iter().map(|(zone, (_, entry))| (zone, entry)).collect()
 }
 
-/// The recorded bad rows of these zones.
+/// The bad rows that the rebuild notes record for the given zones.
 pub(crate) fn bad_rows(log: &LogContents, there: &Known) -> Vec<(ZoneId, RowSet)> {
     let newest = |id: &ZoneId, entry: &ZoneEntry| {
         let all = log.epochs.values().filter_map(|contents| contents.bad_rows.get(id));
@@ -158,7 +158,7 @@ pub(crate) fn bad_rows(log: &LogContents, there: &Known) -> Vec<(ZoneId, RowSet)
     there.iter().filter_map(|(id, entry)| newest(id, entry)).collect()
 }
 
-/// The noted zones that a returning drive still holds unchanged.
+/// The zones with a rebuild note that a returning drive still holds unchanged.
 pub(crate) async fn still_there(
     core: &Core,
     slot: Slot,

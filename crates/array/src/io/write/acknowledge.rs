@@ -1,4 +1,4 @@
-//! The end of a write: its blocks have landed. Which writes may be acknowledged, and after which flushes.
+//! The end of a write, whose blocks have landed: which writes may be acknowledged, and after which flushes.
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use crate::layout::slots::Slots;
 use crate::zone::Zone;
 
 impl Writes {
-    /// All operations of a write have ended. `covered`: the commits that its parity completes; `slots`: the drives that were
-    /// written; `judged`: an error poisons the zone.
+    /// All operations of a write have ended. `covered`: the commits that the write's parity completes;
+    /// `slots`: the drives that the write went to; `judged`: an error poisons the zone.
     pub(super) fn landed(
         self: &Arc<Self>,
         id: ZoneId,
@@ -33,7 +33,7 @@ impl Writes {
         self.zones.pump(id);
     }
 
-    /// Acknowledges every write of the zone that may be acknowledged.
+    /// Acknowledges all writes of the zone whose lower blocks are acknowledged, landed and covered by parity.
     pub(crate) fn release(self: &Arc<Self>, zone: &mut Zone, id: ZoneId, deferred: &mut Deferred) {
         zone.drop_unacknowledged(&self.ctx.layout, self.ctx.bytes(1));
         for flight in zone.release() {
@@ -46,7 +46,8 @@ impl Writes {
                 deferred.complete(flight.completer, Ok(flight.done));
                 continue;
             }
-            // All lower blocks of the zone are acknowledged: a flush from now on makes them durable too.
+            // All lower blocks of the zone are acknowledged, so that a flush from now on makes them durable
+            // too.
             let (this, slots) = (Arc::clone(self), self.not_durable(zone));
             deferred.run(async move {
                 let result = this.members.flush_slots(slots).await;

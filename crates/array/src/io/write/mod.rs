@@ -29,7 +29,7 @@ use crate::membership::Membership;
 use crate::zone::Zone;
 use crate::zone::table::ZoneTable;
 
-/// The write path.
+/// The write path of an array.
 pub(crate) struct Writes {
     pub ctx: Arc<Context>,
     pub members: Arc<Membership>,
@@ -38,7 +38,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// The reason to refuse a write, if there is one.
+    /// The reason to refuse a write or append, if any.
     fn refuse_write(
         &self,
         zone: &Zone,
@@ -109,7 +109,7 @@ impl Writes {
         };
         let needs = self.relocation_needs(zone, id, blocks);
         if !needs.is_empty() && !self.members.reserve_now(&needs) {
-            // The zone takes no other work before the logs have room.
+            // The zone takes no other operation before the logs have room for the write.
             zone.busy = true;
             let this = Arc::clone(self);
             deferred.run(async move {

@@ -26,8 +26,8 @@ impl Writes {
         let Some(stripe) = zone.open_stripe(layout) else { return };
         let (start, end) = (zone.logged.max(layout.start(stripe)), zone.pointer);
         if zone.has_flight_below(layout.start(stripe)) {
-            // No block of this stripe can be acknowledged before the writes below have landed, and the stripe may become
-            // full meanwhile. `landed` calls again.
+            // No block of the stripe can be acknowledged before the lower writes have landed, and the stripe
+            // may become full meanwhile. `landed` calls this function again.
             return;
         }
         let slot = layout.parity(id, stripe);
@@ -42,7 +42,7 @@ impl Writes {
         let io = {
             let mut log = member.log.lock();
             if body.blocks(self.ctx.geometry.block_size) > log.left() {
-                // The log roll calls `room_freed`.
+                // Without room in the log, `room_freed` goes on after the log roll.
                 zone.logging = true;
                 log.waiting.push(id);
                 None
@@ -63,7 +63,7 @@ impl Writes {
                 });
                 self.members.roll_early(slot, deferred);
             }
-            // The drive failed since the check above.
+            // The drive of the parity failed since the check above.
             Some(Ok(None)) => self.commit_without_parity(zone, id, end, deferred),
             Some(Err(NoRoom)) => unreachable!("the room was checked under the same lock"),
         }

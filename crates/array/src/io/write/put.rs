@@ -17,7 +17,7 @@ use crate::zone::Zone;
 use crate::zone::stale_rows::RelocatedParity;
 
 impl Writes {
-    /// Writes a piece of data to its drive: in place, and to the log where the rows are stale.
+    /// Writes a piece of data to its drive: in place, and to the metadata log where the rows are stale.
     fn write_data(&self, zone: &mut Zone, id: ZoneId, piece: Piece, data: Buf, ios: &mut DriveIos) {
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
         let member = self.members.member(piece.slot);
@@ -80,8 +80,8 @@ impl Writes {
         zone.keep_parity(stripe, &parity);
         add(&self.ctx.metrics.parity_bytes, parity.len() as u64);
         add(&self.ctx.metrics.relocations, 1);
-        // Rows below the stale ones are in place already. Rows above are written too: the drive's pointer must not fall
-        // behind.
+        // Parity rows below the stale ones are in place already. Rows above are written too: the drive's
+        // pointer must not fall behind.
         let parts = zone.stale.split(slot, first..first + unit);
         if let Some((rows, false)) = parts.last().cloned() {
             let part = parity.slice(self.ctx.bytes(rows.start - first)..self.ctx.bytes(rows.end - first));
@@ -94,7 +94,8 @@ impl Writes {
         true
     }
 
-    /// Writes `data` at the pointer. The zone has room, and the logs have reserved room for relocated content.
+    /// Writes `data` at the zone's write pointer. The zone has room, and the logs have reserved room for
+    /// relocated content.
     #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
     pub(crate) fn put(
         self: &Arc<Self>,
@@ -154,7 +155,8 @@ impl Writes {
         }
         zone.pointer = end;
         if end == layout.capacity() {
-            // A physical zone that is larger than the others would stay open.
+            // A physical zone that is larger than those of the other drives would stay open, so it is
+            // finished.
             for member in self.members.iter() {
                 let larger =
                     |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;

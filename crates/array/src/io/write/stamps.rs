@@ -1,13 +1,13 @@
 //! Which drives a durable write has to flush (RAIZN, section 4.3.3, "persistence bitmap").
 //!
-//! Flushes of a drive are numbered in the order of their submission. When a block of a zone has landed on a drive, the
-//! drive's next flush covers the block. The zone keeps, for each drive, the number of the flush that covers its last
-//! block there. Once a flush with this number or a later one is done, all blocks of the zone on that drive are durable.
-//! A durable write is acknowledged when all blocks of its zone are durable on all drives. A drive on which they are durable
-//! already is not flushed.
+//! Flushes of a drive are numbered in the order of their submission. When a block of a zone has landed on a
+//! drive, the drive's next flush covers the block. The zone keeps, for each drive, the number of the flush
+//! that covers its last block there. Once a flush with this number or a later one is done, all blocks of the
+//! zone on the drive are durable. A durable write is acknowledged when all blocks of its zone are durable on
+//! all drives. A drive on which all these blocks are durable already is not flushed.
 //!
-//! The paper keeps one bit for each stripe unit. One number for each drive and zone is enough, because a flush covers all
-//! lower blocks of the zone too.
+//! The paper keeps one bit for each stripe unit. One number for each drive and zone is enough, because a
+//! flush covers all lower blocks of the zone too.
 
 use zoned::{Blocks, Durability, ZoneId};
 
@@ -16,7 +16,7 @@ use crate::layout::slots::Slots;
 use crate::zone::Zone;
 
 impl Writes {
-    /// Blocks or records of a zone have landed on these drives: the drives' next flushes cover them.
+    /// Blocks or records of a zone have landed on the drives in `slots`: the drives' next flushes cover them.
     pub(crate) fn stamp_slots(&self, zone: &mut Zone, slots: Slots, how: Durability) {
         if !self.ctx.geometry.volatile_cache {
             return;
@@ -38,7 +38,7 @@ impl Writes {
         slots
     }
 
-    /// The parity that covers the blocks below `end` has landed on its drive.
+    /// The partial parity that covers the zone's blocks below `end` has landed on its drive.
     pub(crate) fn parity_landed(&self, zone: &mut Zone, id: ZoneId, end: Blocks) {
         let stripe = self.ctx.layout.stripe_of(Blocks(end.0.saturating_sub(1)));
         let mut slots = Slots::default();

@@ -14,24 +14,24 @@ use zoned::{
     ZonedDevice,
 };
 
-/// Bytes in a block.
+/// Bytes in a block of the test drives.
 pub const BLOCK: usize = 512;
 /// The number of metadata zones of a drive, and so the physical zone of logical zone 0.
 pub const METADATA: u32 = 3;
 
-/// A drive between the array and an emulated one.
+/// A drive that injects faults between the array and an emulated drive.
 #[derive(Debug)]
 pub struct Flaky {
     pub inner: Arc<Emu>,
     pub unreadable: Mutex<BTreeSet<Lba>>,
-    /// The errors of reads of these blocks.
+    /// The error kind of reads of unreadable blocks.
     pub says: Mutex<ErrorKind>,
-    /// How many reads of these blocks fail before one succeeds.
+    /// How many reads of unreadable blocks fail before one succeeds.
     pub fails: AtomicI64,
     pub flipped: Mutex<BTreeSet<Lba>>,
-    /// The errors of writes, flushes and zone commands.
+    /// The error kind of refused writes, flushes and zone commands.
     pub refuses: Mutex<Option<ErrorKind>>,
-    /// Operations until the drive is unplugged; below zero it is unplugged.
+    /// Operations until the drive is unplugged; the drive is unplugged if it is negative.
     pub left: AtomicI64,
 }
 
@@ -104,7 +104,7 @@ impl ZonedDevice for Flaky {
     }
 }
 
-/// Five small drives, and an array of them with stripe units of 2 KiB.
+/// A test bench: five small drives, and an array of them with stripe units of 2 KiB.
 pub struct Bench {
     pub driver: Arc<dyn Driver>,
     pub drives: Vec<Arc<Flaky>>,
@@ -143,12 +143,12 @@ impl Bench {
         all.map(|(_, drive)| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
     }
 
-    /// Cuts the power and returns the drives afterwards, with the same injected faults.
+    /// Cuts the power of all drives and returns the drives afterwards, with the same injected faults.
     pub fn cut(&self, seed: u64) -> Bench {
         self.of(seed, |n, emu| emu.power_cut(&mut Seeded::new(seed << 8 | n)))
     }
 
-    /// Copies of the drives, with the same injected faults.
+    /// Copies of the bench's drives, with the same injected faults.
     pub fn copy(&self) -> Bench {
         self.of(1, |_, emu| emu.media())
     }
@@ -176,7 +176,7 @@ pub fn device(array: &Arc<Array>) -> Arc<dyn ZonedDevice> {
     Arc::clone(array) as Arc<dyn ZonedDevice>
 }
 
-/// The content of block `n` of a zone.
+/// The content of block `n` of a zone in these tests.
 pub fn block(zone: u32, n: u64) -> Vec<u8> {
     let mut rng = SplitMix64::new(u64::from(zone) << 40 | n);
     (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
@@ -197,7 +197,7 @@ pub async fn write(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64)
     }
 }
 
-/// Reads the blocks `from..to` of a zone and compares.
+/// Reads the blocks `from..to` of a zone and compares them with what was written.
 pub async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
     let start = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
     let into = BufMut::zeroed((to - from) as usize * BLOCK);
@@ -207,7 +207,7 @@ pub async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64
     }
 }
 
-/// Zones and their numbers of blocks: full, open, finished early.
+/// The zones that the tests write, with their numbers of blocks: full, open, finished early.
 pub const CONTENT: [(u32, u64); 5] = [(0, 1920), (1, 37), (3, 802), (4, 101), (6, 3)];
 
 pub async fn write_content(device: &Arc<dyn ZonedDevice>) {

@@ -13,7 +13,7 @@ use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInf
 pub const BLOCK: u32 = 512;
 pub const METADATA_ZONES: u32 = 3;
 
-/// Emulated drives and their clock.
+/// The drives of a test, emulated, and their clock.
 pub struct Ground {
     pub driver: Arc<dyn Driver>,
     pub emus: Vec<Arc<Emu>>,
@@ -30,12 +30,13 @@ pub fn blocks(life: u64, from: u64, to: u64) -> Buf {
 }
 
 impl Ground {
-    /// `count` drives with `zones` logical zones of `capacity` blocks on each, and an array in units of `unit` blocks.
+    /// A test ground of `count` drives with `zones` logical zones of `capacity` blocks on each, and an array
+    /// in units of `unit` blocks.
     pub fn new(count: u32, zones: u32, capacity: u64, unit: u64) -> Ground {
         Ground::with_open(count, zones, capacity, unit, 8)
     }
 
-    /// The same with drives that may have `open` zones open, and one more active.
+    /// Like `new`, with drives that may have `open` zones open, and one more active.
     pub fn with_open(count: u32, zones: u32, capacity: u64, unit: u64, open: u32) -> Ground {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emus: Vec<Arc<Emu>> = (0..count)
@@ -62,7 +63,7 @@ impl Ground {
         ground
     }
 
-    /// Copies of the drives on a clock of their own.
+    /// Copies of the drives with these images, on a clock of their own.
     pub fn of(images: impl Iterator<Item = Media>) -> Ground {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emu =
@@ -89,7 +90,7 @@ impl Ground {
         self.wait(Array::open(devices, OpenOptions::default())).expect("opened without a drive")
     }
 
-    /// Writes blocks of a generation of a zone, in pieces of `piece`.
+    /// Writes blocks of a zone, with the content of generation `life`, in pieces of `piece`.
     pub fn write(&self, array: &Arc<Array>, zone: ZoneId, life: u64, from: u64, to: u64, piece: u64) {
         let device: &dyn ZonedDevice = &**array;
         self.wait(async {
@@ -103,7 +104,7 @@ impl Ground {
         });
     }
 
-    /// Reads blocks `0..to` of a zone and compares them.
+    /// Reads blocks `0..to` of a zone and compares them with the content of generation `life`.
     pub fn check(&self, array: &Arc<Array>, zone: ZoneId, life: u64, to: u64) {
         let device: &dyn ZonedDevice = &**array;
         self.wait(async {
@@ -120,7 +121,7 @@ impl Ground {
         self.wait(device.report(zone.0..zone.0 + 1)).expect("reported")[0]
     }
 
-    /// Writes blocks to a drive behind the array: blocks that were in flight at a power cut.
+    /// Writes blocks to a drive behind the array's back, like blocks that were in flight at a power cut.
     pub fn leave_behind(&self, slot: usize, zone: ZoneId, count: u64) {
         let device = Arc::clone(&self.emus[slot]) as Arc<dyn ZonedDevice>;
         self.wait(async {
