@@ -15,26 +15,26 @@ use crate::wal::segment::Segment;
 
 /// Bytes of one read.
 pub(super) const CHUNK: u64 = 1 << 20;
-/// Bytes of the reads in flight.
+/// Bytes of a scan's reads in flight.
 pub(super) const READ_AHEAD: u64 = 12 << 20;
 
-/// A valid part of an entry, and its place.
+/// A valid part of a log entry, and its place on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     pub(super) header: EntryHeader,
-    /// The number of the part's segment.
+    /// The number of the segment that holds the part.
     pub(super) segment: usize,
     pub(super) lba: Lba,
     /// The block of the zone after the part.
     pub(super) end: Blocks,
 }
 
-/// A read of a piece of a segment.
+/// A scan's read of a piece of a segment.
 struct Chunk {
     segment: usize,
     start: Blocks,
     blocks: Blocks,
-    /// The chunk is the last one of its segment.
+    /// True if the chunk is the last one of its segment.
     last: bool,
 }
 
@@ -59,14 +59,14 @@ pub(super) struct Scan {
 
 /// The state of a scan after a chunk.
 pub(super) struct Step {
-    /// Bytes scanned so far.
+    /// Number of bytes scanned so far.
     pub(super) scanned: u64,
-    /// The chunk was the last one of its segment.
+    /// True if the chunk was the last one of its segment.
     pub(super) segment_over: bool,
 }
 
 impl Scan {
-    /// Begins a scan: asks the device for the write pointers of the segments' zones.
+    /// Begins the scan of a log: asks the device for the write pointers of the segments' zones.
     pub(super) async fn begin(
         dev: &Arc<dyn ZonedDevice>,
         uuid: Uuid,
@@ -90,8 +90,8 @@ impl Scan {
         })
     }
 
-    /// Submits reads until enough are in flight, or until one more would exceed `room` bytes of memory. False if nothing is in
-    /// flight and more is to be read: the caller waits until memory is freed.
+    /// Submits reads until enough are in flight, or until one more would exceed `room` bytes of memory. False
+    /// if nothing is in flight and more is to be read: the caller waits until memory is freed.
     pub(super) fn read_ahead(&mut self, room: u64) -> bool {
         let geometry = self.dev.geometry();
         while self.in_flight < READ_AHEAD
@@ -112,7 +112,7 @@ impl Scan {
         !self.reads.is_empty() || self.todo.is_empty()
     }
 
-    /// Waits for the next chunk; false where none is in flight.
+    /// Waits for the scan's next chunk; false if none is in flight.
     pub(super) async fn arrive(&mut self) -> Result<bool> {
         let Some((chunk, mut buffer, io)) = self.reads.pop_front() else { return Ok(false) };
         let data = io.await.map_err(|e| Error::device("recover a log", e))?;
@@ -124,13 +124,15 @@ impl Scan {
         Ok(true)
     }
 
-    /// Reads on without a bound on memory, and looks for parts in the next chunk as [`Scan::look`] does; `None` at the end.
+    /// Reads on without a bound on memory, and looks for parts in the next chunk as [`Scan::look`] does;
+    /// `None` at the end of the scan.
     pub(super) async fn next(&mut self, each: impl FnMut(Found, Payload, u64)) -> Result<Option<Step>> {
         self.read_ahead(u64::MAX);
         Ok(if self.arrive().await? { Some(self.look(each)) } else { None })
     }
 
-    /// Passes the parts in the chunk that arrived last to `each`, with their payloads and the number of bytes scanned.
+    /// Passes each part in the chunk that arrived last to `each`, with its payload and the number of bytes
+    /// scanned.
     pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> Step {
         if let Some(segment) = self.segments.get(self.segment) {
             let home = Home { uuid: self.uuid, zone: segment.zone };
@@ -149,7 +151,7 @@ impl Scan {
     }
 }
 
-/// The reads that cover all segments up to their zones' write pointers.
+/// The reads that cover all segments of the log up to their zones' write pointers.
 async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecDeque<Chunk>> {
     let geometry = dev.geometry();
     let step = Blocks((CHUNK / u64::from(geometry.block_size)).min(geometry.max_transfer.0).max(1));
@@ -157,7 +159,8 @@ async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecD
     for (number, segment) in segments.iter().enumerate() {
         let zones = segment.zone.0..segment.zone.0.saturating_add(1);
         let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
-        // No entry is past the write pointer, and some devices refuse to read there.
+        // The scan stops at a zone's write pointer: no entry lies behind it, and some devices refuse to read
+        // there.
         let end = report.first().map_or(Blocks::ZERO, |info| info.pointer.min(segment.end));
         let mut start = segment.start;
         while start < end {
@@ -175,7 +178,7 @@ async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecD
 struct Unscanned {
     block_size: u64,
     chunks: VecDeque<(Blocks, Arc<ReadBuffer>)>,
-    /// The next block to scan.
+    /// The next block of the segment to scan.
     at: Option<Blocks>,
 }
 
@@ -195,8 +198,9 @@ impl Unscanned {
             .map_or(Blocks::ZERO, |(start, d)| start.plus(Blocks(d.len() as u64 / self.block_size)))
     }
 
-    /// Scans the next block. `None` where a further chunk is needed, or at the segment's end. `Some(None)` where no valid part
-    /// begins at the block; otherwise the part's header, its first block and the block after it.
+    /// Scans the segment's next block. `None` if a further chunk is needed, or at the segment's end.
+    /// `Some(None)` if no valid part begins at the block; otherwise the part's header, its first block and
+    /// the block after it.
     fn step(
         &mut self,
         segment: &Segment,
@@ -219,7 +223,8 @@ impl Unscanned {
         if end > self.end() && !last && end <= segment.end {
             return None;
         }
-        // No block inside an entry begins like an entry, so after a torn entry the scan goes on with the next block.
+        // After a torn entry the scan continues with the next block: no block inside an entry begins like an
+        // entry.
         let whole = end <= self.end() && self.fits(at, &header, home);
         self.at = Some(if whole { end } else { next });
         Some(whole.then_some((header, at, end)).filter(|(h, ..)| !h.padding))
@@ -235,7 +240,7 @@ impl Unscanned {
     fn payload_of(&self, at: Blocks, header: &EntryHeader) -> Option<Payload> {
         let mut pieces = self.bytes(at, HEADER_SIZE as u64, header.total() as u64);
         let Some((chunk, range)) = pieces.next() else {
-            // An entry without bytes.
+            // The part has no stream bytes.
             return self.chunks.front().map(|(_, chunk)| Payload::new(chunk, 0..0));
         };
         let mut payload = Payload::new(chunk, range);
@@ -243,7 +248,7 @@ impl Unscanned {
         Some(payload)
     }
 
-    /// The bytes at offsets `from` to `to` from the start of block `at`, piece by piece.
+    /// The segment's bytes at offsets `from` to `to` from the start of block `at`, piece by piece.
     fn bytes(
         &self,
         at: Blocks,

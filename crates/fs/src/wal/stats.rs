@@ -3,30 +3,30 @@
 /// Counts of a log's operations since it was opened. A field that only the other kind of log counts is zero.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LogStats {
-    /// Writes at the pointer.
+    /// Number of writes at a zone's write pointer.
     pub writes: u64,
     /// Zone appends.
     pub appends: u64,
     /// Blocks of both.
     pub blocks: u64,
-    /// Operations that may be in flight at the moment (ordered log).
+    /// Number of operations that may be in flight at the moment (ordered log).
     pub window: usize,
-    /// Records (parallel log; so are all below).
+    /// Number of records appended (parallel log; so are all fields below).
     pub records: u64,
-    /// Flushes of the device.
+    /// Number of flushes of the device.
     pub flushes: u64,
     /// Void entries.
     pub voids: u64,
-    /// Zones that were left for the next one.
+    /// Number of zones that the log left for the next one.
     pub replaced: u64,
-    /// How often a record waited for a zone.
+    /// Number of times that a record waited for a zone.
     pub waits: u64,
-    /// Zones that are written side by side at the moment.
+    /// Number of zones that the log writes side by side at the moment.
     pub zones: u64,
 }
 
 impl LogStats {
-    /// Device operations that carried entries: writes and appends.
+    /// Number of device operations that carried entries: writes and appends.
     pub fn operations(&self) -> u64 {
         self.writes + self.appends
     }

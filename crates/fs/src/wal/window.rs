@@ -1,28 +1,31 @@
-//! The number of operations that a log keeps in flight: the least that gives the full rate.
+//! The window of a log: the number of operations that it keeps in flight, the least that gives the full rate.
 //!
-//! Some drives serve several appends of a zone at a time. On other drives operations beyond the first would only queue, and
-//! delay all other users of the drive. The controller begins with the largest window, and halves it as long as the bytes
-//! acknowledged per second stay the same. Later it tries larger windows often, which costs nothing, and smaller ones rarely.
-//! It measures only while the window is full, so that the window is what limits the log.
+//! Some drives serve several appends of a zone at a time. On other drives operations beyond the first would
+//! only queue, and delay all other users of the drive. The controller begins with the largest window, and
+//! halves it as long as the bytes acknowledged per second stay the same. Later it tries larger windows often,
+//! which costs nothing, and smaller ones rarely. It measures only while the window is full, so that the
+//! window is what limits the log.
 
 use units::Instant;
 
-/// Rates that differ by a smaller fraction count as the same.
+/// Rates of bytes acknowledged that differ by a smaller fraction count as the same.
 const SAME: f64 = 0.01;
-/// The same for [`Window::from_one`]: a larger window there means fewer records in each entry, so it must gain more.
+/// The fraction for [`Window::from_one`] by which a larger window must raise the rate: a larger window there
+/// means fewer records in each entry, so it must gain more.
 const SAME_FROM_ONE: f64 = 0.05;
-/// For [`Window::from_one`]: after each change of the limit, one part in this many of a round is not measured. The drive's
-/// buffer may take these operations faster than the drive can write them.
+/// For [`Window::from_one`]: after each change of the window, one part in this many of a round is not
+/// measured. The drive's buffer may take these operations faster than the drive can write them.
 const SKIP_FROM_ONE: usize = 4;
-/// Operations of a round, for each operation in flight.
+/// Operations in a round of measurement, for each operation in flight.
 const ROUND: usize = 2;
 const SHORTEST_ROUND: usize = 16;
-/// Settled rounds before a trial of a larger window, and before the first trial of a smaller one. Later trials are rarer.
+/// Settled rounds before a trial of a larger window, and before the first trial of a smaller window. Later
+/// trials are rarer.
 const HOLD_UP: u32 = 32;
 const HOLD_DOWN: u32 = 128;
 const LONGEST_HOLD: u32 = 1 << 14;
 
-/// The controller of one log. Times are inputs.
+/// The controller of one log's window. Times are inputs.
 #[derive(Debug)]
 pub(crate) struct Window {
     most: usize,
@@ -33,33 +36,33 @@ pub(crate) struct Window {
     /// The values from which `up_in` and `down_in` count down.
     hold_up: u32,
     hold_down: u32,
-    /// Each trial of a larger window that gained nothing makes the next one rarer.
+    /// True if each trial of a larger window that gained nothing makes the next trial rarer.
     patient: bool,
-    /// Rates that differ by a smaller fraction count as the same.
+    /// Rates of bytes acknowledged that differ by a smaller fraction count as the same.
     same: f64,
-    /// Least operations of a round.
+    /// The least number of operations in a round of measurement.
     shortest: usize,
     trial: Trial,
     round: Round,
 }
 
-/// The reason for the current limit.
+/// The reason for the window's current limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Trial {
-    /// The limit is the result of the last trial.
+    /// The window's limit is the result of the last trial.
     Settled,
-    /// The limit is half of `from`, whose rate was `before`.
+    /// The window's limit is half of `from`, whose rate was `before`.
     Down { before: f64, from: usize },
-    /// The limit is twice `from`, or the largest one; the rate of `from` was `before`.
+    /// The window's limit is twice `from`, or the largest one; the rate of `from` was `before`.
     Up { before: f64, from: usize },
-    /// The rate of the limit is measured before a trial of a smaller (`down`) or larger window.
+    /// The rate of the window's limit is measured before a trial of a smaller (`down`) or larger window.
     Base { down: bool },
 }
 
 /// A measurement.
 #[derive(Debug, Default)]
 struct Round {
-    /// Operations to ignore, because they began under another limit.
+    /// Number of operations that the measurement ignores, because they began under another limit.
     skip: usize,
     since: Option<Instant>,
     bytes: u64,
@@ -84,9 +87,10 @@ impl Window {
         }
     }
 
-    /// A window that begins with one operation in flight and tries larger ones: more and more rarely where they gain nothing,
-    /// because records that wait for the one operation share an entry. `round`: operations of a measurement, more than the
-    /// drive's buffer or a zone takes, because on some drives both are faster at first.
+    /// A window that begins with one operation in flight and tries larger limits: more and more rarely if
+    /// they gain nothing, because records that wait for the one operation share an entry. `round`: operations
+    /// of a measurement, more than the drive's buffer or a zone takes, because on some drives both are faster
+    /// at first.
     pub(crate) fn from_one(most: usize, round: usize) -> Window {
         let shortest = round.max(SHORTEST_ROUND);
         let mut window = Window { patient: true, same: SAME_FROM_ONE, shortest, ..Window::new(most) };
@@ -95,12 +99,12 @@ impl Window {
         window
     }
 
-    /// Operations that may be in flight.
+    /// Number of operations that the log may have in flight.
     pub(crate) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// True if one operation in flight is enough and no trial is running.
+    /// True if one operation in flight is enough and no trial of another window is running.
     pub(crate) fn rests_at_one(&self) -> bool {
         self.limit == 1 && self.trial == Trial::Settled
     }
@@ -112,7 +116,7 @@ impl Window {
         }
     }
 
-    /// Takes in that an operation of `bytes` bytes was acknowledged at `now`. `full`: the window was full.
+    /// Notes that an operation of `bytes` bytes was acknowledged at `now`. `full`: the window was full.
     pub(crate) fn acknowledged(&mut self, now: Instant, bytes: u64, full: bool) {
         if self.most == 1 {
             return;
@@ -144,7 +148,7 @@ impl Window {
         match self.trial {
             Trial::Base { down: true } => self.descend(rate),
             Trial::Base { down: false } => self.ascend(rate),
-            // Half the window has the same rate: try half of that.
+            // The rate of half the window is the same: half of that is tried next.
             Trial::Down { before, .. } if rate >= before * (1.0 - self.same) => {
                 self.descend(rate.max(before))
             }
@@ -208,8 +212,8 @@ mod tests {
 
     use super::*;
 
-    /// A drive that serves `parallel` operations at a time, `us` each, under a window for `ops` operations; gives the
-    /// mean limit over the last half and the share of the drive's best rate.
+    /// Simulates a drive that serves `parallel` operations at a time, `us` each, under a window for `ops`
+    /// operations; returns the mean limit over the last half and the share of the drive's best rate.
     fn drive(window: &mut Window, parallel: usize, us: u64, ops: usize) -> (f64, f64) {
         let (mut now, mut limits, mut busy) = (0_u64, 0, 0.0);
         for op in 0..ops {
@@ -276,7 +280,7 @@ mod tests {
         }
         window.give_up();
         assert!(window.rests_at_one());
-        // No trial is running, so nothing changes.
+        // No trial of another window is running, so nothing changes.
         window.give_up();
         assert!(window.rests_at_one());
     }

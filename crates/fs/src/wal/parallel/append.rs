@@ -1,4 +1,4 @@
-//! Appends: an entry's place in a zone, its tickets, its parts in flight, and its outcome.
+//! Appends of a parallel log: an entry's place in a zone, its tickets, its parts in flight, and its outcome.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -45,17 +45,18 @@ pub(super) struct Appender {
     pub(super) rules: Rules,
 }
 
-/// A place in a zone, for one operation.
+/// Blocks of a log zone that are allotted to one operation.
 #[derive(Clone, Debug)]
 struct Place {
     zone: Arc<LogZone>,
     blocks: u64,
-    /// The block of the zone's write pointer, if the operation has the zone for itself alone: the operation is a write then.
+    /// The block of the zone's write pointer, if the operation has the zone for itself alone: then the
+    /// operation is a write.
     pointer: Option<Blocks>,
 }
 
 impl Place {
-    /// The operation has ended. True if the zone is drained by that.
+    /// Ends the operation at this place. True if the zone is drained by that.
     fn leave(&self, replacement: &Replacement) -> bool {
         if self.pointer.is_none() {
             return self.zone.gate.leave();
@@ -65,7 +66,7 @@ impl Place {
         drained
     }
 
-    /// No operation was submitted: the blocks go back. True if the zone is drained by that.
+    /// Gives the blocks back, because no operation was submitted. True if the zone is drained by that.
     fn cancel(&self, replacement: &Replacement) -> bool {
         if self.pointer.is_none() {
             return self.zone.gate.cancel(self.blocks);
@@ -83,17 +84,17 @@ struct Part {
     place: Place,
 }
 
-/// An entry that has its tickets, and a place for its first part.
+/// An entry that has its tickets, and a place for its first part, and is not submitted yet.
 struct Begun {
     first: u64,
-    /// The lowest open ticket before the entry took its own.
+    /// The lowest open ticket of the log before the entry took its own.
     low: u64,
     place: Place,
     cut: Parts,
     parts: u16,
 }
 
-/// The records of an entry.
+/// The records that an entry carries.
 pub(super) enum Body<'a> {
     Record(&'a [u8]),
     Joined(Joined),
@@ -115,7 +116,8 @@ impl Body<'_> {
         }
     }
 
-    /// One part. `known`: the list of a single record's entry; joined records hold theirs already.
+    /// The bytes of one part of an entry. `known`: the list of known tickets for a single record's entry;
+    /// joined records hold theirs already.
     fn seal(
         &mut self,
         header: EntryHeader,
@@ -131,26 +133,28 @@ impl Body<'_> {
     }
 }
 
-/// An entry whose first part is submitted. If the task that waits for it is dropped, the entry finishes by itself.
+/// An entry whose first part is submitted. If the task that waits for the entry is dropped, the entry
+/// finishes by itself.
 struct Entry {
     log: Arc<Appender>,
     first: u64,
     count: u64,
-    /// The place of the part that goes next. Kept here so that a panic while the part is made releases it.
+    /// The place of the entry's next part. It is kept here so that a panic while the part is made releases
+    /// it.
     held: Option<Place>,
     in_flight: Vec<Part>,
     /// The entry's slot in the joiner, until the entry has ended.
     slot: Option<Slot>,
-    /// Every part is submitted.
+    /// True once every part of the entry is submitted.
     complete: bool,
     error: Option<Error>,
-    /// Nothing is left to do.
+    /// True once nothing is left to do for the entry.
     ended: bool,
 }
 
 impl Appender {
-    /// Appends records as one entry, of any length; gives the ticket of the first record. The records are acknowledged on
-    /// return, and the caller has its `slot` again.
+    /// Appends records as one entry, of any length; returns the ticket of the first record. On return the
+    /// records are acknowledged, and the joiner's `slot` is the caller's again.
     pub(super) async fn append(
         self: &Arc<Appender>,
         mut body: Body<'_>,
@@ -181,7 +185,8 @@ impl Appender {
             Ok(begun) => begun,
             Err(error) => return (Err(error), slot),
         };
-        // Between the tickets and the submission of the first part nothing can fail, and the future cannot be dropped.
+        // Between taking the tickets and submitting the entry's first part nothing can fail, and the future
+        // cannot be dropped.
         let mut entry = self.entry(first, count, slot, usize::from(parts));
         entry.held = Some(place);
         let knows = !known.bytes().is_empty();
@@ -234,7 +239,7 @@ impl Appender {
         Ok(())
     }
 
-    /// Fails if no entry holds `len` bytes of payload, however it is cut.
+    /// Fails if no entry holds `len` bytes of payload, however the payload is split into parts.
     pub(super) fn check_length(&self, len: usize) -> Result<()> {
         let most = (usize::from(u16::MAX) - 1) * self.sizes.room();
         if len <= most && len as u64 <= MAX_RECORD.0 {
@@ -258,8 +263,9 @@ impl Appender {
         }
     }
 
-    /// A place for the first part of an entry with `len` bytes of payload, and `count` tickets. `alone`: in a zone without any
-    /// other operation if there is one, provided that the entry has a single part.
+    /// Takes a place for the first part of an entry with `len` bytes of payload, and `count` tickets.
+    /// `alone`: the place is in a zone without any other operation, if there is such a zone and the entry has
+    /// a single part.
     async fn begin(&self, len: usize, count: u64, alone: bool) -> Result<Begun> {
         self.postponed_voids_written().await?;
         loop {
@@ -285,8 +291,9 @@ impl Appender {
             if place.zone.gate.in_flight() > 1 {
                 self.striping.widen();
             }
-            // After the place: tickets acknowledged before the zone became active are below `low` (see
-            // `Replacement::try_install`). And before the entry's own tickets.
+            // The lowest open ticket is read after the place is taken, so that it covers every ticket
+            // acknowledged before the zone became active (see `Replacement::try_install`); and before the
+            // entry takes its own tickets.
             let low = self.order.low();
             if let Some(first) = self.order.take(count) {
                 let parts = cut.count().expect("checked against the most parts of an entry");
@@ -299,9 +306,9 @@ impl Appender {
         }
     }
 
-    /// How an entry is cut into parts. If the active zone has less room than the first part would take, the first part fills
-    /// the zone. Not with a volatile cache: an entry that goes on in another zone waits until its parts in the old zone are
-    /// durable.
+    /// How an entry's payload is split into parts. If the active zone has less room than the first part would
+    /// take, the first part fills the zone. Not with a volatile cache: an entry that goes on in another zone
+    /// waits until its parts in the old zone are durable.
     fn cut(&self, len: usize) -> Parts {
         if self.replacement.stripe.is_wide() {
             return self.sizes.striped(len, self.replacement.stripe.zones());
@@ -314,7 +321,8 @@ impl Appender {
         if left >= self.sizes.blocks(whole.length(0)) { whole } else { self.sizes.filling(len, left) }
     }
 
-    /// A place for a further part: in the active zone, or in the next one if that can become active at once.
+    /// Takes a place for a further part of the entry: in the active zone, or in the next one if that zone can
+    /// become active at once.
     fn enter_next(&self, blocks: u64) -> Option<Arc<LogZone>> {
         let replacement = &self.replacement;
         match replacement.try_enter(blocks) {
@@ -329,7 +337,7 @@ impl Appender {
 }
 
 impl Entry {
-    /// Submits a part to the place that is held for it.
+    /// Submits a part of the entry to the place that is held for it.
     fn submit(&mut self, data: zoned::Buf) {
         let Some(place) = &self.held else { return };
         let (zone, how) = (place.zone.segment.zone, Durability::Cached);
@@ -344,7 +352,8 @@ impl Entry {
         self.in_flight.extend(self.held.take().map(|place| Part { io, place }));
     }
 
-    /// A place for a further part in the next zone. All parts in flight land first: the next zone may become active only then.
+    /// Takes a place for a further part of the entry in the next zone. All parts in flight end first: the
+    /// next zone may become active only then.
     async fn enter_later(&mut self, blocks: u64) -> Result<Arc<LogZone>> {
         poll_fn(|cx| self.land(cx)).await;
         if let Some(error) = self.error.take() {
@@ -354,14 +363,15 @@ impl Entry {
         }
         let got = self.log.replacement.enter(blocks).await;
         if got.is_err() {
-            // With a part missing the entry does not count. The void entry, once there is room for it, lets the tickets be done.
+            // The entry does not count, because a part is missing. The void entry, once there is room for it,
+            // completes the tickets.
             self.ended = true;
             let _later = self.log.voids.request(self.first, self.count, true);
         }
         got
     }
 
-    /// Takes the results of the parts that the device has ended.
+    /// Takes the results of the entry's parts that the device has finished.
     fn land(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut at = 0;
         while let Some(part) = self.in_flight.get_mut(at) {
@@ -376,7 +386,8 @@ impl Entry {
                 self.log.replacement.zone_failed(zone);
             }
             if self.complete && self.in_flight.is_empty() && self.error.is_none() {
-                // Before the part leaves the zone: a zone that is drained has all its tickets done.
+                // The tickets are completed before the part leaves the zone: a drained zone has no open
+                // ticket.
                 self.log.order.complete(self.first, self.count);
                 self.ended = true;
             }
@@ -415,7 +426,7 @@ impl Entry {
         Ok(())
     }
 
-    /// Waits for all parts. If one failed, a void entry is durable before the error is given.
+    /// Waits for all parts of the entry. If one failed, a void entry is durable before the error is returned.
     async fn finish(&mut self) -> Result<()> {
         self.complete = true;
         poll_fn(|cx| self.land(cx)).await;
@@ -433,7 +444,8 @@ impl Entry {
         match void.wait().await {
             Ok(()) => Err(error),
             Err(_) => {
-                // Not the device's error: the caller would conclude from it that the record does not exist.
+                // The device's error is not returned: the caller would conclude from it that the record does
+                // not exist.
                 let why = "the void entry of its record failed too: the next opening of the log may replay the record";
                 Err(Error::new(ErrorKind::Poisoned, APPENDING).because(why).caused_by(error))
             }
@@ -447,7 +459,7 @@ impl Drop for Entry {
             return;
         }
         if let Some(place) = self.held.take() {
-            // A panic while a part was made or submitted: the zone's write pointer is unknown.
+            // A panic interrupted the making or submitting of a part: the zone's write pointer is unknown.
             self.log.replacement.zone_failed(&place.zone);
             if place.leave(&self.log.replacement) {
                 self.log.replacement.drained(&place.zone);
@@ -467,7 +479,7 @@ impl Drop for Entry {
         self.ended = true;
         self.log.dev.driver().drive(Box::pin(async move {
             if !rest.complete {
-                // Without all its parts on the device the entry does not count.
+                // The entry does not count, because some of its parts were not submitted.
                 poll_fn(|cx| rest.land(cx)).await;
                 rest.ended = true;
                 let _later = rest.log.voids.request(rest.first, rest.count, true);

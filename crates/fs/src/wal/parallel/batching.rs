@@ -1,5 +1,5 @@
-//! Appends under [`Batching::Auto`](crate::wal::parallel::options::Batching::Auto): a record goes alone or in a batch, as the
-//! joiner decides.
+//! Appends under [`Batching::Auto`](crate::wal::parallel::options::Batching::Auto): a record is written alone
+//! or in a batch, as the joiner decides.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -25,20 +25,20 @@ impl Batcher {
         Arc::new(Batcher { joiner, appender })
     }
 
-    /// Whether a record would go to the device now.
+    /// True if a record would be submitted to the device now.
     pub(super) fn goes_at_once(&self) -> bool {
         self.joiner.goes_at_once()
     }
 
-    /// Appends a record alone or with others; gives its ticket. `writers`: how many callers' records their owner has put
-    /// together in `record`.
+    /// Appends a record alone or in a batch; returns its ticket. `writers`: how many callers' records
+    /// `record` combines.
     pub(super) async fn append(self: &Arc<Batcher>, record: &[u8], writers: usize) -> Result<u64> {
         self.appender.health.check_usable()?;
         let len = payload_len(std::iter::once(record.len()));
         if writers > 1 {
             self.appender.striping.widen();
         }
-        // Before the record is copied.
+        // The length is checked before the record is copied.
         self.appender.check_length(len)?;
         match self.joiner.way(record, len, writers) {
             Way::Alone(slot) => self.appender.append(Body::Record(record), Some(slot)).await.0,
@@ -51,7 +51,7 @@ impl Batcher {
         }
     }
 
-    /// Waits for the batch's turn, appends its records, and gives the result to their writers.
+    /// Waits for the batch's turn, appends its records, and gives the result to the records' writers.
     async fn lead(&self, batch: &Arc<Batch>) {
         let mut leading = Leading { batcher: self, batch, ended: false };
         let (records, slot) = loop {
@@ -66,7 +66,8 @@ impl Batcher {
             }
         };
         let (result, slot) = self.appender.append(Body::Joined(records), Some(slot)).await;
-        // Woken before the slot is released: the writers of this batch append again first, and join the next batch.
+        // The batch's writers are woken before its slot is released: they append again first, and join the
+        // next batch.
         leading.end(result);
         drop(slot);
     }
@@ -87,7 +88,7 @@ impl Leading<'_> {
 }
 
 impl Drop for Leading<'_> {
-    /// The leader panicked: whether the records are on the device is unknown.
+    /// The batch's leader panicked: whether the records are on the device is unknown.
     fn drop(&mut self) {
         if self.ended {
             return;
@@ -100,7 +101,8 @@ impl Drop for Leading<'_> {
     }
 }
 
-/// The future of a leader. If it is dropped before its end it goes on as a task, since other writers wait for the batch.
+/// The future of a batch's leader. If it is dropped before its end it continues as a background task, because
+/// other writers wait for the batch.
 struct Leads<'a> {
     batcher: &'a Batcher,
     rest: Option<BoxFuture>,
@@ -110,7 +112,7 @@ impl Future for Leads<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        // A future that panics in `poll` is not put back: it cannot go on.
+        // A leader's future that panics in `poll` is not kept: it cannot continue.
         let Some(mut rest) = self.rest.take() else { return Poll::Ready(()) };
         let poll = rest.as_mut().poll(cx);
         if poll.is_pending() {

@@ -1,4 +1,4 @@
-//! Closing a parallel log: its zones go back to the file system.
+//! Closing a parallel log: its zones are given back to the file system.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +24,8 @@ pub(super) async fn close(parts: &Parts) -> Result<()> {
     let replacement = &parts.replacement;
     parts.health.close();
     parts.maintenance.room_was_freed();
-    // Operations in flight land, and maintenance writes the void entries that follow from their failures.
+    // The close waits until the log's operations in flight end, and maintenance has written the void entries
+    // for those that failed.
     let quiet = || parts.voids.is_empty() || parts.health.is_poisoned() || replacement.is_short();
     until(parts, || replacement.all().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;
     parts.maintenance.stop();
@@ -33,7 +34,8 @@ pub(super) async fn close(parts: &Parts) -> Result<()> {
     for zone in replacement.all() {
         let _drained = zone.gate.close();
     }
-    // After a failure too: nothing may land after the log is opened again.
+    // The close waits for all operations after a failure too: none may reach the device after the log is
+    // opened again.
     until(parts, || replacement.all().iter().all(|zone| zone.gate.is_drained())).await;
     let result = match parts.health.check() {
         Ok(()) => return_zones(parts, active.as_ref()).await,
@@ -67,7 +69,7 @@ async fn until(parts: &Parts, done: impl Fn() -> bool) {
     }
 }
 
-/// Nothing failed: the unused rest of each zone goes back.
+/// Gives the unused rest of each zone back to the file system, after a close without a failure.
 async fn return_zones(parts: &Parts, active: Option<&Arc<LogZone>>) -> Result<()> {
     let replacement = &parts.replacement;
     let (left, neighbours) = {
@@ -84,14 +86,15 @@ async fn return_zones(parts: &Parts, active: Option<&Arc<LogZone>>) -> Result<()
     if next.is_some()
         && let Some(active) = active
     {
-        // The log's slot belongs to the next zone by now.
+        // The log's open-zone slot already belongs to the next zone.
         parts.maintenance.leave(active).await;
     }
     let ino = parts.handle.file.ino;
     if let Some(last) = next.as_ref().or(active) {
         let pointer = Blocks(last.segment.start.0 + last.gate.used());
         let known = !last.has_failed();
-        // First the list, then the state: a retirement that runs beside this locks them in that order.
+        // Lock order: the list of segments first, then the file system's state. A concurrent retirement uses
+        // the same order.
         let mut list = parts.segments.lock();
         let mut state = parts.handle.shared.state.lock();
         if known {
@@ -111,14 +114,14 @@ async fn return_zones(parts: &Parts, active: Option<&Arc<LogZone>>) -> Result<()
     Ok(())
 }
 
-/// No entry is added to a segment any more.
+/// Notes that no entry is added to the segment any more.
 fn end_tickets(parts: &Parts, segment: Option<&mut SegmentTickets>) {
     if let Some(segment) = segment {
         segment.end = segment.end.or(Some(parts.order.next()));
     }
 }
 
-/// Returns the rest of a zone beside the newest one. The cleaner finishes the zone.
+/// Ends the segment of a zone beside the newest one at its last entry. The cleaner finishes the zone.
 fn return_neighbour(parts: &Parts, zone: &Arc<LogZone>) -> Result<()> {
     let mut list = parts.segments.lock();
     let Some(at) = Segments::position(&list, zone) else { return Ok(()) };
@@ -138,7 +141,7 @@ fn return_neighbour(parts: &Parts, zone: &Arc<LogZone>) -> Result<()> {
     Ok(())
 }
 
-/// Something failed, so that the ends of the zones are unknown: the cleaner finishes them.
+/// Has the cleaner finish the zones after a failure, when the ends of their entries are unknown.
 fn abandon_zones(parts: &Parts, active: Option<&Arc<LogZone>>) {
     let mut spare = parts.replacement.spare.lock();
     let mut zones = std::mem::take(&mut spare.left);
@@ -152,7 +155,7 @@ fn abandon_zones(parts: &Parts, active: Option<&Arc<LogZone>>) {
     }
 }
 
-/// Has the cleaner finish a zone, unless it is filled already or waits for the cleaner.
+/// Has the cleaner finish a zone, unless the zone is filled already or waits for the cleaner.
 fn finish_later(state: &mut State, zone: &LogZone) {
     let id = zone.segment.zone;
     if zone.begin_fill() && !state.allocator.finishing.contains(&id) {

@@ -1,4 +1,4 @@
-//! Counters of a parallel log, as they are counted.
+//! The counters of a parallel log's operations.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,7 +17,7 @@ pub(super) struct Counters {
 }
 
 impl Counters {
-    /// `zones`: the zones that are written side by side now.
+    /// The counts so far. `zones`: the number of zones that are written side by side now.
     pub(super) fn stats(&self, zones: usize) -> LogStats {
         let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
         LogStats {

@@ -1,4 +1,4 @@
-//! Flushes of the device, shared by all callers of `sync`.
+//! Flushes of a parallel log's device, shared by all callers of `sync`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,9 +16,9 @@ use crate::wal::parallel::order::Order;
 #[derive(Debug)]
 pub(super) struct Durability {
     dev: Arc<dyn ZonedDevice>,
-    /// The device has a volatile cache: acknowledged is not durable.
+    /// The device has a volatile cache: an acknowledged write is not durable.
     pub(super) volatile: bool,
-    /// Every ticket below is durable, where the cache is volatile.
+    /// Every ticket below this one is durable, if the device's cache is volatile.
     below: AtomicU64,
     flushes: Mutex<Flushes>,
     flushed: Event,
@@ -28,7 +28,7 @@ pub(super) struct Durability {
     rules: Rules,
 }
 
-/// Flushes are numbered from 1.
+/// The last device flush that began and the last one that ended. Flushes are numbered from 1.
 #[derive(Debug, Default)]
 struct Flushes {
     begun: u64,
@@ -57,12 +57,14 @@ impl Durability {
         }
     }
 
-    /// Every ticket below is durable. `low`: the lowest open ticket; without a volatile cache acknowledged is durable.
+    /// Every ticket below the returned one is durable. `low`: the lowest open ticket; without a volatile
+    /// cache every acknowledged ticket is durable.
     pub(super) fn below(&self, low: u64) -> u64 {
         if self.volatile { self.below.load(Ordering::Acquire) } else { low }
     }
 
-    /// Returns once a flush is over that was submitted after the call: everything acknowledged before the call is durable.
+    /// Returns once a device flush is over that was submitted after the call: everything acknowledged before
+    /// the call is durable.
     pub(super) async fn make_durable(&self) -> Result<()> {
         self.health.check()?;
         if !self.volatile || self.rules.skips_flushes() {
@@ -100,7 +102,8 @@ impl Durability {
                 Ok(())
             }
             Err(error) => {
-                // The kind is Poisoned and not final: what the cache held may be on the medium at the next opening.
+                // The error's kind is Poisoned and not final: what the device's cache held may be on the
+                // medium at the next opening.
                 let why =
                     "a flush failed: what it was to make durable may be there when the log is opened again";
                 let error = Error::device("flush a parallel log", error);
@@ -111,7 +114,7 @@ impl Durability {
     }
 }
 
-/// A flush in flight. Dropping it, also with a task that is dropped, lets a waiting caller flush.
+/// A device flush in flight. Dropping it, also with a task that is dropped, lets a waiting caller flush.
 struct Running<'a>(&'a Durability);
 
 impl Drop for Running<'_> {

@@ -14,9 +14,9 @@
 use super::atomic::{AtomicU64, Ordering};
 
 const CLOSED: u64 = 1 << 63;
-/// One operation has the zone exclusively.
+/// The bit that is set while one operation has the zone exclusively.
 const EXCLUSIVE: u64 = 1 << 62;
-/// One operation in flight.
+/// The amount that one operation in flight adds to the gate's word.
 const ONE: u64 = 1 << 40;
 const BLOCKS: u64 = ONE - 1;
 
@@ -32,20 +32,20 @@ pub(crate) struct Gate {
 pub(crate) enum Entered {
     /// The caller has its blocks and is counted as in flight.
     In,
-    /// Another operation has the zone exclusively until it ends.
+    /// Another operation has the zone exclusively, until that operation ends.
     Exclusive,
     /// The gate is closed, or the zone has too few blocks left.
     Shut,
 }
 
 impl Gate {
-    /// An open gate of `capacity` blocks.
+    /// An open gate for a zone of `capacity` blocks.
     pub(crate) fn new(capacity: u64) -> Gate {
         assert!(capacity < BLOCKS, "a zone has fewer blocks than 40 bits count");
         Gate { word: AtomicU64::new(0), capacity }
     }
 
-    /// Takes `blocks` for one operation, which counts as in flight until [`leave`](Gate::leave).
+    /// Allots `blocks` of the zone to one operation, which counts as in flight until [`leave`](Gate::leave).
     pub(crate) fn enter(&self, blocks: u64) -> Entered {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
@@ -63,12 +63,14 @@ impl Gate {
         }
     }
 
-    /// Takes `blocks` for one operation, and the zone exclusively until [`leave_exclusive`](Gate::leave_exclusive). `None`
-    /// where an operation is in flight, and where [`enter`](Gate::enter) would fail. Gives the number of blocks that were
-    /// allotted before: the device has them all, so this is the zone's write pointer.
+    /// Allots `blocks` to one operation, which has the zone exclusively until
+    /// [`leave_exclusive`](Gate::leave_exclusive). `None` if an operation is in flight, or if
+    /// [`enter`](Gate::enter) would fail. Returns the number of blocks that were allotted before: the device
+    /// has written them all, so this is the zone's write pointer.
     pub(crate) fn enter_exclusive(&self, blocks: u64) -> Option<u64> {
         let word = self.word.load(Ordering::Acquire);
-        // No bit above the blocks is set: open, not exclusive, nothing in flight.
+        // The gate's word has no bit above the allotted blocks: the gate is open and not exclusive, and
+        // nothing is in flight.
         if word >= ONE || word + blocks > self.capacity {
             return None;
         }
@@ -76,7 +78,8 @@ impl Gate {
         self.word.compare_exchange(word, taken, Ordering::AcqRel, Ordering::Acquire).ok()
     }
 
-    /// Ends an operation. True if this drained the zone: the caller notifies the tasks that wait for that.
+    /// Ends an operation in the zone. True if this drained the zone: the caller then notifies the tasks that
+    /// wait for that.
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
         Gate::drained_by(self.word.fetch_sub(ONE, Ordering::AcqRel))
@@ -88,7 +91,7 @@ impl Gate {
         Gate::drained_by(self.word.fetch_sub(EXCLUSIVE + ONE, Ordering::AcqRel))
     }
 
-    /// As [`leave`](Gate::leave), for an operation that was not submitted: gives its blocks back.
+    /// As [`leave`](Gate::leave), for an operation that was not submitted: its blocks can be allotted again.
     #[must_use]
     pub(crate) fn cancel(&self, blocks: u64) -> bool {
         Gate::drained_by(self.word.fetch_sub(ONE + blocks, Ordering::AcqRel))
@@ -104,31 +107,31 @@ impl Gate {
         before & CLOSED != 0 && before & !(CLOSED | EXCLUSIVE) < 2 * ONE
     }
 
-    /// Closes the gate: no operation begins any more. True if this drained the zone; false also where the gate was closed
-    /// before.
+    /// Closes the gate: no operation begins in the zone any more. True if this drained the zone; false also
+    /// if the gate was closed before.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
         let before = self.word.fetch_or(CLOSED, Ordering::AcqRel);
         before & CLOSED == 0 && before < ONE
     }
 
-    /// True once the gate is closed.
+    /// True once the zone's gate is closed.
     pub(crate) fn is_closed(&self) -> bool {
         self.word.load(Ordering::Acquire) & CLOSED != 0
     }
 
-    /// True if the gate is closed and no operation is in flight.
+    /// True if the zone's gate is closed and no operation is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
         word & CLOSED != 0 && word & !CLOSED < ONE
     }
 
-    /// True if no operation is in flight.
+    /// True if no operation is in flight in the zone.
     pub(crate) fn is_idle(&self) -> bool {
         self.word.load(Ordering::Acquire) & !CLOSED < ONE
     }
 
-    /// Operations in flight.
+    /// Number of operations in flight in the zone.
     pub(crate) fn in_flight(&self) -> u64 {
         (self.word.load(Ordering::Acquire) & !(CLOSED | EXCLUSIVE)) / ONE
     }

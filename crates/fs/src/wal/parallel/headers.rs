@@ -8,7 +8,8 @@ use crate::wal::entry::EntryHeader;
 use crate::wal::parallel::durability::Durability;
 use crate::wal::parallel::order::Order;
 
-/// Makes headers: the fields that all entries of one opening have in common, and those that follow from the tickets.
+/// Makes entry headers: the fields that all entries of one opening of the log share, and those that follow
+/// from the tickets.
 #[derive(Debug)]
 pub(super) struct Headers {
     pub(super) uuid: Uuid,
@@ -19,7 +20,7 @@ pub(super) struct Headers {
 }
 
 impl Headers {
-    /// The header of an entry with `ticket`: zone, part and length are the caller's.
+    /// The header of an entry whose first ticket is `ticket`. The caller sets zone, part and length.
     pub(super) fn of(&self, ticket: u64) -> EntryHeader {
         let low = self.order.low();
         let durable = self.durability.below(low);

@@ -15,13 +15,13 @@ const APPENDING: &str = "appending to a parallel log";
 #[derive(Debug)]
 pub(super) struct Health {
     handle: Arc<Handle>,
-    /// The first error, and whether there is one.
+    /// The error that poisoned the log, and whether there is one.
     error: Mutex<Option<Error>>,
     poisoned: AtomicBool,
     closed: AtomicBool,
-    /// Void entries are not written once the log is poisoned.
+    /// Requests for void entries, which are not written once the log is poisoned.
     voids: Arc<VoidQueue>,
-    /// Events whose waiters check the health again.
+    /// Events whose waiters check the log's health again when it changes.
     waiters: Vec<Event>,
 }
 
@@ -73,7 +73,8 @@ impl Health {
         self.error.lock().clone()
     }
 
-    /// Stops all writes: after `error` the log's content on the device is unknown. Gives the first such error.
+    /// Poisons the log and stops all writes: after `error` the log's content on the device is unknown.
+    /// Returns the first such error.
     pub(super) fn poison(&self, error: Error) -> Error {
         tracing::error!(%error, log = self.handle.file.ino, "a parallel log is poisoned");
         let error = self.error.lock().get_or_insert(error).clone();

@@ -31,34 +31,38 @@ use crate::wal::latencies::Latencies;
 use crate::wal::parallel::payload::{Joined, NUMBER, PartSizes};
 use crate::wal::window::Window;
 
-/// The most operations in flight.
+/// The most operations of a log in flight.
 const MAX_IN_FLIGHT: usize = 128;
-/// Bytes of payload of the longest joint entry, in whole parts. A longer record has an entry of its own.
+/// Bytes of payload of the longest entry of joined records, in whole parts. A longer record has an entry of
+/// its own.
 const LONGEST_JOINT: usize = 1 << 20;
-/// The weight of a new value in a running mean.
+/// The weight of a new value in the joiner's running means.
 const SHARE: f64 = 0.125;
-/// If the mean number of records changes by this factor, the load is another one and the window begins anew.
+/// If the mean number of recent records changes by this factor, the load has changed and the window starts
+/// again.
 const OTHER_LOAD: f64 = 2.0;
-/// Records before the first trial, for each recent record, as a part of the records that may be open (1,024 of 4,096); twice as
-/// many before each further trial. A trial measures as many operations.
+/// The number of records before the first trial of a larger window, for each recent record: this part of the
+/// records that may be open (1,024 of 4,096); twice as many before each further trial. A trial measures as
+/// many operations.
 const TRIAL_AFTER: usize = 4;
-/// A trial can gain something if entries take this many times what a shorter one takes.
+/// A trial of a larger window is worthwhile if entries take this many times as long as shorter ones.
 const GAIN: f64 = 1.1;
-/// In a trial, an entry that takes this many times the mean before the trial costs `PENALTY` points; every entry takes off one
-/// point. A trial with more than `MAX_PENALTY` points has failed: its entries wait for one another.
+/// An entry during a trial of a larger window that takes this many times the mean before the trial costs
+/// `PENALTY` points; every entry takes off one point. A trial with more than `MAX_PENALTY` points has failed:
+/// its entries wait for one another.
 const WORSE: f64 = 1.25;
 const PENALTY: u32 = 16;
 const MAX_PENALTY: u32 = 40;
-/// Sizes are told apart by their power of two.
+/// Number of size classes of entries: one for each power of two of bytes.
 const SIZES: usize = 32;
 
-/// Decides which records join, and which entry goes next.
+/// Decides which records join one entry, and which entry is written next.
 #[derive(Debug)]
 pub(super) struct Joiner {
     state: Mutex<State>,
     driver: Arc<dyn Driver>,
     sizes: PartSizes,
-    /// The most records of an entry.
+    /// The most records in an entry.
     most: u32,
 }
 
@@ -88,43 +92,45 @@ impl Load {
 
 #[derive(Debug)]
 struct State {
-    /// Operations in flight, and their load.
+    /// Number of operations in flight, and the records that they carry.
     in_flight: usize,
     carried: Load,
-    /// A write at the pointer is in flight: no other operation may go.
+    /// True while a write at the pointer is in flight: no other operation may begin.
     exclusive: bool,
     waiting: VecDeque<Arc<Batch>>,
     held: Load,
-    /// All records in flight or waiting when an operation ended last, its own included.
+    /// All records in flight or waiting when the last operation ended, that operation's own included.
     recent: Load,
-    /// The running mean of recent records, and its value when the window began.
+    /// The running mean of `recent.records`, and its value when the window was last started.
     mean: f64,
     mean_at_begin: f64,
     window: Window,
     trial: Trial,
-    /// A trial is under way; otherwise one operation is in flight.
+    /// True during a trial of a larger window; otherwise one operation is in flight.
     trying: bool,
-    /// Records since the last trial, and how many there must be before the next one, for each recent record.
+    /// Number of records since the last trial of a larger window, and how many there must be before the next
+    /// one, for each recent record.
     since: usize,
     trial_after: f64,
     first_trial_after: f64,
-    /// The shortest time of an entry, by its size, and the running mean of all entries, in seconds.
+    /// The shortest time of an entry, by its size class, and the running mean of all entries, in seconds.
     shortest: [f64; SIZES],
     mean_time: f64,
     latencies: Latencies,
 }
 
-/// Times of entries while more of them are in flight than before.
+/// A trial of a larger window, judged by the times of entries.
 #[derive(Debug, Default)]
 struct Trial {
     limit: usize,
-    /// The mean before the trial, in seconds.
+    /// The mean time of an entry before the trial, in seconds.
     before: f64,
     penalty: u32,
 }
 
 impl Trial {
-    /// Whether entries only wait for one another: one more took `took` with a window of `limit`. `mean` is the running mean.
+    /// True if the trial shows that entries only wait for one another. `took`: the time of the entry that
+    /// ended last, with a window of `limit`. `mean`: the running mean of entries' times.
     fn has_failed(&mut self, limit: usize, took: f64, mean: f64) -> bool {
         if limit != self.limit {
             let before = if limit > self.limit.max(1) { mean } else { f64::INFINITY };
@@ -135,14 +141,14 @@ impl Trial {
     }
 }
 
-/// Records that wait to be written as one entry.
+/// A batch: records that wait to be written as one entry.
 #[derive(Debug)]
 pub(super) struct Batch {
-    /// `None` once the batch has gone.
+    /// The batch's records; `None` once the batch is being written.
     records: Mutex<Option<Joined>>,
-    /// Tells the leader to check whether the batch may go.
+    /// Tells the batch's leader to check whether the batch may be written.
     pub(super) turn: Event,
-    /// The first record's ticket, or the error of all.
+    /// The ticket of the batch's first record, or the error of all its records.
     result: Mutex<Option<Result<u64>>>,
     done: Event,
 }
@@ -164,13 +170,13 @@ impl Batch {
     }
 }
 
-/// How a record is written.
+/// How the joiner has a record written.
 pub(super) enum Way {
-    /// As an entry of its own, now.
+    /// The record is an entry of its own, submitted now.
     Alone(Slot),
-    /// In a batch that another writer leads, at this place.
+    /// The record is in a batch that another writer leads, at this position.
     Follows(Arc<Batch>, u32),
-    /// In a batch that its writer leads.
+    /// The record is in a batch that its own writer leads.
     Leads(Arc<Batch>),
 }
 
@@ -184,15 +190,15 @@ impl State {
         self.recent.records <= self.window.limit()
     }
 
-    /// Bytes that a batch takes before the next one begins: the recent records are dealt out in equal shares to as many entries
-    /// as they need, or as may be in flight, so that no record waits for two operations.
+    /// Bytes that a batch takes before the next batch begins: the recent records are divided equally among as
+    /// many entries as they need, or as may be in flight, so that no record waits for two operations.
     fn share(&self, room: usize) -> usize {
         let entries = self.recent.bytes.div_ceil(room.max(1)).max(self.window.limit());
         if entries <= 1 { room } else { self.recent.bytes.div_ceil(entries) }
     }
 
-    /// Notes an operation that goes now, with `load`. If no other operation can go beside it, it is a write at the pointer where
-    /// that is faster.
+    /// Notes an operation that begins now, with `load`. If no other operation can run beside it, it is a
+    /// write at the pointer where a write is faster.
     fn send(&mut self, load: Load, sizes: &PartSizes) -> Operation {
         let alone = self.in_flight == 0
             && (self.window.limit() == 1 || (self.waiting.is_empty() && self.recent.records <= load.records));
@@ -209,13 +215,14 @@ impl State {
         Window::from_one(MAX_IN_FLIGHT, self.first_trial_after as usize)
     }
 
-    /// Whether entries shorter than `bytes` take less time than entries take now.
+    /// True if entries shorter than `bytes` take less time than entries take now, so that a larger window
+    /// could gain something.
     fn could_gain(&self, bytes: usize) -> bool {
         let shorter = self.shortest.iter().take(size(bytes)).copied().fold(f64::INFINITY, f64::min);
         shorter.is_finite() && self.mean_time > shorter * GAIN
     }
 
-    /// Adjusts the window after an acknowledged entry.
+    /// Adjusts the window of operations in flight after an acknowledged entry.
     fn learn(&mut self, operation: &Operation, now: Instant) {
         let took = now.since(operation.sent);
         self.latencies.took(operation.blocks, operation.write, operation.single, took);
@@ -225,7 +232,7 @@ impl State {
         let failed = self.trial.has_failed(self.window.limit(), took.as_secs_f64(), self.mean_time);
         self.mean_time += (took.as_secs_f64() - self.mean_time) * SHARE;
         if self.trying {
-            // The window counts as full with fewer operations if these are all that there are.
+            // The window counts as full also if every operation and every waiting batch is in flight.
             let full = self.in_flight >= self.window.limit().min(self.in_flight + self.waiting.len());
             self.window.acknowledged(now, operation.load.bytes as u64, full);
             if failed {
@@ -248,7 +255,7 @@ impl State {
         }
     }
 
-    /// Adds a batch to those that wait.
+    /// Adds a batch to the waiting ones.
     fn wait(&mut self, joined: Joined) -> Arc<Batch> {
         self.held.add(Load::of(&joined));
         let batch = Arc::new(Batch {
@@ -261,7 +268,7 @@ impl State {
         batch
     }
 
-    /// An operation has ended.
+    /// Removes an operation that has ended from those in flight.
     fn ended(&mut self, operation: &Operation, now: Instant) {
         self.recent = self.carried;
         self.recent.add(self.held);
@@ -274,7 +281,7 @@ impl State {
         self.exclusive = false;
     }
 
-    /// The batch that goes next, if one may.
+    /// The batch to be written next, if one may be now.
     fn next(&self) -> Option<Arc<Batch>> {
         if self.can_send() { self.waiting.front().cloned() } else { None }
     }
@@ -291,7 +298,7 @@ fn wake(next: Option<Arc<Batch>>) {
 }
 
 impl Joiner {
-    /// `open`: the records that may be in flight at a time.
+    /// A joiner without records. `open`: the number of records that may be in flight at a time.
     pub(super) fn new(open: usize, sizes: PartSizes, driver: Arc<dyn Driver>) -> Joiner {
         let first_trial_after = open.div_ceil(TRIAL_AFTER) as f64;
         let state = State {
@@ -317,14 +324,14 @@ impl Joiner {
         Joiner { state: Mutex::new(state), driver, sizes, most }
     }
 
-    /// Whether a record would go to the device now.
+    /// True if a record would be submitted to the device now.
     pub(super) fn goes_at_once(&self) -> bool {
         let state = self.state.lock();
         state.waiting.is_empty() && state.can_send()
     }
 
-    /// Decides how a record is written. `len`: its payload. `writers`: how many callers' records their owner has put together in
-    /// `record`; with more than one the record waits for no others.
+    /// Decides how a record is written. `len`: bytes of its payload. `writers`: how many callers' records
+    /// `record` combines; if more than one, the record waits for no others.
     pub(super) fn way(self: &Arc<Joiner>, record: &[u8], len: usize, writers: usize) -> Way {
         let (room, block_size) = (self.joint_room(), self.sizes.block_size);
         let mut state = self.state.lock();
@@ -338,7 +345,8 @@ impl Joiner {
             joined
         };
         if len > room {
-            // The record shares its entry with no other, and the copy takes long: other writers go on meanwhile.
+            // A record longer than an entry of joined records shares its entry with no other. The copy takes
+            // long, so the joiner's lock is released before it.
             drop(state);
             let joined = batch_of(len);
             return Way::Leads(self.state.lock().wait(joined));
@@ -362,7 +370,7 @@ impl Joiner {
         Slot { joiner: Arc::clone(self), operation }
     }
 
-    /// Bytes of payload that a joint entry may have.
+    /// Bytes of payload that an entry of joined records may have.
     fn joint_room(&self) -> usize {
         let part = self.sizes.room();
         (LONGEST_JOINT / part).max(1) * part
@@ -372,8 +380,8 @@ impl Joiner {
         self.state.lock().is_next(batch)
     }
 
-    /// Takes the records of a batch and a slot for them, if the batch still is the next one to go. Calls `joined` if there are
-    /// several records.
+    /// Takes the records of a batch and a slot for them, if the batch still is the next one. Calls `joined`
+    /// if there are several records.
     pub(super) fn take(
         self: &Arc<Joiner>,
         batch: &Arc<Batch>,
@@ -397,7 +405,7 @@ impl Joiner {
         Some((records, self.slot(operation)))
     }
 
-    /// Removes a batch whose leader has panicked from those that wait.
+    /// Removes a batch whose leader has panicked from the waiting ones.
     pub(super) fn remove(&self, batch: &Arc<Batch>) {
         let next = {
             let mut state = self.state.lock();
@@ -411,7 +419,7 @@ impl Joiner {
     }
 }
 
-/// The power of two of a size.
+/// The size class of an entry: the power of two of its bytes.
 fn size(bytes: usize) -> usize {
     (usize::BITS - bytes.leading_zeros()) as usize
 }
@@ -420,35 +428,35 @@ fn size(bytes: usize) -> usize {
 #[derive(Clone, Copy, Debug)]
 struct Operation {
     load: Load,
-    /// Blocks of its part, if it has one part.
+    /// Blocks of the entry's part, if the entry has one part.
     blocks: usize,
     sent: Instant,
-    /// No other operation was in flight, and no other record was waiting.
+    /// True if no other operation was in flight, and no other record was waiting, when this one began.
     single: bool,
-    /// It is a write at the pointer.
+    /// True if the operation is a write at the pointer.
     write: bool,
     acknowledged: bool,
 }
 
-/// An operation's place among those in flight. Dropping it lets the next batch go.
+/// An operation's place among those in flight. Dropping the slot lets the next batch be written.
 pub(super) struct Slot {
     joiner: Arc<Joiner>,
     operation: Operation,
 }
 
 impl Slot {
-    /// Whether no other operation goes beside this one, so that it may be a write at the pointer.
+    /// True if no other operation runs beside this one, so that it may be a write at the pointer.
     pub(super) fn is_exclusive(&self) -> bool {
         self.operation.write
     }
 
-    /// The operation is submitted: as a write at the pointer, or as an append.
+    /// Notes that the operation is submitted: as a write at the pointer, or as an append.
     pub(super) fn sent(&mut self, write: bool) {
         self.operation.sent = self.joiner.driver.now();
         self.operation.write = write;
     }
 
-    /// The device has acknowledged the operation.
+    /// Notes that the device has acknowledged the operation.
     pub(super) fn acknowledged(&mut self) {
         self.operation.acknowledged = true;
     }
@@ -476,7 +484,8 @@ impl fmt::Debug for Slot {
 mod tests {
     use super::*;
 
-    /// The entry at which a trial with two entries in flight fails, if entry `n` takes `took(n)` and the mean before was 1.
+    /// The number of the entry at which a trial with two entries in flight fails, if entry `n` takes
+    /// `took(n)` and the mean before the trial was 1.
     fn fails_at(took: impl Fn(u32) -> f64) -> Option<u32> {
         let mut trial = Trial::default();
         assert!((0..100).all(|_| !trial.has_failed(1, 9.0, 1.0)), "one in flight is no trial");
@@ -489,7 +498,7 @@ mod tests {
         assert_eq!(fails_at(|entry| if entry % 20 == 0 { 5.0 } else { 0.7 }), None);
         let late = |entry| if entry > 500 && entry % 4 == 0 { 1.5 } else { 0.7 };
         assert!(fails_at(late).is_some_and(|at| at < 520));
-        // A smaller window is no trial.
+        // A window smaller than the one on trial begins no trial.
         let mut trial = Trial { limit: 2, ..Trial::default() };
         assert!((0..100).all(|_| !trial.has_failed(1, 9.0, 1.0)));
     }

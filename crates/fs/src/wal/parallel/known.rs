@@ -17,9 +17,9 @@
 //! The first number is little-endian; the others have seven bits in a byte, the lowest ones first, and the highest bit set in all
 //! bytes but the last.
 
-/// Bytes of the longest list, its length field included.
+/// Bytes of the longest list of known tickets, its length field included.
 pub(crate) const MAX_KNOWN: usize = 256;
-/// Bytes of the length field.
+/// Bytes of the length field of a list of known tickets.
 pub(crate) const KNOWN_LENGTH: usize = 2;
 
 /// A list of known tickets in its encoded form; no bytes for no tickets.
@@ -45,7 +45,7 @@ impl Known {
         Some(Known(bytes))
     }
 
-    /// Bytes in the payload.
+    /// Bytes that the list takes in the payload.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -83,7 +83,8 @@ pub(crate) fn known_length(bytes: &[u8]) -> Option<usize> {
     bytes.first_chunk().map(|length| usize::from(u16::from_le_bytes(*length)))
 }
 
-/// Decodes the list at the begin of `bytes`, from an entry with this `needs`. Total: `None` for bytes that no writer writes.
+/// Decodes the list of known tickets at the start of `bytes`, from an entry with this `needs`. `None` for
+/// bytes that no writer writes.
 pub(crate) fn runs(bytes: &[u8], needs: u64) -> Option<Vec<(u64, u64)>> {
     let list = bytes
         .get(KNOWN_LENGTH..KNOWN_LENGTH + known_length(bytes)?)

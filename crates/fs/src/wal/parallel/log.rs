@@ -13,7 +13,7 @@ use crate::wal::stats::LogStats;
 
 /// The writer of a parallel log. Any number of threads may call it at once; share it in an [`Arc`].
 ///
-/// Dropping it closes the log in the background.
+/// Dropping the writer closes the log in the background.
 pub struct ParallelLog {
     parts: Arc<Parts>,
 }
@@ -29,16 +29,15 @@ impl ParallelLog {
     /// If unsynced record A was acknowledged before record B was submitted, a power cut that loses A also loses B. Once the
     /// record is submitted to the device, dropping the future changes nothing.
     ///
-    /// # Errors
-    /// `NoSpace` and `Busy`: nothing was written, and the call can be repeated. `TooLarge`: longer than 2 GiB, or more parts
-    /// than an entry has. A device's error: a void entry of the ticket is durable, so the record will never be replayed; the
-    /// log goes on. `Poisoned`: the void entry failed too, or a flush did; the next opening of the log decides what became of
-    /// the record.
+    /// # Errors `NoSpace` and `Busy`: nothing was written, and the call can be repeated. `TooLarge`: the
+    /// record is longer than 2 GiB, or needs more parts than an entry may have. A device's error: a void
+    /// entry of the ticket is durable, so the record will never be replayed; the log goes on. `Poisoned`: the
+    /// void entry failed too, or a flush did; the next opening of the log decides what became of the record.
     pub async fn append(&self, record: &[u8], sync: bool) -> Result<Ticket> {
         self.append_for(record, sync, 1).await
     }
 
-    /// [`append`](ParallelLog::append) of one record that holds the data of `writers` callers, put together by their owner: under
+    /// [`append`](ParallelLog::append) of one record that combines the data of `writers` callers: under
     /// [`Batching::Auto`](crate::Batching::Auto) the log does not wait for more records to join it.
     pub async fn append_for(&self, record: &[u8], sync: bool, writers: usize) -> Result<Ticket> {
         let ticket = match &self.parts.batcher {
@@ -51,8 +50,9 @@ impl ParallelLog {
         Ok(Ticket(ticket))
     }
 
-    /// True if a record would be submitted at once. If false, the window is full, and an owner of many writers can put their
-    /// data together meanwhile. Always true under [`Batching::Each`](crate::Batching::Each).
+    /// True if a record would be submitted at once. If false, the window is full, and a caller that serves
+    /// many writers can combine their data in one record meanwhile. Always true under
+    /// [`Batching::Each`](crate::Batching::Each).
     pub fn goes_at_once(&self) -> bool {
         self.parts.batcher.as_ref().is_none_or(|batcher| batcher.goes_at_once())
     }
@@ -77,7 +77,7 @@ impl ParallelLog {
         self.parts.voids.request(ticket.0, 1, false).wait().await
     }
 
-    /// Makes everything acknowledged before the call safe from a power cut.
+    /// Makes every record acknowledged before the call safe from a power cut.
     pub async fn sync(&self) -> Result<()> {
         self.parts.durability.make_durable().await
     }
@@ -91,29 +91,29 @@ impl ParallelLog {
         Ok(())
     }
 
-    /// The ticket that comes next: everything in the log is below.
+    /// The ticket that comes next: every record in the log has a lower one.
     pub fn next_ticket(&self) -> Ticket {
         Ticket(self.parts.order.next())
     }
 
-    /// The lowest open ticket: every ticket below is acknowledged.
+    /// The lowest open ticket of the log: every record with a lower ticket is acknowledged.
     pub fn acknowledged(&self) -> Ticket {
         Ticket(self.parts.order.low())
     }
 
-    /// The error that poisoned the log, if one did.
+    /// The error that poisoned the log, if any.
     pub fn failed(&self) -> Option<Error> {
         self.parts.health.error()
     }
 
-    /// Counts of the log's operations so far.
+    /// Counts of the log's operations since it was opened.
     pub fn stats(&self) -> LogStats {
         self.parts.counters.stats(self.parts.replacement.stripe.zones())
     }
 
-    /// Refuses further records, waits for all operations in flight, and gives the zones back. Segments whose records are all
-    /// retired are freed; the next opening replays the records of the others. Does not flush: [`sync`](ParallelLog::sync) makes
-    /// records safe from a power cut.
+    /// Closes the log: refuses further records, waits for all operations in flight, and gives the zones back.
+    /// Segments whose records are all retired are freed; the next opening replays the records of the others.
+    /// Does not flush the device: [`sync`](ParallelLog::sync) makes records safe from a power cut.
     pub async fn close(&self) -> Result<()> {
         close(&self.parts).await
     }

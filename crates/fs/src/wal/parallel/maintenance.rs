@@ -1,5 +1,5 @@
-//! Maintenance: a task that does everything that no writer should wait for. It fetches segments ahead of need, fills zones that
-//! were left, writes void entries and gives segments up.
+//! Maintenance of a parallel log: a background task for the work that no writer should wait for. The task
+//! fetches segments ahead of need, fills zones that the log has left, writes void entries and frees segments.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,14 +29,14 @@ pub(super) struct Maintenance {
     handle: Arc<Handle>,
     appender: Arc<Appender>,
     segments: Arc<Segments>,
-    /// The log leaves as much room free as it holds.
+    /// The log leaves as much room free on the device as it holds.
     keeps_room: bool,
-    /// The task should end, and has ended.
+    /// Whether the maintenance task should end, and whether it has ended.
     stopping: AtomicBool,
     ended: AtomicBool,
 }
 
-/// The task: runs until the log is closed, or dropped.
+/// The maintenance task of a log: runs until the log is closed or dropped.
 pub(super) async fn run(maintenance: Weak<Maintenance>, work: Event) {
     loop {
         let seen = work.version();
@@ -59,7 +59,7 @@ pub(super) async fn run(maintenance: Weak<Maintenance>, work: Event) {
     }
 }
 
-/// The value of a future, `None` if it panics. What the future held is dropped then.
+/// The value of a future, `None` if the future panics. What the future held is dropped then.
 async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -69,7 +69,7 @@ async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
     .await
 }
 
-/// A place in a zone, released when it is dropped.
+/// An operation's place in a log zone, released when it is dropped.
 struct Inside<'a> {
     replacement: &'a Replacement,
     zone: &'a Arc<LogZone>,
@@ -94,7 +94,7 @@ impl Maintenance {
         Maintenance { handle, appender, segments, keeps_room, stopping, ended }
     }
 
-    /// Asks the task to end once nothing is left to do.
+    /// Asks the maintenance task to end once nothing is left to do.
     pub(super) fn stop(&self) {
         self.stopping.store(true, Ordering::Release);
     }
@@ -113,9 +113,10 @@ impl Maintenance {
         self.replacement().changed.notify();
     }
 
-    /// Does one thing; false if there is nothing to do.
+    /// Does one step of the log's maintenance; false if there is nothing to do.
     async fn step(&self) -> bool {
-        // Before the zones that were left: the zones of a stripe may all be full at the same time.
+        // A segment is fetched before zones that the log has left are filled: the zones of a stripe may all
+        // be full at the same time.
         if self.appender.striping.wants_zone(|| !(self.keeps_room && self.check_room().is_err())) {
             self.fetch().await;
             return true;
@@ -145,8 +146,8 @@ impl Maintenance {
         }
     }
 
-    /// Makes the next zone active if the last operation to leave the old one could not: the old zone must be full first, or its
-    /// content durable. True if it did.
+    /// Makes the next zone active if the last operation to leave the old one could not: first the old zone
+    /// had to be full, or its content durable. True if it did.
     async fn replace_late(&self) -> Result<bool> {
         let replacement = self.replacement();
         let Some((active, beside)) = replacement.drained_active() else { return Ok(false) };
@@ -160,7 +161,7 @@ impl Maintenance {
         Ok(true)
     }
 
-    /// Fills a zone that was left, and notes which tickets may be in it.
+    /// Fills a zone that the log has left, and notes the highest ticket that may be in the zone.
     pub(super) async fn leave(&self, zone: &Arc<LogZone>) {
         let early = !zone.gate.is_drained();
         let padding = self.fill(zone).await;
@@ -175,15 +176,15 @@ impl Maintenance {
         }
     }
 
-    /// Postponed void entries may find room now.
+    /// Requests a zone for postponed void entries, which may find room now.
     pub(super) fn room_was_freed(&self) {
         if self.appender.voids.has_postponed() {
             self.replacement().request();
         }
     }
 
-    /// Makes the device see a zone as full, so that the zone takes no slot any more: by padding if one append is enough, else by
-    /// a finish. Gives the block of the zone at which the padding begins.
+    /// Makes the device see a log zone as full, so that the zone needs no open-zone slot any more: by padding
+    /// if one append is enough, else by a finish. Returns the block of the zone at which the padding begins.
     async fn fill(&self, zone: &LogZone) -> Option<Blocks> {
         if !zone.begin_fill() {
             return None;
@@ -224,7 +225,7 @@ impl Maintenance {
         let replacement = self.replacement();
         {
             let spare = replacement.spare.lock();
-            // A zone that was left may hold the slot that the next zone needs.
+            // A zone that the log has left may hold the open-zone slot that the next zone needs.
             if spare.next.is_some() || !spare.left.is_empty() {
                 return false;
             }
@@ -241,7 +242,8 @@ impl Maintenance {
         (short || self.appender.striping.is_nearly_full()) && !replacement.is_short()
     }
 
-    /// Takes the next segment, and makes its record durable before anything is appended there.
+    /// Takes the log's next segment, and makes the segment's record durable before anything is appended to
+    /// it.
     async fn fetch(&self) {
         let replacement = self.replacement();
         replacement.wanted.store(false, Ordering::Release);
@@ -275,13 +277,13 @@ impl Maintenance {
         let (segment, record, beside) = shared.next_segment(self.handle.file.ino).await?;
         let zone = LogZone::new(Next { segment, beside }, self.appender.headers.uuid);
         self.segments.push(Arc::clone(&zone));
-        // If this fails, the file system is read-only from now on.
+        // If this commit fails, the file system is read-only from now on.
         shared.metadata.commit_upto(record).await?;
         Ok(zone)
     }
 
-    /// Fails if a further zone would leave less room than the log holds then: its records could not be written to tables, and
-    /// so the log's zones could never be freed.
+    /// Fails if the log with one more zone would hold more than the room left on the device: the log's
+    /// records could not be written to tables, so its zones could never be freed.
     fn check_room(&self) -> Result<()> {
         let with_it = self.segments.len() as u64 + 1;
         let capacity = self.appender.dev.geometry().zone_capacity.0;
@@ -296,7 +298,8 @@ impl Maintenance {
         Err(Error::new(ErrorKind::NoSpace, "extending a parallel log").because(why))
     }
 
-    /// Writes a void entry, makes it durable, and answers its request. False if the entry has to wait for room.
+    /// Writes a void entry, makes it durable, and answers its request. False if the entry has to wait for
+    /// room.
     async fn write_void(&self, job: &VoidJob) -> bool {
         let (appender, replacement) = (&self.appender, self.replacement());
         if appender.rules.omits_voids() {
@@ -310,7 +313,8 @@ impl Maintenance {
             Ok(zone) => zone,
             Err(entered) => {
                 if !job.postponed && replacement.is_short() {
-                    // No writer asks for a zone: the requester must learn whether there is still none.
+                    // A zone is requested although no writer waits for one: the void entry's requester must
+                    // learn whether there still is none.
                     replacement.wanted.store(true, Ordering::Release);
                 }
                 if entered == Entered::Exclusive {
@@ -335,7 +339,7 @@ impl Maintenance {
         drop(inside);
         let durable = match written {
             Ok(_) => appender.headers.durability.make_durable().await,
-            // The record may be replayed at the next opening: the log cannot tell.
+            // The voided record may be replayed at the next opening: the log cannot tell.
             Err(error) => Err(appender.health.poison(Error::device("taking a record back", error))),
         };
         appender.counters.voids.fetch_add(1, Ordering::Relaxed);

@@ -15,14 +15,16 @@ use crate::wal::parallel::recover::{RecoveredEntries, recover};
 use crate::wal::parallel::replay::Replay;
 use crate::wal::parallel::ticket::Epoch;
 
-/// Opens the log for writing.
+/// Opens a parallel log for writing.
 ///
-/// The record of the new epoch, with the ticket at which recovery of the old one stopped, is durable before the first append.
+/// The record of the new epoch, with the ticket at which recovery of the old epoch stopped, is durable before
+/// the first append.
 pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Result<(ParallelLog, Replay)> {
     let shared = Arc::clone(&handle.shared);
     let ino = handle.file.ino;
     if handle.file.content.read().log.segments.iter().any(|s| s.start < s.end) {
-        // The result of the recovery must stay the same, because the decision is recorded.
+        // The device is flushed, because recovery's decision is recorded: a later recovery must find the same
+        // entries.
         device::flush(shared.device.class(IoClass::Log), "flushing before a parallel log is recovered")
             .await?;
     }
@@ -42,14 +44,14 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
     Ok((ParallelLog::new(parts), Replay::new(&handle, recovered, retired)))
 }
 
-/// Reads the log's records, without changing anything.
+/// Reads a parallel log's records, without changing anything on the device.
 pub(crate) async fn read(handle: Arc<Handle>) -> Result<Replay> {
     let recovered = recovered(&handle).await?;
     let retired = handle.file.content.read().log.retired;
     Ok(Replay::new(&handle, recovered, retired))
 }
 
-/// Recovers the log; fails if it is damaged.
+/// Recovers a parallel log; fails if the log is damaged.
 async fn recovered(handle: &Arc<Handle>) -> Result<RecoveredEntries> {
     let shared = &handle.shared;
     let (epochs, retired, segments) = {
@@ -73,7 +75,7 @@ async fn recovered(handle: &Arc<Handle>) -> Result<RecoveredEntries> {
     }
 }
 
-/// The error of a log that lost a durable record.
+/// The error of a parallel log that lost a durable record.
 pub(crate) fn damaged(ino: u64, missing: u64) -> Error {
     Error::new(ErrorKind::Corrupt, "recovering a parallel log").because(format!(
         "log {ino} lost the record of ticket {missing}, which was durable: the medium lost it; restore the database from a \

@@ -1,27 +1,29 @@
 //! The settings of a parallel log.
 
-/// Whether the records of several writers join one entry.
+/// Whether the records of several writers join one entry of the log.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum Batching {
-    /// No: every record is an entry of its own, as in WALTZ.
+    /// Records never join: every record is an entry of its own, as in WALTZ.
     #[default]
     Each,
-    /// Where more operations in flight make the drive no faster, records join; elsewhere each is an entry of its own.
+    /// Records join if more operations in flight make the drive no faster; otherwise each is an entry of its
+    /// own.
     Auto,
 }
 
 /// The settings of a parallel log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParallelOptions {
-    /// Records that may be in flight at a time; more wait. From 1 to 65,536. Default 4,096.
+    /// Number of records that may be in flight at a time; more wait. From 1 to 65,536. Default 4,096.
     pub open: usize,
-    /// Whether records join. Default: each goes alone.
+    /// Whether records join one entry. Default: each is an entry of its own.
     pub batching: Batching,
     /// Whether the log leaves as much room free as it holds: for an engine whose tables hold every record once more before the
     /// record can be retired. Default false.
     pub spare: bool,
-    /// Zones written side by side; 0: one for a single writer, up to eight for several, where the drive allows many open zones.
-    /// On a drive with a volatile cache always one; elsewhere fewer while no zones can be spared. Default 0.
+    /// Number of zones that the log writes side by side; 0: one for a single writer, up to eight for several,
+    /// where the drive allows many open zones. On a drive with a volatile cache always one; elsewhere fewer
+    /// while no zones can be spared. Default 0.
     pub zones: usize,
 }
 

@@ -13,12 +13,12 @@ use crate::wal::parallel::tickets::Tickets;
 #[derive(Debug)]
 pub(super) struct Order {
     tickets: Tickets,
-    /// The first ticket of this opening. Recovery decided all lower ones.
+    /// The first ticket of this opening of the log. Recovery decided all lower tickets.
     pub(super) first: u64,
-    /// A power cut may lose an acknowledged block in the middle of a zone (an array whose drives lose their caches each by
-    /// itself): entries list the acknowledged tickets above `needs`.
+    /// True if a power cut may lose an acknowledged block in the middle of a zone (an array whose drives lose
+    /// their caches each by itself): then entries list the acknowledged tickets above `needs`.
     scattered: bool,
-    /// Notified when the lowest open ticket moves, while a task waits for that.
+    /// Notified when the lowest open ticket rises, if a task waits for that.
     low_moved: Event,
     waiting: AtomicUsize,
     health: Arc<Health>,
@@ -43,17 +43,17 @@ impl Order {
         self.tickets.next()
     }
 
-    /// The lowest open ticket.
+    /// The lowest open ticket of the log.
     pub(super) fn low(&self) -> u64 {
         self.tickets.low()
     }
 
-    /// Whether no ticket is open.
+    /// True if no ticket of the log is open.
     pub(super) fn all_complete(&self) -> bool {
         self.low() == self.next()
     }
 
-    /// Takes `count` tickets; gives the first of them. `None` while too many tickets are open.
+    /// Takes `count` tickets; returns the first of them. `None` while too many tickets are open.
     pub(super) fn take(&self, count: u64) -> Option<u64> {
         self.tickets.take(count)
     }
@@ -66,9 +66,9 @@ impl Order {
         }
     }
 
-    /// The tickets acknowledged before an entry begins: all below the number, and the listed ones above it. The caller asks
-    /// before it takes the entry's tickets: then, of two entries, the later one's flush covers all that the earlier one lists.
-    /// Waits while the list is longer than an entry can hold.
+    /// The tickets acknowledged before an entry begins: all below the returned number, and the listed ones
+    /// above it. Call this before taking the entry's tickets: then, of two entries, the later one's flush
+    /// covers all that the earlier one lists. Waits while the list is longer than an entry can hold.
     pub(super) async fn acknowledged(&self) -> Result<(u64, Known)> {
         let look = || {
             let (low, runs) =
@@ -81,12 +81,12 @@ impl Order {
         }
     }
 
-    /// Waits until `count` tickets can be taken. The caller holds no place in a zone meanwhile.
+    /// Waits until `count` tickets can be taken. The caller must hold no place in a zone meanwhile.
     pub(super) async fn wait_for(&self, count: u64) -> Result<()> {
         self.as_low_moves(|| self.tickets.has_room(count).then_some(())).await
     }
 
-    /// Calls `ready` each time the lowest open ticket has moved, until it gives a value.
+    /// Calls `ready` each time the lowest open ticket has risen, until it returns a value.
     async fn as_low_moves<R>(&self, ready: impl Fn() -> Option<R>) -> Result<R> {
         struct Waiting<'a>(&'a AtomicUsize);
         impl Drop for Waiting<'_> {

@@ -26,15 +26,15 @@ use crate::wal::parallel::stripe::Stripe;
 use crate::wal::parallel::striping::Striping;
 use crate::wal::parallel::void::VoidQueue;
 
-/// The result of the recovery and of the opening.
+/// The result of a parallel log's recovery and opening.
 #[derive(Debug)]
 pub(super) struct Opening {
     pub(super) epoch: u32,
     /// The first ticket.
     pub(super) first: u64,
-    /// Every ticket below is retired.
+    /// Every ticket of the log below this one is retired.
     pub(super) retired: u64,
-    /// For each segment, one above every ticket in it.
+    /// For each segment of the log, a ticket above all tickets in the segment.
     pub(super) ends: Vec<u64>,
 }
 
@@ -49,12 +49,12 @@ pub(super) struct Parts {
     pub(super) segments: Arc<Segments>,
     pub(super) counters: Arc<Counters>,
     pub(super) appender: Arc<Appender>,
-    /// Only under [`Batching::Auto`].
+    /// The batcher of records, only under [`Batching::Auto`].
     pub(super) batcher: Option<Arc<Batcher>>,
     pub(super) maintenance: Arc<Maintenance>,
     /// Wakes maintenance.
     pub(super) work: Event,
-    /// Held by a close, and whether one has finished.
+    /// Held by a close of the log; `settled` is true once a close has finished.
     pub(super) closing: Turnstile,
     pub(super) settled: AtomicBool,
 }

@@ -16,26 +16,27 @@ use zoned::{Buf, BufMut};
 use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART};
 use crate::wal::parallel::known::Known;
 
-/// Bytes of the count field, and of a record's length field.
+/// Bytes of the payload's count field, and of a record's length field.
 pub(crate) const NUMBER: usize = 4;
 
-/// Bytes of the longest record: its length fits in 32 bits, also with the fields around the record.
+/// Bytes of the longest record: the length fits in 32 bits, also with the fields around the record.
 pub(crate) const MAX_RECORD: Bytes = Bytes(1 << 31);
 
-/// Least payload bytes in a part of a striped entry: shorter parts waste more of their last blocks and need more commands.
+/// The fewest payload bytes in a part of a striped entry: shorter parts waste more of their last blocks and
+/// need more commands.
 const LEAST_STRIPED: usize = 12 << 10;
 
-/// Bytes of a payload that carries records of these lengths.
+/// Bytes of an entry's payload that carries records of these lengths.
 pub(crate) fn payload_len(records: impl Iterator<Item = usize>) -> usize {
     records.fold(NUMBER, |sum, len| sum + NUMBER + len)
 }
 
-/// The number of records according to the begin of a payload; `None` where no writer writes such a begin.
+/// The number of records in an entry, from the start of its payload; `None` if no writer writes such a start.
 pub(crate) fn count(payload: &[u8]) -> Option<u32> {
     payload.first_chunk().map(|bytes| u32::from_le_bytes(*bytes)).filter(|count| *count > 0)
 }
 
-/// The sizes that decide how a payload is split into parts.
+/// The sizes that decide how an entry's payload is split into parts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct PartSizes {
     pub(crate) block_size: usize,
@@ -49,7 +50,7 @@ impl PartSizes {
         PartSizes { block_size, longest: longest.clamp(1, (MAX_PART / block_size) as u64) }
     }
 
-    /// Payload bytes in the longest part.
+    /// Payload bytes in the longest part of an entry.
     pub(crate) fn room(&self) -> usize {
         usize::try_from(self.longest).expect("bounded by MAX_PART") * self.block_size - HEADER_SIZE
     }
@@ -59,7 +60,8 @@ impl PartSizes {
         Parts { len, first: self.room(), room: self.room() }
     }
 
-    /// As [`whole`](PartSizes::whole), but the first part has at most `left` blocks: it fills the last blocks of a zone.
+    /// As [`whole`](PartSizes::whole), but the first part has at most `left` blocks: it fills the last blocks
+    /// of a zone.
     pub(crate) fn filling(&self, len: usize, left: u64) -> Parts {
         let whole = self.whole(len);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
@@ -80,7 +82,7 @@ impl PartSizes {
         Parts { len, first: room, room }
     }
 
-    /// Blocks of a part with `length` bytes of payload.
+    /// Blocks of an entry's part with `length` bytes of payload.
     pub(crate) fn blocks(&self, length: usize) -> u64 {
         (HEADER_SIZE + length).div_ceil(self.block_size) as u64
     }
@@ -95,7 +97,7 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// The number of parts; `None` where it does not fit in the header's field.
+    /// The number of parts of the payload; `None` if it does not fit in the header's field.
     pub(crate) fn count(&self) -> Option<u16> {
         u16::try_from(1 + self.len.saturating_sub(self.first).div_ceil(self.room)).ok()
     }
@@ -108,14 +110,15 @@ impl Parts {
         }
     }
 
-    /// Bytes in part number `part`.
+    /// Bytes of payload in part number `part`.
     pub(crate) fn length(&self, part: u16) -> usize {
         let most = if part == 0 { self.first } else { self.room };
         self.len.saturating_sub(self.skip(part)).min(most)
     }
 }
 
-/// The blocks of a part: the header and `header.length` bytes of the payload of `records`, from payload offset `skip` on.
+/// The blocks of an entry's part: the header and `header.length` bytes of the payload of `records`, from
+/// payload offset `skip` on.
 pub(crate) fn seal(
     header: EntryHeader,
     known: &Known,
@@ -138,17 +141,17 @@ pub(crate) fn seal(
     data.freeze()
 }
 
-/// The records of callers that share one entry.
+/// Records of several callers that share one entry.
 #[derive(Debug)]
 pub(crate) struct Joined {
-    /// Room for the header and the count, then the records.
+    /// The entry's bytes: room for the header and the count, then the records.
     data: BufMut,
     capacity: usize,
     count: u32,
 }
 
 impl Joined {
-    /// An entry without records. `expected`: the expected bytes of payload.
+    /// An entry without records yet. `expected`: the expected bytes of payload.
     pub(crate) fn new(expected: usize, block_size: usize) -> Joined {
         let capacity = (HEADER_SIZE + expected.max(1)).next_multiple_of(block_size);
         let mut data = BufMut::with_capacity(capacity);
@@ -156,11 +159,11 @@ impl Joined {
         Joined { data, capacity, count: 0 }
     }
 
-    /// Adds a record; gives its number within the entry.
+    /// Adds a record to the entry; returns its number within the entry.
     pub(crate) fn push(&mut self, record: &[u8], block_size: usize) -> u32 {
         let len = self.data.len() + NUMBER + record.len();
         if len > self.capacity {
-            // Growing the buffer in place would lose its alignment.
+            // The entry's buffer is not grown in place: that would lose its alignment.
             self.capacity = len.max(2 * self.capacity).next_multiple_of(block_size);
             let mut longer = BufMut::with_capacity(self.capacity);
             longer.extend_from_slice(&self.data);
@@ -173,7 +176,7 @@ impl Joined {
         self.count - 1
     }
 
-    /// Puts the list of known tickets before the records, once all records are added.
+    /// Puts the list of known tickets before the entry's records, once all records are added.
     pub(crate) fn know(&mut self, known: &Known, block_size: usize) {
         if known.bytes().is_empty() {
             return;
@@ -197,8 +200,9 @@ impl Joined {
         self.data.len() - HEADER_SIZE
     }
 
-    /// The blocks of a part: the header and `header.length` bytes of the payload, from payload offset `skip` on. The only part
-    /// of an entry takes the records without a copy: the entry is empty afterwards.
+    /// The blocks of an entry's part: the header and `header.length` bytes of the payload, from payload
+    /// offset `skip` on. The only part of an entry takes the records without a copy: `self` is empty
+    /// afterwards.
     pub(crate) fn seal(&mut self, header: EntryHeader, skip: usize, home: &Home, block_size: usize) -> Buf {
         if let Some(place) = self.data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
             place.copy_from_slice(&self.count.to_le_bytes());
@@ -235,7 +239,7 @@ pub(crate) fn seal_empty(
     data.freeze()
 }
 
-/// Copies a window of a sequence of pieces.
+/// Copies a byte range of the concatenation of several pieces.
 struct Fill<'a> {
     data: &'a mut BufMut,
     skip: usize,
@@ -292,7 +296,8 @@ mod tests {
         let sizes = PartSizes::new(BLOCK, 2);
         let long = vec![7_u8; 1200];
         let (mut bytes, none) = (Vec::new(), Known::default());
-        // Two records in one entry, one record in two parts, a void of three tickets, padding, a record that knows two runs of tickets.
+        // The entries of the golden file: two records in one entry, one record in two parts, a void of three
+        // tickets, padding, a record that lists two runs of known tickets.
         let two: [&[u8]; 2] = [b"first", b"second"];
         let len = payload_len(two.iter().map(|r| r.len()));
         bytes.extend_from_slice(&seal(header(9, len, (0, 1)), &none, &two, 0, &home(), BLOCK as usize));

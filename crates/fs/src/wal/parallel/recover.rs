@@ -9,9 +9,9 @@
 //!   entries with higher tickets do not count.
 //! - The stop of an older epoch was decided when the next epoch began, and is in the metadata.
 //!
-//! No record that was reported durable is dropped by this. The stopping entry took its ticket after the missing ticket was
-//! acknowledged. A record with a higher ticket was flushed later still, and that flush would have made the missing ticket
-//! durable.
+//! The rule drops no record that was reported durable. The stopping entry took its ticket after the missing
+//! ticket was acknowledged. A record with a higher ticket was flushed later still, and that flush would have
+//! made the missing ticket durable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -30,18 +30,18 @@ use crate::wal::parallel::ticket::Epoch;
 use crate::wal::scan::{Found, Scan};
 use crate::wal::segment::Segment;
 
-/// An entry that counts.
+/// An entry that counts, as recovery found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kept {
     /// The ticket of the entry's first record.
     pub(crate) ticket: u64,
     /// Number of records.
     pub(crate) count: u32,
-    /// The payload has a list of known tickets before the records.
+    /// True if the entry's payload has a list of known tickets before the records.
     pub(crate) lists_known: bool,
 }
 
-/// The result of a recovery.
+/// The result of a parallel log's recovery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RecoveredEntries {
     /// The places of the payloads of the entries that count, in ticket order.
@@ -49,17 +49,17 @@ pub(crate) struct RecoveredEntries {
     /// The same entries.
     pub(crate) kept: Vec<Kept>,
     pub(crate) voids: Voids,
-    /// The lowest ticket that does not exist.
+    /// The lowest ticket that does not exist in the log.
     pub(crate) absent: u64,
-    /// Entries from this ticket on do not count.
+    /// The ticket at which recovery stopped: entries with this ticket or a higher one do not count.
     pub(crate) stop: u64,
-    /// The next epoch's first ticket: greater than every ticket that was found.
+    /// The first ticket of the next epoch: higher than every ticket that was found.
     pub(crate) next: u64,
-    /// Number of parts that do not count.
+    /// Number of parts of entries that do not count.
     pub(crate) dropped: usize,
-    /// A missing ticket that a later entry proves to have been durable.
+    /// A missing ticket that a later entry proves to have been durable: the log is damaged.
     pub(crate) missing: Option<u64>,
-    /// For each segment, the ticket after the highest one found in the segment.
+    /// For each segment of the log, the ticket after the highest one found in the segment.
     pub(crate) tops: Vec<u64>,
 }
 
@@ -82,7 +82,7 @@ impl Voids {
     }
 }
 
-/// A part of an entry that the scan found.
+/// A part of a parallel log's entry that the scan found.
 #[derive(Clone, Copy, Debug)]
 struct FoundPart {
     ticket: u64,
@@ -91,7 +91,7 @@ struct FoundPart {
     length: u32,
     mask: u32,
     count: u32,
-    /// Indexes of the part's epoch and segment.
+    /// The indexes of the part's epoch and segment.
     epoch: u32,
     segment: u32,
     part: u16,
@@ -99,16 +99,16 @@ struct FoundPart {
     lists_known: bool,
 }
 
-/// The rule, without I/O: takes the parts that the scan finds, and decides at the end.
+/// The recovery rule, without I/O: takes the parts that the scan finds, and decides at the end.
 struct Judge {
     epochs: Vec<Epoch>,
     retired: u64,
     found: Vec<FoundPart>,
-    /// The known tickets of entries of the newest epoch, by the entry's ticket: runs of tickets, each the first ticket and
-    /// the ticket after the last one.
+    /// The known tickets that entries of the newest epoch list, by the entry's ticket: runs of tickets, each
+    /// the first ticket and the ticket after the last one.
     known: HashMap<u64, Vec<(u64, u64)>>,
     voids: Voids,
-    /// Every ticket below this was durable, as entries prove.
+    /// Every ticket below this one was durable, as later entries prove.
     proven: u64,
     next: u64,
     tops: Vec<u64>,
@@ -136,16 +136,17 @@ pub(crate) async fn recover(
     Ok(judge.decide())
 }
 
-/// The fields before the records in the payload of an entry's first part. Empty for other parts.
+/// The fields before the records in the payload of an entry's first part. Empty for an entry's further parts.
 #[derive(Clone, Debug, Default)]
 struct Head {
     count: Option<u32>,
-    /// `None` for bytes that no writer writes.
+    /// The number of records in the entry; `None` for bytes that no writer writes.
     known: Option<Vec<(u64, u64)>>,
 }
 
 impl Head {
-    /// Reads the fields from the part's first block, which has all of them and is not masked.
+    /// Reads the payload's leading fields from the part's first block, which has all of them and is not
+    /// masked.
     fn of(found: &Found, payload: &Payload) -> Head {
         let Some(head) = payload.pieces().next().filter(|_| found.header.part == 0) else {
             return Head::default();
@@ -172,14 +173,14 @@ impl Judge {
         }
     }
 
-    /// Takes a part, with the fields at the begin of its payload.
+    /// Takes a part of an entry that the scan found, and the fields at the start of the part's payload.
     fn add(&mut self, found: &Found, head: &Head) {
         let header = found.header;
         let Some((epoch, end)) = self.epoch_of(header.epoch, header.sequence) else { return };
         let newest = end == u64::MAX;
         let count = match (header.part, head.count) {
             (0, Some(count)) if header.length as usize >= NUMBER && head.known.is_some() => count,
-            // No writer writes such a payload: the part is ignored.
+            // No writer writes such a payload: recovery ignores the part.
             (0, _) => return,
             _ => 1,
         };
@@ -197,7 +198,7 @@ impl Judge {
             if let Some(known) = head.known.as_ref().filter(|known| newest && !known.is_empty()) {
                 self.known.insert(header.sequence, known.clone());
             }
-            // The count of a further part is in the entry's first part.
+            // A further part has no count of records: the count is in the entry's first part.
             self.found.push(FoundPart {
                 ticket: header.sequence,
                 needs: header.needs,
@@ -214,7 +215,8 @@ impl Judge {
         }
     }
 
-    /// The index of an entry's epoch, and the first ticket of the next epoch; `None` where the entry belongs to no epoch.
+    /// The index of the entry's epoch, and the first ticket of the next epoch; `None` if the entry belongs to
+    /// no epoch.
     fn epoch_of(&self, epoch: u32, ticket: u64) -> Option<(u32, u64)> {
         let at = self.epochs.iter().rposition(|e| e.epoch == epoch)?;
         let first = self.epochs.get(at)?.first;
@@ -222,10 +224,10 @@ impl Judge {
         (first..end).contains(&ticket).then_some((u32::try_from(at).ok()?, end))
     }
 
-    /// Decides which entries count.
+    /// Decides which entries of the log count.
     fn decide(mut self) -> RecoveredEntries {
-        // The sort is stable: the first one counts of a part that was found twice (an old block reappears where a write was
-        // lost).
+        // Of a part that was found twice, the first one counts, because the sort is stable. (An old block
+        // reappears if a write was lost.)
         self.found.sort_by_key(|s| (s.ticket, s.part));
         self.found.dedup_by_key(|s| (s.ticket, s.part));
         let existing = self.existing();
@@ -249,7 +251,7 @@ impl Judge {
                 recovered.dropped += entry.len();
                 continue;
             }
-            // The tickets of all parts are in the first part.
+            // The first part of an entry tells the tickets of all its parts.
             let end = first.ticket.saturating_add(first.count.into());
             for part in entry {
                 if let Some(top) = recovered.tops.get_mut(part.segment as usize) {
@@ -287,8 +289,8 @@ impl Judge {
         existing
     }
 
-    /// The ticket of the first entry of the newest epoch that follows a ticket which is not `existing`; the next epoch's first
-    /// ticket where no entry does.
+    /// The ticket at which recovery stops: that of the newest epoch's first entry that follows a ticket which
+    /// is not `existing`; the next epoch's first ticket if there is no such entry.
     fn stop(&self, existing: &[(u64, u64)]) -> u64 {
         let newest = u32::try_from(self.epochs.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let exists = |&(first, end): &(u64, u64)| {
@@ -346,7 +348,7 @@ mod tests {
         recovered.kept.iter().map(|kept| kept.ticket).collect()
     }
 
-    /// One epoch from ticket 0 on: entries of one record, by ticket and needs.
+    /// Recovery of one epoch from ticket 0 on, whose entries have one record each, given by ticket and needs.
     fn decided(entries: &[(u64, u64)]) -> RecoveredEntries {
         let mut judge = judge(&[(1, 0, 0)], 0);
         entries.iter().for_each(|&(ticket, needs)| add(&mut judge, header(1, ticket, needs), 1));
@@ -355,7 +357,8 @@ mod tests {
 
     #[test]
     fn a_gap_of_tickets_that_were_never_acknowledged_does_not_stop_recovery() {
-        // 1 was in flight when 2 and 3 were submitted. 5 needs 4, which is lost, so 5 does not count.
+        // Ticket 1 was in flight when 2 and 3 were submitted. Ticket 5 needs 4, which is lost, so 5 does not
+        // count.
         let recovered = decided(&[(3, 1), (0, 0), (5, 5), (2, 1)]);
         assert_eq!((tickets(&recovered), recovered.absent), (vec![0, 2, 3], 1));
         assert_eq!((recovered.next, recovered.missing, recovered.dropped), (6, None, 1));
@@ -363,7 +366,8 @@ mod tests {
 
     #[test]
     fn recovery_stops_at_the_first_entry_that_follows_a_missing_ticket() {
-        // 1 is open the whole time. 4 was begun when 2 was acknowledged, and 2 is lost. 2 is no known ticket of 3 and 5.
+        // Ticket 1 is open the whole time. Ticket 4 was begun when 2 was acknowledged, and 2 is lost. Tickets
+        // 3 and 5 do not list 2.
         let decide = |two: bool, retired: u64| {
             let mut judge = judge(&[(1, 0, 0)], retired);
             for (ticket, known) in
@@ -446,7 +450,8 @@ mod tests {
 
     #[test]
     fn an_entry_that_a_recovery_dropped_stays_dropped_when_tickets_are_retired_later() {
-        // Epoch 1: 2 is missing, and 4 needed it: recovery stopped there. Epoch 2 began at 5.
+        // Epoch 1: ticket 2 is missing, and ticket 4 needed it: recovery stopped there. Epoch 2 began at
+        // ticket 5.
         let all = [(1, 0, 0), (1, 1, 1), (1, 3, 2), (1, 4, 3), (2, 5, 5), (2, 7, 6)];
         for (retired, kept) in [(0, vec![0, 1, 3, 5, 7]), (3, vec![3, 5, 7]), (4, vec![5, 7]), (6, vec![7])] {
             let mut judge = judge(&[(1, 0, 0), (2, 5, 4)], retired);
@@ -498,7 +503,8 @@ mod tests {
         for n in 0..200_u64 {
             let first = n * 7919 % 113;
             let end = first + n % 4;
-            // Few and short runs first, so that later runs join, overlap and touch them.
+            // The runs of void tickets are few and short at first, so that later runs join, overlap and touch
+            // them.
             if n > 20 || first % 2 == 0 {
                 voids.add(first, end);
                 plain.iter_mut().take(end as usize).skip(first as usize).for_each(|void| *void = true);

@@ -1,7 +1,8 @@
-//! Zone replacement: which zone an append goes to, and how the next zone takes over from a full one.
+//! Zone replacement of a parallel log: which zone an append goes to, and how the next zone takes over from a
+//! full one.
 //!
-//! Uses no device and no file: `tests/replacement.rs` compiles this file a second time, on loom's atomics and with models of
-//! the modules that it names, and explores the interleavings of writers and maintenance.
+//! Uses no device and no file: `tests/replacement.rs` compiles this file a second time, on loom's atomics and
+//! with models of the modules that it names, and explores the interleavings of writers and maintenance.
 
 use std::sync::Arc;
 
@@ -15,35 +16,36 @@ use super::zone::LogZone;
 use crate::error::{Error, Result};
 use crate::rules::Rules;
 
-/// Zones that no writer enters any more, and the zone that comes next.
+/// Log zones that no writer enters any more, and the zone that will be written next.
 #[derive(Debug, Default)]
 pub(super) struct Spare {
     /// Ready to be written.
     pub(super) next: Option<Arc<LogZone>>,
-    /// Left by the log. Appends may still be in flight there.
+    /// Zones that the log has left. Appends may still be in flight in them.
     pub(super) left: Vec<Arc<LogZone>>,
 }
 
-/// Attempts to get a zone that failed, and the error of the last one.
+/// Number of failed attempts to get a zone for the log, and the error of the last one.
 #[derive(Debug, Default)]
 pub(super) struct Shortage {
     pub(super) times: u64,
     pub(super) error: Option<Error>,
 }
 
-/// The zones of a log that are written, and how one follows another.
+/// The zones that a parallel log writes, and their replacement.
 #[derive(Debug)]
 pub(super) struct Replacement {
-    /// The newest zone. Changed under the lock of `spare`.
+    /// The log's newest zone. Changed under the lock of `spare`.
     pub(super) active: ArcSwapOption<LogZone>,
     pub(super) spare: Mutex<Spare>,
-    /// The zones written beside the newest one.
+    /// The zones that the log writes beside the newest one.
     pub(super) stripe: Stripe,
-    /// Notified when another zone is available, when none can be had, and when an exclusive operation has ended.
+    /// Notified when another log zone is available, when none can be had, and when an exclusive operation has
+    /// ended.
     pub(super) changed: Event,
-    /// A writer waits for the end of an exclusive operation.
+    /// True while a writer waits for the end of an exclusive operation.
     pub(super) blocked: AtomicBool,
-    /// A writer waits for a zone.
+    /// True while a writer waits for a zone.
     pub(super) wanted: AtomicBool,
     pub(super) shortage: Mutex<Shortage>,
     pub(super) order: Arc<Order>,
@@ -51,7 +53,7 @@ pub(super) struct Replacement {
     pub(super) counters: Arc<Counters>,
     /// Wakes maintenance.
     pub(super) work: Event,
-    /// The device has a volatile cache.
+    /// True if the device has a volatile cache.
     pub(super) volatile: bool,
     /// Blocks of the longest append.
     pub(super) longest: u64,
@@ -59,7 +61,7 @@ pub(super) struct Replacement {
 }
 
 impl Replacement {
-    /// A place for `blocks` in a zone that is written, if there is one at once.
+    /// Allots `blocks` in a zone that the log writes, if one has room at once.
     pub(super) fn try_enter(&self, blocks: u64) -> Result<Arc<LogZone>, Entered> {
         if let Some(zone) = self.enter_stripe(blocks) {
             return Ok(zone);
@@ -71,7 +73,7 @@ impl Replacement {
         }
     }
 
-    /// A place for `blocks`; waits for the next zone if need be.
+    /// Allots `blocks` in a log zone; waits for the next zone if need be.
     pub(super) async fn enter(&self, blocks: u64) -> Result<Arc<LogZone>> {
         let mut times = None;
         loop {
@@ -105,13 +107,14 @@ impl Replacement {
         }
     }
 
-    /// Asks maintenance for a zone.
+    /// Asks maintenance for a further log zone.
     pub(super) fn request(&self) {
         self.wanted.store(true, Ordering::Release);
         self.work.notify();
     }
 
-    /// The error of an attempt to get a zone that failed since the first call with `times`.
+    /// The error of the last attempt to get a log zone, if an attempt failed since there were `times`
+    /// failures.
     pub(super) fn failed_since(&self, times: &mut Option<u64>) -> Option<Error> {
         let shortage = self.shortage.lock();
         if let (Some(before), Some(error)) = (*times, &shortage.error)
@@ -123,20 +126,21 @@ impl Replacement {
         None
     }
 
-    /// Whether the last attempt to get a zone failed.
+    /// True if the last attempt to get a log zone failed.
     pub(super) fn is_short(&self) -> bool {
         self.shortage.lock().error.is_some()
     }
 
-    /// Called before a wait for the end of an exclusive operation. True if the caller checks the gate once more first: an
-    /// operation that ends from now on notifies, and one that has ended may not have.
+    /// Announces a wait for the end of an exclusive operation. True if the caller must check the gate once
+    /// more before it waits: an operation that ends from now on notifies, and one that has ended may not
+    /// have.
     pub(super) fn block(&self) -> bool {
         let first = !self.blocked.swap(true, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         first
     }
 
-    /// An exclusive operation has left its zone.
+    /// Notes that an exclusive operation has left its zone.
     pub(super) fn unblock(&self) {
         fence(Ordering::SeqCst);
         if self.blocked.load(Ordering::SeqCst) && self.blocked.swap(false, Ordering::SeqCst) {
@@ -145,7 +149,7 @@ impl Replacement {
         }
     }
 
-    /// A place for `blocks` in the zone of a stripe with the fewest appends in flight, if one has room.
+    /// Allots `blocks` in the stripe's zone with the fewest appends in flight, if one has room.
     fn enter_stripe(&self, blocks: u64) -> Option<Arc<LogZone>> {
         if !self.stripe.is_wide() {
             return None;
@@ -167,8 +171,8 @@ impl Replacement {
         entered
     }
 
-    /// A zone that is written, taken by one operation of `blocks` for itself alone, and the blocks of the zone that were handed
-    /// out before. `None` if an operation is in flight in every zone.
+    /// Allots `blocks` to one operation that has the zone for itself alone; returns the zone, and the number
+    /// of its blocks allotted before. `None` if an operation is in flight in every zone.
     pub(super) fn try_enter_exclusive(&self, blocks: u64) -> Option<(Arc<LogZone>, u64)> {
         let enter = |zone: Arc<LogZone>| {
             let used = zone.gate.enter_exclusive(blocks)?;
@@ -180,16 +184,17 @@ impl Replacement {
         self.by_load().into_iter().find_map(enter)
     }
 
-    /// All zones that are written: those with the fewest appends in flight first, and of these the one with the lowest load.
+    /// All zones that the log writes: those with the fewest appends in flight first, and of these the one
+    /// with the lowest load.
     fn by_load(&self) -> Vec<Arc<LogZone>> {
         let mut zones = self.stripe.neighbours();
         zones.extend(self.active.load_full());
-        // One look at each zone: the numbers change meanwhile.
+        // The numbers of a zone are read once, because they change meanwhile.
         zones.sort_by_cached_key(|zone| (zone.gate.in_flight(), zone.load()));
         zones
     }
 
-    /// The zones that are written and those that were left.
+    /// The zones that the log writes, and those that it has left.
     pub(super) fn all(&self) -> Vec<Arc<LogZone>> {
         let spare = self.spare.lock();
         let (left, neighbours, active) =
@@ -198,8 +203,8 @@ impl Replacement {
         left.into_iter().chain(neighbours).chain(active).collect()
     }
 
-    /// `full`, the active zone as the caller saw it, has no room: the next zone becomes active, if there is one. True if the
-    /// active zone is another one now.
+    /// Replaces the active zone, which has no room, by the next zone, if there is one. `full`: the active
+    /// zone as the caller saw it. True if another zone is active now.
     pub(super) fn replace(&self, full: Option<&Arc<LogZone>>) -> bool {
         let mut spare = self.spare.lock();
         let active = self.active.load_full();
@@ -215,16 +220,17 @@ impl Replacement {
             return false;
         }
         if let Some(zone) = &active {
-            // If the replacement cannot happen here, the last operation to leave the zone tries again.
+            // If the active zone cannot be replaced here, the last operation to leave it tries again.
             let _drained = zone.gate.close();
         }
         self.try_install(&mut spare)
     }
 
-    /// Makes the next zone active if nothing has to happen before; otherwise maintenance does. The active zone is closed.
+    /// Makes the next zone active if nothing has to happen before; otherwise maintenance does it later. The
+    /// active zone is closed.
     ///
-    /// On a drive with a volatile cache, all that was submitted to the old zone is acknowledged first, so that `needs` of the
-    /// entries in the new zone covers it: two zones have no order otherwise.
+    /// On a drive with a volatile cache, everything submitted to the old zone is acknowledged first, so that
+    /// `needs` of the entries in the new zone covers it: a power cut keeps no order between two zones.
     fn try_install(&self, spare: &mut Spare) -> bool {
         let Some(next) = &spare.next else { return false };
         let free = match &*self.active.load() {
@@ -244,7 +250,7 @@ impl Replacement {
         free
     }
 
-    /// Makes the next zone active.
+    /// Makes the next log zone active.
     fn install(&self, spare: &mut Spare) {
         let Some(next) = spare.next.take() else { return };
         self.stripe.level(&next, HEAD_START * self.longest);
@@ -255,15 +261,16 @@ impl Replacement {
         self.changed.notify();
     }
 
-    /// Writes the next zone beside the others, if the stripe is narrower than its width.
+    /// Adds the next zone to those written side by side, if the stripe is narrower than its width.
     fn widen(&self, spare: &mut Spare) {
-        // A close has collected the zones, or will.
+        // A close of the log has collected its zones, or will.
         let closed = self.health.is_closed();
         if closed || !self.stripe.is_narrow() || spare.next.as_ref().is_none_or(|next| !next.beside) {
             return;
         }
         let Some(active) = self.active.load_full().filter(|active| !active.gate.is_closed()) else { return };
-        // First a neighbour, then no longer the newest zone: at no moment is the zone in neither place.
+        // The active zone is added to the neighbours before it is replaced: at no moment is it in neither
+        // place.
         self.stripe.change(|neighbours| neighbours.push(active));
         if let Some(next) = &spare.next {
             self.stripe.level(next, HEAD_START * self.longest);
@@ -273,12 +280,13 @@ impl Replacement {
         self.work.notify();
     }
 
-    /// Writes the next zone beside the others, if there is one and the width asks for it.
+    /// Adds the next zone to those written side by side, if there is one and the stripe is narrower than its
+    /// width.
     pub(super) fn widen_now(&self) {
         self.widen(&mut self.spare.lock());
     }
 
-    /// Closes `zone` after a failed operation.
+    /// Closes a log zone after a failed operation.
     pub(super) fn zone_failed(&self, zone: &Arc<LogZone>) {
         zone.set_failed();
         if zone.gate.close() {
@@ -286,7 +294,7 @@ impl Replacement {
         }
     }
 
-    /// `zone` is closed, and its last operation has left.
+    /// Handles a zone that is closed and that its last operation has left.
     pub(super) fn drained(&self, zone: &Arc<LogZone>) {
         if self.leave_neighbour(zone) {
             return;
@@ -300,13 +308,13 @@ impl Replacement {
         self.changed.notify();
     }
 
-    /// Leaves a neighbour of the newest zone that is full or has failed. False if `zone` is no neighbour.
+    /// Removes a neighbour of the newest zone that is full or has failed. False if `zone` is no neighbour.
     fn leave_neighbour(&self, zone: &Arc<LogZone>) -> bool {
         let mut spare = self.spare.lock();
         if !self.stripe.remove(zone) {
             return false;
         }
-        // Maintenance checks whether the zone is drained.
+        // Maintenance checks later whether the zone is drained.
         let _drained = zone.gate.close();
         spare.left.push(Arc::clone(zone));
         self.counters.replaced.fetch_add(1, Ordering::Relaxed);
@@ -317,7 +325,7 @@ impl Replacement {
         true
     }
 
-    /// Takes a zone that was left and has no operation in flight.
+    /// Takes a zone that the log has left and that has no operation in flight.
     pub(super) fn take_left(&self) -> Option<Arc<LogZone>> {
         let mut spare = self.spare.lock();
         let early = self.rules.leaves_zones_early();
@@ -325,22 +333,24 @@ impl Replacement {
         Some(spare.left.remove(at))
     }
 
-    /// The active zone, if it is drained and there is a next zone; and whether that may be active beside it.
+    /// The active zone, if it is drained and there is a next zone; and whether the next zone may be active
+    /// beside it.
     pub(super) fn drained_active(&self) -> Option<(Arc<LogZone>, bool)> {
         let spare = self.spare.lock();
         let next = spare.next.as_ref()?;
-        // Void entries close the zone without asking for the next one.
+        // Void entries close the active zone without asking for the next one.
         let active = self.active.load_full().filter(|active| active.gate.is_drained())?;
         Some((active, next.beside))
     }
 
-    /// Makes the next zone active, after [`drained_active`](Replacement::drained_active): the old zone was filled where it had
-    /// to be, and its content is durable.
+    /// Makes the next zone active, after [`drained_active`](Replacement::drained_active): the old zone was
+    /// filled if necessary, and its content is durable.
     pub(super) fn install_next(&self) {
         self.install(&mut self.spare.lock());
     }
 
-    /// Takes a new zone as the next one. It is written at once if no zone is, or if the stripe wants one more.
+    /// Takes a new zone as the log's next one. The log writes to it at once if it writes to no zone, or if
+    /// the stripe wants one more.
     pub(super) fn give(&self, zone: Arc<LogZone>) {
         let mut spare = self.spare.lock();
         spare.next = Some(zone);

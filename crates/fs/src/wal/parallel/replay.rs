@@ -14,11 +14,12 @@ use crate::wal::parallel::payload::{MAX_RECORD, NUMBER};
 use crate::wal::parallel::recover::{Kept, RecoveredEntries, Voids};
 use crate::wal::parallel::ticket::Ticket;
 
-/// The records that recovery found, one after the other. Reads ahead with large reads, in bounded memory.
+/// The records that recovery found in a parallel log, one after the other. Reads ahead with large reads, in
+/// bounded memory.
 pub struct Replay {
     stream: LogStream,
     entries: VecDeque<Kept>,
-    /// The next ticket of the entry that is being read, and the number of its records to come.
+    /// The next ticket of the entry that is being read, and the number of its records still to come.
     current: Option<(u64, u32)>,
     voids: Voids,
     retired: u64,
@@ -78,7 +79,7 @@ impl Replay {
         Ok(u32::from_le_bytes(bytes))
     }
 
-    /// Skips the list of known tickets, which the recovery has used.
+    /// Skips the entry's list of known tickets, which the recovery has used.
     async fn skip_known(&mut self, ticket: u64) -> Result<()> {
         let mut list = [0; MAX_KNOWN];
         let (length, rest) = list.split_at_mut(KNOWN_LENGTH);

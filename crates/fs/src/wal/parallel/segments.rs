@@ -12,12 +12,12 @@ use crate::shared::Handle;
 use crate::wal::parallel::order::Order;
 use crate::wal::parallel::zone::LogZone;
 
-/// A segment of the log.
+/// A segment of a parallel log, and its tickets.
 #[derive(Debug)]
 pub(super) struct SegmentTickets {
-    /// The zone, if this opening of the log writes or wrote there.
+    /// The segment's zone, if this opening of the log wrote there.
     pub(super) zone: Option<Arc<LogZone>>,
-    /// One above every ticket in the segment; `None` while entries may be added.
+    /// A ticket above all tickets in the segment; `None` while entries may be added.
     pub(super) end: Option<u64>,
 }
 
@@ -27,18 +27,19 @@ impl SegmentTickets {
     }
 }
 
-/// All segments, in the order of the metadata.
+/// All segments of the log, in the order of the metadata.
 #[derive(Debug)]
 pub(super) struct Segments {
     handle: Arc<Handle>,
     list: Mutex<Vec<SegmentTickets>>,
-    /// Every ticket below is retired.
+    /// Every ticket of the log below this one is retired.
     retired: AtomicU64,
     order: Arc<Order>,
 }
 
 impl Segments {
-    /// `ends`: for each segment, one above every ticket in it.
+    /// The segments of a log that was just opened. `ends`: for each segment, a ticket above all tickets in
+    /// it.
     pub(super) fn new(handle: Arc<Handle>, ends: &[u64], retired: u64, order: Arc<Order>) -> Segments {
         let list = ends.iter().map(|end| SegmentTickets { zone: None, end: Some(*end) }).collect();
         Segments { handle, list: Mutex::new(list), retired: AtomicU64::new(retired), order }
@@ -52,26 +53,27 @@ impl Segments {
         self.list.lock().push(SegmentTickets { zone: Some(zone), end: None });
     }
 
-    /// No entry is added to `zone`'s segment any more: it holds tickets that were handed out by now.
+    /// Notes that no entry is added to `zone`'s segment any more: its tickets were all handed out by now.
     pub(super) fn end(&self, zone: &Arc<LogZone>) {
         if let Some(segment) = self.list.lock().iter_mut().find(|segment| segment.is(zone)) {
             segment.end = Some(self.order.next());
         }
     }
 
-    /// Retires all tickets below `below`, and frees the segments that have only retired tickets. True if a segment was freed.
+    /// Retires all tickets of the log below `below`, and frees the segments that have only retired tickets.
+    /// True if a segment was freed.
     pub(super) fn retire(&self, below: u64) -> Result<bool> {
         self.retired.fetch_max(below.min(self.order.next()), Ordering::AcqRel);
         self.free_retired(false)
     }
 
-    /// Whether any ticket is retired.
+    /// True if any ticket of the log is retired.
     pub(super) fn has_retired(&self) -> bool {
         self.retired.load(Ordering::Acquire) > 0
     }
 
-    /// Frees the oldest segments whose tickets are all retired. `mark`: records the mark even if no segment is freed. True if a
-    /// record was made.
+    /// Frees the log's oldest segments whose tickets are all retired. `mark`: the metadata gets the retired
+    /// ticket even if no segment is freed. True if a metadata record was made.
     pub(super) fn free_retired(&self, mark: bool) -> Result<bool> {
         let below = self.retired.load(Ordering::Acquire);
         let mut list = self.list.lock();
@@ -89,8 +91,8 @@ impl Segments {
         Ok(true)
     }
 
-    /// Ends `zone`'s segment in the metadata at block `end`, as a recovery would that takes the padding for the log's end: a
-    /// broken rule.
+    /// Broken rule: ends `zone`'s segment in the metadata at block `end`, as a recovery would that takes
+    /// padding for the log's end.
     pub(super) fn cut_off(&self, zone: &Arc<LogZone>, end: Blocks) {
         let list = self.list.lock();
         if let Some(at) = list.iter().position(|segment| segment.is(zone)) {
@@ -104,7 +106,8 @@ impl Segments {
         self.handle.shared.state.lock().commit(trim)
     }
 
-    /// Locks the list, for a close that changes the state too: the list is locked before the state.
+    /// Locks the list of segments, for a close that changes the file system's state too: the list is locked
+    /// before the state.
     pub(super) fn lock(&self) -> MutexGuard<'_, Vec<SegmentTickets>> {
         self.list.lock()
     }

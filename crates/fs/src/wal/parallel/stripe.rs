@@ -15,32 +15,35 @@ use std::sync::Arc;
 use super::sync::{ArcSwap, AtomicBool, AtomicUsize, Ordering};
 use super::zone::LogZone;
 
-/// The largest width that a log chooses by itself.
+/// The most zones that a log chooses by itself to write side by side.
 pub(super) const MAX_WIDTH: usize = 8;
-/// A log chooses a width of at most one in this many of the drive's zones.
+/// A log chooses to write at most one in this many of the drive's zones side by side.
 const SHARE: usize = 8;
-/// A drive that allows this many open zones has some to spare. Drives with fewer have large zones, each on all dies.
+/// A drive that allows this many open zones has enough for several zones per log. Drives with fewer have
+/// large zones, each spread over all dies.
 pub(super) const MANY_SLOTS: usize = 32;
 
-/// The longest appends that a new zone of a stripe gets before its other zones get more.
+/// The number of longest appends that a new zone of a stripe gets before the stripe's other zones get more.
 pub(super) const HEAD_START: u64 = 4;
 
-/// The zones that are written beside the newest one.
+/// The zones that a log writes beside its newest one.
 #[derive(Debug)]
 pub(super) struct Stripe {
     /// The largest width.
     pub(super) max_width: usize,
-    /// The number of zones that should be written side by side.
+    /// The number of zones that the log should write side by side.
     pub(super) width: AtomicUsize,
-    /// Changed under the lock of the spare zones. Empty while the newest zone is the only one.
+    /// The neighbours of the newest zone. Changed under the lock of the spare zones. Empty while the newest
+    /// zone is the only one.
     pub(super) neighbours: ArcSwap<Vec<Arc<LogZone>>>,
-    /// A task waits until a zone is free, and then wakes maintenance.
+    /// True while a task waits until a zone is free, to wake maintenance then.
     pub(super) waiting: AtomicBool,
 }
 
 impl Stripe {
-    /// `width`: the width asked for, or 0: one for a single writer, several for more writers where the drive has `slots` open
-    /// zones. The drive has `zones` zones.
+    /// The stripe of a log that was just opened. `width`: the configured width, or 0: one for a single
+    /// writer, several for more writers if the drive allows many open zones (`slots`). `zones`: number of the
+    /// drive's zones.
     pub(super) fn new(width: usize, slots: usize, zones: u32, volatile: bool) -> Stripe {
         let (max_width, width) = match width {
             _ if volatile => (1, 1),
@@ -55,17 +58,17 @@ impl Stripe {
         }
     }
 
-    /// Whether several zones are written.
+    /// True if the log writes several zones side by side.
     pub(super) fn is_wide(&self) -> bool {
         self.max_width > 1 && !self.neighbours.load().is_empty()
     }
 
-    /// Zones beyond the first that the log wants to write.
+    /// Number of zones beyond the first that the log wants to write.
     pub(super) fn extra(&self) -> usize {
         self.width.load(Ordering::Acquire) - 1
     }
 
-    /// Zones that are written.
+    /// Number of zones that the log writes side by side.
     pub(super) fn zones(&self) -> usize {
         self.neighbours.load().len() + 1
     }
@@ -74,7 +77,7 @@ impl Stripe {
         self.neighbours.load().to_vec()
     }
 
-    /// Whether fewer zones are written than the width.
+    /// True if the log writes fewer zones than the width.
     pub(super) fn is_narrow(&self) -> bool {
         self.max_width > 1 && self.zones() < self.width.load(Ordering::Acquire)
     }
@@ -85,22 +88,24 @@ impl Stripe {
         self.neighbours.store(Arc::new(neighbours));
     }
 
-    /// Takes all neighbours, when the log is closed. The caller holds the lock of the spare zones.
+    /// Takes all neighbours of the newest zone, when the log is closed. The caller holds the lock of the
+    /// spare zones.
     pub(super) fn take(&self) -> Vec<Arc<LogZone>> {
         let neighbours = self.neighbours();
         self.neighbours.store(Arc::default());
         neighbours
     }
 
-    /// Lets a new zone get as much as its neighbours from now on, and `first` blocks before them: the buffer of its die is
-    /// empty, and theirs may be full.
+    /// Sets a new zone's load to that of its neighbours less `first` blocks, so that it gets `first` blocks
+    /// before them: the buffer of its die is empty, and theirs may be full.
     pub(super) fn level(&self, zone: &LogZone, first: u64) {
         if let Some(most) = self.neighbours.load().iter().map(|neighbour| neighbour.load()).max() {
             zone.set_base(most.saturating_sub(first));
         }
     }
 
-    /// Removes a neighbour. False if `zone` is none. The caller holds the lock of the spare zones.
+    /// Removes `zone` from the neighbours of the newest zone. False if it is none. The caller holds the lock
+    /// of the spare zones.
     pub(super) fn remove(&self, zone: &Arc<LogZone>) -> bool {
         let found = self.neighbours.load().iter().any(|neighbour| Arc::ptr_eq(neighbour, zone));
         if found {

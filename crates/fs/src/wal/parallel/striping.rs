@@ -1,4 +1,4 @@
-//! When a log becomes wider, and whether a zone can be had for that.
+//! When a parallel log writes more zones side by side, and whether the file system has a zone for that.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -30,7 +30,7 @@ impl Striping {
         Striping { handle, replacement, health, work }
     }
 
-    /// Notes that the log has several writers: from now on it uses the largest width.
+    /// Notes that the log has several writers: from now on its stripe has the largest width.
     pub(super) fn widen(&self) {
         let stripe = &self.replacement.stripe;
         if stripe.width.load(Ordering::Relaxed) == stripe.max_width {
@@ -38,7 +38,7 @@ impl Striping {
         }
         let shared = &self.handle.shared;
         {
-            // Under the lock under which a close gives the extra zones back.
+            // The same lock is held while a close gives the stripe's zones back.
             let mut state = shared.state.lock();
             let closed = self.health.is_closed();
             if closed || stripe.width.swap(stripe.max_width, Ordering::AcqRel) == stripe.max_width {
@@ -51,8 +51,9 @@ impl Striping {
         self.work.notify();
     }
 
-    /// True if a segment should be fetched for one more zone of the stripe: a zone is ready, and no other use has to make room.
-    /// If none is ready, maintenance is woken when the space changes. `has_room`: whether the log may take a further zone.
+    /// True if a segment should be fetched for one more zone of the stripe: a zone is ready, and no other use
+    /// needs it. If none is ready, maintenance is woken when the space changes. `has_room`: tells whether the
+    /// log may take a further zone.
     pub(super) fn wants_zone(self: &Arc<Striping>, has_room: impl FnOnce() -> bool) -> bool {
         let replacement = &self.replacement;
         let ended = self.health.is_poisoned() || self.health.is_closed();
@@ -76,14 +77,14 @@ impl Striping {
         ready
     }
 
-    /// Whether a neighbour of the newest zone is nearly full.
+    /// True if a neighbour of the log's newest zone is nearly full.
     pub(super) fn is_nearly_full(&self) -> bool {
         let replacement = &self.replacement;
         replacement.stripe.neighbours.load().iter().any(|zone| zone.is_nearly_full(replacement.longest))
     }
 }
 
-/// Whether a log can have one zone more at once, with enough left for everything else.
+/// True if a log can have one zone more at once, with enough left for everything else.
 fn has_spare_zone(state: &State) -> bool {
     let allocator = &state.allocator;
     allocator.has_plenty()

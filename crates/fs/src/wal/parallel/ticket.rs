@@ -1,6 +1,6 @@
-//! Tickets and epochs: the order of a parallel log.
+//! Tickets and epochs: the order of a parallel log's records.
 
-/// The place of a record in a parallel log. Tickets go up; some are never used.
+/// The place of a record in a parallel log's order. Tickets count up; some are never used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
@@ -10,6 +10,7 @@ pub(crate) struct Epoch {
     pub(crate) epoch: u32,
     /// Its first ticket.
     pub(crate) first: u64,
-    /// The decision about the epoch before this one: its entries with this ticket or a higher one do not count.
+    /// The decision about the epoch before this one: entries of that epoch with this ticket or a higher one
+    /// do not count.
     pub(crate) settled: u64,
 }

@@ -11,12 +11,12 @@ use super::atomic::{AtomicU64, Ordering, fence};
 pub(crate) struct Tickets {
     next: AtomicU64,
     low: AtomicU64,
-    /// Each slot holds one more than the newest completed ticket of the slot.
+    /// Each slot holds the newest completed ticket of the slot, plus one.
     ring: Box<[AtomicU64]>,
 }
 
 impl Tickets {
-    /// Tickets from `first` on, of which `open` may be open at a time.
+    /// Counters of tickets from `first` on, of which `open` may be open at a time.
     pub(crate) fn new(first: u64, open: usize) -> Tickets {
         let ring = (0..open.max(1)).map(|_| AtomicU64::new(0)).collect();
         Tickets { next: AtomicU64::new(first), low: AtomicU64::new(first), ring }
@@ -36,7 +36,7 @@ impl Tickets {
         }
     }
 
-    /// True if [`take`](Tickets::take) would give `count` tickets.
+    /// True if [`take`](Tickets::take) would return `count` tickets.
     pub(crate) fn has_room(&self, count: u64) -> bool {
         self.next() + count <= self.low() + self.ring.len() as u64
     }
@@ -47,8 +47,8 @@ impl Tickets {
             self.slot(ticket).store(ticket + 1, Ordering::Release);
         }
         loop {
-            // The fence orders the mark before the load of `low`: either the thread that advances `low` to this ticket sees
-            // the mark, or this thread sees the advanced `low`.
+            // The fence orders the slot's mark before the load of `low`: either the thread that advances
+            // `low` to this ticket sees the mark, or this thread sees the advanced `low`.
             fence(Ordering::SeqCst);
             let low = self.low.load(Ordering::Acquire);
             if self.slot(low).load(Ordering::Acquire) != low + 1 {
@@ -70,7 +70,8 @@ impl Tickets {
         let low = self.low();
         let mut runs: Vec<(u64, u64)> = Vec::new();
         for ticket in low + 1..self.next() {
-            // A greater value means that a later ticket of the same slot is completed, and so this one too.
+            // A greater value in a slot means that a later ticket of the slot is completed, and so this one
+            // is too.
             if self.slot(ticket).load(Ordering::Acquire) <= ticket {
                 continue;
             }
@@ -82,12 +83,12 @@ impl Tickets {
         (low, runs)
     }
 
-    /// The lowest open ticket: every ticket below this is completed.
+    /// The lowest open ticket: every lower ticket is completed.
     pub(crate) fn low(&self) -> u64 {
         self.low.load(Ordering::Acquire)
     }
 
-    /// The ticket that is given next.
+    /// The ticket that will be taken next.
     pub(crate) fn next(&self) -> u64 {
         self.next.load(Ordering::Acquire)
     }

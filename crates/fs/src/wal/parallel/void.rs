@@ -1,4 +1,4 @@
-//! Requests for void entries: tickets whose records must not be replayed.
+//! Requests for void entries: they name tickets whose records must not be replayed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,14 +8,14 @@ use units::sync::Event;
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Tickets to be voided.
+/// A request for a void entry: the tickets that it names.
 #[derive(Clone, Debug)]
 pub(super) struct VoidJob {
     pub(super) first: u64,
     pub(super) count: u64,
-    /// The tickets are open, and are completed once the void entry is written.
+    /// True if the tickets are open: they are completed once the void entry is written.
     pub(super) open: bool,
-    /// There was no room for the void entry. The requester has got the error.
+    /// True if there was no room for the void entry. The requester has got the error.
     pub(super) postponed: bool,
     reply: Arc<Reply>,
 }
@@ -30,7 +30,7 @@ impl VoidJob {
     }
 }
 
-/// The outcome of a request.
+/// The outcome of a request for a void entry.
 #[derive(Debug, Default)]
 pub(super) struct Reply {
     result: Mutex<Option<Result<()>>>,
@@ -38,7 +38,7 @@ pub(super) struct Reply {
 }
 
 impl Reply {
-    /// Only the first result counts.
+    /// Only the first result of a request counts.
     fn set(&self, result: Result<()>) {
         self.result.lock().get_or_insert(result);
         self.changed.notify();
@@ -55,11 +55,11 @@ impl Reply {
     }
 }
 
-/// Requests that maintenance has not carried out.
+/// Requests for void entries that maintenance has not carried out.
 #[derive(Debug)]
 pub(super) struct VoidQueue {
     jobs: Mutex<Jobs>,
-    /// Some job is postponed: nothing else may be written before it.
+    /// True if a request is postponed: its void entry must be written before anything else.
     postponed: AtomicBool,
     /// Wakes maintenance.
     work: Event,
@@ -71,7 +71,7 @@ struct Jobs {
     end: Option<End>,
 }
 
-/// Why no request is carried out any more.
+/// Why no request for a void entry is carried out any more.
 #[derive(Debug)]
 enum End {
     Poisoned(Error),
@@ -83,7 +83,8 @@ impl VoidQueue {
         VoidQueue { jobs: Mutex::default(), postponed: AtomicBool::new(false), work }
     }
 
-    /// Requests a void entry for `count` tickets from `first` on. `open`: the tickets are done with it.
+    /// Requests a void entry for `count` tickets from `first` on. `open`: writing the entry completes the
+    /// tickets.
     pub(super) fn request(&self, first: u64, count: u64, open: bool) -> Arc<Reply> {
         let reply: Arc<Reply> = Arc::default();
         let job = VoidJob { first, count, open, postponed: false, reply: Arc::clone(&reply) };
@@ -98,7 +99,8 @@ impl VoidQueue {
         reply
     }
 
-    /// The newest request. It stays in the queue until [`finish`](VoidQueue::finish), so that a failure answers it.
+    /// The newest request for a void entry. It stays in the queue until [`finish`](VoidQueue::finish), so
+    /// that a failure answers it.
     pub(super) fn newest(&self) -> Option<VoidJob> {
         self.jobs.lock().waiting.last().cloned()
     }
@@ -107,7 +109,7 @@ impl VoidQueue {
         self.jobs.lock().waiting.is_empty()
     }
 
-    /// Removes a request and answers it.
+    /// Removes a request for a void entry and answers it.
     pub(super) fn finish(&self, job: &VoidJob, result: Result<()>) {
         {
             let mut jobs = self.jobs.lock();
@@ -119,22 +121,24 @@ impl VoidQueue {
         job.reply.set(result);
     }
 
-    /// There is no room for void entries: the requesters get `error`, and the entries are written as soon as there is room.
+    /// Postpones the void entries, because there is no room for them: the requesters get `error`, and the
+    /// entries are written as soon as there is room.
     pub(super) fn postpone(&self, error: &Error) {
         for job in &mut self.jobs.lock().waiting {
-            // Before the requester gets its answer: what it appends next comes after the void entry.
+            // `postponed` is set before the requester gets its answer: what the requester appends next is
+            // written after the void entry.
             self.postponed.store(true, Ordering::Release);
             job.postponed = true;
             job.reply.set(Err(error.clone()));
         }
     }
 
-    /// Whether a postponed request must be carried out before anything else is written.
+    /// True if a postponed void entry must be written before anything else.
     pub(super) fn has_postponed(&self) -> bool {
         self.postponed.load(Ordering::Acquire)
     }
 
-    /// The log is poisoned: answers all requests with `error`, now and later.
+    /// Answers all requests for void entries with `error`, now and later: the log is poisoned.
     pub(super) fn fail(&self, error: &Error) {
         let mut jobs = self.jobs.lock();
         jobs.end.get_or_insert_with(|| End::Poisoned(error.clone()));
@@ -143,7 +147,7 @@ impl VoidQueue {
         }
     }
 
-    /// Maintenance has ended: answers all requests, now and later, with `Closed`.
+    /// Answers all requests for void entries, now and later, with `Closed`: maintenance has ended.
     pub(super) fn stop(&self) {
         let mut jobs = self.jobs.lock();
         jobs.end.get_or_insert(End::Stopped);

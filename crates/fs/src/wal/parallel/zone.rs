@@ -9,25 +9,26 @@ use crate::wal::entry::Home;
 use crate::wal::parallel::gate::Gate;
 use crate::wal::segment::{Next, Segment};
 
-/// A zone is nearly full with less than this fraction of its capacity left, or less than so many of the longest appends.
+/// A zone is nearly full if less than this fraction of its capacity is left, or fewer than this many of the
+/// longest appends.
 const NEARLY_FULL_FRACTION: u64 = 32;
 const NEARLY_FULL_APPENDS: u64 = 4;
 
-/// A segment, the gate that hands its blocks out, and the zone's state.
+/// A log zone: its segment, the gate that allots the segment's blocks, and the zone's state.
 #[derive(Debug)]
 pub(super) struct LogZone {
     pub(super) segment: Segment,
     pub(super) home: Home,
     pub(super) gate: Gate,
-    /// Blocks added to those handed out when zones of a stripe are compared.
+    /// Blocks added to the allotted ones when zones of a stripe are compared.
     base: AtomicU64,
-    /// The zone may be active beside the zone that the log leaves for it.
+    /// True if the zone may be active beside the zone that the log leaves for it.
     pub(super) beside: bool,
-    /// A device operation failed, so that the zone's write pointer is unknown.
+    /// True once a device operation failed, so that the zone's write pointer is unknown.
     failed: AtomicBool,
-    /// Maintenance was told that the zone is nearly full.
+    /// True once maintenance was told that the zone is nearly full.
     announced: AtomicBool,
-    /// The rest of the zone was filled, or is being filled.
+    /// True once the rest of the zone was filled, or is being filled.
     filled: AtomicBool,
 }
 
@@ -46,7 +47,8 @@ impl LogZone {
         })
     }
 
-    /// Blocks handed out, plus the base: the zone of a stripe with the smallest sum is written next.
+    /// The zone's load: blocks allotted, plus the base. The zone of a stripe with the lowest load is written
+    /// next.
     pub(super) fn load(&self) -> u64 {
         self.base.load(Ordering::Relaxed) + self.gate.used()
     }
@@ -63,14 +65,15 @@ impl LogZone {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// Whether so little is left that the next segment should be fetched. `longest`: blocks of the longest append.
+    /// True if so little of the zone is left that the next segment should be fetched. `longest`: blocks of
+    /// the longest append.
     pub(super) fn is_nearly_full(&self, longest: u64) -> bool {
         let capacity = self.segment.end.minus(self.segment.start).0;
         let least = (capacity / NEARLY_FULL_FRACTION).max(NEARLY_FULL_APPENDS * longest);
         self.gate.left() <= least.min(capacity / 2)
     }
 
-    /// Notes that maintenance knows the zone is nearly full. True for the first caller.
+    /// Notes that maintenance knows that the zone is nearly full. True for the first caller.
     pub(super) fn announce(&self) -> bool {
         !self.announced.load(Ordering::Relaxed) && !self.announced.swap(true, Ordering::AcqRel)
     }
