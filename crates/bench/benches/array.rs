@@ -1,5 +1,5 @@
-//! `cargo bench -p furrow-bench --bench array`: what an array costs the host. Its drives take no time and keep nothing,
-//! so that parity, bookkeeping and the operations themselves are left.
+//! `cargo bench -p furrow-bench --bench array`: what an array costs the host. The array's drives take no time and store
+//! nothing, so that parity, bookkeeping and the operations themselves are measured.
 #![allow(missing_docs, reason = "a benchmark")]
 
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use units::{Driver, RealDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Action, Blocks, Buf, Done, Durability, Geometry, Io, Lba, Op, ZoneId, ZonedDevice};
 
-/// Drives of the array.
+/// Number of drives of the array.
 const DRIVES: u32 = 5;
-/// Physical zones that hold metadata.
+/// Number of physical zones of a drive that hold metadata.
 const METADATA: u32 = 3;
 /// Blocks of a zone: 1 GiB.
 const CAPACITY: u64 = 1 << 18;
 
-/// A drive that says yes to everything and keeps nothing, but what comes before the array is open.
+/// A drive that acknowledges every operation and stores nothing, except before the array is open.
 #[derive(Debug)]
 struct Nothing {
     emu: Arc<Emu>,
@@ -73,7 +73,7 @@ fn array() -> Arc<Array> {
     array
 }
 
-/// Writes pieces of `blocks` one after the other, the zone reset where it is full.
+/// Writes pieces of `blocks` one after the other to a zone, and resets the zone where it is full.
 struct Writer {
     array: Arc<Array>,
     data: Buf,

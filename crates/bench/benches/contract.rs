@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bench::contract::measure;
 
-/// The system's allocator, counted.
+/// The system's allocator, with a count of its allocations.
 struct Counted;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
@@ -14,12 +14,12 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counted {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller keeps `alloc`'s conditions, which are the same here.
+        // SAFETY: the caller keeps the conditions of `GlobalAlloc::alloc`, which are those of the system allocator's `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: `ptr` came from `alloc` above, hence from the system's allocator, with this layout.
+        // SAFETY: `ptr` came from this allocator's `alloc`, hence from the system's allocator, with this layout.
         unsafe { System.dealloc(ptr, layout) }
     }
 }

@@ -15,13 +15,13 @@ use zoned::emu::{Emu, EmuOptions};
 use zoned::{Buf, Durability, ZonedDevice};
 
 const RECORD: usize = 4096;
-/// Records of one sample: 32 MiB.
+/// Number of records of one sample: 32 MiB.
 const RECORDS: usize = 8192;
 const ZONE: Blocks = Blocks(16 << 10);
-/// Zones under a file system, whose parallel log writes two blocks for each record.
+/// Zones of the drive under a file system, whose parallel log writes two blocks for each record.
 const FS_ZONES: u32 = 16;
 
-/// Hands out whole zones.
+/// Hands out whole zones to logs.
 struct Zones(Mutex<VecDeque<Segment>>);
 
 impl SegmentSource for Zones {
@@ -53,7 +53,7 @@ fn writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
     LogWriter::new(drive(driver, 2), identity, 0, LogIndex::starting_at(Bytes(0)), options, source)
 }
 
-/// A parallel log, and the file system that it is in.
+/// A parallel log, and the file system that holds its file.
 fn parallel(driver: &Arc<dyn Driver>, batching: Batching) -> (Fs, ParallelLog) {
     let dev = drive(driver, FS_ZONES);
     block_on(&**driver, async {
@@ -95,7 +95,7 @@ fn log(criterion: &mut Criterion) {
             b.iter_batched(|| parallel(&driver, batching), fill, BatchSize::PerIteration);
         });
     }
-    // What the drive alone takes for the same bytes: to be taken off.
+    // Measures the drive alone with the same bytes: its time is to be subtracted from a log's.
     group.bench_function("drive alone/4KiB appends", |b| {
         let data = Buf::copy_from(&record);
         let fill = |dev: Arc<dyn ZonedDevice>| {

@@ -1,4 +1,4 @@
-//! How long logs of some sizes take to come back, as JSON: `recovery DEVICE MIB,MIB,... RUNS`.
+//! Measures how long the recovery of logs of some sizes takes, as JSON: `recovery DEVICE MIB,MIB,... RUNS`.
 
 use bench::recovery::{RecoveryLoad, run};
 use units::Bytes;

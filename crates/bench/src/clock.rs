@@ -1,4 +1,4 @@
-//! The clock of a measurement.
+//! The clock that a measurement runs on.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -11,19 +11,19 @@ use units::{Driver, RealDriver, VirtualDriver};
 /// The seed of the virtual clock's random numbers: a measurement in virtual time repeats exactly.
 const SEED: u64 = 1;
 
-/// Which clock a measurement runs on.
+/// The clock that a measurement runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Clock {
-    /// Only the drive takes time, and a run repeats exactly. Threads are tasks.
+    /// The virtual clock: only the drive takes time, and a run repeats exactly. Threads are tasks.
     Virtual,
-    /// The machine's own.
+    /// The machine's own clock.
     Real,
-    /// The machine's own; the drive's times are stretched by this factor, and results divided by it.
+    /// The machine's own clock; the drive's times are stretched by this factor, and results divided by it.
     Dilated(NonZeroU32),
 }
 
 impl Clock {
-    /// A driver on this clock. One on the virtual clock is for the calling thread alone.
+    /// A driver on this clock. A driver on the virtual clock is for the calling thread alone.
     pub fn driver(self) -> Arc<dyn Driver> {
         match self {
             Clock::Virtual => VirtualDriver::new(SEED),

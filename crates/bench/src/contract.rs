@@ -8,16 +8,16 @@ use units::{Driver, RealDriver};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, Buf, BufMut, Durability, Lba, ZoneId, ZonedDevice};
 
-/// Source buffers, used in turn: as many as a busy program has.
+/// Number of source buffers, used in turn: as many as a busy program has.
 const SOURCES: usize = 64;
 /// Blocks written to a zone before it is reset: 16 MiB over all zones, more than a core's own cache.
 const ZONE_BLOCKS: u64 = 1024;
 const ZONES: u32 = 4;
 const BLOCK: usize = 4096;
-/// A block so small that its copy is next to nothing.
+/// Bytes of a block so small that its copy takes next to no time.
 const SMALL: usize = 512;
 
-/// One run's numbers.
+/// The numbers of one run of the device contract's measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Numbers {
     /// 4 KiB copied from the source buffers, ns each.
@@ -44,13 +44,14 @@ pub struct Numbers {
     pub two_threads: f64,
 }
 
-/// Measures in `rounds` rounds; each number is a median. `allocations` returns the process's allocations so far.
+/// Measures the device contract in `rounds` rounds; each number is a median. `allocations` returns the process's allocations so
+/// far.
 pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
     let driver: Arc<dyn Driver> = RealDriver::new();
     let dev = drive(BLOCK, Arc::clone(&driver));
     let small = drive(SMALL, Arc::clone(&driver));
     let sources = sources(BLOCK);
-    // Buffers of its own for the second thread: their reference counts would be fought over.
+    // The second thread has buffers of its own: threads that share reference counts slow each other down.
     let other_sources = self::sources(BLOCK);
     let small_sources = self::sources(SMALL);
     let mut memory = vec![0_u8; BLOCK * (ZONE_BLOCKS * u64::from(ZONES)) as usize];
@@ -67,7 +68,7 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
             }
             black_box(&mut memory);
         };
-        // Once without the clock, each: both then find their own memory as warm as the other.
+        // Copies and appends run once without the clock, so that the memory of both is equally warm.
         copies();
         *copy = time(&*driver, copies);
         appends(&dev, &sources, 0..ZONES);
@@ -91,12 +92,12 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
                 }
             });
         });
-        // The first round warms up: fresh memory and cold code.
+        // The first round is not counted: it warms up memory and code.
         if round > 0 {
             columns.iter_mut().zip(results).for_each(|(column, ns)| column.push(ns / count));
         }
     }
-    // Rounds are compared with themselves: another program's load then hits both sides.
+    // The ratio is taken within each round: another program's load then slows both sides.
     let ratio = |a: &[f64], b: &[f64]| median(a.iter().zip(b).map(|(a, b)| a / b).collect());
     let [copies, appended, .., both, one] = &columns;
     let (append_rate, two_threads) = (ratio(copies, appended), 2.0 * ratio(one, both));
@@ -118,7 +119,7 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
 }
 
 fn drive(block: usize, driver: Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
-    // The same bytes per zone whatever the block: small zones are kept in another way.
+    // Zones have the same bytes whatever the block size: the emulator stores small zones in another way.
     let zone_size = Blocks(ZONE_BLOCKS * BLOCK as u64 / block as u64);
     Emu::memory(
         EmuOptions {
@@ -136,7 +137,7 @@ fn sources(block: usize) -> Vec<Buf> {
     (0..SOURCES).map(|n| Buf::copy_from(&vec![n as u8 + 1; block])).collect()
 }
 
-/// Fills every zone, resetting each first.
+/// Resets and fills each zone by appends.
 fn appends(dev: &Arc<dyn ZonedDevice>, sources: &[Buf], zones: std::ops::Range<u32>) {
     let mut sources = sources.iter().cycle();
     for zone in zones.map(ZoneId) {

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use serde::Serialize;
 use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-/// Passes every operation on, and counts it. Writes to the metadata's zones, those below a bound, are counted apart.
+/// Passes every operation to the drive below, and counts it. Writes to the zones of metadata, those below a bound, are counted
+/// apart.
 #[derive(Debug)]
 pub struct Counted {
     inner: Arc<dyn ZonedDevice>,
@@ -14,24 +15,24 @@ pub struct Counted {
     counters: [AtomicU64; 8],
 }
 
-/// Operations since the count began.
+/// Numbers of a drive's operations since the count began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Appends, to zones from the bound on.
+    /// Number of appends to data zones, which lie from the bound on.
     pub appends: u64,
-    /// Writes, to the same.
+    /// Number of writes to data zones.
     pub writes: u64,
-    /// Bytes of both.
+    /// Bytes of appends and writes to data zones.
     pub bytes: u64,
-    /// Writes and appends of the metadata: to zones below the bound.
+    /// Number of writes and appends of the metadata: to zones below the bound.
     pub metadata_writes: u64,
-    /// Their bytes.
+    /// Bytes of the metadata's writes and appends.
     pub metadata_bytes: u64,
-    /// Reads.
+    /// Number of reads.
     pub reads: u64,
-    /// Flushes.
+    /// Number of flushes.
     pub flushes: u64,
-    /// Zones opened, closed, finished and reset.
+    /// Number of zone commands: open, close, finish and reset.
     pub zone_commands: u64,
 }
 
@@ -41,13 +42,13 @@ impl Counted {
         Arc::new(Counted { inner, first: AtomicU32::new(0), counters: Default::default() })
     }
 
-    /// Begins the count anew; zones below `first` are the metadata's.
+    /// Starts the count of operations at zero; zones below `first` are the metadata's.
     pub fn begin(&self, first: ZoneId) {
         self.first.store(first.0, Ordering::Relaxed);
         self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 
-    /// The counts so far.
+    /// The counts of operations so far.
     pub fn counts(&self) -> Counts {
         let [appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands] =
             self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));

@@ -1,4 +1,4 @@
-//! A small load generator for zones: closed loops at a queue depth, or an open one at a rate, on any clock.
+//! A load generator for a drive's zones: closed loops at a queue depth, or an open loop at a rate, on any clock.
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,18 +18,18 @@ use crate::{Latencies, Recorder};
 /// The longest write that [`fill`] makes.
 const FILL: Bytes = Bytes(1 << 20);
 
-/// The operation of a load.
+/// The operation of a load on zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes at the zones' pointers.
     Write,
     /// Appends.
     Append,
-    /// Reads at random. Nothing is written first.
+    /// Reads at random. The load writes nothing first.
     Read,
-    /// Appends, and this percentage of reads.
+    /// Appends, with a percentage of reads instead.
     Mixed {
-        /// From 0 to 100.
+        /// The percentage of reads, from 0 to 100.
         reads: u8,
     },
 }
@@ -70,59 +70,59 @@ impl fmt::Display for Kind {
     }
 }
 
-/// A load.
+/// A load on a drive's zones.
 #[derive(Clone, Debug)]
 pub struct Load {
-    /// The operation.
+    /// The operation of the load.
     pub kind: Kind,
-    /// Bytes of an operation: whole blocks.
+    /// Bytes of one operation: whole blocks.
     pub size: Bytes,
-    /// Operations in flight. Of writes, one for each zone.
+    /// Operations in flight. Writes have one in flight for each zone.
     pub depth: u32,
-    /// Zones written at the same time, or read from: the first ones that are not conventional. Where zones are
-    /// written, no more than `depth`.
+    /// Number of zones written at the same time, or read from: the first ones that are not conventional. A load that writes
+    /// uses no more than `depth`.
     pub zones: u32,
-    /// Operations in all.
+    /// Number of operations in all.
     pub count: u64,
     /// Bytes a second to offer; `None` for as much as the depth gives. Latencies then count from when an
     /// operation was due, so that a slow drive cannot hide its queue.
     pub rate: Option<Bytes>,
-    /// The factor that the drive's times are stretched by; results are divided by it. 1 for no dilation.
+    /// The factor by which the drive's times are stretched; results are divided by it. 1 for no dilation.
     pub dilation: u32,
 }
 
-/// The outcome of a load.
+/// The outcome of a load on zones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// Operations a second.
     pub ops_per_s: f64,
     /// MiB a second.
     pub mib_per_s: f64,
-    /// Of reads, appends and writes.
+    /// Latencies of reads, appends and writes.
     pub latency_us: Latencies,
-    /// Operations done.
+    /// Number of operations done.
     pub operations: u64,
-    /// The whole run.
+    /// Seconds that the whole run took.
     pub seconds: f64,
-    /// The factor that times were divided by.
+    /// The factor by which measured times were divided.
     pub dilation: u32,
 }
 
-/// Zones that are filled one after the other.
+/// A list of zones that a task fills one after the other.
 #[derive(Debug)]
 struct Lane {
     zone: u32,
     written: u64,
 }
 
-/// State that the tasks share.
+/// State that the load's tasks share.
 struct Work {
     device: Arc<dyn ZonedDevice>,
     load: Load,
     blocks: u64,
     data: Buf,
     begin: Instant,
-    /// When to stop, where that was said.
+    /// The time at which the load stops; `None` if only the count ends it.
     end: Option<Instant>,
     begun: Mutex<u64>,
     lanes: Vec<Mutex<Lane>>,
@@ -223,8 +223,8 @@ async fn reset(device: &Arc<dyn ZonedDevice>, zones: std::ops::Range<u32>) -> Re
     join_all(resets.collect()).await.into_iter().collect::<Result<Vec<()>>>().map(drop)
 }
 
-/// **Resets** the zones that a load reads from and fills them, one after the other: some drives refuse to read blocks
-/// that were never written.
+/// **Resets** the zones that a load reads from and fills them, one after the other: some drives refuse to read blocks that were
+/// never written.
 pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
     let geometry = device.geometry();
     let (first, end) = (geometry.conventional, geometry.conventional.saturating_add(load.zones));
@@ -249,7 +249,7 @@ pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
 impl Work {
     async fn task(&self, task: u32) -> Result<()> {
         let driver = self.device.driver();
-        // A number that is taken is done, so that a task without a zone takes none.
+        // An operation's number that a task takes counts as done, so a task without a zone takes none.
         while !self.ended(task)
             && let Some(number) = self.next()
         {
@@ -280,7 +280,7 @@ impl Work {
         Ok(())
     }
 
-    /// Whether the task has no zone left: its own are full, and zones of other tasks take one write at a time.
+    /// Whether the task has no zone left to write: its own are full, and a zone of another task takes one write at a time.
     fn ended(&self, task: u32) -> bool {
         let zones = self.device.geometry().zones;
         self.load.kind == Kind::Write
@@ -292,7 +292,7 @@ impl Work {
         self.latencies.lock().record(took);
     }
 
-    /// The number of an operation to do.
+    /// The number of the next operation; `None` if all are taken.
     fn next(&self) -> Option<u64> {
         if self.end.is_some_and(|end| self.device.driver().now() >= end) {
             return None;
@@ -313,13 +313,13 @@ impl Work {
         self.device.submit(Op::Read { at, into })
     }
 
-    /// A write or an append to the task's lane, and the finish of the zone where nothing more fits. Under the
+    /// Submits a write or an append to the task's lane, and the finish of the zone where no operation more fits. Runs under the
     /// lane's lock: a zone's operations take effect in the order of submission.
     fn put(&self, task: u32) -> (Io, Option<Io>) {
         let geometry = self.device.geometry();
         let slots = geometry.zone_capacity.0 / self.blocks;
         let lanes = self.lanes.len().max(1);
-        // The task's lane; if its zones are full, another task's.
+        // The lane is the task's own or, if its zones are full, another task's.
         for turn in 0..lanes {
             let lane = self.lanes.get((task as usize + turn) % lanes).expect("below their number");
             let mut lane = lane.lock();
@@ -344,14 +344,14 @@ impl Work {
             *lane = Lane { zone: lane.zone.saturating_add(self.load.zones), written: 0 };
             return (io, rest);
         }
-        // Cannot be where the count was checked against the room.
+        // All lanes are full: impossible where the load's count was checked against the room.
         (Io::ready(Ok(Done::Unit)), None)
     }
 }
 
 fn outcome(load: &Load, elapsed: Duration, latencies: &Recorder) -> Outcome {
     let (seconds, count) = (elapsed.as_secs_f64() / f64::from(load.dilation.max(1)), latencies.count());
-    // A drive without times takes none on the virtual clock.
+    // A drive without times takes no time on the virtual clock.
     let ops_per_s = if seconds > 0.0 { count as f64 / seconds } else { 0.0 };
     Outcome {
         ops_per_s,
@@ -423,7 +423,7 @@ mod tests {
 
     #[test]
     fn a_zone_takes_one_write_at_a_time_to_the_end_of_the_drive() {
-        // Seven zones on two lanes: one lane has a zone more than the other.
+        // The test has seven zones on two lanes: one lane has a zone more than the other.
         let load = Load { kind: Kind::Write, depth: 2, count: 6 * 8, ..LOAD };
         let result = measure("zones=7&zone-size=64KiB&delay=1us", &load).unwrap();
         assert_eq!((result.operations, result.seconds), (48, 24e-6));

@@ -48,11 +48,10 @@ impl Drive {
         Ok(Drive { device, options, clock, emulated: parsed.is_emulated() })
     }
 
-    /// An empty drive in memory with the same properties and times, on a new clock of the same kind. A real drive has no
-    /// copy: it is reset itself, and its data is lost.
+    /// An empty drive in memory with the same properties and times, on a new clock of the same kind. A real drive cannot be
+    /// copied: it is reset itself, and its data is lost.
     ///
-    /// # Errors
-    /// The real drive's.
+    /// # Errors / Those of the real drive.
     pub fn fresh(&self) -> Result<Drive> {
         let geometry = self.device.geometry();
         if !self.emulated {
@@ -84,12 +83,12 @@ impl Drive {
         Ok(Drive { device, options, clock: self.clock, emulated: true })
     }
 
-    /// The drive.
+    /// The drive under measurement.
     pub fn device(&self) -> &Arc<dyn ZonedDevice> {
         &self.device
     }
 
-    /// Its clock's driver.
+    /// The driver of the drive's clock.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         self.device.driver()
     }
@@ -99,7 +98,7 @@ impl Drive {
         self.clock
     }
 
-    /// The factor that the drive's times are stretched by; results are divided by it.
+    /// The factor by which the drive's times are stretched; results are divided by it.
     pub fn dilation(&self) -> u32 {
         self.options.dilation
     }

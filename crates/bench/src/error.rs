@@ -1,13 +1,13 @@
-//! Why a measurement was not taken.
+//! Errors that keep a measurement from being taken.
 
 /// The result of a measurement.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a measurement was not taken.
+/// An error that keeps a measurement from being taken.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The settings make no sense, or contradict each other.
+    /// The measurement's settings make no sense, or contradict each other.
     #[error("{0}")]
     Settings(String),
     /// The drive failed, or could not be opened.
@@ -49,7 +49,7 @@ impl From<::kv::Error> for Error {
 }
 
 impl Error {
-    /// Settings that make no sense.
+    /// The error of settings that make no sense.
     pub(crate) fn settings(why: impl Into<String>) -> Error {
         Error::Settings(why.into())
     }

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The machine and the program.
+/// The machine and the program of a measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct Host {
     /// The processor's model name.
     pub processor: String,
-    /// Processors that this process may use.
+    /// Number of processors that this process may use.
     pub cores: usize,
     /// Whether the program was optimised: without, numbers of the real clock mean nothing.
     pub optimised: bool,
@@ -18,7 +18,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// This machine.
+    /// The machine and the program that run this code.
     pub fn here() -> Host {
         let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = text.lines().find(|line| line.starts_with("model name"));

@@ -5,22 +5,22 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
-/// Latencies in us.
+/// A summary of latencies in us.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Latencies {
-    /// The mean.
+    /// The mean latency in us.
     pub mean: f64,
-    /// The median.
+    /// The median latency in us.
     pub p50: f64,
-    /// The 75th percentile.
+    /// The 75th percentile of the latencies in us.
     pub p75: f64,
-    /// The 99th percentile.
+    /// The 99th percentile of the latencies in us.
     pub p99: f64,
-    /// The 99.9th percentile.
+    /// The 99.9th percentile of the latencies in us.
     pub p99_9: f64,
-    /// The 99.99th percentile.
+    /// The 99.99th percentile of the latencies in us.
     pub p99_99: f64,
-    /// The longest.
+    /// The longest latency in us.
     pub max: f64,
 }
 
@@ -33,20 +33,20 @@ pub struct Recorder {
     max: u64,
 }
 
-/// Significant digits of a bucket.
+/// Significant digits of a histogram's bucket.
 const DIGITS: u8 = 3;
 /// The longest latency that the histogram distinguishes, in ns: a day.
 const LONGEST: u64 = 86_400_000_000_000;
 
 impl Recorder {
-    /// Nothing counted yet.
+    /// A recorder without latencies.
     pub fn new() -> Recorder {
         let mut histogram = Histogram::new(DIGITS).expect("the number of digits is one that there is");
         histogram.auto(true);
         Recorder { histogram, sum: 0.0, min: u64::MAX, max: 0 }
     }
 
-    /// Counts one.
+    /// Counts one latency.
     pub fn record(&mut self, latency: Duration) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
         self.histogram.record(ns.clamp(1, LONGEST)).expect("a histogram that grows takes it");
@@ -55,7 +55,7 @@ impl Recorder {
         self.max = self.max.max(ns);
     }
 
-    /// Adds another recorder's counts.
+    /// Adds the latencies of another recorder.
     pub fn add(&mut self, other: &Recorder) {
         self.histogram.add(&other.histogram).expect("a histogram that grows takes all that another one has");
         self.sum += other.sum;
@@ -63,7 +63,7 @@ impl Recorder {
         self.max = self.max.max(other.max);
     }
 
-    /// How many were counted.
+    /// Number of recorded latencies.
     pub fn count(&self) -> u64 {
         self.histogram.len()
     }

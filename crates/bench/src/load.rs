@@ -1,4 +1,4 @@
-//! Parts of the loads on RocksDB: threads with counts by kind of operation, values, scans.
+//! Parts that loads on RocksDB share: threads with counts by kind of operation, values, scans.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -11,17 +11,17 @@ use units::{Driver, SplitMix64, spawn};
 
 use crate::{Latencies, Recorder, Result};
 
-/// The longest scan, in records, where the load does not say; every length from 1 on is as likely.
+/// Records of the longest scan, where the load sets none; every length from 1 on is as likely.
 pub(crate) const LONGEST_SCAN: u64 = 100;
 
-/// Operations of one kind.
+/// Count and latencies of the operations of one kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfKind {
-    /// Which.
+    /// The name of the kind of operation.
     pub operation: &'static str,
-    /// How many.
+    /// Number of operations.
     pub count: u64,
-    /// Their latencies.
+    /// Latencies of the operations.
     pub latency_us: Latencies,
 }
 
@@ -29,7 +29,7 @@ pub struct OfKind {
 pub(crate) struct Kinds {
     names: Vec<&'static str>,
     recorders: Vec<Recorder>,
-    /// Records that were not found.
+    /// Number of records that reads did not find.
     pub(crate) missing: u64,
 }
 
@@ -50,7 +50,7 @@ impl Kinds {
         self.missing += other.missing;
     }
 
-    /// Operations of all kinds.
+    /// The latencies of operations of all kinds together.
     pub(crate) fn overall(&self) -> Recorder {
         let mut all = Recorder::new();
         self.recorders.iter().for_each(|kind| all.add(kind));
@@ -94,7 +94,7 @@ pub(crate) async fn run_threads<T: Send + 'static, F: Future<Output = Result<T>>
     results.into_iter().collect()
 }
 
-/// Random bytes, which do not compress.
+/// Fills a value with random bytes, which do not compress.
 pub(crate) fn fill(value: &mut [u8], random: &mut SplitMix64) {
     for word in value.chunks_mut(size_of::<u64>()) {
         let bytes = random.draw().to_le_bytes();

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use crate::{Error, Result};
 
-/// A directory that is removed when this is dropped; its name is a prefix and the process id.
+/// A temporary directory that is removed when its handle is dropped; its name is a prefix and the process id.
 #[derive(Debug)]
 pub struct Scratch(PathBuf);
 
@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn files_of_ended_processes_are_removed_and_no_others() {
         let scratch = std::env::temp_dir().join(format!("furrow-sweep-{}", std::process::id()));
-        // Above any process number.
+        // The first name has a process id above any that exists.
         let names = [format!("{SCRATCH}4294967295"), format!("{SCRATCH}1"), format!("{SCRATCH}x")];
         for name in &names {
             std::fs::create_dir_all(scratch.join(name)).expect("a directory");

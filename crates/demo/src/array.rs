@@ -15,35 +15,35 @@ use crate::program::Program;
 use crate::report::{Report, rate, seconds, size};
 use crate::server::Server;
 
-/// Drives of the array.
+/// Number of drives of the demonstration's array.
 const DRIVES: usize = 5;
-/// The drive that fails and is replaced.
+/// The slot of the drive that fails and is replaced.
 const REPLACED: usize = 2;
-/// The drive that fails after the rebuild.
+/// The slot of the drive that fails after the rebuild.
 const SECOND: usize = 0;
 /// The rebuild's rate until the server is killed, in bytes a second: slow enough to be killed halfway.
 const RATE: &str = "8MiB";
 /// The share of the rebuild that is done when the server is killed.
 const CUT: f64 = 0.4;
-/// Time between two sentences about the rebuild.
+/// Time between two reports of the rebuild's progress.
 const SAY: Duration = Duration::from_millis(500);
 /// The longest time that a rebuild may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two polls of the count of acknowledged writes.
 const POLL: Duration = Duration::from_millis(2);
-/// Time between two polls of the rebuild.
+/// Time between two polls of the rebuild's progress.
 const POLL_REBUILD: Duration = Duration::from_millis(50);
-/// Records between two pauses of the second load, and a pause.
+/// Number of records between two pauses of the second load (`PART`), and the length of a pause.
 const PART: usize = 1024;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The file that lists the array's members.
 const LIST: &str = "demo.array";
 const WAL: &str = "auto";
 
-/// The demonstration's settings.
+/// The settings of the array demonstration.
 #[derive(Clone, Debug)]
 pub struct ArrayDemo {
-    /// The `furrow` program.
+    /// The path of the `furrow` program.
     pub program: PathBuf,
     /// The directory of the drive files.
     pub directory: PathBuf,
@@ -51,14 +51,14 @@ pub struct ArrayDemo {
     pub drive: String,
 }
 
-/// The result of the demonstration.
+/// The result of the array demonstration.
 #[derive(Clone, Debug)]
 pub struct ArrayOutcome {
-    /// Records of each load.
+    /// Number of records of each load.
     pub records: usize,
-    /// Acknowledged writes of both loads.
+    /// Number of acknowledged writes of both loads.
     pub acknowledged: usize,
-    /// Acknowledged records that are not as they were written, in sentences.
+    /// Descriptions of acknowledged records that do not read back as written.
     pub lost: Vec<String>,
     /// The array's counters, as `furrow array status --json` prints them.
     pub counters: Value,
@@ -66,7 +66,7 @@ pub struct ArrayOutcome {
     pub time: Duration,
 }
 
-/// A demonstration that runs.
+/// A running array demonstration.
 struct Running<'a> {
     demo: &'a ArrayDemo,
     program: Program,
@@ -75,9 +75,10 @@ struct Running<'a> {
 }
 
 impl ArrayDemo {
-    /// Runs the demonstration.
+    /// Runs the array demonstration.
     ///
     /// # Errors
+    ///
     /// A file in the directory that no demo made; a machine without package lists; a server or a rebuild that fails.
     pub fn run(&self, report: &dyn Report) -> Result<ArrayOutcome> {
         let program = Program::new(self.program.clone());
@@ -118,7 +119,7 @@ impl Running<'_> {
         let loaded = self.load(&server, &mut second, |_| Ok(()))?;
         ensure!(loaded == second.len(), "the server ended during the second load");
 
-        // A quarter of all data is now reconstructed with the rebuilt drive.
+        // The array now reconstructs a quarter of all data with the rebuilt drive.
         self.fail(&server, SECOND)?;
         self.say(format!("drive {SECOND} failed, and its file is gone: reads need the rebuilt data now"));
         lost.extend(self.verify(&server, "without another drive", &[&first, &second])?);
@@ -144,7 +145,7 @@ impl Running<'_> {
         Server::start(&self.program, device, WAL)
     }
 
-    /// Makes the array; returns its URL.
+    /// Makes the demonstration's array; returns its URL.
     fn create(&self) -> Result<String> {
         for drive in 0..=DRIVES {
             self.files.claim(&image(drive))?;
@@ -162,12 +163,12 @@ impl Running<'_> {
         Ok(format!("array:{list}"))
     }
 
-    /// The URL that a drive is made with.
+    /// The URL with which a drive of the array is made.
     fn url(&self, drive: usize) -> String {
         format!("emu:{}?{}", self.files.path(&image(drive)).display(), self.demo.drive)
     }
 
-    /// The first load; a drive fails halfway.
+    /// Runs the first load; a drive fails halfway.
     fn load_while_a_drive_fails(&self, server: &Server, writes: &mut [Write]) -> Result<()> {
         let start = self.program.now();
         let loaded = self.load(server, writes, |acknowledged| {
@@ -185,8 +186,8 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Sends the writes that are not acknowledged yet, and calls `halfway` when half of them are. Returns how many of
-    /// all writes are acknowledged then.
+    /// Sends the writes that are not acknowledged yet, and calls `halfway` when half of them are. Returns the number of all
+    /// writes that are acknowledged at the end.
     fn load(
         &self,
         server: &Server,
@@ -219,7 +220,7 @@ impl Running<'_> {
         Ok(writes.iter().filter(|write| write.acknowledged).count())
     }
 
-    /// Fails a drive and removes its file.
+    /// Fails a drive of the array and removes the drive's file.
     fn fail(&self, server: &Server, drive: usize) -> Result<()> {
         self.program.run(&["array", "fail", "--url", &server.pages, &drive.to_string()])?;
         self.files.remove(&image(drive))
@@ -244,7 +245,7 @@ impl Running<'_> {
                 // Pauses keep the load from ending before the server is killed.
                 for part in writes.chunks_mut(PART) {
                     match load::set(address, part, self.report, &acknowledged) {
-                        // Killed between two parts: no connection is made.
+                        // The server was killed between two parts of the load: no connection can be made.
                         Err(_) if killed.load(Ordering::Acquire) => break,
                         set => set?,
                     }
@@ -317,7 +318,7 @@ impl Running<'_> {
         self.program.json(&["array", "status", "--url", &server.pages, "--json"])
     }
 
-    /// Reads every record back; returns the problems.
+    /// Reads every record of the loads back; returns the problems.
     fn verify(&self, server: &Server, when: &str, loads: &[&[Write]]) -> Result<Vec<String>> {
         let start = self.program.now();
         let writes: Vec<&Write> = loads.iter().copied().flatten().collect();
@@ -343,7 +344,7 @@ impl Running<'_> {
     }
 }
 
-/// The name of a drive's file.
+/// The name of the file that a drive of the array is in.
 fn image(drive: usize) -> String {
     format!("drive{drive}.img")
 }

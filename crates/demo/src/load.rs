@@ -9,20 +9,20 @@ use anyhow::{Context as _, Result, bail};
 use crate::report::Report;
 use crate::resp::{Client, Reply};
 
-/// Connections of a load.
+/// Number of connections of a load.
 const CONNECTIONS: usize = 4;
 
-/// Commands in a pipeline.
+/// Number of commands in a pipeline.
 const PIPELINE: usize = 64;
 
-/// A SET.
+/// A SET command of a load.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Write {
-    /// The key.
+    /// The key to set.
     pub key: String,
-    /// The value.
+    /// The value to set.
     pub value: String,
-    /// Whether the server acknowledged it.
+    /// Whether the server acknowledged the write.
     pub acknowledged: bool,
 }
 
@@ -98,7 +98,7 @@ pub fn check<T: Sync>(
     Ok(problems.into_inner().expect("no thread panics while it holds this"))
 }
 
-/// Runs `work` on each share of `items` in a thread of its own.
+/// Runs `work` on each share of `items`, in a thread for each share.
 fn each_share<T: Send>(
     items: &mut [T],
     share: usize,

@@ -10,10 +10,11 @@ use anyhow::{Context as _, Result, bail};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-/// Names the files, each with its inode, or with null from the moment before it is made until its inode is known.
+/// The file that names the demonstration's files, each with its inode, or with null from the moment before it is made until its
+/// inode is known.
 const LIST: &str = "made-by-furrow-demo.json";
 
-/// The directory and the list of files made there.
+/// The directory of a demonstration and the list of files made in it.
 #[derive(Debug)]
 pub struct OwnFiles {
     directory: PathBuf,
@@ -21,10 +22,11 @@ pub struct OwnFiles {
 }
 
 impl OwnFiles {
-    /// The directory, which is made.
+    /// Opens the directory, which is made if it is missing.
     ///
     /// # Errors
-    /// The directory's; a list that cannot be read.
+    ///
+    /// Those of the directory; a list that cannot be read.
     pub fn in_directory(directory: PathBuf) -> Result<OwnFiles> {
         fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
         let list = directory.join(LIST);
@@ -49,9 +51,10 @@ impl OwnFiles {
         Ok(self.path(name))
     }
 
-    /// The claimed file is made: from now on only this very file may be replaced.
+    /// Records the inode of a claimed file that is made: from now on only this very file may be replaced.
     ///
     /// # Errors
+    ///
     /// Those of the file and of the list.
     pub fn made(&self, name: &str) -> Result<()> {
         let path = self.path(name);
@@ -59,10 +62,11 @@ impl OwnFiles {
         self.record(name, inode.into())
     }
 
-    /// Removes a file, which may be gone already.
+    /// Removes a file of a demonstration, which may be gone already.
     ///
     /// # Errors
-    /// The removal's; the refusal of a file that no demonstration made.
+    ///
+    /// Those of the removal; the refusal of a file that no demonstration made.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.refuse_foreign(name)?;
         let path = self.path(name);
@@ -74,12 +78,12 @@ impl OwnFiles {
         }
     }
 
-    /// The path of a file in the directory.
+    /// The path of a file in the demonstration's directory.
     pub fn path(&self, name: &str) -> PathBuf {
         self.directory.join(name)
     }
 
-    /// Fails where the file exists and is not the one in the list.
+    /// Fails where a file exists and is not the one in the list of the demonstration's files.
     fn refuse_foreign(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         let inode = match fs::symlink_metadata(&path) {
@@ -131,11 +135,11 @@ mod tests {
         open().claim("a.img").unwrap();
         assert!(!path.exists());
 
-        // A run that was killed before it knew the inode.
+        // The claim belongs to a run that was killed before it knew the inode.
         fs::write(&path, "the demo's").unwrap();
         open().claim("a.img").unwrap();
 
-        // The user put a file of another name in its place.
+        // The user replaced the demonstration's file by another file of the same name.
         fs::write(&path, "the demo's").unwrap();
         open().made("a.img").unwrap();
         let other = directory.path().join("other");

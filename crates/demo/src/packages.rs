@@ -9,15 +9,16 @@ use anyhow::{Context as _, Result, bail, ensure};
 /// The directory of apt's lists.
 const LISTS: &str = "/var/lib/apt/lists";
 
-/// Decompresses apt's files.
+/// The program that decompresses apt's files.
 const HELPER: &str = "/usr/lib/apt/apt-helper";
 
-/// Records by key, `pkg:NAME:VERSION:ARCHITECTURE`.
+/// Package records by key, `pkg:NAME:VERSION:ARCHITECTURE`.
 pub type Records = BTreeMap<String, String>;
 
-/// Every record of the lists; fetches the lists if there are none.
+/// Loads every record of apt's package lists; fetches the lists if there are none.
 ///
 /// # Errors
+///
 /// A machine without apt or lists.
 pub fn load() -> Result<Records> {
     let mut files = list_files(Path::new(LISTS))?;
@@ -75,7 +76,7 @@ fn update() -> Result<()> {
     bail!("there are no package lists yet: run, as root, apt-get update")
 }
 
-/// Adds the records of one list: paragraphs, separated by empty lines.
+/// Adds the records of one package list: paragraphs, separated by empty lines.
 fn parse(list: &str, records: &mut Records) {
     for record in list.split("\n\n") {
         let field = |name: &str| record.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));

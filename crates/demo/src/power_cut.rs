@@ -14,35 +14,35 @@ use crate::program::Program;
 use crate::report::{Report, rate, seconds, size};
 use crate::server::Server;
 
-/// Time between two looks at the count of acknowledged writes.
+/// Time between two polls of the count of acknowledged writes.
 const POLL: Duration = Duration::from_millis(2);
 
 /// The drive file, in the demo's directory.
 const IMAGE: &str = "demo.img";
 
-/// The demonstration's settings.
+/// The settings of the power cut demonstration.
 #[derive(Clone, Debug)]
 pub struct PowerCutDemo {
-    /// The `furrow` program.
+    /// The path of the `furrow` program.
     pub program: PathBuf,
     /// The directory of the drive file.
     pub directory: PathBuf,
     /// The drive's parameters: `zones=128&zone-size=16MiB`.
     pub drive: String,
-    /// The server's `--wal`.
+    /// The value of the server's option `--wal`.
     pub wal: String,
 }
 
-/// The result of the demonstration.
+/// The result of the power cut demonstration.
 #[derive(Clone, Debug)]
 pub struct PowerCutOutcome {
-    /// Records of the first load, all of them acknowledged.
+    /// Number of records of the first load, all of them acknowledged.
     pub records: usize,
-    /// Writes of the second load that were acknowledged before the server was killed.
+    /// Number of writes of the second load that were acknowledged before the server was killed.
     pub second_load_acknowledged: usize,
-    /// Keys that were read back.
+    /// Number of keys that were read back.
     pub checked: usize,
-    /// Acknowledged records that are not as they were written, in sentences.
+    /// Descriptions of acknowledged records that do not read back as written.
     pub lost: Vec<String>,
     /// How long the demonstration took.
     pub time: Duration,
@@ -51,9 +51,10 @@ pub struct PowerCutOutcome {
 }
 
 impl PowerCutDemo {
-    /// Runs the demonstration.
+    /// Runs the power cut demonstration.
     ///
     /// # Errors
+    ///
     /// A file in the directory that no demo made; a machine without package lists; a server that does not run.
     pub fn run(&self, report: &dyn Report) -> Result<PowerCutOutcome> {
         let program = Program::new(self.program.clone());
@@ -119,7 +120,7 @@ impl PowerCutDemo {
     }
 }
 
-/// The second load: every second record gets a new value, every other one a companion under a new key.
+/// Makes a write of the second load: every second record gets a new value, and every other record a companion under a new key.
 fn revise(index: usize, write: &Write) -> Write {
     if index.is_multiple_of(2) {
         Write { key: write.key.clone(), value: format!("Revision: 2\n{}", write.value), acknowledged: false }
@@ -128,7 +129,8 @@ fn revise(index: usize, write: &Write) -> Write {
     }
 }
 
-/// Writes, and kills the server when half of the writes are acknowledged; returns how many are in the end.
+/// Sends the writes, and kills the server when half of them are acknowledged; returns the number of writes that were
+/// acknowledged in the end.
 fn kill_halfway(
     program: &Program,
     report: &dyn Report,
@@ -164,11 +166,11 @@ struct Expected<'a> {
     key: &'a str,
     /// The value acknowledged last; `None` if no write of the key was acknowledged.
     acknowledged: Option<&'a str>,
-    /// A later value that was sent and not acknowledged.
+    /// A later value of the key that was sent and not acknowledged.
     sent: Option<&'a str>,
 }
 
-/// Reads every key back; returns their number and the problems.
+/// Reads every key back; returns the number of keys and the problems.
 fn verify(
     server: &Server,
     report: &dyn Report,

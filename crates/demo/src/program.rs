@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result, bail};
 use serde_json::Value;
 use units::{Driver, Instant, RealDriver};
 
-/// The program, and the clock of the demonstration.
+/// The path of the `furrow` program, and the clock of the demonstration.
 #[derive(Clone, Debug)]
 pub struct Program {
     path: PathBuf,
@@ -16,22 +16,23 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program at a path.
+    /// The `furrow` program at a path.
     pub fn new(path: PathBuf) -> Program {
         Program { path, driver: RealDriver::new() }
     }
 
-    /// A command that is not started yet; its log is off and its stdin empty.
+    /// A `furrow` command that is not started yet; its log is off and its stdin empty.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(&self.path);
         command.args(args).env_remove("FURROW_DEVICE").env("FURROW_LOG", "off").stdin(Stdio::null());
         command
     }
 
-    /// Runs a command to its end, which must be a success.
+    /// Runs a `furrow` command to its end, which must be a success.
     ///
     /// # Errors
-    /// The command's own, with the command.
+    ///
+    /// Those of the command, with its arguments.
     pub fn run(&self, args: &[&str]) -> Result<()> {
         let output = self.output(args)?;
         if output.status.success() {
@@ -40,11 +41,12 @@ impl Program {
         bail!("furrow {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim())
     }
 
-    /// Runs a command; returns the JSON that it prints, whatever its exit code: `array status` ends with 1 where the
+    /// Runs a `furrow` command; returns the JSON that it prints, whatever its exit code: `array status` ends with 1 where the
     /// array is degraded.
     ///
     /// # Errors
-    /// The command's own, where it prints no JSON or an error.
+    ///
+    /// Those of the command, where it prints no JSON or an error.
     pub fn json(&self, args: &[&str]) -> Result<Value> {
         let output = self.output(args)?;
         match serde_json::from_slice::<Value>(&output.stdout) {
@@ -57,12 +59,12 @@ impl Program {
         self.command(args).output().with_context(|| format!("running {}", self.path.display()))
     }
 
-    /// The time now.
+    /// The time on the demonstration's clock.
     pub fn now(&self) -> Instant {
         self.driver.now()
     }
 
-    /// Sleeps.
+    /// Sleeps on the demonstration's clock.
     pub fn sleep(&self, time: Duration) {
         units::block_on(&*self.driver, units::sleep_until(&*self.driver, self.now().after(time)));
     }

@@ -4,36 +4,36 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// The longest wait for a reply.
+/// The longest time to wait for the server's reply.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// The longest reply that is read, in bytes.
+/// The most bytes of a value in a reply.
 const MAX_BULK: usize = 64 << 20;
 
-/// A connection.
+/// A connection to a server of the redis protocol.
 #[derive(Debug)]
 pub struct Client {
     stream: BufReader<TcpStream>,
     out: Vec<u8>,
 }
 
-/// A reply.
+/// A reply of the redis protocol.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Reply {
-    /// `+OK`
+    /// A status, such as `+OK`.
     Status(String),
-    /// `-ERR ...`
+    /// An error, such as `-ERR ...`.
     Error(String),
-    /// `:7`
+    /// An integer, such as `:7`.
     Integer(i64),
-    /// `$3...`, a value; `None` for `$-1`, a key that does not exist.
+    /// A value, such as `$3...`; `None` for `$-1`, a key that does not exist.
     Bulk(Option<Vec<u8>>),
-    /// Several replies.
+    /// An array of replies.
     Array(Vec<Reply>),
 }
 
 impl Client {
-    /// Connects.
+    /// Connects to a server of the redis protocol.
     pub fn connect(at: SocketAddr) -> io::Result<Client> {
         let stream = TcpStream::connect_timeout(&at, TIMEOUT)?;
         stream.set_nodelay(true)?;
@@ -51,7 +51,7 @@ impl Client {
         }
     }
 
-    /// Sends the pipeline.
+    /// Sends the queued commands to the server.
     pub fn send(&mut self) -> io::Result<()> {
         let sent = self.stream.get_mut().write_all(&self.out);
         self.out.clear();
@@ -65,7 +65,7 @@ impl Client {
         self.reply()
     }
 
-    /// Reads a reply.
+    /// Reads one reply from the server.
     pub fn reply(&mut self) -> io::Result<Reply> {
         read(&mut self.stream)
     }

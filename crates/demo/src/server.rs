@@ -9,22 +9,22 @@ use anyhow::{Context as _, Result, bail};
 use crate::program::Program;
 use crate::resp::{Client, Reply};
 
-/// The longest time that a start may take.
+/// The longest time that the server's start may take.
 const START: Duration = Duration::from_secs(60);
 
-/// The longest time that a shutdown may take.
+/// The longest time that the server's shutdown may take.
 const STOP: Duration = Duration::from_secs(60);
 
-/// Time between two polls.
+/// Time between two polls of the server.
 const POLL: Duration = Duration::from_millis(20);
 
-/// A running server. Dropping it kills it.
+/// A running `furrow serve`. Dropping it kills the process.
 #[derive(Debug)]
 pub struct Server {
     child: Child,
-    /// The address of the redis protocol.
+    /// The server's address of the redis protocol.
     pub address: SocketAddr,
-    /// The URL of its pages, which take orders.
+    /// The URL of the server's HTTP pages, which take orders to an array.
     pub pages: String,
 }
 
@@ -63,14 +63,14 @@ impl Server {
         self.child.id()
     }
 
-    /// Sends SIGKILL and waits for the process to end.
+    /// Sends SIGKILL to the server and waits for its process to end.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill().context("killing the server")?;
         self.child.wait().context("waiting for the killed server")?;
         Ok(())
     }
 
-    /// Sends SHUTDOWN and waits for the process to end.
+    /// Sends SHUTDOWN to the server and waits for its process to end.
     pub fn shut_down(mut self, program: &Program) -> Result<()> {
         // The server may end before it answers.
         let _ = Client::connect(self.address).and_then(|mut client| client.call(&[b"SHUTDOWN"]));
@@ -92,7 +92,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // The process may have ended already.
+        // The server's process may have ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -101,7 +101,7 @@ impl Drop for Server {
 /// Two loopback addresses with free ports.
 fn free_addresses() -> Result<[SocketAddr; 2]> {
     let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).context("looking for a free port");
-    // Both listen until both are known: the ports differ.
+    // Both sockets listen until both addresses are known, so that the ports differ.
     let both = [bind()?, bind()?];
     Ok([both[0].local_addr()?, both[1].local_addr()?])
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 
-/// More words than this slow libFuzzer down.
+/// Most words of a dictionary: more slow libFuzzer down.
 const MOST: usize = 400;
 
 fn main() -> Result<()> {

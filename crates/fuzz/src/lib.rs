@@ -14,12 +14,12 @@ mod targets;
 
 use targets::{array, database, drive, filesystem, server};
 
-/// A decoder under test.
+/// A decoder under fuzz tests.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// The target's name, and its corpus's.
+    /// The name of the target and of its corpus.
     pub name: &'static str,
-    /// Panics where the decoder is wrong.
+    /// The function that feeds bytes to the decoder and panics where the decoder is wrong.
     pub run: fn(&[u8]),
     /// Golden files, relative to `crates/`, that the dictionary and the first inputs come from.
     pub golden: &'static [&'static str],
@@ -29,7 +29,7 @@ const fn target(name: &'static str, run: fn(&[u8]), golden: &'static [&'static s
     Target { name, run, golden }
 }
 
-/// All targets.
+/// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     target("array-record", array::record, &["array/tests/golden"]),
     target("array-superblock", array::superblock, &["array/tests/golden"]),
@@ -51,7 +51,7 @@ pub const TARGETS: &[Target] = &[
     target("crash-trace", database::trace, &["sim/tests/golden"]),
 ];
 
-/// The target of this name.
+/// The fuzz target with a name.
 pub fn find(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }

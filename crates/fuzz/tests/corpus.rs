@@ -1,4 +1,4 @@
-//! Every input that once reached new code, or broke something, through its target.
+//! Runs every input of a corpus, which once reached new code or broke something, through its target.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

@@ -9,13 +9,13 @@ use units::{Driver, Instant, Spawned, VirtualDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Profile};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Io, Lba, Result, ZoneId, ZonedDevice};
 
-/// An operation's begin and end.
+/// The begin and the end of an operation.
 pub type Time = (Instant, Instant);
 
-/// An array to be measured.
+/// The settings of an array to be measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// The drives' profile.
+    /// The name of the drives' profile.
     pub profile: &'static str,
     /// Number of drives.
     pub drives: u32,
@@ -23,7 +23,7 @@ pub struct Setup {
     pub zones: u32,
     /// The array's stripe unit.
     pub stripe_unit: Bytes,
-    /// The factor that the drives' times are stretched by.
+    /// The factor by which the drives' times are stretched.
     pub dilation: u32,
 }
 
@@ -33,15 +33,15 @@ impl Default for Setup {
     }
 }
 
-/// An array that is assembled.
+/// An assembled array under measurement.
 pub struct Bed {
-    /// The clock.
+    /// The driver of the array's clock.
     pub driver: Arc<dyn Driver>,
-    /// The members, by slot.
+    /// The array's drives, by slot.
     pub drives: Vec<Arc<Emu>>,
-    /// The array.
+    /// The array under measurement.
     pub array: Arc<Array>,
-    /// The array as a device.
+    /// The array as a zoned device.
     pub device: Arc<dyn ZonedDevice>,
     setup: Setup,
 }
@@ -53,7 +53,7 @@ impl std::fmt::Debug for Bed {
 }
 
 impl Setup {
-    /// A drive on the driver's clock.
+    /// Makes one drive of the array on the driver's clock.
     pub fn drive(&self, driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
         Emu::memory(self.options(n), Arc::clone(driver))
     }
@@ -69,7 +69,7 @@ impl Setup {
         }
     }
 
-    /// One drive alone, on a clock of its own.
+    /// One drive of the array's kind alone, on a clock of its own.
     pub fn alone(&self) -> Arc<dyn ZonedDevice> {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         self.drive(&driver, 0)
@@ -98,7 +98,7 @@ fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
 }
 
 impl Bed {
-    /// Assembles the same drives again, without one of them.
+    /// Assembles the same drives again, without the one in a slot.
     pub fn without(self, slot: usize) -> Result<Bed> {
         let Bed { driver, mut drives, array, device, setup } = self;
         drop((array, device));
@@ -108,18 +108,18 @@ impl Bed {
         Ok(Bed { driver, drives, array, device, setup })
     }
 
-    /// A new drive, on the same clock.
+    /// A new drive for the array, on the same clock.
     pub fn spare(&self) -> Arc<Emu> {
         self.setup.drive(&self.driver, self.setup.drives)
     }
 }
 
-/// The operation of a load.
+/// The operation of a load on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Writes one after the other, each job in zones of its own.
     Write,
-    /// The same with appends.
+    /// Appends one after the other, each job in zones of its own.
     Append,
     /// Reads one after the other, each job in zones of its own.
     Sequential,
@@ -127,32 +127,32 @@ pub enum Kind {
     Random,
 }
 
-/// A load with fio's parameters.
+/// A load on an array, with fio's parameters.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// The operation.
+    /// The operation of the load.
     pub kind: Kind,
-    /// Bytes of an operation.
+    /// Bytes of one operation.
     pub size: Bytes,
-    /// Jobs; job `n` begins in zone `first + n`, and goes on `jobs` zones further.
+    /// Number of jobs; job `n` begins in zone `first + n`, and goes on `jobs` zones further.
     pub jobs: u32,
-    /// In flight for each job.
+    /// Operations in flight of each job.
     pub depth: usize,
-    /// Operations of each job.
+    /// Number of operations of each job.
     pub count: u64,
-    /// The first zone.
+    /// The zone in which the first job begins.
     pub first: u32,
-    /// Bytes of each job's zone that a random read may be of.
+    /// Bytes at the beginning of each job's zone that random reads are taken from.
     pub span: Bytes,
 }
 
 impl Load {
-    /// One job in zone 0.
+    /// A load of one job that begins in zone 0.
     pub fn new(kind: Kind, size: Bytes, depth: usize, count: u64) -> Load {
         Load { kind, size, jobs: 1, depth, count, first: 0, span: Bytes(0) }
     }
 
-    /// Runs the load; returns the time of each operation, in the order of their ends.
+    /// Runs the load on a device; returns the time of each operation, in the order of their ends.
     pub fn run(&self, device: &Arc<dyn ZonedDevice>) -> Result<Vec<Time>> {
         let driver = Arc::clone(device.driver());
         let times: Arc<Mutex<Vec<Time>>> = Arc::default();
@@ -192,7 +192,7 @@ struct Job {
     device: Arc<dyn ZonedDevice>,
     load: Load,
     zone: u32,
-    /// Zeros: the emulated drives store no memory for blocks of zeros; parity is computed as for any data.
+    /// The buffer that jobs write: zeros, for which emulated drives use no memory; parity is computed as for any data.
     data: Buf,
     times: Arc<Mutex<Vec<Time>>>,
     next: Arc<Mutex<u64>>,
@@ -209,7 +209,7 @@ impl Job {
         (zone, geometry.start(zone).plus(Blocks(offset)), blocks.min(geometry.zone_capacity.0 - offset))
     }
 
-    /// Writes in order, `depth` of them in flight, and awaits them in order.
+    /// Writes the job's operations in order, `depth` of them in flight, and awaits them in order.
     async fn write(self) -> Result<()> {
         let driver = Arc::clone(self.device.driver());
         let size = self.device.geometry().block_size as usize;
@@ -242,7 +242,7 @@ impl Job {
         Ok(())
     }
 
-    /// A task of the job that reads.
+    /// Reads for a job, as one of its tasks.
     async fn read(&self) -> Result<()> {
         let driver = self.device.driver();
         let (size, block) = (self.load.size.0, u64::from(self.device.geometry().block_size));
@@ -275,7 +275,7 @@ impl Job {
     }
 }
 
-/// Fills the beginning of zones with zeros.
+/// Fills the beginning of each of a device's first zones with zeros.
 pub fn prime(device: &Arc<dyn ZonedDevice>, zones: u32, span: Bytes) -> Result<()> {
     let size = Bytes(1 << 20);
     for first in (0..zones).step_by(4) {
@@ -286,7 +286,7 @@ pub fn prime(device: &Arc<dyn ZonedDevice>, zones: u32, span: Bytes) -> Result<(
     Ok(())
 }
 
-/// Resets a zone.
+/// Resets a zone of the measured device.
 pub fn reset(device: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<()> {
     block_on(&**device.driver(), device.zone(zone, Action::Reset))
 }

@@ -18,25 +18,25 @@ use crate::Recorder;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
-/// Number of writes that a mean latency is of, and the rest between two of them.
+/// Number of writes in a mean latency, and the drive's rest between two of them.
 const RESTED: u64 = 50;
 const REST: Duration = Duration::from_millis(1);
 
 /// The throughput and latencies of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// MiB a second.
+    /// The throughput in MiB a second.
     pub mib: f64,
-    /// Latencies in us.
+    /// The mean latency in us.
     pub mean: f64,
-    /// The median.
+    /// The median latency in us.
     pub p50: f64,
-    /// The 99.9th percentile.
+    /// The 99.9th percentile of the latencies in us.
     pub p99_9: f64,
 }
 
 impl Summary {
-    /// Of operations of `size` bytes in the order of their ends. The first tenth is not counted: by then zones are
+    /// The summary of operations of `size` bytes in the order of their ends. The first tenth is not counted: by then zones are
     /// open and buffers full.
     pub fn of(times: &[Time], size: Bytes) -> Summary {
         let (warm, counted) = times.split_at(times.len() / 10);
@@ -59,19 +59,19 @@ impl Summary {
 /// A number of an array beside its reference.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// The load, in words.
+    /// A description of the load.
     pub what: String,
     /// The array's number.
     pub ours: f64,
     /// The unit of both numbers.
     pub unit: &'static str,
-    /// The reference.
+    /// The reference number, such as the drives' rate.
     pub against: f64,
-    /// The reference, in words.
+    /// A description of the reference number.
     pub which: String,
     /// The array's number over the reference.
     pub ratio: f64,
-    /// The goal: rates have at least this ratio, latencies at most.
+    /// The goal for the ratio: rates have at least this ratio, latencies at most.
     pub wanted: f64,
 }
 
@@ -98,10 +98,10 @@ impl Line {
     }
 }
 
-/// The measurement's settings.
+/// The settings of an array's measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct ArrayLoad {
-    /// The array.
+    /// The array to measure.
     pub setup: Setup,
     /// Bytes that each measurement moves.
     pub total: Bytes,
@@ -113,7 +113,7 @@ impl Default for ArrayLoad {
     }
 }
 
-/// Takes all measurements. `progress` is called with the name of the next one.
+/// Takes all measurements of an array. `progress` is called with the name of the next measurement.
 pub fn run(load: &ArrayLoad, progress: &dyn Fn(&str)) -> Result<Vec<Line>> {
     let mut lines = Vec::new();
     progress("writes");
@@ -147,7 +147,7 @@ impl ArrayLoad {
         Ok(Summary::of(&load.run(device)?, Bytes(size)))
     }
 
-    /// The same load on one drive, in operations of a stripe unit, as a member of an array gets them.
+    /// Runs a load on one drive, in operations of a stripe unit, as a member of an array gets them.
     fn drive(&self, kind: Kind, depth: usize) -> Result<Summary> {
         let device = self.setup.alone();
         if kind == Kind::Sequential {
@@ -199,11 +199,11 @@ impl ArrayLoad {
         Ok(recorder.summary(1).mean)
     }
 
-    /// One write at a time, against a ceiling. Drives work in parallel, so a write takes as long as a rested drive takes
-    /// for the longest of its parts, and the rate never exceeds the bandwidth of the drives that hold data. The parts of
+    /// One write at a time to the array, against a ceiling. Drives work in parallel, so a write takes as long as a rested drive
+    /// takes for the longest of its parts, and the rate never exceeds the bandwidth of the drives that hold data. The parts of
     /// a write shorter than a stripe: a unit of data at most, and parity as long as the rows that changed. That parity is
-    /// logged with a header of one block, unless the write completes its stripe. A longer write has an equal share of its
-    /// data on each drive.
+    /// logged with a header of one block, unless the write completes its stripe. A longer write has an equal share of its data
+    /// on each drive.
     fn one_at_a_time(&self) -> Result<Vec<Line>> {
         let (unit, stripe) = (self.setup.stripe_unit.0, self.stripe());
         let all = self.drive(Kind::Write, 32)?.mib * self.data_drives();
@@ -250,7 +250,7 @@ impl ArrayLoad {
         Ok(lines)
     }
 
-    /// The rate of a rebuild, with `zones` full zones.
+    /// The rate of a rebuild of `zones` full zones.
     fn rebuild(&self, zones: u32) -> Result<Line> {
         let rebuilt = rebuild(&self.setup, zones)?;
         let one = self.load(&self.setup.alone(), Kind::Write, MIB, 8)?;
@@ -263,23 +263,23 @@ impl ArrayLoad {
     }
 }
 
-/// A measured rebuild.
+/// The outcome of a measured rebuild.
 #[derive(Clone, Copy, Debug)]
 pub struct Rebuilt {
     /// Bytes of data and parity of the zones on the failed drive.
     pub bytes: u64,
-    /// From the call to the end of the rebuild.
+    /// Seconds from the call to the end of the rebuild.
     pub seconds: f64,
 }
 
 impl Rebuilt {
-    /// MiB a second.
+    /// The rate of the rebuild in MiB a second.
     pub fn mib(&self) -> f64 {
         self.bytes as f64 / MIB as f64 / self.seconds
     }
 }
 
-/// Fills `zones` zones, drops a drive, and rebuilds on a new one without other load.
+/// Fills `zones` zones of an array, drops a drive, and rebuilds on a new drive without other load.
 pub fn rebuild(setup: &Setup, zones: u32) -> Result<Rebuilt> {
     let bed = setup.build()?;
     let geometry = bed.device.geometry().clone();

@@ -1,14 +1,14 @@
-//! Flushes, compactions and stalls, from RocksDB's statistics.
+//! RocksDB's flushes, compactions and stalls, read from its statistics.
 
 use rocks::Db;
 use serde::Serialize;
 
-/// Counts since the database was opened, or the difference of two such counts.
+/// Counts of RocksDB's background work since the database was opened, or the difference of two such counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Background {
-    /// Memtables written to tables.
+    /// Number of memtables written to tables.
     pub flushes: u64,
-    /// Compactions; moves of whole tables are not counted.
+    /// Number of compactions; moves of whole tables are not counted.
     pub compactions: u64,
     /// Bytes of tables that flushes wrote.
     pub flushed_bytes: u64,
@@ -16,21 +16,21 @@ pub struct Background {
     pub compacted_bytes: u64,
     /// Number of times that RocksDB slowed writers down or stopped them.
     pub stalls: u64,
-    /// Writers that its group commit took, of any kind of log; RocksDB rounds both from 1,000 on.
+    /// Number of writers that RocksDB's group commit took, with any kind of log; RocksDB rounds it from 1,000 on.
     pub writers: u64,
-    /// Groups that they came in.
+    /// Number of groups in which RocksDB's group commit wrote; rounded from 1,000 on.
     pub groups: u64,
 }
 
 impl Background {
-    /// The counts now.
+    /// RocksDB's counts of background work now.
     pub(super) fn of(db: &Db) -> Background {
         let cf = db.property("rocksdb.cfstats-no-file-histogram").unwrap_or_default();
         let all = db.property("rocksdb.dbstats").unwrap_or_default();
         parse(&cf, &all)
     }
 
-    /// The difference to the counts `before`.
+    /// The difference between these counts and the counts `before`.
     pub(super) fn since(self, before: Background) -> Background {
         Background {
             flushes: self.flushes.saturating_sub(before.flushes),
@@ -69,16 +69,16 @@ fn parse(cf: &str, all: &str) -> Background {
     }
 }
 
-/// The rest of the line that begins with a prefix.
+/// The rest of a line of RocksDB's statistics that begins with a prefix.
 fn line<'a>(text: &'a str, begins: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(begins)).unwrap_or("")
 }
 
-/// The jobs of a priority: flushes have the high one, compactions the low one.
+/// Number of jobs of a priority in RocksDB's statistics: flushes have the high priority, compactions the low one.
 fn jobs(cf: &str, priority: &str) -> u64 {
     let named = |name: &str| cf.lines().find(|line| line.split_whitespace().next() == Some(name));
     let (Some(header), Some(line)) = (named("Priority"), named(priority)) else { return 0 };
-    // From behind: a size is two words, and one in the header.
+    // The column is counted from the line's end: a size is two words in a row of numbers, and one in the header.
     let behind = header.split_whitespace().rev().position(|word| word == "Comp(cnt)");
     let word = behind.and_then(|behind| line.split_whitespace().rev().nth(behind));
     word.map_or(0.0, number) as u64
@@ -90,7 +90,7 @@ fn bytes(text: &str) -> u64 {
     (first.map_or(0.0, number) * GIB) as u64
 }
 
-/// `12`, `1.5`, `12K`, `3M`.
+/// Parses a number of RocksDB's statistics: `12`, `1.5`, `12K`, `3M`.
 fn number(word: &str) -> f64 {
     let (digits, factor) = match word.strip_suffix(['K', 'M', 'G']) {
         Some(digits) if word.ends_with('K') => (digits, 1e3),

@@ -1,4 +1,4 @@
-//! The database under the load.
+//! The database under a key-value load.
 
 use ::kv::parallel_wal::{Database, DatabaseOptions, WalMode};
 use fs::Fs;
@@ -7,7 +7,7 @@ use rocks::DbOptions;
 use super::load::LogMode;
 use crate::{Error, Result};
 
-/// Where the database lies.
+/// The directory of the database in the file system.
 const PATH: &str = "/kv";
 
 impl LogMode {

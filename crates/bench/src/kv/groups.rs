@@ -6,20 +6,20 @@ use serde::Serialize;
 
 use crate::{Latencies, Recorder};
 
-/// The writes that came in groups of one size.
+/// The writes that RocksDB's group commit wrote in groups of one size.
 #[derive(Clone, Debug, Serialize)]
 pub struct OfGroup {
-    /// Writers of a group, its leader included.
+    /// Writers in each of the groups, the leader included.
     pub writers: usize,
-    /// Such groups.
+    /// Number of groups of this size.
     pub groups: u64,
-    /// Latencies of their writes.
+    /// Latencies of the writes in groups of this size.
     pub latency_us: Latencies,
-    /// The share of their writes that took no longer, in steps of a twentieth: from 5 to 100 %.
+    /// Latencies in us that a share of the writes did not exceed, in steps of a twentieth: from 5 to 100 %.
     pub steps_us: Vec<f64>,
 }
 
-/// A write of a group, and whether the writer led it.
+/// A write in a group of RocksDB's group commit, and whether its writer led the group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Led {
     sequence: u64,
@@ -27,7 +27,7 @@ pub(super) struct Led {
     took: Duration,
 }
 
-/// Steps of a distribution.
+/// Number of steps of a latency distribution.
 const STEPS: u32 = 20;
 
 impl Led {

@@ -1,4 +1,4 @@
-//! A load on RocksDB, and its outcome.
+//! A key-value load on RocksDB, and its outcome.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,24 +19,24 @@ use crate::wal::{bytes, io_mode, optional_bytes};
 use crate::ycsb::Distribution;
 use crate::{Clock, Error, Latencies, OfKind, Result};
 
-/// The most threads.
+/// Most threads of a key-value load.
 const MOST_THREADS: u32 = 1024;
-/// The longest value.
+/// Bytes of the longest value that a load may have.
 const LONGEST_VALUE: u64 = 64 << 20;
-/// Bytes of a table at least.
+/// Least bytes of a table.
 const SMALLEST_TABLE: u64 = 1 << 20;
-/// The most of the longest writes that are kept.
+/// Most of the longest writes that are kept.
 const MOST_SLOW: usize = 10_000;
-/// The shortest interval.
+/// The shortest interval over which writes may be summed up.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The database's write-ahead log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogMode {
-    /// RocksDB's own with group commit, written at the zone's pointer, and without zones opened ahead: a put that needs a
+    /// RocksDB's own log with group commit, written at the zone's pointer, and without zones opened ahead: a put that needs a
     /// zone opens one, after pending finishes and resets.
     Base,
-    /// RocksDB's own with group commit, and zones opened ahead.
+    /// RocksDB's own log with group commit, and zones opened ahead.
     Group,
     /// The parallel log, each record an append of its own.
     Waltz,
@@ -45,7 +45,7 @@ pub enum LogMode {
 }
 
 impl LogMode {
-    /// All modes.
+    /// All modes of the write-ahead log.
     pub const ALL: [LogMode; 4] = [LogMode::Base, LogMode::Group, LogMode::Waltz, LogMode::Auto];
 
     pub(crate) fn is_parallel(self) -> bool {
@@ -79,17 +79,17 @@ impl Serialize for LogMode {
     }
 }
 
-/// A load.
+/// A key-value load on RocksDB.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvLoad {
     /// The URL of the drive, which is formatted.
     pub device: String,
-    /// The clock: real or dilated; `None` for the URL's.
+    /// The clock of the run: real or dilated; `None` for the one of the drive's URL.
     pub clock: Option<Clock>,
-    /// Format a drive that holds data.
+    /// Whether to format a drive that holds data.
     #[serde(skip)]
     pub force: bool,
-    /// The log.
+    /// The write-ahead log to use.
     pub wal: LogMode,
     /// How entries of RocksDB's own log reach the drive. The parallel log always appends.
     #[serde(serialize_with = "io_mode")]
@@ -97,29 +97,29 @@ pub struct KvLoad {
     /// When flushes and compactions write in small pieces, so that logs wait less.
     #[serde(serialize_with = "pace")]
     pub pace: Pace,
-    /// Threads.
+    /// Number of threads that run the load.
     pub threads: u32,
     /// Bytes of a value; `None` for MixGraph's sizes.
     #[serde(serialize_with = "optional_bytes")]
     pub value: Option<Bytes>,
-    /// The shares of operations.
+    /// The shares of puts, gets and scans.
     pub mix: Mix,
-    /// How records are picked; MixGraph has its own way.
+    /// How the keys of records are picked; MixGraph has a distribution of its own.
     pub distribution: Distribution,
-    /// Records that the database is filled with.
+    /// Number of records with which the database is filled.
     pub records: u64,
-    /// Operations.
+    /// Number of operations of the load.
     pub operations: u64,
-    /// Each write is durable before the next.
+    /// Whether each write is made durable before the next.
     pub sync: bool,
-    /// RocksDB's memtable.
+    /// Bytes of RocksDB's memtable.
     #[serde(serialize_with = "bytes")]
     pub write_buffer: Bytes,
-    /// Memtables, the active one included, before writers wait.
+    /// Number of memtables, the active one included, before writers wait.
     pub write_buffers: i32,
-    /// Threads for flushes and compactions.
+    /// Number of threads for flushes and compactions.
     pub background_jobs: i32,
-    /// RocksDB's block cache.
+    /// Bytes of RocksDB's block cache.
     #[serde(serialize_with = "bytes")]
     pub block_cache: Bytes,
     /// The seed of keys, values and operations.
@@ -131,38 +131,38 @@ pub struct KvLoad {
     pub interval: Option<Duration>,
 }
 
-/// The writes of an interval.
+/// The writes of a load in one interval.
 #[derive(Clone, Debug, Serialize)]
 pub struct Interval {
     /// The interval's end, in s of the drive's time.
     pub seconds: f64,
-    /// Writes that ended in the interval.
+    /// Number of writes that ended in the interval.
     pub count: u64,
-    /// Their latencies.
+    /// Latencies of the interval's writes.
     pub latency_us: Latencies,
 }
 
-/// The outcome of a load.
+/// The outcome of a key-value load.
 #[derive(Clone, Debug, Serialize)]
 pub struct KvOutcome {
     /// The load, with the clock that it ran on.
     #[serde(flatten)]
     pub load: KvLoad,
-    /// The factor that times were divided by.
+    /// The factor by which measured times were divided.
     pub dilation: u32,
-    /// From the first operation to the end of the last one.
+    /// Seconds from the first operation to the end of the last one.
     pub seconds: f64,
     /// Operations a second.
     pub ops_per_s: f64,
-    /// Of all operations.
+    /// Latencies of all operations.
     pub latency_us: Latencies,
-    /// Of each kind of operation that occurred.
+    /// Count and latencies of each kind of operation that occurred.
     pub kinds: Vec<OfKind>,
-    /// Reads whose key was not found: 0 unless data was lost.
+    /// Number of reads whose key was not found: 0 unless data was lost.
     pub missing: u64,
-    /// RocksDB's flushes, compactions and stalls meanwhile.
+    /// RocksDB's flushes, compactions and stalls during the load.
     pub background: Background,
-    /// The drive's operations meanwhile, those of background threads included.
+    /// The drive's operations during the load, those of background threads included.
     pub device_operations: Counts,
     /// Bytes written to the drive for each byte of keys and values put.
     pub write_amplification: f64,
@@ -208,10 +208,11 @@ impl Default for KvLoad {
 }
 
 impl KvLoad {
-    /// Whether the settings make sense.
+    /// Checks that the load's settings make sense.
     ///
     /// # Errors
-    /// [`Error::Settings`] names the one that does not.
+    ///
+    /// [`Error::Settings`] names the setting that does not.
     pub fn validate(&self) -> Result<()> {
         let problem = if self.threads == 0 || self.threads > MOST_THREADS {
             format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
@@ -243,7 +244,7 @@ impl KvLoad {
             write_buffers: self.write_buffers,
             background_jobs: self.background_jobs,
             block_cache: usize::try_from(self.block_cache.0).unwrap_or(usize::MAX),
-            // As large as a memtable, as in RocksDB's own settings: a small memtable then has small compactions.
+            // Tables are as large as a memtable, as in RocksDB's own settings: a small memtable then has small compactions.
             table_size: Some(self.write_buffer.0.max(SMALLEST_TABLE)),
             ..DbOptions::default()
         }

@@ -9,22 +9,22 @@ use units::SplitMix64;
 use super::mixgraph::Variant;
 use crate::ycsb::keys::below;
 
-/// A kind of operation.
+/// A kind of operation on a key-value database.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Operation {
     /// A put.
     Write,
     /// A get.
     Read,
-    /// A seek and some next keys.
+    /// A seek and reads of the next keys.
     Scan,
 }
 
 impl Operation {
-    /// All operations.
+    /// All kinds of operations.
     pub const ALL: [Operation; 3] = [Operation::Write, Operation::Read, Operation::Scan];
 
-    /// Its name in results and in `--mix`.
+    /// The operation's name in results and in `--mix`.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Write => "write",
@@ -37,7 +37,7 @@ impl Operation {
 /// A mix of operations: `write=70,read=30`, or `mixgraph-prefix-dist`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mix {
-    /// In percent, in the order of [`Operation::ALL`]; 100 together.
+    /// Shares in percent, in the order of [`Operation::ALL`]; 100 together.
     Shares([u8; 3]),
     /// Keys, sizes and shares of `db_bench`'s `mixgraph`.
     MixGraph(Variant),
@@ -47,10 +47,10 @@ pub enum Mix {
 const MIXGRAPH: [u8; 3] = [14, 83, 3];
 
 impl Mix {
-    /// Puts alone.
+    /// A mix of puts alone.
     pub const WRITES: Mix = Mix::Shares([100, 0, 0]);
 
-    /// MixGraph's variant.
+    /// MixGraph's variant, if the mix is one.
     pub fn variant(self) -> Option<Variant> {
         match self {
             Mix::Shares(_) => None,
@@ -58,7 +58,7 @@ impl Mix {
         }
     }
 
-    /// The next operation.
+    /// Draws the next operation of the mix.
     pub fn draw(self, random: &mut SplitMix64) -> Operation {
         let shares = match self {
             Mix::Shares(shares) => shares,

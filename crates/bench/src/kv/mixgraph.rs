@@ -13,16 +13,16 @@ use units::SplitMix64;
 
 use crate::ycsb::keys::{below, unit};
 
-/// Which parts of the model are in use.
+/// The parts of MixGraph's model that are in use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// Every key is as likely as any other.
     AllRandom,
     /// Keys have a power distribution over the whole space.
     AllDist,
-    /// Ranges of keys differ, the keys of a range do not.
+    /// Ranges of keys differ in heat, the keys of a range do not.
     PrefixRandom,
-    /// Both differ.
+    /// Both the ranges and the keys of a range differ in heat.
     PrefixDist,
 }
 
@@ -31,7 +31,7 @@ impl Variant {
     pub const ALL: [Variant; 4] =
         [Variant::AllRandom, Variant::AllDist, Variant::PrefixRandom, Variant::PrefixDist];
 
-    /// Their names.
+    /// The names of all variants of MixGraph.
     pub const NAMES: &str = "all-random, all-dist, prefix-random, prefix-dist";
 
     fn has_ranges(self) -> bool {
@@ -63,32 +63,33 @@ impl FromStr for Variant {
     }
 }
 
-/// Ranges of keys: `keyrange_num`.
+/// Number of ranges of keys: `keyrange_num`.
 const RANGES: u64 = 30;
-/// The heat of range x: a e^(b x) + c e^(d x). `keyrange_dist_a` to `_d`.
+/// Parameters of a key range's heat, which for range x is a e^(b x) + c e^(d x): `keyrange_dist_a` to `_d`.
 const HEAT: (f64, f64, f64, f64) = (14.18, -2.917, 0.0164, -0.08082);
 /// Heats are rounded to one part in this many of their sum.
 const HEAT_STEPS: f64 = 1e6;
-/// How often the key of rank x is asked for: a x^b, summed. `key_dist_a`, `key_dist_b`.
+/// Parameters of a key's frequency, which for rank x is a x^b, summed: `key_dist_a`, `key_dist_b`.
 const KEY: (f64, f64) = (0.002_312, 0.3467);
-/// Generalised Pareto distributions: shape and scale. `value_k`, `value_sigma`; `iter_k`, `iter_sigma`.
+/// Parameters of generalised Pareto distributions of value sizes and scan lengths: shape and scale. `value_k`, `value_sigma`;
+/// `iter_k`, `iter_sigma`.
 const VALUE: (f64, f64) = (0.2615, 25.45);
 const SCAN: (f64, f64) = (2.517, 14.236);
-/// `mix_max_value_size` and `mix_max_scan_len`: longer ones are taken modulo these.
+/// `mix_max_value_size` and `mix_max_scan_len`: longer values and scans are taken modulo these.
 const VALUE_MAX: u64 = 1024;
 const SCAN_MAX: u64 = 10_000;
 
-/// Picks keys.
+/// Picks keys as MixGraph does.
 #[derive(Clone, Debug)]
 pub struct Keys {
     variant: Variant,
     records: u64,
-    /// The end of each range's share of the heat, and the range: hot and cold ones lie mixed.
+    /// For each range the end of its share of the heat, and the range: hot and cold ranges are mixed.
     heats: Vec<(u64, u64)>,
 }
 
 impl Keys {
-    /// Keys of a database of `records` records, one at least.
+    /// A picker of keys for a database of `records` records, one at least.
     pub fn new(variant: Variant, records: u64) -> Keys {
         let heat = |x: u64| {
             let (a, b, c, d) = HEAT;
@@ -96,7 +97,7 @@ impl Keys {
         };
         let all: f64 = (1..=RANGES).map(heat).sum();
         let mut places: Vec<u64> = (0..RANGES).collect();
-        // Where in the key space the hottest, the second hottest... lies. Always the same.
+        // The ranges' places in the key space, the hottest first. The fixed seed makes them the same in every run.
         let mut random = SplitMix64::new(RANGES);
         for end in (1..places.len()).rev() {
             let other = usize::try_from(below(&mut random, end as u64 + 1)).unwrap_or_default();
@@ -110,7 +111,7 @@ impl Keys {
         Keys { variant, records: records.max(1), heats: heats.collect() }
     }
 
-    /// A key's number, below that of the records.
+    /// Picks a key's number, below that of the records.
     pub fn pick(&self, random: &mut SplitMix64) -> u64 {
         let ranges = if self.variant.has_ranges() { RANGES.min(self.records) } else { 1 };
         let size = self.records / ranges;
@@ -127,7 +128,7 @@ impl Keys {
     }
 }
 
-/// A key of `size`: the power distribution's rank, scattered. Few ranks have most of the draws.
+/// Picks a key below `size`: a rank of the power distribution, scattered. Few ranks have most of the draws.
 fn hot(random: &mut SplitMix64, size: u64) -> u64 {
     let (a, b) = KEY;
     let rank = (unit(random) / a).powf(1.0 / b).ceil();
@@ -135,12 +136,12 @@ fn hot(random: &mut SplitMix64, size: u64) -> u64 {
 }
 
 fn pareto(random: &mut SplitMix64, (k, sigma): (f64, f64)) -> f64 {
-    // From 0, excluded, to 1.
+    // `u` is above 0, and at most 1.
     let u = 1.0 - unit(random);
     (sigma * (u.powf(-k) - 1.0) / k).ceil()
 }
 
-/// Bytes of a value.
+/// Draws the bytes of a value.
 pub fn value_size(random: &mut SplitMix64) -> u64 {
     match pareto(random, VALUE) as u64 {
         size if size > VALUE_MAX => size % VALUE_MAX,
@@ -148,7 +149,7 @@ pub fn value_size(random: &mut SplitMix64) -> u64 {
     }
 }
 
-/// Keys of a scan, the first one included; hardly ever none.
+/// Draws the number of keys of a scan, the first one included; hardly ever zero.
 pub fn scan_length(random: &mut SplitMix64) -> u64 {
     pareto(random, SCAN) as u64 % SCAN_MAX
 }
@@ -162,7 +163,7 @@ mod tests {
     const RECORDS: u64 = 30_000;
     const DRAWS: u64 = 200_000;
 
-    /// How often each key, and each of the ranges, is drawn.
+    /// Counts how often each key, and each of the ranges, is drawn.
     fn drawn(variant: Variant) -> (HashMap<u64, u64>, Vec<f64>) {
         let (keys, mut random) = (Keys::new(variant, RECORDS), SplitMix64::new(11));
         let (mut counts, mut ranges) = (HashMap::new(), vec![0.0; RANGES as usize]);
@@ -184,7 +185,7 @@ mod tests {
             let within = if variant == Variant::AllDist { 0.02 } else { 0.01 };
             assert!((ranges[0] - expected).abs() < within, "{variant}: {}", ranges[0]);
         }
-        // The second and the third: 14.18 e^-5.834 + 0.0164 e^-0.16164, and so on, over the sum.
+        // Expected shares of the second and the third range: 14.18 e^-5.834 + 0.0164 e^-0.16164, and so on, over the sum.
         let (_, ranges) = drawn(Variant::PrefixRandom);
         assert!((ranges[1] - 0.0561).abs() < 0.005 && (ranges[2] - 0.0153).abs() < 0.005, "{ranges:?}");
     }
@@ -210,7 +211,7 @@ mod tests {
             all.sort_unstable();
             (all[50_000], all[100_000])
         };
-        // sigma (2^k - 1) / k, rounded up.
+        // The median of a generalised Pareto distribution: sigma (2^k - 1) / k, rounded up.
         let (middle, most) = median(&value_size);
         assert!((19..=21).contains(&middle) && most <= VALUE_MAX, "{middle}, {most}");
         let (middle, most) = median(&scan_length);

@@ -1,4 +1,4 @@
-//! A run: the drive, the file system, the database, the filling, the load.
+//! The run of a key-value load: the drive, the file system, the database, the filling, the load.
 
 use std::sync::Arc;
 
@@ -15,15 +15,16 @@ use crate::{Clock, Counted, Drive, Result};
 /// Formats the drive, fills a database and runs the load on it. `progress` is called with each step.
 ///
 /// # Errors
-/// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and
-/// [`KvLoad::force`] is not set; whatever drive, file system, log and RocksDB say.
+///
+/// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and [`KvLoad::force`] is
+/// not set; errors of drive, file system, log and RocksDB.
 pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     load.validate()?;
     let url: DeviceUrl = load.device.parse()?;
     let clock = match load.clock {
         Some(clock) => Some(clock),
         None if url.is_emulated() && url.options()?.dilation > 1 => None,
-        // Never the virtual one.
+        // RocksDB's threads cannot run on the virtual clock.
         None => Some(Clock::Real),
     };
     let drive = Drive::open(&load.device, clock, true)?;

@@ -1,4 +1,4 @@
-//! The longest writes, each with the parts of its time.
+//! The longest writes of a key-value load, each with the parts of its time.
 
 use std::ops::AddAssign;
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use rocks::WriteTimes;
 use serde::Serialize;
 
-/// One write, its parts in us.
+/// One write to the database, with the parts of its latency in us.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct SlowWrite {
-    /// The write's begin, from the begin of the run.
+    /// The write's begin in ms since the begin of the run.
     pub at_ms: f64,
-    /// The whole latency.
+    /// The whole latency of the write in us.
     pub us: f64,
-    /// The rest. With a parallel log: locks of stripes, the append, and the drive's flush.
+    /// Time in no other part. With a parallel log: locks of stripes, the append, and the drive's flush.
     pub engine: f64,
-    /// RocksDB: until the writer led its group, or its group was written.
+    /// In RocksDB's write path: until the writer led its group, or its group was written.
     pub wait: f64,
-    /// RocksDB: the write of the log, of a leader.
+    /// The write of RocksDB's log, by a group's leader.
     pub log: f64,
-    /// The memtable.
+    /// The insertion into the memtable.
     pub memtable: f64,
-    /// Write stalls.
+    /// Time that RocksDB delayed the write in a write stall.
     pub delay: f64,
-    /// Another memtable and another log.
+    /// The switch to a new memtable and a new log.
     pub switch: f64,
 }
 
 impl SlowWrite {
-    /// From real times, which are `dilation` times the drive's.
+    /// Makes a write from real times, which are `dilation` times the drive's.
     pub(super) fn new(at: Duration, took: Duration, times: WriteTimes, dilation: u32) -> SlowWrite {
         let WriteTimes { wait, log, memtable, delay, schedule, .. } = times;
         let rocksdb = wait + log + memtable + delay + schedule;
@@ -58,11 +58,11 @@ impl AddAssign for SlowWrite {
     }
 }
 
-/// The longest writes, up to a number, and the sum of all.
+/// Collects the longest writes, up to a number, and the sum of all writes.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slowest {
     keep: usize,
-    /// Longest first.
+    /// The longest writes found so far, the longest first.
     found: Vec<SlowWrite>,
     sum: SlowWrite,
     count: u64,
@@ -94,7 +94,7 @@ impl Slowest {
         other.found.into_iter().for_each(|write| self.insert(write));
     }
 
-    /// The longest ones, and the mean write.
+    /// The longest writes, and the mean write.
     pub(super) fn end(self) -> (Vec<SlowWrite>, SlowWrite) {
         let (sum, n) = (self.sum, self.count.max(1) as f64);
         let mean = SlowWrite {

@@ -1,4 +1,4 @@
-//! The threads of a run.
+//! The threads of a key-value load's run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -17,12 +17,12 @@ use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 use crate::ycsb::keys::{Picker, below, scatter};
 use crate::{Recorder, Result};
 
-/// Records that the filling writes at a time.
+/// Number of records that the filling writes in one batch.
 const FILL: u64 = 16;
-/// Intervals of all threads together whose writes are summed up by themselves: up to 120 KiB each.
+/// Most intervals, of all threads together, whose writes are summed up: up to 120 KiB of memory each.
 const MOST_INTERVALS: usize = 10_000;
 
-/// State that the threads share.
+/// State that the load's threads share.
 pub(super) struct Work {
     pub(super) database: Database,
     pub(super) driver: Arc<dyn Driver>,
@@ -34,18 +34,18 @@ pub(super) struct Work {
     failed: Arc<AtomicBool>,
 }
 
-/// The threads' counts.
+/// The counts of the load's threads.
 pub(super) struct Tally {
     pub(super) kinds: Kinds,
     put_bytes: u64,
     slowest: Slowest,
-    /// Every write of RocksDB's own log, where slow ones are listed.
+    /// Every write to RocksDB's own log, where slow writes are listed.
     led: Vec<Led>,
-    /// The writes of each interval.
+    /// The latencies of the writes of each interval.
     intervals: Vec<Recorder>,
 }
 
-/// A thread's own memory.
+/// The memory of one thread of the load.
 struct Own {
     random: SplitMix64,
     picker: Picker,
@@ -86,7 +86,7 @@ impl Tally {
         .collect()
     }
 
-    /// The writes by the number that shared their group.
+    /// The writes, sorted by the size of their group.
     pub(super) fn groups(&mut self, dilation: u32) -> Vec<OfGroup> {
         groups(std::mem::take(&mut self.led), dilation)
     }
@@ -134,7 +134,7 @@ impl Work {
             record = end;
         }
         self.database.flush()?;
-        // The log that follows has no zone yet. Where a put that needs one also finishes what was left, the load's first one
+        // The log after the flush has no zone yet. Where a put that needs a zone also finishes old zones, the load's first put
         // would wait for a zone that the filling left nearly empty.
         own.batch.clear();
         own.fresh_value(&self.load);
@@ -142,7 +142,7 @@ impl Work {
         Ok(self.database.write(&mut own.batch, true)?)
     }
 
-    /// Runs the operations in threads; returns their counts and the time.
+    /// Runs the load's operations in threads; returns their counts and the time.
     pub(super) async fn run(self: &Arc<Work>) -> Result<(Tally, Duration)> {
         let begin = self.driver.now();
         let thread = |thread| {
@@ -166,7 +166,7 @@ impl Work {
         }
     }
 
-    /// A thread of the run. It blocks and never awaits, so no other task runs on its thread.
+    /// Runs one thread of the load. The thread blocks and never awaits, so no other task runs on it.
     fn thread(&self, thread: u32, begin: Instant) -> Result<Tally> {
         let mut own = self.own(thread);
         let timed = self.load.slowest > 0;
@@ -224,7 +224,7 @@ impl Work {
     fn in_interval(&self, tally: &mut Tally, end: Duration, took: Duration) {
         let Some(each) = self.load.interval else { return };
         let at = end.as_nanos() / u128::from(self.dilation.max(1)) / each.as_nanos().max(1);
-        // The last interval has all later writes.
+        // The last interval takes all later writes.
         let at = usize::try_from(at).unwrap_or(usize::MAX).min(self.most_intervals() - 1);
         if tally.intervals.len() <= at {
             tally.intervals.resize_with(at + 1, Recorder::new);
@@ -234,7 +234,7 @@ impl Work {
         }
     }
 
-    /// Intervals of one thread.
+    /// Most intervals that one thread records.
     fn most_intervals(&self) -> usize {
         (MOST_INTERVALS / self.load.threads.max(1) as usize).max(1)
     }
@@ -248,7 +248,7 @@ impl Work {
 }
 
 impl Own {
-    /// Another value.
+    /// Fills the buffer with a new random value.
     fn fresh_value(&mut self, load: &KvLoad) {
         let size = load.value.map_or_else(|| mixgraph::value_size(&mut self.random), |value| value.0);
         self.value.resize(usize::try_from(size).unwrap_or_default(), 0);
@@ -256,7 +256,7 @@ impl Own {
     }
 }
 
-/// The key of a record, 16 bytes as in `db_bench`. Neighbours are neighbours.
+/// The key of a record, 16 bytes as in `db_bench`. Neighbouring records have neighbouring keys.
 fn key(record: u64) -> Vec<u8> {
     format!("{record:016}").into_bytes()
 }

@@ -21,38 +21,38 @@ use crate::scratch::Scratch;
 use crate::{Error, Result};
 use paced::Paced;
 
-/// The fewest pairs of a log that is worth a measurement.
+/// Least number of key-value pairs in a log that is worth a measurement.
 const FEWEST: u64 = 16;
-/// Names of scratch directories begin so; the process follows.
+/// The prefix of scratch directories' names; the process id follows.
 const SCRATCH: &str = "furrow-recovery-";
-/// Where the database is.
+/// The directory of the database in the file system.
 const DB: &str = "/db";
-/// Bytes of a key.
+/// Bytes of each key in the log.
 const KEY: usize = 16;
-/// How long an append takes while the log is being filled: enough for many to be in flight, so that they are taken in
-/// any order.
+/// Time that an append takes while the log is being filled: enough for many to be in flight, so that they are taken in any
+/// order.
 const FILL: Duration = Duration::from_micros(20);
 /// Bytes read to measure the drive's read bandwidth.
 const PROBE: Bytes = Bytes(256 << 20);
 /// Bytes of one read of the probe.
 const PROBE_READ: Bytes = Bytes(1 << 20);
 
-/// The measurement's settings.
+/// The settings of a recovery's measurement.
 #[derive(Clone, Debug)]
 pub struct RecoveryLoad {
-    /// The drive, in memory and with a profile's times: `emu:mem?profile=zn540&zones=16`.
+    /// The URL of the drive, in memory and with a profile's times: `emu:mem?profile=zn540&zones=16`.
     pub device: String,
-    /// Sizes of the log. Default: 64 to 1,024 MiB.
+    /// Sizes of the logs to recover. Default: 64 to 1,024 MiB.
     pub sizes: Vec<Bytes>,
-    /// Bytes of a pair, its key of 16 included. Default: 4 KiB.
+    /// Bytes of a key-value pair, its key of 16 included. Default: 4 KiB.
     pub pair: Bytes,
-    /// The log's buffer. Default: 4 KiB, so that each pair has an entry of its own.
+    /// Bytes of the log's buffer. Default: 4 KiB, so that each pair has an entry of its own.
     pub buffer: Bytes,
-    /// How the log is written. Default: append.
+    /// Whether the log is written by writes or by appends. Default: append.
     pub io: IoMode,
-    /// Bytes between the log's barriers. Default: 0, a zone.
+    /// Bytes between the log's barriers. Default: 0, a barrier at each zone's end.
     pub barrier: Bytes,
-    /// How often each log is replayed; the fastest one counts. Default: 3.
+    /// Number of replays of each log; the fastest one counts. Default: 3.
     pub runs: u32,
     /// A directory on tmpfs for the log to compare with. Default: `/dev/shm`.
     pub scratch: PathBuf,
@@ -73,74 +73,74 @@ impl Default for RecoveryLoad {
     }
 }
 
-/// The outcome of a measurement.
+/// The outcome of a recovery's measurement.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoveryOutcome {
-    /// The drive.
+    /// The URL of the drive.
     pub device: String,
-    /// Its read bandwidth, many reads of 1 MiB in flight, in virtual time.
+    /// The drive's read bandwidth, many reads of 1 MiB in flight, in virtual time.
     pub read_mib_per_s: f64,
-    /// The most memory that a reading may take for the log's bytes.
+    /// Most memory that reading a log may use for the log's bytes.
     pub memory_limit: u64,
-    /// One for each size.
+    /// The recovered logs, one for each size.
     pub logs: Vec<RecoveredLog>,
 }
 
-/// One log. Times in seconds.
+/// The recovery of one log. Times in seconds.
 #[derive(Clone, Debug, Serialize)]
 pub struct RecoveredLog {
     /// The log's size as RocksDB sees it.
     pub bytes: u64,
-    /// Pairs in the log.
+    /// Number of key-value pairs in the log.
     pub pairs: u64,
-    /// From opening the log to its last pair in the memtable.
+    /// Seconds from opening the log to its last pair in the memtable.
     pub replay_s: f64,
-    /// The same from memory.
+    /// Seconds from opening the log on tmpfs to its last pair in the memtable.
     pub tmpfs_replay_s: f64,
-    /// The log's bytes by the drive's read bandwidth.
+    /// Seconds that the drive's read bandwidth allows for the log's bytes.
     pub drive_s: f64,
-    /// `replay_s` by the larger of the other two: 1.1 is the goal.
+    /// `replay_s` over the larger of `drive_s` and `tmpfs_replay_s`: 1.1 is the goal.
     pub ratio: f64,
-    /// Mounting, which leaves the log alone.
+    /// Seconds of the mount, which does not read a log that was closed.
     pub mount_s: f64,
-    /// Opening the database as a whole.
+    /// Seconds of opening the database as a whole.
     pub open_s: f64,
-    /// The same from memory.
+    /// Seconds of opening the database on tmpfs as a whole.
     pub tmpfs_open_s: f64,
     /// The parts of `replay_s`.
     pub breakdown: Breakdown,
-    /// The most memory that the log's bytes took.
+    /// Most memory that the log's bytes took during the replay.
     pub peak: u64,
-    /// The same log, left by a process that was killed.
+    /// The recovery of the same log, left by a process that was killed.
     pub killed: Killed,
 }
 
-/// A log that was not closed: the mount reads it to find its end, and the replay uses the index that the mount made. In
-/// seconds.
+/// The recovery of a log that was not closed: the mount reads it to find its end, and the replay uses the index that the mount
+/// made. Times in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Killed {
-    /// Mounting, with the log read once.
+    /// Seconds of the mount, which reads the log once.
     pub mount_s: f64,
-    /// From opening the log to its last pair in the memtable.
+    /// Seconds from opening the log to its last pair in the memtable.
     pub replay_s: f64,
-    /// Mount and replay by the larger of `drive_s` and `tmpfs_replay_s`.
+    /// Mount and replay over the larger of `drive_s` and `tmpfs_replay_s`.
     pub ratio: f64,
 }
 
-/// Parts of a replay, in seconds. The first three are of the read-ahead thread, the others of RocksDB's.
+/// Parts of a log's replay, in seconds. The first three are of the read-ahead thread, the rest of RocksDB's.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Breakdown {
-    /// Reading ahead waited for the drive.
+    /// Time that the read-ahead waited for the drive.
     pub read_s: f64,
-    /// Checking and sorting.
+    /// Time of checking and sorting the log's entries.
     pub sort_s: f64,
-    /// Reading ahead waited for RocksDB to make room.
+    /// Time that the read-ahead waited for RocksDB to make room.
     pub room_s: f64,
-    /// RocksDB waited for bytes.
+    /// Time that RocksDB waited for the log's bytes.
     pub wait_s: f64,
-    /// Copying bytes to RocksDB's buffer.
+    /// Time of copying bytes to RocksDB's buffer.
     pub copy_s: f64,
-    /// The rest of its time: records checked, taken apart, and put into the memtable.
+    /// The remaining time of RocksDB's thread: records checked, taken apart, and put into the memtable.
     pub memtable_s: f64,
 }
 
@@ -193,7 +193,7 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
     })
 }
 
-/// Refuses sizes that cannot be measured, before the first measurement.
+/// Refuses log sizes that cannot be measured, before the first measurement.
 fn check_sizes(load: &RecoveryLoad, options: &EmuOptions) -> Result<()> {
     if load.runs == 0 || load.buffer == Bytes::ZERO || load.sizes.is_empty() {
         return Err(Error::settings("runs, buffer and sizes: one at least, and a buffer of a byte"));
@@ -240,7 +240,7 @@ fn bandwidth(options: &EmuOptions) -> Result<f64> {
     for n in 0..reads {
         emu.write(at(n), Buf::zeroed(bytes), Durability::Cached).wait()?;
     }
-    // The reads wait until the drive's write buffer is empty.
+    // The bandwidth's reads wait until the drive's write buffer is empty.
     let rest = driver.now().after(Duration::from_secs(10));
     block_on(&*driver, units::sleep_until(&*driver, rest));
     let begun = driver.now();
@@ -255,7 +255,7 @@ fn bandwidth(options: &EmuOptions) -> Result<f64> {
 
 fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Result<RecoveredLog> {
     let pairs = size.0 / load.pair.0;
-    // The log has a little beside the pairs, and the memtable has more.
+    // The memtable must hold more bytes than the log, whose pairs have small headers.
     let write_buffer = usize::try_from(size.0 + size.0 / 2 + (64 << 20)).expect("it is to fit the memory");
     let settings = DbOptions { write_buffer, keep_recovered: true, ..DbOptions::default() };
 
@@ -363,7 +363,7 @@ fn longest(db: &Db) -> Result<LogReplay> {
         .ok_or_else(|| Error::settings("opening the database replayed no log"))
 }
 
-/// Writes the pairs in any order of keys, unsynced.
+/// Writes the key-value pairs to the database in any order of keys, unsynced.
 fn fill(db: &Db, load: &RecoveryLoad, pairs: u64) -> Result<()> {
     let mut random = SplitMix64::new(1);
     let len = usize::try_from(load.pair.0).expect("a pair fits the memory") - KEY;

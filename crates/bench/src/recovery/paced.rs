@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use zoned::emu::{Emu, Media, Timing, TimingState};
 use zoned::{Done, Driver, Geometry, Io, Op, ZonedDevice};
 
-/// A drive in memory, with the read times of another one.
+/// A drive in memory whose reads take another drive's read times.
 #[derive(Debug)]
 pub(super) struct Paced {
     emu: Arc<Emu>,
@@ -17,7 +17,7 @@ pub(super) struct Paced {
 }
 
 impl Paced {
-    /// Over `emu`, whose own reads take no time.
+    /// Puts read times over `emu`, whose own reads take no time.
     pub(super) fn new(emu: Arc<Emu>, timing: Timing) -> Arc<Paced> {
         let clocks = Mutex::new(timing.rested());
         Arc::new(Paced { emu, timing, clocks, on: AtomicBool::new(false) })
@@ -28,7 +28,7 @@ impl Paced {
         self.emu.media()
     }
 
-    /// From now on reads take their time.
+    /// Makes reads take the profile's times from now on.
     pub(super) fn begin(&self) {
         self.on.store(true, Ordering::Release);
     }

@@ -1,4 +1,4 @@
-//! The same load under group commit, on a parallel log of single records, and on one that joins records.
+//! One load under group commit, on a parallel log of single records, and on a parallel log that joins records.
 
 use serde::Serialize;
 
@@ -7,19 +7,19 @@ use super::outcome::WalOutcome;
 use super::run::run;
 use crate::Result;
 
-/// Writers of a comparison's rows.
+/// Numbers of writers, one for each row of the comparison.
 pub const WRITERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
-/// The outcomes of one number of writers.
+/// The outcomes of all three modes with one number of writers.
 #[derive(Clone, Debug, Serialize)]
 pub struct Compared {
-    /// The writers.
+    /// Number of writers.
     pub threads: u32,
-    /// Group commit.
+    /// The outcome with group commit.
     pub group: WalOutcome,
-    /// A parallel log, each record an append of its own.
+    /// The outcome on a parallel log, each record an append of its own.
     pub waltz: WalOutcome,
-    /// A parallel log that joins records.
+    /// The outcome on a parallel log that joins records.
     pub auto: WalOutcome,
 }
 
@@ -34,12 +34,12 @@ pub fn compare(load: &WalLoad, threads: u32) -> Result<Compared> {
 }
 
 impl Compared {
-    /// `auto`'s records a second over the higher rate of the other two.
+    /// The records a second of `auto` over the higher rate of `group` and `waltz`.
     pub fn throughput(&self) -> f64 {
         self.auto.ops_per_s / self.group.ops_per_s.max(self.waltz.ops_per_s).max(f64::MIN_POSITIVE)
     }
 
-    /// `auto`'s p99.9 over the lower one of the other two: less is better.
+    /// The p99.9 latency of `auto` over the lower one of `group` and `waltz`: less is better.
     pub fn tail(&self) -> f64 {
         let best = self.group.latency_us.p99_9.min(self.waltz.latency_us.p99_9);
         self.auto.latency_us.p99_9 / best.max(f64::MIN_POSITIVE)

@@ -9,11 +9,11 @@ use units::sync::Event;
 
 use super::logs::Logs;
 
-/// The most bytes of a group; a leader whose own record is small adds at most `SMALL` bytes of other records.
+/// Most bytes of a group (`LARGE`); a leader whose own record is small adds at most `SMALL` bytes of other writers' records.
 const LARGE: usize = 1 << 20;
 const SMALL: usize = LARGE / 8;
 
-/// The queue of writers.
+/// The queue of group commit's writers.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     queue: Mutex<Queue>,
@@ -93,7 +93,7 @@ impl Group {
         result
     }
 
-    /// The next group: the leader first. A writer that wants a sync does not join a leader that does not.
+    /// Takes the next group from the queue: the leader first. A writer that wants a sync does not join a leader that does not.
     fn take(&self, most: usize) -> Vec<(Arc<Waiter>, bool)> {
         let mut queue = self.queue.lock();
         let leader_syncs = queue.waiting.front().is_some_and(|(_, sync)| *sync);

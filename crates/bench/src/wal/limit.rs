@@ -1,4 +1,4 @@
-//! The drive's own limit: raw appends of an entry's size.
+//! The drive's own limit for a log: raw appends of an entry's size.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{Drive, Recorder, Result};
 
 /// Number of appends, one at a time, that give the latency of an append alone.
 const ALONE: u64 = 256;
-/// The most appends that are measured.
+/// Most appends of the measurement of the limit.
 const MOST: u64 = 1 << 20;
 
 /// The rate of raw appends to an empty drive of the same kind, on the same clock, in the same run.
@@ -20,9 +20,9 @@ const MOST: u64 = 1 << 20;
 pub struct Limit {
     /// Bytes of an append: those of an entry of the log, at most those of the drive's longest append.
     pub append_bytes: u64,
-    /// Bytes of records that such an append carries: without its share of the entry's header.
+    /// Bytes of records in an append: its bytes without the share of the entry's header.
     pub payload_bytes: u64,
-    /// Appends in flight: the log's window.
+    /// Appends in flight: as many as the log's window.
     pub depth: u32,
     /// Appends a second. On a drive with a volatile cache the time of the flush at the end is included.
     pub ops_per_s: f64,
@@ -33,7 +33,7 @@ pub struct Limit {
     pub append_us: f64,
 }
 
-/// Measures the limit of a load on a drive like `drive`.
+/// Measures the limit of a log's load on a drive like `drive`.
 pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     let geometry = drive.device().geometry();
     let size = append_bytes(geometry, load);
@@ -50,7 +50,7 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     let raw = Load { count: wanted.min(raw.room(geometry)).max(1), ..raw };
     let fresh = drive.fresh()?;
     let (full, flushing) = block_on(&**fresh.driver(), filled(fresh.device(), &raw))?;
-    // The rates are of the appends; this share makes them include the flush.
+    // The measured rates are of the appends; this share makes them include the flush.
     let share = full.seconds / (full.seconds + flushing).max(f64::MIN_POSITIVE);
     let fresh = drive.fresh()?;
     let flush = load.sync == Sync::Each && geometry.volatile_cache;
@@ -65,7 +65,7 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     })
 }
 
-/// Runs the load and a flush; returns the flush's seconds: 0 on a drive without a volatile cache.
+/// Runs raw appends and a flush; returns the flush's seconds: 0 on a drive without a volatile cache.
 async fn filled(device: &Arc<dyn ZonedDevice>, load: &Load) -> zoned::Result<(device::Outcome, f64)> {
     let outcome = device::run(device, load).await?;
     if !device.geometry().volatile_cache {
@@ -77,7 +77,7 @@ async fn filled(device: &Arc<dyn ZonedDevice>, load: &Load) -> zoned::Result<(de
     Ok((outcome, flushing.as_secs_f64() / f64::from(load.dilation.max(1))))
 }
 
-/// Appends one after the other to one zone, each followed by a flush where that is asked for.
+/// Makes raw appends one after the other to one zone, each followed by a flush if `flush` is set.
 async fn alone(device: &Arc<dyn ZonedDevice>, size: Bytes, flush: bool) -> zoned::Result<Recorder> {
     let geometry = device.geometry();
     let data = Buf::copy_from(&vec![0x5A; usize::try_from(size.0).unwrap_or(usize::MAX)]);
@@ -94,8 +94,8 @@ async fn alone(device: &Arc<dyn ZonedDevice>, size: Bytes, flush: bool) -> zoned
     Ok(recorder)
 }
 
-/// Bytes of an append of the log: a full buffer, or the entry of one record where each is synced; no more than the
-/// drive takes at a time.
+/// Bytes of an append of the log: a full buffer, or the entry of one record where each record is synced; no more than the drive
+/// takes in one append.
 fn append_bytes(geometry: &Geometry, load: &WalLoad) -> Bytes {
     let entry = match load.sync {
         Sync::Each => load.buffer.min(load.record.plus(Bytes(HEADER))),

@@ -1,4 +1,4 @@
-//! A load on a log.
+//! The settings of a load on a log.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -10,11 +10,11 @@ use zoned::Bytes;
 
 use crate::{Clock, Error, Result};
 
-/// The longest record.
+/// Bytes of the longest record of a load.
 const LONGEST_RECORD: u64 = 64 << 20;
-/// Bytes of an entry's header.
+/// Bytes of a log entry's header.
 pub(super) const HEADER: u64 = 64;
-/// The most writers.
+/// Most writers of a load.
 const MOST_THREADS: u32 = 4096;
 
 /// Which log takes the records, and which thread appends them.
@@ -33,41 +33,41 @@ pub enum LogMode {
 /// When a record is made durable before the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sync {
-    /// Never; the end of the run waits for everything.
+    /// Records are not synced; the end of the run waits until all are durable.
     None,
-    /// Every record.
+    /// Every record is synced.
     Each,
-    /// One record in this many.
+    /// One record in this many is synced.
     Every(NonZeroU64),
 }
 
-/// A load.
+/// A load on a log.
 #[derive(Clone, Debug, Serialize)]
 pub struct WalLoad {
     /// The URL of the drive, which is formatted.
     pub device: String,
-    /// The clock; `None` as in [`Drive::open`](crate::Drive::open).
+    /// The clock of the run; `None` as in [`Drive::open`](crate::Drive::open).
     pub clock: Option<Clock>,
-    /// Format a drive that holds data.
+    /// Whether to format a drive that holds data.
     #[serde(skip)]
     pub force: bool,
-    /// How entries reach the drive.
+    /// Whether entries reach the drive by writes or by appends.
     #[serde(serialize_with = "io_mode")]
     pub io: IoMode,
-    /// The log, and which thread appends; `batch` in JSON.
+    /// The kind of log, and the thread that appends; `batch` in JSON.
     #[serde(rename = "batch")]
     pub wal: LogMode,
-    /// Writers: threads on a real clock, tasks on the virtual one.
+    /// Number of writers: threads on a real clock, tasks on the virtual one.
     pub threads: u32,
     /// Bytes of a record.
     #[serde(serialize_with = "bytes")]
     pub record: Bytes,
-    /// The log's buffer.
+    /// Bytes of the log's buffer.
     #[serde(serialize_with = "bytes")]
     pub buffer: Bytes,
-    /// The log's window.
+    /// Most appends of the log in flight.
     pub window: u32,
-    /// The log's barrier; zero for a zone.
+    /// Bytes between the log's barriers; zero for a barrier at each zone's end.
     #[serde(serialize_with = "bytes")]
     pub barrier: Bytes,
     /// When records are made durable.
@@ -75,7 +75,7 @@ pub struct WalLoad {
     /// Bytes of all records together.
     #[serde(serialize_with = "bytes")]
     pub total: Bytes,
-    /// Bytes on the drive after which a new log is begun and the old one removed; `None` for as many as the drive takes.
+    /// Bytes on the drive after which a new log is begun and the old one removed; `None` for as many as fit on the drive.
     #[serde(serialize_with = "optional_bytes")]
     pub roll: Option<Bytes>,
 }
@@ -102,10 +102,11 @@ impl Default for WalLoad {
 }
 
 impl WalLoad {
-    /// Whether the settings make sense.
+    /// Checks that the load's settings make sense.
     ///
     /// # Errors
-    /// [`Error::Settings`] names the one that does not.
+    ///
+    /// [`Error::Settings`] names the setting that does not.
     pub fn validate(&self) -> Result<()> {
         let problem = if self.threads == 0 || self.threads > MOST_THREADS {
             format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
@@ -127,7 +128,7 @@ impl WalLoad {
         Err(Error::settings(problem))
     }
 
-    /// Records in all.
+    /// Number of records in all.
     pub fn records(&self) -> u64 {
         self.total.0 / self.record.0.max(1)
     }
@@ -218,7 +219,7 @@ impl Serialize for Sync {
     }
 }
 
-/// The mode's name, as in flags and results.
+/// The name of a write mode, as in flags and results.
 pub fn io_name(mode: IoMode) -> &'static str {
     match mode {
         IoMode::Write => "write",

@@ -10,7 +10,7 @@ use units::sync::{Event, Turnstile};
 
 use crate::counted::Counted;
 
-/// A sequence of logs.
+/// A sequence of ordered logs, each replacing the one before.
 #[derive(Debug)]
 pub(super) struct Logs {
     fs: Fs,
@@ -32,7 +32,7 @@ struct Log {
     idle: Event,
 }
 
-/// The current log, kept open while this lives.
+/// A use of the current log, which stays open while the use lives.
 struct Use(Arc<Log>);
 
 impl Drop for Use {
@@ -44,8 +44,8 @@ impl Drop for Use {
 }
 
 impl Logs {
-    /// Makes the first log, with `record` durable in it. A log that takes `roll` bytes of the drive, as `counted` counts
-    /// them, is replaced.
+    /// Makes the first log, with `record` durable in it. A log is replaced once it takes `roll` bytes of the drive, as
+    /// `counted` counts them.
     pub(super) async fn open(fs: &Fs, counted: &Arc<Counted>, roll: Bytes, record: &[u8]) -> Result<Logs> {
         let first = create(fs, 0, 0).await?;
         first.writer.append(record).await?;
@@ -73,7 +73,7 @@ impl Logs {
         if full { self.next(&before).await } else { Ok(()) }
     }
 
-    /// Makes all appended data durable.
+    /// Makes all data appended to the logs durable.
     pub(super) async fn sync(&self) -> Result<()> {
         self.enter().0.writer.sync().await
     }
@@ -96,7 +96,7 @@ impl Logs {
 
     fn enter(&self) -> Use {
         let current = self.current.lock();
-        // Counted under the lock: the task that replaces the log waits for this use to end.
+        // The use is counted under the lock: the task that replaces the log waits for its end.
         current.users.fetch_add(1, Ordering::AcqRel);
         Use(Arc::clone(&current))
     }

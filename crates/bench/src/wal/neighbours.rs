@@ -3,19 +3,19 @@
 
 use units::Instant;
 
-/// Records of a piece, and more for each writer: a stall that delays one record of every writer does not move the
-/// piece's median.
+/// Least records of a piece of the run. A piece grows with the number of writers: a stall that delays one record of every
+/// writer does not move its median.
 const PIECE: usize = 64;
 const PIECE_FOR_EACH_WRITER: usize = 4;
-/// The most records that are kept in memory.
+/// Most records whose latencies are kept in memory.
 const MOST: u64 = 1 << 22;
 
-/// The latency of each record in ns, by its begin.
+/// The begin of each record's append and its latency in ns.
 #[derive(Debug, Default)]
 pub(super) struct Times(Vec<(Instant, u64)>);
 
 impl Times {
-    /// Whether a run of `records` records is kept.
+    /// Whether the latencies of a run of `records` records are kept.
     pub(super) fn fit(records: u64) -> bool {
         records <= MOST
     }
@@ -28,8 +28,8 @@ impl Times {
         self.0.extend(other.0);
     }
 
-    /// The largest ratio of a record's latency to a median: the largest of the medians of its piece, the piece before and
-    /// the piece after, as a new zone may be faster for a while. `None` without records.
+    /// The largest ratio of a record's latency to a median: the largest median of its piece, the piece before and the piece
+    /// after, as a new zone may be faster for a while. `None` without records.
     pub(super) fn worst(mut self, writers: u32) -> Option<f64> {
         self.0.sort_unstable();
         let piece = PIECE + PIECE_FOR_EACH_WRITER * writers as usize;
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn a_slow_record_is_compared_with_the_records_around_it() {
         assert_eq!(times(1000).worst(2), Some(10.0));
-        // The records after the step down are compared with slower ones before it.
+        // The records after the latencies drop are compared with the slower ones before.
         assert!(times(100).worst(2) >= Some(1.0));
         assert_eq!(Times::default().worst(2), None);
     }

@@ -1,4 +1,4 @@
-//! A parallel log under the load. Old records are retired, as a database does once tables hold them.
+//! A parallel log under a load. Old records are retired, as a database does once tables hold them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -7,7 +7,7 @@ use units::Bytes;
 
 const PATH: &str = "/parallel";
 
-/// The log, and how many of its newest tickets are kept.
+/// A parallel log, and how many of its newest tickets are kept.
 #[derive(Debug)]
 pub(super) struct Parallel {
     log: ParallelLog,
@@ -22,13 +22,13 @@ impl Parallel {
         let options = ParallelOptions { batching, ..ParallelOptions::default() };
         let (log, _) = fs.parallel_log(PATH, &options).await?;
         log.append(record, true).await?;
-        // An entry has a header, and may fill its last block with padding.
+        // A record's entry has a header, and may fill its last block with padding.
         let block = u64::from(fs.device().geometry().block_size);
         let takes = (record.len() as u64 + 128).next_multiple_of(block);
         Ok(Parallel { log, keep: (roll.0 / takes).max(1), retired: AtomicU64::new(0) })
     }
 
-    /// Appends `record`; makes it durable if `sync` is set.
+    /// Appends `record` to the parallel log; makes it durable if `sync` is set.
     pub(super) async fn append(&self, record: &[u8], sync: bool) -> Result<()> {
         let ticket = self.log.append(record, sync).await?;
         let below = ticket.0.saturating_sub(self.keep);

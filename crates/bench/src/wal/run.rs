@@ -1,4 +1,4 @@
-//! One run: format, mount, write, measure.
+//! The run of a load on a log: format, mount, write, measure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -50,7 +50,7 @@ impl Target {
     }
 }
 
-/// State that the writers share.
+/// State that the log's writers share.
 struct Work {
     driver: Arc<dyn Driver>,
     logs: Target,
@@ -59,7 +59,7 @@ struct Work {
     next: AtomicU64,
 }
 
-/// The raw results of a run.
+/// The raw results of a log's run.
 struct Measured {
     recorder: Recorder,
     times: Option<Times>,
@@ -68,11 +68,12 @@ struct Measured {
     logs: u64,
 }
 
-/// Formats the drive and runs the load on it. Blocks; on the virtual clock this thread may run nothing else.
+/// Formats the drive and runs a log's load on it. Blocks; on the virtual clock this thread may run nothing else.
 ///
 /// # Errors
-/// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and
-/// [`WalLoad::force`] is not set; those of the drive and of the file system.
+///
+/// [`Error::Settings`](crate::Error::Settings); `Exists` of the file system where the drive holds data and [`WalLoad::force`]
+/// is not set; errors of the drive and of the file system.
 pub fn run(load: &WalLoad) -> Result<WalOutcome> {
     load.validate()?;
     let drive = Drive::open(&load.device, load.clock, true)?;
@@ -179,7 +180,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
     let of_raw = over(payload_mib_per_s, limit.mib_per_s);
     let writers = over(f64::from(load.threads) * 1e6, limit.append_us).min(limit.ops_per_s);
     let synced = load.sync == Sync::Each;
-    // A record of more than one entry takes more than one append.
+    // A record longer than one entry needs more than one append.
     let fits = load.record.plus(Bytes(HEADER)) <= load.buffer;
     WalOutcome {
         dilation,

@@ -12,11 +12,12 @@ use units::SplitMix64;
 
 /// The exponent of the zipfian distribution, as YCSB has it.
 const THETA: f64 = 0.99;
-/// Ranks that are scrambled over the records, as YCSB has it: so many that the hottest record's share is about the same
-/// for any number of records.
+/// Number of ranks that are scrambled over the records, as YCSB has it: so many that the hottest record's share is about the
+/// same for any number of records.
 const SCRAMBLED: u64 = 10_000_000_000;
 
-/// Ranks from 0 on, the first one the most frequent: rank i has a share in proportion to 1/(i+1)^0.99.
+/// A zipfian distribution of ranks from 0 on, the first one the most frequent: rank i has a share in proportion to
+/// 1/(i+1)^0.99.
 #[derive(Clone, Debug)]
 pub struct Zipfian {
     ranks: u64,
@@ -24,28 +25,28 @@ pub struct Zipfian {
 }
 
 impl Zipfian {
-    /// Over so many ranks, one at least.
+    /// The distribution over a number of ranks, one at least.
     pub fn new(ranks: u64) -> Zipfian {
         let ranks = ranks.max(1);
         let zipf = Zipf::new(ranks as f64, THETA).expect("one rank at least, and a positive exponent");
         Zipfian { ranks, zipf }
     }
 
-    /// Adds ranks.
+    /// Adds ranks to the distribution.
     pub fn grow(&mut self, ranks: u64) {
         if ranks > self.ranks {
             *self = Zipfian::new(ranks);
         }
     }
 
-    /// A rank.
+    /// Draws a rank.
     pub fn draw(&self, random: &mut SplitMix64) -> u64 {
-        // The library's ranks begin with 1.
+        // The ranks of the library `rand_distr` begin with 1.
         (self.zipf.sample(&mut Generator(random)) as u64).clamp(1, self.ranks) - 1
     }
 }
 
-/// [`SplitMix64`] as the library wants a generator.
+/// [`SplitMix64`] as a random number generator of the library `rand_distr`.
 struct Generator<'a>(&'a mut SplitMix64);
 
 impl TryRng for Generator<'_> {
@@ -67,12 +68,12 @@ impl TryRng for Generator<'_> {
     }
 }
 
-/// A number from 0 to 1, 1 excluded.
+/// A random number from 0 to 1, 1 excluded.
 pub fn unit(random: &mut SplitMix64) -> f64 {
     (random.draw() >> 11) as f64 / (1_u64 << 53) as f64
 }
 
-/// A number below `end`.
+/// A random number below `end`.
 pub fn below(random: &mut SplitMix64, end: u64) -> u64 {
     random.draw() % end.max(1)
 }
@@ -88,7 +89,7 @@ pub fn scatter(number: u64) -> u64 {
 /// The distribution by which records are picked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Distribution {
-    /// Few records get most operations; they lie anywhere among the others.
+    /// Few records get most operations; they are scattered over the key space.
     Zipfian,
     /// The records inserted last get most operations.
     Latest,
@@ -119,7 +120,7 @@ impl Serialize for Distribution {
     }
 }
 
-/// Picks records.
+/// Picks the records of operations.
 #[derive(Clone, Debug)]
 pub struct Picker {
     distribution: Distribution,
@@ -129,7 +130,7 @@ pub struct Picker {
 }
 
 impl Picker {
-    /// Picks among `records` records, and `expected` more that may be inserted.
+    /// A picker among `records` records, and `expected` more that may be inserted.
     pub fn new(distribution: Distribution, records: u64, expected: u64) -> Picker {
         let zipfian = match distribution {
             Distribution::Latest => Zipfian::new(records),
@@ -138,7 +139,7 @@ impl Picker {
         Picker { distribution, zipfian, space: records.saturating_add(expected).max(1) }
     }
 
-    /// One of the first `records` records, one at least.
+    /// Picks one of the first `records` records, one at least.
     pub fn pick(&mut self, random: &mut SplitMix64, records: u64) -> u64 {
         let records = records.max(1);
         match self.distribution {
@@ -158,7 +159,7 @@ impl Picker {
     }
 }
 
-/// The inserted records: all below a bound, which grows as inserts end, in any order.
+/// The records inserted so far: all below a bound, which grows as inserts end, in any order.
 #[derive(Debug)]
 pub struct Inserted(Mutex<Ends>);
 
@@ -169,12 +170,12 @@ struct Ends {
 }
 
 impl Inserted {
-    /// With the first `records` records inserted.
+    /// Starts with the first `records` records inserted.
     pub fn new(records: u64) -> Inserted {
         Inserted(Mutex::new(Ends { below: records, ahead: BTreeSet::new() }))
     }
 
-    /// The bound: all records below are inserted.
+    /// The bound below which all records are inserted.
     pub fn below(&self) -> u64 {
         self.0.lock().below
     }

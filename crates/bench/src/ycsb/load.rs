@@ -1,4 +1,4 @@
-//! A load of YCSB's workloads, and its outcome.
+//! The settings of a load of YCSB's workloads, and its outcome.
 
 use std::time::Duration;
 
@@ -11,78 +11,79 @@ use super::workload::Workload;
 use crate::counted::Counts;
 use crate::{Clock, Error, OfKind, Result};
 
-/// The most threads.
+/// Most threads of a YCSB load.
 const MOST_THREADS: u32 = 1024;
-/// The longest value.
+/// Bytes of the longest value of a YCSB load.
 const LONGEST_VALUE: u64 = 64 << 20;
 
-/// A load.
+/// A load of YCSB's workloads.
 #[derive(Clone, Debug)]
 pub struct YcsbLoad {
     /// The URL of the drive, which the workload `load` formats.
     pub device: String,
-    /// The clock: real or dilated; `None` for the URL's. RocksDB's threads cannot run on the virtual one.
+    /// The clock of the run: real or dilated; `None` for the one of the drive's URL. RocksDB's threads cannot run on the
+    /// virtual one.
     pub clock: Option<Clock>,
-    /// Format a drive that holds data.
+    /// Whether to format a drive that holds data.
     pub force: bool,
-    /// The workloads, in the order of their runs.
+    /// The workloads to run, in this order.
     pub workloads: Vec<Workload>,
-    /// Records that `load` inserts, or has inserted.
+    /// Number of records that the workload `load` inserts, or has inserted.
     pub records: u64,
-    /// Operations of each other workload.
+    /// Number of operations of each workload but `load`.
     pub operations: u64,
     /// Bytes of a value.
     pub value: Bytes,
-    /// Threads.
+    /// Number of threads that run a workload.
     pub threads: u32,
     /// How records are picked; `None` for each workload's default.
     pub distribution: Option<Distribution>,
     /// Operations a second to offer; `None` for as many as the threads can do one after the other. Latencies then
     /// count from when an operation was due.
     pub rate: Option<u64>,
-    /// Make each write durable before the next.
+    /// Whether each write is made durable before the next.
     pub sync: bool,
-    /// How RocksDB's log is written.
+    /// Settings of RocksDB's log in the file system.
     pub log: LogOptions,
-    /// RocksDB's memtable.
+    /// Bytes of RocksDB's memtable.
     pub write_buffer: Bytes,
-    /// RocksDB's block cache.
+    /// Bytes of RocksDB's block cache.
     pub block_cache: Bytes,
     /// The seed of keys and operations.
     pub seed: u64,
 }
 
-/// The outcome of one workload.
+/// The outcome of one YCSB workload.
 #[derive(Clone, Debug, Serialize)]
 pub struct Phase {
-    /// The workload.
+    /// The workload of this outcome.
     pub workload: Workload,
     /// How records were picked.
     pub distribution: Distribution,
     /// The time to open the database, the replay of its log included. No other number includes it.
     pub open_seconds: f64,
-    /// From the first operation to the end of the last one.
+    /// Seconds from the first operation to the end of the last one.
     pub seconds: f64,
-    /// Operations done.
+    /// Number of operations done.
     pub operations: u64,
     /// Operations a second.
     pub ops_per_s: f64,
-    /// Records that were not found: 0 unless data was lost.
+    /// Number of records that were not found: 0 unless data was lost.
     pub missing: u64,
-    /// The latencies of each kind of operation.
+    /// Count and latencies of each kind of operation.
     pub kinds: Vec<OfKind>,
-    /// The drive's operations meanwhile, those of background threads included.
+    /// The drive's operations during the workload, those of background threads included.
     pub device_operations: Counts,
 }
 
-/// The outcome of a load.
+/// The outcome of a YCSB load.
 #[derive(Clone, Debug, Serialize)]
 pub struct YcsbOutcome {
     /// The clock of the run.
     pub clock: Clock,
-    /// The factor that times were divided by.
+    /// The factor by which measured times were divided.
     pub dilation: u32,
-    /// The workloads, in the order in which they ran.
+    /// The outcomes of the workloads, in the order in which they ran.
     pub phases: Vec<Phase>,
 }
 
@@ -109,10 +110,11 @@ impl Default for YcsbLoad {
 }
 
 impl YcsbLoad {
-    /// Whether the settings make sense.
+    /// Checks that the load's settings make sense.
     ///
     /// # Errors
-    /// [`Error::Settings`] names the one that does not.
+    ///
+    /// [`Error::Settings`] names the setting that does not.
     pub fn validate(&self) -> Result<()> {
         let log = &self.log;
         let problem = if self.workloads.is_empty() {
@@ -137,7 +139,7 @@ impl YcsbLoad {
         Err(Error::settings(problem))
     }
 
-    /// When operation `number` is due, from the beginning.
+    /// When operation `number` of a load with a rate is due, from the beginning of the workload.
     pub(super) fn due(&self, number: u64, dilation: u32) -> Option<Duration> {
         let rate = u128::from(self.rate?.max(1));
         let ns = u128::from(number) * 1_000_000_000 * u128::from(dilation.max(1)) / rate;

@@ -1,4 +1,4 @@
-//! One workload on an open database.
+//! One YCSB workload on an open database.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use super::workload::{Operation, Workload};
 use crate::Result;
 use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 
-/// State that the threads share.
+/// State that the workload's threads share.
 pub(super) struct Work {
     pub(super) db: Db,
     pub(super) driver: Arc<dyn Driver>,
@@ -21,18 +21,18 @@ pub(super) struct Work {
     pub(super) workload: Workload,
     pub(super) dilation: u32,
     pub(super) picker: Picker,
-    /// The inserted records.
+    /// The records inserted so far.
     pub(super) inserted: Inserted,
-    /// The next record to insert.
+    /// The number of the next record to insert.
     pub(super) next_record: AtomicU64,
-    /// The number of the next operation, and of all.
+    /// The number of the next operation, and the number of all operations.
     pub(super) next: AtomicU64,
     pub(super) operations: u64,
     pub(super) begin: Instant,
     pub(super) failed: Arc<AtomicBool>,
 }
 
-/// A thread's own memory.
+/// The memory of one thread of the workload.
 struct Own {
     random: SplitMix64,
     picker: Picker,
@@ -84,7 +84,7 @@ impl Work {
         Ok(tally)
     }
 
-    /// Does one operation; returns the number of records not found.
+    /// Does one operation of the workload; returns the number of records not found.
     fn step(&self, operation: Operation, own: &mut Own) -> Result<u64> {
         match operation {
             Operation::Insert => {
@@ -127,7 +127,7 @@ impl Work {
     }
 }
 
-/// The key of a record: neighbours lie far from each other.
+/// The key of a record: the keys of neighbouring records lie far from each other.
 pub(super) fn key(record: u64) -> Vec<u8> {
     format!("user{:020}", scatter(record)).into_bytes()
 }

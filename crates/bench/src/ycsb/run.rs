@@ -1,4 +1,4 @@
-//! A run: the drive, the file system, and one workload after the other.
+//! The run of a YCSB load: the drive, the file system, and one workload after the other.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -15,21 +15,22 @@ use super::phase::{self, Work, key};
 use super::workload::Workload;
 use crate::{Clock, Counted, Drive, Error, Result};
 
-/// Where the database lies.
+/// The directory of the database in the file system.
 const PATH: &str = "/ycsb";
 
 /// Runs the workloads one after the other. `seen` is called with the numbers of each finished workload.
 ///
 /// # Errors
-/// [`Error::Settings`]; `Exists` of the file system where `load` meets a drive that holds data and
-/// [`YcsbLoad::force`] is not set; whatever drive, file system and RocksDB say.
+///
+/// [`Error::Settings`]; `Exists` of the file system where `load` meets a drive that holds data and [`YcsbLoad::force`] is not
+/// set; errors of drive, file system and RocksDB.
 pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     load.validate()?;
     let url: DeviceUrl = load.device.parse()?;
     let clock = match load.clock {
         Some(clock) => Some(clock),
         None if url.is_emulated() && url.options()?.dilation > 1 => None,
-        // Never the virtual one.
+        // RocksDB's threads cannot run on the virtual clock.
         None => Some(Clock::Real),
     };
     let loads = load.workloads.first() == Some(&Workload::Load);
@@ -46,7 +47,7 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     }
     let options = MountOptions { log: load.log, ..MountOptions::default() };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
-    // Opening a database that does not exist would make its directory.
+    // A missing database is refused before it is opened, since opening would make its directory.
     if !loads && let Err(error) = fs.stat(&format!("{PATH}/CURRENT")) {
         block_on(&*driver, fs.unmount())?;
         return Err(match error.kind() {
@@ -89,7 +90,7 @@ fn one(
     let open = driver.now().since(begin);
     let seconds = |time: Duration| time.as_secs_f64() / f64::from(drive.dilation().max(1));
     if workload == Workload::Load {
-        // Loading again writes the same records.
+        // The workload `load` writes the same records again, from the first on.
         *records = 0;
     } else if db.get(&key(records.saturating_sub(1)))?.is_none() {
         return Err(Error::settings(format!(
@@ -98,12 +99,12 @@ fn one(
     }
     let operations = if workload == Workload::Load { load.records } else { load.operations };
     let distribution = load.distribution.unwrap_or(workload.distribution());
-    // Room for twice the expected number of inserts, as operations are drawn at random.
+    // The picker has room for twice the expected number of inserts, as operations are drawn at random.
     let expected = operations.saturating_mul(workload.inserts()) / 50;
     let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
     counted.begin(ZoneId(first));
     let picker = match workload {
-        // Picks nothing.
+        // The workload `load` inserts only and picks no record.
         Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
         _ => Picker::new(distribution, *records, expected),
     };

@@ -8,7 +8,7 @@ use units::SplitMix64;
 
 use super::keys::{Distribution, below};
 
-/// A workload.
+/// A workload of YCSB.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Workload {
     /// Inserts all records.
@@ -17,7 +17,7 @@ pub enum Workload {
     A,
     /// 95 % reads, 5 % updates.
     B,
-    /// Reads.
+    /// Reads alone.
     C,
     /// 95 % reads of the latest records, 5 % inserts.
     D,
@@ -27,7 +27,7 @@ pub enum Workload {
     F,
 }
 
-/// A kind of operation.
+/// A kind of operation of a YCSB workload.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Operation {
     /// Reads a record.
@@ -43,11 +43,11 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All kinds.
+    /// All kinds of operations.
     pub const ALL: [Operation; 5] =
         [Operation::Read, Operation::Update, Operation::Insert, Operation::Scan, Operation::ReadModifyWrite];
 
-    /// Its name in results.
+    /// The operation's name in results.
     pub fn name(self) -> &'static str {
         match self {
             Operation::Read => "read",
@@ -60,11 +60,11 @@ impl Operation {
 }
 
 impl Workload {
-    /// All workloads, in YCSB's order.
+    /// All of YCSB's workloads, in its order.
     pub const ALL: [Workload; 7] =
         [Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::E, Workload::F];
 
-    /// The rarer operation's share in percent, the rarer operation, and the other one.
+    /// The workload's rarer operation, with its share in percent, and the more frequent operation.
     fn mix(self) -> (u64, Operation, Operation) {
         match self {
             Workload::Load => (100, Operation::Insert, Operation::Insert),
@@ -77,26 +77,27 @@ impl Workload {
         }
     }
 
-    /// Draws the next operation.
+    /// Draws the next operation of the workload.
     pub fn draw(self, random: &mut SplitMix64) -> Operation {
         let (share, rare, common) = self.mix();
         if below(random, 100) < share { rare } else { common }
     }
 
-    /// The share of inserts in percent.
+    /// The share of inserts in the workload, in percent.
     pub fn inserts(self) -> u64 {
         let (share, rare, _) = self.mix();
         if rare == Operation::Insert { share } else { 0 }
     }
 
-    /// The default distribution.
+    /// The workload's default distribution of records.
     pub fn distribution(self) -> Distribution {
         if self == Workload::D { Distribution::Latest } else { Distribution::Zipfian }
     }
 
-    /// Reads a list: `load,a,c`, `load,a..f`.
+    /// Reads a list of workloads: `load,a,c`, `load,a..f`.
     ///
     /// # Errors
+    ///
     /// A part of the list that is no workload.
     pub fn list(text: &str) -> Result<Vec<Workload>, String> {
         let mut list = Vec::new();

@@ -74,7 +74,7 @@ fn a_lone_writer_writes_at_the_pointer_and_each_of_its_records_is_an_entry() {
     assert!(writes > 4900 && appends + writes < 5020, "{outcome:?}");
 }
 
-/// Appends `records` records by `writers` tasks; gives records a second.
+/// Appends `records` records to a log by `writers` tasks; gives records a second.
 async fn phase(driver: &Arc<dyn Driver>, log: &Arc<ParallelLog>, writers: u64, records: u64) -> f64 {
     let begin = driver.now();
     let tasks: Vec<_> = (0..writers)
@@ -118,7 +118,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
         println!("{device}: {rates:.0?}");
         for ((writers, records), rate) in phases.into_iter().zip(rates) {
             let threads = u32::try_from(writers).expect("few");
-            // As long as here, and long enough for the drive's buffer to be full.
+            // The run on a fresh drive is as long as the phase, and long enough for the drive's buffer to be full.
             let fresh = [1, 8].map(|times| {
                 let load = load(device, threads, 4096, times * records);
                 wal::run(&WalLoad { wal: LogMode::Auto, ..load }).expect("room").ops_per_s

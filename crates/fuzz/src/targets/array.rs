@@ -1,3 +1,3 @@
-//! The array's on-disk structures.
+//! Fuzz targets for the array's on-disk structures.
 
 pub(crate) use array::fuzzing::{payloads, record, superblock};

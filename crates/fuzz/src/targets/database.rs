@@ -1,10 +1,10 @@
-//! What the engine and the explorer read: values, write batches, recorded traces.
+//! Fuzz targets for values, write batches and recorded traces, which the engine and the crash explorer read.
 
 use kv::parallel_wal::parse;
 use kv::{Record, RecordRef};
 use sim::Trace;
 
-/// The value of a key.
+/// Decodes the value of a key.
 pub(crate) fn record(bytes: &[u8]) {
     let Ok(first) = RecordRef::decode(bytes) else { return };
     let record = Record { expires: first.expires, value: first.value.to_vec().into() };
@@ -13,16 +13,16 @@ pub(crate) fn record(bytes: &[u8]) {
     assert_eq!((again.expires, again.value), (record.expires, &*record.value));
 }
 
-/// RocksDB's write batch, as a program hands it in.
+/// Decodes a RocksDB write batch, as a program hands it in.
 pub(crate) fn batch(bytes: &[u8]) {
     if let Ok(records) = parse(bytes) {
-        // The iterator ends after an error.
+        // The iterator over a batch's records ends after an error.
         let number = records.count();
         assert!(number <= bytes.len() + 1, "{number} records in {} bytes", bytes.len());
     }
 }
 
-/// A recorded workload of the crash explorer; its checksum is made right first.
+/// Decodes a recorded workload of the crash explorer; its checksum is made right first.
 pub(crate) fn trace(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     bytes.extend_from_slice(&units::crc32c(&[&bytes]).to_le_bytes());

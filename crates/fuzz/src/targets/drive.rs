@@ -1,4 +1,4 @@
-//! What names a drive, what a drive says of itself, and what lies on it.
+//! Fuzz targets for a drive's URL, for the answers of its identify and report commands, for its profile, and for its content.
 
 use std::cell::RefCell;
 use std::path::PathBuf;
@@ -9,10 +9,10 @@ use zoned::DeviceUrl;
 use zoned::contents::{Layout, Samples, detect};
 use zoned::emu::Profile;
 
-/// A device URL.
+/// Parses a device URL.
 pub(crate) fn url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
-    // A profile may be a file, which is another target's.
+    // The URL may name a profile's file, which the target `profile` tests.
     if text.contains("profile=") {
         return;
     }
@@ -23,7 +23,7 @@ pub(crate) fn url(bytes: &[u8]) {
     }
 }
 
-/// The bytes that identify and report commands give.
+/// Decodes the bytes that NVMe identify and report commands give.
 pub(crate) fn nvme(bytes: &[u8]) {
     let Some((&format, bytes)) = bytes.split_first() else { return };
     let _controller = Controller::decode(bytes);
@@ -36,7 +36,7 @@ pub(crate) fn nvme(bytes: &[u8]) {
     }
 }
 
-/// The signatures of whoever may use a drive, in its first, its last and its zones' first bytes.
+/// Looks for the signatures of a drive's possible users, in the first, the last and the zones' first bytes.
 pub(crate) fn contents(bytes: &[u8]) {
     let Some((&[conventional, zones, step], bytes)) = bytes.split_first_chunk() else { return };
     let zone_size = 65_536 * u64::from(step % 8 + 1);
@@ -60,20 +60,20 @@ pub(crate) fn contents(bytes: &[u8]) {
     let _found = detect(&layout, &samples);
 }
 
-/// A drive's times and geometry.
+/// Parses a profile: a drive's times and geometry.
 pub(crate) fn profile(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _profile = Profile::parse("fuzzed", text);
     }
 }
 
-/// Bytes of a drive file's header, of its first block, of an entry of its zone table.
+/// Bytes of a drive file's header, of its first block, and of an entry of its zone table.
 const HEADER: usize = 128;
 const BLOCK: usize = 8192;
 const ENTRY: usize = 32;
 
-/// A drive file: its header and its zone table, their checksums made right. Opening must give a drive or an error, and must neither
-/// allocate nor write by what the header claims alone.
+/// Opens a drive file: its header and its zone table, their checksums made right. Opening must give a drive or an error, and
+/// must neither allocate nor write by what the header claims alone.
 pub(crate) fn emulated(bytes: &[u8]) {
     thread_local! {
         static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };

@@ -1,4 +1,4 @@
-//! The targets, by what they decode.
+//! The fuzz targets, by the structures that they decode.
 
 pub(crate) mod array;
 pub(crate) mod database;

@@ -1,9 +1,9 @@
-//! What the server reads from its sockets.
+//! Fuzz targets for the bytes that the server reads from its sockets.
 
 use server::array::{FailOrder, ReplaceOrder, ScrubOrder};
 use server::resp::{Parser, ParserLimits, Requests};
 
-/// RESP, whole and in pieces: where the bytes are cut must not matter. The first byte says where.
+/// Parses RESP, whole and in pieces: the result must not depend on where the bytes are cut. The first byte sets the cut.
 pub(crate) fn resp(bytes: &[u8]) {
     let Some((&step, bytes)) = bytes.split_first() else { return };
     let whole = commands(bytes, bytes.len().max(1));
@@ -11,7 +11,7 @@ pub(crate) fn resp(bytes: &[u8]) {
     assert_eq!(whole, pieces, "the same commands, however the bytes come in");
 }
 
-/// The words of all commands, and whether the connection would be closed for an error.
+/// The words of all RESP commands in the bytes, and whether the connection would be closed for an error.
 fn commands(bytes: &[u8], step: usize) -> (Vec<Vec<Vec<u8>>>, bool) {
     let limits = ParserLimits { bulk: 1 << 16, args: 1 << 10, request: 1 << 17 };
     let mut parser = Parser::new(limits, false);
@@ -28,7 +28,7 @@ fn commands(bytes: &[u8], step: usize) -> (Vec<Vec<Vec<u8>>>, bool) {
     (found, failed)
 }
 
-/// An order to an array that a server holds.
+/// Parses an order to an array that a server holds.
 pub(crate) fn array_order(bytes: &[u8]) {
     fn check<O: serde::Serialize + serde::de::DeserializeOwned + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
         if let Ok(first) = serde_json::from_slice::<O>(bytes) {
