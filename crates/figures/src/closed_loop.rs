@@ -6,31 +6,31 @@ use parking_lot::Mutex;
 use units::{Driver, Instant, VirtualDriver, block_on, spawn};
 use zoned::{Blocks, Buf, BufMut, DeviceUrl, Durability, Lba, Result, ZoneId, ZonedDevice};
 
-/// The operation of a loop.
+/// The operation of a closed loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Writes at the pointers, one zone per task.
+    /// Writes at the zones' write pointers, one zone per task.
     Write,
     /// Appends.
     Append,
-    /// Reads anywhere on the drive. Nothing is written first.
+    /// Reads at random places of the drive. The loop writes nothing first.
     Random,
-    /// Reads one after the other, from the drive's begin.
+    /// Reads one after the other, from the drive's first block.
     Sequential,
 }
 
-/// A closed loop.
+/// The settings of a closed loop: each task submits its next operation when the one before has ended.
 #[derive(Clone, Copy, Debug)]
 pub struct Loop {
-    /// The operation.
+    /// The operation of the loop.
     pub kind: Kind,
-    /// Bytes of an operation: whole blocks.
+    /// Bytes of one operation: whole blocks.
     pub bytes: usize,
-    /// Operations in flight, each of a task of its own.
+    /// Number of operations in flight, each of a task of its own.
     pub depth: u32,
-    /// Task `n` uses zone `n % zones`.
+    /// Number of zones: task `n` uses zone `n % zones`.
     pub zones: u32,
-    /// Operations in all; the first tenth is not counted: by then zones are open and buffers full.
+    /// Number of operations in all; the first tenth is not counted: by then zones are open and buffers full.
     pub count: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Mean latency in us.
+    /// The mean latency in us.
     pub fn mean(&self) -> f64 {
         self.latencies.iter().sum::<f64>() / self.latencies.len().max(1) as f64
     }
@@ -54,23 +54,23 @@ impl Measured {
         self.latencies.get(self.latencies.len() * 95 / 100).copied().unwrap_or_default()
     }
 
-    /// Thousand operations a second.
+    /// The rate in thousand operations a second.
     pub fn kiops(&self) -> f64 {
         self.latencies.len() as f64 / self.seconds / 1e3
     }
 
-    /// MiB a second.
+    /// The rate in MiB a second.
     pub fn mib(&self) -> f64 {
         self.kiops() * 1e3 * self.bytes as f64 / (1024.0 * 1024.0)
     }
 
-    /// The time that was measured.
+    /// Seconds that the counted operations took.
     pub fn seconds(&self) -> f64 {
         self.seconds
     }
 }
 
-/// A drive in memory, with the parameters of its URL, and its virtual clock.
+/// A drive in memory, with the parameters of its URL, and the driver of its virtual clock.
 pub fn drive(parameters: &str) -> Result<(Arc<dyn ZonedDevice>, Arc<dyn Driver>)> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let url: DeviceUrl = format!("emu:mem?{parameters}").parse()?;
@@ -78,12 +78,12 @@ pub fn drive(parameters: &str) -> Result<(Arc<dyn ZonedDevice>, Arc<dyn Driver>)
 }
 
 impl Loop {
-    /// Runs on a new drive with the parameters of its URL.
+    /// Runs the closed loop on a new drive with the parameters of its URL.
     pub fn on(&self, parameters: &str) -> Result<Measured> {
         self.run(&drive(parameters)?.0)
     }
 
-    /// Runs on a drive whose clock is virtual.
+    /// Runs the closed loop on a drive whose clock is virtual.
     pub fn run(&self, device: &Arc<dyn ZonedDevice>) -> Result<Measured> {
         let driver = Arc::clone(device.driver());
         let shared = Arc::new(Shared {
@@ -120,7 +120,7 @@ impl Loop {
     }
 }
 
-/// State that the tasks share.
+/// State that the tasks of a closed loop share.
 struct Shared {
     device: Arc<dyn ZonedDevice>,
     what: Loop,
@@ -168,7 +168,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Takes the next operation; false if none is left.
+    /// Takes the next operation of the loop; false if none is left.
     fn next(&self) -> bool {
         let mut left = self.left.lock();
         let any = *left > 0;

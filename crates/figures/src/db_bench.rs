@@ -11,29 +11,29 @@ use units::{Driver, RealDriver, Spawned, block_on, sleep_until, spawn};
 
 use super::{Error, Result};
 
-/// Time between two polls of the process.
+/// Time between two polls of the db_bench process.
 const POLL: Duration = Duration::from_millis(50);
 
-/// The longest run; a process that takes longer is killed.
+/// The longest run of db_bench; a process that takes longer is killed.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// A run of db_bench.
+/// The settings of a run of db_bench.
 #[derive(Clone, Debug)]
 pub struct DbBench {
-    /// The drive, or an array.
+    /// The URL of the drive, or of the array.
     pub url: String,
-    /// The benchmark: `fillrandom`.
+    /// The name of the benchmark: `fillrandom`.
     pub benchmark: &'static str,
-    /// Other arguments.
+    /// Further arguments of db_bench.
     pub args: Vec<String>,
-    /// Environment variables: the log's settings.
+    /// Environment variables of the process: the log's settings.
     pub environment: Vec<(&'static str, String)>,
 }
 
 /// The numbers that db_bench prints; of a benchmark that reads and writes, those of the reads.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Measured {
-    /// Operations a second.
+    /// The rate in operations a second.
     pub rate: f64,
     /// The 99th percentile of the latencies in us; only with `--histogram`.
     pub p99: Option<f64>,
@@ -50,7 +50,7 @@ impl DbBench {
         let options = StockOptions::default();
         let mut command =
             prepare(Program::DbBench, &self.url, &args, &options).map_err(|e| Error::new(doing(), e))?;
-        // FURROW_* variables of this process would change the measurement.
+        // The environment variables FURROW_* of this process would change the measurement: the child does not get them.
         for (name, _) in std::env::vars_os().filter(|(name, _)| name.as_bytes().starts_with(b"FURROW_")) {
             command.env_remove(name);
         }
@@ -62,7 +62,7 @@ impl DbBench {
     }
 }
 
-/// The numbers, or why there are none: a program may fail after it printed its numbers.
+/// The numbers that db_bench printed, or the error: a program may fail after it printed its numbers.
 fn judged(
     ended: Option<ExitStatus>,
     output: &str,
@@ -107,7 +107,8 @@ fn drain(driver: &dyn Driver, pipe: Option<impl Read + Send + 'static>) -> Spawn
     })
 }
 
-/// `fillrandom : 1.604 micros/op 623223 ops/sec ...`, and further down `Percentiles: P50: 8.36 P75: 9.64 P99: 1156.67 ...`
+/// Parses the output of db_bench: `fillrandom : 1.604 micros/op 623223 ops/sec ...`, and further down `Percentiles: P50: 8.36
+/// P75: 9.64 P99: 1156.67 ...`
 fn measured(output: &str, benchmark: &str) -> Option<Measured> {
     let mut lines = output.lines();
     let line = lines.find(|line| line.split([' ', ':']).next() == Some(benchmark))?;
@@ -116,7 +117,7 @@ fn measured(output: &str, benchmark: &str) -> Option<Measured> {
     Some(Measured { rate, p99: beside(tail, |first, second| (first == "P99:").then_some(second)) })
 }
 
-/// The first number that `number` finds in two neighbouring words.
+/// The first number in a line that `number` finds in two neighbouring words.
 fn beside(line: &str, number: impl for<'a> Fn(&'a str, &'a str) -> Option<&'a str>) -> Option<f64> {
     let words: Vec<&str> = line.split_whitespace().collect();
     words.windows(2).find_map(|pair| match pair {
@@ -147,7 +148,7 @@ mod tests {
 
     #[test]
     fn a_program_that_hangs_is_killed_and_its_output_is_kept() {
-        // Wait until the process has printed its line.
+        // Waits until the process has printed its line.
         let said = std::env::temp_dir().join(format!("furrow-said-{}", std::process::id()));
         let child = shell(&format!("echo so far; : > '{}'; exec sleep 300", said.display()));
         while !said.exists() {

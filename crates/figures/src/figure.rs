@@ -6,11 +6,11 @@ use std::fmt;
 use crate::row::Row;
 use crate::svg::Panel;
 
-/// The settings of a measurement.
+/// The settings with which figures are measured.
 pub struct Run<'a> {
     /// Whether to run shorter measurements. The rows' notes say so.
     pub quick: bool,
-    /// Called with the name of each step.
+    /// A function that is called with the name of each step of the measurement.
     pub progress: &'a dyn Fn(&str),
 }
 
@@ -21,34 +21,34 @@ impl fmt::Debug for Run<'_> {
 }
 
 impl Run<'_> {
-    /// One of two values.
+    /// Selects `quick` in a quick run, else `full`.
     pub fn pick<T>(&self, full: T, quick: T) -> T {
         if self.quick { quick } else { full }
     }
 }
 
-/// A figure.
+/// A figure of a paper, with its measurement.
 #[derive(Clone, Copy, Debug)]
 pub struct Figure {
     /// The name of the figure and of its files: `zwal-fig2`.
     pub name: &'static str,
-    /// The title, one line.
+    /// The title of the figure, one line.
     pub title: &'static str,
-    /// The charts. Rows whose `figure` no panel names are in the files only.
+    /// The charts of the figure. Rows whose `figure` no panel names are in the files only.
     pub panels: &'static [Panel],
-    /// Measures the rows. [`Figure::rows`] adds the note of a quick run.
+    /// The function that measures the rows. [`Figure::rows`] adds the note of a quick run.
     pub measure: fn(&Run<'_>) -> Result<Vec<Row>>,
 }
 
 impl Figure {
-    /// Measures the rows.
+    /// Measures the rows of the figure.
     pub fn rows(&self, run: &Run<'_>) -> Result<Vec<Row>> {
         let rows = (self.measure)(run)?;
         Ok(rows.into_iter().map(|row| row.note(run.pick("", "quick: less than the figure takes"))).collect())
     }
 
-    /// Whether `--only WORD` names the figure: by its name, the part behind the dash, one of its panels (`waltz13a`), or the number
-    /// that the paper has for one (`fig13`, `table2`).
+    /// Whether `--only WORD` names the figure: by its name, by the part of its name behind the dash, by one of its panels
+    /// (`waltz13a`), or by the number in the paper (`fig13`, `table2`).
     pub fn is_called(&self, word: &str) -> bool {
         let (set, short) = self.name.split_once('-').unwrap_or(("", self.name));
         let has_number = |panel: &str| {

@@ -1,4 +1,4 @@
-//! The figures of the ZWAL, WALTZ and RAIZN papers beside our numbers, as JSON, CSV and charts.
+//! The figures of the ZWAL, WALTZ and RAIZN papers beside Furrow's numbers, as JSON, CSV and charts.
 //!
 //! A [`Figure`] measures its rows. The `furrow figures` command runs the figures and writes the files.
 

@@ -1,7 +1,7 @@
-//! Published numbers of drives beside those of their profiles, in virtual time.
+//! Published numbers of drives beside the numbers of their emulated profiles, in virtual time.
 //!
-//! The numbers are from the raw data of the ZWAL artefact and of the CLUSTER'23 characterisation of ZNS drives, and
-//! for sequential transfers from RAIZN; `crates/zoned/profiles` says which is which.
+//! The numbers are from the raw data of the ZWAL artefact and of the CLUSTER'23 characterisation of ZNS drives, and for
+//! sequential transfers from RAIZN; `crates/zoned/profiles` has the source of each.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use crate::figure::Figure;
 use crate::row::{Row, Unit};
 use crate::svg::{Panel, Shape};
 
-/// The name in rows and of files.
+/// The name of the figure in rows and of its files.
 pub const FIGURE: &str = "profiles";
 
-/// Each published number of a drive beside that of its profile.
+/// The figure with each published number of a drive beside the number of its profile.
 pub const PROFILES: Figure = Figure {
     name: FIGURE,
     title: "Drive profiles: how far ours are from what was published",
@@ -37,29 +37,29 @@ pub const PROFILES: Figure = Figure {
 
 const KIB: usize = 1024;
 
-/// The allowed deviation unless a row has its own.
+/// The allowed deviation from a published number, as a share, unless a row has its own.
 const WITHIN: f64 = 0.10;
 
-/// A row, and its allowed deviation as a share of the published number.
+/// A row of the figure, and its allowed deviation as a share of the published number.
 #[derive(Clone, Debug)]
 pub struct Checked {
-    /// The row; its `paper` is not `None`.
+    /// The row; its published number `paper` is not `None`.
     pub row: Row,
-    /// 0.10 for most.
+    /// The allowed deviation as a share of the published number: 0.10 for most rows.
     pub within: f64,
 }
 
 impl Checked {
-    /// Whether our number is within the allowed deviation.
+    /// Whether the profile's number is within the allowed deviation.
     pub fn holds(&self) -> bool {
         self.row.ratio().is_some_and(|ratio| (ratio - 1.0).abs() <= self.within)
     }
 }
 
-/// A part of the table: name and measurement.
+/// A group of published numbers: its name and its measurement.
 pub type Group = (&'static str, fn() -> Result<Vec<Checked>>);
 
-/// Every published number, in the order of the files.
+/// Every published number of a drive, in the order of the profile files.
 pub const GROUPS: [Group; 7] = [
     ("confzns", confzns),
     ("zn540: writes", zn540_writes),
@@ -70,7 +70,7 @@ pub const GROUPS: [Group; 7] = [
     ("smallzone", smallzone),
 ];
 
-/// Rows of one group.
+/// The rows of one group of published numbers.
 struct Table {
     group: &'static str,
     rows: Vec<Checked>,
@@ -93,12 +93,12 @@ impl Table {
     }
 }
 
-/// A closed loop on a new drive; task `n` uses zone `n % zones`.
+/// Runs a closed loop on a new drive; task `n` uses zone `n % zones`.
 fn run(url: &str, kind: Kind, bytes: usize, depth: u32, zones: u32, count: usize) -> Result<Measured> {
     Loop { kind, bytes, depth, zones, count }.on(url)
 }
 
-/// The time of one operation on a drive that rests, in us.
+/// The time of one operation on an idle drive, in us.
 fn once(profile: &str, op: &Op, state: ZoneState, written: u64) -> Result<f64> {
     let options = EmuOptions::of_profile(Profile::load(profile).expect("the profile is built in"));
     let timing = Timing::of(&options, &options.geometry()?);
@@ -111,7 +111,7 @@ fn act(profile: &str, action: Action, state: ZoneState, written: u64) -> Result<
     once(profile, &Op::Zone { zone: ZoneId(0), action }, state, written)
 }
 
-/// The drive model of the ZWAL artefact.
+/// Numbers of `confzns`, the drive model of the ZWAL artefact.
 pub fn confzns() -> Result<Vec<Checked>> {
     const DRIVE: &str = "profile=confzns";
     let mut table = Table::new("confzns");
@@ -131,11 +131,11 @@ pub fn confzns() -> Result<Vec<Checked>> {
     Ok(table.rows)
 }
 
-/// kIOPS of 8 KiB appends to one zone of `confzns`, by queue depth; writes at 1: 2.064.
+/// Published kIOPS of 8 KiB appends to one zone of `confzns`, by queue depth; writes at depth 1: 2.064.
 pub(super) const CONFZNS_APPEND_8K: [(u32, f64); 7] =
     [(1, 2.067), (2, 4.136), (4, 6.420), (8, 12.40), (16, 23.53), (32, 35.55), (64, 35.55)];
 
-/// Writes and appends through SPDK.
+/// Numbers of writes and appends to `zn540` through SPDK.
 pub fn zn540_writes() -> Result<Vec<Checked>> {
     const DRIVE: &str = "profile=zn540&zones=8";
     let mut table = Table::new("zn540: writes");
@@ -168,10 +168,10 @@ pub fn zn540_writes() -> Result<Vec<Checked>> {
     Ok(table.rows)
 }
 
-/// kIOPS of 8 KiB writes at queue depth 1 to one zone of `zn540`, through io_uring.
+/// Published kIOPS of 8 KiB writes at queue depth 1 to one zone of `zn540`, through io_uring.
 pub(super) const ZN540_WRITE_8K: f64 = 62.0;
 
-/// kIOPS of 8 KiB appends to one zone of `zn540`, by queue depth, through io_uring.
+/// Published kIOPS of 8 KiB appends to one zone of `zn540`, by queue depth, through io_uring.
 pub(super) const ZN540_APPEND_8K: [(u32, f64); 4] = [(1, 56.4), (2, 106.0), (4, 149.5), (8, 149.4)];
 
 /// A `zn540` of eight zones with the latency of io_uring instead of SPDK.
@@ -183,7 +183,7 @@ pub(super) fn zn540_under_io_uring() -> Arc<dyn ZonedDevice> {
     Emu::memory(options, VirtualDriver::new(1))
 }
 
-/// Writes and appends through io_uring.
+/// Numbers of writes and appends to `zn540` through io_uring.
 pub fn zn540_io_uring() -> Result<Vec<Checked>> {
     let mut table = Table::new("zn540: io_uring");
     let measure = |kind, depth| {
@@ -198,7 +198,7 @@ pub fn zn540_io_uring() -> Result<Vec<Checked>> {
     Ok(table.rows)
 }
 
-/// Reads of a drive that does nothing else.
+/// Numbers of reads of a `zn540` that does nothing else.
 pub fn zn540_reads() -> Result<Vec<Checked>> {
     const DRIVE: &str = "profile=zn540";
     let mut table = Table::new("zn540: reads");
@@ -215,7 +215,7 @@ pub fn zn540_reads() -> Result<Vec<Checked>> {
     Ok(table.rows)
 }
 
-/// Mean and p95 in us.
+/// Mean and p95 latency in us of reads of `zn540` beside writes.
 pub fn zn540_reads_beside_writes() -> Result<Vec<Checked>> {
     let mut table = Table::new("zn540: reads beside writes");
     for (rate, mean, p95) in
@@ -228,7 +228,7 @@ pub fn zn540_reads_beside_writes() -> Result<Vec<Checked>> {
     Ok(table.rows)
 }
 
-/// 4 KiB reads at queue depth 1 beside `rate` MiB/s of writes. (Their size is not published.)
+/// Runs 4 KiB reads at queue depth 1 beside `rate` MiB/s of writes. (The size of the reads is not published.)
 fn reads_beside_writes(rate: u64) -> Result<Measured> {
     const WRITE: usize = 16 * KIB;
     let (device, driver) = drive("profile=zn540&zones=16")?;
@@ -239,7 +239,7 @@ fn reads_beside_writes(rate: u64) -> Result<Measured> {
         spawn(&*work, "writer", async move {
             let data = Buf::copy_from(&vec![7; WRITE]);
             let mut due = driver.now();
-            // Zones are used again at a quarter: a full one would take this machine's memory.
+            // A zone is reset and used again when a quarter of it is written: full zones would take all memory of this machine.
             for round in 0.. {
                 let zone = ZoneId(round % 2);
                 for _ in 0..256 * 1024 * KIB / WRITE {
@@ -254,7 +254,7 @@ fn reads_beside_writes(rate: u64) -> Result<Measured> {
             }
         })
     });
-    // The drive's write buffer is full by then.
+    // The reads begin when the drive's write buffer is full.
     block_on(&*driver, sleep_until(&*driver, Instant(20_000_000)));
     let load = Loop { kind: Kind::Random, bytes: 4 * KIB, depth: 1, zones: 1, count: 10_000 };
     let reads = load.run(&device)?;
@@ -265,7 +265,7 @@ fn reads_beside_writes(rate: u64) -> Result<Measured> {
     Ok(reads)
 }
 
-/// Open, close, reset, finish.
+/// Times of the zone commands of `zn540`: open, close, reset, finish.
 pub fn zn540_zone_commands() -> Result<Vec<Checked>> {
     const DRIVE: &str = "zn540";
     let mut table = Table::new("zn540: zone commands");
@@ -310,7 +310,7 @@ pub fn zn540_zone_commands() -> Result<Vec<Checked>> {
     Ok(table.rows)
 }
 
-/// A drive of many small zones, each on one die.
+/// Numbers of `smallzone`, a drive of many small zones, each on one die.
 pub fn smallzone() -> Result<Vec<Checked>> {
     const DRIVE: &str = "profile=smallzone&zones=512";
     let mut table = Table::new("smallzone");

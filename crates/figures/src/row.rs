@@ -1,28 +1,28 @@
-//! A row of a figure.
+//! A row of a figure: a number and the published one.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// A number of a figure, and the published one.
+/// A measured number of a figure, and the published one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// The figure, or the panel of one: `fig2a`.
+    /// The figure, or one of its panels: `fig2a`.
     pub figure: &'static str,
-    /// The series: a line, or bars of one colour.
+    /// The series of the row: a line, or bars of one colour.
     pub series: String,
-    /// The place on the axis.
+    /// The place of the row on the horizontal axis.
     pub x: X,
-    /// The unit of both numbers.
+    /// The unit of both the measured and the published number.
     pub unit: Unit,
-    /// Whether higher or lower is better.
+    /// Whether higher or lower numbers are better.
     pub better: Better,
     /// The published number. `None` if the paper has only a bar without a number, or nothing.
     pub paper: Option<f64>,
-    /// Our number.
+    /// The measured number.
     #[serde(serialize_with = "as_written")]
     pub ours: f64,
-    /// Conditions to know for a comparison.
+    /// Conditions of the measurement that matter to a comparison.
     pub note: String,
 }
 
@@ -39,12 +39,12 @@ impl Row {
         Row { figure, series, x, unit, better, paper: None, ours, note: String::new() }
     }
 
-    /// The same with the published number.
+    /// Sets the published number of the row.
     pub fn paper(self, paper: impl Into<Option<f64>>) -> Row {
         Row { paper: paper.into(), ..self }
     }
 
-    /// The same with something more to know.
+    /// Adds a sentence to the note of the row.
     pub fn note(mut self, note: impl AsRef<str>) -> Row {
         if !self.note.is_empty() && !note.as_ref().is_empty() {
             self.note.push_str("; ");
@@ -53,13 +53,13 @@ impl Row {
         self
     }
 
-    /// Ours over the published number.
+    /// The measured number over the published one.
     pub fn ratio(&self) -> Option<f64> {
         self.paper.filter(|paper| *paper != 0.0).map(|paper| self.ours / paper)
     }
 }
 
-/// A number with six significant digits.
+/// Formats a number with six significant digits.
 pub(super) fn written(value: f64) -> String {
     format!("{value:.5e}").parse::<f64>().map_or_else(|_| value.to_string(), |short| short.to_string())
 }
@@ -73,14 +73,14 @@ fn as_written<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Err
     }
 }
 
-/// A place on an axis.
+/// A place on a figure's horizontal axis.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum X {
-    /// A quantity; the axis has its name.
+    /// A quantity; the axis' title names it.
     #[serde(serialize_with = "as_written")]
     Number(f64),
-    /// A name.
+    /// A name, such as that of a workload.
     Name(String),
 }
 
@@ -121,13 +121,13 @@ impl From<String> for X {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Better {
-    /// Rates.
+    /// Higher numbers are better, as of rates.
     Higher,
-    /// Times.
+    /// Lower numbers are better, as of times.
     Lower,
 }
 
-/// The unit of a number.
+/// The unit of a figure's numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Microseconds.
@@ -140,12 +140,12 @@ pub enum Unit {
     Kiops,
     /// MiB a second.
     MibPerS,
-    /// One rate over another.
+    /// A ratio: one rate over another.
     Times,
 }
 
 impl Unit {
-    /// All units.
+    /// All units of numbers.
     pub const ALL: [Unit; 6] = [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Times];
 
     /// The unit's symbol.
@@ -160,7 +160,7 @@ impl Unit {
         }
     }
 
-    /// Times are better low, rates high.
+    /// Whether higher or lower numbers of the unit are better: times are better low, rates high.
     pub fn better(self) -> Better {
         match self {
             Unit::Us | Unit::Ms | Unit::Seconds => Better::Lower,

@@ -1,4 +1,4 @@
-//! Rows as JSON and as CSV, with the machine and date of the measurement.
+//! A figure's rows as JSON and as CSV, with the machine and date of the measurement.
 
 use serde::Serialize;
 
@@ -6,28 +6,28 @@ use super::row::written;
 use super::{Better, Row};
 use bench::Host;
 
-/// The machine and settings of all rows of a file.
+/// The machine, date and settings that all rows of a file share.
 #[derive(Clone, Debug, Serialize)]
 pub struct Settings {
-    /// The machine and the commit.
+    /// The machine and the commit of the measurement.
     pub host: Host,
-    /// When, in UTC, RFC 3339.
+    /// The date of the measurement in UTC, as RFC 3339.
     pub date: String,
     /// Whether the measurements were shortened.
     pub quick: bool,
 }
 
-/// The rows of a file, or of a whole run.
+/// The rows of one figure, or of a whole run.
 #[derive(Clone, Copy, Debug)]
 pub struct Table<'a> {
-    /// The machine and the date.
+    /// The machine and the date of the measurement.
     pub settings: &'a Settings,
-    /// The rows.
+    /// The rows of the table.
     pub rows: &'a [Row],
 }
 
 impl Table<'_> {
-    /// One JSON object, `rows` one a line: differences between two runs are then differences of lines.
+    /// The table as one JSON object with one row on each line: differences between two runs are then differences of lines.
     pub fn json(&self) -> String {
         let settings = json(self.settings);
         let head = settings.strip_suffix('}').expect("a struct is an object");
@@ -35,7 +35,7 @@ impl Table<'_> {
         format!("{head},\"rows\":[{}\n]}}\n", rows.join(","))
     }
 
-    /// A comment line with the settings, the header, a line for each row.
+    /// The table as CSV: a comment line with the settings, the header, a line for each row.
     pub fn csv(&self) -> String {
         let settings = self.settings;
         let mut out = format!(
@@ -72,7 +72,7 @@ fn json(value: &impl Serialize) -> String {
     serde_json::to_string(value).expect("its keys are strings and its numbers are finite or null")
 }
 
-/// A CSV cell, quoted if needed.
+/// A CSV cell, quoted if its text needs quotes.
 fn quoted(text: &str) -> String {
     if text.contains([',', '"', '\n']) {
         format!("\"{}\"", text.replace('"', "\"\""))

@@ -5,7 +5,7 @@ use figures::closed_loop::{Kind, Loop, Measured};
 use figures::profiles::{self, Checked};
 use figures::{PROFILES, Run};
 
-/// Prints all rows and fails with those that miss.
+/// Prints all rows and fails with those that miss the published rates.
 fn check(rows: zoned::Result<Vec<Checked>>) {
     let rows = rows.unwrap();
     let mut missed = Vec::new();
@@ -68,7 +68,7 @@ fn the_figure_has_every_published_number_once() {
     assert_eq!(names.len(), NUMBERS);
 }
 
-/// confzns 10, zn540 25 + 5 + 8 + 10 + 16, smallzone 4.
+/// Number of published rates: confzns 10, zn540 25 + 5 + 8 + 10 + 16, smallzone 4.
 const NUMBERS: usize = 78;
 
 fn run(url: &str, kind: Kind, bytes: usize, depth: u32, count: usize) -> Measured {

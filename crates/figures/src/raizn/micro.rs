@@ -1,5 +1,5 @@
-//! Figs 4.7, 4.8, 4.9 and 4.11: writes, sequential and random reads by block size, with fio's parameters, on our
-//! array and on [md's as a model](super::md).
+//! Figs 4.7, 4.8, 4.9 and 4.11 of the RAIZN paper: writes, sequential and random reads by block size, with fio's parameters, on
+//! Furrow's array and on [md's as a model](super::md).
 //!
 //! Writes and sequential reads come from 8 jobs with 64 operations in flight each, random reads from one with 256.
 
@@ -18,7 +18,7 @@ const X: &str = "block size, KiB";
 const RATE: &str = "MiB/s";
 const LINES: Shape = Shape::LOG_LINES;
 
-/// Figs 4.7 and 4.8.
+/// Figs 4.7 and 4.8 of the RAIZN paper: stripe units.
 pub(super) const UNITS: Figure = Figure {
     name: "raizn-fig8",
     title: "Figs 4.7 and 4.8: throughput by block size and stripe unit, five zn540",
@@ -33,7 +33,7 @@ pub(super) const UNITS: Figure = Figure {
     measure: units,
 };
 
-/// Fig. 4.9.
+/// Fig. 4.9 of the RAIZN paper: workloads by block size.
 pub(super) const WORKLOADS: Figure = Figure {
     name: "raizn-fig9",
     title: "Fig. 4.9: throughput and latency, stripe units of 64 KiB",
@@ -48,7 +48,7 @@ pub(super) const WORKLOADS: Figure = Figure {
     },
 };
 
-/// Fig. 4.11.
+/// Fig. 4.11 of the RAIZN paper: a degraded array.
 pub(super) const DEGRADED: Figure = Figure {
     name: "raizn-fig11",
     title: "Fig. 4.11: reads while a drive is lost, stripe units of 64 KiB",
@@ -66,26 +66,27 @@ pub(super) const DEGRADED: Figure = Figure {
     },
 };
 
-/// The stripe unit of all but Fig. 4.8.
+/// The stripe unit of all figures but Fig. 4.8.
 const UNIT: Bytes = Bytes(64 * KIB);
 const ALL: [(Kind, &str); 3] =
     [(Kind::Write, "sequential write"), (Kind::Sequential, "sequential read"), (Kind::Random, "random read")];
 const JOBS: u32 = 8;
 const DEPTH: usize = 64;
 const RANDOM_DEPTH: usize = 256;
-/// Bytes at the beginning of each job's zone that reads are of. The paper's are 128 GiB: on drives without a cache
-/// for reads that makes no difference.
+/// Bytes at the beginning of each job's zone that reads are taken from. The paper's reads span 128 GiB: on drives without a
+/// read cache the span makes no difference.
 const SPAN: Bytes = Bytes(64 * MIB);
-/// Random reads of md's are of more, which has not to be written first: its cache holds 512 MiB of data.
+/// Bytes that random reads of md's model are taken from, which need not be written first: more than its cache, which holds 512
+/// MiB of data.
 const MD_SPAN: Bytes = Bytes(4096 * MIB);
-/// Until the drives have nothing to do.
+/// Time after which the drives are idle.
 const REST: Duration = Duration::from_millis(100);
 
 fn sizes(run: &Run<'_>) -> Vec<u32> {
     run.pick(vec![4, 8, 16, 32, 64, 128, 256, 512, 1024], vec![4, 64, 1024])
 }
 
-/// Each workload, with or without all drives, over the sizes of blocks.
+/// Measures each workload, with all drives or one less, over the block sizes.
 fn by_size(run: &Run<'_>, figures: [&'static str; 3], series: Vec<(Kind, bool, String)>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (workload, lost, name) in series {
@@ -111,8 +112,8 @@ struct Ground {
     kind: Kind,
     unit: Bytes,
     lost: bool,
-    /// The device that reads share, filled before. Writes get a new device each; so do md's reads, to begin with an empty
-    /// cache.
+    /// The device that reads share, filled before them. Each write gets a new device; so does each of md's reads, to begin with
+    /// an empty cache.
     device: Option<Arc<dyn ZonedDevice>>,
 }
 
@@ -202,7 +203,7 @@ fn note(workload: Kind) -> String {
     format!("virtual clock; {load}; the paper's curves have no numbers")
 }
 
-/// Rate, median and tail.
+/// The rows of a measurement: rate, median and tail.
 fn three(figures: [&'static str; 3], series: &str, whose: Whose, size: u32, of: &Summary) -> Vec<Row> {
     let values = [(of.mib, Unit::MibPerS), (of.p50, Unit::Us), (of.p99_9, Unit::Us)];
     let row = |(figure, (value, unit))| {

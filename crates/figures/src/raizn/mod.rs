@@ -16,6 +16,6 @@ mod tests;
 
 use super::Figure;
 
-/// All figures, those that need a quiet machine last.
+/// All figures of the RAIZN paper, those that need a quiet machine last.
 pub const FIGURES: [Figure; 6] =
     [micro::UNITS, micro::WORKLOADS, overwrite::FIGURE, micro::DEGRADED, repair::FIGURE, rocks::FIGURE];

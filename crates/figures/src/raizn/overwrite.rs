@@ -1,4 +1,4 @@
-//! Fig. 4.10: five threads fill the whole array, then one thread overwrites it, zone after zone; the same on
+//! Fig. 4.10 of the RAIZN paper: five threads fill the whole array, then one thread overwrites it, zone after zone; the same on
 //! [a model of md](super::md), whose drives collect garbage.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use bench::array::{Kind, Load, Time, reset};
 
 const X: &str = "written, % of the capacity";
 
-/// The figure.
+/// Fig. 4.10 of the RAIZN paper.
 pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig10",
     title: "Fig. 4.10: the whole array filled (to 100 %), and overwritten (to 200 %)",
@@ -25,13 +25,13 @@ pub(super) const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Threads that fill the array at the same time.
+/// Number of threads that fill the array at the same time.
 const STREAMS: u32 = 5;
-/// In flight for each.
+/// Operations in flight of each thread.
 const DEPTH: usize = 8;
-/// Points of each half.
+/// Number of points in each half of the figure.
 const POINTS: usize = 40;
-/// The stripe unit, and md's chunk.
+/// The stripe unit of Furrow's array, and md's chunk.
 const UNIT: Bytes = Bytes(64 << 10);
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
@@ -71,7 +71,7 @@ fn more(whose: Whose) -> &'static str {
     }
 }
 
-/// The filling, and the overwriting.
+/// Runs the filling and the overwriting of an array.
 fn halves(
     run: &Run<'_>,
     whose: Whose,
@@ -85,7 +85,8 @@ fn halves(
         Load { jobs: STREAMS, ..Load::new(Kind::Write, Bytes(MIB), DEPTH, count * u64::from(per_stream)) };
     let first = fill.run(device)?;
     let mut second = Vec::new();
-    // The zones of one thread after those of another: the order of the addresses, where each had a fifth of them.
+    // The overwriting takes one filling thread's zones after another's: the order of the addresses, where each thread filled a
+    // fifth of them.
     let zones = (0..STREAMS).flat_map(|stream| (0..per_stream).map(move |n| stream + n * STREAMS));
     for zone in zones {
         (run.progress)(&format!("{}: overwriting", whose.name()));
@@ -95,7 +96,7 @@ fn halves(
         }
         let load = Load { first: zone, ..Load::new(Kind::Write, Bytes(MIB), DEPTH, count) };
         let mut times = load.run(device)?;
-        // The reset is part of overwriting.
+        // The reset of the first zone is part of overwriting.
         if let Some(time) = times.first_mut() {
             time.0 = begin;
         }
@@ -104,7 +105,7 @@ fn halves(
     Ok([first, second])
 }
 
-/// The paper's numbers: the array's rate over md's where md is slowest, and md's loss there.
+/// The numbers in the paper's text: the rate of RAIZN over md's where md is slowest, and md's loss of rate there.
 pub(super) fn lowest(rows: &[Row]) -> Option<[Row; 2]> {
     let of =
         |whose: Whose| rows.iter().filter(move |row| row.figure == "fig4.10a" && row.series == whose.name());
@@ -134,7 +135,7 @@ pub(super) fn lowest(rows: &[Row]) -> Option<[Row; 2]> {
     ])
 }
 
-/// Where, MiB/s and mean latency in us at each point.
+/// The place, the rate in MiB/s and the mean latency in us at each point.
 fn samples(times: &[Time], half: usize) -> Vec<(u32, f64, f64)> {
     let mut samples = Vec::new();
     let size = times.len().div_ceil(POINTS).max(1);

@@ -1,4 +1,4 @@
-//! Fig. 4.12: the time of a rebuild, by the data on the new drive.
+//! Fig. 4.12 of the RAIZN paper: the time of a rebuild, by the data on the new drive.
 
 use units::Bytes;
 
@@ -7,7 +7,7 @@ use super::setup::{MODEL, OURS, setup};
 use crate::{Better, Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::array::rebuild;
 
-/// The figure.
+/// Fig. 4.12 of the RAIZN paper.
 pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig12",
     title: "Fig. 4.12: time to repair by valid data on the drive",
@@ -27,9 +27,9 @@ pub(super) const FIGURE: Figure = Figure {
 /// The capacity of the paper's drives in GiB.
 const CAPACITY: f64 = 946.0;
 
-/// The stripe unit, and md's chunk.
+/// The stripe unit of Furrow's array, and md's chunk.
 const UNIT: Bytes = Bytes(64 << 10);
-/// Stripes that md's resync has in flight.
+/// Number of stripes that md's resync has in flight.
 const WINDOW: usize = 64;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
@@ -66,7 +66,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         rows.push(ours.note("extrapolated: the time of the largest that was measured, for each GiB"));
         rows.push(of_md("fig4.12-drive", gib, CAPACITY / largest * whole, "extrapolated likewise"));
     }
-    // The paper's text: a full volume takes both arrays the same time.
+    // The paper's text says that a full volume takes both arrays the same time.
     let ratio = last * largest / whole;
     rows.push(
         Row {

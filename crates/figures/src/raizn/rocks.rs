@@ -1,5 +1,5 @@
-//! Fig. 4.13: stock `db_bench` on RocksDB over the file system, on the array, on one drive, and on a model of md's array
-//! of conventional drives ([`md`]), in dilated time; and the share of the bytes written that the array adds.
+//! Fig. 4.13 of the RAIZN paper: stock `db_bench` on RocksDB over the file system, on the array, on one drive, and on a model
+//! of md's array of conventional drives ([`md`]), in dilated time; and the share of the bytes written that the array adds.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use bench::Scratch;
 const X: &str = "db_bench workload";
 const Y: &str = "thousand operations a second";
 
-/// The figure.
+/// Fig. 4.13 of the RAIZN paper.
 pub(super) const FIGURE: Figure = Figure {
     name: "raizn-fig13",
     title: "Fig. 4.13: RocksDB on the array, on one drive, and on md as a model",
@@ -34,24 +34,25 @@ pub(super) const FIGURE: Figure = Figure {
     measure,
 };
 
-/// The dilation of the drives: the host's own time counts this much less.
+/// The factor by which the drives' times are stretched, so that the host's own time counts this much less.
 const DILATION: u32 = 50;
-/// A stripe of four units of 64 KiB: the log writes one at a time.
+/// Bytes of a stripe, four units of 64 KiB: the log writes one stripe at a time.
 const STRIPE: u64 = 256 << 10;
-/// Of the rates, for little data.
+/// Bytes of the memtable in the measurements of rates, which write little data.
 const MEMTABLE: u64 = 8 << 20;
-/// db_bench's default memtable, for the shares: the cost of a flush does not grow with the memtable.
+/// Bytes of db_bench's default memtable, for the measurement of the array's share: the cost of a flush does not grow with the
+/// memtable.
 const WHOLE_MEMTABLE: u64 = 64 << 20;
-/// As in the paper; the drives are made anew after the first.
+/// The benchmarks of db_bench, as in the paper; the drives are made anew after the first.
 const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READS];
 const READS: &str = "readwhilewriting";
 const READERS: u64 = 8;
-/// Beside them somebody writes as much everywhere, in bytes a second of the drives' time: two fifths of what one drive bears
-/// of overwriting. Without a limit a faster array is written to more, and reads the slower.
+/// Rate of the writes beside reads, over all keys, in bytes a second of the drives' time: two fifths of the overwriting that
+/// one drive sustains. Without a limit a faster array is written to more, and reads are the slower.
 const WRITER: u64 = 200_000_000;
-/// The longer they take, the larger the database.
+/// Divisor of the number of reads: the longer reads take, the larger the database grows.
 const FEWER_READS: u64 = 2;
-/// Files of drives are in memory: the machine's disk takes no part.
+/// The directory of the drive files, in memory: the machine's disk takes no part.
 const MEMORY: &str = "/dev/shm";
 const SCRATCH: &str = "furrow-fig13-";
 
@@ -60,7 +61,7 @@ const SCRATCH: &str = "furrow-fig13-";
 enum Place {
     Array,
     Alone,
-    /// md's array, as one drive.
+    /// The model of md's array, as one drive.
     Model {
         collecting: bool,
     },
@@ -97,7 +98,7 @@ impl Place {
     }
 }
 
-/// The load of a panel.
+/// The size of a panel's load.
 #[derive(Clone, Copy, Debug)]
 struct Size {
     value: u64,
@@ -122,14 +123,14 @@ impl Size {
     }
 }
 
-/// Runs db_bench.
+/// A function that runs db_bench.
 pub(super) type Bench<'a> = &'a dyn Fn(&DbBench) -> Result<Measured>;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     rows(run, Path::new(MEMORY), &DbBench::run)
 }
 
-/// The rows, with drives in files of `dir`.
+/// Measures the rows of the figure, with drives in files of `dir`.
 pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Row>> {
     Scratch::sweep(dir, SCRATCH).map_err(|e| Error::new("making the drives", e))?;
     let mut rows = Vec::new();
@@ -164,11 +165,11 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
     Ok(rows)
 }
 
-/// The outcome of a workload.
+/// The outcome of one db_bench workload.
 struct Ran {
     measured: Measured,
     p99: f64,
-    /// By an array.
+    /// Bytes that the array wrote; `None` without an array.
     written: Option<shares::Written>,
 }
 
@@ -202,12 +203,12 @@ fn workloads(
     Ok(ran)
 }
 
-/// Whether a workload begins with empty drives.
+/// Whether a workload of db_bench begins with empty drives.
 fn is_fresh(name: &str) -> bool {
     ["fillseq", "fillrandom"].contains(&name)
 }
 
-/// Drives in files, with a file system: db_bench is another process.
+/// Drives in files, with a file system on them: db_bench is another process.
 struct Ground {
     /// The drives' URLs, without the dilation.
     drives: Vec<String>,
@@ -254,7 +255,7 @@ impl Ground {
         format!("{}{}", if self.place == Place::Array { "array:" } else { "" }, drives.join(","))
     }
 
-    /// As in the paper, but for the numbers.
+    /// The arguments of db_bench, as in the paper but for the numbers.
     fn bench(&self, name: &'static str, Size { value, count, memtable }: Size) -> DbBench {
         let readers = if name == READS { READERS } else { 1 };
         let settings = [
@@ -276,7 +277,7 @@ impl Ground {
             "histogram",
         ];
         args.extend(flags.iter().map(|flag| format!("--{flag}")));
-        // RocksDB's LOG is made durable every few seconds of the real clock, which would be much more often in the drives' time.
+        // RocksDB makes its info LOG durable every few seconds of the real clock, which is much more often in the drives' time.
         let mut environment =
             vec![("FURROW_WAL_BUFFER", STRIPE.to_string()), ("FURROW_LOG_DIR", self.files.path().to_owned())];
         if self.place == Place::Array {
@@ -286,8 +287,8 @@ impl Ground {
     }
 }
 
-/// A built-in profile whose zones are finished without padding them: a mount finishes zones that are almost empty, which
-/// takes such a drive a second each, ten times as long as the workloads here.
+/// A built-in profile whose zones are finished without padding them: a mount finishes zones that are almost empty, which takes
+/// a drive that pads a second each, ten times as long as the workloads here.
 fn unpadded(profile: &str) -> String {
     let text = Profile::text(profile).unwrap_or_default();
     text.lines()
@@ -296,7 +297,7 @@ fn unpadded(profile: &str) -> String {
         .collect()
 }
 
-/// The one drive, or the array of all.
+/// Assembles the array of all drives; one drive stays as it is.
 async fn assembled(drives: Vec<Arc<dyn ZonedDevice>>) -> zoned::Result<Arc<dyn ZonedDevice>> {
     match &drives[..] {
         [alone] => Ok(Arc::clone(alone)),

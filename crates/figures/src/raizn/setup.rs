@@ -1,4 +1,4 @@
-//! The arrays that the figures compare.
+//! The arrays that the figures of the RAIZN paper compare.
 
 use bench::array::Setup;
 use zoned::Bytes;
@@ -8,28 +8,28 @@ pub const KIB: u64 = 1 << 10;
 /// Bytes of a MiB.
 pub const MIB: u64 = 1 << 20;
 
-/// Drives of an array.
+/// Number of drives of an array.
 pub const DRIVES: u32 = 5;
 
-/// The series of our array.
+/// The name of the series of Furrow's array.
 pub const OURS: &str = "Furrow";
-/// The series of md's.
+/// The name of the series of md's array.
 pub const MODEL: &str = "md (model)";
 
-/// Whose array is measured.
+/// The array that is measured: Furrow's or md's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Whose {
-    /// This workspace's.
+    /// Furrow's array.
     Furrow,
-    /// md's, as a model.
+    /// The model of md's array.
     Md,
 }
 
 impl Whose {
-    /// Both.
+    /// Both arrays.
     pub const ALL: [Whose; 2] = [Whose::Furrow, Whose::Md];
 
-    /// The series' name.
+    /// The name of the array's series.
     pub fn name(self) -> &'static str {
         match self {
             Whose::Furrow => OURS,
@@ -37,7 +37,7 @@ impl Whose {
         }
     }
 
-    /// The note of the series' rows.
+    /// The note of the rows of the array's series.
     pub fn note(self) -> &'static str {
         match self {
             Whose::Furrow => "",
@@ -50,6 +50,6 @@ impl Whose {
 
 /// An array of five drives with `zones` zones for data.
 pub fn setup(zones: u32, unit: Bytes) -> Setup {
-    // Four zones more hold the array's metadata.
+    // The array's metadata takes four zones more.
     Setup { drives: DRIVES, zones: zones + 4, stripe_unit: unit, ..Setup::default() }
 }

@@ -1,4 +1,4 @@
-//! The share of the bytes written that is the array's own, as the plug-in counts bytes in a run of `db_bench`.
+//! The share of the bytes written that the array adds, as the plug-in counts bytes in a run of `db_bench`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::{Better, Error, Result, Row, Unit};
 
-/// The environment variable for the plug-in: the file that takes its counters.
+/// The environment variable by which the plug-in gets the name of the file for its counters.
 pub(super) fn environment(dir: &Path) -> (&'static str, String) {
     ("FURROW_COUNTERS", file(dir).display().to_string())
 }
@@ -23,7 +23,7 @@ pub(super) struct Written {
     partial_parity: u64,
 }
 
-/// The counters of the last run.
+/// The array's counters of the last run of db_bench.
 pub(super) fn counted(dir: &Path) -> Result<Written> {
     let file = file(dir);
     let failed = || format!("what the array counted, in {}", file.display());
@@ -48,7 +48,7 @@ fn of(text: &str) -> std::result::Result<Written, String> {
     }
 }
 
-/// The shares as bars of a panel.
+/// The shares of the bytes written as bars of a panel.
 pub(super) fn rows(figure: &'static str, name: &'static str, of: &Written, how: &str) -> [Row; 2] {
     let share = |series: &str, bytes: u64, note: &str| Row {
         better: Better::Lower,

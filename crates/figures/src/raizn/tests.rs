@@ -22,18 +22,18 @@ fn panels_are_told_apart_by_their_names_and_filled() {
     for panel in repair::FIGURE.panels {
         assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
     }
-    // md's resync does not know which blocks hold data.
+    // md's resync does not know which blocks hold data: its time does not depend on the data.
     let resync = series(&rows, "fig4.12", MODEL);
     assert!(resync.len() == 2 && resync[0].ours == resync[1].ours, "{resync:?}");
     let full = series(&rows, "fig4.12-full", "Furrow over md (model)")[0].ours;
     assert!((full / 1.02 - 1.0).abs() < 0.02, "{full}");
-    // Twice the data, twice the time.
+    // A rebuild of twice the data takes twice the time.
     let ours: Vec<f64> =
         rows.iter().filter(|row| row.figure == "fig4.12" && row.series == OURS).map(|row| row.ours).collect();
     assert!((ours[1] / ours[0] / 2.0 - 1.0).abs() < 0.05, "{ours:?}");
 }
 
-/// The rows of a series.
+/// The rows of one series of a figure.
 fn series<'a>(rows: &'a [Row], figure: &str, series: &str) -> Vec<&'a Row> {
     rows.iter().filter(|row| row.figure == figure && row.series == series).collect()
 }
@@ -56,18 +56,19 @@ fn md_stands_beside_every_line_of_ours_and_is_called_a_model() {
 fn the_model_of_md_reaches_the_rate_of_its_drives_and_reconstructs_reads_of_a_failed_drive() {
     let rows = quick(&micro::WORKLOADS);
     let last = |rows: &[Row], figure, name: &str| series(rows, figure, &format!("{MODEL}: {name}"))[2].ours;
-    // 1 MiB: parity takes one drive of five from the writes, and nothing from the reads; 2 and 4 % faster than zn540.
+    // At 1 MiB parity takes one drive of five from the writes, and nothing from the reads; md's drives are 2 and 4 % faster
+    // than zn540.
     let write = last(&rows, "fig4.9a", "sequential write") / (4.0 * 1145.0 / 0.98);
     let read = last(&rows, "fig4.9a", "sequential read") / (5.0 * 3265.0 / 0.96);
     assert!((write - 1.0).abs() < 0.02 && (read - 1.0).abs() < 0.02, "{write} {read}");
     let rows = quick(&micro::DEGRADED);
     for workload in ["sequential read", "random read"] {
-        // Whole stripes: each of the four drives left is read once.
+        // In reads of whole stripes, each of the four remaining drives is read once.
         let all = last(&rows, "fig4.11a", &format!("{workload}, all drives"));
         let lost = last(&rows, "fig4.11a", &format!("{workload}, one lost"));
         assert!((lost / all / 0.8 - 1.0).abs() < 0.03, "{workload}: {lost} {all}");
     }
-    // Of the blocks of 64 KiB a fifth is read from four drives: 8 reads for 5.
+    // Of md's blocks of 64 KiB a fifth is read from four drives: 8 reads for 5.
     let at_64 = |of: &str| series(&rows, "fig4.11a", &format!("{MODEL}: random read, {of}"))[1].ours;
     let (all, lost) = (at_64("all drives"), at_64("one lost"));
     assert!((lost / all / 0.5 - 1.0).abs() < 0.1, "{lost} {all}");
@@ -90,7 +91,7 @@ fn the_model_of_conventional_drives_falls_when_it_has_to_collect_and_recovers() 
     let lowest = shares.iter().copied().fold(1.0, f64::min);
     assert!(lowest < 0.35, "{shares:?}");
     assert!(shares[shares.len() - 1] > 2.0 * lowest, "{shares:?}");
-    // One stream leaves nothing to move.
+    // A single stream leaves the garbage collection no pages to move.
     assert!(md::overwritten(1, 20).iter().all(|share| *share > 0.95));
 }
 
@@ -99,7 +100,7 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
     zoned::know_arrays(::array::url::open);
     let run = Run { quick: true, progress: &|_| () };
     let ran = RefCell::new(Vec::new());
-    // db_bench is not run: the test mounts the device that db_bench would get.
+    // The test does not run db_bench: it mounts the device that db_bench would get.
     let bench = |bench: &DbBench| {
         let drives = bench.url.matches("emu:").count();
         assert_eq!(bench.url.starts_with("array:"), drives == 5, "{}", bench.url);
@@ -108,7 +109,7 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
         let device = zoned::open(&bench.url, Arc::clone(&driver)).unwrap();
         block_on(&*driver, async {
             let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
-            // Each workload uses the files of the one before, except those that begin with empty drives.
+            // Each db_bench workload uses the files of the one before, except those that begin with empty drives.
             let empty = fs.read_dir("/").unwrap().is_empty();
             assert_eq!(empty, bench.benchmark.starts_with("fill"), "{}", bench.benchmark);
             assert_eq!(empty, bench.args.contains(&String::from("--use_existing_db=0")));

@@ -1,4 +1,4 @@
-//! SVG elements.
+//! A picture of SVG elements.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use std::fmt::Write;
 const COLOURS: [&str; 8] =
     ["#e07b21", "#3b7dd8", "#3fa45b", "#8e5bd0", "#c2b022", "#d0457a", "#1b9aaa", "#8a7560"];
 
-/// The number of the colour of a series.
+/// The number of the colour that a series is drawn in.
 pub fn colour(series: usize) -> usize {
     series % COLOURS.len()
 }
 
-/// The approximate width of a text.
+/// The approximate width of a text in pixels.
 pub fn width(text: &str) -> f64 {
     text.chars().count() as f64 * 6.6
 }
@@ -20,7 +20,7 @@ pub fn width(text: &str) -> f64 {
 pub struct Canvas(String);
 
 impl Canvas {
-    /// An empty one.
+    /// An empty picture with a title, a width and a height.
     pub fn new(title: &str, width: f64, height: f64) -> Canvas {
         let mut out = String::new();
         let _ = writeln!(
@@ -46,7 +46,7 @@ impl Canvas {
         Canvas(out)
     }
 
-    /// A text; `anchor` is `start`, `middle` or `end`.
+    /// Adds a text; `anchor` is `start`, `middle` or `end`.
     pub fn text(&mut self, x: f64, y: f64, class: &str, anchor: &str, text: &str) {
         let _ = writeln!(
             self.0,
@@ -55,7 +55,7 @@ impl Canvas {
         );
     }
 
-    /// A straight line.
+    /// Adds a straight line.
     pub fn line(&mut self, from: (f64, f64), to: (f64, f64), class: &str) {
         let _ = writeln!(
             self.0,
@@ -64,30 +64,30 @@ impl Canvas {
         );
     }
 
-    /// A line through points.
+    /// Adds a line through points.
     pub fn path(&mut self, points: &[(f64, f64)], class: &str) {
         let points: Vec<String> = points.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
         let _ = writeln!(self.0, r#"<polyline class="line {class}" points="{}"/>"#, points.join(" "));
     }
 
-    /// A box.
+    /// Adds a rectangle.
     pub fn rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str) {
         self.tipped_rect(x, y, width, height, class, None);
     }
 
-    /// A box with a tooltip.
+    /// Adds a rectangle with a tooltip.
     pub fn tipped_rect(&mut self, x: f64, y: f64, width: f64, height: f64, class: &str, tip: Option<&str>) {
         let element =
             format!(r#"<rect class="{class}" x="{x:.1}" y="{y:.1}" width="{width:.1}" height="{height:.1}""#);
         self.close(&element, "rect", tip);
     }
 
-    /// A solid mark.
+    /// Adds a solid circle.
     pub fn dot(&mut self, x: f64, y: f64, class: &str, tip: Option<&str>) {
         self.close(&format!(r#"<circle class="{class}" cx="{x:.1}" cy="{y:.1}" r="3.5""#), "circle", tip);
     }
 
-    /// A hollow mark; the class gives its stroke.
+    /// Adds a hollow circle; the class sets its stroke.
     pub fn ring(&mut self, x: f64, y: f64, class: &str, tip: Option<&str>) {
         self.close(&format!(r#"<circle class="ring {class}" cx="{x:.1}" cy="{y:.1}" r="4""#), "circle", tip);
     }
@@ -99,7 +99,7 @@ impl Canvas {
         };
     }
 
-    /// The whole text.
+    /// The finished picture as SVG text.
     pub fn end(mut self) -> String {
         self.0.push_str("</svg>\n");
         self.0

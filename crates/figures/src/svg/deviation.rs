@@ -1,32 +1,32 @@
-//! The deviation of each of our numbers from the published one: a line for each row.
+//! A chart of deviations: for each measured number a line that shows its deviation from the published one.
 
 use super::canvas::Canvas;
 use super::panel::{Frame, Panel};
 use super::scale::number;
 use crate::Row;
 
-/// Height of a row, and of a group's name.
+/// Height of a row of the chart, and of a group's name, in pixels.
 const LINE: f64 = 16.0;
 
-/// Above the rows, and below.
+/// Space above the chart's rows, and below, in pixels.
 const ABOVE: f64 = 8.0;
 const BELOW: f64 = 42.0;
 
-/// The widths of the columns of names and of numbers.
+/// The widths of the columns of names and of numbers, in pixels.
 const NAMES: f64 = 250.0;
 const NUMBERS: f64 = 150.0;
 
-/// The axis reaches at least this multiple of the band.
+/// The axis reaches at least this multiple of the band of allowed deviations.
 const BEYOND: f64 = 1.3;
 
-/// The height of all rows.
+/// The height of all rows of the chart.
 pub fn height(panel: &Panel, rows: &[Row]) -> f64 {
     let shown: Vec<&Row> = rows.iter().filter(|row| row.figure == panel.figure).collect();
     let groups = shown.chunk_by(|a, b| a.series == b.series).count();
     ABOVE + (shown.len() + groups) as f64 * LINE + BELOW
 }
 
-/// Draws the panel.
+/// Draws the chart of deviations.
 pub fn draw(canvas: &mut Canvas, frame: Frame, panel: &Panel, rows: &[&Row], allowed: f64) {
     let off = |row: &Row| row.ratio().map(|ratio| (ratio - 1.0) * 100.0);
     let reach = rows.iter().filter_map(|row| off(row)).map(f64::abs).fold(allowed * BEYOND, f64::max);

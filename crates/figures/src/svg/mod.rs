@@ -1,6 +1,6 @@
-//! Figures as SVG: axes with units, our numbers solid, published ones hollow and dashed.
+//! Figures as SVG: axes with units, measured numbers solid, published ones hollow and dashed.
 //!
-//! A picture has its own background, light or dark as the reader prefers, and takes no fonts from outside.
+//! A picture has its own background, light or dark as the reader prefers, and needs no fonts from outside.
 
 mod canvas;
 mod deviation;
@@ -18,22 +18,22 @@ use panel::Frame;
 /// Width of every picture, in pixels.
 pub const WIDTH: f64 = 720.0;
 
-/// Space around and between.
+/// Space around a picture and between its panels, in pixels.
 const MARGIN: f64 = 16.0;
 
-/// Height of the title's line.
+/// Height of the title's line, in pixels.
 const TITLE: f64 = 26.0;
 
-/// Height of a line of the legend.
+/// Height of a line of the legend, in pixels.
 const LEGEND: f64 = 20.0;
 
-/// Height of a panel with axes.
+/// Height of a panel with axes, in pixels.
 const PANEL: f64 = 270.0;
 
-/// Panels side by side.
+/// Number of panels side by side.
 const ACROSS: usize = 2;
 
-/// Draws a figure.
+/// Draws a figure as SVG.
 pub fn draw(title: &str, panels: &[Panel], rows: &[Row]) -> String {
     let series = series(panels, rows);
     let legend = legend_lines(panels, &series);
@@ -58,7 +58,7 @@ pub fn draw(title: &str, panels: &[Panel], rows: &[Row]) -> String {
     canvas.end()
 }
 
-/// The series of the panels that draw series in colours, in order of appearance.
+/// The series that panels draw in colours, in order of appearance.
 fn series(panels: &[Panel], rows: &[Row]) -> Vec<String> {
     let mut series: Vec<String> = Vec::new();
     for panel in panels.iter().filter(|panel| !matches!(panel.shape, Shape::Deviation { .. })) {
@@ -91,7 +91,7 @@ fn frames(panels: &[Panel], rows: &[Row], top: f64) -> Vec<Frame> {
     frames
 }
 
-/// An entry of the legend.
+/// An entry of a figure's legend.
 enum Entry {
     Series(usize, String),
     Ours,
@@ -119,7 +119,7 @@ impl Entry {
     }
 }
 
-/// The legend's entries with where they begin, line by line.
+/// The entries of a figure's legend with their horizontal places, line by line.
 fn legend_lines(panels: &[Panel], series: &[String]) -> Vec<Vec<(f64, Entry)>> {
     let mut entries: Vec<Entry> =
         series.iter().enumerate().map(|(index, name)| Entry::Series(index, name.clone())).collect();

@@ -1,22 +1,22 @@
 //! A figure's panels: pairs of axes.
 
-/// A pair of axes.
+/// A figure's panel: a pair of axes and the rows drawn between them.
 #[derive(Clone, Copy, Debug)]
 pub struct Panel {
-    /// The panel shows the rows with this `figure`.
+    /// The name by which rows select the panel: their `figure`.
     pub figure: &'static str,
     /// The title above the panel.
     pub title: &'static str,
-    /// The axis below, with its unit.
+    /// The title of the horizontal axis, with its unit.
     pub x: &'static str,
-    /// The axis at the left, with its unit.
+    /// The title of the vertical axis, with its unit.
     pub y: &'static str,
-    /// How rows are drawn.
+    /// How the panel draws its rows.
     pub shape: Shape,
 }
 
 impl Panel {
-    /// A panel; the axes' names have their units.
+    /// Makes a panel; the axes' titles include their units.
     pub const fn new(
         figure: &'static str,
         title: &'static str,
@@ -28,21 +28,21 @@ impl Panel {
     }
 }
 
-/// How rows are drawn.
+/// How a panel draws its rows.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Shape {
-    /// A line for each series, linear or logarithmic upwards.
+    /// A line for each series; the vertical axis is linear or logarithmic.
     Lines {
-        /// Logarithmic.
+        /// Whether the vertical axis is logarithmic.
         log: bool,
     },
-    /// Bars side by side for each series.
+    /// Bars for each series, side by side.
     Bars,
-    /// One bar at each place, its parts the series.
+    /// One bar at each place of the horizontal axis, with the series as its parts.
     Stack,
     /// A line for each row: the deviation from the published number in percent.
     Deviation {
-        /// Half the width of the band of good deviations.
+        /// Half the width of the band of allowed deviations.
         allowed: f64,
     },
 }
@@ -57,12 +57,12 @@ impl Shape {
 /// A rectangle of the picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Frame {
-    /// In pixels, from the left.
+    /// The left edge in pixels from the picture's left.
     pub left: f64,
-    /// From the top.
+    /// The upper edge in pixels from the picture's top.
     pub top: f64,
-    /// The width.
+    /// The width in pixels.
     pub width: f64,
-    /// The height.
+    /// The height in pixels.
     pub height: f64,
 }

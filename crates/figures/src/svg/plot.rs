@@ -1,20 +1,20 @@
-//! Lines, bars and stacks between two axes.
+//! A chart of lines, bars or stacks between two axes.
 
 use super::canvas::{Canvas, colour};
 use super::panel::{Frame, Panel, Shape};
 use super::scale::{Scale, number};
 use crate::{Row, X};
 
-/// Left of the axis.
+/// Space left of the vertical axis, in pixels.
 const LEFT: f64 = 48.0;
 
-/// Above the axes: the panel's title and the unit.
+/// Space above the axes for the panel's title and the unit, in pixels.
 const ABOVE: f64 = 44.0;
 
-/// Below the axes.
+/// Space below the axes, in pixels.
 const BELOW: f64 = 40.0;
 
-/// The part of a place that its bars fill.
+/// The share of a place on the horizontal axis that its bars fill.
 const FILL: f64 = 0.76;
 
 /// The content of a pair of axes.
@@ -26,7 +26,7 @@ struct Plot<'a> {
     rows: &'a [&'a Row],
 }
 
-/// Draws the panel.
+/// Draws a chart of lines, bars or stacks.
 pub fn draw(canvas: &mut Canvas, frame: Frame, panel: &Panel, rows: &[&Row], series: &[String]) {
     let area = Frame {
         left: frame.left + LEFT,
@@ -56,7 +56,7 @@ pub fn draw(canvas: &mut Canvas, frame: Frame, panel: &Panel, rows: &[&Row], ser
     }
 }
 
-/// Numbers in their order, names as they come.
+/// The places on the horizontal axis: numbers in ascending order, names in the order of the rows.
 fn places(rows: &[&Row]) -> Vec<X> {
     let mut places: Vec<X> = Vec::new();
     for row in rows {
@@ -82,7 +82,7 @@ impl Plot<'_> {
         self.area.width / self.places.len().max(1) as f64
     }
 
-    /// The middle of a place.
+    /// The horizontal position of the middle of a place, in pixels.
     fn x(&self, place: usize) -> f64 {
         self.area.left + (place as f64 + 0.5) * self.pitch()
     }
@@ -132,7 +132,7 @@ impl Plot<'_> {
                 along.iter().filter_map(|(place, row)| Some((*place, row.paper?))).collect();
             let ours: Vec<(f64, f64)> =
                 along.iter().map(|(place, row)| (self.x(*place), self.y(row.ours))).collect();
-            // Published numbers are joined only between neighbouring places: others in between are unknown.
+            // Published numbers are joined only between neighbouring places, since those in between are unknown.
             for part in paper.chunk_by(|(a, _), (b, _)| a + 1 == *b) {
                 let part: Vec<(f64, f64)> = part.iter().map(|(x, y)| (self.x(*x), self.y(*y))).collect();
                 canvas.path(&part, &format!("dashed l{index}"));

@@ -1,23 +1,23 @@
-//! The scale of an axis, and its ticks.
+//! The scale of a vertical axis, and its ticks.
 
-/// Ticks that a linear axis has at most.
+/// Most ticks of a linear axis.
 const TICKS: f64 = 6.0;
 
-/// Above this many decades only powers of ten are marked.
+/// On an axis of more than this many decades only powers of ten are marked.
 const DECADES: f64 = 2.2;
 
-/// An axis upwards.
+/// The scale of a vertical axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scale {
     log: bool,
     low: f64,
     high: f64,
-    /// The marked numbers.
+    /// The numbers at which the axis has ticks.
     pub ticks: Vec<f64>,
 }
 
 impl Scale {
-    /// From zero to a round number that no value is above.
+    /// A linear scale from zero to a round number that no value exceeds.
     pub fn linear(values: impl Iterator<Item = f64>) -> Scale {
         let most = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
         let power = 10_f64.powf((most / TICKS).log10().floor());
@@ -31,7 +31,7 @@ impl Scale {
         Scale { log: false, low: 0.0, high: count * step, ticks }
     }
 
-    /// Over whole steps of 1, 2, 5. Values that are not above zero lie on the axis.
+    /// A logarithmic scale over whole steps of 1, 2, 5. Values that are not above zero lie on the axis.
     pub fn log(values: impl Iterator<Item = f64> + Clone) -> Scale {
         let values = values.filter(|value| *value > 0.0);
         let least = values.clone().fold(f64::INFINITY, f64::min);
@@ -46,7 +46,7 @@ impl Scale {
         let all: Vec<f64> = (from..=to)
             .flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)))
             .collect();
-        // A little over, so that a value of just a tick's size is not above the tick.
+        // The slack keeps a value of just a tick's size from counting as above the tick.
         let slack = 1.0 + 1e-9;
         let low = all.iter().copied().filter(|tick| *tick <= least * slack).fold(0.0, f64::max);
         let high = all.iter().copied().filter(|tick| *tick * slack >= most).fold(f64::INFINITY, f64::min);
@@ -55,7 +55,7 @@ impl Scale {
         Scale { log: true, low, high, ticks }
     }
 
-    /// Where a value lies: 0 at the bottom, 1 at the top.
+    /// The position of a value on the axis: 0 at the bottom, 1 at the top.
     pub fn at(&self, value: f64) -> f64 {
         let share = if self.log {
             (value.max(self.low) / self.low).log10() / (self.high / self.low).log10()
@@ -66,7 +66,7 @@ impl Scale {
     }
 }
 
-/// A number for axes and tables: three significant digits, thousands separated by commas.
+/// Formats a number for axes and tables: three significant digits, thousands separated by commas.
 pub fn number(value: f64) -> String {
     let digits = match value.abs() {
         size if size >= 100.0 || size == 0.0 => 0,

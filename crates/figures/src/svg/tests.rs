@@ -15,7 +15,7 @@ fn rows() -> Vec<Row> {
     ]
 }
 
-/// Fails where a tag is not closed in its turn; gives the names of the elements.
+/// Checks that the tags of an SVG text are closed in order; gives the names of the elements.
 fn elements(svg: &str) -> Vec<&str> {
     let (mut open, mut all) = (Vec::new(), Vec::new());
     for tag in svg.split('<').skip(1) {
@@ -69,7 +69,7 @@ fn nothing_measured_is_drawn_as_empty_axes() {
 #[test]
 fn each_number_has_its_mark_hollow_where_it_was_published() {
     let svg = draw("t", &[panel(Shape::Lines { log: false })], &rows());
-    // One of each is the legend's.
+    // One ring and one dot are the legend's.
     assert_eq!(svg.matches("<circle class=\"ring").count(), 2 + 1);
     assert_eq!(svg.matches("<circle class=\"s").count(), 3);
     assert!(svg.contains("append, 4: 30 kIOPS, published 26.2 kIOPS"), "{svg}");

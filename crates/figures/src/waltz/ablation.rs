@@ -1,11 +1,11 @@
-//! Fig. 14: the longest put, step by step.
+//! Fig. 14 of the WALTZ paper: the longest put, for each step of the ablation.
 
 use super::step::{Drive, Step, measure as run_load, note, writes};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 
 const X: &str = "step";
 
-/// The figure.
+/// Fig. 14 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig14",
     title: "Fig. 14: the ablation",
@@ -20,7 +20,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// The paper's longest puts.
+/// The longest put that the paper has for a step of the ablation.
 fn published(step: Step) -> Option<f64> {
     match step {
         Step::Base => Some(196_807.0),

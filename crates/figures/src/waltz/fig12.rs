@@ -1,5 +1,5 @@
-//! Figs. 12 and 13, section 4.4: MixGraph's PrefixDist by threads, with the share of leaders and the write amplification,
-//! and by the size of values.
+//! Figs. 12 and 13 and section 4.4 of the WALTZ paper: MixGraph's PrefixDist by threads, with the share of leaders and the
+//! write amplification, and by the size of values.
 
 use units::Bytes;
 
@@ -13,7 +13,7 @@ const THREADS: &str = "threads";
 const VALUE: &str = "value, bytes";
 const RATE: &str = "operations, thousand a second";
 
-/// Figs. 12 a to c, 13 and section 4.4, which are of the same runs.
+/// Figs. 12 a to c, 13 and section 4.4 of the WALTZ paper, which show the same runs.
 pub const BY_THREADS: Figure = Figure {
     name: "waltz-fig12a",
     title: "Figs. 12 a to c, 13, section 4.4: PrefixDist by threads",
@@ -27,7 +27,7 @@ pub const BY_THREADS: Figure = Figure {
     measure: by_threads,
 };
 
-/// Figs. 12 d to f.
+/// Figs. 12 d to f of the WALTZ paper.
 pub const BY_VALUE: Figure = Figure {
     name: "waltz-fig12d",
     title: "Fig. 12 d to f: PrefixDist by the size of values",
@@ -39,7 +39,7 @@ pub const BY_VALUE: Figure = Figure {
     measure: by_value,
 };
 
-/// Threads, and the published share of puts that follow a leader.
+/// Numbers of threads, and the published share of puts that follow a leader.
 const BY: [(u32, Option<f64>); 3] = [(2, None), (4, None), (8, Some(0.13))];
 
 fn by_threads(run: &Run<'_>) -> Result<Vec<Row>> {
@@ -97,7 +97,7 @@ fn sensitivity(
     ]
 }
 
-/// The share of the puts whose record another one's thread wrote.
+/// The share of the puts whose record another thread wrote, a group's leader.
 fn share_of_followers(outcome: &KvOutcome) -> f64 {
     let groups: u64 = outcome.groups.iter().map(|of| of.groups).sum();
     let writes: u64 = outcome.groups.iter().map(|of| of.groups * of.writers as u64).sum();

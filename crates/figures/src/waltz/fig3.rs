@@ -1,4 +1,4 @@
-//! Fig. 3: writes to one zone, one at a time, against appends, by threads: mean and tail.
+//! Fig. 3 of the WALTZ paper: writes to one zone, one at a time, against appends, by threads: mean and tail latency.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use bench::Recorder;
 const X: &str = "threads";
 const Y: &str = "4 KiB to one zone, us";
 
-/// The figure.
+/// Fig. 3 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig3",
     title: "Fig. 3: write against append, by threads",
@@ -31,9 +31,9 @@ pub const FIGURE: Figure = Figure {
 };
 
 const BYTES: usize = 4096;
-/// Less than a zone.
+/// Number of operations: they fill less than a zone.
 const COUNT: u64 = 4000;
-/// Mean of an append with one thread, section 3.2.
+/// Published mean latency in us of an append with one thread, section 3.2.
 const APPEND_ALONE: f64 = 93.0;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {

@@ -1,4 +1,4 @@
-//! Fig. 5: where a put of RocksDB's group commit spends its time, by threads.
+//! Fig. 5 of the WALTZ paper: where a put of RocksDB's group commit spends its time, by threads.
 
 use super::step::{Drive, Step, measure as run_load, note};
 use crate::{Better, Figure, Panel, Result, Row, Run, Shape, Unit};
@@ -6,7 +6,7 @@ use bench::kv::{KvLoad, KvOutcome, SlowWrite};
 
 const X: &str = "threads";
 
-/// The figure.
+/// Fig. 5 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig5",
     title: "Fig. 5: group commit by threads",
@@ -18,7 +18,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Threads, and the published share of the leader's election in a put.
+/// Numbers of threads, and the published share of the leader's election in a put.
 const THREADS: [(u32, Option<f64>); 3] = [(2, Some(0.38)), (4, None), (8, Some(0.61))];
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {

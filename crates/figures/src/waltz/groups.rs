@@ -1,4 +1,4 @@
-//! Figs. 16 to 18, Table 4: the latency of a put under RocksDB's group commit, by the size of its group.
+//! Figs. 16 to 18 and Table 4 of the WALTZ paper: the latency of a put under RocksDB's group commit, by the size of its group.
 
 use super::mixgraph;
 use super::step::{Drive, Step, measure as run_load, note};
@@ -6,7 +6,7 @@ use crate::{Figure, Panel, Result, Row, Run, Shape, Unit, X};
 use bench::kv::mixgraph::Variant;
 use bench::kv::{KvLoad, KvOutcome, Mix};
 
-/// The figure.
+/// Figs. 16 to 18 and Table 4 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig16",
     title: "Figs. 16 to 18, Table 4: puts by the size of their group",
@@ -25,16 +25,16 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Mean latency by the writers of a group, from 1 on, in us.
+/// Published mean latency of puts in us by the writers of a group, from 1 on.
 const TABLE_4: [f64; 4] = [625.51, 10_834.81, 15_785.25, 16_388.01];
 
-/// The longest puts of Fig. 18.
+/// Number of the longest puts in Fig. 18.
 const LONGEST: usize = 8;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mix = Mix::MixGraph(Variant::PrefixDist);
     let load = KvLoad { slowest: LONGEST, ..mixgraph::load(Step::Base, Drive::SmallZone, mix, run) };
-    // One in seven is a put, and few of these come in the larger groups.
+    // Only one operation in seven is a put, and few puts come in the larger groups.
     let load = KvLoad { operations: load.operations * 4, ..load };
     let outcome = run_load(run, "groups", &load)?;
     let note = format!("smallzone, {}", note(&load));

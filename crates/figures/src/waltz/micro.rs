@@ -1,4 +1,4 @@
-//! Figs. 8 and 9, Table 2: puts and reads in three proportions, keys alike and skewed.
+//! Figs. 8 and 9 and Table 2 of the WALTZ paper: puts and reads in three proportions, with uniform and skewed keys.
 
 use super::step::{Drive, Step, measure as run_load, note, percentiles, writes};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
@@ -8,7 +8,7 @@ use bench::ycsb::Distribution;
 const X: &str = "percentile";
 const Y: &str = "puts, us";
 
-/// The figure.
+/// Figs. 8 and 9 and Table 2 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig8",
     title: "Figs. 8 and 9, Table 2: db_bench's mixes",
@@ -25,7 +25,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Table 2: the share of puts; 50 %, 75 % and mean of ZenFS and of WALTZ, in us.
+/// Table 2 of the WALTZ paper: the percentage of puts; their median, 75th percentile and mean in us, of ZenFS and of WALTZ.
 const TABLE_2: [(u8, [f64; 3], [f64; 3]); 3] = [
     (100, [220.5, 312.71, 2547.84], [152.84, 239.15, 2494.74]),
     (70, [145.77, 203.16, 2408.66], [128.52, 169.54, 2317.09]),

@@ -1,4 +1,4 @@
-//! Figs. 10 and 11, Table 3: MixGraph.
+//! Figs. 10 and 11 and Table 3 of the WALTZ paper: MixGraph.
 
 use super::step::{Drive, Step, measure as run_load, note, percentiles, writes};
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
@@ -8,7 +8,7 @@ use bench::kv::{KvLoad, Mix};
 const X: &str = "percentile";
 const Y: &str = "puts, us";
 
-/// The figure.
+/// Figs. 10 and 11 and Table 3 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig10",
     title: "Figs. 10 and 11, Table 3: MixGraph",
@@ -23,7 +23,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Each variant: its panel, its short name, the means of ZenFS and WALTZ in us.
+/// For each MixGraph variant its panel, its short name, and the published means of ZenFS and WALTZ in us.
 const VARIANTS: [(Variant, &str, &str, f64, f64); 4] = [
     (Variant::AllRandom, "waltz10a", "AllRand", 1304.55, 1195.98),
     (Variant::AllDist, "waltz10b", "AllDist", 1158.41, 1041.66),
@@ -31,7 +31,7 @@ const VARIANTS: [(Variant, &str, &str, f64, f64); 4] = [
     (Variant::PrefixDist, "waltz10d", "PreDist", 1129.41, 1012.15),
 ];
 
-/// MixGraph with values of the same size as the other figures'. One operation in seven is a put.
+/// The load of MixGraph with values as long as in the rest of the figures. One operation in seven is a put.
 pub(super) fn load(step: Step, drive: Drive, mix: Mix, run: &Run<'_>) -> KvLoad {
     KvLoad { mix, ..step.load(drive, run) }
 }

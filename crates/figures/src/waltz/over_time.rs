@@ -1,4 +1,4 @@
-//! Fig. 15: the 99th percentile of puts, interval by interval.
+//! Fig. 15 of the WALTZ paper: the 99th percentile of puts, interval by interval.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use bench::kv::KvLoad;
 
 const X_AXIS: &str = "time, s";
 
-/// The figure.
+/// Fig. 15 of the WALTZ paper.
 pub const FIGURE: Figure = Figure {
     name: "waltz-fig15",
     title: "Fig. 15: 99th percentile of puts over time",
@@ -19,10 +19,10 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// The number of puts over that of the other figures.
+/// Fig. 15 measures this many times the puts of the paper's other figures.
 const MORE: u64 = 3;
 
-/// The intervals: some dozens of them.
+/// The lengths of intervals over which puts are summed up: a run has some dozens of them.
 const INTERVALS: [(Drive, &str, Duration); 2] = [
     (Drive::SmallZone, "waltz15a", Duration::from_millis(50)),
     (Drive::Zn540, "waltz15b", Duration::from_millis(50)),
@@ -33,7 +33,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     for (drive, figure, interval) in INTERVALS {
         for step in [Step::Base, Step::Waltz] {
             let load = step.load(drive, run);
-            // Long enough for RocksDB to slow its writers down, as in the paper's runs of minutes.
+            // The run is long enough for RocksDB to slow its writers down, as in the paper's runs of minutes.
             let operations = load.operations * run.pick(MORE, 1);
             let load = KvLoad { operations, interval: Some(interval), ..load };
             let outcome = run_load(run, &format!("{}, {}", drive.name(), step.name()), &load)?;

@@ -1,4 +1,4 @@
-//! The paper's drives, the steps of its ablation, and the run of a load.
+//! The WALTZ paper's drives, the steps of its ablation, and the run of a load.
 
 use std::num::NonZeroU32;
 
@@ -9,25 +9,25 @@ use units::Bytes;
 
 use crate::{Error, Result, Row, Run, Unit};
 
-/// Of a quick run, whose numbers are of the host as well.
+/// The dilation of a quick run, whose numbers include the host's own time.
 const QUICK_DILATION: NonZeroU32 = NonZeroU32::MIN;
 
 /// Bytes of a memtable: the paper's is 64 MiB, for databases a thousand times the size of ours.
 const MEMTABLE: Bytes = Bytes(4 << 20);
 
-/// Records that a database is filled with.
+/// Number of records with which a database is filled.
 const RECORDS: u64 = 5_000;
 
-/// Bytes of a value. A put of it takes 4,096 bytes of the log with all its headers: as much as the paper's takes, by the
+/// Bytes of a value. A put of such a value takes 4,096 bytes of the log with all headers: as much as the paper's takes, by the
 /// log's bytes in section 4.4.
 const VALUE: Bytes = Bytes(3968);
 
-/// A drive that a figure is measured on.
+/// A drive that a figure of the WALTZ paper is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drive {
-    /// Small zones, each with a die of its own: the paper's drive, with fewer and smaller ones.
+    /// Small zones, each on a die of its own: the paper's drive, with fewer and smaller zones.
     SmallZone,
-    /// The published drive, with smaller zones, over all dies.
+    /// The published drive `zn540`, with smaller zones, each over all dies.
     Zn540,
 }
 
@@ -48,7 +48,7 @@ impl Drive {
         }
     }
 
-    /// The factor that the drive's times are stretched by: with it a put takes half a millisecond at least.
+    /// The factor by which the drive's times are stretched: with it a put takes half a millisecond at least.
     fn dilation(self) -> NonZeroU32 {
         const SMALLZONE: NonZeroU32 = NonZeroU32::new(10).expect("ten is not zero");
         const ZN540: NonZeroU32 = NonZeroU32::new(20).expect("twenty is not zero");
@@ -58,8 +58,8 @@ impl Drive {
         }
     }
 
-    /// Operations of a full run: about as many as RocksDB takes before it slows its writers down, which is the same with
-    /// every log.
+    /// Number of operations of a full run: about as many as RocksDB takes before it slows its writers down, which is the same
+    /// with every log.
     pub fn operations(self) -> u64 {
         match self {
             Drive::SmallZone => 10_000,
@@ -68,18 +68,18 @@ impl Drive {
     }
 }
 
-/// A step of the ablation (section 4.5).
+/// A step of the WALTZ paper's ablation (section 4.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// Stands for ZenFS: no zone is opened ahead.
     Base,
-    /// Zones are opened ahead.
+    /// Zones are opened ahead of their first use.
     Reservation,
-    /// Zones are opened ahead, and the log is appended.
+    /// Zones are opened ahead, and the log is written by appends.
     Append,
-    /// A parallel log, each record an append of its own.
+    /// The log is parallel, each record an append of its own.
     Waltz,
-    /// A parallel log that joins records.
+    /// The log is parallel and joins records.
     Auto,
 }
 
@@ -118,13 +118,13 @@ impl Step {
     }
 }
 
-/// Runs a load, and reports its progress.
+/// Runs a key-value load, and reports its progress.
 pub fn measure(run: &Run<'_>, what: &str, load: &KvLoad) -> Result<KvOutcome> {
     (run.progress)(what);
     kv::run(load, &|doing| (run.progress)(&format!("{what}: {doing}"))).map_err(|e| Error::new(what, e))
 }
 
-/// The note of a row: the conditions of its measurement.
+/// The note of a figure's row: the conditions of its measurement.
 pub fn note(load: &KvLoad) -> String {
     let value = load.value.map_or_else(|| String::from("MixGraph's"), |value| format!("{} B", value.0));
     let clock = load.clock.map_or_else(|| String::from("the drive's clock"), |clock| clock.to_string());
@@ -137,13 +137,13 @@ pub fn note(load: &KvLoad) -> String {
     )
 }
 
-/// The latencies of the writes.
+/// The latencies of a load's writes.
 pub fn writes(outcome: &KvOutcome) -> Latencies {
     let writes = outcome.kinds.iter().find(|kind| kind.operation == "write");
     writes.map(|kind| kind.latency_us.clone()).unwrap_or_default()
 }
 
-/// Rows of the percentiles of writes.
+/// Rows of the percentiles of a load's writes.
 pub fn percentiles(figure: &'static str, series: &str, latencies: &Latencies, note: &str) -> Vec<Row> {
     let all = [
         ("50 %", latencies.p50),

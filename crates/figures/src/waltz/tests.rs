@@ -23,7 +23,7 @@ fn every_figure_and_table_of_the_paper_s_evaluation_is_found_by_its_number() {
     let called = |word: &str| FIGURES.iter().filter(|figure| figure.is_called(word)).count();
     let figures = [3, 5].into_iter().chain(8..=18).map(|number| format!("fig{number}"));
     for word in figures.chain((2..=4).map(|number| format!("table{number}"))).chain([String::from("waf")]) {
-        // Fig. 12 is of two kinds of runs.
+        // Fig. 12 is measured by two kinds of runs.
         assert_eq!(called(&word), if word == "fig12" { 2 } else { 1 }, "{word}");
     }
     for word in ["fig1", "fig4", "fig6", "fig19", "table1", "table5", "fig", "table", ""] {
@@ -41,7 +41,7 @@ fn writes_wait_for_each_other_and_appends_do_not() {
     };
     assert!((at("waltz3a", "append", 1) / 93.0 - 1.0).abs() < 0.1);
     assert!(at("waltz3a", "write", 8) > 7.5 * at("waltz3a", "write", 1));
-    // The zone's one die limits appends and writes; appends keep the die busy.
+    // One die limits both appends and writes to its zone; appends keep the die busy.
     assert!(at("waltz3a", "append", 8) < 0.5 * at("waltz3a", "write", 8));
     for row in &rows {
         assert!(row.ours > 0.0 && row.note.contains("quick"), "{row:?}");

@@ -1,4 +1,4 @@
-//! The log without RocksDB, in virtual time.
+//! The rate of a log without RocksDB, in virtual time.
 
 use units::Bytes;
 
@@ -7,8 +7,8 @@ use crate::{Error, Result};
 use bench::Clock;
 use bench::wal::{self, WalLoad, io_name};
 
-/// Thousands of records of 4 KiB a second, and a note on the measurement. The load's drive, clock, record and window are
-/// replaced.
+/// Measures a log without RocksDB: gives thousands of records of 4 KiB a second, and a note on the measurement. The load's
+/// drive, clock, record and window are replaced.
 pub fn alone(drive: Drive, load: WalLoad) -> Result<(f64, String)> {
     let load = WalLoad {
         device: drive.url(),

@@ -1,4 +1,4 @@
-//! Section 4.4: the distance of barriers, against the rate of a log and the time of its recovery.
+//! Section 4.4 of the ZWAL paper: the distance of barriers, against the rate of a log and the time of its recovery.
 
 use fs::wal::IoMode;
 use units::Bytes;
@@ -15,7 +15,7 @@ const X: &str = "barrier";
 const Y: &str = "4 KiB records, thousand a second";
 const REPLAY: &str = "replay of the log, s";
 
-/// The figure.
+/// The figure of section 4.4 of the ZWAL paper.
 pub const FIGURE: Figure = Figure {
     name: "zwal-barrier",
     title: "Section 4.4: the distance between barriers",
@@ -31,11 +31,11 @@ pub const FIGURE: Figure = Figure {
 /// A distance of barriers, and ZWAL's published numbers for `confzns`.
 struct Barrier {
     name: &'static str,
-    /// 0 for a zone.
+    /// Bytes between two barriers; 0 for a barrier at each zone's end.
     bytes: u64,
-    /// Thousands of records a second. The rate at a zone is 3.91 % above the rate at 16 MiB.
+    /// Published rate in thousands of records a second. The rate at a zone is 3.91 % above the rate at 16 MiB.
     rate: Option<f64>,
-    /// Seconds to replay 1 GiB; `None` if the paper has no number.
+    /// Published seconds to replay 1 GiB; `None` if the distance is not measured, `Some(None)` if the paper has no number.
     replay: Option<Option<f64>>,
 }
 
@@ -89,7 +89,7 @@ fn rate(run: &Run<'_>, drive: Drive, barrier: &Barrier) -> Result<Row> {
 }
 
 fn replay(run: &Run<'_>, drive: Drive, barrier: &Barrier, paper: Option<f64>) -> Result<Row> {
-    // The published numbers are of `confzns` and of this size.
+    // The published numbers are of `confzns` and of a log of this size.
     let mib = run.pick(drive.pick(256, 1024), 16);
     let (size, bytes) = (Bytes(mib << 20), Bytes(barrier.bytes));
     let log =

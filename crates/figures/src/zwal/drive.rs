@@ -1,35 +1,35 @@
-//! The paper's drives and its common settings.
+//! The ZWAL paper's drives and its common settings.
 
-/// Bytes of a pair: key and value.
+/// Bytes of a key-value pair.
 pub const PAIR: u64 = 4096;
 
-/// The most appends in flight, as in the paper.
+/// Most appends of the log in flight, as in the paper.
 pub const WINDOW: u32 = 32;
 
-/// The paper's drives.
+/// The drives of the ZWAL paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Drive {
-    /// The commercial one.
+    /// The commercial drive ZN540.
     Zn540,
-    /// The model with 32 ways in each zone.
+    /// The drive model ConfZNS with 32 ways in each zone.
     Confzns,
 }
 
 impl Drive {
-    /// Both.
+    /// Both drives of the ZWAL paper.
     pub const BOTH: [Drive; 2] = [Drive::Confzns, Drive::Zn540];
 
-    /// The profile's name.
+    /// The name of the drive's profile.
     pub fn profile(self) -> &'static str {
         self.pick("zn540", "confzns")
     }
 
-    /// The URL of such a drive in memory.
+    /// The URL of the emulated drive in memory.
     pub fn url(self) -> String {
         format!("emu:mem?profile={}", self.profile())
     }
 
-    /// One of two values.
+    /// Selects the value for the drive.
     pub fn pick<T>(self, zn540: T, confzns: T) -> T {
         match self {
             Drive::Zn540 => zn540,

@@ -1,4 +1,4 @@
-//! Fig. 2: 8 KiB appends to one zone by queue depth, and writes at queue depth 1, in virtual time.
+//! Fig. 2 of the ZWAL paper: 8 KiB appends to one zone by queue depth, and writes at queue depth 1, in virtual time.
 
 use crate::closed_loop::{Kind, Loop, drive};
 use crate::profiles::{CONFZNS_APPEND_8K, ZN540_APPEND_8K, ZN540_WRITE_8K, zn540_under_io_uring};
@@ -7,7 +7,7 @@ use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 const X: &str = "queue depth";
 const Y: &str = "8 KiB operations, kIOPS";
 
-/// The figure.
+/// Fig. 2 of the ZWAL paper.
 pub const FIGURE: Figure = Figure {
     name: "zwal-fig2",
     title: "Fig. 2: appends by queue depth, and one write at a time",

@@ -1,5 +1,5 @@
-//! Fig. 4: RocksDB's `db_bench fillrandom` of 4 KiB pairs, by log buffer, with the `write` and the `append` mode; and
-//! the log alone, without RocksDB, in virtual time.
+//! Fig. 4 of the ZWAL paper: RocksDB's `db_bench fillrandom` of 4 KiB pairs, by log buffer, with the `write` and the `append`
+//! mode; and the log alone, without RocksDB, in virtual time.
 
 use fs::wal::IoMode;
 use units::Bytes;
@@ -13,7 +13,7 @@ use bench::wal::{WalLoad, io_name};
 const X: &str = "log buffer, KiB";
 const Y: &str = "4 KiB pairs, thousand a second";
 
-/// The figure.
+/// Fig. 4 of the ZWAL paper.
 pub const FIGURE: Figure = Figure {
     name: "zwal-fig4",
     title: "Fig. 4: db_bench fillrandom by log buffer",
@@ -24,7 +24,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// Log buffer in KiB; ZenFS and ZWAL on `confzns`, pairs a second.
+/// Sizes of the log buffer in KiB, and published pairs a second of ZenFS and of ZWAL on `confzns`.
 const BUFFERS: [(u32, f64, f64); 5] = [
     (4, 1_860.0, 26_215.0),
     (8, 3_576.0, 41_648.0),
@@ -33,17 +33,17 @@ const BUFFERS: [(u32, f64, f64); 5] = [
     (256, 41_510.0, 79_614.0),
 ];
 
-/// Bytes of a pair's key.
+/// Bytes of the key of a pair.
 const KEY: u64 = 16;
 
-/// Pairs of a run, which takes seconds: more where `confzns` is fast.
+/// Most key-value pairs of a run, which takes seconds: more where `confzns` is fast.
 const MOST_PAIRS: u64 = 300_000;
 const SECONDS: u64 = 6;
 
 /// GiB of the memtable, which holds every pair of a run: nothing is flushed, and only the log is measured.
 const MEMTABLE_GIB: u64 = 2;
 
-/// Bytes of the log alone.
+/// Bytes written in the measurement of the log without RocksDB.
 const ALONE: u64 = 256 << 20;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
@@ -53,7 +53,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         for (buffer, zenfs, zwal) in BUFFERS {
             for (mode, paper, whose) in [(IoMode::Write, zenfs, "ZenFS"), (IoMode::Append, zwal, "ZWAL")] {
                 (run.progress)(&format!("{}, {buffer} KiB, {}", drive.profile(), io_name(mode)));
-                // On `zn540` and in the append mode the host sets the pace.
+                // Only in write mode on `confzns` does the drive set the pace, and not the host.
                 let slow = drive == Drive::Confzns && mode == IoMode::Write;
                 let pairs = if slow { (zenfs as u64 * SECONDS).min(MOST_PAIRS) } else { MOST_PAIRS };
                 let pairs = pairs / run.pick(1, 10);
@@ -78,7 +78,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Pairs a second through the plug-in.
+/// Runs fillrandom through the plug-in; gives pairs a second.
 fn fill(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
     let settings = [
         ("num", pairs),

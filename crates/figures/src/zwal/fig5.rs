@@ -1,4 +1,5 @@
-//! Fig. 5: how long RocksDB takes to replay a log of 4 KiB entries, by its size, and where the time goes.
+//! Fig. 5 of the ZWAL paper: how long RocksDB takes to replay a log of 4 KiB entries, by the log's size, and where the time
+//! goes.
 
 use fs::wal::IoMode;
 use units::Bytes;
@@ -12,7 +13,7 @@ use bench::wal::io_name;
 const X: &str = "size of the log, MiB";
 const Y: &str = "replay, s";
 
-/// The figure.
+/// Fig. 5 of the ZWAL paper.
 pub const FIGURE: Figure = Figure {
     name: "zwal-fig5",
     title: "Fig. 5: recovery of a log through RocksDB",
@@ -25,7 +26,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// MiB of the log; seconds of ZenFS and of ZWAL on `confzns`.
+/// Sizes of the log in MiB, and published seconds of ZenFS and of ZWAL on `confzns`.
 const SIZES: [(u32, f64, f64); 5] =
     [(64, 0.35, 0.30), (128, 1.10, 0.65), (256, 5.15, 1.10), (512, 20.5, 2.71), (1024, 84.7, 6.13)];
 
@@ -53,7 +54,7 @@ fn row(drive: Drive, series: &str, mib: u32, seconds: f64) -> Row {
     Row::new(drive.pick("fig5c", "fig5a"), series, mib, Unit::Seconds, seconds)
 }
 
-/// The baseline: a log of writes, one after the other.
+/// The row of the baseline: the replay of a log that was written by writes, one after the other.
 fn write(drive: Drive, mib: u32, zenfs: f64, log: &RecoveredLog) -> Row {
     let row = row(drive, "write", mib, log.replay_s).note("real clock, a log closed well");
     match drive {

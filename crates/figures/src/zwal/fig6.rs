@@ -1,4 +1,4 @@
-//! Fig. 6: YCSB on RocksDB over the file system, with the `write` and the `append` mode, on the real clock.
+//! Fig. 6 of the ZWAL paper: YCSB on RocksDB over the file system, with the `write` and the `append` mode, on the real clock.
 
 use fs::wal::{IoMode, LogOptions};
 use units::Bytes;
@@ -13,7 +13,7 @@ const X: &str = "YCSB workload";
 const Y: &str = "operations, thousand a second";
 const OVER: &str = "append over write";
 
-/// The figure.
+/// Fig. 6 of the ZWAL paper.
 pub const FIGURE: Figure = Figure {
     name: "zwal-fig6",
     title: "Fig. 6: YCSB on RocksDB",
@@ -26,13 +26,13 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-/// A workload under the paper's name, and the numbers of the paper's text.
+/// A YCSB workload under the paper's name, and the numbers of the paper's text.
 struct Published {
     workload: Workload,
     name: &'static str,
-    /// ZenFS and ZWAL, thousand a second.
+    /// Published rates of ZenFS and ZWAL, in thousand operations a second.
     rates: Option<(f64, f64)>,
-    /// ZWAL over ZenFS.
+    /// Published rate of ZWAL over that of ZenFS.
     over: Option<f64>,
 }
 
@@ -40,7 +40,7 @@ const fn published(workload: Workload, name: &'static str, over: Option<f64>) ->
     Published { workload, name, rates: None, over }
 }
 
-/// The bars that have numbers; ZenFS' load follows from that of ZWAL and their ratio.
+/// The workloads whose bars have published numbers; ZenFS' load follows from that of ZWAL and their ratio.
 const CONFZNS: [Published; 5] = [
     Published { rates: Some((27.8 / 8.56, 27.8)), ..published(Workload::Load, "Load", Some(8.56)) },
     published(Workload::A, "A", None),
@@ -56,17 +56,17 @@ const ZN540: [Published; 5] = [
     published(Workload::E, "E", Some(1.0626)),
 ];
 
-/// The paper's databases are 20 and 25 GiB, and its memtable is a tenth of that or less.
+/// Bytes of the database. The paper's databases are 20 and 25 GiB, and its memtable is a tenth of that or less.
 const DATA: u64 = 200 << 20;
 const MEMTABLE: Bytes = Bytes(20 << 20);
 
-/// Operations of each workload; the paper's are a million.
+/// Number of operations of each workload; the paper has a million.
 const OPERATIONS: u64 = 10_000;
 
-/// The paper's buffer.
+/// Bytes of the log's buffer, as in the paper.
 const BUFFER: usize = 8192;
 
-/// RocksDB's own default.
+/// Bytes of the block cache, RocksDB's own default.
 const BLOCK_CACHE: Bytes = Bytes(8 << 20);
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {

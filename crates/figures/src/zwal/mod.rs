@@ -11,7 +11,7 @@ mod recovered;
 
 use super::Figure;
 
-/// All figures, the slowest last.
+/// All figures of the ZWAL paper, the slowest last.
 pub const FIGURES: [Figure; 5] = [fig2::FIGURE, fig4::FIGURE, fig6::FIGURE, fig5::FIGURE, barrier::FIGURE];
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! One log's recovery, on the real clock.
+//! The recovery of one log, on the real clock.
 
 use units::Bytes;
 
@@ -6,11 +6,11 @@ use super::drive::{Drive, PAIR};
 use crate::{Error, Result};
 use bench::recovery::{self, RecoveredLog, RecoveryLoad};
 
-/// Zones of the drive: enough for the largest log.
+/// Number of zones of the drive: enough for the largest log.
 const ZONES: u32 = 16;
 
-/// Fills and recovers a log of the load's one size, with an entry of 4 KiB for each pair. The load's drive, pair and
-/// buffer are replaced.
+/// Fills and recovers a log of the load's one size, with an entry of 4 KiB for each pair. The load's drive, pair and buffer are
+/// replaced.
 pub fn recovered(drive: Drive, load: RecoveryLoad) -> Result<RecoveredLog> {
     let load = RecoveryLoad {
         device: format!("{}&zones={ZONES}", drive.url()),

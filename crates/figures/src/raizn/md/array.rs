@@ -1,7 +1,7 @@
-//! md's array as a device, for the loads that run on our array. The device stores no data.
+//! The model of md's array as a device, for the loads that also run on Furrow's array. The device stores no data.
 //!
-//! Reads go to the drives as they are, cut at chunks. Writes, and reads while a drive is lost, go through the
-//! [cache of stripes](super::stripes), which is looked at [`GATHER`] after something came.
+//! Reads go to the drives as they are, cut at chunks. Writes, and reads while a drive is lost, go through the [cache of
+//! stripes](super::stripes), which handles requests [`GATHER`] after the first of them arrived.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -17,18 +17,18 @@ use super::drive::{Drive, drives};
 use super::published::DRIVES;
 use super::stripes::{Command, Rows, Stripes, place};
 
-/// Requests that come within this time are handled together: the time until md's thread wakes up.
+/// Requests that arrive within this time are handled together: the time until md's thread wakes up.
 const GATHER: Duration = Duration::from_micros(1);
 
 const DATA: u64 = DRIVES as u64 - 1;
 
-/// The settings of md's array.
+/// The settings of the model of md's array.
 #[derive(Clone, Copy, Debug)]
 pub struct Setup {
-    /// Zones of each drive, as of ours: parts of the same size.
+    /// Number of zones of each drive, so that the model's drives are as large as those of Furrow's array.
     pub zones: u32,
     pub chunk: Bytes,
-    /// A lost drive.
+    /// The slot of a lost drive.
     pub lost: Option<usize>,
     /// Whether the drives collect garbage once they are full.
     pub collects: bool,
@@ -42,7 +42,7 @@ pub struct Md {
     driver: Arc<dyn Driver>,
     drives: Arc<[Drive]>,
     lost: Option<usize>,
-    /// Blocks of a chunk.
+    /// Number of blocks of a chunk.
     chunk: u64,
     state: Mutex<State>,
 }
@@ -50,13 +50,13 @@ pub struct Md {
 #[derive(Debug)]
 struct State {
     stripes: Stripes,
-    /// Whether a task that handles requests is scheduled.
+    /// Whether a task that handles waiting requests is scheduled.
     woken: bool,
     requests: HashMap<u64, Request>,
     next: u64,
 }
 
-/// A request that a client awaits.
+/// A request to md's array that a client awaits.
 struct Request {
     pieces: usize,
     completer: Completer,
@@ -69,7 +69,7 @@ impl std::fmt::Debug for Request {
     }
 }
 
-/// A part of a request within one chunk.
+/// The part of a request that lies within one chunk.
 struct Part {
     stripe: u64,
     drive: usize,
@@ -78,7 +78,7 @@ struct Part {
 }
 
 impl Setup {
-    /// A new array, on a virtual clock of its own.
+    /// A new model of md's array, on a virtual clock of its own.
     pub fn build(self) -> Arc<Md> {
         let Setup { zones, chunk, lost, collects } = self;
         let drives = drives(DRIVES, zones, collects);
@@ -134,7 +134,7 @@ impl ZonedDevice for Md {
 }
 
 impl Md {
-    /// The parts of a request, each within a chunk.
+    /// The parts of a request, each within one chunk.
     fn parts(&self, at: Lba, bytes: usize) -> impl Iterator<Item = Part> + use<> {
         let zone = self.geometry.zone_of(at).expect("within the array");
         let per_zone = self.geometry.zone_capacity.0 / (self.chunk * DATA);
@@ -151,7 +151,7 @@ impl Md {
         })
     }
 
-    /// A drive's block of a row.
+    /// The address on its drive of a block that lies in a row of a stripe.
     fn block(&self, stripe: u64, row: u64) -> Lba {
         let drive = self.drives.first().expect("there are five").geometry();
         let per_zone = drive.zone_capacity.0 / self.chunk;
@@ -207,7 +207,7 @@ impl Md {
         }));
     }
 
-    /// Handles the requests that came meanwhile.
+    /// Handles the requests that arrived while the task waited.
     fn handle_requests(&self) {
         let mut over = Vec::new();
         {
@@ -245,7 +245,7 @@ impl Md {
         if write { drive.write(now, at, bytes) } else { drive.read(now, at, bytes) }
     }
 
-    /// Resyncs the first zones of the new drive `slot`: reads the other drives and writes the new one, `window` stripes in
+    /// Resyncs the first zones of a new drive in `slot`: reads the remaining drives and writes the new one, `window` stripes in
     /// flight. Returns the time in seconds.
     pub fn resync(&self, slot: usize, zones: u32, window: usize) -> f64 {
         let drive = self.drive(slot).geometry();
@@ -266,7 +266,7 @@ impl Md {
     }
 }
 
-/// Takes out the requests of which all pieces are done.
+/// Removes and gives the requests all of whose pieces are done.
 fn finish(state: &mut State, finished: Vec<u64>, over: &mut Vec<(Completer, Result<Done>)>) {
     for id in finished {
         if let Some(request) = state.requests.get_mut(&id) {

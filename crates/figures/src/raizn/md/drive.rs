@@ -1,4 +1,5 @@
-//! A conventional drive: the time model of `zn540`, a little faster, written anywhere; and its garbage collection.
+//! The model of a conventional drive: the time model of `zn540`, a little faster, with writes at any address; and its garbage
+//! collection.
 
 use std::sync::Arc;
 
@@ -10,13 +11,13 @@ use zoned::{Buf, BufMut, Durability, Geometry, Lba, Op};
 use super::ftl::Ftl;
 use super::published::{PROFILE_WRITE, READ};
 
-/// The unit of the map of a drive that collects garbage: a chunk of the array.
+/// The unit of the map of a drive that collects garbage: a chunk of md's array.
 pub(super) const PAGE: u64 = 64 << 10;
 
-/// The longest transfer of the model: the largest chunk.
+/// The longest transfer of the drive's time model: the largest chunk.
 const LONGEST: usize = 128 << 10;
 
-/// A conventional drive.
+/// The model of a conventional drive.
 #[derive(Debug)]
 pub(super) struct Drive {
     geometry: Geometry,
@@ -36,7 +37,7 @@ fn profile() -> Profile {
 }
 
 impl Drive {
-    /// A drive as large as a `zn540` of `zones` zones.
+    /// A conventional drive as large as a `zn540` of `zones` zones.
     pub(super) fn new(zones: u32, collects: bool) -> Drive {
         let profile = profile();
         let options = EmuOptions { zones, ..EmuOptions::of_profile(profile.clone()) };
@@ -52,14 +53,14 @@ impl Drive {
         &self.geometry
     }
 
-    /// The end of a read that is submitted now.
+    /// The time at which a read ends that is submitted now.
     pub(super) fn read(&self, now: Instant, at: Lba, bytes: u64) -> Instant {
         let into = BufMut::zeroed(usize::try_from(bytes).expect("a chunk at most"));
         let (timing, _) = &mut *self.state.lock();
         self.timing.completion(timing, now, &Op::Read { at, into }, None)
     }
 
-    /// The end of a write that is submitted now. Pages that are moved to make room are written before it.
+    /// The time at which a write ends that is submitted now. Pages that are moved to make room are written before it.
     pub(super) fn write(&self, now: Instant, at: Lba, bytes: u64) -> Instant {
         let (timing, ftl) = &mut *self.state.lock();
         let mut put = |at: Lba, bytes: u64| {
@@ -82,7 +83,7 @@ impl Drive {
     }
 }
 
-/// `count` drives.
+/// Makes `count` conventional drives.
 pub(super) fn drives(count: usize, zones: u32, collects: bool) -> Arc<[Drive]> {
     (0..count).map(|_| Drive::new(zones, collects)).collect()
 }
@@ -98,7 +99,7 @@ mod tests {
         let pages = drive.geometry().zone_capacity.0 / per_page;
         let mut now = Instant::ORIGIN;
         let mut times = Vec::new();
-        // Fill the drive with five streams, then overwrite a fifth with one.
+        // The test fills the drive with five streams, then overwrites a fifth with one.
         let each = pages / 5;
         let streams = (0..pages / 5 * 5).map(|n| n % 5 * each + n / 5);
         for (n, page) in (0..).zip(streams.chain(0..each)) {

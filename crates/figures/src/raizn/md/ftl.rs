@@ -1,32 +1,33 @@
 //! The flash translation layer of a conventional drive: a log of erase blocks under a map of pages.
 //!
-//! Host and garbage collection write to it; when no erase block is free the one with the fewest valid pages is emptied:
-//! its valid pages are written again. Pages of streams that are written at the same time lie in the same erase blocks;
-//! what is moved goes to erase blocks of its own.
+//! The host and garbage collection write to the log; when no erase block is free, the one with the fewest valid pages is
+//! emptied: its valid pages are written again. Pages of streams that are written at the same time lie in the same erase blocks;
+//! moved pages go to erase blocks of their own.
 
-/// Pages of an erase block. The number of moved pages does not depend on it, as an erase block is small beside a drive.
+/// Number of pages of an erase block. The number of moved pages does not depend on it, as an erase block is small beside a
+/// drive.
 const PAGES: usize = 256;
-/// Spare erase blocks in percent of the host's: usual for such drives.
+/// Spare erase blocks in percent of the host's: usual for conventional drives.
 const SPARE_PERCENT: usize = 7;
-/// Free erase blocks that collection keeps.
+/// Number of free erase blocks that garbage collection keeps.
 const RESERVE: usize = 2;
 const NOWHERE: u32 = u32::MAX;
 
 /// A drive's map of pages.
 #[derive(Debug)]
 pub(super) struct Ftl {
-    /// Where a page of the host's lies.
+    /// The place in flash of each page of the host.
     map: Vec<u32>,
-    /// The host's page in each place.
+    /// The host's page in each place of flash.
     holds: Vec<u32>,
     valid: Vec<usize>,
     free: Vec<usize>,
-    /// The erase blocks that the host and collection write, and their next pages.
+    /// The erase blocks that the host and garbage collection write, and the next page of each.
     open: [(usize, usize); 2],
 }
 
 impl Ftl {
-    /// An empty drive of `pages` pages.
+    /// The map of an empty drive of `pages` pages.
     pub(super) fn new(pages: u64) -> Ftl {
         let pages = usize::try_from(pages).expect("a small drive");
         let visible = pages.div_ceil(PAGES);
@@ -97,8 +98,8 @@ fn next(open: &mut (usize, usize), free: &mut Vec<usize>) -> usize {
     open.0 * PAGES + open.1 - 1
 }
 
-/// Shares of the bandwidth that the host gets while a drive is filled by `streams` at the same time, and then
-/// overwritten by one, at each of `points` of either.
+/// Shares of the bandwidth that the host gets while a drive is filled by `streams` at the same time, and then overwritten by
+/// one stream, at each of `points` of the filling and of the overwriting.
 pub fn overwritten(streams: u64, points: u64) -> Vec<f64> {
     let pages = 800 * PAGES as u64;
     let (mut drive, mut shares) = (Ftl::new(pages), Vec::new());

@@ -1,12 +1,14 @@
 //! md's RAID-5 over conventional drives, **as a model**: nothing here is a measurement of md.
 //!
-//! Five drives with the time model of `zn540`, 2 % faster in writes and 4 % in reads (section 4.4.1), that may be written anywhere
-//! ([`drive`]); where they are full they collect garbage ([`ftl`]). Over them md's layout, its reads that are cut at chunks,
-//! and its cache of stripes ([`stripes`], [`array`]). The same loads run on it as on our array, on the same virtual clock.
-//! md's threads cost nothing, as ours do not, and are never in one another's way; its cache is never short of rows; no
-//! journal and no bitmap are written. Within a drive nothing is read for what is moved, wear is not levelled.
+//! Five drives with the time model of `zn540`, 2 % faster in writes and 4 % in reads (section 4.4.1), that may be written
+//! anywhere ([`drive`]); where they are full they collect garbage ([`ftl`]). Over the drives the model has md's layout, its
+//! reads that are cut at chunks, and its cache of stripes ([`stripes`], [`array`]). The same loads run on the model as on
+//! Furrow's array, on the same virtual clock.
 //!
-//! Fig. 4.13 has one drive instead that is as fast as that array ([`profile`]).
+//! Simplifications: md's threads cost nothing, as Furrow's do not, and never wait for one another; its cache is never short of
+//! rows; no journal and no bitmap are written. Within a drive nothing is read to move pages, and wear is not levelled.
+//!
+//! Fig. 4.13 has one drive instead that is as fast as md's array ([`profile`]).
 
 mod array;
 mod drive;

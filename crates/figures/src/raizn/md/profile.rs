@@ -3,20 +3,21 @@
 use super::ftl::overwritten;
 use super::published::{PROFILE_WRITE, READ};
 
-/// Streams that RocksDB writes at the same time: its log, flushes and compactions.
+/// Number of streams that RocksDB writes at the same time: its log, flushes and compactions.
 const ROCKSDB_STREAMS: u64 = 3;
 
-/// The share of the bandwidth of writes that is RocksDB's once the drives were full: the mean over a whole overwriting.
+/// The share of the write bandwidth that RocksDB gets once the drives were full: the mean over a whole overwriting.
 pub fn collecting() -> f64 {
     let shares = overwritten(ROCKSDB_STREAMS, 40);
     let late = shares.get(40..).unwrap_or_default();
-    // Equal parts: times add up, not shares.
+    // The shares are of equal parts of the data, so their times add up: the mean is harmonic.
     late.len() as f64 / late.iter().map(|share| 1.0 / share).sum::<f64>()
 }
 
-/// The array as the profile of one emulated drive: `zn540` without the costs of zones, with `share` of four drives'
-/// bandwidth of writes, five drives' dies and bandwidth of reads. Nothing is ever read for parity. That a fifth of what dies
-/// program is parity is in the times of programs: the square root of 5/4 times `zn540`'s, so that reads wait for them as long.
+/// md's array as the profile of one emulated drive: `zn540` without the costs of zones, with `share` of four drives' write
+/// bandwidth, five drives' dies and read bandwidth. Nothing is ever read for parity. A fifth of the dies' programs is parity,
+/// which the program times include: they are the square root of 5/4 times those of `zn540`, so that reads wait for them as
+/// long.
 pub fn profile(share: f64) -> String {
     let (write, read) = (4.0 * PROFILE_WRITE * share, 5.0 * READ);
     let bytes = |mib: f64| (mib * 1048576.0) as u64;

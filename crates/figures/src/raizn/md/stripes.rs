@@ -1,10 +1,9 @@
-//! md's stripe cache, without I/O: the drives' commands for the blocks that clients write, and for reads while a drive is
-//! lost.
+//! md's stripe cache, without I/O: the drives' commands for the blocks that clients write, and for reads while a drive is lost.
 //!
-//! A *row* is a block of each drive at the same address, md's stripe head; rows of one stripe are the bits of a mask. A
-//! row whose data is all there is written with its parity, and nothing is read. Any other waits while whole rows are
-//! written, but for no more than [`BYPASS`] of them, and while others read; then it reads what takes fewer drives: old
-//! data and parity, or the data that is missing. Blocks that were read or written stay in the cache.
+//! A *row* is a block of each drive at the same address, md's stripe head; rows of one stripe are the bits of a mask. A row
+//! whose data is all in the cache is written with its parity, and nothing is read. A row that lacks data waits while whole rows
+//! are written, but for no more than [`BYPASS`] of them, and while other rows read; then it reads what takes fewer drives: old
+//! data and parity, or the missing data. Blocks that were read or written stay in the cache.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
@@ -13,12 +12,12 @@ use super::published::DRIVES;
 #[cfg(test)]
 mod tests;
 
-/// Rows of a stripe, a bit for each: a chunk has 32 blocks at most.
+/// A set of rows of a stripe, a bit for each: a chunk has 32 blocks at most.
 pub(super) type Rows = u32;
 
-/// Whole stripes that may go before a waiting row.
+/// Number of whole stripes that may overtake a waiting row.
 const BYPASS: u32 = 1;
-/// Rows of the cache: 128 MiB of each drive, the paper's setting.
+/// Number of rows of the cache: 128 MiB of each drive, the paper's setting.
 const CACHED: usize = 32_768;
 
 /// A command to one drive: neighbouring rows of a stripe.
@@ -37,48 +36,48 @@ struct Piece {
     drive: usize,
     write: bool,
     left: Rows,
-    /// Of a write: taken to be written.
+    /// Rows of a write's piece that are taken to be written.
     taken: Rows,
 }
 
 #[derive(Debug, Default)]
 struct Stripe {
     blocks: [Blocks; DRIVES],
-    /// Rows that are written whole, and those that are not and may read.
+    /// Rows that are written whole, and incomplete rows that may read.
     whole: Rows,
     active: Rows,
     pieces: Vec<Piece>,
 }
 
-/// A drive's blocks of a stripe.
+/// The blocks that one drive has of a stripe.
 #[derive(Clone, Copy, Debug, Default)]
 struct Blocks {
-    /// In the cache.
+    /// Blocks in the cache.
     here: Rows,
     reading: Rows,
-    /// A client's, not being written yet.
+    /// Blocks that a client wrote and no drive is writing yet.
     dirty: Rows,
     writing: Rows,
 }
 
-/// The cache.
+/// md's cache of stripes.
 #[derive(Debug)]
 pub(super) struct Stripes {
     lost: Option<usize>,
     most: usize,
     stripes: HashMap<u64, Stripe>,
-    /// Stripes as they came.
+    /// Stripes in the order of their arrival.
     order: VecDeque<u64>,
     /// Stripes to handle, and stripes with rows that wait.
     ready: BTreeSet<u64>,
     waiting: BTreeSet<u64>,
-    /// Rows that are written whole, and those that are not and may read.
+    /// Numbers of rows that are written whole, and of incomplete rows that may read.
     whole: u32,
     active: u32,
     bypassed: u32,
 }
 
-/// The drive that a stripe's parity is on, and that of its `n`th chunk of data: left-symmetric.
+/// The drive of a stripe's parity (`None`), or of its `n`th chunk of data: left-symmetric.
 pub(super) fn place(stripe: u64, chunk: Option<u64>) -> usize {
     let drives = DRIVES as u64;
     let parity = drives - 1 - stripe % drives;
@@ -86,7 +85,7 @@ pub(super) fn place(stripe: u64, chunk: Option<u64>) -> usize {
     usize::try_from(drive).expect("less than the drives")
 }
 
-/// The neighbouring rows of a mask, each run a mask of its own.
+/// Splits a mask into its runs of neighbouring rows, each a mask of its own.
 fn runs(rows: Rows) -> impl Iterator<Item = Rows> {
     let mut left = u64::from(rows);
     std::iter::from_fn(move || {
@@ -103,7 +102,7 @@ impl Stripe {
         self.blocks.iter().fold(0, |rows, blocks| rows | of(blocks))
     }
 
-    /// Rows whose data has all come.
+    /// Rows of a stripe all of whose data is in the cache.
     fn full(&self, parity: usize) -> Rows {
         let data = self.blocks.iter().enumerate().filter(|(drive, _)| *drive != parity);
         data.fold(Rows::MAX, |rows, (_, blocks)| rows & blocks.dirty)
@@ -166,7 +165,7 @@ impl Stripes {
         }
     }
 
-    /// A piece of a request: rows of the chunk that a drive has of a stripe. Looked at by the next [`Stripes::handle`].
+    /// Adds a piece of a request: rows of the chunk that a drive has of a stripe. The next [`Stripes::handle`] handles it.
     pub(super) fn request(&mut self, id: u64, write: bool, stripe: u64, drive: usize, rows: Rows) {
         if !self.stripes.contains_key(&stripe) {
             self.make_room();
@@ -194,7 +193,7 @@ impl Stripes {
         }
     }
 
-    /// The commands for the requests so far.
+    /// The commands to the drives for the requests so far.
     pub(super) fn handle(&mut self) -> Outcome {
         let mut outcome = Outcome::default();
         while let Some(stripe) = self.ready.pop_first() {
@@ -235,7 +234,7 @@ impl Stripes {
                 outcome.command(id, drive, full, true);
             }
         }
-        // By drive: rows to read, and to write.
+        // The rows to read and to write, by drive.
         let mut wanted: BTreeMap<(usize, bool), Rows> = BTreeMap::new();
         for row in (0..Rows::BITS).map(|n| 1 << n).filter(|row| stripe.active & !busy & row != 0) {
             let lacks = stripe.lacks(row, parity);
@@ -262,7 +261,7 @@ impl Stripes {
         }
     }
 
-    /// A command is done.
+    /// Ends a command; gives the requests that it completes.
     pub(super) fn done(&mut self, command: &Command) -> Vec<u64> {
         let Command { stripe: id, drive, rows, write } = *command;
         let Some(stripe) = self.stripes.get_mut(&id) else { return Vec::new() };
@@ -291,7 +290,7 @@ impl Stripes {
     }
 }
 
-/// Reads the blocks of clients' reads, and the blocks that a lost drive's blocks are computed from.
+/// Reads the blocks that clients read, and the blocks that a lost drive's blocks are computed from.
 fn serve(stripe: &mut Stripe, id: u64, lost: Option<usize>, outcome: &mut Outcome) {
     let others = |stripe: &Stripe| {
         let others = stripe.blocks.iter().enumerate().filter(|(drive, _)| Some(*drive) != lost);
@@ -318,7 +317,7 @@ fn serve(stripe: &mut Stripe, id: u64, lost: Option<usize>, outcome: &mut Outcom
     outcome.finished.extend(over(stripe));
 }
 
-/// Takes out the pieces that are done.
+/// Removes and gives the pieces of a stripe that are done.
 fn over(stripe: &mut Stripe) -> Vec<u64> {
     let done = stripe.pieces.iter().filter(|piece| piece.left == 0).map(|piece| piece.id).collect();
     stripe.pieces.retain(|piece| piece.left != 0);

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Runs all requests to their end; returns the commands as (drive, rows, true for a write) and the finished requests.
+/// Runs all requests to the stripe cache to their end; returns the commands as (drive, rows, true for a write) and the finished
+/// requests.
 fn run(stripes: &mut Stripes) -> (Vec<(usize, Rows, bool)>, Vec<u64>) {
     let (mut commands, mut finished) = (Vec::new(), Vec::new());
     loop {
@@ -39,12 +40,12 @@ fn whole_rows_are_written_without_a_read() {
 #[test]
 fn a_partial_row_is_read_by_the_way_that_takes_fewer_drives_and_is_cached() {
     let mut stripes = Stripes::new(16, None);
-    // A write of one block reads the old data and parity. The next block's parity is in the cache.
+    // A write of one block reads the old data and parity. Parity for a write of the next block is then in the cache.
     stripes.request(1, true, 0, 0, 1);
     assert_eq!(run(&mut stripes).0, [(0, 1, false), (4, 1, false), (0, 1, true), (4, 1, true)]);
     stripes.request(2, true, 0, 1, 1);
     assert_eq!(run(&mut stripes).0, [(1, 1, false), (1, 1, true), (4, 1, true)]);
-    // Three of four: the fourth.
+    // Three of a stripe's four data blocks are written: the fourth is read.
     for drive in 0..3 {
         stripes.request(3, true, 5, drive, 1);
     }
@@ -61,12 +62,12 @@ fn rows_wait_for_their_neighbours_while_whole_ones_are_written() {
     let whole = stripes.handle().commands;
     stripes.request(2, true, 1, 0, 1);
     assert_eq!(stripes.handle().commands, []);
-    // The rest of the stripe comes in time: nothing is read.
+    // The rest of the stripe arrives in time: nothing is read.
     [1, 2, 4].into_iter().for_each(|drive| stripes.request(2, true, 1, drive, 1));
     let next = stripes.handle().commands;
     assert_eq!(next.len(), 5);
     assert!(next.iter().all(|command| command.write));
-    // A stripe that too many later ones overtook is read.
+    // A stripe that too many later stripes overtook is read.
     stripes.request(3, true, 2, 0, 1);
     assert_eq!(stripes.handle().commands, []);
     for stripe in [5, 6] {
