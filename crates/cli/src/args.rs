@@ -1,4 +1,4 @@
-//! Arguments that several commands share.
+//! Command line arguments that several commands share.
 
 use clap::Args;
 

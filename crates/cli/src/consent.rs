@@ -1,4 +1,4 @@
-//! Before a drive is overwritten: shows what the drive holds, and refuses without `--force`.
+//! The consent to overwrite a drive: shows what the drive holds, and refuses without `--force`.
 
 use std::sync::Arc;
 
@@ -12,10 +12,11 @@ use crate::context::Context;
 use crate::exit::Failure;
 use crate::{describe, output};
 
-/// Shows the drive; returns whether to overwrite it, which a dry run never does. `action` names the overwriting:
-/// "make a file system on it".
+/// Shows what a drive holds; returns whether to overwrite the drive, which a dry run never does. `action` names the
+/// overwriting: "make a file system on it".
 ///
 /// # Errors
+///
 /// A refusal, where the drive holds data and `--force` is not given.
 pub fn given(
     context: &Context,
@@ -23,7 +24,7 @@ pub fn given(
     force: ForceArg,
     action: &str,
 ) -> Result<bool> {
-    // On the clock of the drive, which a benchmark may have made virtual.
+    // The drive is read on its own clock, which a benchmark may have made virtual.
     let contents = units::block_on(&**device.driver(), Contents::read(&**device))?;
     let drive = describe::drive(&**device);
     let refused = !contents.is_blank() && !force.force;

@@ -1,4 +1,4 @@
-//! What every command is handed: the clock, the output format, and the opening of devices and file systems.
+//! The context that every command gets: the clock, the output format, and the opening of devices and file systems.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,21 +13,21 @@ use zoned::{DeviceUrl, ZonedDevice};
 use crate::args::DeviceArg;
 use crate::exit::{self, Failure};
 
-/// Handed to every command.
+/// The context that every command gets.
 #[derive(Clone, Debug)]
 pub struct Context {
-    /// Whether to print JSON.
+    /// Whether the command prints JSON.
     pub json: bool,
     driver: Arc<dyn Driver>,
 }
 
 impl Context {
-    /// A context on the real clock.
+    /// A command's context on the real clock.
     pub fn new(json: bool) -> Context {
         Context { json, driver: RealDriver::new() }
     }
 
-    /// Opens the device; makes a drive file that does not exist.
+    /// Opens a device; makes a drive file that does not exist.
     pub fn open_or_create(&self, at: &DeviceArg) -> Result<Arc<dyn ZonedDevice>> {
         Ok(zoned::open_or_create(&at.device, Arc::clone(&self.driver))?)
     }
@@ -36,7 +36,7 @@ impl Context {
     /// Writes nothing.
     pub fn try_open(&self, at: &DeviceArg) -> Result<()> {
         match at.device.parse()? {
-            // Assembling an array would write to it, and resume a rebuild.
+            // An array is not assembled, as that would write to it, and resume a rebuild.
             DeviceUrl::Array(rest) => drop(::array::url::members(&rest, &self.driver)?),
             url if url.exists() => self.refuse_member(&url.open(Arc::clone(&self.driver))?)?,
             _ => {}
@@ -49,7 +49,7 @@ impl Context {
         Ok(zoned::open(&at.device, Arc::clone(&self.driver))?)
     }
 
-    /// Opens the device and mounts its file system.
+    /// Opens a device and mounts its file system.
     pub fn mount(&self, at: &DeviceArg, read_only: bool) -> Result<Fs> {
         let device = self.open(at)?;
         let options = MountOptions { read_only, ..MountOptions::default() };
@@ -68,7 +68,7 @@ impl Context {
         if exit::message(&error).contains(name) { error } else { error.context(name.to_owned()) }
     }
 
-    /// Fails where the device is a member of an array.
+    /// Fails where a device is a member of an array.
     fn refuse_member(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
         let Some(member) = self.wait(Contents::read(&**device)).ok().and_then(|contents| contents.array)
         else {
@@ -86,12 +86,12 @@ impl Context {
         units::block_on(&*self.driver, future)
     }
 
-    /// The driver of the clock.
+    /// The driver of the command's clock.
     pub fn driver(&self) -> &Arc<dyn Driver> {
         &self.driver
     }
 
-    /// The time now.
+    /// The time on the command's clock.
     pub fn now(&self) -> Instant {
         self.driver.now()
     }
@@ -101,7 +101,7 @@ impl Context {
         self.driver.unix_millis()
     }
 
-    /// Sleeps.
+    /// Sleeps on the command's clock.
     pub fn sleep(&self, time: Duration) {
         self.wait(units::sleep_until(&*self.driver, self.now().after(time)));
     }

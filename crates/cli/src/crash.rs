@@ -1,4 +1,4 @@
-//! `furrow crash`: the crash explorer.
+//! The command `furrow crash`: the crash explorer.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -50,7 +50,7 @@ enum On {
     Array,
 }
 
-/// Explores: exit code 1 where a state failed.
+/// Explores crash states: exit code 1 where a state failed.
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     let all = match args.on {
         On::Drive => Target::ALL.to_vec(),

@@ -1,4 +1,4 @@
-//! `furrow demo` and `furrow demo-array`.
+//! The commands `furrow demo` and `furrow demo-array`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::context::Context;
 use crate::exit::Code;
 use crate::{output, progress, zones};
 
-/// At most this many lost records are listed.
+/// Most lost records that the command lists.
 const LISTED: usize = 10;
 
 /// `furrow demo`
@@ -44,7 +44,7 @@ pub struct DemoArrayArgs {
     drive: String,
 }
 
-/// Runs the demo: exit code 1 where acknowledged data was lost.
+/// Runs the demonstration on one drive: exit code 1 where acknowledged data was lost.
 pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
     let demo = PowerCutDemo {
         program: this_program()?,
@@ -68,7 +68,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
     Ok(code(lost))
 }
 
-/// Runs the array's demo: exit code 1 where acknowledged data was lost.
+/// Runs the demonstration on an array: exit code 1 where acknowledged data was lost.
 pub fn run_array(context: &Context, args: &DemoArrayArgs) -> Result<ExitCode> {
     let demo = ArrayDemo {
         program: this_program()?,
@@ -107,7 +107,7 @@ fn code(lost: usize) -> ExitCode {
     if lost == 0 { ExitCode::SUCCESS } else { Code::Failure.into() }
 }
 
-/// Prints sentences to stdout, unless JSON is asked for, and draws progress on stderr.
+/// Prints a demonstration's sentences to stdout, unless JSON is asked for, and draws progress on stderr.
 struct Screen {
     json: bool,
     bar: Mutex<ProgressBar>,
@@ -126,7 +126,7 @@ impl Screen {
 impl Report for Screen {
     fn say(&self, sentence: &str) {
         if !self.json {
-            // A reader that has gone, as `head` does, stops no demo.
+            // A closed stdout, as `head` leaves it, does not stop the demonstration.
             let _gone = self.with_bar(|bar| bar.suspend(|| output::line(sentence)));
         }
     }

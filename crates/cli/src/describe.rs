@@ -1,4 +1,4 @@
-//! Words for a drive and its zones.
+//! Texts that describe a drive and its zones.
 
 use serde_json::Value;
 use units::Bytes;
@@ -18,12 +18,12 @@ pub fn drive(device: &dyn ZonedDevice) -> String {
     format!("{} ({})", geometry.name, parts.join(", "))
 }
 
-/// The properties that only this kind of device has, as a JSON object.
+/// The properties of a device that only its kind has, as a JSON object.
 pub fn details_json(device: &dyn ZonedDevice) -> Value {
     Value::Object(device.details().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect())
 }
 
-/// A zone's state in a word.
+/// A zone's state as a word.
 pub fn zone_state(state: ZoneState) -> &'static str {
     match state {
         ZoneState::Conventional => "conventional",

@@ -1,10 +1,10 @@
-//! The text of a failure, and the code the program ends with.
+//! The text of a failure, and the exit code of the program.
 
 use std::process::ExitCode;
 
 use zoned::Class;
 
-/// Why the program failed. The numbers are part of the interface: docs/cli.md lists them.
+/// The program's exit code, by the cause of the failure. The numbers are part of the interface: docs/cli.md lists them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Code {
     /// The command failed, or a check found problems.
@@ -17,7 +17,7 @@ pub enum Code {
     NoSpace = 4,
     /// The device's data is damaged.
     Damaged = 5,
-    /// An array's health is unknown; `array status` uses the lower numbers for what it knows.
+    /// An array's health is unknown; `array status` uses the lower numbers for the health that it knows.
     Unknown = 6,
 }
 
@@ -27,7 +27,7 @@ impl From<Code> for ExitCode {
     }
 }
 
-/// A failure with a code of its own.
+/// A failure with an exit code of its own.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
@@ -36,17 +36,17 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// A refusal, or a failure found by this program itself.
+    /// The error of a refusal, or of a failure found by this program itself.
     pub fn refused(message: impl Into<String>) -> anyhow::Error {
         Failure { code: Code::Failure, message: message.into() }.into()
     }
 
-    /// An array's health is unknown.
+    /// The error that an array's health is unknown.
     pub fn unknown(message: impl Into<String>) -> anyhow::Error {
         Failure { code: Code::Unknown, message: message.into() }.into()
     }
 
-    /// A wrong command line.
+    /// The error of a wrong command line.
     pub fn usage(message: impl Into<String>) -> anyhow::Error {
         Failure { code: Code::Usage, message: message.into() }.into()
     }
@@ -87,8 +87,8 @@ fn of_class(class: Class) -> Code {
     }
 }
 
-/// The error in one line: first the cause, then its contexts from the innermost to the outermost. An error whose text
-/// ends with its source's text adds only the part before it.
+/// The text of an error in one line: first the cause, then its contexts from the innermost to the outermost. An error whose
+/// text ends with its source's text adds only the part before it.
 pub fn message(error: &anyhow::Error) -> String {
     let mut parts: Vec<String> = Vec::new();
     for link in error.chain().collect::<Vec<_>>().into_iter().rev() {
@@ -98,7 +98,7 @@ pub fn message(error: &anyhow::Error) -> String {
             _ if source.contains(&text) => {}
             Some(context) if !parts.is_empty() => parts.push(context.trim_end_matches(": ").to_owned()),
             _ => {
-                // A source that the text repeats in its middle stays where the text has it.
+                // A source's text that an error repeats in the middle of its own stays where the error has it.
                 parts.retain(|part| !text.contains(part.as_str()));
                 parts.push(text);
             }
@@ -107,7 +107,7 @@ pub fn message(error: &anyhow::Error) -> String {
     parts.join("; ")
 }
 
-/// Whether the reader of stdout has gone, as `head` does.
+/// Whether an error says that the reader of stdout has closed it, as `head` does.
 pub fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .chain()

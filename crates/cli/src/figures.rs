@@ -1,4 +1,4 @@
-//! `furrow figures`: published figures beside ours.
+//! The commands `furrow figures`, which measure a paper's figures beside the published numbers.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -94,7 +94,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-/// The figures that `only` names; all if `only` is empty.
+/// The figures that `--only` names; all if `only` is empty.
 fn chosen(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
     for word in only {
         if !figures.iter().any(|figure| figure.is_called(word)) {

@@ -91,11 +91,11 @@ enum Command {
 }
 
 impl Command {
-    /// The least severe log level printed unless `FURROW_LOG` is set.
+    /// The least severe log level that the command prints unless `FURROW_LOG` is set.
     fn log_level(&self) -> &'static str {
         match self {
             Command::Serve(_) => "info",
-            // The explorer fails drives and cuts power thousands of times; each cut would log errors.
+            // The crash explorer fails drives and cuts power thousands of times; each cut would log errors.
             Command::Crash(_) => "off",
             _ => "warn",
         }

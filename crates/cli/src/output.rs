@@ -1,4 +1,4 @@
-//! Text for people, JSON for programs.
+//! The output of commands: text for people, JSON for programs.
 
 use std::io::{self, Write};
 
@@ -16,17 +16,17 @@ pub fn json(value: &Value) -> Result<()> {
 
 /// Prints a failure as one line of JSON. The exit code tells its kind.
 pub fn failure(message: &str) {
-    // The failure is printed on stderr too, so an error of stdout is ignored.
+    // The failure is printed on stderr too, so an error of writing to stdout is ignored.
     let _unread = line(serde_json::json!({ "error": message }).to_string());
 }
 
-/// Prints a line. Unlike `println!`, returns an error if the reader has gone.
+/// Prints a line. Unlike `println!`, returns an error if the reader has closed stdout.
 pub fn line(text: impl AsRef<str>) -> Result<()> {
     writeln!(io::stdout().lock(), "{}", text.as_ref())?;
     Ok(())
 }
 
-/// Prints a table without lines, for pasting and grep. Columns named in `right` are aligned to the right.
+/// Prints a table without ruled lines, for pasting and grep. Columns named in `right` are aligned to the right.
 pub fn table(header: &[&str], right: &[&str], rows: Vec<Vec<String>>) -> Result<()> {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING);

@@ -1,4 +1,4 @@
-//! Progress on stderr, if that is a terminal.
+//! Progress bars on stderr, if stderr is a terminal.
 
 use std::io::IsTerminal;
 use std::time::Duration;
@@ -8,17 +8,17 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// Time between two pictures of a spinner.
 const SPIN: Duration = Duration::from_millis(120);
 
-/// A bar over `length` items; draws nothing if stderr is no terminal.
+/// A progress bar over `length` items; draws nothing if stderr is no terminal.
 pub fn bar(length: u64, what: &'static str) -> ProgressBar {
     styled(length, what, "{msg} [{bar:32}] {human_pos}/{human_len} {per_sec} {eta}")
 }
 
-/// A bar over `length` bytes.
+/// A progress bar over `length` bytes; draws nothing if stderr is no terminal.
 pub fn bytes(length: u64, what: &'static str) -> ProgressBar {
     styled(length, what, "{msg} [{bar:32}] {binary_bytes}/{binary_total_bytes} {binary_bytes_per_sec} {eta}")
 }
 
-/// A line with the current step.
+/// A spinner with the name of the current step.
 pub fn spinner() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();

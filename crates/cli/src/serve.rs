@@ -1,4 +1,4 @@
-//! `furrow serve`
+//! The command `furrow serve`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -70,7 +70,7 @@ pub struct ServeArgs {
     write_buffer: Option<Bytes>,
 }
 
-/// The address of the pages; `None` for none.
+/// The address of the server's HTTP pages; `None` for no pages.
 #[derive(Clone, Copy, Debug)]
 struct Http(Option<SocketAddr>);
 
@@ -87,7 +87,7 @@ impl std::str::FromStr for Http {
     }
 }
 
-/// Serves until SHUTDOWN or a signal.
+/// Serves redis clients until SHUTDOWN or a signal.
 pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
     let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
     let options = ServeOptions {

@@ -1,9 +1,9 @@
-//! Sizes with units: `64MiB`.
+//! Sizes in bytes with units: `64MiB`.
 
 use bytesize::ByteSize;
 use units::Bytes;
 
-/// `64MiB`, `1.5GiB`, `4096`: the parser for an argument.
+/// Parses a size in an argument: `64MiB`, `1.5GiB`, `4096`.
 pub fn parse(text: &str) -> Result<Bytes, String> {
     text.parse::<ByteSize>()
         .map(|size| Bytes(size.as_u64()))

@@ -1,4 +1,4 @@
-//! `furrow db-bench`, `furrow ldb`, `furrow sst-dump`: the machine's own programs on a drive.
+//! The commands `furrow db-bench`, `furrow ldb` and `furrow sst-dump`, which run the machine's own RocksDB programs on a drive.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,7 +34,7 @@ pub struct StockArgs {
     args: Vec<OsString>,
 }
 
-/// Replaces this process by the program.
+/// Replaces this process by a RocksDB program.
 pub fn run(context: &Context, program: Program, args: &StockArgs) -> Result<ExitCode> {
     let options = StockOptions {
         plugin: args.plugin.clone(),
@@ -42,7 +42,8 @@ pub fn run(context: &Context, program: Program, args: &StockArgs) -> Result<Exit
         log_dir: args.log_dir.clone(),
         format: args.format,
     };
-    // A wrong URL, a held device and an array's member have exit codes of their own, and better messages than the program's.
+    // The drive is opened once before: a wrong URL, a held device and an array's member have exit codes of their own, and
+    // better messages than the RocksDB program's.
     context.try_open(&args.device)?;
     Ok(stock::run(program, &args.device.device, &args.args, &options)?)
 }

@@ -1,4 +1,4 @@
-//! `furrow array create`
+//! The command `furrow array create`.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -37,7 +37,7 @@ pub struct CreateArgs {
     force: ForceArg,
 }
 
-/// Makes the array.
+/// Makes an array of the drives in the arguments.
 pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     let CreateArgs { drives, stripe_unit, label, save, force } = args;
     if let Some(file) = save.as_ref().filter(|file| file.exists()) {
@@ -144,7 +144,7 @@ fn capacity(superblock: &::array::Superblock) -> Bytes {
     Bytes(zone * u64::from(superblock.zones) * (superblock.members.len() as u64 - 1))
 }
 
-/// Writes the file that lists the members, with absolute paths.
+/// Writes the file that lists an array's members, with absolute paths.
 fn write_list(file: &Path, superblock: &::array::Superblock, drives: &[String]) -> Result<()> {
     let mut text = format!("# Array {} {}\n", superblock.uuid, superblock.label.replace('\n', " "));
     for url in drives {

@@ -1,4 +1,4 @@
-//! An array by its drives, or by the server that holds it.
+//! Opens an array by its drives, or by the server that holds it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -35,22 +35,22 @@ pub struct MembersArg {
     device: String,
 }
 
-/// An array that takes orders.
+/// An array that takes orders: fail, replace, rebuild, scrub.
 pub enum ArrayHandle {
-    /// Assembled by this process.
+    /// An array that this process assembled.
     Local(OpenArray),
-    /// Held by a server.
+    /// An array that a server holds.
     Remote(Remote),
 }
 
 impl ArrayArg {
-    /// The server, where `--url` names one.
+    /// The server that holds the array, where `--url` names one.
     pub fn server(&self) -> Result<Option<Remote>> {
         let Some(url) = &self.url else { return Ok(None) };
         Ok(Some(Remote::new(url, self.password_file.as_deref())?))
     }
 
-    /// The array's status. Writes nothing.
+    /// The array's status, as this command shows it. Writes nothing.
     pub fn view(&self, context: &Context) -> Result<ArrayView> {
         match self.server()? {
             Some(server) => server.view(),
@@ -75,14 +75,14 @@ impl ArrayArg {
 }
 
 impl MembersArg {
-    /// The array's drives that exist.
+    /// Opens the array's drives that exist.
     pub fn open(&self, context: &Context) -> Result<Vec<Arc<dyn ZonedDevice>>> {
         members(context, behind_scheme(&self.device)?)
     }
 }
 
 impl ArrayHandle {
-    /// The array's status.
+    /// The array's status, from the server or from the assembled array.
     pub fn view(&self) -> Result<ArrayView> {
         match self {
             ArrayHandle::Local(array) => Ok(array.view()),
@@ -91,7 +91,7 @@ impl ArrayHandle {
     }
 }
 
-/// The status that the drives' metadata gives.
+/// The array's status according to the metadata of its drives.
 pub fn view(context: &Context, members: &[Arc<dyn ZonedDevice>]) -> Result<ArrayView> {
     Ok(ArrayView::from(&context.wait(::array::status(members))?))
 }

@@ -1,4 +1,4 @@
-//! `furrow array fail`, `replace`, `rebuild`, `scrub`: orders to an array, and the jobs that they start.
+//! The commands `furrow array fail`, `replace`, `rebuild` and `scrub`: orders to an array, and the jobs that they start.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -82,12 +82,12 @@ pub struct ScrubArgs {
     no_wait: bool,
 }
 
-/// The exit code of a dry run: that of the order.
+/// The exit code of a dry run, which the order itself would end with.
 fn of_dry_run(refused: bool) -> ExitCode {
     if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Fails a drive.
+/// Orders an array to fail a drive.
 pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
     if args.dry_run {
         let view = args.array.view(context)?;
@@ -112,7 +112,7 @@ pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Replaces a failed drive, and waits for the end of the rebuild.
+/// Replaces a failed drive of an array, and waits for the end of the rebuild.
 pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
     if args.new.starts_with("array:") {
         return Err(Failure::usage(format!(
@@ -121,7 +121,7 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
         )));
     }
     let (slot, force) = (args.slot, args.force);
-    // Checked before a drive file is made.
+    // The array's status is checked before a drive file is made.
     let seen = args.array.view(context)?;
     let old = member(&seen, slot)?;
     if old.state == "good" {
@@ -188,7 +188,7 @@ fn advise_force(error: zoned::Error) -> anyhow::Error {
     }
 }
 
-/// Follows the rebuild. Opening the array resumes one that was interrupted.
+/// Follows an array's rebuild. Opening the array resumes a rebuild that was interrupted.
 pub fn rebuild(context: &Context, args: &RebuildArgs) -> Result<ExitCode> {
     let handle = args.array.open(context)?;
     if args.cancel {
@@ -241,7 +241,7 @@ fn rebuilt(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCod
     Ok(ExitCode::SUCCESS)
 }
 
-/// Scrubs: exit code 1 where parity does not fit its data, or a unit cannot be read or reconstructed.
+/// Scrubs an array: exit code 1 where parity does not fit its data, or a unit cannot be read or reconstructed.
 pub fn scrub(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
     let handle = args.array.open(context)?;
     if args.cancel {
@@ -289,7 +289,7 @@ fn is_sound(found: &ScrubView) -> bool {
     found.lost == 0 && found.mismatches == found.parity_rewritten
 }
 
-/// Cancels a job, and waits until it has ended.
+/// Cancels an array's job, and waits until it has ended.
 fn cancel(context: &Context, handle: &ArrayHandle, what: Job) -> Result<ExitCode> {
     let (order, (name, running, _)) = match what {
         Job::Rebuild => ("cancel-rebuild", REBUILD),
@@ -316,13 +316,13 @@ fn cancel(context: &Context, handle: &ArrayHandle, what: Job) -> Result<ExitCode
     Ok(ExitCode::SUCCESS)
 }
 
-/// A job's name, its progress, and its end.
+/// A job of an array: its name, its progress, and its end.
 type JobView = (&'static str, fn(&ArrayView) -> &Option<ProgressView>, fn(&ArrayView) -> &Option<EndView>);
 
 const REBUILD: JobView = ("rebuild", |view| &view.rebuild, |view| &view.last_rebuild);
 const SCRUB: JobView = ("scrub", |view| &view.scrub, |view| &view.last_scrub);
 
-/// Waits for the end of a job; draws a progress bar where stderr is a terminal.
+/// Waits for the end of an array's job; draws a progress bar where stderr is a terminal.
 fn follow(context: &Context, handle: &ArrayHandle, job: JobView) -> Result<(ArrayView, EndView)> {
     let (what, running, last) = job;
     let bar = progress::bytes(0, what);

@@ -1,4 +1,4 @@
-//! `furrow array`: makes and manages arrays.
+//! The commands `furrow array`, which make and manage arrays.
 //!
 //! ```text
 //!   create                           makes an array
@@ -61,7 +61,7 @@ enum Verb {
     Destroy(offline::DestroyArgs),
 }
 
-/// Runs the verb.
+/// Runs a verb of `furrow array`.
 pub fn run(context: &Context, args: ArrayArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Create(args) => create::run(context, args),

@@ -1,4 +1,4 @@
-//! `furrow array monitor`: prints an array's events.
+//! The command `furrow array monitor`, which prints an array's events.
 
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct MonitorArgs {
     once: bool,
 }
 
-/// An event as it is printed.
+/// An array's event as it is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Printed {
     event: String,
@@ -68,7 +68,7 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
                 watch.last = Some(view);
             }
             Err(error) if args.once => return Err(status::unknown_health(error)),
-            // An error of the first poll, as of a wrong argument, will not pass.
+            // An error of the first poll, as of a wrong argument, will not go away: the monitor ends.
             Err(error) => match &watch.last {
                 None => return Err(error),
                 Some(last) if reachable => {
@@ -89,10 +89,10 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
     }
 }
 
-/// What the monitor knows of the array from the polls so far.
+/// The monitor's knowledge of the array from the polls so far.
 struct Watch {
     last: Option<ArrayView>,
-    /// The health that was printed last.
+    /// The array's health that was printed last.
     health: String,
 }
 
@@ -103,14 +103,14 @@ impl Default for Watch {
 }
 
 impl Watch {
-    /// The events since the last poll. A health that the array had only between two polls is among them.
+    /// The array's events since the last poll, with any health that the array had only between two polls.
     fn events(&mut self, now: &ArrayView, unix_ms: u64) -> Vec<Printed> {
         let mut printed = Vec::new();
         // The server reads its events after its health, so an event that changed the health is newer than `now.health`.
         let mut decided = false;
         if now.opened_ms > 0 {
             let (seen, before) = match &self.last {
-                // Events before the first poll are not printed.
+                // Events before the monitor's first poll are not printed.
                 None => (u64::MAX, None),
                 Some(last) if last.opened_ms != now.opened_ms => (0, None),
                 Some(last) => {
@@ -146,13 +146,13 @@ impl Watch {
         printed
     }
 
-    /// The event of a health that differs from the one before.
+    /// The event of a health that differs from the health before.
     fn turn(&mut self, health: &str, now: &ArrayView, unix_ms: u64) -> Option<Printed> {
         if self.health == health {
             return None;
         }
         self.health = health.to_owned();
-        // The advice is for the health that the server reports now.
+        // The server's advice is for the health that it reports now.
         let text = match now.advice.first().filter(|_| now.health == health) {
             Some(advice) => format!("the array is {health}. {advice}"),
             None => format!("the array is {health}"),
@@ -161,7 +161,7 @@ impl Watch {
     }
 }
 
-/// The change of a member of an array that no process holds.
+/// The event of a changed member, for an array that no process holds.
 fn of_member(old: &MemberView, new: &MemberView) -> Option<(&'static str, String)> {
     let slot = new.slot;
     if (&old.state, &old.uuid) == (&new.state, &new.uuid) {
@@ -180,7 +180,7 @@ fn name(view: &ArrayView) -> &str {
     if view.label.is_empty() { &view.array } else { &view.label }
 }
 
-/// Prints an event and runs the command.
+/// Prints an event of the array and runs the command of `--exec`.
 fn print(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Printed) -> Result<()> {
     let drive = event.slot.and_then(|slot| view.members.iter().find(|member| member.slot == slot));
     let drive = drive.and_then(|member| member.drive.clone()).unwrap_or_default();
@@ -205,7 +205,7 @@ fn print(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Printe
         .env("FURROW_DRIVE", drive)
         .stdin(Stdio::null())
         .status();
-    // A command that fails does not keep the next event from its command.
+    // A command of `--exec` that fails for one event still runs for the next.
     match ended {
         Ok(status) if status.success() => {}
         Ok(status) => tracing::warn!(command, %status, "the command failed"),
@@ -230,7 +230,7 @@ mod tests {
         ArrayView { health: health.to_owned(), members, ..ArrayView::default() }
     }
 
-    /// A server's view: opened at `opened_ms`, with events and the health after each, numbered from 1.
+    /// The view of a server that opened the array at `opened_ms`, with events and the health after each, numbered from 1.
     fn held(opened_ms: u64, health: &str, events: &[(&str, &str)]) -> ArrayView {
         let event = |(number, (event, health)): (u64, &(&str, &str))| EventView {
             number,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     impl Watch {
-        /// Polls; each event with the health after it.
+        /// Polls the array; gives each event with the health after it.
         fn poll(&mut self, now: ArrayView) -> Vec<String> {
             let events = self.events(&now, 7);
             self.last = Some(now);

@@ -1,4 +1,4 @@
-//! `furrow array check`, `dump`, `destroy`: of drives that no process holds.
+//! The commands `furrow array check`, `dump` and `destroy`, for drives that no process holds.
 
 use std::process::ExitCode;
 
@@ -39,7 +39,7 @@ pub struct DestroyArgs {
     force: ForceArg,
 }
 
-/// Checks the array: exit code 1 where data is lost or metadata is wrong.
+/// Checks an array: exit code 1 where data is lost or metadata is wrong.
 pub fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     let members = args.array.open(context)?;
     let report = context.wait(::array::check(&members, CheckOptions { deep: args.deep }))?;
@@ -73,7 +73,7 @@ pub fn check(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     Ok(if errors == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-/// Prints the records of the drives' metadata zones.
+/// Prints the records of the metadata zones of an array's drives.
 pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     let members = args.array.open(context)?;
     let drives = context.wait(::array::dump(&members))?;
@@ -123,7 +123,7 @@ pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Destroys the array.
+/// Destroys an array: makes its drives blank.
 pub fn destroy(context: &Context, args: &DestroyArgs) -> Result<ExitCode> {
     let members = args.array.open(context)?;
     let view = handle::view(context, &members)?;

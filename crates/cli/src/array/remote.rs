@@ -13,25 +13,26 @@ use ureq::{Agent, Body};
 
 use crate::exit::Failure;
 
-/// The longest time that a request may take: an order may reset every zone of a drive before the server answers.
+/// The longest time that a request to a server may take: an order may reset every zone of a drive before the server answers.
 const TIMEOUT: Duration = Duration::from_secs(600);
-/// The longest answer that is read, in bytes.
+/// The longest answer of a server that is read, in bytes.
 const LONGEST: u64 = 16 << 20;
 
 /// A server that holds an array.
 #[derive(Clone, Debug)]
 pub struct Remote {
     agent: Agent,
-    /// `127.0.0.1:9121`
+    /// The host and port of the server's pages: `127.0.0.1:9121`
     host: String,
     password: Option<String>,
 }
 
 impl Remote {
-    /// The server at a URL such as `http://127.0.0.1:9121`.
+    /// The server whose pages have a URL such as `http://127.0.0.1:9121`.
     ///
     /// # Errors
-    /// A usage error for any other kind of URL; the password file's.
+    ///
+    /// A usage error for any other kind of URL; those of the password file.
     pub fn new(url: &str, password_file: Option<&Path>) -> Result<Remote> {
         let parsed = url.parse::<Uri>().ok().filter(|uri| {
             uri.scheme_str() == Some("http")
@@ -50,13 +51,13 @@ impl Remote {
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
-            // The pages are on this machine, whatever proxy the environment names.
+            // The server's pages are on this machine, whatever proxy the environment names.
             .proxy(None)
             .build();
         Ok(Remote { agent: agent.into(), host: host.to_string(), password })
     }
 
-    /// The array's status.
+    /// The status of the server's array.
     pub fn view(&self) -> Result<ArrayView> {
         let request = self.agent.get(self.page("/array"));
         let request = match &self.password {
@@ -66,7 +67,7 @@ impl Remote {
         self.answer("/array", request.call())
     }
 
-    /// Gives the order `verb`, with its settings.
+    /// Gives the server's array the order `verb`, with its settings.
     pub fn order<T: DeserializeOwned>(&self, verb: &str, settings: &impl Serialize) -> Result<T> {
         let path = format!("/array/{verb}");
         let request = self.agent.post(self.page(&path)).header("content-type", "application/json");
@@ -102,7 +103,7 @@ impl Remote {
             .map_or_else(|| format!("the server at {host} answers {path} with {status}"), str::to_owned);
         Err(match status {
             400 => Failure::usage(why),
-            // The new drive holds data.
+            // The server refused because the new drive holds data.
             409 => Failure::refused(format!("{why} (--force)")),
             _ => Failure::refused(why),
         })

@@ -1,4 +1,4 @@
-//! `furrow array status`
+//! The command `furrow array status`.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::exit::{self, Code, Failure};
 use crate::{output, size};
 
-// Exit codes of `status`: part of the interface.
+// Exit codes of `furrow array status`: part of the interface.
 const DEGRADED: u8 = 1;
 const FAILED: u8 = 2;
 
@@ -30,7 +30,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<ExitCode> {
     Ok(code(&view))
 }
 
-/// An error with an exit code that no health has: 1 and 2 mean degraded and failed.
+/// The error of an unknown health, with an exit code that no health has: 1 and 2 mean degraded and failed.
 pub fn unknown_health(error: anyhow::Error) -> anyhow::Error {
     match exit::code(&error) {
         Code::Failure | Code::Usage => Failure::unknown(exit::message(&error)),

@@ -1,4 +1,4 @@
-//! `furrow bench array`
+//! The command `furrow bench array`.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub struct ArrayArgs {
     total: Bytes,
 }
 
-/// Measures, and prints each number beside its reference. The exit code does not depend on the numbers.
+/// Measures an array, and prints each number beside its reference. The exit code does not depend on the numbers.
 pub fn run(context: &Context, args: &ArrayArgs) -> Result<ExitCode> {
     let setup = Setup { drives: args.drives, stripe_unit: args.stripe_unit, ..Setup::default() };
     let bar = progress::spinner();

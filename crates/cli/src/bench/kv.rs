@@ -1,4 +1,4 @@
-//! `furrow bench kv`
+//! The command `furrow bench kv`.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -124,7 +124,7 @@ impl KvArgs {
     }
 }
 
-/// Runs the load.
+/// Runs a key-value load on RocksDB and prints its outcome.
 pub fn run(context: &Context, args: &KvArgs) -> Result<ExitCode> {
     let spinner = progress::spinner();
     let outcome = kv::run(&args.load(), &|what| spinner.set_message(what.to_owned()));

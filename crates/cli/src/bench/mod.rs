@@ -1,4 +1,4 @@
-//! `furrow bench`: measurements of logs, arrays and the engine.
+//! The commands `furrow bench`, which measure logs, arrays and the engine.
 
 mod array;
 mod kv;
@@ -36,7 +36,7 @@ enum Verb {
     Ycsb(ycsb::YcsbArgs),
 }
 
-/// Runs the verb.
+/// Runs a verb of `furrow bench`.
 pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Array(args) => array::run(context, &args),

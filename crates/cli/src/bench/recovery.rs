@@ -1,4 +1,4 @@
-//! `furrow bench recovery`
+//! The command `furrow bench recovery`.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub struct RecoveryArgs {
     scratch: PathBuf,
 }
 
-/// Runs the verb.
+/// Measures the recovery of logs and prints the times.
 pub fn run(context: &Context, args: &RecoveryArgs) -> Result<ExitCode> {
     let load = RecoveryLoad {
         device: args.device.device.clone(),

@@ -1,4 +1,4 @@
-//! What the benchmarks' commands share: the `--io` flag, errors, the host in JSON, columns of latencies.
+//! Parts that the benchmark commands share: the `--io` flag, errors, the host in JSON, columns of latencies.
 
 use ::bench::{Error, Host, Latencies};
 use ::fs::wal::IoMode;
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 
-/// An error with its exit code: wrong settings are a usage error, and a drive that holds data takes `--force`.
+/// A benchmark's error with its exit code: wrong settings are a usage error, and a drive that holds data takes `--force`.
 pub fn failed(error: Error) -> anyhow::Error {
     match error {
         Error::Settings(why) => Failure::usage(why),
@@ -30,7 +30,7 @@ pub enum Io {
 }
 
 impl Io {
-    /// The file system's type.
+    /// The file system's type for the flag's value.
     pub fn mode(self) -> IoMode {
         match self {
             Io::Write => IoMode::Write,
@@ -39,7 +39,7 @@ impl Io {
     }
 }
 
-/// A result as JSON, with the machine that measured it.
+/// A benchmark's result as JSON, with the machine that measured it.
 pub fn with_host(result: &impl Serialize) -> Result<Value> {
     let mut value = serde_json::to_value(result)?;
     if let Some(fields) = value.as_object_mut() {

@@ -1,4 +1,4 @@
-//! `furrow bench wal`
+//! The command `furrow bench wal`.
 
 use std::process::ExitCode;
 
@@ -14,11 +14,12 @@ use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, size};
 
-/// The buffers of `--grid`, in bytes.
+/// The sizes of the log's buffer that `--grid` measures, in bytes.
 const BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
-/// The least number of buffers that each run of `--grid` writes: the start, while the window is small, counts little then.
+/// The least number of buffers that each run of `--grid` writes: the start, while the log's window is small, counts little in
+/// so many.
 const FILLED: u64 = 512;
-/// The records of `--grid`, in bytes.
+/// The sizes of records that `--grid` measures, in bytes.
 const RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 /// The columns of `--grid` and their widths: each line is printed as soon as it is measured.
 const COLUMNS: [(&str, usize); 8] = [
@@ -95,7 +96,7 @@ pub struct WalArgs {
     force: bool,
 }
 
-/// Runs one load, or the grid.
+/// Runs one load on a log, the loads of `--grid` or those of `--batchings`.
 pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
     let load = WalLoad {
         device: args.device.device.clone(),
@@ -139,7 +140,7 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                 let total = load.total.max(Bytes(buffer.0 * FILLED));
                 let load = WalLoad { io, buffer, record, total, force, ..load.clone() };
                 let outcome = wal::run(&load).map_err(failed)?;
-                // From now on the drive's data is this run's own.
+                // From the first run on the drive's data is this command's own.
                 force = true;
                 if context.json {
                     output::line(with_host(&outcome)?.to_string())?;
@@ -267,7 +268,7 @@ fn print(outcome: &WalOutcome) -> Result<()> {
     ))
 }
 
-/// The number of columns that the row of raw appends has no numbers for.
+/// The number of columns for which the row of raw appends has no numbers.
 fn cells_of_raw(header: &[&str]) -> usize {
     header.len().saturating_sub(3)
 }

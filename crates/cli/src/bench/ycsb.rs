@@ -1,4 +1,4 @@
-//! `furrow bench ycsb`
+//! The command `furrow bench ycsb`.
 
 use std::process::ExitCode;
 
@@ -82,7 +82,7 @@ impl std::str::FromStr for Workloads {
     }
 }
 
-/// Runs the workloads.
+/// Runs YCSB's workloads and prints their outcomes.
 pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
     let bytes = |size: Bytes| usize::try_from(size.0).context("a size is beyond this machine's memory");
     let log = LogOptions {
@@ -149,7 +149,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A row for each kind of operation; the first one has the workload's columns too.
+/// The table of a workload: a row for each kind of operation; the first row has the workload's own columns too.
 fn table(phase: &Phase) -> Vec<Vec<String>> {
     let rows = phase.kinds.iter().enumerate().map(|(number, kind)| {
         let whole = |text: String| if number == 0 { text } else { String::new() };

@@ -1,4 +1,4 @@
-//! `furrow device bench`: a load on the zones themselves.
+//! The command `furrow device bench`, which runs a load on a drive's zones.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -56,7 +56,7 @@ pub struct BenchArgs {
     force: ForceArg,
 }
 
-/// The load, for a drive of this geometry.
+/// The load of the command's arguments, for a drive of this geometry.
 fn load(args: &BenchArgs, geometry: &Geometry) -> Load {
     let load = Load {
         kind: args.op,
@@ -69,20 +69,20 @@ fn load(args: &BenchArgs, geometry: &Geometry) -> Load {
     };
     match args.total {
         Some(total) => Load { count: total.0 / args.block.0.max(1), ..load },
-        // The run ends with its time or when the drive is full.
+        // A load without `--count` that writes ends with its time or when the drive is full.
         None if args.count.is_none() && args.op.writes() => Load { count: load.room(geometry), ..load },
         None => load,
     }
 }
 
-/// Runs the load.
+/// Runs a load on a drive's zones and prints its outcome.
 pub fn run(context: &Context, args: &BenchArgs) -> Result<ExitCode> {
     if args.rate == Some(Bytes::ZERO) || args.time == Some(Duration::ZERO) {
         return Err(Failure::usage("a rate and a time are above 0"));
     }
     let url: DeviceUrl = args.device.device.parse()?;
     if !url.exists() {
-        // Validated before the drive file is made.
+        // The load is validated before the drive file is made.
         let geometry = url.options()?.geometry()?;
         load(args, &geometry).validate(&geometry)?;
     }

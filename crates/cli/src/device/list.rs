@@ -1,4 +1,4 @@
-//! `furrow device list`: the zoned drives of this machine.
+//! The command `furrow device list`, which lists the zoned drives of this machine.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use zoned::discover::{Machine, Use, ZonedDrive};
 use crate::context::Context;
 use crate::{output, size};
 
-/// Lists them.
+/// Lists the zoned drives of this machine.
 pub fn run(context: &Context) -> Result<ExitCode> {
     let found = Machine::here().zoned_drives().into_iter();
     let drives: Vec<(ZonedDrive, io::Result<Contents>)> = found
@@ -45,7 +45,7 @@ pub fn run(context: &Context) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the drive is used for; where it is not used, what it holds.
+/// The drive's use or, if no program uses it, its content.
 fn use_of(drive: &ZonedDrive, contents: &io::Result<Contents>) -> String {
     if !drive.uses.is_empty() {
         return drive.uses.iter().map(Use::to_string).collect::<Vec<_>>().join(", ");

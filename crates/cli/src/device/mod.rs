@@ -1,4 +1,4 @@
-//! `furrow device`: a drive's properties and zones, without a file system.
+//! The commands `furrow device`, which show a drive's properties and zones, without a file system.
 
 mod bench;
 mod list;
@@ -60,7 +60,7 @@ struct CheckArgs {
     force: ForceArg,
 }
 
-/// Runs the verb.
+/// Runs a verb of `furrow device`.
 pub fn run(context: &Context, args: DeviceArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::List => list::run(context),

@@ -1,4 +1,4 @@
-//! `furrow fs cat`
+//! The command `furrow fs cat`.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::exit::{self, Code};
 use crate::fs::path::absolute;
 
-/// Bytes read at once.
+/// Bytes of a file that are read at once.
 const CHUNK: usize = 1 << 20;
 
 /// Time between two reads of a followed file.
@@ -32,7 +32,7 @@ pub struct CatArgs {
     follow: bool,
 }
 
-/// Prints the files.
+/// Prints files of the drive.
 pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
     let mut out = io::stdout().lock();
     if !args.follow {
@@ -53,7 +53,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
             Ok(fs) => {
                 waiting = false;
                 printed = print(context, &fs, &path, printed, &mut out)?;
-                // Unmounted at once: the writer of the file needs the drive.
+                // The file system is unmounted between two reads: the writer of the file needs the drive.
                 context.wait(fs.unmount())?;
             }
             Err(error) if exit::code(&error) == Code::Busy => {
@@ -68,7 +68,8 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
     }
 }
 
-/// Prints `path` from offset `from`; returns the offset of its end. A file that has become shorter is printed from the start.
+/// Prints the file at `path` from offset `from`; returns the offset of its end. A file that has become shorter is printed from
+/// the start.
 fn print(context: &Context, fs: &Fs, path: &str, from: Bytes, out: &mut impl Write) -> Result<Bytes> {
     let reader = fs.open(path)?;
     let mut at = if reader.size() < from { Bytes::ZERO } else { from };

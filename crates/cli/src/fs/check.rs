@@ -1,4 +1,4 @@
-//! `furrow fs check` and `furrow fs dump`
+//! The commands `furrow fs check` and `furrow fs dump`.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ pub struct DumpArgs {
     device: DeviceArg,
 }
 
-/// Checks the file system: exit code 1 if it has problems.
+/// Checks a file system: exit code 1 if it has problems.
 pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     let device = context.open(&args.device)?;
     let report = context.wait(Fs::check(&device)).map_err(|error| context.on(&device, error))?;
@@ -59,7 +59,7 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     Ok(if report.problems.is_empty() { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-/// Prints the superblock and the metadata records.
+/// Prints the superblock and the metadata records of a file system.
 pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     let device = context.open(&args.device)?;
     let lines = context.wait(Fs::dump(&device)).map_err(|error| context.on(&device, error))?;

@@ -1,4 +1,4 @@
-//! `furrow fs cp`
+//! The command `furrow fs cp`.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -18,7 +18,7 @@ use crate::fs::mkdir::{is_directory, make};
 use crate::fs::path::{Place, join};
 use crate::{output, progress, size};
 
-/// Bytes copied at once.
+/// Bytes of a file that are copied at once.
 const CHUNK: usize = 1 << 20;
 
 /// `furrow fs cp`
@@ -39,7 +39,7 @@ pub struct CpArgs {
     dry_run: bool,
 }
 
-/// Fills a buffer and returns how many bytes it filled: 0 at the end.
+/// A source of a copy: fills a buffer and returns how many bytes it filled: 0 at the end.
 type Source<'a> = Box<dyn FnMut(&mut [u8]) -> Result<usize> + 'a>;
 
 struct Copier<'a> {
@@ -51,7 +51,7 @@ struct Copier<'a> {
     bytes: u64,
 }
 
-/// Copies. Each file takes its target's place when all of it is copied: a copy that fails leaves the target as it was.
+/// Copies files. Each file takes its target's place when all of it is copied: a copy that fails leaves the target as it was.
 pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
     let Some((to, from)) = args.places.split_last() else {
         return Err(Failure::usage("fs cp takes a source and a target"));
@@ -79,7 +79,7 @@ pub fn run(context: &Context, args: &CpArgs) -> Result<ExitCode> {
     copier.bar.finish_and_clear();
     let (files, bytes) = (copier.files, copier.bytes);
     if writes {
-        // The files copied before an error stay; the error comes first.
+        // An error of the unmount is reported only if no file's copy failed; files copied before an error stay.
         let unmounted = context.wait(fs.sync()).and_then(|()| context.wait(fs.unmount()));
         copied?;
         unmounted?;
@@ -103,7 +103,7 @@ fn child(parent: &Place, name: Option<String>) -> Result<Place> {
     })
 }
 
-/// Whether the place lies below the directory, on the drive.
+/// Whether a place on the drive lies below a directory.
 fn lies_in(place: &Place, directory: &Place) -> bool {
     match (place, directory) {
         (Place::Drive(place), Place::Drive(directory)) => place.starts_with(&join(directory, "")),
@@ -182,7 +182,7 @@ impl Copier<'_> {
     }
 }
 
-/// Opens a file to read; returns its length too.
+/// Opens a file to copy; returns its length too.
 fn source<'a>(context: &'a Context, fs: &Fs, from: &Place) -> Result<(Source<'a>, u64)> {
     match from {
         Place::Host(path) => {
@@ -207,13 +207,13 @@ fn source<'a>(context: &'a Context, fs: &Fs, from: &Place) -> Result<(Source<'a>
     }
 }
 
-/// Reads the source to its end and hands each chunk to a writer.
+/// Reads a copy's source to its end and hands each chunk to a writer.
 type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
 /// Writes a file of this machine. A regular file is written under another name and renamed when it is whole.
 fn write_host(path: &Path, each: Each<'_>) -> Result<()> {
     let named = || format!("writing {}", path.display());
-    // A pipe or a terminal, as /dev/stdout may be, is written as it is.
+    // A pipe or a terminal, as /dev/stdout may be, is written directly, without a rename.
     let is_special = path.metadata().is_ok_and(|found| !found.is_file());
     let part = match path.file_name() {
         Some(name) if !is_special => {
@@ -232,7 +232,7 @@ fn write_host(path: &Path, each: Each<'_>) -> Result<()> {
         .and_then(|()| file.sync_all().with_context(named))
         .and_then(|()| std::fs::rename(&part, path).with_context(named));
     if whole.is_err() {
-        // The error of the copy counts; the part may be gone already.
+        // The error of the copy is reported; the partial file may be gone already.
         let _gone = std::fs::remove_file(&part);
     }
     whole
@@ -251,13 +251,13 @@ fn write_drive(context: &Context, fs: &Fs, path: &str, length: u64, each: Each<'
     let closed = context.wait(writer.close());
     let whole = written.and_then(|()| Ok(closed?)).and_then(|()| Ok(context.wait(fs.rename(&part, path))?));
     if whole.is_err() {
-        // The error of the copy counts.
+        // The error of the copy is reported, and a failure to remove the partial file is not.
         let _kept = context.wait(fs.unlink(&part));
     }
     whole
 }
 
-/// Advice where a directory above the path is missing.
+/// Adds advice to an error where a directory above the path is missing.
 fn advise_mkdir(error: anyhow::Error, path: &str) -> anyhow::Error {
     let missing =
         error.downcast_ref::<::fs::Error>().is_some_and(|error| error.kind() == ErrorKind::NotFound);

@@ -1,4 +1,4 @@
-//! `furrow fs df`
+//! The command `furrow fs df`.
 
 use std::process::ExitCode;
 
@@ -18,13 +18,13 @@ pub struct DfArgs {
     device: DeviceArg,
 }
 
-/// Shows the space.
+/// Shows the space of a file system.
 pub fn run(context: &Context, args: &DfArgs) -> Result<ExitCode> {
     let fs = context.mount(&args.device, true)?;
     let stat = fs.statfs();
     let device = &fs.device().geometry().name;
     let zones = stat.zones;
-    // Dead blocks too few, or too close to live ones of a log, for a reclaim to free their zones.
+    // Unusable bytes are dead blocks, too few or too close to live blocks of a log for a reclaim to free their zones.
     let unusable = Bytes(stat.capacity.0.saturating_sub(stat.used.0 + stat.free.0));
     if context.json {
         output::json(&json!({
@@ -68,11 +68,11 @@ pub fn run(context: &Context, args: &DfArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Sizes with their shares in percent. The shares have one decimal, and their sum is 100.0 (of a file system that holds
-/// nothing at all, 0).
+/// Shares of sizes in percent. The shares have one decimal, and their sum is 100.0 (of a file system that holds nothing at all,
+/// 0).
 fn shares<const N: usize>(parts: [Bytes; N]) -> [String; N] {
     let whole = u128::from(parts.iter().map(|part| part.0).sum::<u64>()).max(1);
-    // Each share ends where the parts up to it end, rounded: differences of rounded ends add up.
+    // Each share ends where the sum of the parts up to it ends, rounded: so the shares add up exactly.
     let (mut sum, mut end) = (0, 0);
     parts.map(|part| {
         sum += u128::from(part.0);

@@ -1,4 +1,4 @@
-//! `furrow fs ls`
+//! The command `furrow fs ls`.
 
 use std::process::ExitCode;
 use std::time::{Duration, UNIX_EPOCH};
@@ -26,7 +26,7 @@ pub struct LsArgs {
     recursive: bool,
 }
 
-/// Lists.
+/// Lists files and directories of the drive.
 pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
     let fs = context.mount(&args.device, true)?;
     let path = absolute(&args.path);
@@ -70,7 +70,7 @@ fn collect(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>
     Ok(())
 }
 
-/// The file's kind in a word.
+/// The file's kind as a word.
 pub fn word(kind: FileKind) -> &'static str {
     match kind {
         FileKind::Data => "data",

@@ -1,4 +1,4 @@
-//! `furrow fs mkdir`
+//! The command `furrow fs mkdir`.
 
 use std::process::ExitCode;
 
@@ -23,7 +23,7 @@ pub struct MkdirArgs {
     parents: bool,
 }
 
-/// Makes the directories.
+/// Makes directories on the drive.
 pub fn run(context: &Context, args: &MkdirArgs) -> Result<ExitCode> {
     let fs = context.mount(&args.device, false)?;
     let made = args.paths.iter().try_for_each(|path| {
@@ -33,14 +33,14 @@ pub fn run(context: &Context, args: &MkdirArgs) -> Result<ExitCode> {
         }
         Ok(context.wait(fs.mkdir(&path))?)
     });
-    // The directories made before an error stay; the error comes first.
+    // An error of the unmount is reported only if every directory was made; directories made before an error stay.
     let unmounted = context.wait(fs.sync()).and_then(|()| context.wait(fs.unmount()));
     made?;
     unmounted?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes a directory that may exist.
+/// Makes a directory on the drive; one that exists is no error.
 pub fn make(context: &Context, fs: &Fs, path: &str) -> Result<()> {
     match context.wait(fs.mkdir(path)) {
         Err(error) if error.kind() == ErrorKind::Exists && is_directory(fs, path) => Ok(()),
@@ -48,7 +48,7 @@ pub fn make(context: &Context, fs: &Fs, path: &str) -> Result<()> {
     }
 }
 
-/// Whether the path is a directory.
+/// Whether a path on the drive is a directory.
 pub fn is_directory(fs: &Fs, path: &str) -> bool {
     fs.stat(path).is_ok_and(|stat| stat.kind == ::fs::FileKind::Directory)
 }

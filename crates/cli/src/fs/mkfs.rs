@@ -1,4 +1,4 @@
-//! `furrow fs mkfs`
+//! The command `furrow fs mkfs`.
 
 use std::process::ExitCode;
 
@@ -28,7 +28,7 @@ pub struct MkfsArgs {
     force: ForceArg,
 }
 
-/// Makes the file system.
+/// Makes a file system on a drive.
 pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
     let options = FormatOptions {
         force: args.force.force,
@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &MkfsArgs) -> Result<ExitCode> {
     };
     let url: DeviceUrl = args.device.device.parse()?;
     if !url.exists() {
-        // Checked before the drive file is made.
+        // The options are checked before the drive file is made.
         let geometry = url.options()?.geometry()?;
         Fs::check_format(&geometry, &options)?;
         if args.force.dry_run {

@@ -1,4 +1,4 @@
-//! `furrow fs`: makes, reads, writes and checks a file system.
+//! The commands `furrow fs`, which make, read, write and check a file system.
 
 mod cat;
 mod check;
@@ -47,7 +47,7 @@ enum Verb {
     Rm(rm::RmArgs),
 }
 
-/// Runs the verb.
+/// Runs a verb of `furrow fs`.
 pub fn run(context: &Context, args: FsArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Mkfs(args) => mkfs::run(context, &args),

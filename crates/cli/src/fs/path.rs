@@ -5,12 +5,12 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A path to copy from or to. `fs:/dir/file` lies on the drive; everything else, and `host:PATH`, on this machine.
+/// A path to copy from or to. `fs:/dir/file` lies on the drive; any other path, and `host:PATH`, on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
-    /// On this machine.
+    /// A path on this machine.
     Host(PathBuf),
-    /// On the drive: an absolute path.
+    /// An absolute path on the drive.
     Drive(String),
 }
 
@@ -45,13 +45,13 @@ impl fmt::Display for Place {
     }
 }
 
-/// The path from the root, without a slash at its end. Users may leave the first slash and `fs:` out.
+/// A drive's path from the root, without a slash at its end. Users may leave the first slash and `fs:` out.
 pub fn absolute(path: &str) -> String {
     let path = path.strip_prefix("fs:").unwrap_or(path);
     format!("/{}", path.trim_matches('/'))
 }
 
-/// `name` within the directory `parent`.
+/// The path of `name` within the directory `parent`.
 pub fn join(parent: &str, name: &str) -> String {
     format!("{}/{name}", parent.trim_end_matches('/'))
 }

@@ -1,4 +1,4 @@
-//! `furrow fs rm`
+//! The command `furrow fs rm`.
 
 use std::process::ExitCode;
 
@@ -31,7 +31,7 @@ pub struct RmArgs {
     dry_run: bool,
 }
 
-/// Removes the files and directories.
+/// Removes files and directories from the drive.
 pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     let fs = context.mount(&args.device, args.dry_run)?;
     // All paths are checked before the first one is removed.

@@ -1,4 +1,4 @@
-//! The map of a drive's zones: what each is used for, how much of it is written, and how much is live.
+//! The map of a drive's zones: for each its use, the part that is written, and the part that is live.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use zoned::{ZoneState, ZonedDevice};
 use crate::context::Context;
 use crate::exit;
 
-/// The zones of a drive.
+/// The map of a drive's zones.
 #[derive(Debug)]
 pub struct Map {
-    /// The drive.
+    /// The name of the drive.
     pub device: String,
-    /// The file system's label and space, where there is one.
+    /// The file system's label and space; `None` without a file system.
     pub space: Option<Space>,
-    /// The zones in order.
+    /// The zones of the drive in order.
     pub zones: Vec<Cell>,
     /// Bytes in a block.
     pub block_size: u32,
@@ -34,37 +34,37 @@ pub struct Space {
     pub used: Bytes,
 }
 
-/// One zone.
+/// One zone of the map.
 #[derive(Clone, Copy, Debug)]
 pub struct Cell {
-    /// The zone.
+    /// The zone's number.
     pub zone: ZoneId,
-    /// What the zone is used for.
+    /// The use of the zone.
     pub category: Category,
     /// The device's state of the zone.
     pub state: ZoneState,
-    /// Blocks written.
+    /// Number of written blocks of the zone.
     pub pointer: Blocks,
-    /// Blocks that can be written.
+    /// Number of blocks of the zone that can be written.
     pub capacity: Blocks,
-    /// Blocks written and live; `None` without a file system.
+    /// Number of blocks of the zone that are written and live; `None` without a file system.
     pub live: Option<Blocks>,
 }
 
 impl Cell {
-    /// The written share, 0 to 1.
+    /// The written share of the zone, 0 to 1.
     pub fn written_share(&self) -> f64 {
         share(self.pointer, self.capacity)
     }
 
-    /// The live share, 0 to 1; without a file system everything written counts as live.
+    /// The live share of the zone, 0 to 1; without a file system every written block counts as live.
     pub fn live_share(&self) -> f64 {
         share(self.live.unwrap_or(self.pointer), self.capacity)
     }
 }
 
-/// The written and live blocks of a zone. The file system counts only files' blocks, so all of a superblock's or
-/// metadata zone counts here; and it counts blocks that a log has reserved but, after a crash, not written.
+/// The written and live blocks of a zone. The file system counts only files' blocks, so the map counts all of a superblock's or
+/// metadata zone as live; and the file system counts blocks that a log has reserved but, after a crash, not written.
 fn live(role: ZoneRole, counted: Blocks, pointer: Blocks) -> Blocks {
     match role {
         ZoneRole::Superblock | ZoneRole::Metadata => pointer,
@@ -76,35 +76,35 @@ fn share(part: Blocks, whole: Blocks) -> f64 {
     (part.0 as f64 / whole.0.max(1) as f64).clamp(0.0, 1.0)
 }
 
-/// What a zone is used for, in the order of the legend.
+/// The use of a zone, in the order of the legend.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Category {
-    /// A copy of the superblock.
+    /// The zone holds a copy of the superblock.
     Superblock,
-    /// The metadata log.
+    /// The zone holds the metadata log.
     Metadata,
-    /// Log segments.
+    /// The zone holds segments of logs.
     Log,
-    /// Data of no stated lifetime.
+    /// The zone holds data of no stated lifetime.
     Data,
-    /// Data that dies first.
+    /// The zone holds data of the shortest lifetime.
     Short,
-    /// Data that dies before most.
+    /// The zone holds data of a medium lifetime.
     Medium,
-    /// Data that lives long.
+    /// The zone holds data of a long lifetime.
     Long,
-    /// Data that lives longest.
+    /// The zone holds data of the longest lifetime.
     Extreme,
-    /// Written, on a drive without a file system.
+    /// The zone is written, on a drive without a file system.
     Unknown,
-    /// Read-only or offline.
+    /// The zone is read-only or offline.
     Worn,
-    /// Empty.
+    /// The zone is empty.
     Free,
 }
 
 impl Category {
-    /// All of them, in the order of the legend.
+    /// All uses of zones, in the order of the legend.
     pub const ALL: [Category; 11] = {
         use Category as P;
         [
@@ -122,7 +122,7 @@ impl Category {
         ]
     };
 
-    /// The name in the legend.
+    /// The name of the use in the legend.
     pub fn name(self) -> &'static str {
         match self {
             Category::Superblock => "superblock",
@@ -160,7 +160,7 @@ impl Category {
 }
 
 impl Map {
-    /// Reads the map from the device's file system, or, without one, from the device's report of its zones.
+    /// Reads a zone map from the device's file system, or, without one, from the device's report of its zones.
     pub fn read(context: &Context, device: &Arc<dyn ZonedDevice>) -> Result<Map> {
         let name = device.geometry().name.to_string();
         let block_size = device.geometry().block_size;
@@ -186,7 +186,7 @@ impl Map {
         }
     }
 
-    /// The map of a mounted file system.
+    /// The zone map of a mounted file system.
     pub fn of(fs: &Fs) -> Map {
         let stat = fs.statfs();
         let zones = fs.zone_map().into_iter().map(|zone| Cell {

@@ -1,4 +1,4 @@
-//! `furrow zones`: what each zone is used for, as text or as a picture.
+//! The command `furrow zones`, which shows the use of each zone as text or as a picture.
 
 mod map;
 mod svg;
@@ -28,7 +28,7 @@ pub struct ZonesArgs {
     svg: Option<PathBuf>,
 }
 
-/// Draws the map of the drive's zones.
+/// Draws the zone map of a drive.
 pub fn run(context: &Context, args: &ZonesArgs) -> Result<ExitCode> {
     let device = context.open(&args.device)?;
     let map = Map::read(context, &device)?;

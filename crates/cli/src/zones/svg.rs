@@ -5,22 +5,22 @@ use std::fmt::Write;
 use super::map::{Category, Cell, Map};
 use crate::{describe, size};
 
-/// Width of the picture, in its own units.
+/// Width of the picture, in SVG units.
 const WIDTH: f64 = 960.0;
 
-/// Space around the picture.
+/// Space around the picture, in SVG units.
 const MARGIN: f64 = 16.0;
 
-/// Height of the title.
+/// Height of the title, in SVG units.
 const TITLE: f64 = 44.0;
 
-/// Height of a legend line.
+/// Height of a legend line, in SVG units.
 const LEGEND_LINE: f64 = 22.0;
 
-/// Legend entries in a line.
+/// Number of legend entries in a line.
 const LEGEND_ACROSS: usize = 4;
 
-/// Draws the map: a cell's outline is a zone, its pale fill the written part, its opaque fill the live part.
+/// Draws a zone map: a cell's outline is a zone, its pale fill the written part, its opaque fill the live part.
 pub fn draw(map: &Map) -> String {
     let inner = WIDTH - 2.0 * MARGIN;
     let across = (map.zones.len() as f64 * 1.8).sqrt().ceil().clamp(16.0, 400.0);
@@ -107,7 +107,7 @@ fn subtitle(map: &Map) -> String {
     }
 }
 
-/// Draws one zone: filled from below, the live part opaque.
+/// Draws one zone of the map: filled from below, the live part opaque.
 fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
     let bytes = |blocks: units::Blocks| size::show(blocks.bytes(map.block_size));
     let live = cell.live.map(|live| format!(", {} live", bytes(live))).unwrap_or_default();

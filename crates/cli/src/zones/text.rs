@@ -1,17 +1,17 @@
-//! The zone map for a terminal, and for a log file: a letter for the use, a bar for how full.
+//! The zone map for a terminal, and for a log file: a letter for a zone's use, a bar for its written part.
 
 use std::fmt::Write;
 
 use super::map::{Category, Map};
 use crate::size;
 
-/// Zones in a line.
+/// Number of zones in a line.
 const ACROSS: usize = 32;
 
-/// From empty to full, in eighths.
+/// Bars for a zone's written part, from empty to full, in eighths.
 const BARS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws the map.
+/// Draws the zone map as text.
 pub fn draw(map: &Map, colour: bool) -> String {
     let mut out = String::new();
     let _ = write!(out, "{}: {} zones", map.device, map.zones.len());

@@ -1,4 +1,4 @@
-//! `furrow array`: every verb, its refusals and its exit codes.
+//! Tests of every verb of `furrow array`, its refusals and its exit codes.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -11,10 +11,10 @@ use tempfile::TempDir;
 
 use crate::common::{done, json, printed, run, said};
 
-/// Small drives: an array of four is made in a moment.
+/// Parameters of small drives, with which an array of four is made quickly.
 const SMALL: &str = "zones=24&zone-size=2MiB";
 
-/// Drive files in a directory of their own.
+/// A directory of a test's own with drive files.
 struct Barn {
     folder: TempDir,
 }
@@ -24,7 +24,7 @@ impl Barn {
         Barn { folder: TempDir::new().expect("a directory") }
     }
 
-    /// A folder with an array of four drives, and a file system with a file on the array.
+    /// A directory with an array of four drives, and a file system with a file on the array.
     fn filled() -> Barn {
         let barn = Barn::new();
         barn.create(&[]);
@@ -57,7 +57,7 @@ impl Barn {
         format!("emu:{}", self.text(&format!("{number}.img")))
     }
 
-    /// The same, as it is made.
+    /// The URL with which a new drive file is made.
     fn new_drive(&self, number: u32) -> String {
         format!("{}?{SMALL}", self.drive(number))
     }
@@ -84,7 +84,7 @@ impl Barn {
     }
 }
 
-/// The program failed with `code`, and the last line, after the log's warnings, has `words`.
+/// Checks that the program failed with `code`, and that the last line, after the log's warnings, has `words`.
 #[track_caller]
 fn refused(output: &Output, code: i32, words: &[&str]) {
     let said = said(output);
@@ -125,7 +125,7 @@ fn a_device_that_is_no_array_is_refused() {
     ];
     for verb in verbs {
         let line: Vec<&str> = ["array"].into_iter().chain(verb.iter().copied()).collect();
-        // 1 and 2 of these two say how many drives are lacking.
+        // These two verbs report with exit codes 1 and 2 how many drives are lacking.
         let tells = matches!(verb, ["status"] | ["monitor", "--once"]);
         let unknown = if tells { 6 } else { 2 };
         refused(&run(Some("emu:mem"), &line), unknown, &["no array", "array:URL,URL,URL"]);
@@ -182,7 +182,7 @@ fn create_overwrites_a_drive_with_data_only_with_force() {
     done(&run(Some(&barn.drive(1)), &["fs", "check"]));
     done(&run(None, &[&create[..], &["--force"]].concat()));
     assert_eq!(status(&barn.array(0..3)).0, Some(0));
-    // A member of an array is data too.
+    // A drive that is a member of an array counts as holding data too.
     refused(&run(None, &create), 1, &["member of a Furrow array"]);
 }
 
@@ -199,7 +199,7 @@ fn an_array_is_named_by_a_file_that_lists_its_drives() {
     refused(&run(None, &create), 1, &["there already"]);
     done(&run(Some(&array), &["fs", "mkfs"]));
     done(&run(Some(&array), &["array", "fail", "2"]));
-    // The new drive joins the list.
+    // The replacement adds the new drive to the list file.
     done(&run(Some(&array), &["array", "replace", "2", &barn.new_drive(7)]));
     let (code, view) = status(&array);
     assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
@@ -222,7 +222,7 @@ fn the_exit_code_of_status_says_how_the_array_is() {
     assert_eq!(json(&printed(&output))["members"][2]["state"], "missing");
     barn.keeps(&array);
     done(&run(Some(&array), &["fs", "check"]));
-    // The array was used without the drive: from now on the drive counts as failed.
+    // The array was used without the drive, which counts as failed from then on.
     assert_eq!(states(&status(&array).1), ["good", "good", "failed", "good"]);
 
     barn.lose(0);
@@ -245,7 +245,7 @@ fn two_copies_of_a_drive_and_drives_of_another_array_are_refused() {
     assert_eq!(run(Some(&mixed), &["array", "status"]).status.code(), Some(6));
     barn.keeps(&barn.array(0..4));
 
-    // A drive that was out of the array for a while does not come back by itself.
+    // A drive that the array was used without for a while does not become a member again by itself.
     done(&run(Some(&barn.array([0, 1, 2])), &["fs", "ls"]));
     assert_eq!(states(&status(&barn.array(0..4)).1), ["good", "good", "good", "failed"]);
     barn.keeps(&barn.array(0..4));
@@ -269,7 +269,7 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     refused(&run(Some(&array), &["array", "rebuild"]), 1, &["no rebuild is under way", "replace it"]);
     barn.keeps(&array);
 
-    // The new drive: too small, holding data, an array.
+    // The array refuses new drives that are too small, hold data, or are arrays.
     let tiny = format!("{}?zones=8&zone-size=2MiB", barn.drive(6));
     refused(&run(Some(&array), &["array", "replace", "1", &tiny]), 2, &["8 zones", "needs 24"]);
     let narrow = format!("{}?{SMALL}&max-open=5&max-active=5", barn.drive(6));
@@ -300,7 +300,7 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
     let idle = done(&run(Some(&array), &["array", "rebuild"]));
     assert!(idle.contains("nothing is rebuilt"), "{idle}");
-    // Without one of the other drives, the content of the new drive is needed.
+    // Without one more of the old drives, the content of the new drive is needed.
     for lost in [0, 3] {
         let others = barn.array([0, 5, 2, 3].into_iter().filter(|n| *n != lost));
         let copies: Vec<u32> = [0, 5, 2, 3].into_iter().filter(|n| *n != lost).collect();
@@ -358,7 +358,7 @@ fn monitor_once_exits_as_status_does_and_runs_the_command_for_each_event() {
     assert_eq!(output.status.code(), Some(1));
     assert!(printed(&output).contains("barn: degraded: "), "{}", printed(&output));
     assert_eq!(std::fs::read_to_string(&log).expect("the command ran"), "degraded degraded barn\n");
-    // An unknown health has neither the code of one lacking drive nor that of two.
+    // An unknown health has neither the exit code of one lacking drive nor that of two.
     for nobody in ["array:nobody", "array:"] {
         let output = run(Some(nobody), &once);
         assert_eq!(output.status.code(), run(Some(nobody), &["array", "status"]).status.code());
@@ -402,7 +402,7 @@ fn create_says_how_much_of_larger_drives_stays_unused() {
     assert_eq!(made["unused"][0]["bytes"], 48 << 20, "{made}");
 }
 
-/// A process that ends with the test.
+/// A child process that ends with the test.
 struct Killed(Child);
 
 impl Drop for Killed {
@@ -412,7 +412,7 @@ impl Drop for Killed {
     }
 }
 
-/// `furrow serve`.
+/// A running `furrow serve`.
 struct Server {
     child: Killed,
     pages: String,
@@ -451,7 +451,7 @@ impl Server {
         )
     }
 
-    /// Sends a request unchanged; returns the answer.
+    /// Sends an HTTP request unchanged; returns the server's answer.
     fn raw(&self, request: &str) -> String {
         let mut stream =
             TcpStream::connect(self.pages.trim_start_matches("http://")).expect("the server's pages");
@@ -467,7 +467,7 @@ impl Server {
 }
 
 impl Drop for Server {
-    /// An operator's orders are no errors: the server's log, which has errors only, is empty.
+    /// The server logs errors only, and an operator's orders are none: the log is empty.
     fn drop(&mut self) {
         self.child.0.kill().ok();
         let log = self.log.take().expect("dropped once").join().expect("no panic");
@@ -497,7 +497,7 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
         .stderr(Stdio::piped())
         .spawn();
     let mut monitor = Killed(monitor.expect("a monitor"));
-    // Events before the monitor's first poll are not printed.
+    // The monitor prints its first line after the first poll, and only later events: the test waits for the line.
     let mut stderr = BufReader::new(monitor.0.stderr.take().expect("a pipe")).lines();
     assert_eq!(
         stderr.next().expect("the monitor polls").expect("a line"),
@@ -528,7 +528,7 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
     assert_eq!(server.array(&["status"]).status.code(), Some(0));
     assert!(server.page("/").contains("5.img"));
     assert_eq!(next()["event"], "rebuild-started");
-    // The monitor's poll may fall between the drive's admission and the end of the job.
+    // The monitor's poll may fall between the drive's admission and the end of the rebuild.
     let mut last = [next(), next()].map(|event| event["event"].as_str().unwrap_or_default().to_owned());
     last.sort();
     assert_eq!(last, ["clean", "rebuild-ended"]);

@@ -1,4 +1,4 @@
-//! The output of the measuring commands, and the arguments that they refuse.
+//! Tests of the output of the benchmark commands, and of the arguments that they refuse.
 
 use std::process::{Command, Output, Stdio};
 
@@ -31,7 +31,7 @@ fn json(args: &str) -> Value {
     serde_json::from_str(&done(args)).expect("JSON")
 }
 
-/// Each line of a command's refused arguments ends with a word that the message has.
+/// Checks lists of refused arguments of a command: each comes with a word of the error message.
 #[track_caller]
 fn refused(command: &str, lines: &[(&str, &str)]) {
     for (flags, word) in lines {
@@ -330,7 +330,7 @@ fn a_kv_run_reports_each_log_and_each_mix() {
         let groups = sum(|of| of["groups"].as_u64());
         assert_eq!(Some(groups), if own { result["background"]["groups"].as_u64() } else { Some(0) });
         if mix == "write=100" {
-            // 600 puts of 4 KiB, over memtables of 256 KiB, of which no flush takes more than two.
+            // 600 puts of 4 KiB fill memtables of 256 KiB, of which no flush takes more than two.
             assert!(result["background"]["flushes"].as_u64() > Some(3), "{result}");
         }
     }

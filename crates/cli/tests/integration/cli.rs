@@ -1,4 +1,4 @@
-//! The program's output and its exit codes.
+//! Tests of the program's output and its exit codes.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -24,7 +24,7 @@ impl Drive {
         Drive { directory, url }
     }
 
-    /// A drive that is made and holds nothing.
+    /// A new emulated drive that holds nothing.
     fn blank() -> Drive {
         let drive = Drive::new();
         drop(zoned::open_or_create(&drive.url, RealDriver::new()).expect("a drive is made"));
@@ -210,7 +210,7 @@ fn a_full_drive_has_its_own_exit_code_and_still_reads() {
     done(&drive.furrow(&["fs", "cp", &drive.file("small"), "fs:/again"]));
 }
 
-/// The paths on the drive.
+/// The paths of all files on the drive.
 fn paths(drive: &Drive) -> Vec<String> {
     let listed = json(&done(&drive.furrow(&["fs", "ls", "-r", "--json"])));
     let paths = listed.as_array().expect("a list").iter().filter_map(|entry| entry["path"].as_str());
@@ -264,7 +264,7 @@ fn a_directory_is_not_copied_into_itself() {
 #[test]
 fn the_parts_of_the_space_are_all_of_it() {
     let drive = Drive::formatted();
-    // Half of each zone dies: blocks that a reclaim does not free.
+    // Half of each zone's blocks die: a reclaim does not free them.
     for n in 0..24 {
         let file = drive.file(&format!("{n}"));
         std::fs::write(&file, vec![7; 300 << 10]).unwrap();
@@ -348,7 +348,7 @@ fn no_flag_breaks_a_rule_of_the_file_system() {
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
 }
 
-/// One line of JSON on stdout, the same words on stderr.
+/// Checks that a failure prints one line of JSON on stdout, and the same words on stderr.
 #[track_caller]
 fn refused_in_json(output: &Output, code: i32, words: &[&str]) {
     let printed = printed(output);
@@ -393,7 +393,7 @@ fn the_error_of_a_write_protected_drive_gives_advice() {
     let drive = Drive::formatted();
     let file = drive.directory.path().join("drive.img");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o444)).unwrap();
-    // Root may write everything.
+    // Root may write every file: the test then checks nothing.
     if std::fs::OpenOptions::new().write(true).open(&file).is_err() {
         refused(&drive.furrow(&["fs", "ls"]), 1, &["drive.img", "write permission"]);
     }

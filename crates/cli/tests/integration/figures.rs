@@ -1,4 +1,4 @@
-//! `furrow figures`: which files it writes, and what one failure does to the others.
+//! Tests of `furrow figures`: the files that it writes, and the figures measured after one that failed.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};

@@ -1,5 +1,5 @@
-//! Integration tests of the program. They are one program, because linking a program for each file takes longer than the
-//! tests of most files.
+//! Integration tests of the program `furrow`. They are one test program, because linking a program for each file takes longer
+//! than the tests of most files.
 
 mod array;
 mod bench;

@@ -1,9 +1,9 @@
-//! The functions of scripts that parse the output of programs.
+//! Tests of the shell functions that parse the output of programs.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-/// Runs a function of `scripts/compare.sh` over a text; its output and whether it succeeded.
+/// Runs a function of `scripts/compare.sh` over a text; gives its output and whether it succeeded.
 fn function(name: &str, input: &str) -> (String, bool) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/compare.sh");
     let source = std::fs::read_to_string(script).expect("the script");

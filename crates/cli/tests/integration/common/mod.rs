@@ -1,10 +1,10 @@
-//! Running the program, and checking its output.
+//! Helpers of the tests, which run the program and check its output.
 
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
-/// Runs the program to its end; `device` is the environment's.
+/// Runs the program to its end; `device` is the value of the environment variable for the drive.
 pub fn run(device: Option<&str>, args: &[&str]) -> Output {
     // A command that hangs fails its test instead of hanging it.
     let mut command = Command::new("timeout");
@@ -16,12 +16,12 @@ pub fn run(device: Option<&str>, args: &[&str]) -> Output {
     command.output().expect("timeout comes with coreutils")
 }
 
-/// The program's stderr.
+/// The text that the program printed on stderr.
 pub fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The program's stdout.
+/// The text that the program printed on stdout.
 pub fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
@@ -33,7 +33,7 @@ pub fn done(output: &Output) -> String {
     printed(output)
 }
 
-/// The program failed with `code` and one line that begins with its name and has `words`.
+/// Checks that the program failed with `code` and printed one line that begins with its name and has `words`.
 #[track_caller]
 pub fn refused(output: &Output, code: i32, words: &[&str]) {
     let said = said(output);
@@ -44,7 +44,7 @@ pub fn refused(output: &Output, code: i32, words: &[&str]) {
     }
 }
 
-/// Parses JSON.
+/// Parses a text as JSON.
 pub fn json(text: &str) -> Value {
     serde_json::from_str(text).expect("JSON")
 }
