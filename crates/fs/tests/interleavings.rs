@@ -1,4 +1,4 @@
-//! The gate and the ticket counters of a parallel log: loom explores the interleavings of threads.
+//! The gate of a zone and the ticket counters of a parallel log: loom explores the interleavings of threads.
 //!
 //! The files under test are compiled a second time here, on loom's atomics.
 #![allow(dead_code, clippy::unwrap_used, reason = "tests may panic, and use a part of each file")]
@@ -19,21 +19,22 @@ mod tickets;
 use gate::{Entered, Gate};
 use tickets::Tickets;
 
-/// Two preemptions suffice for the races of two writers and a closer, and take seconds.
+/// Two preemptions are enough to find races of two writers and a closer, and take seconds.
 fn explore(test: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(2);
     builder.check(test);
 }
 
-/// A zone as the threads of a log use it.
+/// A model of a log zone and its gate, as threads use them.
 struct Zone {
     gate: Gate,
-    /// Appends that ended, calls that were told that the zone is drained, and the appends that had ended at the last such call.
+    /// Number of appends that ended, of calls that were told that the zone is drained, and of appends that
+    /// had ended at the last such call.
     ended: AtomicUsize,
     notified: AtomicUsize,
     found: AtomicUsize,
-    /// A write at the pointer is in flight.
+    /// True while a write at the pointer is in flight.
     writing: AtomicBool,
 }
 
@@ -54,7 +55,7 @@ impl Zone {
         self.found.store(self.ended.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Appends once; false where the gate is closed. Waits while a write has the zone exclusively.
+    /// Appends once to the zone; false if its gate is closed. Waits while a write has the zone exclusively.
     fn append(&self, blocks: u64) -> bool {
         loop {
             match self.gate.enter(blocks) {
@@ -76,7 +77,8 @@ impl Zone {
 }
 
 impl Zone {
-    /// Writes once at the pointer, if nothing is in flight; gives the address. `cancels`: gives its blocks back instead.
+    /// Writes once at the zone's pointer, if nothing is in flight; returns the address. `cancels`: gives the
+    /// blocks back instead.
     fn write(&self, blocks: u64, cancels: bool) -> Option<u64> {
         let at = self.gate.enter_exclusive(blocks)?;
         assert!(!self.writing.swap(true, Ordering::AcqRel), "one write has the zone exclusively");
@@ -164,7 +166,8 @@ fn an_append_that_races_the_replacement_is_in_the_old_zone_before_it_is_drained_
     });
 }
 
-/// The race of the WALTZ paper's code: a writer that checks that its zone is open without being counted as in flight.
+/// The race of the WALTZ paper's code: a writer checks that its zone is open without being counted as in
+/// flight.
 #[test]
 #[should_panic(expected = "no append ends in a drained zone")]
 fn a_writer_that_checks_the_gate_without_entering_is_found() {

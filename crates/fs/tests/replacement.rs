@@ -1,8 +1,9 @@
 //! Writers and maintenance of a parallel log during zone replacement: loom explores the interleavings.
 //!
-//! The files under test are compiled a second time here, on loom's atomics and locks. The modules below them (devices, segments,
-//! the maintenance loop) are models of a few lines. `arc_swap` and `units::sync::Event` are loom mutexes and condition variables:
-//! a notification that is missing is a deadlock, which loom finds.
+//! The files under test are compiled a second time here, on loom's atomics and locks. The modules below them
+//! (devices, segments, the maintenance loop) are models of a few lines. Mutexes and condition variables of
+//! loom stand in for `arc_swap` and `units::sync::Event`: a missing notification is a deadlock, which loom
+//! finds.
 #![allow(
     dead_code,
     clippy::unwrap_used,
@@ -25,7 +26,7 @@ mod error {
 }
 
 mod rules {
-    /// A model of the mount's rules.
+    /// A model of the safety rules that a mount breaks.
     #[derive(Clone, Copy, Debug)]
     pub(super) struct Rules {
         pub(super) early: bool,
@@ -64,7 +65,7 @@ mod counters {
 mod health {
     use fs::Result;
 
-    /// A log that never fails and is not closed.
+    /// A model of the log's health: the log never fails and is not closed.
     #[derive(Debug)]
     pub(super) struct Health;
 
@@ -175,7 +176,7 @@ mod sync {
             *self.0.version.lock() += 1;
             self.0.changed.notify_all();
         }
-        /// Blocks the thread: every thread runs one future.
+        /// Blocks the thread until the future is ready: every thread runs one future.
         pub(super) async fn changed_since(&self, seen: u64) {
             let mut version = self.0.version.lock();
             while *version == seen {
@@ -193,15 +194,15 @@ mod zone {
     use crate::gate::Gate;
     pub(super) use crate::sync::Mutex;
 
-    /// A zone of a drive, and its gate.
+    /// A model of a zone of a drive, with its gate.
     #[derive(Debug)]
     pub(super) struct LogZone {
         pub(super) gate: Gate,
         pub(super) beside: bool,
         pub(super) landed: AtomicUsize,
-        /// The zone is finished: the device takes no more appends.
+        /// True once the zone is finished: the device takes no more appends.
         pub(super) finished: AtomicBool,
-        /// Greater than every ticket in the zone.
+        /// A ticket above all tickets in the zone.
         pub(super) top: Mutex<u64>,
     }
 
@@ -234,14 +235,14 @@ mod zone {
 #[derive(Debug)]
 struct Log {
     replacement: Replacement,
-    /// Segments that maintenance can fetch.
+    /// The number of segments that maintenance can still fetch.
     pool: sync::Mutex<Vec<Arc<LogZone>>>,
-    /// All zones, in the order in which they become active.
+    /// All zones of the log, in the order in which they become active.
     zones: Vec<Arc<LogZone>>,
     stopping: sync::AtomicBool,
 }
 
-/// Runs a future that blocks its thread where it would wait.
+/// Runs a future that blocks its thread instead of waiting.
 fn run<T>(future: impl Future<Output = T>) -> T {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -249,22 +250,22 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// The shape of a log, and the work of its writers.
+/// A case to explore: the shape of a log, and the work of its writers.
 #[derive(Clone, Copy)]
 struct Case {
-    /// Records of each of two writers, a block each, and blocks of each zone.
+    /// Number of records of each of two writers, of a block each, and of blocks in each zone.
     records: [usize; 2],
     capacity: usize,
-    /// The device has a volatile cache.
+    /// True if the device has a volatile cache.
     volatile: bool,
-    /// A zone may be written while the zone that is left is not full.
+    /// True if a zone may be written while the zone that the log leaves is not full.
     beside: bool,
-    /// Zones written side by side.
+    /// Number of zones written side by side.
     width: usize,
     rules: rules::Rules,
-    /// Maintenance finishes zones that were left.
+    /// True if maintenance finishes zones that the log has left.
     finishes: bool,
-    /// The most preemptions.
+    /// The most preemptions that loom explores.
     preemptions: usize,
 }
 
@@ -337,7 +338,7 @@ impl Case {
 }
 
 impl Log {
-    /// Appends one record, as `append` does.
+    /// Appends one record to the modelled log, as `append` does.
     fn append(&self) {
         let (replacement, tickets) = (&self.replacement, &self.replacement.order.0);
         let zone = match replacement.try_enter(1) {
@@ -347,7 +348,7 @@ impl Log {
         let low = tickets.low();
         let ticket = tickets.take(1).unwrap();
         if replacement.volatile {
-            // Records in two zones are ordered by the `needs` of the later one.
+            // Records in two zones are ordered by the `needs` of the later record.
             for before in self.zones.iter().take_while(|other| !Arc::ptr_eq(other, &zone)) {
                 assert!(*before.top.lock() <= low, "a record follows those of the zones before its own");
             }
@@ -363,7 +364,7 @@ impl Log {
         }
     }
 
-    /// The maintenance loop, without void entries and retirement.
+    /// A model of the maintenance loop, without void entries and retirement.
     fn maintain(&self, finishes: bool) {
         let work = &self.replacement.work;
         loop {
@@ -425,7 +426,7 @@ fn zones_of_a_stripe_are_replaced_one_by_one() {
     Case { width: 2, ..PLAIN }.explore();
 }
 
-/// Broken rule: zones are left with appends in flight.
+/// Broken rule: the log leaves zones with appends in flight.
 #[test]
 #[should_panic(expected = "an append ends in a finished zone")]
 fn maintenance_that_does_not_wait_for_appends_in_flight_is_found() {

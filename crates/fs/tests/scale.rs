@@ -16,17 +16,17 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 
 const FILES: u32 = 50_000;
 const ZONES: u32 = 75_000;
-/// Bound of the memory of this process, the drive's content included.
+/// Bound on the memory of the test process in bytes, the emulated drive's content included.
 const MEMORY_KIB: u64 = 512 << 10;
 
-/// Peak memory of this process.
+/// Peak memory of the test process in bytes.
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
-/// A drive that counts reports, blocks read and operations.
+/// A drive that counts zone reports, blocks read and operations.
 #[derive(Debug)]
 struct Counter {
     emu: Arc<Emu>,
@@ -74,7 +74,7 @@ fn a_mount_of_50_000_files_on_75_000_zones_takes_memory_and_reads_in_proportion_
                 fs.mkdir(&format!("/{}", n / 1000)).await.unwrap();
             }
             let writer = fs.create(&format!("/{}/table-{n:06}.sst", n / 1000), &data()).await.unwrap();
-            // Only some files have content, so that the drive's blocks fit into memory.
+            // Only some of the files have content, so that the drive's blocks fit into memory.
             if n % 10 == 0 {
                 writer.append(&n.to_le_bytes()).await.unwrap();
             }

@@ -24,16 +24,17 @@ use crate::shared::Shared;
 use crate::zones::allocator::{Allocator, Left};
 use crate::zones::table::{LOW, Phase};
 
-/// Generations set aside by one record. The next range is set aside when half of them are used.
+/// Number of generations set aside by one metadata record. The next range is set aside when half of them are
+/// used.
 const GENERATIONS: u64 = 256;
 /// Pause before the device is asked again whether a zone that a log has left is full.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
-/// Number of such pauses before the task sleeps until it is woken. While a log waits for a zone, the task continues with
-/// longer pauses.
+/// Number of queries for full zones before the task sleeps until it is woken. While a log waits for a zone,
+/// the task continues with longer pauses.
 const LOOKS: u32 = 16;
 const LOOK_RARELY: Duration = Duration::from_millis(5);
 
-/// Opens zones ahead until the mount is gone.
+/// The task that opens zones ahead for logs: runs until the mount is gone.
 pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
     let (mut woken, mut looks) = (0, 0);
     loop {
@@ -67,8 +68,9 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
     }
 }
 
-/// The committer: commits the segments of logs at once, also while [`run`] waits for a reset, until the mount is gone. A
-/// `sync` of the log finds the commit under way, and a killed process loses only the segments not yet committed.
+/// The committer task: commits the metadata of logs' new segments at once, also while [`run`] waits for a
+/// reset, until the mount is gone. A `sync` of the log finds the commit under way, and a killed process loses
+/// only the segments not yet committed.
 pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
     loop {
         let seen = work.version();
@@ -78,7 +80,7 @@ pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
         }
         let upto = shared.state.lock().allocator.commit_soon;
         if let Err(error) = shared.metadata.commit_upto(upto).await {
-            // The log's next `sync` returns the error too.
+            // The committer only logs the error: the log's next `sync` returns it too.
             tracing::debug!(%error, "committing the segments of logs failed");
         }
         drop(shared);
@@ -87,23 +89,23 @@ pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
 }
 
 impl Allocator {
-    /// A generation for a zone's next use: durably set aside, and never returned again.
+    /// A generation for the next use of a zone: durably set aside, and never returned again.
     pub(crate) fn take_generation(&mut self) -> Option<u64> {
         self.generations.next()
     }
 
-    /// Number of zones that logs hold open: every one that is not known to be full.
+    /// Number of zones that logs hold open: every log zone that is not known to be full.
     pub(crate) fn log_slots_taken(&self) -> usize {
         let leased = self.leases.values().filter(|lease| lease.active).count();
         leased + self.leaving.len()
     }
 
-    /// Number of zones opened ahead, the one being opened included.
+    /// Number of zones opened ahead for logs, the one being opened included.
     pub(crate) fn zones_ahead(&self) -> usize {
         self.ahead.len() + usize::from(self.opening)
     }
 
-    /// True if one more zone may be opened ahead. The slots of data are not touched.
+    /// True if one more zone may be opened ahead for logs. The open-zone slots of data are not touched.
     fn may_open_ahead(&self) -> bool {
         let Some(slots) = self.slots else { return false };
         let others = slots.metadata + self.log_slots_taken() + self.rests.len();
@@ -111,7 +113,7 @@ impl Allocator {
         room && self.slot_free()
     }
 
-    /// Number of zones still to be opened ahead.
+    /// Number of zones still to be opened ahead for logs.
     fn missing(&self) -> usize {
         self.missing_with(0)
     }
@@ -125,7 +127,8 @@ impl Allocator {
         self.table.free_count() > 2 * (self.kept + LOW)
     }
 
-    /// Empty zones that data leaves to be opened ahead: while a log is open and space can be reclaimed.
+    /// Number of empty zones that data leaves to be opened ahead for logs: only while a log is open and space
+    /// can be reclaimed.
     pub(crate) fn kept_for_logs(&self) -> usize {
         if self.leases.is_empty() || self.exhausted { 0 } else { self.missing() }
     }
@@ -163,7 +166,8 @@ impl Allocator {
         self.ahead.push_back(zone);
     }
 
-    /// True if slots are short while a zone that a log has left, and that is not known to be full, holds one.
+    /// True if open-zone slots are short while one is held by a zone that a log has left and that is not
+    /// known to be full.
     fn waits_for_a_full_zone(&self) -> bool {
         let short = self.missing() > 0 && !self.may_open_ahead();
         let short = short || !self.lease_allowed() || !self.slot_free();
@@ -172,7 +176,7 @@ impl Allocator {
 }
 
 impl Shared {
-    /// One round. Returns true if there may be more to do at once.
+    /// One round of opening zones ahead. Returns true if there may be more to do at once.
     async fn open_once(&self) -> Result<bool> {
         if self.metadata.check().is_err() {
             return Ok(false);
@@ -183,7 +187,7 @@ impl Shared {
             || self.reset_zones().await?)
     }
 
-    /// Sets generations aside durably, when few are left.
+    /// Sets zone generations aside durably, when few are left.
     async fn make_generations(&self) -> Result<bool> {
         let (next, upto) = {
             let mut state = self.state.lock();
@@ -206,8 +210,8 @@ impl Shared {
         Ok(true)
     }
 
-    /// Asks the device which of the zones that logs have left are full: a full zone holds no slot. The log does not know:
-    /// its last entries for the zone may still be in its buffer.
+    /// Asks the device which of the zones that logs have left are full: a full zone holds no open-zone slot.
+    /// The log does not know: its last entries for the zone may still be in its buffer.
     async fn note_full_zones(&self) -> bool {
         let left = {
             let state = self.state.lock();
@@ -240,8 +244,8 @@ impl Shared {
         true
     }
 
-    /// Resets the zones opened ahead, since the device counts them as active. A close would not do: some drives report an
-    /// empty zone as closed after it, and continue to count the zone as active.
+    /// Resets the zones opened ahead at an unmount, because the device counts them as active. A close is not
+    /// enough: some drives report an empty zone as closed after it, and continue to count the zone as active.
     async fn close_ahead(&self) {
         let zones = std::mem::take(&mut self.state.lock().allocator.ahead);
         for zone in zones {
@@ -252,8 +256,8 @@ impl Shared {
         }
     }
 
-    /// Resets zones that are empty and count as active: a mount that ended without an unmount, or another program, opened
-    /// them.
+    /// Resets zones that are empty and count as active at a mount: another mount that did not unmount, or
+    /// another program, opened them.
     pub(crate) async fn close_opened(&self, report: &[zoned::ZoneInfo]) -> Result<()> {
         for info in report.iter().filter(|z| z.state.is_active() && z.pointer == units::Blocks::ZERO) {
             let reset = self.device.class(IoClass::Log).zone(info.zone, Action::Reset).await;

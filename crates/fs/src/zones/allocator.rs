@@ -21,35 +21,36 @@ use crate::zones::table::{LEAST_GAIN, Phase, Zone, ZoneTable};
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub table: ZoneTable,
-    /// Zones that file data is being written to.
+    /// The data zones: file data is being written to them.
     pub open: Vec<Arc<OpenZone>>,
-    /// The shares of open zones; `None` before the mount has set them.
+    /// How the open zones that the device allows are divided; `None` before the mount has decided it.
     pub slots: Option<Slots>,
-    /// Zones that wait for a finish. Each holds a slot until the finish.
+    /// Zones that wait for a finish. Each holds an open-zone slot until the finish.
     pub finishing: Vec<ZoneId>,
-    /// Zones with log segments in front and room behind them.
+    /// Zones with log segments in front and room for another log behind them.
     pub rests: Vec<ZoneId>,
     /// The zone that each open log writes to, by the log's inode.
     pub leases: BTreeMap<u64, Lease>,
-    /// Zones that logs have left while entries may still be in flight. Each holds a slot until it is full.
+    /// Zones that logs have left while entries may still be in flight. Each holds an open-zone slot until it
+    /// is full.
     pub leaving: Vec<Left>,
-    /// Empty zones, opened ahead for the logs that need one next.
+    /// Empty zones, opened ahead for the next logs that need one.
     pub ahead: VecDeque<ZoneId>,
     /// Number of further zones to open ahead while empty zones are plentiful: a striped log replaces its zones together.
     pub wide: usize,
-    /// A zone is being opened ahead.
+    /// True while a zone is being opened ahead.
     pub opening: bool,
-    /// Generations that are durably set aside and not yet used.
+    /// Zone generations that are durably set aside and not yet used.
     pub generations: Range<u64>,
-    /// The committer makes records up to this number durable, although no caller waits for them.
+    /// The committer makes metadata records up to this number durable, although no caller waits for them.
     pub commit_soon: u64,
     /// Number of empty zones kept for reclaim.
     pub kept: usize,
-    /// A writer waits for space.
+    /// True if a writer waits for space.
     pub wanted: bool,
     /// Number of logs that wait for an open zone.
     pub waiting_logs: usize,
-    /// The cleaner found nothing to reclaim, and nothing was freed since.
+    /// True if the cleaner found nothing to reclaim, and nothing was freed since.
     pub exhausted: bool,
     /// Counts the calls of [`note_reclaimable`](Allocator::note_reclaimable).
     pub changes: u64,
@@ -57,13 +58,13 @@ pub(crate) struct Allocator {
     pub stuck: Vec<ZoneId>,
 }
 
-/// The zone that an open log writes to.
+/// The zone that an open log writes to, and its segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub zone: ZoneId,
-    /// The segment handed to the log's writer last.
+    /// The segment that the log's writer got last.
     pub segment: Segment,
-    /// The log still writes to the zone, and the zone holds a slot.
+    /// True if the log still writes to the zone, which then holds an open-zone slot.
     pub active: bool,
 }
 
@@ -74,17 +75,17 @@ pub(crate) struct Left {
     pub zone: ZoneId,
 }
 
-/// Where a write may go.
+/// The zone for a write of file data, or why there is none yet.
 pub(super) enum Pick {
     Zone(Arc<OpenZone>),
-    /// A zone or a slot becomes free without further help.
+    /// The write waits: a zone or an open-zone slot becomes free without reclaim.
     Wait,
-    /// Only reclaim can make room.
+    /// The write needs reclaim: nothing else can make room.
     Starved,
 }
 
 impl Allocator {
-    /// The allocator of the zones in `table`, before a mount has decided on the use of each.
+    /// The allocator of the zones in `table`, before a mount has decided on the use of each zone.
     pub(crate) fn new(table: ZoneTable) -> Allocator {
         Allocator {
             table,
@@ -108,7 +109,7 @@ impl Allocator {
         }
     }
 
-    /// Blocks were freed, or a zone became a candidate for reclaim: the cleaner has something to look at again.
+    /// Notes that blocks were freed, or that a zone became a candidate for reclaim: the cleaner checks again.
     pub(crate) fn note_reclaimable(&mut self) {
         self.exhausted = false;
         self.changes += 1;
@@ -141,13 +142,13 @@ impl Allocator {
         self.table.free_count() > self.kept
     }
 
-    /// True if data may take an empty zone.
+    /// True if file data may take an empty zone.
     fn may_take_free(&self, privileged: bool) -> bool {
         let least = if privileged { 0 } else { self.kept + self.kept_for_logs() };
         self.table.free_count() > least
     }
 
-    /// Has an idle zone finished, which frees its slot.
+    /// Queues an idle zone for a finish, which frees its open-zone slot.
     pub(crate) fn give_up_a_slot(&mut self) {
         if let Some(rest) = self.rests.pop() {
             self.finishing.push(rest);
@@ -167,9 +168,10 @@ impl Allocator {
     /// Blocks that data files can still be given, on a device with `capacity` blocks in a zone: 0 when a write fails with
     /// `NoSpace`.
     ///
-    /// Unused and still not counted: the empty zones kept for reclaim, which needs them to empty any other zone; one rest
-    /// of a log zone, kept for the next log; dead log segments in a zone with live ones; and up to one part in `LEAST_GAIN`
-    /// of each full zone. The whole segment of an open log counts as used; a zone opened ahead for logs does not.
+    /// Not counted, although unused: the empty zones kept for reclaim, which needs them to empty any other
+    /// zone; one rest of a log zone, kept for the next log; dead log segments in a zone with live ones; and
+    /// up to one part in `LEAST_GAIN` of each full zone. The whole segment of an open log counts as used; a
+    /// zone opened ahead for logs does not.
     pub(crate) fn writable(&self, capacity: u64) -> u64 {
         let least = (capacity / LEAST_GAIN).max(1);
         let gain = |zone: ZoneId, z: &Zone| match z.phase {
@@ -191,7 +193,8 @@ impl Allocator {
         (zones + rooms).saturating_sub(self.kept as u64 * capacity)
     }
 
-    /// Chooses the zone for the next write of `lifetime`. `privileged`: reclaim asks.
+    /// Chooses the zone for the next write of file data with `lifetime`. `privileged`: the write is a
+    /// reclaim's.
     pub(super) fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {
         // While all zones kept for reclaim are empty, reclaim can empty any zone, so every writer may use reclaim's zone.
         let whole = self.table.free_count() >= self.kept;
@@ -225,15 +228,17 @@ impl Allocator {
         if !self.slot_free()
             && let Some(zone) = self.ahead.pop_back()
         {
-            // A zone opened ahead has a slot already.
+            // A zone opened ahead already holds an open-zone slot.
             return Pick::Zone(self.open_zone(zone, lifetime, privileged));
         }
         if !may_open && self.finishing.is_empty() {
-            // No other task would free a slot for this write.
+            // A zone is queued for a finish, because no other task would free an open-zone slot for this
+            // write.
             self.finishing.extend(self.rests.pop());
         }
-        // A write waits only for events that are certain and that are announced: the end of the writes to a full zone
-        // (their submitters do not wait for space meanwhile), and the cleaner's finish.
+        // A write waits only for events that are certain and that are announced: the end of the writes to a
+        // full zone (the tasks that submitted them do not wait for space meanwhile), and the cleaner's
+        // finish.
         let passing = |z: &Arc<OpenZone>| !z.has_room() && z.writing.load(Ordering::Acquire) > 0;
         if self.open.iter().any(passing) || !self.finishing.is_empty() || self.opening {
             return Pick::Wait;

@@ -16,13 +16,14 @@ use crate::shared::Shared;
 use crate::zones::place::Amount;
 use crate::zones::table::{LEAST_GAIN, LOW, Phase};
 
-/// Dead zones at which the cleaner commits the records that freed them, instead of waiting for another commit.
+/// Number of dead zones at which the cleaner commits the metadata records that freed them, instead of waiting
+/// for another commit.
 const MAX_DEAD: usize = 16;
-/// While no writer waits for space, a reclaim must gain this fraction of a zone.
+/// A reclaim must gain this fraction of a zone while no writer waits for space.
 const EASY_GAIN: u64 = 4;
 /// The longest copy of a reclaim, in bytes.
 const COPY: u64 = 1 << 20;
-/// Pause before a dead zone that a reader holds is looked at again.
+/// Pause before the cleaner checks again a dead zone that a reader holds.
 const PIN_WAIT: Duration = Duration::from_micros(200);
 
 /// Runs the cleaner until the mount is gone.
@@ -50,7 +51,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
 }
 
 impl Shared {
-    /// One round of cleaning. Returns true if there may be more to do at once.
+    /// One round of cleaning zones. Returns true if there may be more to do at once.
     async fn clean_once(self: &Arc<Shared>) -> Result<bool> {
         if self.metadata.check().is_err() {
             self.state.lock().allocator.exhausted = true;
@@ -74,11 +75,12 @@ impl Shared {
             let mut state = self.state.lock();
             let waiting = state.allocator.wanted;
             if waiting && (!strict || changes != state.allocator.changes) {
-                // A writer began to wait, or blocks were freed, during this round: the next round looks again.
+                // A writer began to wait, or blocks were freed, during this round of cleaning: the next round
+                // checks again.
                 return Ok(true);
             }
             if waiting {
-                // This round accepted the smallest gain.
+                // No further zone can be reclaimed: this round of cleaning accepted the smallest gain.
                 let coming = state.allocator.table.has_dead()
                     || state.allocator.table.is_resetting()
                     || state.allocator.opening;
@@ -91,13 +93,14 @@ impl Shared {
             self.space.notify();
         }
         if retry {
-            // A reader holds the zone, or a zone is being opened ahead.
+            // The cleaner tries again after a pause: a reader holds the zone, or a zone is being opened
+            // ahead.
             sleep_until(&*self.driver, self.driver.now().after(PIN_WAIT)).await;
         }
         Ok(retry)
     }
 
-    /// Finishes the zones that wait for a finish, which frees their slots.
+    /// Finishes the zones that wait for a finish, which frees their open-zone slots.
     pub(crate) async fn finish_zones(&self) -> bool {
         let _turn = self.zone_work().await;
         self.finish_zones_now().await
@@ -122,20 +125,21 @@ impl Shared {
         !zones.is_empty()
     }
 
-    /// Resets the zones without a live block: not before the metadata that freed the last one is durable, and not under a
-    /// reader.
+    /// Resets the zones without a live block: only once the metadata that freed the last block is durable,
+    /// and not while a read is under way in the zone.
     pub(crate) async fn reset_zones(&self) -> Result<bool> {
         let _turn = self.zone_work().await;
         self.reset_zones_now().await
     }
 
-    /// The turn to finish and reset zones, where writers of logs do so themselves: without
+    /// Locks the finish and reset of zones, if writers of logs do both themselves: without
     /// [`MountOptions::open_ahead`](crate::MountOptions::open_ahead).
     async fn zone_work(&self) -> Option<Turn<'_>> {
         if self.options.open_ahead { None } else { Some(self.zone_turn.acquire().await) }
     }
 
-    /// Finishes and resets zones on a log writer's path, before the log takes a zone: without zones opened ahead.
+    /// Finishes and resets zones in the path of a log's writer, before the log takes a zone: in a mount that
+    /// opens no zones ahead.
     pub(crate) async fn zones_before_a_log(&self) -> Result<()> {
         if let Some(_turn) = self.zone_work().await {
             self.finish_zones_now().await;
@@ -164,7 +168,8 @@ impl Shared {
             let durable = state.journal.durable;
             let is_ready = |z: &ZoneId| {
                 let entry = state.allocator.table.get(*z);
-                // The task that opens zones ahead may have reset the zone meanwhile, and a log may have taken the zone.
+                // The task that opens zones ahead may have reset the dead zone meanwhile, and a log may have
+                // taken it.
                 let dead = entry.filter(|e| e.phase == Phase::Full && e.live == 0);
                 let safe = dead.is_some_and(|e| broken || e.freed_by <= durable);
                 safe && !self.pins.is_pinned(*z)
@@ -198,7 +203,7 @@ impl Shared {
         Ok(!ready.is_empty())
     }
 
-    /// Empties the full zone with the fewest live blocks, when empty zones are few.
+    /// Reclaims the full zone with the fewest live blocks, when empty zones are few.
     async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
         let victim = {
             let state = self.state.lock();
@@ -214,7 +219,8 @@ impl Shared {
         let before = live(self);
         let emptied = self.empty_zone(victim).await;
         if emptied.as_ref().is_err_and(|e| e.kind() == ErrorKind::NoSpace) {
-            // A zone that waits for its finish holds the slot: the next round finishes the zone, then reclaims again.
+            // A zone that waits for its finish holds the open-zone slot that the copy needs: the next round
+            // finishes that zone, then reclaims again.
             return Ok(!self.state.lock().allocator.finishing.is_empty());
         }
         if let Err(error) = &emptied {
@@ -226,7 +232,7 @@ impl Shared {
         Ok(true)
     }
 
-    /// Copies every live block of `zone` into other zones.
+    /// Copies every live block of `zone` into other zones, for a reclaim.
     async fn empty_zone(self: &Arc<Shared>, zone: ZoneId) -> Result<()> {
         let (lifetime, live) = {
             let state = self.state.lock();
@@ -252,7 +258,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Copies the front of `part` into another zone. Returns the number of bytes copied.
+    /// Copies the front of the extent `part` into another zone, for a reclaim. Returns the number of bytes
+    /// copied.
     async fn move_extent(
         self: &Arc<Shared>,
         ino: u64,
@@ -299,7 +306,7 @@ impl Shared {
         part.bytes = done;
         let mut state = self.state.lock();
         let Some(file) = state.file(ino) else { return Ok(done) };
-        // A writer may have cut or rewritten the part meanwhile: then the copy is garbage.
+        // A writer may have cut or rewritten the extent during the copy: then the copy is garbage.
         let same = file.content.read().extents.at_or_after(part.offset).is_some_and(|e| {
             let start = e.start.plus(Blocks(part.offset.saturating_sub(e.offset) / block));
             e.offset <= part.offset
@@ -317,7 +324,7 @@ impl Shared {
         Ok(done)
     }
 
-    /// Bytes in dead blocks.
+    /// Bytes in dead blocks of full zones.
     pub(crate) fn garbage(&self) -> Bytes {
         let state = self.state.lock();
         let dead = |z: &crate::zones::table::Zone| match z.phase {

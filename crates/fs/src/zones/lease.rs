@@ -1,4 +1,4 @@
-//! Which zone an open log writes to: leases, rests of zones, and zones that a log has left.
+//! Which zone an open log writes to: leases of zones, rests of log zones, and zones that a log has left.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,17 +18,17 @@ use crate::wal::segment::Segment;
 use crate::zones::allocator::{Allocator, Lease, Left};
 use crate::zones::table::Phase;
 
-/// A rest shorter than this fraction of a zone is finished instead of kept.
+/// The rest of a log zone is finished instead of kept if it is shorter than this fraction of a zone.
 const SMALLEST_REST: u64 = 16;
-/// Number of rests kept open for the next log.
+/// Number of rests of log zones kept open for the next log.
 const MAX_RESTS: usize = 1;
-/// How long a log waits for another log to be closed, where the open zones do not suffice for both. A database that
-/// switched its log closes the old one soon.
+/// How long a log waits for another log to be closed if there are too few open zones for both. A database
+/// that switched its log closes the old one soon.
 const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
 /// A log without a write for this long is idle, and gives up its zone for a log that needs one. Two databases that sync in
 /// turn keep their zones.
 const IDLE: Duration = Duration::from_secs(1);
-/// How often a log that waits for a zone looks for an idle log.
+/// Interval at which a log that waits for a zone looks for an idle log.
 const LOOK_FOR_IDLE: Duration = Duration::from_millis(20);
 
 /// Keeps the rest of a log zone for the next log. Queues the zone for a finish where the rest is too small, or where `most`
@@ -44,7 +44,7 @@ fn offer_rest_beside(allocator: &mut Allocator, zone: ZoneId, pointer: u64, capa
     }
 }
 
-/// As [`offer_rest_beside`], with the usual number of rests.
+/// As [`offer_rest_beside`], with the usual number of rests kept.
 pub(crate) fn offer_rest(allocator: &mut Allocator, zone: ZoneId, pointer: u64, capacity: u64) {
     offer_rest_beside(allocator, zone, pointer, capacity, MAX_RESTS);
 }
@@ -53,24 +53,24 @@ pub(crate) fn offer_rest(allocator: &mut Allocator, zone: ZoneId, pointer: u64, 
 enum Found {
     /// A segment, and whether its zone is active beside the zone that the log leaves.
     Segment(Segment, bool),
-    /// A zone or a slot becomes free without further help.
+    /// The log waits: a zone or an open-zone slot becomes free without reclaim.
     Wait,
-    /// Only reclaim can make room.
+    /// The log needs reclaim: nothing else can make room.
     Starved,
-    /// Other logs hold all open zones that logs may have.
+    /// The log waits for another log: others hold all open zones that logs may have.
     TooMany,
 }
 
 impl Allocator {
-    /// Leases a segment to log `ino`. The caller commits its record.
+    /// Leases a segment to log `ino`. The caller commits the segment's metadata record.
     fn find_segment(&mut self, ino: u64) -> Found {
         let leased = self.leases.get(&ino).is_some_and(|lease| lease.active);
         let may_hold_more = self.lease_allowed();
         if !leased && !may_hold_more {
             return Found::TooMany;
         }
-        // A rest and a zone opened ahead are active already, and the zone that the log leaves stays active until its last
-        // entries are written.
+        // Rests and zones opened ahead are active already, and the zone that the log leaves stays active
+        // until its last entries are written.
         if may_hold_more {
             if let Some(zone) = self.rests.pop()
                 && let Some(z) = self.table.get(zone).copied()
@@ -85,8 +85,8 @@ impl Allocator {
                 return self.lease_whole(ino, zone, ZoneState::ExplicitOpen, true);
             }
         }
-        // From here on the new zone takes over the old zone's slot: the old zone is full once its entries are written, and
-        // they are written before the first entry of the new zone.
+        // From here on the new zone takes over the open-zone slot of the log's old zone: the old zone is full
+        // once its entries are written, and they are written before the first entry of the new zone.
         if !leased && !self.slot_free() {
             if self.finishing.is_empty() && !self.opening {
                 self.give_up_a_slot();
@@ -118,8 +118,9 @@ impl Allocator {
         self.table.set(segment.zone, Phase::Log, ZoneRole::Log);
         let before = self.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
         if let Some(before) = before.filter(|lease| lease.active) {
-            // A log asks for a segment when its last one, which ends where the zone ends, is used up. Entries for the old
-            // zone may still be buffered. They fill the zone, and fail if the zone is finished before.
+            // The log's old zone counts as full. A log asks for a segment when its last one, which ends where
+            // the zone ends, is used up. Entries for the old zone may still be buffered. They fill the zone,
+            // and fail if the zone is finished before.
             let capacity = self.table.get(before.zone).map_or(0, |z| z.capacity);
             self.table.note(before.zone, ZoneState::Full, capacity);
             self.table.set_phase(before.zone, Phase::Full);
@@ -137,9 +138,10 @@ impl Allocator {
         self.end_lease_beside(ino, pointer, MAX_RESTS);
     }
 
-    /// As [`Allocator::end_lease`], where the rest of the zone is kept beside fewer than `most` others.
+    /// As [`Allocator::end_lease`]; the rest of the zone is kept if fewer than `most` rests are.
     fn end_lease_beside(&mut self, ino: u64, pointer: Option<u64>, most: usize) {
-        // The log's last entries are written, or never will be.
+        // The zones that the log has left get no further entries: its last ones are written, or never will
+        // be.
         let (mine, others) = std::mem::take(&mut self.leaving).into_iter().partition(|l| l.ino == ino);
         self.leaving = others;
         if pointer.is_none() {
@@ -167,13 +169,14 @@ impl Allocator {
 }
 
 impl State {
-    /// Takes the zone of a log other than `but` that is open, idle and synced. True if there was one. RocksDB keeps a log
-    /// open without writing to the log while file deletions are disabled, or while an idle column family needs the log.
+    /// Takes a zone from a log other than `but` that is open, idle and synced. True if there was such a log.
+    /// RocksDB keeps a log open without writing to the log while file deletions are disabled, or while an
+    /// idle column family needs the log.
     ///
-    /// The log's segment ends at the write pointer from here on, and the rest of the zone is for the log that waits: the
-    /// zone stays open and no device operation is needed. A rest that is too small is given up with a finish, which
-    /// costs milliseconds on a drive (some fill the zone up to its capacity), and blocks that cannot be written before
-    /// the zone is reset.
+    /// The idle log's segment ends at the write pointer from here on, and the rest of the zone is for the log
+    /// that waits: the zone stays open and no device operation is needed. A rest that is too small is given
+    /// up with a finish, which costs milliseconds on a drive (some fill the zone up to its capacity), and
+    /// blocks that cannot be written before the zone is reset.
     fn release_idle_log(&mut self, but: u64) -> Result<bool> {
         let active = self.allocator.leases.iter().filter(|(ino, lease)| **ino != but && lease.active);
         let leases: Vec<(u64, ZoneId)> = active.map(|(ino, lease)| (*ino, lease.zone)).collect();
@@ -185,11 +188,11 @@ impl State {
             };
             let released = writer.and_then(|writer| writer.release_segment(IDLE));
             let Some(Released { rest, size, next_sequence }) = released else { continue };
-            // The log goes on with a segment record, which undoes the seal.
+            // The idle log's next segment record undoes this seal, and the log continues.
             let segments = u32::try_from(segments).expect("a log has fewer segments than zones");
             let last_end = rest.start;
             self.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;
-            // One rest more than usual: the log that waits takes one at once.
+            // One rest more than usual is kept: the log that waits takes one at once.
             self.allocator.end_lease_beside(ino, Some(last_end.0), MAX_RESTS + 1);
             tracing::debug!(ino, %zone, "an idle log gives the rest of its zone to another log");
             return Ok(true);
@@ -256,7 +259,7 @@ impl Shared {
         }
     }
 
-    /// Opens the zone of `segment`, in a mount that opens none ahead.
+    /// Opens the zone of `segment`, in a mount that opens no zones ahead.
     async fn open_for_a_log(&self, segment: &Segment) {
         if !self.options.open_ahead
             && segment.start == Blocks::ZERO
@@ -266,7 +269,7 @@ impl Shared {
         }
     }
 
-    /// Notifies `space` after `time`. Returns that moment.
+    /// Notifies `space` after `time`. Returns the moment of the notification.
     fn wake_after(&self, time: Duration) -> Instant {
         let at = self.driver.now().after(time);
         let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
@@ -280,7 +283,7 @@ impl Shared {
     }
 }
 
-/// A log that waits for an open zone. As long as it does, full zones are looked for: see `ahead`.
+/// Counts a log that waits for an open zone. While there is one, the task in `ahead` looks for full zones.
 struct Waits<'a>(&'a Shared);
 
 impl<'a> Waits<'a> {

@@ -1,4 +1,4 @@
-//! A zone that file data is being written to.
+//! An open data zone: file data is being written to it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use units::sync::Turnstile;
 
 use crate::options::Lifetime;
 
-/// A zone that file data is being written to.
+/// An open data zone, to which file data is being written.
 #[derive(Debug)]
 pub(crate) struct OpenZone {
     pub zone: ZoneId,
@@ -17,22 +17,24 @@ pub(crate) struct OpenZone {
     /// Opened by reclaim.
     pub reclaim: bool,
     pub(super) capacity: u64,
-    /// The next block to write. Held while a write is submitted, so that submission order is write pointer order.
+    /// The next block of the zone to write. Locked while a write is submitted, so that submission order is
+    /// write pointer order.
     pub(super) next: Mutex<u64>,
     /// A copy of `next` that is read without the lock: the choice of a zone must not wait for a writer.
     pub(super) hint: AtomicU64,
-    /// Writes that no metadata refers to yet. Until the metadata does, the zone must not be taken for dead.
+    /// Number of writes to the zone that no metadata refers to yet. Until the metadata does, the zone does
+    /// not count as dead.
     pub(super) in_flight: AtomicU32,
-    /// Held by the writer of a piece, where data is written in pieces (see [`Pace`](crate::Pace)).
+    /// Held by the writer of a piece, if file data is written in pieces (see [`Pace`](crate::Pace)).
     pub(super) turn: Turnstile,
-    /// Writes that the device has not acknowledged.
+    /// Number of writes to the zone that the device has not acknowledged.
     pub(super) writing: AtomicU32,
-    /// A write to the zone failed.
+    /// True once a write to the zone failed.
     pub(super) failed: AtomicBool,
 }
 
 impl OpenZone {
-    /// A zone whose write pointer is at block `next`.
+    /// An open data zone whose write pointer is at block `next`.
     pub(crate) fn new(
         zone: ZoneId,
         lifetime: Lifetime,
@@ -65,7 +67,7 @@ impl OpenZone {
             || self.failed.load(Ordering::Acquire)
     }
 
-    /// Stops all writing to the zone and returns the write pointer; `None` where writes are in flight.
+    /// Stops all writing to the zone and returns the write pointer; `None` if writes are in flight.
     pub(super) fn retire(&self) -> Option<u64> {
         let mut next = self.next.lock();
         if self.in_flight.load(Ordering::Acquire) > 0 {

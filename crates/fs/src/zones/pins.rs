@@ -1,4 +1,4 @@
-//! Readers by zone: a zone is not reset under a reader.
+//! Counts of reads by zone: a zone is not reset while it is read.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -8,7 +8,8 @@ use units::ZoneId;
 #[derive(Debug)]
 pub(crate) struct Pins(Vec<PinCount>);
 
-// In a cache line of its own: readers of two zones do not slow each other down.
+// The number of reads in one zone, in a cache line of its own: readers of two zones do not slow each other
+// down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct PinCount(AtomicU32);
@@ -18,7 +19,7 @@ impl Pins {
         Pins((0..zones).map(|_| PinCount::default()).collect())
     }
 
-    /// Keeps `zone` from being reset until the pin is dropped.
+    /// Prevents the reset of `zone` until the returned pin is dropped.
     pub(crate) fn pin(&self, zone: ZoneId) -> Pin<'_> {
         let count = self.0.get(zone.index());
         if let Some(count) = count {

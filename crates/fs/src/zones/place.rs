@@ -1,4 +1,4 @@
-//! Placement: writes file data to the zones that `alloc` chooses.
+//! Placement: writes file data to the zones that the allocator chooses.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,17 +14,18 @@ use crate::zones::allocator::Pick;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
 
-/// Bytes of file data in flight to a zone where data makes way for logs. Drives that buffer writes reach their full rate
-/// with less.
+/// Bytes of file data in flight to a zone while logs have priority. Drives that buffer writes reach their
+/// full rate with less.
 const PIECE: u64 = 64 << 10;
 
-/// Blocks on the device that no file refers to yet. Until it is dropped, their zones do not count as dead.
+/// Blocks of file data on the device that no file refers to yet. Until this is dropped, their zones do not
+/// count as dead.
 #[derive(Debug)]
 pub(crate) struct Placed<'a> {
     shared: &'a Shared,
-    /// Zone, first block within the zone, number of blocks; in the order of the data.
+    /// Runs of placed blocks (zone, first block within the zone, number of blocks), in the order of the data.
     pub runs: Vec<(ZoneId, Blocks, u64)>,
-    /// Blocks of zeros behind the runs.
+    /// Number of blocks of zeros behind the placed data.
     pub padding: u64,
     held: Vec<Arc<OpenZone>>,
 }
@@ -37,24 +38,26 @@ impl Drop for Placed<'_> {
     }
 }
 
-/// How much of the data to place.
+/// How much of a writer's data to place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Amount {
-    /// All data, followed by up to `padding` blocks of zeros where the zeros end one of the device's optimal writes.
+    /// All data is placed, followed by up to `padding` blocks of zeros if the zeros end one of the device's
+    /// optimal writes.
     All { padding: u64 },
-    /// The front of the data that ends with one of the device's optimal writes, and at least one block. The caller keeps the
-    /// rest and places it with the next data.
+    /// The front of the data that ends with one of the device's optimal writes is placed, at least one block.
+    /// The caller keeps the rest and places it with its next data.
     Whole,
 }
 
-/// How many of `blocks` blocks to write at block `at` of a zone with room for `room` blocks: up to the last end of an
-/// optimal write that the blocks reach.
+/// How many of `blocks` blocks to write at block `at` of a zone with room for `room` blocks: up to the last
+/// end of an optimal write within them.
 fn whole(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
     let over = (at + blocks) % optimal.max(1);
     if blocks == room || over >= blocks { blocks } else { blocks - over }
 }
 
-/// How many blocks to add behind `blocks` blocks at block `at`, so that an optimal write or the zone ends there.
+/// How many blocks of padding to add behind `blocks` blocks at block `at`, so that an optimal write or the
+/// zone ends behind the padding.
 fn missing(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
     let end = at + blocks;
     (end.next_multiple_of(optimal.max(1)) - end).min(room - blocks)
@@ -73,8 +76,9 @@ fn padded(data: Buf, behind: u64, block: usize) -> Buf {
 }
 
 impl Shared {
-    /// Writes whole blocks to zones of `lifetime`, and waits until the device has acknowledged the writes. Waits for reclaim
-    /// before it fails with `NoSpace`. `privileged`: reclaim itself writes, and may take the zones kept for reclaim.
+    /// Writes whole blocks of file data to zones of `lifetime`, and waits until the device has acknowledged
+    /// the writes. Waits for reclaim before it fails with `NoSpace`. `privileged`: the write is a reclaim's,
+    /// which may take the zones kept for reclaim.
     pub(crate) async fn place(
         &self,
         lifetime: Lifetime,
@@ -104,7 +108,8 @@ impl Shared {
                     continue;
                 }
                 Ok(None) => {
-                    // Another task may wait for the end of these writes: no write is in flight during a wait for space.
+                    // The writes in flight end before the wait for space, because another task may wait for
+                    // their end.
                     failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
                     if failed.is_some() {
                         break;
@@ -160,7 +165,7 @@ impl Shared {
         failed.or(late).map_or(Ok(placed), Err)
     }
 
-    /// True if file data makes way for logs.
+    /// True if file data is written in small pieces because logs have priority.
     fn is_paced(&self) -> bool {
         match self.options.pace {
             Pace::ParallelLogs => self.parallel_logs.load(Ordering::Relaxed) > 0,
@@ -169,8 +174,8 @@ impl Shared {
         }
     }
 
-    /// Waits for the writes `ios` to the last zones of `held`. Waits for every one, also after a failure: afterwards the write
-    /// pointers are known. Returns the last error.
+    /// Waits for all of the writes `ios` to the last zones of `held`, also after a failure: afterwards the
+    /// zones' write pointers are known. Returns the last error.
     async fn settle(&self, ios: Vec<Io<()>>, held: &[Arc<OpenZone>]) -> Option<Error> {
         let mut failed = None;
         let held = held.get(held.len().saturating_sub(ios.len())..).unwrap_or_default();
@@ -186,20 +191,21 @@ impl Shared {
         failed
     }
 
-    /// A zone to write to; `None` where a zone may be found after the next change of `space`.
+    /// A zone for a write of file data; `None` if one may be found after the next change of `space`.
     fn zone_now(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
         self.check_open()?;
-        // After a failed metadata write the cleaner stops, and would not finish a zone for this writer.
+        // A write fails after a failed metadata write: the cleaner stops, and would not finish a zone for it.
         self.metadata.check()?;
         let mut state = self.state.lock();
         match state.allocator.pick(lifetime, privileged) {
             Pick::Zone(zone) => return Ok(Some(zone)),
             Pick::Wait if !privileged => {}
             Pick::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,
-            // Reclaim waits only for writes in flight: the cleaner, which runs the reclaim, also finishes zones.
+            // A reclaim's write waits only for writes in flight: the cleaner, which runs the reclaim, also
+            // finishes zones.
             Pick::Wait if state.allocator.finishing.is_empty() => {}
             Pick::Wait | Pick::Starved => {
-                // Before `NoSpace`, data takes the zones opened ahead for logs.
+                // Before a write fails with `NoSpace`, data takes the zones opened ahead for logs.
                 let zone = state.allocator.ahead.pop_back().ok_or_else(|| state.allocator.no_space())?;
                 return Ok(Some(state.allocator.open_zone(zone, lifetime, privileged)));
             }
@@ -207,7 +213,7 @@ impl Shared {
         Ok(None)
     }
 
-    /// Ends a write to `open` whose blocks the metadata has accounted for.
+    /// Ends a write to the zone `open` whose blocks the metadata now refers to, or never will.
     fn end_write(&self, open: &Arc<OpenZone>) {
         let mut state = self.state.lock();
         let last = open.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
@@ -227,7 +233,7 @@ impl Shared {
             state.allocator.table.note(open.zone, ZoneState::Full, open.capacity);
             state.allocator.table.set_phase(open.zone, Phase::Full);
         }
-        // From here on the zone's dead blocks can be reclaimed.
+        // From here on the full zone's dead blocks can be reclaimed.
         state.allocator.note_reclaimable();
         drop(state);
         self.kick_cleaner();

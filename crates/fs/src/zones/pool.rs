@@ -1,17 +1,17 @@
-//! Reused read buffers: the allocation of a buffer costs more than a short read.
+//! A pool of read buffers: allocating a buffer costs more than a short read.
 
 use parking_lot::Mutex;
 use zoned::BufMut;
 
-/// The longest buffer kept, in blocks.
+/// The longest read buffer kept for reuse, in blocks.
 pub(crate) const MAX_BLOCKS: usize = 256;
-/// Buffers kept of each length up to `SHORT` blocks.
+/// Number of read buffers kept of each length up to `SHORT` blocks.
 const KEPT: usize = 16;
-/// Buffers kept of each length above `SHORT` blocks.
+/// Number of read buffers kept of each length above `SHORT` blocks.
 const KEPT_LONG: usize = 2;
 const SHORT: usize = 32;
 
-/// Buffers by their number of blocks.
+/// Unused read buffers by their number of blocks.
 #[derive(Debug)]
 pub(crate) struct Pool {
     block: usize,
@@ -23,7 +23,7 @@ impl Pool {
         Pool { block, by_blocks: (0..=MAX_BLOCKS).map(|_| Mutex::default()).collect() }
     }
 
-    /// A buffer of `blocks` blocks with arbitrary content.
+    /// A read buffer of `blocks` blocks with arbitrary content.
     pub(crate) fn get(&self, blocks: usize) -> BufMut {
         let kept = self.by_blocks.get(blocks).and_then(|kept| kept.lock().pop());
         kept.unwrap_or_else(|| BufMut::zeroed(blocks * self.block))

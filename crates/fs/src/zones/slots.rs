@@ -4,32 +4,32 @@ use zoned::Geometry;
 
 /// Zones open at once where the device has no limit.
 const UNLIMITED: usize = 32;
-/// Data zones open at once: one per lifetime, and one for reclaim.
+/// Data zones open at once at most: one per lifetime, and one for reclaim.
 pub(crate) const MAX_DATA: usize = 7;
 /// The fewest open zones that the file system works with: one for metadata, two for logs (a database opens the next log
 /// before it closes the last one), one for data.
 pub(crate) const MIN_SLOTS: usize = 4;
-/// With fewer open zones, one metadata zone is open at a time; with as many or more, two.
+/// If the device allows fewer open zones than this, one metadata zone is open at a time; otherwise two.
 const SLOTS_FOR_TWO_METADATA: usize = 7;
-/// With fewer open zones, no zone is opened ahead for logs.
+/// If the device allows fewer open zones than this, no zone is opened ahead for logs.
 const SLOTS_FOR_ONE_AHEAD: usize = 7;
-/// With as many open zones or more, two zones are opened ahead for logs.
+/// If the device allows at least this many open zones, two zones are opened ahead for logs.
 const SLOTS_FOR_TWO_AHEAD: usize = 10;
 /// A device with at least this many zones keeps two empty zones for reclaim, a smaller one keeps one.
 const ZONES_FOR_TWO_KEPT: u64 = 64;
 
-/// The shares of the device's open zones.
+/// How a mount divides the open zones that the device allows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slots {
     pub total: usize,
     pub metadata: usize,
     pub data: usize,
-    /// Zones opened ahead for logs.
+    /// Number of zones opened ahead for logs.
     pub ahead: usize,
 }
 
 impl Slots {
-    /// The shares on a device with the limits of `geometry`.
+    /// The division of open zones on a device with the limits of `geometry`.
     pub(crate) fn of(geometry: &Geometry) -> Slots {
         let limit = |l: Option<u32>| l.map_or(UNLIMITED, |l| l as usize);
         let total = limit(geometry.max_open).min(limit(geometry.max_active)).min(UNLIMITED);
@@ -45,7 +45,7 @@ impl Slots {
     }
 }
 
-/// Empty zones that a device of `zones` zones keeps for reclaim.
+/// Number of empty zones that a device of `zones` zones keeps for reclaim.
 pub(crate) fn kept_for_reclaim(zones: u64) -> usize {
     if zones >= ZONES_FOR_TWO_KEPT { 2 } else { 1 }
 }

@@ -8,12 +8,12 @@ use zoned::{Geometry, ZoneInfo, ZoneKind, ZoneState};
 use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 
-/// Reclaim begins when this many empty zones are left beside those kept for reclaim.
+/// Reclaim begins when this many empty zones are left besides those kept for reclaim.
 pub(crate) const LOW: usize = 2;
 /// A reclaim must gain this fraction of a zone, and at least a block.
 pub(crate) const LEAST_GAIN: u64 = 64;
 
-/// How far a zone is in its life.
+/// The phase of a zone's life.
 ///
 /// ```text
 ///   Free --> Data (open) --> Full --(no live block, metadata durable, no reader)--> Resetting --> Free
@@ -22,21 +22,22 @@ pub(crate) const LEAST_GAIN: u64 = 64;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// Superblock, metadata, conventional or worn: never used for files.
+    /// The zone is never used for files: it holds the superblock or metadata, is conventional, or is worn
+    /// out.
     Unusable,
     /// Empty.
     Free,
-    /// File data is written to the zone.
+    /// The zone is open, and file data is written to it.
     Data,
-    /// Empty, and opened ahead for the next log that needs a zone.
+    /// The zone is empty, and opened ahead for the next log that needs a zone.
     Ahead,
-    /// A log holds the zone.
+    /// An open log has leased the zone.
     Log,
-    /// Log segments in front, and room behind them for the next log.
+    /// The zone has log segments in front, and room behind them for the next log.
     Rest,
-    /// No block will be written before the next reset.
+    /// The zone is full: no block will be written before the next reset.
     Full,
-    /// A reset is in flight.
+    /// A reset of the zone is in flight.
     Resetting,
 }
 
@@ -47,12 +48,13 @@ pub(crate) struct Zone {
     pub phase: Phase,
     /// The device's state of the zone, as last known.
     pub state: ZoneState,
-    /// Blocks written, as last known.
+    /// Number of blocks written in the zone, as last known.
     pub pointer: u64,
     pub capacity: u64,
-    /// Blocks that files refer to.
+    /// Number of blocks in the zone that files refer to.
     pub live: u64,
-    /// Number of the record that freed the last live block: a reset waits until the record is durable.
+    /// Number of the metadata record that freed the zone's last live block: a reset waits until the record is
+    /// durable.
     pub freed_by: u64,
     pub generation: u64,
 }
@@ -72,14 +74,15 @@ impl Zone {
 pub(crate) struct ZoneTable {
     zones: Vec<Zone>,
     free: BTreeSet<u32>,
-    /// Full zones without a live block.
+    /// The full zones without a live block.
     dead: BTreeSet<u32>,
     live: u64,
     usable: u64,
 }
 
 impl ZoneTable {
-    /// The table of a device, from the device's report alone. Zones from `files_from` on are for files.
+    /// The table of a device's zones, from the device's report alone. Zones from `files_from` on are for
+    /// files.
     pub(crate) fn new(geometry: &Geometry, report: &[ZoneInfo], files_from: u32) -> ZoneTable {
         let mut table =
             ZoneTable { zones: Vec::new(), free: BTreeSet::new(), dead: BTreeSet::new(), live: 0, usable: 0 };
@@ -91,7 +94,7 @@ impl ZoneTable {
                 n if n >= geometry.conventional && n < files_from => ZoneRole::Metadata,
                 _ => ZoneRole::Free,
             };
-            // An open zone without a written block is as good as an empty one.
+            // An open zone without a written block counts as empty.
             let opened = info.state.is_active() && info.pointer == Blocks::ZERO;
             let empty = info.state == ZoneState::Empty || opened;
             let phase = match (usable, empty) {
@@ -122,7 +125,7 @@ impl ZoneTable {
         self.zones.get(zone.index())
     }
 
-    /// All entries with their zones.
+    /// All zones with their entries in the table.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (ZoneId, &Zone)> {
         (0_u32..).map(ZoneId).zip(&self.zones)
     }
@@ -147,7 +150,7 @@ impl ZoneTable {
         }
     }
 
-    /// Changes the phase of a zone and keeps its role; an empty zone has none.
+    /// Changes the phase of a zone and keeps its role, but an empty zone has no role.
     pub(crate) fn set_phase(&mut self, zone: ZoneId, phase: Phase) {
         let role = if phase == Phase::Free { ZoneRole::Free } else { self.role(zone) };
         self.set(zone, phase, role);
@@ -157,7 +160,8 @@ impl ZoneTable {
         self.get(zone).map_or(ZoneRole::Free, |z| z.role)
     }
 
-    /// Sets the device's state and write pointer of a zone, as they are or will be once operations in flight have ended.
+    /// Sets the device's state and write pointer of a zone, as they are now or will be when the operations in
+    /// flight have ended.
     pub(crate) fn note(&mut self, zone: ZoneId, state: ZoneState, pointer: u64) {
         if let Some(entry) = self.zones.get_mut(zone.index()) {
             entry.state = state;
@@ -179,7 +183,8 @@ impl ZoneTable {
         if entry.phase == Phase::Unusable && matches!(entry.role, ZoneRole::Superblock | ZoneRole::Metadata) {
             return false;
         }
-        // During a replay, the zone may have been reset and put to another use since the record.
+        // During a metadata replay, the zone may have been reset and put to another use since the record was
+        // written.
         if entry.role == ZoneRole::Free || (entry.live == 0 && entry.phase == Phase::Full) {
             entry.role = role;
         }
@@ -189,7 +194,7 @@ impl ZoneTable {
         true
     }
 
-    /// Removes `blocks` live blocks from a zone, freed by record number `by`.
+    /// Removes `blocks` live blocks from a zone, freed by metadata record number `by`.
     pub(crate) fn remove_live(&mut self, zone: ZoneId, blocks: u64, by: u64) {
         let Some(entry) = self.zones.get_mut(zone.index()) else { return };
         entry.live = entry.live.checked_sub(blocks).expect("no more blocks die than were live");
@@ -205,7 +210,7 @@ impl ZoneTable {
         self.free.len()
     }
 
-    /// The lowest empty zone.
+    /// The empty zone with the lowest number.
     pub(crate) fn first_free(&self) -> Option<ZoneId> {
         self.free.first().copied().map(ZoneId)
     }
@@ -225,7 +230,8 @@ impl ZoneTable {
         self.zones.iter().any(|z| z.phase == Phase::Resetting)
     }
 
-    /// The full data zone with the fewest live blocks, among those from which a reclaim would gain at least `least` blocks.
+    /// The full data zone with the fewest live blocks, among those from which a reclaim would gain at least
+    /// `least` blocks.
     pub(crate) fn victim(&self, least: u64, except: &[ZoneId]) -> Option<ZoneId> {
         self.iter()
             .filter(|(zone, z)| z.is_candidate(least) && !except.contains(zone))
@@ -233,12 +239,12 @@ impl ZoneTable {
             .map(|(zone, _)| zone)
     }
 
-    /// Live blocks of all zones.
+    /// Number of live blocks in all zones.
     pub(crate) fn live(&self) -> u64 {
         self.live
     }
 
-    /// Blocks of all zones that files may use.
+    /// Number of blocks of all zones that files may use.
     pub(crate) fn usable(&self) -> u64 {
         self.usable
     }
@@ -251,7 +257,7 @@ impl ZoneTable {
         }
     }
 
-    /// Blocks written of a zone, as last known.
+    /// Number of blocks written in a zone, as last known.
     pub(crate) fn pointer(&self, zone: ZoneId) -> Blocks {
         Blocks(self.get(zone).map_or(0, |z| z.pointer))
     }

@@ -1,4 +1,4 @@
-//! Space and zones of a mount, by use.
+//! The space and the zones of a mount, by use.
 
 use std::sync::atomic::Ordering;
 
@@ -54,7 +54,7 @@ fn count_zones(map: &[ZoneUse]) -> ZoneCounts {
     counts
 }
 
-/// Every zone and its use.
+/// Every zone of the device and its use.
 pub(crate) fn zone_map(shared: &Shared) -> Vec<ZoneUse> {
     let chain = shared.metadata.chain();
     let state = shared.state.lock();
@@ -76,7 +76,8 @@ pub(crate) fn zone_map(shared: &Shared) -> Vec<ZoneUse> {
             entry.pointer = Blocks(open.pointer());
         }
     }
-    // Every commit changes the write pointers of the metadata zones: the chain has them.
+    // The write pointers of the metadata zones come from the metadata chain, because every commit changes
+    // them.
     for entry in map.iter_mut().filter(|entry| entry.role == ZoneRole::Metadata) {
         (entry.state, entry.pointer, entry.live) = (ZoneState::Empty, Blocks::ZERO, Blocks::ZERO);
         if let Some(written) = chain.written(entry.zone, entry.capacity) {

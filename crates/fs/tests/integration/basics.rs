@@ -1,4 +1,4 @@
-//! The file system end to end, on a tiny drive.
+//! Tests of the file system end to end, on a tiny drive.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use crate::common::{Drive, bytes, data, log, read, write};
@@ -299,7 +299,7 @@ fn a_close_whose_future_was_dropped_can_be_repeated() {
             })
             .await;
             drop(close);
-            // A second close, or the drop of the writer.
+            // A second close of a writer, or its drop, does nothing.
             if way == 0 {
                 writer.close().await.unwrap();
             }

@@ -1,4 +1,4 @@
-//! A flipped bit on the medium is reported, and never silently loses durable data.
+//! Damage: a flipped bit on the medium is reported, and never silently loses durable data.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use crate::common::{Drive, bytes, log, read, write};
@@ -9,7 +9,7 @@ use zoned::{Action, Buf, BufMut, Durability};
 
 const BLOCK: usize = 4096;
 
-/// The content of the zone.
+/// The content of a zone on the medium.
 fn image(drive: &Drive, zone: ZoneId) -> Vec<u8> {
     let dev = drive.dev();
     drive.run(async {
@@ -19,7 +19,7 @@ fn image(drive: &Drive, zone: ZoneId) -> Vec<u8> {
     })
 }
 
-/// Flips a bit of the byte at offset `byte` of the zone.
+/// Flips a bit of the byte at offset `byte` of a zone.
 fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
     let mut bytes = image(drive, zone);
     bytes[byte] ^= 0x10;
@@ -31,7 +31,7 @@ fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
     });
 }
 
-/// The written zones of this role.
+/// The written zones that the zone map lists with role `role`.
 async fn zones(fs: &Fs, role: ZoneRole) -> Vec<ZoneId> {
     let report = fs.device().report(0..fs.device().geometry().zones).await.unwrap();
     let written = |z: &fs::ZoneUse| z.role == role && report[z.zone.index()].pointer > Blocks(0);
@@ -43,7 +43,7 @@ fn problems(drive: &Drive) -> Vec<String> {
     drive.run(Fs::check(&dev)).unwrap().problems
 }
 
-/// The state in which a log is left.
+/// The state in which the test leaves a log before it damages the medium.
 #[derive(Clone, Copy, PartialEq)]
 enum Left {
     Open,
@@ -51,7 +51,7 @@ enum Left {
     Unmounted,
 }
 
-/// Writes ten synced records of one block each. Returns the log's zone.
+/// Writes ten synced log records of one block each. Returns the log's zone.
 fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
     let mut content = Vec::new();
     let zone = drive.run(async {
@@ -116,7 +116,7 @@ fn an_open_log_that_lost_a_durable_entry_is_never_read_short() {
         let drive = Drive::from_media(drive.emu.media());
         flip(&drive, zone, lost * BLOCK + 100);
         is_damaged(&drive, &content, lost, 3000 * 9);
-        // The first mount has closed the log: a second mount finds the same damage.
+        // The first mount has closed the damaged log: a second mount finds the same damage.
         is_damaged(&drive, &content, lost, 3000 * 9);
     }
 }
@@ -150,7 +150,7 @@ fn assert_damage_is_reported(drive: &Drive, fs: &Fs, content: &[u8], lost: usize
         errors.push(
             SequentialReader::new(reader.clone()).read_at(Bytes(0), &mut [0; 30_000]).await.unwrap_err(),
         );
-        // A read of a few bytes too.
+        // A read of a few bytes of the damaged entry fails too.
         for (at, len) in [(0, content.len()), (3000 * lost, 1), (3000 * lost + 2999, 1)] {
             errors.push(reader.read_at(Bytes(at as u64), &mut vec![0; len]).await.unwrap_err());
         }
@@ -167,7 +167,7 @@ fn assert_damage_is_reported(drive: &Drive, fs: &Fs, content: &[u8], lost: usize
 #[test]
 fn damage_after_the_close_of_a_log_fails_its_reads() {
     for lost in 0..10 {
-        // A bit of the header, and one of the payload.
+        // Two damaged bits: one of an entry's header, and one of its payload.
         for byte in [9, 24, 50, 100, 3063] {
             let (drive, fs) = Drive::formatted(EmuOptions::tiny());
             let (zone, content) = ten_records(&drive, &fs, Left::Closed);
@@ -194,7 +194,8 @@ fn damage_after_a_read_of_a_log_fails_the_next_reads() {
     }
 }
 
-/// Commits over several metadata zones, without a roll. Returns the zones of the metadata log.
+/// Writes metadata commits over several metadata zones, without a roll. Returns the zones of the metadata
+/// log.
 fn commits(count: u32) -> (Drive, Vec<ZoneId>) {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
@@ -216,7 +217,7 @@ fn a_damaged_commit_before_the_last_one_fails_the_mount() {
     let mut seen = 0;
     for (&zone, &blocks) in zones.iter().zip(&last) {
         for block in 0..blocks {
-            // A damaged last commit looks like a torn one.
+            // A damaged last commit of the metadata log looks like a torn one.
             if zone == zones[zones.len() - 1] && block + 1 >= blocks {
                 continue;
             }

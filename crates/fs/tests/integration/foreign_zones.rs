@@ -1,4 +1,4 @@
-//! Zones that another program left open or written.
+//! Tests of mounts on a drive with zones that another program left open or written.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use crate::common::{Drive, bytes, data, log, read, write};
@@ -13,14 +13,14 @@ fn occupied(drive: &Drive) {
     for n in 0..most {
         let zone = ZoneId(zones - 1 - n);
         dev.zone(zone, Action::Open).wait().unwrap();
-        // Every other zone is written and closed.
+        // Every second zone of those is written and closed.
         if n % 2 == 1 {
             let block = Buf::zeroed(dev.geometry().block_size as usize);
             dev.write(dev.geometry().start(zone), block, Durability::Cached).wait().unwrap();
             dev.zone(zone, Action::Close).wait().unwrap();
         }
     }
-    // The open limit is below the active limit: the empty open zones alone reach it.
+    // One more zone cannot be opened: the drive's limit of active zones is reached.
     dev.zone(ZoneId(zones - 1 - most), Action::Open).wait().unwrap_err();
 }
 

@@ -1,4 +1,5 @@
-//! A full drive: no writer waits for ever, `NoSpace` is returned only where no space is left, and deletes free space.
+//! Tests of a full drive: no writer waits for ever, `NoSpace` is returned only if no space is left, and
+//! deletes free space.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -41,7 +42,7 @@ impl ZonedDevice for Narrow {
     }
 }
 
-/// Random numbers from a seed.
+/// Random numbers that follow from a seed.
 struct Numbers(u64);
 
 impl Numbers {
@@ -70,7 +71,7 @@ fn may_be_full<T>(result: fs::Result<T>) -> bool {
     }
 }
 
-/// Writes files of random sizes with some syncs, and deletes a file when the drive is full.
+/// A task that writes files of random sizes with some syncs, and deletes a file when the drive is full.
 async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
     let mut numbers = Numbers(seed * 31 + name);
     let mut files: Vec<String> = Vec::new();
@@ -100,7 +101,7 @@ async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
     }
 }
 
-/// Appends to a log with a sync each, and begins a new log from time to time.
+/// A task that appends to a log with a sync each, and begins a new log from time to time.
 async fn write_logs(fs: Fs, name: u64, seed: u64, rounds: u64) {
     let mut numbers = Numbers(seed * 17 + name);
     let mut before = None;
@@ -206,7 +207,7 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
     }
 }
 
-/// Writes one file after the other until the drive is full. Returns the names of the files that fit.
+/// Writes files one after the other until the drive is full. Returns the names of the files that fit.
 async fn fill(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<String> {
     for n in 0.. {
         let path = format!("/{prefix}-{n}");
@@ -234,7 +235,7 @@ fn small(zones: u32) -> EmuOptions {
     EmuOptions { zones, zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() }
 }
 
-/// Blocks of all zones for files.
+/// Number of blocks in all zones that files may use.
 fn usable(fs: &Fs) -> u64 {
     let fixed = |role| matches!(role, ZoneRole::Superblock | ZoneRole::Metadata);
     fs.zone_map().iter().filter(|z| !fixed(z.role)).map(|z| z.capacity.0).sum()
@@ -250,7 +251,7 @@ fn one_writer_gets_every_block_but_those_kept_for_reclaim_before_no_space() {
         let files = drive.run(fill(&fs, "a", Lifetime::NotSet, 16 << 10));
         let stat = fs.statfs();
         assert_eq!(stat.used.0, files.len() as u64 * 4 * BLOCK);
-        // The next file of four blocks did not fit.
+        // The next file of four blocks did not fit on the drive.
         assert!(stat.capacity.0 - stat.used.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
         assert!(stat.free.0 < 4 * BLOCK, "{zones} zones: {stat:?}");
         drive.run(fs.unmount()).unwrap();
@@ -272,7 +273,8 @@ fn writers_of_several_lifetimes_get_every_block_but_those_kept_for_reclaim_befor
                 spawn(&*drive.driver, "writer", async move {
                     fill(&fs, &n.to_string(), lifetime, 13_000 + 9_000 * n).await;
                     let stat = fs.statfs();
-                    // Each writer may have failed with one file while the files of the other writers were in flight.
+                    // Each writer may have failed with one file while the files of the other writers were in
+                    // flight.
                     assert!(stat.capacity.0 - stat.used.0 < 40 * BLOCK, "{zones} zones: {stat:?}");
                 })
             })

@@ -12,10 +12,11 @@ use units::{Blocks, Driver, sleep_until, spawn};
 use zoned::emu::{Choose, Emu, EmuOptions, Exhaustive, Latency, Media, Seeded};
 use zoned::{Action, Geometry, Io, Op, ZonedDevice};
 
-/// Bytes that the test has appended and synced, by log.
+/// Numbers of bytes that the test has appended and synced, for each log.
 type Lengths = [(usize, usize); 3];
 
-/// A drive that counts finishes. While `moments` is set, it keeps the medium before and after each operation.
+/// A drive that counts finishes. While `moments` is set, it keeps the medium's content before and after each
+/// operation.
 #[derive(Debug)]
 struct Recorder {
     emu: Arc<Emu>,
@@ -64,7 +65,7 @@ impl ZonedDevice for Recorder {
     }
 }
 
-/// A drive on which two logs, and no third one, may have a zone each.
+/// A drive on which two logs may have a zone each, but not a third one.
 fn two_logs_fit() -> EmuOptions {
     EmuOptions {
         max_open: Some(4),
@@ -86,17 +87,18 @@ async fn pause(fs: &Fs, time: Duration) {
     sleep_until(&**fs.driver(), fs.driver().now().after(time)).await;
 }
 
-/// A log of a database of its own: the older logs of a directory are synced before a new one is written.
+/// The path of log `log`, in a directory of its own: the older logs of a directory are synced before a new
+/// one is written.
 fn path(log: usize) -> String {
     format!("/{log}/a.log")
 }
 
-/// Log `log`'s bytes from `from` on.
+/// The expected bytes of log `log` from `from` on.
 fn part(log: usize, from: usize, len: usize) -> Vec<u8> {
     bytes(from + len, log as u8).split_off(from)
 }
 
-/// Three logs whose lengths the recorder knows.
+/// Three logs whose appended and synced lengths the recorder knows.
 struct Logs {
     fs: Fs,
     recorder: Arc<Recorder>,
@@ -183,7 +185,7 @@ fn an_idle_log_gives_the_rest_of_its_zone_to_the_next_log() {
         let waited = fs.driver().now().since(begun);
         assert!((Duration::from_millis(990)..Duration::from_millis(1100)).contains(&waited), "{waited:?}");
         assert_eq!((used(&fs), recorder.finishes()), (2, 0), "the zone has segments of two logs");
-        // Each log in turn needs a zone that another one has.
+        // Each log in turn needs a zone that another log has.
         for round in 0..9 {
             pause(&fs, Duration::from_secs(2)).await;
             logs.append(round % 3, 100).await;
@@ -214,10 +216,10 @@ fn an_unsynced_log_keeps_its_zone() {
     });
 }
 
-/// Three logs on two zones, where every append needs a zone that another log gives up; the moments at which the power may
-/// fail. `last`: bytes that the idle logs wrote of their zones.
+/// Three logs on two zones: every append needs a zone that another log gives up. Returns the moments at which
+/// the power may fail. `last`: bytes that the idle logs wrote to their zones.
 fn moments_of_a_release(last: usize) -> (u64, Vec<(Media, Lengths)>) {
-    // A rest of fewer than two blocks is finished.
+    // The rest of a log zone is finished if it has fewer than two blocks.
     let zone = EmuOptions { zone_size: Blocks(32), zone_capacity: Blocks(32), ..two_logs_fit() };
     let (drive, recorder, fs) = mounted(zone);
     drive.run(async {
@@ -231,7 +233,7 @@ fn moments_of_a_release(last: usize) -> (u64, Vec<(Media, Lengths)>) {
         logs.append(2, 3000).await;
         logs.writers[2].flush().await.unwrap();
         logs.sync(2).await;
-        // The first log goes on in the zone that the second one gives up.
+        // The first log continues in the zone that the second one gives up.
         logs.append(0, 3000).await;
         logs.writers[0].flush().await.unwrap();
         logs.append(2, 3000).await;
@@ -243,7 +245,8 @@ fn moments_of_a_release(last: usize) -> (u64, Vec<(Media, Lengths)>) {
     (recorder.finishes(), moments)
 }
 
-/// Mounts the drive after a power cut, and checks that each log has a prefix of its appended bytes, with all synced ones.
+/// Mounts the drive after a power cut, and checks that each log has a prefix of its appended bytes, with all
+/// synced ones.
 fn check_after_cut(media: &Media, lengths: &Lengths, choose: &mut dyn Choose, what: &str) {
     let drive = Drive::from_media(media.cut(choose));
     let fs = drive.mount();
@@ -253,7 +256,7 @@ fn check_after_cut(media: &Media, lengths: &Lengths, choose: &mut dyn Choose, wh
             let whole = bytes(*appended, n as u8);
             assert!(whole.starts_with(&found), "{what}: log {n} has foreign bytes");
             assert!(found.len() >= *synced, "{what}: log {n} has {} of {synced} bytes", found.len());
-            // The log can be continued, and its new bytes are found again.
+            // Each log can be continued after the power cut, and its new bytes are found again.
             let writer = fs.open_append(&path(n)).await.unwrap();
             writer.append(b"more").await.unwrap();
             writer.sync().await.unwrap();
@@ -269,7 +272,7 @@ fn check_after_cut(media: &Media, lengths: &Lengths, choose: &mut dyn Choose, wh
 fn a_power_cut_between_release_finish_and_next_segment_takes_no_synced_byte() {
     const SEEDS: u64 = 24;
     const MOST: usize = 200;
-    // A short log, one with a rest that is too small to be kept, and one that fills its zone.
+    // The idle logs: short, with a rest of the zone that is too small to be kept, and filling the zone.
     for (last, finished) in [(3000, false), (30 * 4096 + 3000, true), (31 * 4096, false)] {
         let (finishes, moments) = moments_of_a_release(last);
         assert_eq!(finishes > 0, finished, "{finishes} finishes");
@@ -287,7 +290,7 @@ fn a_power_cut_between_release_finish_and_next_segment_takes_no_synced_byte() {
                 );
                 tried += 1;
             }
-            // Too many states: a sample of them all.
+            // The power cut has too many outcomes: a sample of them all is checked.
             for seed in (0..SEEDS).filter(|_| tried == MOST) {
                 let what = format!("{last} bytes, moment {at}, seed {seed}");
                 check_after_cut(media, lengths, &mut Seeded::new(seed), &what);

@@ -1,4 +1,4 @@
-//! The parallel log with `Batching::Auto`: records of concurrent writers share entries.
+//! Tests of the parallel log with `Batching::Auto`: records of concurrent writers share entries.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::future::Future;
@@ -28,13 +28,13 @@ async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
     Arc::new(log)
 }
 
-/// Appends from several writers at once; gives the records in ticket order.
+/// Appends records from several writers at once; returns the records in ticket order.
 async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize, len: usize) -> Records {
     let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
     parallel::append_all(fs, log, (writers, each), 3, record).await
 }
 
-/// Writes records, closes the log, and checks that a replay gives them; gives the log's counts.
+/// Writes records, closes the log, and checks that a replay gives them; returns the log's counts.
 fn round_trip(options: EmuOptions, open: usize, writers: usize, each: usize, len: usize) -> LogStats {
     let (drive, fs) = Drive::formatted(options);
     let stats = drive.run(async {
@@ -70,7 +70,8 @@ fn an_entry_that_does_not_fit_fills_the_zone_and_continues_in_the_next_zone() {
     for open in [14, 4] {
         let options = EmuOptions { max_open: Some(open), max_active: Some(open), ..options() };
         let stats = round_trip(options, 4096, 1, 200, 9000);
-        // Three blocks for each record, except where an entry is split at the end of a zone: no block is left over.
+        // The log writes three blocks for each record, and more only if an entry is split at the end of a
+        // zone: no block is left unused.
         assert!(stats.replaced > 8 && stats.blocks <= 1 + 3 * 200 + stats.replaced, "{stats:?}");
     }
 }
@@ -112,7 +113,8 @@ fn a_lone_writer_writes_at_the_pointer_while_other_tasks_void_records_and_sync()
                 for n in 0..300_usize {
                     let record = bytes(3000, n as u8);
                     let ticket = log.append(&record, false).await.unwrap();
-                    // The test does not wait for the void entry, which is written beside the next records.
+                    // The test does not wait for the void entry, so the log writes it beside the next
+                    // records.
                     if n.is_multiple_of(5) {
                         let (log, own) = (Arc::clone(&log), ticket);
                         drop(spawn(&**fs.driver(), "voider", async move { log.void(own).await.unwrap() }));
@@ -137,7 +139,7 @@ fn dropping_a_writer_loses_no_record_of_another_writer() {
     let (drive, fs) = Drive::formatted(options());
     drive.run(async {
         let log = log_on(&fs, 4096).await;
-        // The first record is in flight; the second writer leads the entry of the later ones.
+        // The first record is in flight; the second writer leads the batch of the later records.
         let mut cx = Context::from_waker(Waker::noop());
         let mut in_flight = pin!(log.append(b"in_flight", false));
         assert!(in_flight.as_mut().poll(&mut cx).is_pending());

@@ -1,4 +1,4 @@
-//! Sequential reads of logs, with read-ahead.
+//! Tests of sequential reads of logs, with read-ahead.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ fn roomy() -> EmuOptions {
     EmuOptions { zone_size: zone, zone_capacity: zone, track_power_cuts: false, ..EmuOptions::tiny() }
 }
 
-/// A closed log of `len` bytes on a drive that counts reads, mounted again.
+/// A closed log of `len` bytes, mounted again on a drive that counts reads.
 fn closed_log(len: usize) -> (Drive, Arc<Counter>, Fs, Vec<u8>) {
     let (drive, fs) = Drive::formatted(roomy());
     let content = bytes(len, 3);
@@ -35,7 +35,7 @@ fn closed_log(len: usize) -> (Drive, Arc<Counter>, Fs, Vec<u8>) {
     (drive, counter, fs, content)
 }
 
-/// All bytes from `from` on, in reads of `step` bytes.
+/// All bytes of the log from `from` on, read in steps of `step` bytes.
 async fn drain(reader: &mut SequentialReader, from: usize, step: usize) -> fs::Result<Vec<u8>> {
     let mut all = Vec::new();
     loop {
@@ -61,12 +61,12 @@ fn reading_a_log_recovers_it_in_the_same_pass() {
     let most = content.len() as u64 / BLOCK * 102 / 100;
     assert!(blocks <= most, "{blocks} blocks were read, the log has about {most}");
     assert_eq!(reader.stats().bytes, Bytes(content.len() as u64));
-    // The log's index is known now: a random read is one device read.
+    // The log's index is known after the first read: a random read is one device read.
     let mut some = vec![0; 100];
     drive.run(fs.open("/a.log").unwrap().read_at(Bytes(9_999_950), &mut some)).unwrap();
     assert!(some == content[9_999_950..][..100]);
     assert_eq!(counter.take().0, 1);
-    // A second sequential read uses the index, with read-ahead too.
+    // A second sequential read of the log uses the index, with read-ahead too.
     assert!(drive.run(drain(&mut sequential(&fs), 0, 4096)).unwrap() == content);
     let (reads, blocks) = counter.take();
     assert!(
@@ -87,7 +87,7 @@ fn two_sequential_readers_and_a_random_read_at_once_give_the_same_bytes() {
         let mut middle = vec![0; 5000];
         fs.open("/a.log").unwrap().read_at(Bytes(2_000_000), &mut middle).await.unwrap();
         assert!(middle == content[2_000_000..][..5000]);
-        // A read elsewhere does not move the stream: a read at the old position goes on with the stream.
+        // A random read does not move the log's stream: a read at the old position continues the stream.
         one.read_at(Bytes(2_000_000), &mut middle).await.unwrap();
         assert!(middle == content[2_000_000..][..5000]);
         assert!(drain(&mut one, 1000, 3000).await.unwrap() == content[1000..]);

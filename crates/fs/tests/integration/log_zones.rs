@@ -1,5 +1,5 @@
-//! Zones opened ahead for logs: an append waits only for the log's own writes, the device's limits are kept, and an idle file
-//! system does no work.
+//! Tests of zones opened ahead for logs: an append waits only for the log's own writes, the device's limits
+//! are kept, and an idle file system does no work.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -22,7 +22,7 @@ struct Watch {
     ops: AtomicU64,
     opens: AtomicU64,
     resets: AtomicU64,
-    /// Begin and end of each write of log entries.
+    /// Start and end times of each write of log entries.
     entries: Arc<Mutex<Vec<(Instant, Instant)>>>,
 }
 
@@ -37,7 +37,7 @@ impl Watch {
         })
     }
 
-    /// The part of the time between two moments during which no entry was in flight.
+    /// The part of the time between two moments during which no write of log entries was in flight.
     fn idle(&self, from: Instant, to: Instant) -> Duration {
         let entries = self.entries.lock();
         let mut within: Vec<_> =
@@ -102,7 +102,7 @@ async fn pause(fs: &Fs, time: Duration) {
     sleep_until(&**fs.driver(), fs.driver().now().after(time)).await;
 }
 
-/// Writes, replaces and deletes files of several lifetimes until `stop`.
+/// A task that writes, replaces and deletes files of several lifetimes until `stop`.
 async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
     let mut random = Seeded::new(u64::from(name));
     for round in 0_usize.. {
@@ -122,8 +122,8 @@ async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
     }
 }
 
-/// Appends to logs that replace their zones. Returns the longest time for which an append waited while no write of its own log
-/// was in flight.
+/// Appends to logs that replace their zones. Returns the longest time for which an append waited while no
+/// write of its own log was in flight.
 async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Duration, Duration) {
     let (mut idle, mut longest) = (Duration::ZERO, Duration::ZERO);
     let record = bytes(30_000, 7);
@@ -131,7 +131,7 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
     for n in 0..logs {
         let path = format!("/{n}.log");
         let writer = fs.create(&path, &log()).await.unwrap();
-        // The first append waits for the log before this one, and is not measured.
+        // The first append to a log waits until the older log is synced, so it is not measured.
         writer.append(&record).await.unwrap();
         if let Some((path, writer)) = before.take() {
             writer.close().await.unwrap();
@@ -154,7 +154,7 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
     (idle, longest)
 }
 
-/// Logs beside files, reclaim and flushes on a drive with the latencies of `profile`.
+/// Writes logs beside files, reclaim and flushes on a drive with the latencies of `profile`.
 fn measure(profile: &str, log: LogOptions) {
     let drive = Drive::new(like(profile, 72));
     drive.format();
@@ -208,8 +208,8 @@ fn an_append_does_not_wait_for_an_open_finish_reset_or_metadata_commit() {
     }
 }
 
-/// Files, and logs that replace their zones while other logs are open, on a drive with few open zones: the emulator refuses
-/// operations beyond the limit.
+/// Writes files, and logs that replace their zones while other logs are open, on a drive with few open zones:
+/// the emulator refuses operations beyond the limit.
 #[test]
 fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
     for limit in 4..=14 {
@@ -228,7 +228,8 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
         let watch = Watch::over(&drive.emu);
         let options = MountOptions {
             write_buffer: 16 << 10,
-            // An entry as long as a zone: the entries for the end of one zone are buffered when the log takes the next zone.
+            // The longest entry is as long as a zone: the entries for the end of one zone are buffered when
+            // the log takes the next zone.
             log: LogOptions { buffer: 56 << 10, ..LogOptions::default() },
             ..MountOptions::default()
         };
@@ -335,11 +336,12 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
         assert_eq!(opened(&drive), expected, "limit {limit}");
         drive.run(fs.unmount()).unwrap();
         assert_eq!(opened(&drive), 0, "limit {limit}");
-        // A killed process leaves zones open: the next mount resets them.
+        // A killed process leaves the zones opened ahead open: the next mount resets them.
         let fs = drive.mount();
         drive.run(pause(&fs, Duration::from_millis(1)));
         drive.run(async {
-            // A log takes the open zones, further zones are opened, and lower zones become empty.
+            // The log takes the zones opened ahead, further zones are opened, and zones with lower numbers
+            // become empty.
             write(&fs, "/a", &bytes(300_000, 1)).await.unwrap();
             let writer = fs.create("/a.log", &log()).await.unwrap();
             for n in 0..20 {
@@ -352,7 +354,7 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
         });
         drop(fs);
         let left = opened(&drive);
-        // The rest of the log's zone holds a slot too.
+        // The rest of the log's zone holds an open-zone slot too.
         let fits = |n: usize| n <= expected && n >= expected.min(1);
         assert!(fits(left), "limit {limit}: {left}");
         let killed = Drive { driver: drive.driver.clone(), emu: drive.emu.clone() };
@@ -390,7 +392,7 @@ fn a_log_that_is_closed_without_entries_takes_no_zone() {
     drive.check();
 }
 
-/// A drive with slow metadata writes.
+/// A drive whose writes to metadata zones are slow.
 #[derive(Debug)]
 struct SlowMetadata {
     emu: Arc<Emu>,

@@ -1,4 +1,4 @@
-//! Every operation of a mount goes to the device under the class of its purpose.
+//! Tests of operation classes: every operation of a mount goes to the device under the class of its purpose.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +36,7 @@ fn counts(fs: &Fs) -> Vec<u64> {
     IoClass::ALL.iter().map(|class| fs.operations(*class)).collect()
 }
 
-/// The classes under which the drive got operations between the counts.
+/// The classes whose counts of device operations changed between two times.
 fn classes(before: &[u64], after: &[u64]) -> Vec<IoClass> {
     let counts = before.iter().zip(after).zip(IoClass::ALL);
     counts.filter(|((before, after), _)| before < after).map(|(_, class)| class).collect()

@@ -1,4 +1,4 @@
-//! Defects of published logs with zone appends, one test each: the ordered log in the same situation.
+//! Defects of published logs with zone appends, one test each: Furrow's ordered log in the same situation.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -50,14 +50,14 @@ fn record(n: usize) -> Vec<u8> {
     bytes(700 + (n * 379) % 3000, n as u8)
 }
 
-/// The content of a file after a power cut now.
+/// The content of a file after a power cut at this moment.
 fn after_a_cut(drive: &Drive, seed: u64, path: &str) -> Vec<u8> {
     let cut = drive.cut(&mut Seeded::new(seed));
     let fs = cut.mount();
     cut.run(read(&fs, path)).unwrap()
 }
 
-/// An operation that was submitted to the drive.
+/// A device operation that was submitted to the drive.
 #[derive(Clone, Debug)]
 struct Sent {
     at: Instant,
@@ -66,7 +66,7 @@ struct Sent {
     entry: EntryHeader,
 }
 
-/// A drive that records the log entries that are submitted to it.
+/// A drive that records the log entries in the operations submitted to it.
 #[derive(Debug)]
 struct Watch {
     emu: Arc<Emu>,
@@ -104,7 +104,7 @@ impl ZonedDevice for Watch {
     }
 }
 
-/// The log zones of a mounted file system.
+/// The zones with log segments of a mounted file system.
 fn log_zones(fs: &Fs) -> Vec<ZoneId> {
     fs.zone_map().into_iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.zone).collect()
 }
@@ -131,7 +131,7 @@ fn sequences(drive: &Drive, uuid: Uuid, zone: ZoneId) -> Vec<u64> {
     })
 }
 
-/// Appends records without a sync; gives all their bytes.
+/// Appends records to the log without a sync; returns all their bytes.
 async fn append_some(writer: &Writer, records: std::ops::Range<usize>) -> Vec<u8> {
     let mut all = Vec::new();
     for n in records {
@@ -142,7 +142,8 @@ async fn append_some(writer: &Writer, records: std::ops::Range<usize>) -> Vec<u8
     all
 }
 
-/// Syncs one more record while many are in flight; gives the log after a power cut right after the sync, and the expected log.
+/// Syncs one more record while many appends are in flight; returns the log's content after a power cut right
+/// after the sync, and the expected content.
 fn cut_after_sync(seed: u64, broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u8>) {
     let drive = drive(seed, options(seed.is_multiple_of(2)));
     let buffer = [1, 2, 8][seed as usize % 3] * BLOCK;
@@ -150,7 +151,7 @@ fn cut_after_sync(seed: u64, broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u
     let fs = drive.run(Fs::mount(drive.dev(), &options)).unwrap();
     let wanted = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
-        // The file itself is durable; its bytes may be lost.
+        // The log file's name is durable before the power cut; its bytes may be lost.
         writer.append(b"first").await.unwrap();
         writer.sync().await.unwrap();
         fs.sync().await.unwrap();
@@ -198,7 +199,7 @@ fn a_hundred_synced_entries_of_one_kib_are_all_recovered() {
                 wanted.extend_from_slice(&record);
             }
         });
-        // Each entry pads its block, and the next entry begins after the padding.
+        // Each log entry pads its block, and the next entry begins after the padding.
         let found = after_a_cut(&drive, 5, "/a.log");
         assert!(found == wanted, "{} of {} bytes", found.len(), wanted.len());
     }
@@ -228,8 +229,8 @@ fn entries_whose_appends_were_reordered_give_the_right_bytes() {
     assert!(shuffled > 200, "{shuffled} entries have a higher address than a later one");
 }
 
-/// Cuts the power while many entries are in flight. Gives whether the cut left a gap, the number of synced bytes, the
-/// appended bytes, and the recovered bytes.
+/// Cuts the power while many log entries are in flight. Returns whether the cut left a gap, the number of
+/// synced bytes, the appended bytes, and the recovered bytes.
 fn cut_in_flight(seed: u64, broken_rule: Option<BrokenRule>) -> (bool, usize, Vec<u8>, Vec<u8>) {
     let drive = drive(seed, options(seed.is_multiple_of(2)));
     let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
@@ -275,7 +276,7 @@ fn a_recovery_that_keeps_entries_after_a_gap_gives_bytes_that_were_never_appende
     assert!(wrong > 20, "{wrong} of 120");
 }
 
-/// A log of one zone with entries that the test makes.
+/// A log of one zone, with entries that the test encodes itself.
 struct Forge {
     drive: Drive,
     uuid: Uuid,
@@ -362,7 +363,7 @@ fn an_entry_with_a_wrong_checksum_is_not_recovered() {
         forge.write(&damaged);
         forge.add(forge.header(2));
         assert!(forge.content() == Forge::of(0..1), "byte {byte}");
-        // An intact copy of the entry elsewhere in the zone closes the gap.
+        // An intact copy of the missing entry elsewhere in the zone closes the gap.
         forge.add(forge.header(1));
         assert!(forge.content() == Forge::of(0..3), "byte {byte}");
     }
@@ -406,7 +407,8 @@ fn an_append_error_is_reported_and_nothing_is_written_after_it() {
                     break;
                 }
             }
-            // An append that ended before the error succeeds; the sync covers it, and fails.
+            // An append that ended before the device's error succeeds; the sync covers that append, and
+            // fails.
             let error = match reported {
                 Some(error) => error,
                 None => writer.sync().await.unwrap_err(),
@@ -498,7 +500,8 @@ fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_wait_for_each_other()
             writer.sync().await.unwrap();
             let took = drive.driver.now().since(begun);
             wanted.extend_from_slice(&whole);
-            // Parts that wait for each other would take the sum of their latencies.
+            // If the parts of an entry waited for each other, the append would take the sum of their
+            // latencies.
             assert!(took < WRITE * 4, "{buffer}: {took:?}");
         });
         let parts = watch.take();

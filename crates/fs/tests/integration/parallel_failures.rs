@@ -1,4 +1,5 @@
-//! Lasting failures of the parallel log: a task that panics, and a drive without room for a void entry.
+//! Tests of lasting failures of the parallel log: a task that panics, and a drive without room for a void
+//! entry.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::future::poll_fn;
@@ -14,11 +15,11 @@ use units::Driver;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
-/// Offsets of an entry's flags (0 for records, 4 for a void entry) and of its number of records.
+/// Byte offsets in an entry of its flags (0 for records, 4 for a void entry) and of its number of records.
 const FLAGS: usize = 6;
 const COUNT: usize = 64;
 
-/// A drive whose driver panics when an entry like `at` is submitted.
+/// A drive whose driver panics when an entry as `at` describes is submitted.
 #[derive(Debug)]
 struct Panicking {
     emu: Arc<Emu>,
@@ -67,7 +68,7 @@ async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (F
     (fs, log)
 }
 
-/// Polls all appends until each has ended; `None` for one that panicked.
+/// Polls all appends until each has ended; the result is `None` for one that panicked.
 async fn outcomes(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>>> {
     let mut outcomes: Vec<Option<Option<fs::Result<Ticket>>>> = vec![None; appends.len()];
     poll_fn(|context| {
@@ -93,7 +94,7 @@ fn writers_that_wait_for_a_leader_that_panics_get_the_error() {
     drive.run(async {
         let joined = ParallelOptions { batching: Batching::Auto, ..ParallelOptions::default() };
         let (fs, log) = on_panicking(&drive, Entry::Records(3), &joined).await;
-        // The first record has an entry of its own; the second writer leads, and its entry has three records.
+        // The first record has an entry of its own; the second writer leads a batch of three records.
         let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
         let outcomes = outcomes(appends).await;
         assert!(matches!(outcomes[0], Some(Ok(Ticket(0)))), "{outcomes:?}");
@@ -124,7 +125,7 @@ fn a_panic_of_a_lone_writer_delays_no_other_writer() {
             let (fs, log) = on_panicking(&drive, Entry::Records(1), &options).await;
             let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
             assert!(outcomes[0].is_none(), "the append panicked");
-            // The ticket of the panicked append is void, and the log left its zone.
+            // The ticket of the append that panicked is void, and the log left its zone.
             log.sync().await.unwrap();
             log.close().await.unwrap();
             assert_eq!(log.stats().voids, 1);
@@ -163,7 +164,8 @@ fn maintenance_that_panics_poisons_the_log_and_all_waiting_calls_get_the_error()
     drive.check();
 }
 
-/// Appends records of one block until the drive is full; gives the tickets of the first and the last record.
+/// Appends records of one block until the drive is full; returns the tickets of the first and the last
+/// record.
 async fn fill(log: &ParallelLog) -> (Ticket, Ticket) {
     let mut given = Vec::new();
     let full = loop {
@@ -222,7 +224,7 @@ fn a_postponed_void_entry_is_written_once_space_is_freed_without_an_append() {
     });
 }
 
-/// Writes a file as long as the log's zones, as an engine does when it flushes its tables.
+/// Writes a file as long as the log's zones, as an engine does when it flushes its memtables.
 async fn write_once_more(fs: &Fs) -> fs::Result<()> {
     let zones = fs.zone_map();
     let blocks: u64 = zones.iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.live.0).sum();

@@ -1,4 +1,4 @@
-//! The parallel log: records, zones, closing and opening.
+//! Tests of the parallel log: records, zones, closing and opening.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn record(n: usize) -> Vec<u8> {
     bytes(1 + (n * 379) % 9000, n as u8)
 }
 
-/// `writers` tasks that append `each` records.
+/// Runs `writers` tasks that append `each` records.
 async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize) -> Records {
     parallel::append_all(fs, log, (writers, each), 5, |writer, n| record(writer * 1000 + n)).await
 }
@@ -102,7 +102,7 @@ fn retired_segments_are_freed_and_a_log_without_records_holds_no_zone() {
     let (drive, fs) = drive(options());
     drive.run(async {
         let (log, _) = open(&fs).await;
-        // Far more bytes than the drive has.
+        // The log writes far more bytes than the drive has.
         for round in 0..30 {
             let written = write(&fs, &log, 4, 20).await;
             assert!(log_zones(&fs) <= 12, "round {round}: {} zones", log_zones(&fs));
@@ -203,7 +203,7 @@ fn acknowledged_records_survive_a_kill_of_the_process() {
     let written = drive.run(async {
         let (log, _) = open(&fs).await;
         let written = write(&fs, &log, 8, 40).await;
-        // The log is not closed, and the file system is not unmounted.
+        // The process is killed: the log is not closed, and the file system is not unmounted.
         std::mem::forget(log);
         written
     });
@@ -226,7 +226,8 @@ fn a_full_drive_refuses_records_until_space_is_freed_and_loses_none() {
             }
         };
         assert_eq!(full.kind(), ErrorKind::NoSpace, "{full}");
-        // A record whose first part fits and whose second does not: its ticket must not block later records for good.
+        // The first part of the record fits on the drive and the second does not: the record's ticket must
+        // not block later records for good.
         let long = log.append(&bytes(600_000, 1), false).await.unwrap_err();
         assert_eq!(long.kind(), ErrorKind::NoSpace, "{long}");
         let (middle, _) = written[written.len() / 2];

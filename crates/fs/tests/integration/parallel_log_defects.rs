@@ -1,5 +1,5 @@
-//! Defects of published parallel logs, one test each: this log in the same situation. Defects of the memtable (snapshots
-//! that see gaps) are tested with the engine.
+//! Defects of published parallel logs, one test each: Furrow's parallel log in the same situation. Defects of
+//! the memtable (snapshots that see gaps) are tested with the engine.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -65,7 +65,7 @@ fn world(seed: u64, options: EmuOptions, broken_rule: Option<BrokenRule>) -> Wor
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(dev, &MountOptions { broken_rule, ..MountOptions::default() }).await.unwrap();
         let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
-        // After this append the log has a zone.
+        // After its first append the log has a zone.
         log.append(b"first", true).await.unwrap();
         (fs, Arc::new(log))
     });
@@ -76,14 +76,14 @@ async fn records(fs: &Fs) -> fs::Result<Records> {
     try_all(fs.read_parallel_log(PATH).await?).await
 }
 
-/// The records that a power cut now leaves.
+/// The records of the log that a power cut at this moment leaves.
 fn after_a_cut(world: &World, seed: u64) -> fs::Result<Records> {
     let drive = world.drive.cut(&mut Seeded::new(seed));
     let fs = drive.mount();
     drive.run(records(&fs))
 }
 
-/// Appends from several writers at once; gives the records in ticket order.
+/// Appends records from several writers at once; returns the records in ticket order.
 async fn write(world: &World, writers: usize, each: usize, len: usize) -> Records {
     let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
     append_all(&world.fs, &world.log, (writers, each), usize::MAX, record).await
@@ -160,7 +160,7 @@ fn records_of_every_length_around_the_limits_are_replayed() {
             let record = bytes(len, n);
             written.push((world.log.append(&record, false).await.unwrap(), record));
             if written.len().is_multiple_of(8) {
-                // All records together do not fit the drive.
+                // All records of the test together do not fit on the drive.
                 let half = written.len() / 2;
                 world.log.retire(written[half].0).unwrap();
                 written.drain(..half);
@@ -202,7 +202,8 @@ fn without_void_entries_a_failed_append_that_reached_the_medium_is_replayed() {
     assert!(found.iter().any(|(_, record)| record == b"lost"), "{found:?}");
 }
 
-/// The number of records that are lost after a clean close: 8 writers, and a zone replacement every few appends.
+/// The number of records that are lost after a clean close of the log: 8 writers, and a zone replacement
+/// every few appends.
 fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
     let volatile_cache = seed.is_multiple_of(2);
     let world =
@@ -233,7 +234,7 @@ fn a_lasting_device_error_is_retried_a_bounded_number_of_times_and_poisons_the_l
         world.drive.emu.fail(FaultSpec::all(FaultOp::Write));
         let before = world.watch.operations.load(Ordering::Relaxed);
         let first = world.log.append(b"lost", true).await.unwrap_err();
-        // The void entry failed too, so whether the record exists is unknown.
+        // The void entry failed too, so whether the voided record exists is unknown.
         assert!(matches!(first.kind(), ErrorKind::Poisoned), "{first}");
         for _ in 0..10 {
             let next = world.log.append(b"lost", false).await.unwrap_err();
@@ -252,7 +253,7 @@ fn a_failed_flush_poisons_the_log() {
     world.drive.run(async {
         world.log.append(b"unsynced", false).await.unwrap();
         world.drive.emu.fail(FaultSpec::next(FaultOp::Flush));
-        // The record is in the cache and may survive: the replay below gives it.
+        // The record is in the device's cache and may survive: the replay below gives it.
         assert_eq!(world.log.append(b"synced", true).await.unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(world.log.append(b"next", false).await.unwrap_err().kind(), ErrorKind::Poisoned);
         assert_eq!(world.log.sync().await.unwrap_err().kind(), ErrorKind::Poisoned);
@@ -269,7 +270,7 @@ fn a_failed_flush_poisons_the_log() {
     });
 }
 
-/// Flips a bit of the byte at offset `byte` of the zone.
+/// Flips a bit of the byte at offset `byte` of a zone.
 fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
     let dev = drive.dev();
     drive.run(async {
@@ -303,7 +304,7 @@ fn a_lost_record_that_was_durable_is_reported_as_damage() {
     assert_eq!(opened.unwrap_err().kind(), ErrorKind::Corrupt);
 }
 
-/// The latency of each append in the order in which they ended, and the number of zone replacements.
+/// The latency of each append, in the order in which the appends ended, and the number of zone replacements.
 fn latencies(options: EmuOptions, writers: usize, each: usize) -> (Vec<Duration>, u64) {
     let world = world(17, options, None);
     let all = Arc::new(Mutex::new(Vec::new()));

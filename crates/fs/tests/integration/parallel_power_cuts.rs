@@ -1,8 +1,8 @@
 //! Parallel logs under power cuts at any moment, compared with a model in memory.
 //!
-//! After a cut a replay must give every record that was synced, or acknowledged before a sync began; and with each record
-//! that it gives, all records that were acknowledged before that one was submitted. It must give nothing else, and no voided
-//! record.
+//! After a cut a replay must give every record that was synced, or acknowledged before a sync began. With
+//! each record that a replay gives, it must give all records that were acknowledged before that record was
+//! submitted. It must give nothing else, and no voided record.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,27 +20,27 @@ use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
 const PATH: &str = "/parallel";
 const WRITERS: usize = 6;
 
-/// The state of a record as its writer knows it. Times count events.
+/// The state of a record as its writer knows it. Times are counts of events.
 #[derive(Clone, Debug, Default)]
 struct Note {
     begun: u64,
     acknowledged: Option<u64>,
     ticket: Option<Ticket>,
-    /// The writer began to void the record, and the void succeeded.
+    /// `voiding`: the writer began to void the record. `voided`: the void succeeded.
     voiding: bool,
     voided: bool,
-    /// A replay must give the record.
+    /// True if a replay must give the record.
     required: bool,
 }
 
-/// The expected content of the log.
+/// The model of the log's expected content.
 #[derive(Debug, Default)]
 struct Model {
     time: u64,
     notes: BTreeMap<Vec<u8>, Note>,
-    /// The records that an earlier recovery gave.
+    /// The records that an earlier recovery of the log gave.
     replayed: BTreeMap<Ticket, Vec<u8>>,
-    /// A replay need not give records with tickets below this.
+    /// A replay need not give records with tickets below this one.
     retired: u64,
     /// The value of `retired` when the log was last opened.
     retired_before: u64,
@@ -57,14 +57,14 @@ impl Model {
         self.notes.get_mut(record).unwrap()
     }
 
-    /// Notes that everything acknowledged before `time` is durable.
+    /// Notes that every record acknowledged before `time` is durable.
     fn make_durable(&mut self, time: u64) {
         for note in self.notes.values_mut() {
             note.required |= note.acknowledged.is_some_and(|at| at < time);
         }
     }
 
-    /// Compares the model with the records that recovery gave, which become the model's content.
+    /// Compares the model with the records that the recovery gave; these become the model's content.
     fn judge(&mut self, found: Vec<(Ticket, Vec<u8>)>) -> Result<(), String> {
         let there: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
         if there.len() < found.len() {
@@ -145,7 +145,7 @@ impl Shape {
         Drive { emu: Emu::from_media(media, "emu:cut", latency(), driver.clone()), driver }
     }
 
-    /// The stripe width: more than one where the cache is not volatile.
+    /// The log's stripe width: more than one if the drive's cache is not volatile.
     fn zones(&self) -> usize {
         1 + (self.seed % 3) as usize
     }
@@ -167,7 +167,7 @@ fn latency() -> Latency {
     }
 }
 
-/// A record that differs from all others.
+/// A test record that differs from all other ones.
 fn record(random: &mut Seeded, round: u64, writer: usize, n: usize, block: usize) -> Vec<u8> {
     let len = match random.choose(20) {
         0 => 70 * block,
@@ -230,7 +230,8 @@ async fn writer(
             1 | 2 => {
                 if let Some(ticket) = known {
                     model.lock().note(&record).voiding = true;
-                    // On a full drive the void entry may have no room, and the record may be replayed.
+                    // If the drive is full, the void entry may have no room, and the voided record may be
+                    // replayed.
                     match log.void(ticket).await {
                         Ok(()) => model.lock().note(&record).voided = true,
                         Err(error) => assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}"),
@@ -264,7 +265,8 @@ async fn open(fs: &Fs, batching: Batching, zones: usize) -> fs::Result<(Parallel
     Ok((log, found))
 }
 
-/// Runs rounds of writes, a power cut and a recovery; the recovery is cut, too. Gives the number of records that survived.
+/// Runs rounds of writes, a power cut and a recovery; the recovery is cut, too. Returns the number of records
+/// that survived.
 fn run(shape: Shape) -> Result<usize, String> {
     let mut random = shape.random();
     let options = shape.drive();
@@ -293,7 +295,7 @@ fn run(shape: Shape) -> Result<usize, String> {
         drive.run(sleep_until(&*driver, until));
         drive = shape.on(drive.emu.power_cut(&mut random), round);
         std::mem::forget(log);
-        // A recovery after a recovery that was cut gives the same records.
+        // Recoveries after one that a power cut interrupted all give the same records.
         for again in 0..random.choose(3) as u64 {
             let fate = Arc::new(Mutex::new(None));
             let (dev, mount, to) = (drive.dev(), shape.mount(), Arc::clone(&fate));
@@ -338,7 +340,7 @@ fn no_power_cut_loses_a_synced_record_or_replays_a_voided_one() {
     assert!(survived > 20 * seeds().end as usize, "{survived}");
 }
 
-/// True if one of the seeds fails under a broken rule.
+/// True if one of the seeds fails while a safety rule is broken.
 fn is_noticed(broken_rule: BrokenRule) -> bool {
     let mut faults = seeds().filter_map(|seed| run(Shape { seed, broken_rule: Some(broken_rule) }).err());
     let (one, another) = (faults.next(), faults.next());

@@ -1,7 +1,8 @@
-//! Random work, power cuts at random operations of the device, and a model of the states that may survive.
+//! Random changes of a file system, power cuts at random operations of the device, and a model of the states
+//! that may survive.
 //!
-//! Changes of names survive as a prefix of all changes, at least up to the last sync. A file's content survives as a prefix of
-//! the appended bytes, at least up to the file's last sync.
+//! Changes of names survive as a prefix of all changes, at least up to the last sync. A file's content
+//! survives as a prefix of the appended bytes, at least up to the file's last sync.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -17,13 +18,13 @@ use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Choose, Emu, EmuOptions, Latency, Media, Seeded};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
-/// The identity of the file at each path; a directory has identity 0.
+/// The identity of the file at each path of the model; a directory has identity 0.
 type Names = BTreeMap<String, u64>;
 
 #[derive(Clone, Default)]
 struct Model {
     states: Vec<Names>,
-    /// Index of the newest state that is known to be durable.
+    /// Index of the newest state of the names that is known to be durable.
     floor: usize,
     contents: BTreeMap<u64, Vec<u8>>,
     synced: BTreeMap<u64, usize>,
@@ -44,7 +45,7 @@ impl Model {
         self.floor = self.states.len() - 1;
     }
 
-    /// The fault of a tree found after a power cut, if any.
+    /// The fault of the tree that was found after a power cut, if any.
     fn verdict(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Result<(), String> {
         let fits = |names: &Names| {
             names.len() == found.len()
@@ -71,7 +72,7 @@ impl Model {
     }
 }
 
-/// Takes images of the medium after some operations, each with the model at that moment.
+/// A drive that keeps images of the medium after some operations, each with the model at that moment.
 struct Recorder {
     emu: Arc<Emu>,
     model: Arc<Mutex<Model>>,
@@ -118,13 +119,13 @@ struct World {
     next: u64,
     /// Divisor of the file sizes, for a small drive.
     scale: usize,
-    /// Open logs: path at creation, identity, writer.
+    /// The open logs: path at creation, identity, writer.
     logs: Vec<(u64, Writer)>,
 }
 
 const PATHS: [&str; 8] = ["/a", "/b", "/c", "/d/a", "/d/b", "/e/a", "/x.log", "/y.log"];
 
-/// A path with a long name, so that a few changes fill a block of metadata.
+/// A long path, so that a few changes of names fill a block of metadata.
 fn path(random: &mut Seeded) -> String {
     PATHS[random.choose(PATHS.len())].to_owned() + &"-".repeat(200)
 }
@@ -175,7 +176,7 @@ impl World {
                 }
                 writer.close().await.unwrap();
             }
-            // Both names are of one file: the rename changes nothing.
+            // Both names are of one file, so the rename changes nothing.
             3 | 4 if there && path != other && names.get(other) != names.get(path) => {
                 model.lock().next(|names| {
                     let id = names.remove(path).unwrap();
@@ -259,7 +260,7 @@ fn options(broken_rule: Option<BrokenRule>) -> MountOptions {
     }
 }
 
-/// Mounts the medium that one power cut left, and judges its tree.
+/// Mounts the medium that one power cut left, and compares its tree with the model.
 fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Result<(), String> {
     let drive = Drive::from_media(image);
     let dev = drive.dev();
@@ -280,7 +281,7 @@ fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Resu
     })
 }
 
-/// One run of `steps` steps, with several power cuts of every image. Returns the number of cuts.
+/// One run of `steps` random changes, with several power cuts of every image. Returns the number of cuts.
 fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) -> Result<u64, String> {
     let kept = record(seed, steps, broken_rule);
     let mut done = 0;
@@ -295,14 +296,14 @@ fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) 
     Ok(done)
 }
 
-/// One run of `steps` steps. Returns images of the medium, each with its model.
+/// One run of `steps` random changes. Returns images of the medium, each with its model.
 fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Media, Model)> {
     let driver = VirtualDriver::new(seed);
-    // Short blocks: a commit takes several blocks, between which a power cut can tear it.
-    // With a delay, operations are in flight when an image is taken.
+    // Blocks are short, so that a metadata commit takes several blocks, between which a power cut can tear
+    // it. With a delay, operations are in flight when an image is taken.
     let latency = Latency::all(Duration::from_micros(10));
     let (block_size, scale) = if seed.is_multiple_of(2) { (4096, 1) } else { (512, 12) };
-    // With few open zones commits wait for a roll; with many they do not.
+    // With few open zones metadata commits wait for a roll; with many they do not.
     let limit = Some(if seed % 4 < 2 { 6 } else { 14 });
     let emu = Emu::memory(
         EmuOptions { block_size, latency, max_open: limit, max_active: limit, ..EmuOptions::tiny() },
@@ -342,12 +343,12 @@ fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Medi
     std::mem::take(&mut recorder.kept.lock().1)
 }
 
-/// The model of a mounted file system: all its files are durable.
+/// The model of a mounted file system after a power cut: all its files are durable.
 async fn model_of(fs: &Fs) -> Result<Model, String> {
     let mut model = Model::default();
     let mut names = Names::new();
     for (path, content) in tree(fs).await? {
-        // Files created later have low identities.
+        // Identities of files from before the power cut are above those of files that the test creates later.
         let ino = content.as_ref().map(|_| fs.stat(&path).map(|stat| stat.ino << 32));
         let id = ino.transpose().map_err(|e| e.to_string())?.unwrap_or(0);
         names.insert(path, id);
@@ -360,7 +361,8 @@ async fn model_of(fs: &Fs) -> Result<Model, String> {
     Ok(model)
 }
 
-/// A power cut, more work, and a second power cut: changes that the first cut lost must not reappear after the second.
+/// A power cut, more changes, and a second power cut: changes that the first cut lost must not reappear after
+/// the second.
 fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
     let mut random = Seeded::new(seed);
     let first = record(seed, 60, None);
@@ -376,7 +378,7 @@ fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
             let fs = Fs::mount(recorder.clone(), &options(None)).await.map_err(|e| e.to_string())?;
             let found = model_of(&fs).await?;
             recorder.kept.lock().1.clear();
-            // The work that follows needs both directories.
+            // The changes that follow need both directories.
             if !["/d", "/e"].iter().all(|dir| found.names().contains_key(*dir)) {
                 return Ok(());
             }
@@ -411,7 +413,7 @@ fn log_after_log(seed: u64, broken_rule: Option<BrokenRule>) -> Result<(), Strin
         writer.append(content).await.unwrap();
         writer.flush().await.unwrap();
         if durable {
-            // The names and the uses of the zones, without the zones' content.
+            // The test makes the names and the uses of the zones durable, without the zones' content.
             fs.sync().await.unwrap();
         }
     };

@@ -1,4 +1,4 @@
-//! The use of a zone after a mount.
+//! Tests of the role of each zone after a mount.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn a_log_zone_reused_for_data_is_a_data_zone_after_a_mount() {
         drop(writer);
         fs.unlink("/log").await.unwrap();
         fs.sync().await.unwrap();
-        // The cleaner resets the log's zones during the pause.
+        // The cleaner resets the removed log's zones during the pause.
         let later = drive.driver.now().after(Duration::from_millis(10));
         sleep_until(&*drive.driver, later).await;
         write(&fs, "/data", &content).await.unwrap();

@@ -1,4 +1,4 @@
-//! A parallel log that is striped over several zones.
+//! Tests of a parallel log that is striped over several zones.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -36,7 +36,7 @@ fn records_striped_over_several_zones_are_replayed_in_ticket_order() {
         let written = drive.run(async {
             let (log, _) = open(&fs, zones, batching).await;
             let mut written = write(&fs, &log, 8, 5).await;
-            // The drive's next operations are the ones that open zones ahead.
+            // The next operations on the drive open zones ahead.
             units::sleep_until(&**fs.driver(), fs.driver().now().after(std::time::Duration::from_millis(2)))
                 .await;
             written.extend(write(&fs, &log, 8, 2).await);
@@ -78,7 +78,7 @@ fn a_kill_of_the_process_loses_no_acknowledged_record_of_a_striped_log() {
     let written = drive.run(async {
         let (log, _) = open(&fs, 3, Batching::Each).await;
         let written = write(&fs, &log, 8, 40).await;
-        // The log is not closed, and the file system is not unmounted.
+        // The process is killed: the log is not closed, and the file system is not unmounted.
         std::mem::forget(log);
         written
     });
@@ -93,7 +93,7 @@ fn zones_of_a_striped_log_are_freed_as_their_records_are_retired() {
     let (drive, fs) = drive(false);
     drive.run(async {
         let (log, _) = open(&fs, 3, Batching::Auto).await;
-        // Far more bytes than the drive has.
+        // The log writes far more bytes than the drive has.
         for round in 0..30 {
             let written = write(&fs, &log, if round % 3 == 0 { 1 } else { 4 }, 20).await;
             assert!(log_zones(&fs) <= 14, "round {round}: {} zones", log_zones(&fs));
@@ -108,7 +108,7 @@ fn zones_of_a_striped_log_are_freed_as_their_records_are_retired() {
     drive.check();
 }
 
-/// Records per second of `writers` writers on a drive of `profile`, and the stripe width at the end.
+/// Records per second of `writers` writers on a drive of `profile`, and the log's stripe width at the end.
 fn rate(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let dev = zoned::open(&format!("emu:mem?profile={profile}"), Arc::clone(&driver)).unwrap();
@@ -131,6 +131,6 @@ fn where_zones_have_dies_of_their_own_several_writers_get_several_zones_and_a_lo
     let ((one, _), (more, zones)) = (rate(DRIVE, 1, 4), rate(DRIVE, 0, 4));
     assert!(more > 1.7 * one && zones == 8, "{one:.0} and {more:.0} with {zones} zones");
     assert_eq!(rate(DRIVE, 0, 1).1, 1);
-    // This drive has few open zones, and each uses all dies.
+    // The ZN540 drive has few open zones, and each zone uses all dies.
     assert_eq!(rate("zn540&zones=16&zone-size=64MiB&zone-capacity=64MiB", 0, 4).1, 1);
 }

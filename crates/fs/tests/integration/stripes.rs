@@ -1,5 +1,5 @@
-//! On a device whose optimal writes are stripes, writes end with stripes: a partial stripe stays in memory until a sync, a close
-//! or a truncate.
+//! Tests of a device whose optimal writes are stripes: writes end with stripes, and a partial stripe stays in
+//! memory until a sync, a close or a truncate.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::collections::BTreeMap;
@@ -14,18 +14,18 @@ use zoned::emu::{Emu, EmuOptions};
 use zoned::{Blocks, Geometry, Io, Op, ZoneId, ZonedDevice};
 
 const BLOCK: usize = 4096;
-/// Blocks of an optimal write: a stripe of the array that the device models.
+/// Blocks of an optimal write: a stripe of the array that the test's device models.
 const STRIPE: u64 = 8;
-/// Blocks in a zone. The last stripe is shorter.
+/// Blocks in a zone, not a multiple of a stripe: a zone's last stripe is shorter.
 const CAPACITY: u64 = 252;
 
-/// A drive with an optimal write of a stripe, which records where writes begin and end.
+/// A drive whose optimal write is a stripe. It records where writes begin and end.
 #[derive(Debug)]
 struct Striped {
     emu: Arc<Emu>,
     geometry: Geometry,
     writes: Mutex<Vec<(ZoneId, u64, u64)>>,
-    /// Where the last write of each zone ended.
+    /// The block where the last write of each zone ended.
     ends: Mutex<BTreeMap<ZoneId, u64>>,
 }
 
@@ -46,7 +46,7 @@ impl ZonedDevice for Striped {
                 note(ZoneId(u32::try_from(at.0 / zone_size).unwrap()), at.0 % zone_size, data.len());
             }
             Op::Append { zone, data, .. } => {
-                // This drive does not reorder appends: each lands behind the last one.
+                // The drive under test does not reorder appends: each lands behind the previous one.
                 let at = self.ends.lock().get(zone).copied().unwrap_or(0);
                 note(*zone, at, data.len());
             }
@@ -86,7 +86,8 @@ fn buffered(blocks: usize) -> MountOptions {
 }
 
 impl Ground {
-    /// The number of writes to log zones, or to data zones, since the last call, and how many of them end within a stripe.
+    /// The number of writes to log zones, or to data zones, since the last call, and how many of them end
+    /// within a stripe.
     fn take(&self, log: bool) -> (usize, usize) {
         let map = self.fs.zone_map();
         let wanted = |zone: ZoneId| match map.iter().find(|z| z.zone == zone).map(|z| z.role) {
@@ -104,7 +105,7 @@ impl Ground {
 #[test]
 fn files_are_written_in_whole_stripes_until_a_sync() {
     for pace in [Pace::Never, Pace::Always] {
-        // Buffers of no multiple of a stripe, of less than a stripe, and of several zones.
+        // The write buffer is no multiple of a stripe, less than a stripe, or longer than several zones.
         for buffer in [1, 27, 600] {
             let g = ground(MountOptions { pace, ..buffered(buffer) });
             let content = bytes(700 * BLOCK + 77, 5);
@@ -115,13 +116,13 @@ fn files_are_written_in_whole_stripes_until_a_sync() {
                     long.append(part).await.unwrap();
                     assert_eq!(g.take(false).1, 0, "piece {n}");
                     if n % 5 == 0 {
-                        // The sync ends within a stripe, which the next write fills up.
+                        // The sync ends within a stripe, which the next write fills.
                         short.append(&content[..n]).await.unwrap();
                         short.sync().await.unwrap();
                         let (writes, within) = g.take(false);
                         assert!(writes <= 2 && within <= 1, "{writes} writes, {within} within a stripe");
                     }
-                    // Readers see the partial stripe in memory.
+                    // Readers of the file see the partial stripe in memory.
                     if n % 16 == 3 {
                         let len = n * 10_000 + part.len();
                         assert_eq!(read(&g.fs, "/long").await.unwrap(), &content[..len]);
@@ -169,7 +170,7 @@ fn a_close_and_a_truncate_write_a_partial_stripe() {
 
 #[test]
 fn a_sync_pads_the_last_stripe_of_a_long_file_and_not_of_a_short_one() {
-    // Blocks of a file, and the number of blocks that its sync may pad.
+    // Number of blocks of a file, and of blocks of padding that its sync may write.
     for (blocks, padding) in [(511, 0), (1023, 1), (1022, 0), (1534, 2), (2047, 1), (2043, 0), (2045, 3)] {
         let g = ground(buffered(64));
         let content = bytes(blocks * BLOCK - 9, 1);
@@ -181,7 +182,7 @@ fn a_sync_pads_the_last_stripe_of_a_long_file_and_not_of_a_short_one() {
             let ended = g.take(false);
             let wanted = usize::from(padding == 0);
             assert_eq!(ended, (1, wanted), "{blocks} blocks, {padding} of padding");
-            // The partial last block is written again with the next bytes.
+            // A file's partial last block is written again with its next bytes.
             writer.append(&content[..20]).await.unwrap();
             writer.sync().await.unwrap();
             writer.close().await.unwrap();
@@ -215,7 +216,8 @@ fn many_syncs_of_a_long_file_keep_the_bound_of_padding() {
             writer.sync().await.unwrap();
             written += g.device.writes.lock().drain(..).map(|(_, from, to)| to - from).sum::<u64>();
         }
-        // Each sync writes a block of data and one of metadata, and 2,100 blocks allow four blocks of padding.
+        // Each sync writes a block of data and one of metadata; 2,100 blocks of data allow four blocks of
+        // padding.
         assert!(written <= 100 + 120 + 4, "{written} blocks");
         writer.close().await.unwrap();
     });
@@ -223,7 +225,7 @@ fn many_syncs_of_a_long_file_keep_the_bound_of_padding() {
 
 #[test]
 fn log_entries_end_with_stripes_also_where_the_log_begins_within_a_stripe() {
-    // Entries of one stripe, of several, and of a part of one.
+    // Log entries of one stripe, of several stripes, and of a part of one.
     for entry in [STRIPE, 3 * STRIPE, 3] {
         let options = LogOptions { buffer: entry as usize * BLOCK, ..LogOptions::default() };
         let g = ground(MountOptions { log: options, ..MountOptions::default() });

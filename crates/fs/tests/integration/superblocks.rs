@@ -1,4 +1,4 @@
-//! Which of two superblocks counts, and which devices are refused.
+//! Tests of which of two superblocks counts, and which devices a mount refuses.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use crate::common::{Drive, read, write};
@@ -20,7 +20,7 @@ fn at(drive: &Drive, zone: u32) -> Lba {
     drive.dev().geometry().start(ZoneId(zone))
 }
 
-/// Writes `from`'s superblock over the copy in `zone` of `to`.
+/// Writes the superblock of drive `from` over the copy in zone `zone` of drive `to`.
 fn transplant(from: &Drive, to: &Drive, zone: u32) {
     let block = from.run(from.dev().read(at(from, 0), BufMut::zeroed(4096))).unwrap();
     to.run(to.dev().write(at(to, zone), Buf::copy_from(&block), Durability::Durable)).unwrap();
@@ -91,7 +91,7 @@ fn a_device_of_three_open_zones_is_refused_and_one_of_four_is_enough() {
 
     let (drive, fs) = Drive::formatted(limited(4));
     drive.run(async {
-        // Two logs of a database, and data beside them.
+        // The load of the test: two logs of a database, and data files.
         let logs = [
             fs.create("/1", &crate::common::log()).await.unwrap(),
             fs.create("/2", &crate::common::log()).await.unwrap(),

@@ -1,4 +1,4 @@
-//! Threads that write, read and sync at once, on the real clock.
+//! Test of threads that write, read and sync files at once, on the real clock.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;

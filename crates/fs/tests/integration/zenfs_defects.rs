@@ -1,6 +1,6 @@
-//! Situations that earlier zone file systems handle wrongly (ZenFS above all), one test each.
+//! Situations that earlier file systems for zoned drives, above all ZenFS, handle wrongly: one test each.
 //!
-//! A unit test covers one more: extents are found in logarithmic steps (`extents.rs`).
+//! A unit test in `extents.rs` covers one more situation: extents are found in logarithmic steps.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -28,7 +28,7 @@ fn a_mount_succeeds_after_a_torn_metadata_record() {
         let tail = metadata_zones(&fs).into_iter().find(|z| z.pointer > Blocks(0) && z.pointer < z.capacity);
         drive.run(fs.unmount()).unwrap();
         let Some(tail) = tail else { continue };
-        // A torn write leaves bytes that are no record.
+        // A torn write of the metadata log leaves bytes that are no record.
         let at = drive.dev().geometry().start(tail.zone).plus(tail.pointer);
         drive.run(drive.dev().write(at, Buf::copy_from(&[0xa5 ^ round; 4096]), Durability::Durable)).unwrap();
         let fs = drive.mount();
@@ -52,7 +52,8 @@ fn the_epoch_before_a_torn_snapshot_is_mounted() {
     for after in 0..30 {
         let (drive, fs) = Drive::formatted(options.clone());
         let metadata = metadata_zones(&fs);
-        // From the second metadata zone on, extensions and rolls fail after some writes.
+        // From the second metadata zone on, writes that extend or roll the metadata log fail after some
+        // writes.
         let zone = metadata[1 + after % 5].zone;
         let fault = FaultSpec { after: (after / 5) as u64, ..FaultSpec::all(FaultOp::Write) }.in_zone(zone);
         drive.emu.fail(fault);
@@ -120,7 +121,7 @@ fn every_later_call_returns_the_first_device_error() {
         drive.emu.fail(FaultSpec::next(FaultOp::Flush));
         let error = write(&fs, "/b", b"b").await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Device(zoned::ErrorKind::Media));
-        // The failed flush was the metadata's: the file system is read-only.
+        // The failed flush belonged to a metadata commit: the file system is read-only.
         assert_eq!(fs.create("/c", &data()).await.unwrap_err().kind(), ErrorKind::ReadOnly);
         assert_eq!(read(&fs, "/kept").await.unwrap(), b"kept");
     });
@@ -160,7 +161,7 @@ fn a_failed_write_of_reclaim_loses_nothing() {
             for n in 0..60_u8 {
                 let slot = usize::from(n.wrapping_mul(5) % 14);
                 let (path, tmp) = (format!("/{slot}"), "/tmp");
-                // After any failure, the old file is there until the new file is whole.
+                // Whichever write fails, the old file stays until the new file is complete.
                 if write(&fs, tmp, &bytes(40_000, n)).await.is_ok() && fs.rename(tmp, &path).await.is_ok() {
                     kept[slot] = Some(bytes(40_000, n));
                 }
@@ -357,7 +358,7 @@ fn a_mount_uses_the_copy_of_a_damaged_superblock() {
 
 #[test]
 fn a_changed_length_in_an_entry_header_is_damage() {
-    // The bytes of an entry header that hold the entry's length.
+    // The bytes of an entry header that hold the entry's payload length.
     for byte in 48..52 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
         drive.run(async {

@@ -1,4 +1,4 @@
-//! A small drive on the virtual clock.
+//! A small emulated drive on the virtual clock, for tests of the file system.
 #![allow(dead_code, reason = "each test crate uses a part of it")]
 
 pub mod parallel;
@@ -62,7 +62,8 @@ impl Drive {
         (drive, fs)
     }
 
-    /// The drive after a power cut now, without an unmount. `choose` decides which unsynced writes survive.
+    /// The drive after a power cut at this moment, without an unmount. `choose` decides which unsynced writes
+    /// survive.
     pub fn cut(&self, choose: &mut dyn zoned::emu::Choose) -> Drive {
         Drive::from_media(self.emu.power_cut(choose))
     }
@@ -74,7 +75,7 @@ impl Drive {
     }
 }
 
-/// A drive that counts reads.
+/// A drive that counts device reads.
 #[derive(Debug)]
 pub struct Counter {
     emu: Arc<Emu>,
@@ -87,7 +88,7 @@ impl Counter {
         Arc::new(Counter { emu: drive.emu.clone(), reads: AtomicU64::new(0), blocks: AtomicU64::new(0) })
     }
 
-    /// Number of reads, and of blocks read, since the last call.
+    /// Number of device reads, and of blocks read, since the last call.
     pub fn take(&self) -> (u64, u64) {
         (self.reads.swap(0, Ordering::Relaxed), self.blocks.swap(0, Ordering::Relaxed))
     }
@@ -120,7 +121,7 @@ pub fn data() -> CreateOptions {
     CreateOptions::default()
 }
 
-/// `len` bytes that differ by offset and by seed.
+/// `len` test bytes that differ by offset and by seed.
 pub fn bytes(len: usize, seed: u8) -> Vec<u8> {
     (0..len).map(|i| (i / 7) as u8 ^ (i >> 11) as u8 ^ seed).collect()
 }

@@ -42,8 +42,8 @@ pub async fn all(replay: Replay) -> Records {
     try_all(replay).await.unwrap()
 }
 
-/// Runs `writers` tasks that append `each` records, made by `record` from the writer and a number; one in `synced` is synced. Gives
-/// the records in ticket order.
+/// Runs `writers` tasks that append `each` records, made by `record` from the writer and a number; one record
+/// in `synced` is synced. Returns the records in ticket order.
 pub async fn append_all(
     fs: &Fs,
     log: &Arc<ParallelLog>,
@@ -68,7 +68,7 @@ pub async fn append_all(
     written
 }
 
-/// As [`append_all`], with a thread for each writer.
+/// As [`append_all`], with a thread for each writer instead of a task.
 pub fn append_all_from_threads(
     driver: &Arc<dyn Driver>,
     log: &ParallelLog,
