@@ -28,7 +28,7 @@ fn a_drive_that_was_released_can_be_mounted_again_at_once() {
 
 /// A write-ahead log file that RocksDB still keeps, but no longer writes to, must not keep a zone open.
 #[test]
-fn forty_memtables_are_flushed_while_file_deletions_are_disabled() {
+fn sixteen_memtables_are_flushed_while_file_deletions_are_disabled() {
     for sync in ["synced", "unsynced"] {
         let output = run("zones=200&zone-size=1MiB", &["no deletions", sync]);
         assert!(output.status.success(), "{sync}: {}", text(&output));

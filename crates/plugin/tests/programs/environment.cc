@@ -67,7 +67,7 @@ void FlushWithoutDeletions(const std::string& uri, bool sync) {
   Ok(db->DisableFileDeletions(), "disabling file deletions");
   WriteOptions options;
   options.sync = sync;
-  for (int n = 0; n < 40; ++n) {
+  for (int n = 0; n < 16; ++n) {
     Ok(db->Put(options, "key" + std::to_string(n), std::string(1000, 'v')), "put " + std::to_string(n));
     Ok(db->Flush(FlushOptions()), "flush " + std::to_string(n));
   }
@@ -75,7 +75,7 @@ void FlushWithoutDeletions(const std::string& uri, bool sync) {
   Ok(db->Put(options, "last", "value"), "put");
   delete db;
   Ok(DB::Open(Settings(env), "/db", &db), "opening");
-  for (int n = 0; n < 40; ++n) {
+  for (int n = 0; n < 16; ++n) {
     std::string value;
     Ok(db->Get(ReadOptions(), "key" + std::to_string(n), &value), "get");
   }
