@@ -1,4 +1,5 @@
-//! Appends in flight on an emulated drive, in virtual time: cargo run -p furrow-zoned --example appends
+//! Example: appends in flight on an emulated drive, in virtual time: cargo run -p furrow-zoned --example
+//! appends
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ fn main() -> zoned::Result<()> {
     let device: Arc<dyn ZonedDevice> =
         Emu::memory(EmuOptions { latency, ..EmuOptions::default() }, clock.clone());
 
-    // Submitting never blocks: all eight are in flight before the first is waited for.
+    // Submitting an append never blocks: all eight are in flight before the first one is waited for.
     let block = Buf::copy_from(&[7; 4096]);
     let ios = (0..8).map(|_| device.append(ZoneId(0), block.clone(), Durability::Cached)).collect();
     for landed in units::block_on(&*clock, join_all(ios)) {

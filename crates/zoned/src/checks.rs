@@ -2,11 +2,11 @@
 
 use crate::{Blocks, Error, ErrorKind, Geometry, Lba, Result, ZoneId};
 
-/// Location of a transfer.
+/// Location of a read or write: zone and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     pub(crate) zone: ZoneId,
-    /// First block, counted from the zone's start.
+    /// First block of the transfer, counted from the zone's start.
     pub(crate) offset: u64,
     pub(crate) blocks: u64,
 }
@@ -26,7 +26,7 @@ pub(crate) fn length(geometry: &Geometry, name: &'static str, bytes: usize, most
     Ok(blocks)
 }
 
-/// Checks that the zone exists.
+/// Checks that the device has the zone.
 pub(crate) fn known(geometry: &Geometry, name: &'static str, id: ZoneId) -> Result<()> {
     if id.0 < geometry.zones {
         return Ok(());
@@ -47,7 +47,7 @@ pub(crate) fn append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes:
     Ok(blocks)
 }
 
-/// Location of a transfer at an address.
+/// Location of a transfer of `bytes` at an address.
 pub(crate) fn locate(geometry: &Geometry, name: &'static str, at: Lba, bytes: usize) -> Result<Transfer> {
     let blocks = length(geometry, name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
     let Some(zone) = geometry.zone_of(at) else {

@@ -1,4 +1,4 @@
-//! The trait that every device implements.
+//! The trait that every zoned device implements.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -13,21 +13,21 @@ pub trait ZonedDevice: Send + Sync + Debug {
     /// The device's fixed properties.
     fn geometry(&self) -> &Geometry;
 
-    /// Starts an operation. Never blocks and never runs the caller's code. Operations on one zone take effect in the
-    /// order of submission, except that appends may be reordered among each other.
+    /// Starts an operation on the device. Never blocks and never runs the caller's code. Operations on one
+    /// zone take effect in the order of submission, except that appends may be reordered among each other.
     fn submit(&self, op: Op) -> Io;
 
     /// The clock and reactor that completes this device's operations.
     fn driver(&self) -> &Arc<dyn Driver>;
 
-    /// Further details as names and values, for `furrow device info` only: model, serial number, I/O engine, whether
-    /// appends are native.
+    /// Further details of the device as names and values, for `furrow device info` only: model, serial
+    /// number, I/O engine, whether appends are native.
     fn details(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
 }
 
-/// Typed forms of [`ZonedDevice::submit`].
+/// Forms of [`ZonedDevice::submit`] with a typed result.
 impl dyn ZonedDevice + '_ {
     /// Reads the blocks at `at`; `into` gives the length and comes back filled.
     pub fn read(&self, at: Lba, into: BufMut) -> Io<BufMut> {
@@ -44,7 +44,7 @@ impl dyn ZonedDevice + '_ {
         self.submit(Op::Append { zone, data, how }).typed()
     }
 
-    /// Makes every write durable that is acknowledged so far.
+    /// Makes every write durable that was acknowledged before the flush was submitted.
     pub fn flush(&self) -> Io<()> {
         self.submit(Op::Flush).typed()
     }
@@ -54,7 +54,7 @@ impl dyn ZonedDevice + '_ {
         self.submit(Op::Zone { zone, action }).typed()
     }
 
-    /// Reports the states of `zones`, clamped to the device.
+    /// Reports the states of `zones`, a range that is clamped to the device.
     pub fn report(&self, zones: Range<u32>) -> Io<Vec<ZoneInfo>> {
         self.submit(Op::Report { zones }).typed()
     }

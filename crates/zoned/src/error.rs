@@ -1,14 +1,15 @@
-//! The error type of the contract, with device, zone and address. Every backend returns the same kinds.
+//! The error type of the device contract, with device, zone and address. Every backend returns the same
+//! kinds.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{BufMut, Lba, ZoneId};
 
-/// The result of an operation.
+/// The result of a device operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Error of an operation. One machine word, so that results stay small.
+/// Error of a device operation. One machine word, so that results stay small.
 pub struct Error(Box<Inner>);
 
 struct Inner {
@@ -34,17 +35,17 @@ pub enum ErrorKind {
     ZoneReadOnly,
     /// Any use of an offline zone.
     ZoneOffline,
-    /// The limit of open zones is reached.
+    /// The device's limit of open zones is reached.
     TooManyOpen,
-    /// The limit of active zones is reached.
+    /// The device's limit of active zones is reached.
     TooManyActive,
     /// The operation would cross into the next zone.
     CrossesZone,
-    /// Past the end of the device.
+    /// The operation lies past the end of the device.
     OutOfRange,
-    /// Longer than the append or transfer limit.
+    /// The operation is longer than the append or transfer limit.
     TooLarge,
-    /// Not a whole number of blocks, or none.
+    /// The data's length is not a whole number of blocks, or is none.
     BadLength,
     /// A read past the write pointer, on a device that refuses it.
     ReadPastPointer,
@@ -56,7 +57,7 @@ pub enum ErrorKind {
     Media,
     /// Another process holds the device.
     Held {
-        /// Its process id; 0 where it is not known.
+        /// The holder's process id; 0 if unknown.
         pid: u32,
     },
     /// The kernel uses the device: mounted, swap, or under another device.
@@ -67,15 +68,15 @@ pub enum ErrorKind {
     HoldsData,
     /// The device was unplugged, or its power is cut.
     Gone,
-    /// The operation was dropped before its outcome was known.
+    /// The operation's handle was dropped before the outcome was known.
     Unknown,
     /// An operator ended the operation early.
     Cancelled,
-    /// The backend cannot do this.
+    /// The backend cannot do the operation.
     Unsupported,
-    /// Wrong settings: an URL, a parameter.
+    /// The settings are wrong: a URL, a parameter.
     Invalid,
-    /// There is no such device.
+    /// No device has the given name.
     NotFound,
     /// The drive file is damaged.
     Damaged,
@@ -83,12 +84,12 @@ pub enum ErrorKind {
     Host,
 }
 
-/// Class of an error, by what the caller can do.
+/// Class of an error, by what the caller can do about it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// Try again, perhaps after freeing something.
+    /// The caller may try again, perhaps after freeing something.
     Retry,
-    /// No space is left.
+    /// The device has no space left.
     NoSpace,
     /// Data is damaged or unreadable.
     Corrupt,
@@ -99,7 +100,7 @@ pub enum Class {
 }
 
 impl ErrorKind {
-    /// Class of the error.
+    /// Class of errors of the kind.
     pub fn class(self) -> Class {
         use ErrorKind as K;
         match self {
@@ -152,35 +153,36 @@ impl Error {
         Error(Box::new(Inner { kind, device, operation, zone, at, detail, buffer, source }))
     }
 
-    /// Adds the zone.
+    /// Adds the zone to the error.
     #[must_use]
     pub fn in_zone(mut self, zone: ZoneId) -> Error {
         self.0.zone = Some(zone);
         self
     }
 
-    /// Adds the address.
+    /// Adds the address to the error.
     #[must_use]
     pub fn at(mut self, at: Lba) -> Error {
         self.0.at = Some(at);
         self
     }
 
-    /// Adds an explanation: the expected state, or what to do.
+    /// Adds an explanation to the error: the expected state, or what to do.
     #[must_use]
     pub fn because(mut self, detail: impl Into<String>) -> Error {
         self.0.detail = Some(detail.into());
         self
     }
 
-    /// Adds the cause.
+    /// Adds the cause to the error.
     #[must_use]
     pub fn from_source(mut self, source: impl std::error::Error + Send + Sync + 'static) -> Error {
         self.0.source = Some(Box::new(source));
         self
     }
 
-    /// Adds the buffer of a failed read, so that the caller (a degraded array) can fill it from other drives.
+    /// Adds the buffer of a failed read to the error, so that the caller (a degraded array) can fill it from
+    /// other drives.
     #[must_use]
     pub fn with_buffer(mut self, buffer: BufMut) -> Error {
         self.0.buffer = Some(buffer);
@@ -192,12 +194,12 @@ impl Error {
         self.0.kind
     }
 
-    /// The zone, if the error has one.
+    /// The zone of the failed operation, if the error has one.
     pub fn zone(&self) -> Option<ZoneId> {
         self.0.zone
     }
 
-    /// The address, if the error has one.
+    /// The address of the failure, if the error has one.
     pub fn address(&self) -> Option<Lba> {
         self.0.at
     }
@@ -207,12 +209,13 @@ impl Error {
         &self.0.device
     }
 
-    /// Takes a failed read's buffer back.
+    /// Takes the buffer of a failed read out of the error.
     pub fn take_buffer(&mut self) -> Option<BufMut> {
         self.0.buffer.take()
     }
 
-    /// The same error again, for a second one who waited for the same operation. The buffer stays with the first.
+    /// A copy of the error for another caller who waited for the same operation. The read buffer stays with
+    /// the original.
     #[must_use]
     pub fn duplicate(&self) -> Error {
         let inner = &self.0;

@@ -23,13 +23,13 @@ pub struct Io<T = Done> {
 }
 
 enum State {
-    /// The result is known and visible.
+    /// The operation's result is known and visible.
     Ready(Result<Done>),
-    /// The result is known and becomes visible at `at`.
+    /// The operation's result is known and becomes visible at `at`.
     Due { at: Instant, result: Result<Done>, driver: Arc<dyn Driver>, armed: Option<Waker> },
-    /// The result is set by a [`Completer`].
+    /// The operation's result is set by a [`Completer`].
     Cell(Arc<Cell>),
-    /// The result was taken.
+    /// The operation's result was taken.
     Taken,
 }
 
@@ -44,15 +44,15 @@ enum Slot {
     Taken,
 }
 
-/// Completes the operation of an [`Io::pair`]. A completer that is dropped completes the operation with
-/// [`ErrorKind::Unknown`].
+/// Completes the operation whose handle [`Io::pair`] made. A completer that is dropped completes the
+/// operation with [`ErrorKind::Unknown`].
 pub struct Completer {
     cell: Option<Arc<Cell>>,
     device: Arc<str>,
 }
 
 impl Completer {
-    /// Completes the operation.
+    /// Completes the operation with `result`.
     pub fn complete(mut self, result: Result<Done>) {
         if let Some(cell) = self.cell.take() {
             cell.complete(result);
@@ -78,18 +78,19 @@ impl Cell {
 }
 
 impl Io {
-    /// A completed operation.
+    /// The handle of a completed operation.
     pub fn ready(result: Result<Done>) -> Io {
         Io { state: State::Ready(result), shape: PhantomData }
     }
 
-    /// An operation whose result is known and becomes visible at `at` on `driver`'s clock.
+    /// The handle of an operation whose result is known and becomes visible at `at` on `driver`'s clock.
     pub fn due(at: Instant, result: Result<Done>, driver: &Arc<dyn Driver>) -> Io {
         let state = State::Due { at, result, driver: Arc::clone(driver), armed: None };
         Io { state, shape: PhantomData }
     }
 
-    /// A handle and its completer. `device` is the device's name in the error of a dropped completer.
+    /// The handle of an operation, and the operation's completer. `device` is the device's name in the error
+    /// of a dropped completer.
     pub fn pair(driver: &Arc<dyn Driver>, device: &Arc<str>) -> (Completer, Io) {
         let slot = Mutex::new(Slot::Waiting(None));
         let cell = Arc::new(Cell { slot, driver: Arc::clone(driver) });
@@ -97,8 +98,8 @@ impl Io {
         (Completer { cell: Some(cell), device: Arc::clone(device) }, io)
     }
 
-    /// A composite operation. `future` runs to its end even if the handle is not polled, driven by the completions
-    /// that it awaits.
+    /// The handle of a composite operation. `future` runs to its end even if the handle is not polled, driven
+    /// by the completions that it awaits.
     pub fn spawn<F>(driver: &Arc<dyn Driver>, device: &Arc<str>, future: F) -> Io
     where
         F: Future<Output = Result<Done>> + Send + 'static,
@@ -108,14 +109,14 @@ impl Io {
         io
     }
 
-    /// Converts the handle to one with a typed result.
+    /// Converts the handle of an operation to one with a typed result.
     pub fn typed<T: FromDone>(self) -> Io<T> {
         Io { state: self.state, shape: PhantomData }
     }
 }
 
 impl<T: FromDone> Io<T> {
-    /// Waits on this thread, which processes its own completions.
+    /// Waits for the operation on the calling thread, which processes its own completions.
     pub fn wait(self) -> Result<T> {
         match self.state {
             State::Ready(result) => result.map(T::from_done),
@@ -187,7 +188,7 @@ impl fmt::Debug for Completer {
 
 /// Types of results that a handle can return, one for each variant of [`Done`].
 pub trait FromDone: Sized {
-    /// Extracts the result. Panics if the variant is another one, which is a defect of the backend.
+    /// Extracts the typed result. Panics if `done` is another variant, which is a defect of the backend.
     fn from_done(done: Done) -> Self;
 }
 
@@ -230,7 +231,7 @@ impl FromDone for Vec<ZoneInfo> {
     }
 }
 
-/// Waits for all of `ios` and returns their results in order. Waits for all even if one fails, because a composite
+/// Waits for all operations `ios` and returns their results in order, also if one fails, because a composite
 /// operation must know the outcome of every part.
 pub async fn join_all<T: FromDone>(mut ios: Vec<Io<T>>) -> Vec<Result<T>> {
     let mut results = Vec::with_capacity(ios.len());

@@ -1,7 +1,8 @@
-//! The zoned device contract: one object-safe trait that the emulator, a kernel device, an NVMe character device
-//! and an array all implement, and the backends that live in this crate.
+//! The zoned device contract: one object-safe trait that the emulator, a kernel device, an NVMe character
+//! device and an array all implement, and the backends that live in this crate.
 //!
-//! ARCHITECTURE.md, "The device contract", says why it is as it is and what a power cut may leave behind.
+//! ARCHITECTURE.md, "The device contract", says why the contract is as it is and what a power cut may leave
+//! behind.
 #![forbid(unsafe_code)]
 
 pub mod blk;

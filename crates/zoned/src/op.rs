@@ -1,4 +1,4 @@
-//! The operations of the contract and their results.
+//! The operations of the device contract and their results.
 
 use std::ops::Range;
 
@@ -7,52 +7,52 @@ use crate::{Buf, BufMut, Lba, ZoneId, ZoneInfo};
 /// Durability that a write must have when it is acknowledged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Durability {
-    /// Accepted by the device; a volatile cache may hold the data until the next flush.
+    /// The device has accepted the write; a volatile cache may hold the data until the next flush.
     #[default]
     Cached,
-    /// On the medium, with every lower block of the zone (FUA).
+    /// The write is on the medium, with every lower block of the zone (FUA).
     Durable,
 }
 
 /// A zone command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Open explicitly.
+    /// Opens the zone explicitly.
     Open,
-    /// Close: active, no longer open.
+    /// Closes the zone, which stays active.
     Close,
-    /// Move the pointer to the end: full.
+    /// Moves the zone's write pointer to the end: the zone is full.
     Finish,
-    /// Forget the content: empty.
+    /// Erases the zone's content: the zone is empty.
     Reset,
 }
 
-/// An operation. It owns its buffers, so that it can outlive its submitter.
+/// A device operation. It owns its buffers, so that it can outlive its submitter.
 #[derive(Debug)]
 pub enum Op {
-    /// Reads blocks. The length of `into` is the length of the read.
+    /// Reads blocks of the device. The length of `into` is the length of the read.
     Read {
-        /// The first block.
+        /// The address of the first block.
         at: Lba,
-        /// Buffer for the blocks.
+        /// The buffer for the blocks to read.
         into: BufMut,
     },
     /// Writes blocks at the zone's write pointer (or anywhere in a conventional zone).
     Write {
-        /// The first block: the pointer.
+        /// The address of the first block: the zone's write pointer.
         at: Lba,
         /// Whole blocks.
         data: Buf,
-        /// Durability at acknowledgement.
+        /// Durability of the write at its acknowledgement.
         how: Durability,
     },
-    /// Writes blocks at the write pointer and returns the address.
+    /// Appends blocks at the zone's write pointer and returns their address.
     Append {
         /// The zone.
         zone: ZoneId,
         /// Whole blocks, no more than `Geometry::max_append`.
         data: Buf,
-        /// When it is acknowledged.
+        /// Durability of the append at its acknowledgement.
         how: Durability,
     },
     /// Makes every write durable that was acknowledged before the flush was submitted.
@@ -64,9 +64,9 @@ pub enum Op {
         /// The command.
         action: Action,
     },
-    /// Reports the states of zones.
+    /// Reports the states of a range of zones.
     Report {
-        /// Range of zones, clamped to the device.
+        /// The range of zones to report, clamped to the device.
         zones: Range<u32>,
     },
 }
@@ -88,14 +88,14 @@ impl Op {
     }
 }
 
-/// Result of an operation.
+/// Result of a device operation.
 #[derive(Debug)]
 pub enum Done {
     /// Result of a write, a flush or a zone command.
     Unit,
-    /// Address of an append.
+    /// The address at which an append landed.
     At(Lba),
-    /// The blocks read, in the buffer that was handed in.
+    /// The blocks that a read returned, in the read's own buffer.
     Read(BufMut),
     /// A report.
     Zones(Vec<ZoneInfo>),

@@ -1,10 +1,10 @@
-//! Counts open and active zones, for implementations of a device.
+//! Counts a device's open and active zones, for implementations of a device.
 
 use std::collections::VecDeque;
 
 use crate::{ErrorKind, ZoneId, ZoneState};
 
-/// Numbers of open and active zones. Must be locked during a change of any zone's state.
+/// A device's numbers of open and active zones. Must be locked during a change of any zone's state.
 #[derive(Clone, Debug, Default)]
 pub struct Resources {
     open: u32,
@@ -13,17 +13,17 @@ pub struct Resources {
     implicit: VecDeque<ZoneId>,
 }
 
-/// Condition for opening a zone.
+/// Answer to a request to open a zone.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Admission {
     /// The zone may open.
     Granted,
-    /// This implicitly open zone closes first.
+    /// The device has to close the given implicitly open zone first.
     Close(ZoneId),
 }
 
 impl Resources {
-    /// Decides whether a zone in state `from` may open.
+    /// Decides whether the limits let a zone in state `from` open.
     pub fn admit(
         &self,
         from: ZoneState,
@@ -39,7 +39,7 @@ impl Resources {
         Ok(Admission::Granted)
     }
 
-    /// Counts a change of state.
+    /// Counts a zone's change of state.
     pub fn moved(&mut self, zone: ZoneId, from: ZoneState, to: ZoneState) {
         let step = |count: &mut u32, was: bool, is: bool| match (was, is) {
             (false, true) => *count += 1,
@@ -55,12 +55,12 @@ impl Resources {
         }
     }
 
-    /// Zones that are open.
+    /// Number of open zones.
     pub fn open(&self) -> u32 {
         self.open
     }
 
-    /// Zones that are active.
+    /// Number of active zones.
     pub fn active(&self) -> u32 {
         self.active
     }

@@ -19,19 +19,19 @@ use crate::{Blocks, ZoneId};
 pub enum ZoneState {
     /// A conventional zone, which has no write pointer.
     Conventional,
-    /// Nothing written since the last reset.
+    /// The zone has no block written since its last reset.
     Empty,
-    /// Opened by a write or an append; the device may close the zone to open another one.
+    /// The zone was opened by a write or an append; the device may close the zone to open another one.
     ImplicitOpen,
-    /// Opened by command.
+    /// The zone was opened by command.
     ExplicitOpen,
-    /// Active, but not open.
+    /// The zone is active, but not open.
     Closed,
-    /// Written to its capacity, or finished.
+    /// The zone is written to its capacity, or finished.
     Full,
-    /// Worn out: can be read, not written.
+    /// The zone is worn out: it can be read, not written.
     ReadOnly,
-    /// Can be neither read nor written.
+    /// The zone can be neither read nor written.
     Offline,
 }
 
@@ -56,7 +56,7 @@ pub enum ZoneEvent {
     Reset,
 }
 
-/// An event that the zone's state does not allow.
+/// An event that the state of a zone does not allow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Illegal {
     /// The zone's state.
@@ -66,7 +66,7 @@ pub struct Illegal {
 }
 
 impl ZoneState {
-    /// The state after `event`. The device checks the limits on open and active zones.
+    /// The zone's state after `event`. The device checks the limits on open and active zones.
     pub fn transition(self, event: ZoneEvent) -> Result<ZoneState, Illegal> {
         use ZoneEvent as E;
         use ZoneState as S;
@@ -98,12 +98,12 @@ impl ZoneState {
     }
 }
 
-/// Conventional or sequential.
+/// The kind of a zone: conventional or sequential.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ZoneKind {
-    /// Written anywhere; no pointer, no reset.
+    /// The zone is written anywhere; it has no pointer and no reset.
     Conventional,
-    /// Written at the pointer only.
+    /// The zone is written at its pointer only.
     Sequential,
 }
 
@@ -119,7 +119,7 @@ pub struct ZoneInfo {
     /// Blocks from the zone's start to the write pointer. A full zone reports its capacity, though a finish may
     /// have left blocks unwritten; a conventional one reports its capacity too.
     pub pointer: Blocks,
-    /// Writable blocks.
+    /// Number of writable blocks of the zone.
     pub capacity: Blocks,
 }
 

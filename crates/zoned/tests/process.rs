@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError};
 use units::RealDriver;
 use zoned::{Action, Blocks, Buf, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
-/// Tells the child, this same program, which file to hold.
+/// The environment variable that tells the child, this same program, which drive file to hold.
 const HELD_FILE: &str = "FURROW_TEST_HELD_FILE";
 
-/// Held while a child is started and while a drive is opened: a child inherits this process's open files until it executes.
+/// The lock that is held while a child is started and while a drive is opened: a child inherits this
+/// process's open files until it executes.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn open(path: &Path) -> zoned::Result<Arc<dyn ZonedDevice>> {
@@ -22,7 +23,7 @@ fn tagged(tag: u8) -> Buf {
     Buf::copy_from(&[tag; 4096])
 }
 
-/// The child's part of the other test. Without the variable it does nothing.
+/// The child process of the test that kills it. Without the environment variable it does nothing.
 #[test]
 fn a_child_holds_a_drive_until_killed() {
     let Some(path) = std::env::var_os(HELD_FILE) else { return };

@@ -1,4 +1,4 @@
-//! Converts sysfs attributes and a zone report to the contract's geometry.
+//! Converts a block device's sysfs attributes and zone report to a geometry.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,13 +8,13 @@ use sys::block::{Condition, Zone, ZoneKind as Kind};
 use crate::kernel::attribute;
 use crate::{Blocks, Geometry, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
-/// Largest transfer used, even if the device allows more: longer transfers are not faster.
+/// Largest transfer used, in bytes, even if the block device allows more: longer transfers are not faster.
 const MAX_TRANSFER: u64 = 1 << 20;
 
 /// Limits of a block device's queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// Block size: writes are multiples of this.
+    /// Bytes in a block: writes are multiples of a block.
     pub(super) block_size: u32,
     /// Longest transfer in bytes that the kernel does not split.
     pub(super) max_transfer: u64,
@@ -24,7 +24,8 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// Reads the limits; the error says why the device is unsupported. `disk` is the disk's sysfs directory.
+    /// Reads a block device's limits; the error says why the device is unsupported. `disk` is the disk's
+    /// sysfs directory.
     pub(super) fn read(disk: &Path) -> Result<Limits, String> {
         if attribute(disk, "partition").is_some() {
             return Err("a partition: zoned drives are used whole".into());
@@ -61,7 +62,7 @@ impl Limits {
         })
     }
 
-    /// The geometry; the error says why the contract does not support the device.
+    /// The block device's geometry; the error says why the device contract does not support the device.
     pub(super) fn geometry(&self, name: &Arc<str>, report: &[Zone]) -> Result<Geometry, String> {
         let size = u64::from(self.block_size);
         if !self.block_size.is_power_of_two() || !(512..=65_536).contains(&self.block_size) {
@@ -72,7 +73,7 @@ impl Limits {
         if zone_size.0 == 0 || !zone_size.0.is_multiple_of(size) {
             return Err(format!("zones of {} bytes in blocks of {size}", zone_size.0));
         }
-        // A smaller last zone is not used.
+        // A last zone that is smaller than the others is not used.
         let whole = match report.split_last() {
             Some((last, before)) if last.len < zone_size => before,
             _ => report,
@@ -120,13 +121,13 @@ impl Limits {
             atomic_write: Blocks(1),
             optimal_write: Blocks(1),
             volatile_cache: self.volatile_cache,
-            // Reads past the pointer are answered by the zone queue, the same way for every device.
+            // Reads past the pointer succeed: the zone queue answers them with zeros, on every device.
             ordered_cache: true,
             read_past_pointer: true,
         })
     }
 
-    /// Details for `furrow device info`.
+    /// Details of the block device for `furrow device info`.
     pub(super) fn details(&self, disk: &Path) -> Vec<(&'static str, String)> {
         let mut details = crate::kernel::identity(disk);
         details.push(("interface", "zoned block device".into()));

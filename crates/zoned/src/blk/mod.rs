@@ -49,13 +49,13 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
     Ok(assemble(name, limits, Arc::new(hold), kernels, details, driver)?)
 }
 
-/// The kernel for all requests, and the one for writes that have failed before.
+/// The kernel that executes all requests, and the one that executes writes which have failed before.
 struct Kernels {
     usual: Arc<dyn Kernel>,
     blocking: Arc<dyn Kernel>,
 }
 
-/// Builds the device over zones and kernels, which may be fakes.
+/// Builds a block device over zones and kernels, which may be fakes.
 fn assemble(
     name: Arc<str>,
     limits: Limits,

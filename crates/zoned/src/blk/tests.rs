@@ -147,7 +147,7 @@ fn queued_neighbours_go_out_as_one_write() {
 
 #[test]
 fn a_merged_write_is_durable_if_one_of_its_parts_is() {
-    // The tenth write is merged with its neighbours behind the first write, which is in flight.
+    // The tenth write is merged with its neighbours, behind the first write, which is in flight.
     let options = EmuOptions { track_power_cuts: true, ..EmuOptions::tiny() };
     let (fake, dev) = drive(options, 1);
     let how = |at| if at == 9 { Durability::Durable } else { Durability::Cached };
@@ -164,7 +164,7 @@ fn a_merged_write_is_durable_if_one_of_its_parts_is() {
 
 #[test]
 fn a_durable_write_makes_cached_blocks_below_it_durable() {
-    // FUA alone would leave the blocks in the cache; the test looks for the flush.
+    // A write with FUA alone would leave the earlier blocks in the cache; the test looks for the flush.
     let (fake, dev) = drive(EmuOptions::tiny(), 1);
     let flushes = |at: u64, how| {
         let before = fake.flushes.load(Ordering::Relaxed);
@@ -180,7 +180,7 @@ fn a_durable_write_makes_cached_blocks_below_it_durable() {
 #[test]
 fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
     let (fake, dev) = drive(EmuOptions::tiny(), 2);
-    // All attempts fail.
+    // All three attempts of the write fail.
     fake.emu.fail(FaultSpec { count: 3, ..FaultSpec::next(FaultOp::Write) }.in_zone(ZoneId(0)));
     let ios: Vec<Io<()>> = (0..4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     let other = dev.write(dev.geometry().start(ZoneId(1)), block(4096, 9), Durability::Cached);
@@ -193,7 +193,7 @@ fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
 #[test]
 fn a_bad_block_does_not_fail_its_neighbours_in_a_merged_write() {
     let (fake, dev) = drive(EmuOptions::tiny(), 2);
-    // The first write succeeds; the merged write fails, then its parts are sent one by one.
+    // The first write succeeds; the merged write fails, and then its parts are sent one by one.
     fake.emu.fail(FaultSpec { after: 1, ..FaultSpec::next(FaultOp::Write) });
     let ios = (0..10).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     assert_eq!(kinds(ios), vec![None; 10]);
@@ -330,7 +330,7 @@ fn what_is_in_flight_when_the_device_is_dropped_still_happens() {
     assert_eq!(report[0].pointer, Blocks(8));
 }
 
-/// An operation on one of a few zones, without limits on open zones.
+/// A random operation on one of a few zones, without limits on open zones.
 fn any_op() -> impl Strategy<Value = (u32, u64, u64, u8)> {
     (0..3_u32, 0..14_u64, 1..4_u64, 0..10_u8)
 }
@@ -359,7 +359,7 @@ fn said(result: crate::Result<Done>) -> String {
         Ok(Done::Read(data)) => {
             format!("read {:?}", data.chunks(4096).map(|block| block[0]).collect::<Vec<_>>())
         }
-        // The merged write may contain the next operations.
+        // Reports are not compared: a merged write may contain operations submitted after the report.
         Ok(Done::Zones(_)) => "report".into(),
         Ok(done) => format!("{done:?}"),
         // The address in the error of an append to a finished zone is not specified.

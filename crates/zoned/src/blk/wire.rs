@@ -12,13 +12,13 @@ use crate::blk::limits;
 use crate::kernel::{DeviceLock, ExpectedReply, Failure, KernelOp, Wire};
 use crate::{Action, Done, ErrorKind, Geometry, Lba};
 
-/// Functions of a block device that block (ioctls).
+/// Functions of a zoned block device that block the calling thread (ioctls).
 pub(super) trait Zones: Send + Sync + 'static {
-    /// The file for reads and writes.
+    /// The block device's file for reads and writes.
     fn file(&self) -> Arc<File>;
-    /// Reports the zones from the one at `from` on.
+    /// Reports the block device's zones from the one at `from` on.
     fn report(&self, from: Bytes, max: u32) -> io::Result<Vec<Zone>>;
-    /// Executes a zone command.
+    /// Executes a zone command on the block device.
     fn command(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()>;
     /// True if the device has been removed.
     fn is_gone(&self) -> bool;
@@ -42,7 +42,7 @@ impl Zones for DeviceLock {
     }
 }
 
-/// Executes a zone command by ioctl.
+/// Executes a zone command on a block device by ioctl.
 pub(crate) fn command(file: &File, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
     match action {
         Action::Open => sys::block::open(file, at, len),

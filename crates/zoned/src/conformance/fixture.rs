@@ -7,11 +7,11 @@ use crate::{
     ZonedDevice,
 };
 
-/// A check. The error says what was wrong.
+/// A check of the conformance suite. The error says what was wrong.
 pub(super) type Check = fn(&mut Fixture<'_>) -> Outcome;
 pub(super) type Outcome<T = ()> = std::result::Result<T, String>;
 
-/// A device whose sequential zones are empty.
+/// A device under the conformance suite, whose sequential zones are empty.
 pub(super) struct Fixture<'a> {
     pub(super) dev: &'a Arc<dyn ZonedDevice>,
     next: u32,
@@ -32,7 +32,7 @@ impl<'a> Fixture<'a> {
         self.dev.geometry()
     }
 
-    /// An empty zone that this check has not used; `None` if there are no more.
+    /// An empty zone that this check has not used; `None` if no such zone is left.
     pub(super) fn try_zone(&mut self) -> Outcome<Option<ZoneId>> {
         while self.next < self.geometry().zones {
             let zone = ZoneId(self.next);
@@ -57,7 +57,7 @@ impl<'a> Fixture<'a> {
         self.geometry().start(zone)
     }
 
-    /// `count` blocks of bytes determined by `tag`.
+    /// `count` blocks of data, a function of `tag`.
     pub(super) fn data(&self, tag: u64, count: u64) -> Buf {
         let size = self.geometry().block_size as usize;
         let mut bytes = Vec::with_capacity(size * count as usize);
@@ -85,7 +85,7 @@ impl<'a> Fixture<'a> {
         self.dev.read(at, BufMut::zeroed(count as usize * self.geometry().block_size as usize)).wait()
     }
 
-    /// Longest append that fits into a zone.
+    /// Blocks of the longest append that fits into a zone.
     pub(super) fn piece(&self) -> u64 {
         let geometry = self.geometry();
         geometry.max_append.min(geometry.zone_capacity).min(geometry.max_transfer).0
@@ -109,7 +109,7 @@ impl<'a> Fixture<'a> {
         Ok(())
     }
 
-    /// Checks that `data` reads back at `at`.
+    /// Checks that a read at `at` returns `data`.
     pub(super) fn holds(&self, at: Lba, data: &Buf) -> Outcome {
         let size = self.geometry().block_size as usize;
         let found = must("a read", self.read(at, (data.len() / size) as u64))?;
@@ -125,12 +125,12 @@ impl<'a> Fixture<'a> {
     }
 }
 
-/// Requires success.
+/// Requires that an operation succeeds.
 pub(super) fn must<T>(what: &str, result: Result<T>) -> Outcome<T> {
     result.map_err(|e| format!("{what} failed: {e}"))
 }
 
-/// Requires failure with one of `kinds`, and an error that names the device.
+/// Requires that an operation fails with one of `kinds`, and an error that names the device.
 pub(super) fn refused<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
     match result {
         Ok(_) => Err(format!("{what} succeeded; {kinds:?} was expected")),
@@ -140,7 +140,7 @@ pub(super) fn refused<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> 
     }
 }
 
-/// Requires failure with one of `kinds`, and an error that names `zone`.
+/// Requires that an operation fails with one of `kinds`, and an error that names `zone`.
 pub(super) fn refused_in<T>(zone: ZoneId, what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
     let named = result.as_ref().err().map(|e| (e.zone(), e.to_string()));
     refused(what, result, kinds)?;
@@ -151,7 +151,7 @@ pub(super) fn refused_in<T>(zone: ZoneId, what: &str, result: Result<T>, kinds: 
     }
 }
 
-/// Requires `ok`.
+/// Requires that `ok` is true.
 pub(super) fn check(ok: bool, message: impl FnOnce() -> String) -> Outcome {
     if ok { Ok(()) } else { Err(message()) }
 }

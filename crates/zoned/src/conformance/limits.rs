@@ -1,4 +1,4 @@
-//! Open and active limits.
+//! Conformance checks of the limits of open and active zones.
 
 use crate::conformance::fixture::{Check, Fixture, Outcome, check, must, refused_in};
 use crate::{Action, ErrorKind, ZoneId, ZoneState};
@@ -27,7 +27,7 @@ fn explicit_limit(g: &mut Fixture<'_>) -> Outcome {
     for zone in &zones {
         must("an open", g.act(*zone, Action::Open))?;
     }
-    // If both limits are equal, the drive may name either.
+    // If the limits of open and active zones are equal, the drive may name either.
     let kinds = [ErrorKind::TooManyOpen, ErrorKind::TooManyActive];
     refused_in(extra, "an open above the limit", g.act(extra, Action::Open), &kinds)?;
     refused_in(extra, "a write above the limit", g.write(g.start(extra), g.data(1, 1)), &kinds)?;

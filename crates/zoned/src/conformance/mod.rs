@@ -14,17 +14,17 @@ use std::sync::Arc;
 use crate::ZonedDevice;
 use crate::conformance::fixture::{Check, Fixture};
 
-/// Runs every check on the calling thread. `report` gets each check's name and result.
+/// Runs every conformance check on the calling thread. `report` gets each check's name and result.
 pub fn run(dev: &Arc<dyn ZonedDevice>, report: &mut dyn FnMut(&str, Result<(), String>)) {
     for (name, check) in checks() {
         let result = Fixture::new(dev).and_then(|mut fixture| check(&mut fixture));
         report(name, result);
     }
-    // Creating a fixture resets every zone that the last check has written.
+    // Creating a fixture resets every zone that the last check wrote.
     report("every zone can be emptied again", Fixture::new(dev).map(drop));
 }
 
-/// Runs every check; returns the failures, none for a device that conforms.
+/// Runs every conformance check; returns the failures, none for a device that conforms.
 pub fn failures(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
     let mut found = Vec::new();
     run(dev, &mut |name, result| {
@@ -35,7 +35,7 @@ pub fn failures(dev: &Arc<dyn ZonedDevice>) -> Vec<String> {
     found
 }
 
-/// The names of the checks, in order.
+/// The names of the conformance checks, in order.
 pub fn names() -> Vec<&'static str> {
     checks().map(|(name, _)| name).collect()
 }

@@ -1,4 +1,4 @@
-//! The zone state machine.
+//! Conformance checks of the zone state machine.
 
 use crate::conformance::fixture::{Check, Fixture, Outcome, check, must, refused_in};
 use crate::{Action, Blocks, ErrorKind, ZoneState};

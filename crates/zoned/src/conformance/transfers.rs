@@ -1,4 +1,4 @@
-//! Reads, writes, appends, flushes.
+//! Conformance checks of reads, writes, appends and flushes.
 
 use std::collections::BTreeSet;
 
@@ -155,7 +155,7 @@ fn bad_lengths(g: &mut Fixture<'_>) -> Outcome {
 }
 
 fn too_large(g: &mut Fixture<'_>) -> Outcome {
-    /// Largest buffer allocated to test a limit.
+    /// Largest buffer, in bytes, that the suite allocates to test a limit.
     const WORTHWHILE: u64 = 128 << 20;
     let zone = g.zone()?;
     let geometry = g.geometry().clone();

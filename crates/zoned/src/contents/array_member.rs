@@ -1,6 +1,7 @@
 //! Which array a drive belongs to, from the first record of one of its metadata zones.
 //!
-//! The array crate writes and reads whole records, with the same [`RecordHeader`]. Only these fields are interpreted here:
+//! The array crate writes and reads whole records, with the same [`RecordHeader`]. This module interprets
+//! only these fields:
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
@@ -25,7 +26,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 use super::samples::{Layout, Samples};
 
 const SUPERBLOCK: u16 = 1;
-/// Bytes before the header's checksum.
+/// Bytes of a record's header before its checksum.
 const COVERED: usize = RecordHeader::SIZE - 4;
 
 /// The header of a record in a metadata zone of an array's drive. The array crate's `format/header.rs` has the table.
@@ -59,19 +60,20 @@ const _: () = assert!(std::mem::offset_of!(RecordHeader, payload_len) == 80);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, header_crc) == COVERED);
 
 impl RecordHeader {
-    /// The first eight bytes.
+    /// The first eight bytes of a record's header.
     pub const MAGIC: [u8; 8] = *b"FURROWMD";
-    /// The version that this build writes and reads.
+    /// The header version that this build writes and reads.
     pub const VERSION: u16 = 1;
     /// Bytes of a header.
     pub const SIZE: usize = 128;
 
-    /// The checksum that belongs into `header_crc`.
+    /// The checksum that the header's field `header_crc` should have.
     pub fn checksum(&self) -> u32 {
         crc32c(&[self.as_bytes().get(..COVERED).unwrap_or_default()])
     }
 
-    /// The header at the start of `bytes`, and the bytes behind. `None` unless magic, version and checksum are right.
+    /// The record header at the start of `bytes`, and the bytes behind it. `None` unless magic, version and
+    /// checksum are right.
     pub fn read(bytes: &[u8]) -> Option<(&RecordHeader, &[u8])> {
         let (header, rest) = RecordHeader::ref_from_prefix(bytes).ok()?;
         let good = header.magic == RecordHeader::MAGIC
@@ -81,7 +83,7 @@ impl RecordHeader {
     }
 }
 
-/// The first fields of a superblock.
+/// The first fields of a superblock's payload.
 #[derive(FromBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 struct Superblock {
@@ -97,7 +99,7 @@ const _: () = assert!(RecordHeader::SIZE + std::mem::offset_of!(Superblock, memb
 const _: () = assert!(RecordHeader::SIZE + std::mem::offset_of!(Superblock, label_len) == 224);
 const _: () = assert!(RecordHeader::SIZE + std::mem::offset_of!(Superblock, label) == 232);
 
-/// A drive's place in an array of this project.
+/// A drive's place in a Furrow array.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArrayMember {
     /// The array's UUID.
@@ -120,7 +122,7 @@ impl fmt::Display for ArrayMember {
     }
 }
 
-/// The array that the newest superblock among the samples names. Any bytes give an answer.
+/// The array that the newest superblock among a drive's samples names. Any bytes give an answer.
 pub(super) fn array_member(layout: &Layout, samples: &Samples) -> Option<ArrayMember> {
     let zones = layout.sampled_zones().into_iter();
     let records = zones.filter_map(|zone| {
@@ -132,7 +134,7 @@ pub(super) fn array_member(layout: &Layout, samples: &Samples) -> Option<ArrayMe
     records.max_by_key(|(epoch, _)| *epoch).map(|(_, member)| member)
 }
 
-/// The epoch and content of a superblock record; `None` if the bytes are none.
+/// The epoch and content of a superblock record; `None` if the bytes are no superblock record.
 fn decode(bytes: &[u8]) -> Option<(u64, ArrayMember)> {
     let (header, payload) =
         RecordHeader::read(bytes).filter(|(header, _)| header.kind.get() == SUPERBLOCK)?;

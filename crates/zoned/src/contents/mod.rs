@@ -27,7 +27,7 @@ use crate::{
 /// A conventional zone has no write pointer, so samples of its blocks decide whether it holds data.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Contents {
-    /// Known formats that were recognised.
+    /// Known formats that were recognised on the drive.
     pub signatures: Vec<Signature>,
     /// The array that the drive is a member of. `None` for a drive with [`Signature::FurrowArray`] means that its
     /// superblock is damaged or of a newer version.
@@ -42,7 +42,7 @@ pub struct Contents {
     pub left_open: u32,
     /// Bytes below the write pointers of sequential zones; a finished zone counts whole.
     pub bytes: Bytes,
-    /// Sampled parts that cannot be read.
+    /// Sampled parts of the drive that cannot be read.
     pub unreadable: u32,
 }
 
@@ -50,13 +50,13 @@ impl Contents {
     /// Examines a drive without writing to it.
     ///
     /// # Errors
-    /// The report's. A part that cannot be read is counted in [`Contents::unreadable`].
+    /// Errors of the zone report. A part that cannot be read is counted in [`Contents::unreadable`].
     pub async fn read(dev: &dyn ZonedDevice) -> Result<Contents> {
         let report = dev.report(0..dev.geometry().zones).await?;
         Contents::with_report(dev, &report).await
     }
 
-    /// Examines a drive with a zone report that the caller has.
+    /// Examines a drive whose zone report the caller has.
     pub async fn with_report(dev: &dyn ZonedDevice, report: &[ZoneInfo]) -> Result<Contents> {
         let geometry = dev.geometry();
         let mut contents = Contents::default();
@@ -73,7 +73,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Samples conventional zones evenly, and of many such zones an even selection.
+    /// Samples conventional zones evenly; if a drive has many, an even selection of them.
     async fn sample_conventional(&mut self, dev: &dyn ZonedDevice, layout: &Layout) {
         let block = u64::from(dev.geometry().block_size);
         for places in layout.conventional_samples() {
@@ -98,7 +98,7 @@ impl Contents {
         self.array = array_member::array_member(layout, samples);
     }
 
-    /// Counts a sequential zone.
+    /// Counts a sequential zone of the examined drive.
     fn count(&mut self, state: ZoneState, pointer: Bytes) {
         // Read-only and offline zones cannot be overwritten, so nothing in them can be lost.
         if matches!(state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline) {
@@ -157,7 +157,8 @@ impl fmt::Display for Contents {
     }
 }
 
-/// Called before a drive is overwritten. Returns the contents; refuses a drive that holds data unless `force` is set.
+/// Guards a drive that is about to be overwritten: returns its contents, and refuses a drive that holds data
+/// unless `force` is set.
 ///
 /// A drive in use (mounted, stacked on, or held by another process) is refused earlier, when it is opened.
 ///
@@ -178,7 +179,7 @@ fn is_uniform(bytes: &[u8]) -> bool {
     bytes.first().is_none_or(|first| bytes.iter().all(|byte| byte == first))
 }
 
-/// Reads the written part of `place` into `samples`; returns the number of unreadable parts.
+/// Reads the written part of the byte range `place` into `samples`; returns the number of unreadable parts.
 async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, samples: &mut Samples) -> u32 {
     let geometry = dev.geometry();
     let (block, zone_size) = (u64::from(geometry.block_size), geometry.zone_size.0);
@@ -206,7 +207,7 @@ async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, s
     unreadable
 }
 
-/// Reads blocks in transfers that the device allows.
+/// Reads blocks of a drive in transfers that the drive allows.
 async fn read(dev: &dyn ZonedDevice, from: u64, upto: u64) -> Result<Vec<u8>> {
     let geometry = dev.geometry();
     let most = geometry.max_transfer.0.max(1);

@@ -10,7 +10,8 @@ use sys::block::{Condition, Zone, ZoneKind};
 use super::{Contents, Layout, Samples};
 use crate::{Bytes, ZoneState};
 
-/// Contents of the drive with this block device, for display only: another process may be writing to the drive.
+/// Contents of the drive whose block device is `node`, for display only: another process may be writing to
+/// the drive.
 ///
 /// # Errors
 /// Errors of the host, such as a missing permission.

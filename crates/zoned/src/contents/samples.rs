@@ -5,9 +5,9 @@ use std::ops::Range;
 
 use crate::Geometry;
 
-/// Bytes read from the start and from the end of a drive.
+/// Bytes that are sampled at the start and at the end of a drive.
 const EDGE: u64 = 128 << 10;
-/// Bytes read from the start of a zone.
+/// Bytes that are sampled at the start of a zone.
 const HEAD: u64 = 4 << 10;
 /// Number of first zones, of first sequential zones and of last zones whose start is read.
 const ZONES: u32 = 8;
@@ -20,17 +20,17 @@ const BTRFS_COPIES: [u64; 2] = [512 << 30, 4 << 40];
 /// Sizes of a drive and its zones, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Size of the drive's address space.
+    /// Size of the drive's address space, in bytes.
     pub size: u64,
-    /// Distance between the starts of two zones.
+    /// Distance between the starts of two zones, in bytes.
     pub zone_size: u64,
     /// Number of zones.
     pub zones: u32,
-    /// Number of conventional zones, which come first.
+    /// Number of conventional zones, which come before the sequential ones.
     pub conventional: u32,
 }
 
-/// Bytes read from a drive, by offset.
+/// Samples: bytes read from a drive, by offset.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Samples(BTreeMap<u64, Vec<u8>>);
 
@@ -46,7 +46,7 @@ impl Layout {
         }
     }
 
-    /// Zones whose start may hold a signature.
+    /// Zones whose start is sampled, because it may hold a signature.
     pub(super) fn sampled_zones(&self) -> BTreeSet<u32> {
         let from = |first: u32| first..first.saturating_add(ZONES);
         let mut zones: BTreeSet<u32> = from(0).collect();
@@ -60,8 +60,8 @@ impl Layout {
         zones
     }
 
-    /// Offsets to sample in conventional zones: an evenly spread list for each sampled zone. The first two zones,
-    /// which file systems use first, are always sampled.
+    /// Byte offsets of the samples in conventional zones: an evenly spread list for each sampled zone. The
+    /// first two zones, which file systems use first, are always sampled.
     pub(super) fn conventional_samples(&self) -> Vec<Vec<u64>> {
         let step = (self.conventional / CONVENTIONAL).max(1);
         let mut zones: BTreeSet<u32> = (0..self.conventional.min(2)).collect();
@@ -73,7 +73,7 @@ impl Layout {
         zones.into_iter().map(within).collect()
     }
 
-    /// Byte ranges to read: disjoint, within the drive.
+    /// Byte ranges of the drive to sample: disjoint, within the drive.
     pub fn places(&self) -> Vec<Range<u64>> {
         let start = |zone: u32| u64::from(zone).saturating_mul(self.zone_size);
         let mut wanted = vec![0..EDGE, self.size.saturating_sub(EDGE)..self.size];
@@ -94,7 +94,7 @@ impl Layout {
 }
 
 impl Samples {
-    /// Adds bytes read at `at`.
+    /// Adds a sample: bytes read at offset `at`.
     pub fn insert(&mut self, at: u64, bytes: Vec<u8>) {
         self.0.insert(at, bytes);
     }

@@ -25,14 +25,14 @@ use std::fmt;
 
 use super::{Layout, Samples};
 
-/// A known format.
+/// A format that is known by its signature.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Signature {
-    /// A file system of this project.
+    /// A Furrow file system.
     FurrowFs,
-    /// A member of an array of this project.
+    /// A member of a Furrow array.
     FurrowArray,
-    /// RocksDB's file system for zoned drives.
+    /// ZenFS, RocksDB's file system for zoned drives.
     ZenFs,
     /// btrfs, zoned or not.
     Btrfs,
@@ -46,10 +46,10 @@ pub enum Signature {
     Lvm,
     /// A member of an md array.
     Md {
-        /// Version of the superblock: `0.90`, `1.0`, `1.1` or `1.2`.
+        /// Version of the md superblock: `0.90`, `1.0`, `1.1` or `1.2`.
         version: &'static str,
     },
-    /// An encrypted volume.
+    /// An encrypted volume (LUKS).
     Luks,
     /// xfs.
     Xfs,
@@ -59,7 +59,7 @@ pub enum Signature {
     Bcache,
     /// Swap space.
     Swap,
-    /// A partition table.
+    /// A GPT partition table.
     Gpt,
     /// An MBR partition table or boot sector.
     Mbr,
@@ -105,11 +105,11 @@ const AT_START: &[(Signature, u64, &[u8])] = &[
     (Signature::Gpt, 512, GPT),
     (Signature::Gpt, 4_096, GPT),
 ];
-/// Signatures at offsets from the start of a zone.
+/// Signatures at fixed offsets from the start of a zone.
 const IN_ZONES: &[(Signature, u64, &[u8])] = &[
     (Signature::FurrowFs, 0, b"FURROWFS"),
     (Signature::FurrowArray, 0, b"FURROWMD"),
-    // The magic follows the checksum and the length of the first log record.
+    // In ZenFS the magic follows the checksum and the length of the first log record.
     (Signature::ZenFs, 8, b"FNEZ"),
     (Signature::Btrfs, 64, b"_BHRfS_M"),
 ];
@@ -117,26 +117,27 @@ const F2FS: &[u8] = &[0x10, 0x20, 0xf5, 0xf2];
 const GPT: &[u8] = b"EFI PART";
 const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
 
-/// Possible offsets of the LVM label.
+/// Possible byte offsets of the LVM label.
 const LVM_SECTORS: [u64; 4] = [0, 512, 1_024, 1_536];
-/// Offset of the label type within the label.
+/// Byte offset of the label type within the LVM label.
 const LVM_TYPE: u64 = 24;
-/// ext's superblock; in it the magic, the logarithm of the block size above 1 KiB, and the revision.
+/// Byte offset of ext's superblock, and in it the magic, the logarithm of the block size above 1 KiB, and the
+/// revision.
 const EXT: u64 = 1_024;
 const EXT_MAGIC: u64 = EXT + 56;
 const EXT_BLOCK: u64 = EXT + 24;
 const EXT_REVISION: u64 = EXT + 76;
-/// Largest valid values of block size (64 KiB) and revision.
+/// Largest valid values of ext's block size (64 KiB) and revision.
 const EXT_MOST: (u32, u32) = (6, 1);
-/// The partition table in the boot sector: four entries, followed by two bytes of magic.
+/// Byte offset of the partition table in a boot sector: four entries, followed by two bytes of magic.
 const MBR_TABLE: u64 = 446;
 const MBR_ENTRY: usize = 16;
 const MBR_TABLE_LEN: usize = 4 * MBR_ENTRY;
 const MBR_MAGIC: &[u8] = &[0x55, 0xaa];
-/// Offset of the partition type within a table entry.
+/// Byte offset of the partition type within an entry of the MBR partition table.
 const MBR_TYPE: usize = 4;
 
-/// The signatures found in the samples, each once. Any bytes give an answer.
+/// The signatures found in a drive's samples, each once. Any bytes give an answer.
 pub fn detect(layout: &Layout, samples: &Samples) -> Vec<Signature> {
     let mut found = Vec::new();
     let is = |at: u64, magic: &[u8]| samples.get(at, magic.len()) == Some(magic);
@@ -186,7 +187,7 @@ fn md(layout: &Layout, samples: &Samples, found: &mut Vec<Signature>) {
     }
 }
 
-/// The magic has only two bytes, so other fields of the superblock are checked too.
+/// True if the samples hold an ext superblock. The magic has only two bytes, so other fields are checked too.
 fn ext(samples: &Samples) -> bool {
     let u32_at = |at: u64| Some(u32::from_le_bytes(samples.get(at, 4)?.try_into().ok()?));
     let sense = || {
@@ -197,7 +198,8 @@ fn ext(samples: &Samples) -> bool {
     samples.get(EXT_MAGIC, 2) == Some(&[0x53, 0xef]) && sense() == Some(true)
 }
 
-/// The magic has only two bytes, so the table must have an entry and no impossible one.
+/// True if the samples hold an MBR. The magic has only two bytes, so the partition table must have an entry
+/// and no impossible one.
 fn mbr(samples: &Samples) -> bool {
     let Some(table) = samples.get(MBR_TABLE, MBR_TABLE_LEN) else { return false };
     let entries = || table.chunks_exact(MBR_ENTRY);

@@ -9,10 +9,10 @@ use crate::{Action, Buf, Durability, ErrorKind};
 
 const MIB: u64 = 1 << 20;
 
-/// 16 zones of 1 MiB, the first two conventional.
+/// The layout of the tested drive: 16 zones of 1 MiB, the first two conventional.
 const LAYOUT: Layout = Layout { size: 16 * MIB, zone_size: MIB, zones: 16, conventional: 2 };
 
-/// Samples of a drive that is zero except for these bytes.
+/// Samples of a drive that is zero except for `bytes`, given by offset.
 fn samples(layout: &Layout, bytes: &[(u64, &[u8])]) -> Samples {
     let mut samples = Samples::default();
     for place in layout.places() {
@@ -30,7 +30,7 @@ fn found(bytes: &[(u64, &[u8])]) -> Vec<Signature> {
     detect(&LAYOUT, &samples(&LAYOUT, bytes))
 }
 
-/// The first block of an ext4 of 1 KiB blocks.
+/// The first block of an ext4 file system with 1 KiB blocks.
 fn ext() -> Vec<u8> {
     let mut block = vec![0; 1024];
     block[0] = 128;
@@ -105,7 +105,8 @@ fn each_signature_is_found_where_its_format_says() {
 
 #[test]
 fn the_end_of_a_drive_is_where_md_puts_its_block_by_sectors() {
-    // 16 KiB short of a whole zone: 0.90 lies below a multiple of 64 KiB, 1.0 at a multiple of 4 KiB.
+    // The drive is 5 KiB short of a whole zone: an md 0.90 superblock lies below a multiple of 64 KiB, an md
+    // 1.0 one at a multiple of 4 KiB.
     let layout = Layout { size: 16 * MIB - 5_120, ..LAYOUT };
     let end = |at: u64, version: u8| {
         let block = [0xfc, 0x4e, 0x2b, 0xa9, version, 0, 0, 0];

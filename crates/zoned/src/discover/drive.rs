@@ -1,4 +1,4 @@
-//! The machine's zoned drives.
+//! Finds and describes the machine's zoned drives.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ use crate::Bytes;
 pub enum DriveKind {
     /// An NVMe zoned namespace.
     Zns,
-    /// Another host-managed drive: a shingled disk, null_blk, a mapped device.
+    /// A host-managed drive without NVMe: a shingled disk, null_blk, a mapped device.
     HostManaged,
 }
 
@@ -25,26 +25,26 @@ impl fmt::Display for DriveKind {
     }
 }
 
-/// A zoned drive of the machine.
+/// A zoned drive of the machine, as sysfs describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ZonedDrive {
-    /// The kernel's name of its block device.
+    /// The kernel's name of the drive's block device.
     pub name: String,
     /// The kind.
     pub kind: DriveKind,
     /// The model name.
     pub model: Option<String>,
-    /// Its serial number.
+    /// The drive's serial number.
     pub serial: Option<String>,
-    /// Size of the address space, gaps above zone capacities included.
+    /// Size of the drive's address space, gaps above zone capacities included.
     pub size: Bytes,
     /// Number of zones.
     pub zones: u32,
     /// Distance between the starts of two zones.
     pub zone_size: Bytes,
-    /// Limit of open zones; `None` if there is none.
+    /// Limit of open zones; `None` if the drive has none.
     pub max_open: Option<u32>,
-    /// Limit of active zones; `None` if there is none.
+    /// Limit of active zones; `None` if the drive has none.
     pub max_active: Option<u32>,
     /// Uses of the drive by the kernel.
     pub uses: Vec<Use>,
@@ -53,7 +53,7 @@ pub struct ZonedDrive {
 }
 
 impl Machine {
-    /// The zoned drives, sorted by name.
+    /// The machine's zoned drives, sorted by name.
     pub fn zoned_drives(&self) -> Vec<ZonedDrive> {
         self.names("/sys/class/block").into_iter().filter_map(|name| self.drive(name)).collect()
     }
@@ -108,13 +108,13 @@ impl Machine {
             return Some(format!("device-mapper {name}"));
         }
         match (self.attribute(block, "device/vendor"), model?) {
-            // For NVMe drives the attribute is a number.
+            // The vendor attribute of an NVMe drive is a number and not shown.
             (Some(vendor), model) if !vendor.starts_with("0x") => Some(format!("{vendor} {model}")),
             (_, model) => Some(model),
         }
     }
 
-    /// A drive's serial number.
+    /// The serial number of the drive with a block device.
     pub(super) fn serial(&self, block: &str) -> Option<String> {
         self.device(block)?.serial
     }
@@ -123,7 +123,7 @@ impl Machine {
         BlockDevice::read(&self.path(format!("/sys/class/block/{block}"))).ok()
     }
 
-    /// The number of an NVMe namespace.
+    /// The number of the NVMe namespace with a block device.
     pub(super) fn namespace(&self, block: &str) -> Option<u32> {
         let of_name = || nvme_char(block)?.split_once('n')?.1.split_once('n')?.1.parse().ok();
         self.attribute(block, "nsid").and_then(|text| text.parse().ok()).or_else(of_name)

@@ -8,7 +8,7 @@ use super::interface::Interface;
 use super::{Machine, Node, Refusal, nvme_block, nvme_char};
 use crate::ErrorKind;
 
-/// Advice in messages.
+/// Advice in error messages about a drive's name.
 const LIST: &str = "`furrow device list` shows the zoned drives";
 /// Byte of the SCSI page "block device characteristics" whose bits 4 and 5 give the zoned model.
 const ZONED_BYTE: usize = 8;
@@ -16,23 +16,23 @@ const ZONED_BYTE: usize = 8;
 /// A drive's name in a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
-    /// A device node, or a link to one.
+    /// A path of a device node, or of a link to one.
     Path(PathBuf),
-    /// The drive's serial number, and the namespace of an NVMe controller.
+    /// The drive's serial number, and the number of an NVMe controller's namespace.
     Serial { text: String, namespace: Option<u32> },
 }
 
 /// A drive that was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
-    /// The node to open.
+    /// The device node to open.
     pub(crate) node: PathBuf,
     /// The kernel's name of the drive's block device, if there is one.
     pub(crate) block: Option<String>,
 }
 
 impl Machine {
-    /// Finds the node of a drive for an interface.
+    /// Finds the node that an interface uses for a named drive.
     pub(crate) fn find(&self, interface: Interface, named: &Named) -> Result<Target, Refusal> {
         let path = match named {
             Named::Path(path) => path.clone(),
@@ -125,7 +125,7 @@ impl Machine {
         }
     }
 
-    /// Finds the drive with a serial number.
+    /// Finds the drive with a serial number, or says why it cannot be used.
     fn with_serial(
         &self,
         interface: Interface,
@@ -180,11 +180,11 @@ impl Machine {
         numbers.map(|n| n.to_string()).collect::<Vec<_>>().join(", ")
     }
 
-    /// Refuses a device that is not host-managed.
+    /// Refuses a block device that is not host-managed.
     fn zoned(&self, block: &str, node: &Path) -> Result<(), Refusal> {
         let node = node.display();
         match self.attribute(block, "queue/zoned").as_deref() {
-            // Without sysfs the model is checked when the device is opened.
+            // Without sysfs the zoned model is checked when the device is opened.
             None | Some("host-managed") => Ok(()),
             Some("host-aware") => Err(invalid(format!(
                 "{node} is a host-aware disk: it takes writes anywhere, and Furrow takes host-managed drives; {LIST}"
@@ -203,7 +203,7 @@ impl Machine {
         }
     }
 
-    /// Zoned model of a SCSI or SATA disk: 1 host-aware, 2 drive-managed.
+    /// Zoned model of a SCSI or SATA disk, from the disk itself: 1 host-aware, 2 drive-managed.
     fn zones_by_scsi(&self, block: &str) -> Option<u8> {
         let page = self.path(format!("/sys/class/block/{block}/device/vpd_pgb1"));
         Some((std::fs::read(page).ok()?.get(ZONED_BYTE)? >> 4) & 3)
@@ -221,7 +221,7 @@ impl Machine {
         let of = |block: &String| {
             nvme_char(block).is_some()
                 && self.link(format!("/sys/class/block/{block}/device")).is_some_and(|parent| {
-                    // With multipath the parent is the subsystem of the same number.
+                    // With NVMe multipath the parent directory is the subsystem with the controller's number.
                     parent == controller || parent.replace("-subsys", "") == controller
                 })
         };

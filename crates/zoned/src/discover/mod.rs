@@ -1,4 +1,4 @@
-//! The zoned drives of the machine, from sysfs and /proc: names, properties and use.
+//! The zoned drives of the machine, from sysfs and /proc: their names, properties and uses by the kernel.
 //!
 //! All paths are below a root directory, so that tests can lay out a machine in a directory.
 
@@ -21,7 +21,7 @@ pub use uses::Use;
 
 use crate::ErrorKind;
 
-/// Reason why a drive is refused: kind and message.
+/// Reason why a drive is refused: error kind and message.
 pub(crate) type Refusal = (ErrorKind, String);
 
 /// Kind of the file at a path.
@@ -35,7 +35,7 @@ pub(crate) enum Node {
     Other,
 }
 
-/// A machine whose drives are listed.
+/// A machine whose zoned drives can be listed, from the sysfs, /proc and /dev below a root directory.
 #[derive(Clone, Debug)]
 pub struct Machine {
     root: PathBuf,
@@ -48,30 +48,30 @@ impl Machine {
         Machine { root: PathBuf::from("/"), identify }
     }
 
-    /// A machine laid out in a directory, where `identify` tells what its device nodes are.
+    /// A machine laid out in a directory for a test; `identify` tells what its device nodes are.
     #[cfg(test)]
     pub(crate) fn at(root: &Path, identify: fn(&Path) -> io::Result<Node>) -> Machine {
         Machine { root: root.to_owned(), identify }
     }
 
-    /// Location of an absolute path of the machine, below the root.
+    /// Location of a machine's absolute path, below the root directory.
     fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         let path = path.as_ref();
         self.root.join(path.strip_prefix("/").unwrap_or(path))
     }
 
-    /// Text of a file, trimmed.
+    /// Text of a file of the machine, trimmed.
     fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = fs::read(self.path(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// Value of a block device's attribute; `None` if empty.
+    /// Value of a block device's sysfs attribute; `None` if empty.
     fn attribute(&self, block: &str, name: &str) -> Option<String> {
         self.text(format!("/sys/class/block/{block}/{name}")).filter(|text| !text.is_empty())
     }
 
-    /// Sorted names in a directory; none if it does not exist.
+    /// Sorted names in a directory of the machine; none if the directory does not exist.
     fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
@@ -80,7 +80,7 @@ impl Machine {
         names
     }
 
-    /// Last component of a link's target.
+    /// Last component of a symbolic link's target.
     fn link(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         target.file_name()?.to_str().map(str::to_owned)

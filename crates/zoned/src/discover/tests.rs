@@ -10,7 +10,7 @@ use super::{DriveKind, Machine, Named, Node, Use};
 use crate::Interface;
 use crate::{Bytes, ErrorKind};
 
-/// A machine in a directory. A device node is a file that says what it is: `b 259:0`.
+/// A test's machine in a directory. A device node is a file that says what it is: `b 259:0`.
 struct Made {
     root: TempDir,
 }
@@ -57,7 +57,7 @@ impl Made {
         symlink(to, path).unwrap();
     }
 
-    /// A block device whose directory in sysfs is `place/name`.
+    /// Adds a block device whose directory in sysfs is `place/name`.
     fn block(&self, place: &str, name: &str, number: &str, attributes: &[(&str, &str)]) {
         self.write(&format!("dev/{name}"), &format!("b {number}"));
         self.write(&format!("sys/devices/{place}/{name}/dev"), &format!("{number}\n"));
@@ -68,7 +68,7 @@ impl Made {
         self.link(&format!("sys/dev/block/{number}"), &format!("../../devices/{place}/{name}"));
     }
 
-    /// A controller with the namespaces that are given by number.
+    /// Adds an NVMe controller with namespaces of the given numbers.
     fn nvme(&self, controller: u32, serial: &str, namespaces: &[u32], zoned: &str) {
         let at = format!("nvme/nvme{controller}");
         self.write(&format!("sys/devices/{at}/model"), "Big Zones\n");
@@ -264,7 +264,7 @@ fn a_drive_under_lvm_or_md_is_refused_and_so_is_swap() {
     let made = Made::new();
     made.disk("host-managed");
     made.block("virtual", "md0", "9:0", &[("md/level", "linear")]);
-    // Of a partition.
+    // The md device holds a partition, not the whole disk.
     made.write("sys/devices/scsi/host0/sda/sda1/holders/md0/x", "");
     made.refused(Block, "/dev/sda", ErrorKind::InUse, &["md array md0"]);
 

@@ -16,16 +16,16 @@ pub enum Use {
         /// The mount point.
         at: String,
     },
-    /// A device of a mounted btrfs.
+    /// The drive is a device of a mounted btrfs.
     Btrfs {
-        /// UUID of the file system.
+        /// UUID of the btrfs file system.
         uuid: String,
     },
     /// Swap.
     Swap,
     /// Another device is stacked on the drive: device-mapper, LVM, md.
     Holder {
-        /// Name of that device in /dev, and its kind.
+        /// Name of the stacked device in /dev, and its kind.
         device: String,
     },
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Use {
 }
 
 impl Machine {
-    /// Refuses a drive that is in use or that this process may not open for writing.
+    /// Refuses a drive that the kernel uses or that this process may not open for writing.
     pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
         if let Some(block) = &target.block {
             let uses = self.uses(block);
@@ -55,7 +55,7 @@ impl Machine {
         self.permitted(&target.node)
     }
 
-    /// Uses of a block device and its partitions.
+    /// Uses of a block device and its partitions by the kernel.
     pub fn uses(&self, block: &str) -> Vec<Use> {
         let mut devices = vec![block.to_owned()];
         let parts = self.names(format!("/sys/class/block/{block}")).into_iter();

@@ -4,24 +4,25 @@ use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 
-/// Chunk size of zones of at least [`LARGE_ZONE`] bytes.
+/// Bytes in a chunk of a zone of at least [`LARGE_ZONE`] bytes.
 const LARGE_CHUNK: usize = 256 << 10;
-/// Smaller zones have one chunk per block, so that a clone of a small drive copies little.
+/// Zone size in bytes from which chunks are large. Smaller zones have one chunk per block, so that a clone of
+/// a small drive copies little.
 const LARGE_ZONE: u64 = 4 << 20;
 
 const _: () = assert!(LARGE_CHUNK >= 65_536, "no chunk is longer than this");
 
-/// Content of a missing chunk.
+/// Content of a chunk that was never written.
 static ZEROS: [u8; LARGE_CHUNK] = [0; LARGE_CHUNK];
 
-/// A piece of a zone's content.
+/// A chunk: a piece of a zone's content.
 #[derive(Debug)]
 pub(super) struct Chunk {
     bytes: Box<[u8]>,
     hash: OnceLock<u128>,
 }
 
-/// Unused chunks for reuse: allocating fresh memory costs more than copying into a reused chunk.
+/// A pool of unused chunks: allocating fresh memory costs more than copying into a reused chunk.
 #[derive(Debug)]
 pub(super) struct Pool {
     chunk: usize,
@@ -56,7 +57,7 @@ impl Pool {
 }
 
 impl Content {
-    /// Copies `data` to byte `at`. With `zeroed`, fresh chunks hold zeros around it.
+    /// Copies `data` to byte `at` of the zone. With `zeroed`, fresh chunks hold zeros around the data.
     pub(super) fn write(&mut self, pool: &Pool, mut at: usize, mut data: &[u8], zeroed: bool) {
         while !data.is_empty() {
             let (index, offset) = (at / pool.chunk, at % pool.chunk);
@@ -70,7 +71,7 @@ impl Content {
                 (data, at) = (tail, at + n);
                 continue;
             }
-            // The bytes before `offset` may be zeros that were not stored.
+            // The chunk's bytes before `offset` may be zeros that were not stored.
             let chunk = slot.get_or_insert_with(|| pool.take(zeroed || offset > 0));
             if Arc::get_mut(chunk).is_none() {
                 let mut own = pool.take(false);
@@ -86,7 +87,7 @@ impl Content {
         }
     }
 
-    /// Copies from byte `at`; missing chunks read as zeros.
+    /// Copies the zone's content from byte `at` into a buffer; missing chunks read as zeros.
     pub(super) fn read(&self, pool: &Pool, mut at: usize, mut into: &mut [u8]) {
         while !into.is_empty() {
             let (index, offset) = (at / pool.chunk, at % pool.chunk);
@@ -111,7 +112,7 @@ impl Content {
         }
     }
 
-    /// Returns the chunks that lie wholly below byte `end` to the pool.
+    /// Returns the zone's chunks that lie wholly below byte `end` to the pool.
     pub(super) fn release(&mut self, pool: &Pool, end: usize) {
         let count = (end / pool.chunk).min(self.chunks.len());
         let unshared = self.chunks.iter_mut().take(count).filter_map(Option::take);
@@ -122,13 +123,13 @@ impl Content {
         }
     }
 
-    /// Returns all chunks to the pool.
+    /// Returns all chunks of the zone to the pool.
     pub(super) fn clear(&mut self, pool: &Pool) {
         self.release(pool, usize::MAX);
         self.chunks.clear();
     }
 
-    /// A hash of the first `len` bytes, independent of the bytes above.
+    /// A hash of the zone's first `len` bytes, independent of the bytes above.
     pub(super) fn hash(&self, pool: &Pool, len: usize) -> u128 {
         let mut sum = Hash128::default();
         let mut at = 0;
@@ -170,7 +171,7 @@ fn hash_bytes(bytes: &[u8]) -> u128 {
     hash.finish().max(1)
 }
 
-/// Two 64-bit lanes of multiply and fold. Not cryptographic; accidental collisions are negligible.
+/// A hash of two 64-bit lanes of multiply and fold. Not cryptographic; accidental collisions are negligible.
 #[derive(Debug)]
 pub(super) struct Hash128 {
     low: u64,

@@ -1,5 +1,5 @@
-//! The outcomes of a power cut. Each choice below is a freedom that ARCHITECTURE.md, "What survives a power cut",
-//! leaves.
+//! The outcomes of a power cut. Each choice in this module is a freedom that ARCHITECTURE.md, "What survives
+//! a power cut", leaves.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use crate::emu::history::{Epoch, History, Pending, Rewrites};
 use crate::emu::zone::{Doubt, Zone};
 use crate::{Geometry, ZoneState};
 
-/// Makes the choices that the contract leaves open.
+/// Makes the choices that the device contract leaves to a drive at a power cut.
 pub trait Choose {
     /// Returns a number below `options`, which is at least two.
     fn choose(&mut self, options: usize) -> usize;
 }
 
-/// Pseudo-random choices.
+/// Pseudo-random choices of a power cut's outcome.
 #[derive(Clone, Debug)]
 pub struct Seeded(SplitMix64);
 
 impl Seeded {
-    /// Choices that follow from `seed`.
+    /// Choices of a power cut's outcome that follow from `seed`.
     pub fn new(seed: u64) -> Seeded {
         Seeded(SplitMix64::new(seed))
     }
@@ -47,19 +47,19 @@ impl Choose for Seeded {
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Exhaustive {
-    /// The choices of the current combination: option taken, number of options.
+    /// The choices of the current combination: for each, the option taken and the number of options.
     path: Vec<(usize, usize)>,
     at: usize,
     begun: bool,
 }
 
 impl Exhaustive {
-    /// Before the first combination.
+    /// An enumeration of choices that is before its first combination.
     pub fn new() -> Exhaustive {
         Exhaustive::default()
     }
 
-    /// Advances to the next combination; false after the last one.
+    /// Advances to the next combination of choices; false after the last one.
     #[expect(clippy::should_implement_trait, reason = "it gives no item: the choices are the item")]
     pub fn next(&mut self) -> bool {
         self.at = 0;
@@ -89,9 +89,10 @@ impl Choose for Exhaustive {
 }
 
 impl Media {
-    /// One outcome of a power cut now. The result has no pending operations and no open zones.
+    /// One outcome of a power cut that happens now. The resulting medium has no pending operations and no
+    /// open zones.
     pub fn cut(&self, choose: &mut dyn Choose) -> Media {
-        // A drive may set zones to full that were open when the power failed.
+        // At a power cut a drive may set open zones to full.
         let open_zones = self.zones.iter().any(|slot| slot.0.lock().state.is_open());
         let fills = self.track && open_zones && choose.choose(2) == 1;
         let mut revived = Vec::new();
@@ -125,12 +126,12 @@ impl Media {
     }
 }
 
-/// Computes one zone's outcome.
+/// Computes the outcome of a power cut for one zone.
 struct Cut<'a> {
     geometry: &'a Geometry,
     pool: &'a Pool,
     choose: &'a mut dyn Choose,
-    /// The zone's first block, so that garbage differs from block to block.
+    /// The address of the zone's first block, so that garbage differs from block to block.
     start: u64,
     seed: u64,
 }
@@ -173,7 +174,7 @@ impl Cut<'_> {
     }
 
     fn sequential(&mut self, zone: &Zone, history: &History, after: &mut Zone) {
-        // Option 0 is the newest epoch; each undone reset leads to the epoch before.
+        // Option 0 is the zone's newest epoch; each undone reset leads to the epoch before.
         let pick = self.one_of(history.past.len() + 1);
         let (epoch, content) = match history.past.len().checked_sub(pick) {
             Some(index) if pick > 0 => {
@@ -199,7 +200,8 @@ impl Cut<'_> {
         };
     }
 
-    /// The content of an epoch cut at `reach`, and the pointer lowered to what the atomic unit allows.
+    /// The content of an epoch of a zone cut at `reach`, and the pointer lowered to what the atomic unit
+    /// allows.
     fn epoch(&mut self, epoch: &Epoch, content: &Content, reach: u64, finished: bool) -> (Content, u64) {
         let size = u64::from(self.geometry.block_size);
         let mut result = content.clone();
@@ -237,9 +239,10 @@ impl Cut<'_> {
         ((at / unit + 1) * unit).min(end)
     }
 
-    /// Every write with its address. Acknowledged writes keep their addresses. Appends in flight may have landed in
-    /// any order: those between two acknowledged writes are permuted freely, and appends of equal length may swap
-    /// places, unless one was submitted after a write between the two was acknowledged.
+    /// Every write of an epoch with its address after the power cut. Acknowledged writes keep their
+    /// addresses. Appends in flight may have landed in any order: those between two acknowledged writes are
+    /// permuted freely, and appends of equal length may swap places, unless one was submitted after a write
+    /// between the two was acknowledged.
     fn landing<'w>(&mut self, writes: &'w [Pending], reach: u64) -> Vec<(&'w Pending, u64)> {
         let free = |w: &Pending| w.append && w.acked.is_none();
         let together = |a: &Pending, b: &Pending| free(a) && free(b) && a.solid == b.solid && a.end() == b.at;
@@ -258,7 +261,7 @@ impl Cut<'_> {
             let joins = slot.checked_sub(1).and_then(|i| runs.get(i)) == Some(run);
             let at = placed.last().filter(|_| joins).map_or(write.at, |(last, at)| at + last.len);
             let (mine, here) = *order.get(slot).expect("one for each slot");
-            // The order above the pointer makes no difference.
+            // The order of appends above the pointer makes no difference.
             if free(here) && at < reach {
                 let may_swap = |(place, (origin, other)): (usize, &(usize, &Pending))| {
                     let near = runs.get(place) == Some(run);

@@ -23,9 +23,9 @@ struct Written {
 /// A zone between two resets, as the host knows it.
 #[derive(Clone, Debug, Default)]
 struct Life {
-    /// The reset that began the epoch; 0 for none.
+    /// The reset operation that began the epoch; 0 if none did.
     reset: u64,
-    /// Writes by offset, at the addresses that the device chose.
+    /// The epoch's writes by offset, at the addresses that the device chose.
     blocks: Vec<Written>,
     finish: Option<u64>,
 }
@@ -33,11 +33,11 @@ struct Life {
 #[derive(Default)]
 struct Model {
     lives: BTreeMap<u32, Vec<Life>>,
-    /// Every tag ever written to a conventional block, with its operation, in order.
+    /// Every tag ever written to a conventional block, with the operation that wrote it, in order.
     rewrites: BTreeMap<u64, Vec<Written>>,
     acked: BTreeMap<u64, u64>,
     appends: BTreeSet<u64>,
-    /// The clock when an operation was submitted.
+    /// The clock when each operation was submitted.
     born: BTreeMap<u64, u64>,
     fua: BTreeSet<u64>,
     /// For each flush in flight, the operations acknowledged before its submission.
@@ -59,13 +59,14 @@ impl Model {
         }
     }
 
-    /// Checks a sequential zone after a cut: the zone is in one of its epochs with all blocks that must survive.
+    /// Checks a sequential zone after a power cut: the zone is in one of its epochs with all blocks that must
+    /// survive.
     fn judge(&self, zone: u32, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
         let empty = [Life::default()];
         let lives = self.lives.get(&zone).map_or(&empty[..], |l| &l[..]);
         let mut reasons = Vec::new();
         for (index, life) in lives.iter().enumerate() {
-            // A durable block of a later epoch rules this epoch out.
+            // A durable block of a later epoch rules an earlier epoch out.
             let later = lives[index + 1..].iter().any(|l| self.touched(l) || self.durable.contains(&l.reset));
             match if later { Err("a later life is durable".into()) } else { self.fits(life, state, tags) } {
                 Ok(()) => return Ok(()),
@@ -130,7 +131,7 @@ impl Model {
                     }
                 }
                 None if state == ZoneState::Full && offset >= durable => {
-                    // A missing block is a hole only if an acknowledged block lies above.
+                    // A missing block is a hole only if an acknowledged block lies above it.
                     let above = tags[offset..].iter().any(Option::is_some);
                     if acked && above {
                         return Err(format!("block {offset} was acknowledged and is a hole"));
@@ -187,7 +188,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// Blocks that carry their tags in every word.
+/// Blocks whose every word is the block's tag.
 fn tagged(tags: &[u64]) -> Buf {
     let bytes: Vec<u8> =
         tags.iter().flat_map(|tag| tag.to_le_bytes().into_iter().cycle().take(BLOCK)).collect();
@@ -248,7 +249,7 @@ impl Run {
         (0..count)
             .map(|_| {
                 self.tag += 1;
-                // Tags that noise is very unlikely to produce.
+                // Tags of the test's blocks: noise is very unlikely to produce them.
                 self.tag << 8 | 0xa5
             })
             .collect()
@@ -374,7 +375,7 @@ proptest! {
                 if let Err(why) = run.judge(&after) {
                     return Err(TestCaseError::fail(why));
                 }
-                // After a cut everything is durable: a second cut changes nothing.
+                // After a power cut everything is durable: a second cut changes nothing.
                 let print = after.fingerprint();
                 prop_assert_eq!(after.cut(&mut Seeded::new(round)).fingerprint(), print);
             }

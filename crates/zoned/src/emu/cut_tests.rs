@@ -7,13 +7,13 @@ use crate::{Action, Blocks, Buf, BufMut, Done, Durability, Lba, Op, ZoneId, Zone
 
 const BLOCK: usize = 4096;
 
-/// A medium, and the number of the next operation.
+/// The medium under test, and the number of the next operation.
 struct Bench {
     media: Media,
     next: u64,
 }
 
-/// A zone after a cut: state, and the first byte of each block up to the pointer.
+/// A zone after a power cut: its state, and the first byte of each block up to the pointer.
 type Seen = (ZoneState, Vec<u8>);
 
 fn block(tag: u8) -> Vec<u8> {
@@ -60,7 +60,7 @@ impl Bench {
         self.media.acknowledge(id);
     }
 
-    /// All outcomes of a cut for these zones.
+    /// All outcomes of a power cut for the given zones.
     fn outcomes(&self, zones: &[u32]) -> BTreeSet<Vec<String>> {
         let mut all = Exhaustive::new();
         let mut seen = BTreeSet::new();
@@ -105,7 +105,7 @@ fn set(of: &[&str]) -> BTreeSet<String> {
     of.iter().map(|s| s.to_string()).collect()
 }
 
-/// The outcomes in which the drive sets no open zone to full.
+/// The outcomes of a power cut in which the drive sets no open zone to full.
 fn unfilled(of: BTreeSet<String>) -> BTreeSet<String> {
     of.into_iter().filter(|s| !s.starts_with("F:")).collect()
 }

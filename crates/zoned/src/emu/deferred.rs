@@ -15,18 +15,19 @@ use units::{Driver, Instant, sleep_until};
 
 use crate::{Completer, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-/// Defers the operations of another device; see the module's documentation.
+/// A device that defers the operations of another device, as the module's documentation says.
 pub struct DeferredDevice {
     inner: Arc<dyn ZonedDevice>,
     most: Duration,
     queues: Arc<Mutex<BTreeMap<ZoneId, Queue>>>,
 }
 
-/// Operations of a zone that are not executed yet. The entry exists while a task executes them.
+/// Operations of a zone that are not executed yet. A zone has a queue while a task executes its operations.
 type Queue = VecDeque<(Instant, Op, Completer)>;
 
 impl DeferredDevice {
-    /// A device over `inner`. The driver's random numbers delay each change of a zone by up to `most`.
+    /// A deferring device over `inner`. The driver's random numbers delay each change of a zone by up to
+    /// `most`.
     pub fn over(inner: Arc<dyn ZonedDevice>, most: Duration) -> Arc<DeferredDevice> {
         Arc::new(DeferredDevice { inner, most, queues: Arc::default() })
     }
@@ -70,7 +71,7 @@ impl ZonedDevice for DeferredDevice {
     }
 }
 
-/// Executes the queued operations of a zone in order, until the queue is empty.
+/// Executes the queued operations of a zone in order, until the zone's queue is empty.
 async fn execute(inner: &dyn ZonedDevice, queues: &Mutex<BTreeMap<ZoneId, Queue>>, zone: ZoneId) {
     loop {
         let next = {

@@ -28,24 +28,25 @@ pub struct Emu {
     geometry: Geometry,
     driver: Arc<dyn Driver>,
     timing: Timing,
-    /// State of the time model, if the model has one.
+    /// State of the drive's time model, if the drive has one.
     clocks: Mutex<TimingState>,
     next: AtomicU64,
-    /// Operations not completed yet, by completion time; only if power cuts are tracked.
+    /// Operations that are not completed yet, by completion time; kept only if power cuts are tracked.
     due: Mutex<BinaryHeap<Reverse<(Instant, OpId)>>>,
     faulty: AtomicBool,
     faults: Mutex<Vec<Fault>>,
 }
 
 impl Emu {
-    /// A drive in memory. Panics if the settings contradict each other (see [`EmuOptions::geometry`]).
+    /// An emulated drive in memory. Panics if the settings contradict each other (see
+    /// [`EmuOptions::geometry`]).
     pub fn memory(options: EmuOptions, driver: Arc<dyn Driver>) -> Arc<Emu> {
         let media = Media::new(&options);
         let timing = Timing::of(&options, media.geometry());
         Arc::new(Emu::over(media, timing, driver))
     }
 
-    /// A drive over a medium, such as an outcome of a power cut.
+    /// An emulated drive over a medium, such as an outcome of a power cut.
     pub fn from_media(media: Media, name: &str, latency: Latency, driver: Arc<dyn Driver>) -> Arc<Emu> {
         let mut media = media;
         let mut geometry = media.geometry().clone();
@@ -54,7 +55,7 @@ impl Emu {
         Arc::new(Emu::over(media, Timing::new(latency), driver))
     }
 
-    /// A drive over the medium of another one that has the same zones, with the delays of `options`.
+    /// An emulated drive over a medium with the zones that `options` describe, with the delays of `options`.
     pub fn on_media(media: Media, options: &EmuOptions, driver: Arc<dyn Driver>) -> Arc<Emu> {
         let timing = Timing::of(options, media.geometry());
         Arc::new(Emu::over(media, timing, driver))
@@ -69,7 +70,7 @@ impl Emu {
             driver,
             clocks: Mutex::new(timing.rested()),
             timing,
-            // The medium may have operations of an earlier device, whose numbers must not be reused.
+            // An earlier device may have left operations on the medium, whose numbers must not be reused.
             next: AtomicU64::new(media.unused().0),
             media,
             due: Mutex::default(),
@@ -78,8 +79,8 @@ impl Emu {
         }
     }
 
-    /// A copy of the medium, sharing data until one of the two writes. The content of a drive file is read into
-    /// memory; panics if reading fails.
+    /// A copy of the drive's medium, which shares data until one of the two is written. The content of a
+    /// drive file is read into memory; panics if reading fails.
     pub fn media(&self) -> Media {
         self.settle();
         let copy = || self.media.detached().expect("the drive file is readable");
@@ -89,17 +90,18 @@ impl Emu {
         }
     }
 
-    /// One outcome of a power cut now. Without [`EmuOptions::track_power_cuts`] everything submitted survives.
+    /// One outcome of a power cut that happens now. Without [`EmuOptions::track_power_cuts`] every submitted
+    /// operation survives.
     pub fn power_cut(&self, choose: &mut dyn Choose) -> Media {
         self.media().cut(choose)
     }
 
-    /// Puts a zone into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
+    /// Puts a zone of the drive into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
     pub fn wear(&self, zone: ZoneId, state: ZoneState) {
         self.media.wear(zone, state);
     }
 
-    /// Injects a fault.
+    /// Injects a fault into the drive.
     pub fn fail(&self, spec: FaultSpec) {
         self.faults.lock().push(Fault::new(spec));
         self.faulty.store(true, Ordering::Release);
@@ -110,7 +112,7 @@ impl Emu {
         self.timing.dilation()
     }
 
-    /// Removes all injected faults.
+    /// Removes all injected faults of the drive.
     pub fn heal(&self) {
         self.faults.lock().clear();
         self.faulty.store(false, Ordering::Release);
@@ -165,8 +167,8 @@ impl Emu {
         zone.map(|zone| (Some(zone), op.name()))
     }
 
-    /// Completion time of an operation that is submitted now. Zone facts are read before the operation takes effect,
-    /// so two threads that race for one zone may both be charged for opening the zone.
+    /// Completion time of an operation that the drive gets now. Zone facts are read before the operation
+    /// takes effect, so two threads that race for one zone may both be charged for opening the zone.
     fn completion(&self, op: &Op) -> Instant {
         if !self.timing.has_state() {
             return self.timing.completion(&mut TimingState::default(), self.driver.now(), op, None);
@@ -181,16 +183,16 @@ impl Emu {
             ZoneFacts { state: zone.state, written: Blocks(zone.written) }
         });
         let mut clocks = self.clocks.lock();
-        // Read under the lock, so that the time passed to the model never decreases.
+        // The clock is read under the lock, so that the time passed to the time model never decreases.
         let now = self.driver.now();
         self.timing.completion(&mut clocks, now, op, facts)
     }
 
-    /// The handle of an append that `reorder` holds.
+    /// The handle of an append that module `reorder` holds until it lands.
     fn land_at(&self, at: Instant, id: OpId, writes: Option<(Option<ZoneId>, &'static str)>) -> Io {
         let reorder = Arc::clone(self.reorder.as_ref().expect("it holds the append"));
         let (driver, name) = (Arc::clone(&self.driver), Arc::clone(&self.geometry.name));
-        // A weak reference: the flusher must end when the drive is dropped.
+        // The task holds a weak reference, because the flusher must end when the drive is dropped.
         let flusher = self.flusher.as_ref().map(Arc::downgrade);
         Io::spawn(&self.driver, &self.geometry.name, async move {
             sleep_until(&*driver, at).await;
@@ -240,7 +242,8 @@ impl ZonedDevice for Emu {
         let result = match fault {
             Some((error, landed)) => Err(match op {
                 Op::Read { into, .. } => error.with_buffer(into),
-                // An operation that the drive itself refuses returns the drive's error.
+                // If the fault lets the operation take effect and the drive itself refuses it, the drive's
+                // error is returned.
                 _ if landed => self.apply(id, op).err().unwrap_or(error),
                 _ => error,
             }),

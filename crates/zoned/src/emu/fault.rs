@@ -1,4 +1,4 @@
-//! Injected faults, for tests.
+//! Faults that tests inject into an emulated drive.
 
 use crate::{Op, ZoneId};
 
@@ -20,25 +20,25 @@ pub enum FaultOp {
 pub struct FaultSpec {
     /// Kind of operations that fail.
     pub op: FaultOp,
-    /// Zone of the operations that fail; `None` for all. A flush belongs to no zone.
+    /// Zone of the operations that fail; `None` for all zones. A flush belongs to no zone.
     pub zone: Option<ZoneId>,
-    /// Number of such operations that succeed first.
+    /// Number of matching operations that succeed before the first failure.
     pub after: u64,
-    /// After that every `every`-th operation fails: 1 for all.
+    /// After the first `after` operations every `every`-th one fails: 1 for all.
     pub every: u64,
-    /// Total number of failures; `u64::MAX` for no limit.
+    /// Total number of failures that the fault causes; `u64::MAX` for no limit.
     pub count: u64,
     /// True if failed operations take effect on the medium, as when a drive's reply is lost.
     pub landed: bool,
 }
 
 impl FaultSpec {
-    /// Only the next operation of this kind fails.
+    /// A fault of only the next operation of the given kind.
     pub fn next(op: FaultOp) -> FaultSpec {
         FaultSpec { op, zone: None, after: 0, every: 1, count: 1, landed: false }
     }
 
-    /// Every operation of this kind fails.
+    /// A fault of every operation of the given kind.
     pub fn all(op: FaultOp) -> FaultSpec {
         FaultSpec { count: u64::MAX, ..FaultSpec::next(op) }
     }
@@ -58,7 +58,7 @@ impl FaultSpec {
     }
 }
 
-/// A fault and its counters.
+/// An injected fault and its counters.
 #[derive(Debug)]
 pub(super) struct Fault {
     spec: FaultSpec,
@@ -71,7 +71,7 @@ impl Fault {
         Fault { spec, seen: 0, failed: 0 }
     }
 
-    /// `None` if `op` succeeds; else whether the failed operation takes effect.
+    /// `None` if the fault lets `op` succeed; else whether the failed operation takes effect.
     pub(super) fn hits(&mut self, op: &Op, zone: Option<ZoneId>) -> Option<bool> {
         let kind = match op {
             Op::Read { .. } => FaultOp::Read,

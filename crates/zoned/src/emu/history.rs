@@ -11,45 +11,45 @@ use crate::emu::content::Content;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OpId(pub u64);
 
-/// Position in the order of acknowledgements and flush submissions.
+/// A position in the order of acknowledgements and flush submissions.
 pub(super) type Sequence = u64;
 
 /// The epochs of a sequential zone that are possible after a power cut.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
-    /// Epochs before the last reset, oldest first.
+    /// The zone's epochs before the last reset, oldest first.
     pub(super) past: Vec<Epoch>,
-    /// The current epoch. Its content is the zone's.
+    /// The zone's current epoch. Its content is the zone's.
     pub(super) now: Epoch,
 }
 
-/// A zone between two resets.
+/// An epoch: a zone's life between two resets.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Epoch {
-    /// The reset that began the epoch, unless the reset is durable.
+    /// The reset that began the epoch, unless that reset is durable.
     pub(super) begun_by: Option<Event>,
-    /// The durable pointer.
+    /// The epoch's durable pointer.
     pub(super) durable: u64,
-    /// The pointer after all submitted writes.
+    /// The epoch's pointer after all submitted writes.
     pub(super) submitted: u64,
-    /// Writes that are not durable or whose order is unknown, sorted by address.
+    /// Writes of the epoch that are not durable or whose order is unknown, sorted by address.
     pub(super) writes: Vec<Pending>,
     /// The finish that ended the epoch.
     pub(super) finish: Option<Event>,
-    /// True if the finish is durable.
+    /// True if the finish that ended the epoch is durable.
     pub(super) finish_durable: bool,
     /// The zone's content at the end of a past epoch.
     pub(super) content: Content,
 }
 
-/// A reset or a finish.
+/// A reset or a finish of a zone.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Event {
     pub(super) id: OpId,
     pub(super) acked: Option<Sequence>,
 }
 
-/// A write or an append.
+/// A write or an append of an epoch.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pending {
     pub(super) id: OpId,
@@ -72,7 +72,7 @@ impl Pending {
 }
 
 impl Epoch {
-    /// Makes every block below `pointer` durable.
+    /// Makes every block of the epoch below `pointer` durable.
     fn raise(&mut self, pointer: u64) {
         self.begun_by = None;
         self.durable = self.durable.max(pointer);
@@ -81,7 +81,8 @@ impl Epoch {
         self.writes.retain(|w| !(w.solid && w.acked.is_some()));
     }
 
-    /// Applies a flush that covers acknowledgements before `before`; true if any block of the epoch is durable now.
+    /// Applies a flush to the epoch that covers acknowledgements before `before`; true if any block of the
+    /// epoch is durable now.
     fn harden(&mut self, before: Sequence) -> bool {
         let covered = |acked: Option<Sequence>| acked.is_some_and(|seq| seq < before);
         let mut any = false;
@@ -101,7 +102,8 @@ impl Epoch {
         any
     }
 
-    /// Acknowledges `id` if it belongs to the epoch. `lasting`: the acknowledgement makes the operation durable.
+    /// Acknowledges operation `id` if it belongs to the epoch. `lasting`: the acknowledgement makes the
+    /// operation durable.
     fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) -> Option<bool> {
         if let Some(event) = self.begun_by.as_mut().filter(|e| e.id == id) {
             event.acked = Some(seq);
@@ -131,20 +133,20 @@ impl Epoch {
 }
 
 impl History {
-    /// A history whose blocks up to `pointer` are durable.
+    /// A zone's history whose blocks up to `pointer` are durable.
     pub(super) fn settled(pointer: u64, finished: bool) -> History {
         let now =
             Epoch { durable: pointer, submitted: pointer, finish_durable: finished, ..Epoch::default() };
         History { past: Vec::new(), now }
     }
 
-    /// Records a submitted write.
+    /// Records a submitted write of the zone.
     pub(super) fn wrote(&mut self, write: Pending) {
         self.now.submitted = write.end();
         self.now.writes.push(write);
     }
 
-    /// Records a submitted finish.
+    /// Records a submitted finish of the zone.
     pub(super) fn finished(&mut self, id: OpId) {
         self.now.finish = Some(Event { id, acked: None });
     }
@@ -157,8 +159,8 @@ impl History {
         self.past.push(before);
     }
 
-    /// Acknowledges `id`. `lasting`: the acknowledgement makes the operation durable, because the drive has no
-    /// volatile cache.
+    /// Acknowledges operation `id`. `lasting`: the acknowledgement makes the operation durable, because the
+    /// drive has no volatile cache.
     pub(super) fn acknowledge(&mut self, id: OpId, seq: Sequence, lasting: bool) {
         match self.now.acknowledge(id, seq, lasting) {
             Some(true) => self.past.clear(),
@@ -175,7 +177,7 @@ impl History {
         }
     }
 
-    /// Applies a flush that covers acknowledgements before `before`.
+    /// Applies a flush to the zone's history that covers acknowledgements before `before`.
     pub(super) fn harden(&mut self, before: Sequence) {
         if self.now.harden(before) {
             self.past.clear();
@@ -197,12 +199,12 @@ impl History {
     }
 }
 
-/// Writes of a conventional zone that are not durable.
+/// Writes to a conventional zone that are not durable.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Rewrites {
-    /// The zone's content without these writes.
+    /// The conventional zone's content without its writes that are not durable.
     pub(super) base: Content,
-    /// Writes in order of submission.
+    /// Writes that are not durable, in order of submission.
     pub(super) pieces: Vec<Rewrite>,
 }
 
@@ -229,7 +231,7 @@ impl Rewrites {
         self.pieces.iter_mut().for_each(|p| p.durable |= p.acked.is_some_and(|seq| seq < before));
     }
 
-    /// Removes the durable writes at the front, which the caller writes into `base`.
+    /// Removes the durable writes at the front of the list, which the caller writes into `base`.
     pub(super) fn settle(&mut self) -> Vec<Rewrite> {
         let count = self.pieces.iter().take_while(|p| p.durable).count();
         self.pieces.drain(..count).collect()

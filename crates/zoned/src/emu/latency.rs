@@ -1,4 +1,4 @@
-//! Constant delays, and the zone facts that a time model needs.
+//! Constant delays of an emulated drive, and the zone facts that a time model needs.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ impl Latency {
     /// No delay at all.
     pub const NONE: Latency = Latency::all(Duration::ZERO);
 
-    /// The same delay for every operation.
+    /// The same delay for every kind of operation.
     pub const fn all(delay: Duration) -> Latency {
         Latency { read: delay, write: delay, flush: delay, reset: delay, finish: delay, other: delay }
     }
@@ -48,6 +48,6 @@ impl Latency {
 pub struct ZoneFacts {
     /// The zone's state.
     pub state: ZoneState,
-    /// Blocks written since the last reset.
+    /// Blocks of the zone written since its last reset.
     pub written: Blocks,
 }

@@ -18,7 +18,7 @@ use crate::{
     Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState,
 };
 
-/// The time of an operation's submission, for an operation that takes effect later.
+/// The time at which an operation was submitted that takes effect later.
 #[derive(Clone, Copy, Debug)]
 pub struct Moment(Sequence);
 
@@ -69,7 +69,7 @@ struct Tracker {
     in_flight: BTreeMap<OpId, Target>,
 }
 
-/// The object that an acknowledgement applies to.
+/// The zone or flush that an acknowledgement applies to.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Zone(ZoneId),
@@ -77,7 +77,8 @@ enum Target {
 }
 
 impl Media {
-    /// An empty drive. Panics if the settings contradict each other (see [`EmuOptions::geometry`]).
+    /// The medium of an empty drive. Panics if the settings contradict each other (see
+    /// [`EmuOptions::geometry`]).
     pub fn new(options: &EmuOptions) -> Media {
         let geometry = options.geometry().expect("the settings fit together");
         let conventional = geometry.conventional;
@@ -85,7 +86,7 @@ impl Media {
         Media::from_zones(Arc::new(geometry), options, zones)
     }
 
-    /// A drive made of `zones`.
+    /// The medium of a drive made of `zones`.
     pub(super) fn from_zones(geometry: Arc<Geometry>, options: &EmuOptions, zones: Vec<Zone>) -> Media {
         let pool = Arc::new(Pool::new(geometry.block_size, geometry.zone_size.bytes(geometry.block_size).0));
         let mut media = Media::with_pool(geometry, pool, zones);
@@ -113,14 +114,14 @@ impl Media {
         }
     }
 
-    /// A drive with the same settings, other zones and no operation in flight.
+    /// The medium of a drive with the same settings, other zones and no operation in flight.
     pub(super) fn with_zones(&self, zones: Vec<Zone>) -> Media {
         let mut media = Media::with_pool(Arc::clone(&self.geometry), Arc::clone(&self.pool), zones);
         (media.track, media.seed, media.reorder) = (self.track, self.seed, self.reorder);
         media
     }
 
-    /// A copy in memory, without the drive file: the file's content is read into memory.
+    /// A copy of the medium in memory, without the drive file: the file's content is read into memory.
     pub(super) fn detached(&self) -> Result<Media> {
         let Some(drive) = &self.drive else { return Ok(self.clone()) };
         let size = u64::from(self.geometry.block_size);
@@ -154,13 +155,13 @@ impl Media {
         Ok(self.with_zones(zones))
     }
 
-    /// The drive's geometry.
+    /// The geometry of the medium's drive.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
 
-    /// Executes an operation. If power cuts are tracked, the caller acknowledges `id` when the submitter gets the
-    /// result. A failed operation needs no acknowledgement.
+    /// Executes an operation on the medium. If power cuts are tracked, the caller acknowledges `id` when the
+    /// submitter gets the result. A failed operation needs no acknowledgement.
     pub fn submit(&self, id: OpId, op: &Op) -> Result<Done> {
         match op {
             Op::Read { at, into } => self.read(*at, BufMut::zeroed(into.len())).map(Done::Read),
@@ -223,7 +224,7 @@ impl Media {
         Ok(())
     }
 
-    /// Writes at the pointer, or at any address of a conventional zone.
+    /// Writes at a zone's pointer, or at any address of a conventional zone.
     pub(super) fn write(&self, op: OpId, at: Lba, data: &Buf, how: Durability) -> Result<()> {
         let (id, offset, _) = self.locate("write", at, data.len())?;
         let origin = Origin { id: op, append: false, fua: how == Durability::Durable, born: self.moment().0 };
@@ -248,7 +249,7 @@ impl Media {
         self.wrote("write", id, zone, data.len())
     }
 
-    /// Appends at the pointer; returns the address.
+    /// Appends at a zone's pointer; returns the address.
     pub(super) fn append(&self, op: OpId, id: ZoneId, data: &Buf, how: Durability) -> Result<Lba> {
         self.append_late(op, id, data, how, self.moment())
     }
@@ -275,7 +276,7 @@ impl Media {
         Ok(self.geometry.start(id).plus(Blocks(offset)))
     }
 
-    /// Writes `data` at the pointer; returns the offset in the zone.
+    /// Writes `data` at a zone's pointer; returns the offset in the zone.
     fn put(
         &self,
         id: ZoneId,
@@ -289,7 +290,7 @@ impl Media {
         let capacity = self.geometry.zone_capacity.0;
         let track = self.track.then_some(origin);
         {
-            // The common case: an open zone stays open, so the counts of open zones need no lock.
+            // In the common case an open zone stays open, so that the counts of open zones need no lock.
             let mut zone = self.lock(id);
             let offset = zone.written;
             if zone.state.is_open() && offset + blocks < capacity && at.is_none_or(|at| at == offset) {
@@ -330,8 +331,8 @@ impl Media {
         self.wrote(name, id, zone, data.len()).map(|()| offset)
     }
 
-    /// Marks a changed zone for the next flush of the drive file. With too many unflushed bytes the flush happens now,
-    /// the only case in which a submitter waits for the file.
+    /// Marks a changed zone for the next flush of the drive file. With too many unflushed bytes the flush
+    /// happens at once, the only case in which a submitter waits for the file.
     fn wrote(
         &self,
         name: &'static str,
@@ -361,7 +362,7 @@ impl Media {
         }
     }
 
-    /// A zone command.
+    /// Executes a zone command on the medium.
     pub(super) fn act(&self, op: OpId, id: ZoneId, action: Action) -> Result<()> {
         let (name, event) = match action {
             Action::Open => ("open", ZoneEvent::Open),
@@ -395,7 +396,7 @@ impl Media {
         self.wrote(name, id, zone, 0)
     }
 
-    /// The states of `zones`.
+    /// The states of the given zones.
     pub(super) fn report(&self, zones: Range<u32>) -> Vec<ZoneInfo> {
         let end = zones.end.min(self.geometry.zones);
         (zones.start..end).map(|z| self.info(ZoneId(z))).collect()
@@ -414,7 +415,8 @@ impl Media {
         ZoneInfo { zone: id, kind, state: zone.state, pointer, capacity }
     }
 
-    /// Records that the submitter of `id` has the result. Unknown operations, such as failed ones, are ignored.
+    /// Records that the submitter of operation `id` has the result. Unknown operations, such as failed ones,
+    /// are ignored.
     pub fn acknowledge(&self, id: OpId) {
         if !self.track {
             return;
@@ -438,7 +440,7 @@ impl Media {
         }
     }
 
-    /// Puts a zone into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`] permanently.
+    /// Puts a zone of the medium into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`] permanently.
     pub fn wear(&self, id: ZoneId, state: ZoneState) {
         let mut resources = self.resources.lock();
         let mut zone = self.lock(id);
@@ -451,14 +453,14 @@ impl Media {
         }
     }
 
-    /// Numbers of open and of active zones.
+    /// The numbers of open and of active zones of the medium.
     pub fn in_use(&self) -> (u32, u32) {
         let resources = self.resources.lock();
         (resources.open(), resources.active())
     }
 
-    /// A hash of everything that can be read or reported once open zones are closed. Equal images have equal
-    /// fingerprints.
+    /// A hash of everything that the medium would read or report once its open zones are closed. Equal images
+    /// have equal fingerprints.
     pub fn fingerprint(&self) -> u128 {
         let size = u64::from(self.geometry.block_size);
         let mut hash = Hash128::default();
@@ -501,7 +503,7 @@ impl Media {
         }
     }
 
-    /// Admits one more open zone, if the limits allow it. May close an implicitly open zone.
+    /// Admits one more open zone, if the drive's limits allow it. May close an implicitly open zone.
     fn admit(&self, resources: &mut Resources, zone: &Zone, name: &'static str, id: ZoneId) -> Result<()> {
         let (max_open, max_active) = (self.geometry.max_open, self.geometry.max_active);
         match resources.admit(zone.state, max_open, max_active) {
@@ -551,7 +553,7 @@ impl Media {
         checks::known(&self.geometry, name, id)
     }
 
-    /// Zone, offset in it and number of blocks of a transfer.
+    /// A transfer's zone, offset in the zone and number of blocks.
     fn locate(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, u64, u64)> {
         checks::locate(&self.geometry, name, at, bytes).map(|t| (t.zone, t.offset, t.blocks))
     }

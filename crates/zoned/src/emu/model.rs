@@ -14,12 +14,12 @@ use crate::emu::ZoneFacts;
 use crate::emu::profile::{Acknowledge, Arm, Flash, Profile, ZoneMap};
 use crate::{Action, Durability, Geometry, Lba, Op, ZoneId, ZoneState};
 
-/// A profile applied to a drive. Times are nanoseconds.
+/// A drive profile applied to a drive's geometry. Times are nanoseconds.
 #[derive(Debug)]
 pub(super) struct Model {
     profile: Profile,
     geometry: Geometry,
-    /// Number of plane groups, and planes of a group. A zone lies on one group.
+    /// The number of plane groups, and of planes in a group. A zone lies on one group.
     groups: u64,
     spread: u64,
 }
@@ -34,40 +34,40 @@ pub(super) struct ModelState {
     channels: Vec<u64>,
     planes: Vec<Plane>,
     groups: Vec<Group>,
-    /// Completion times of the writes in flight.
+    /// Completion times of the drive's writes in flight.
     in_flight: BinaryHeap<Reverse<u64>>,
-    /// End of a disk's last write to its platters.
+    /// Time at which a disk's last write reaches the platters.
     drained: u64,
-    /// Number of random draws so far.
+    /// Number of random times drawn so far.
     draws: u64,
     /// Position of a disk's arm in bytes, and the time at which the arm is free.
     arm_at: u64,
     arm: u64,
 }
 
-/// Operations of a plane.
+/// Operations of a flash plane that the time model tracks.
 #[derive(Clone, Debug, Default)]
 struct Plane {
     read: u64,
-    /// Start and end of unfinished program operations.
+    /// Start and end of the plane's unfinished program operations.
     programs: VecDeque<(u64, u64)>,
 }
 
 /// Planes that share zones and a write buffer.
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// Number of program operations so far, which selects the next plane.
+    /// Number of the group's program operations so far, which selects the next plane.
     cursor: u64,
-    /// Bytes of an incomplete page.
+    /// Bytes of the group's incomplete page.
     pending: u64,
-    /// Bytes in the buffer, `pending` included, and the times at which they leave the buffer.
+    /// Bytes in the group's write buffer, `pending` included, and the times at which they leave the buffer.
     held: u64,
     leaving: BinaryHeap<Reverse<(u64, u64)>>,
-    /// Time at which the last bytes entered the buffer.
+    /// Time at which the last bytes entered the write buffer.
     entered: u64,
 }
 
-/// A write or an append, as the model sees it.
+/// A write or an append, as the time model sees it.
 struct Put {
     zone: ZoneId,
     at: u64,
@@ -80,7 +80,7 @@ struct Put {
 const KIB: u64 = 1024;
 
 impl Plane {
-    /// End of a read that arrives at `at` and takes `time`.
+    /// End of a plane's read that arrives at `at` and takes `time`.
     fn read(&mut self, at: u64, time: u64) -> u64 {
         let turn = at.max(self.read);
         while self.programs.front().is_some_and(|(_, end)| *end <= turn) {
@@ -105,7 +105,7 @@ impl Plane {
         self.read
     }
 
-    /// End of a program operation that may start at `at` and takes `time`.
+    /// End of a plane's program operation that may start at `at` and takes `time`.
     fn program(&mut self, now: u64, at: u64, time: u64) -> u64 {
         while self.programs.front().is_some_and(|(_, end)| *end <= now) {
             self.programs.pop_front();
@@ -117,7 +117,7 @@ impl Plane {
 }
 
 impl Group {
-    /// Removes the bytes that have left the buffer by `at`.
+    /// Removes the bytes that have left the write buffer by `at`.
     fn settle(&mut self, at: u64) {
         while let Some(Reverse((end, bytes))) = self.leaving.peek().copied()
             && end <= at
@@ -127,8 +127,8 @@ impl Group {
         }
     }
 
-    /// Time from `at` on at which `bytes` more fit into a buffer of `size`. Writes enter the buffer in order of
-    /// arrival.
+    /// The earliest time from `at` on at which `bytes` more fit into a write buffer of `size`. Writes enter
+    /// the buffer in order of arrival.
     fn room(&mut self, at: u64, bytes: u64, size: u64) -> u64 {
         let mut at = at.max(self.entered);
         self.settle(at);
@@ -144,7 +144,8 @@ impl Group {
 }
 
 impl ModelState {
-    /// A pseudo-random number determined by the number of draws, so that equal runs draw equal numbers.
+    /// A pseudo-random number determined by the number of draws, so that equal runs of the time model draw
+    /// equal numbers.
     fn draw(&mut self) -> u64 {
         self.draws = self.draws.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.draws;
@@ -324,7 +325,7 @@ impl Model {
         end
     }
 
-    /// Writes without a buffer: each command fills its own pages and waits for them.
+    /// Times a write without a buffer: each command fills its own pages and waits for them.
     fn program(&self, state: &mut ModelState, flash: &Flash, ready: u64, put: &Put) -> u64 {
         let mut end = ready;
         for _ in 0..put.bytes.div_ceil(flash.page.0) {
@@ -359,8 +360,8 @@ impl Model {
         planes.filter_map(|plane| plane.programs.back().map(|(_, end)| *end)).max().unwrap_or(0)
     }
 
-    /// Buffered writes: a write is acknowledged when its bytes fit into the buffer; a programmed page leaves the
-    /// buffer.
+    /// Times a buffered write: the write is acknowledged when its bytes fit into the buffer; a programmed
+    /// page leaves the buffer.
     fn buffer(&self, state: &mut ModelState, flash: &Flash, start: u64, ready: u64, put: &Put) -> u64 {
         let page = flash.page.0;
         let size = self.profile.write.buffer.0.max(page * 2);
@@ -384,15 +385,15 @@ impl Model {
             return acknowledged;
         }
         self.pad(state, flash, group, entered);
-        // Lower blocks of the zone may lie on any plane of the group.
+        // Lower blocks of the zone may lie on any plane of the zone's group.
         acknowledged.max(self.drained(state, group))
     }
 
-    /// Programs an incomplete page.
+    /// Programs the incomplete page of a group.
     fn pad(&self, state: &mut ModelState, flash: &Flash, group: u64, at: u64) {
         let pending = std::mem::take(&mut state.group(group).pending);
         if pending > 0 {
-            // Any zone of the group may be used.
+            // Any zone of the group may be used to program the page.
             let end = self.program_page(state, flash, ZoneId(group as u32), (at, at));
             state.group(group).leaving.push(Reverse((end, pending)));
         }
@@ -429,7 +430,7 @@ impl Model {
         }
     }
 
-    /// Time at which the arm has moved to block `at` and passed over `bytes`.
+    /// Time at which a disk's arm has moved to block `at` and passed over `bytes`.
     fn swing(&self, state: &mut ModelState, arm: &Arm, start: u64, at: u64, bytes: u64) -> u64 {
         let seek = if at == state.arm_at {
             0
@@ -437,7 +438,7 @@ impl Model {
             let blocks = self.geometry.zone_size.0.saturating_mul(u64::from(self.geometry.zones)).max(1);
             let share = (at.abs_diff(state.arm_at) as f64 / blocks as f64).min(1.0).sqrt();
             let range = arm.full_stroke.0.saturating_sub(arm.settle.0);
-            // Half a rotation, on average.
+            // The seek ends with half a rotation, on average.
             arm.settle.0 + (range as f64 * share) as u64 + arm.turn.0 / 2
         };
         state.arm_at = at.saturating_add(bytes / u64::from(self.geometry.block_size).max(1));
@@ -445,7 +446,7 @@ impl Model {
         state.arm
     }
 
-    /// A disk's write, acknowledged as soon as the cache has space.
+    /// Times a disk's write, which is acknowledged as soon as the cache has space.
     fn store(&self, state: &mut ModelState, arm: &Arm, start: u64, ready: u64, put: &Put) -> u64 {
         let room = state.group(0).room(start, put.bytes, self.profile.write.buffer.0);
         let end = self.swing(state, arm, room, put.at, put.bytes);
@@ -498,7 +499,8 @@ mod tests {
             group.held += bytes;
             entered
         };
-        // Four bytes leave at 20: room for two of two, and not a moment before.
+        // Four bytes leave the buffer at time 20: then it has room for two writes of two bytes, and not
+        // earlier.
         assert_eq!((enter(10, 2), enter(11, 2), enter(12, 2), enter(40, 2)), (20, 20, 30, 40));
     }
 
@@ -542,7 +544,7 @@ mod tests {
         assert_eq!((at(0, 8192), at(0, 8192)), (10, 10));
         assert_eq!((at(0, 8192), at(2, 8192)), (400, 800), "zones 0 and 2 share a die");
         assert_eq!(at(1, 8192), 10);
-        // Nor where all dies share a bandwidth: 8 us for each page.
+        // Pages do not wait for one die where all dies share a bandwidth: 8 us for each page.
         let shared = BUFFERED.replace("buffer = ", "bandwidth = \"1GiB\"\n        buffer = ");
         let (model, mut state) = drive(&shared);
         let mut at = |zone, bytes| {
@@ -585,7 +587,7 @@ mod tests {
         let read = |at| Op::Read { at: Lba(at), into: crate::BufMut::zeroed(4096) };
         assert_eq!(model.completion(&mut state, 0, &read(0), None), 1_000_000);
         assert_eq!(model.completion(&mut state, 0, &read(1), None), 2_000_000);
-        // A quarter of the disk is half of the way in time.
+        // A seek over a quarter of the disk takes half of the time of a full stroke.
         let far = model.completion(&mut state, 0, &read(2 + (256 << 14) / 4), None);
         assert_eq!(far, 2_000_000 + 1_000_000 + 4_000_000 + 4_000_000 + 1_000_000);
     }

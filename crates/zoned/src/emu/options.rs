@@ -1,4 +1,4 @@
-//! What an emulated drive is like.
+//! The settings of an emulated drive.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use crate::{Blocks, Error, ErrorKind, Geometry, Result};
 /// The settings of an emulated drive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmuOptions {
-    /// How messages name the drive. Default `emu:mem`.
+    /// The drive's name in messages. Default `emu:mem`.
     pub name: String,
     /// Bytes in a block: a power of two from 512 to 65,536. Default 4,096.
     pub block_size: u32,
     /// Number of zones, at least one. Default 256.
     pub zones: u32,
-    /// How many of them, from zone 0 on, are conventional. Default none.
+    /// Number of conventional zones, from zone 0 on. Default none.
     pub conventional: u32,
-    /// The distance between the starts of two zones. Default 64 MiB.
+    /// The distance between the starts of two zones, in blocks. Default 64 MiB.
     pub zone_size: Blocks,
-    /// The writable blocks of a sequential zone. Default all of it.
+    /// The writable blocks of a sequential zone. Default the zone size.
     pub zone_capacity: Blocks,
     /// Zones that may be open at once; `None` for no limit. Default 14.
     pub max_open: Option<u32>,
@@ -26,26 +26,28 @@ pub struct EmuOptions {
     pub max_active: Option<u32>,
     /// The longest append. Default 128 KiB.
     pub max_append: Blocks,
-    /// What a power cut never tears. Default one block.
+    /// Size of a write, aligned to its size, that a power cut never tears. Default one block.
     pub atomic_write: Blocks,
     /// Whether acknowledged writes wait for a flush to be durable. Default true.
     pub volatile_cache: bool,
     /// Whether reads past the write pointer give zeros instead of an error. Default true.
     pub read_past_pointer: bool,
-    /// The time that operations take, where the profile has no times. Default none.
+    /// Constant delays of operations, where the profile has no times. Default none.
     pub latency: Latency,
-    /// The drive's times. Default none.
+    /// The profile with the drive's times. Default none.
     pub profile: Option<Arc<Profile>>,
-    /// Device times are stretched so many times: the host's own slowness counts that much less. Whoever measures
-    /// divides the results by it. Default 1.
+    /// Factor by which device times are stretched, so that the host's own slowness counts less. Measured
+    /// times have to be divided by the factor. Default 1.
     pub dilation: u32,
-    /// Whether appends in flight take their addresses in any order, as those of real drives do; the driver's random
-    /// numbers decide. Of no effect where operations take no time: none is in flight then. Default false.
+    /// Whether appends in flight take their addresses in any order, as on real drives; the driver's random
+    /// numbers decide. Without effect if operations take no time, because no two are in flight then. Default
+    /// false.
     pub reorder: bool,
-    /// Whether the drive remembers what is not durable, so that [`Emu::power_cut`](crate::emu::Emu::power_cut)
-    /// gives every outcome. Costs an allocation now and then. Default false.
+    /// Whether the drive remembers which operations are not durable, so that
+    /// [`Emu::power_cut`](crate::emu::Emu::power_cut) gives every outcome. Costs an allocation now and then.
+    /// Default false.
     pub track_power_cuts: bool,
-    /// Decides what blocks that never landed read as after a power cut. Default 0.
+    /// Seed of the noise that blocks read as which never landed before a power cut. Default 0.
     pub seed: u64,
 }
 
@@ -78,7 +80,8 @@ impl Default for EmuOptions {
 }
 
 impl EmuOptions {
-    /// A drive for tests: 32 zones of 16 blocks of which 14 hold data, 6 open, 8 active, power cuts tracked.
+    /// Settings of a drive for tests: 32 zones of 16 blocks of which 14 hold data, 6 open, 8 active, power
+    /// cuts tracked.
     pub fn tiny() -> EmuOptions {
         EmuOptions {
             name: "emu:tiny".into(),
@@ -93,7 +96,7 @@ impl EmuOptions {
         }
     }
 
-    /// The geometry that these settings describe. Settings that contradict each other are refused.
+    /// The geometry that the settings describe. Settings that contradict each other are refused.
     pub fn geometry(&self) -> Result<Geometry> {
         let name: Arc<str> = Arc::from(self.name.as_str());
         let problem = if !(self.block_size.is_power_of_two() && (512..=65_536).contains(&self.block_size)) {

@@ -15,7 +15,7 @@ use toml::Spanned;
 
 mod load;
 
-/// A drive's geometry and times.
+/// A drive profile: a drive's geometry and times.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Profile {
@@ -30,12 +30,13 @@ pub struct Profile {
     pub(super) flush: FlushTimes,
 }
 
-/// Longest time and slowest rate accepted: values beyond are mistakes, and their sums could overflow.
+/// Longest time and slowest rate that a profile may give: values beyond are mistakes, and their sums could
+/// overflow.
 const MAX_TIME: u64 = 60_000_000_000;
 const LEAST_RATE: u64 = 4096;
 const LEAST_PAGE: u64 = 512;
 
-/// Default geometry. Parameters of the device's URL override the defaults.
+/// A profile's default geometry. Parameters of the device's URL override the defaults.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Shape {
@@ -57,57 +58,57 @@ enum Cache {
     None,
 }
 
-/// Cost of the host's software.
+/// A profile's cost of the host's software.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Host {
-    /// Added to every command.
+    /// Time added to every command.
     pub(super) latency: Time,
 }
 
-/// Times of writes, most of which also apply to appends.
+/// A profile's times of writes, most of which also apply to appends.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Write {
     /// Fixed part of a write's latency.
     pub(super) latency: Time,
-    /// Latency per KiB transferred; does not occupy the controller.
+    /// Write latency per KiB transferred; does not occupy the controller.
     pub(super) per_kib: Time,
-    /// Minimum transfer: a shorter command transfers this many bytes.
+    /// Minimum transfer of a write: a shorter command transfers this many bytes.
     pub(super) least: Size,
-    /// Added for a command shorter than `least`.
+    /// Time added for a write shorter than `least`.
     pub(super) partial: Time,
     /// Time that each write occupies the controller.
     pub(super) controller: Time,
-    /// Added if the write opens its zone.
+    /// Time added if the write opens its zone.
     pub(super) implicit_open: Time,
     /// Fitted to measurements: number of other writes and appends in flight from which `contention_delay` is
     /// added; 0 for never.
     #[serde(alias = "crowd-from")]
     pub(super) contention_from: u32,
-    /// Fitted to measurements: the added time.
+    /// Fitted to measurements: the added time of a write among many in flight.
     #[serde(alias = "crowd-delay")]
     pub(super) contention_delay: Time,
     /// The time at which a write is acknowledged.
     pub(super) acknowledge: Acknowledge,
-    /// Buffer of each group of dies: buffered writes are acknowledged before they are programmed.
+    /// Write buffer of each group of dies: buffered writes are acknowledged before they are programmed.
     pub(super) buffer: Size,
     /// Program bandwidth of the whole drive in bytes per second; 0 if only the dies limit it.
     pub(super) bandwidth: Rate,
 }
 
-/// When a write is acknowledged.
+/// The moment at which a write is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Acknowledge {
-    /// When its data is in the buffer.
+    /// A write is acknowledged when its data is in the buffer.
     #[default]
     Buffer,
-    /// When its data is programmed.
+    /// A write is acknowledged when its data is programmed.
     Program,
 }
 
-/// Times of appends that differ from those of writes.
+/// A profile's times of appends that differ from those of writes.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct Append {
@@ -122,7 +123,7 @@ pub(super) struct Append {
 pub(super) struct Read {
     /// Fixed part of a read's latency, without the flash array.
     pub(super) latency: Time,
-    /// Latency of each KiB moved; it keeps nobody else waiting.
+    /// Read latency per KiB transferred; does not occupy the controller.
     pub(super) per_kib: Time,
     /// Largest number of bytes to which `per-kib` applies; 0 for no limit.
     pub(super) per_kib_limit: Size,
@@ -132,12 +133,12 @@ pub(super) struct Read {
     pub(super) bandwidth: Rate,
 }
 
-/// Channels and dies, and the mapping of zones to dies.
+/// A flash drive's channels and dies, and the mapping of zones to dies.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Flash {
     pub(super) channels: NonZeroU32,
-    /// Dies (ways) per channel.
+    /// Dies (ways) on each channel.
     pub(super) dies: NonZeroU32,
     /// Planes per die; planes work independently.
     pub(super) planes: NonZeroU32,
@@ -157,30 +158,30 @@ pub(super) struct Flash {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum ZoneMap {
-    /// All planes.
+    /// A zone lies on all planes.
     #[default]
     Device,
-    /// One die.
+    /// A zone lies on one die.
     Die,
-    /// One of this many groups of dies.
+    /// A zone lies on one of this many groups of dies.
     Groups(NonZeroU32),
 }
 
-/// A disk's arm, for drives without flash.
+/// A profile's arm of a disk, for drives without flash.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Arm {
-    /// Seek to the next track.
+    /// Time of a seek to the next track.
     pub(super) settle: Time,
-    /// Seek across the whole disk.
+    /// Time of a seek across the whole disk.
     pub(super) full_stroke: Time,
-    /// One rotation of the platter.
+    /// Time of one rotation of the platter.
     pub(super) turn: Time,
     /// Media transfer rate in bytes per second; 0 for no limit.
     pub(super) bandwidth: Rate,
 }
 
-/// Zone commands.
+/// A profile's times of zone commands.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct ZoneTimes {
@@ -190,62 +191,62 @@ pub(super) struct ZoneTimes {
     pub(super) finish_empty: Time,
     /// Fixed part of the time to finish any other zone.
     pub(super) finish: Time,
-    /// Rate in bytes per second at which the rest of the zone is padded; 0 for no padding.
+    /// Rate in bytes per second at which a finish pads the rest of the zone; 0 for no padding.
     pub(super) finish_bandwidth: Rate,
-    /// Time by how full the zone is, interpolated linearly between the points.
+    /// Time to reset a zone by how full the zone is, interpolated linearly between the points.
     pub(super) reset: Curve,
     pub(super) report: Time,
     pub(super) report_per_zone: Time,
 }
 
-/// Flushes.
+/// A profile's times of flushes.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub(super) struct FlushTimes {
-    /// Added to the time that the cache needs to drain.
+    /// Time of a flush, added to the time that the cache needs to drain.
     pub(super) latency: Time,
 }
 
-/// Nanoseconds, written `450us`, `1.6ms`.
+/// A time in a profile, in nanoseconds, written `450us`, `1.6ms`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Time(pub(super) u64);
 
-/// Bytes, written `64KiB`.
+/// A size in a profile, in bytes, written `64KiB`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Size(pub(super) u64);
 
-/// Bytes a second: [`LEAST_RATE`] or more, or 0 for no limit.
+/// A rate in a profile, in bytes per second: [`LEAST_RATE`] or more, or 0 for no limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub(super) struct Rate(pub(super) u64);
 
-/// Bytes of a page of flash, [`LEAST_PAGE`] or more.
+/// Bytes in a page of flash, [`LEAST_PAGE`] or more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page(pub(super) u64);
 
-/// A number of zones, or `none`.
+/// A limit in a profile: a number of zones, or `none`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Limit(Option<u32>);
 
-/// One or several times.
+/// One time in a profile, or several to draw from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Times(pub(super) Box<[u64]>);
 
-/// Time over fill.
+/// A curve in a profile: time by the filled share of a zone.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(super) struct Curve(Box<[(u64, u64)]>);
 
-/// Fill is counted in parts of this.
+/// The filled share of a whole zone, on a curve.
 const FULL: u64 = 1_000_000_000;
 
 impl Profile {
-    /// True if every operation completes at once.
+    /// True if the profile lets every operation complete at once.
     pub fn is_instant(&self) -> bool {
         *self == Profile { geometry: self.geometry.clone(), ..Profile::default() }
     }
 }
 
 impl Flash {
-    /// All planes of the drive.
+    /// The number of planes of the whole drive.
     fn planes_in_all(&self) -> Option<u64> {
         let dies = u64::from(self.channels.get()) * u64::from(self.dies.get());
         dies.checked_mul(u64::from(self.planes.get()))
@@ -253,7 +254,7 @@ impl Flash {
 }
 
 impl Shape {
-    /// Checks rules that the types do not express.
+    /// Checks a profile's rules that its types do not express.
     fn check(&self) -> Result<(), (usize, String)> {
         let Shape { block_size, zone_size, zone_capacity, max_append, .. } = self;
         let block = block_size.as_ref().map_or(4096, |b| b.as_ref().0);
@@ -303,7 +304,7 @@ impl Time {
 }
 
 impl Times {
-    /// One of the times, selected by `draw`.
+    /// One of the times in the list, selected by `draw`.
     pub(super) fn pick(&self, draw: u64) -> u64 {
         let index = usize::try_from(draw % self.0.len().max(1) as u64).unwrap_or_default();
         self.0.get(index).copied().unwrap_or_default()
@@ -311,7 +312,7 @@ impl Times {
 }
 
 impl Curve {
-    /// The interpolated time at the fraction `part` / `whole`.
+    /// The curve's time at the filled share `part` / `whole`, interpolated.
     pub(super) fn at(&self, part: u64, whole: u64) -> u64 {
         let fill = u128::from(part) * u128::from(FULL) / u128::from(whole.max(1));
         let fill = u64::try_from(fill).unwrap_or(FULL);

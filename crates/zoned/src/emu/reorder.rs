@@ -13,7 +13,7 @@ use crate::emu::media::Moment;
 use crate::emu::{Media, OpId};
 use crate::{Blocks, Buf, Done, Driver, Durability, Op, Result, ZoneId};
 
-/// The held appends of a drive.
+/// The appends of a drive that are held until they land.
 pub(super) struct Reorder {
     media: Arc<Media>,
     driver: Arc<dyn Driver>,
@@ -22,9 +22,9 @@ pub(super) struct Reorder {
 
 #[derive(Default)]
 struct Held {
-    /// Held appends in order of submission.
+    /// Held appends of each zone, in order of submission.
     zones: BTreeMap<ZoneId, Vec<Append>>,
-    /// Results of landed appends, until their completion.
+    /// Results of landed appends, kept until the append completes.
     landed: BTreeMap<OpId, Result<Done>>,
 }
 
@@ -86,7 +86,7 @@ impl Reorder {
         self.land_until(&mut self.held.lock(), id);
     }
 
-    /// The result of append `id` at its completion.
+    /// The result of the landed append `id`, taken at its completion.
     pub(super) fn take(&self, id: OpId) -> Result<Done> {
         let mut held = self.held.lock();
         self.land_until(&mut held, id);
@@ -99,7 +99,7 @@ impl Reorder {
         let media = copy();
         for (zone, appends) in &held.zones {
             for append in appends {
-                // As on a real drive, any of the appends may be the one that does not fit.
+                // As on a real drive, any of the appends in flight may be the one that does not fit.
                 let _lands_or_not =
                     media.append_late(append.id, *zone, &append.data, append.how, append.submitted);
             }
@@ -107,7 +107,7 @@ impl Reorder {
         media
     }
 
-    /// Lands some appends of the zone of `id`, and `id` last.
+    /// Lands some held appends of the zone of append `id`, and append `id` last.
     fn land_until(&self, held: &mut Held, id: OpId) {
         let holds = |appends: &Vec<Append>| appends.iter().any(|a| a.id == id);
         let Some(zone) = held.zones.iter().find(|(_, appends)| holds(appends)).map(|(zone, _)| *zone) else {
@@ -124,7 +124,7 @@ impl Reorder {
         }
     }
 
-    /// Lands one append of a zone at the pointer.
+    /// Lands one held append of a zone at the zone's pointer.
     fn land_one(&self, held: &mut Held, zone: ZoneId) {
         let Some(appends) = held.zones.get_mut(&zone) else { return };
         let pick = self.driver.random().checked_rem(appends.len() as u64).unwrap_or(0);

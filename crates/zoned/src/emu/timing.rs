@@ -1,4 +1,4 @@
-//! Completion times of operations.
+//! Completion times of an emulated drive's operations.
 
 use std::sync::Arc;
 
@@ -6,7 +6,8 @@ use crate::emu::model::{Model, ModelState};
 use crate::emu::{EmuOptions, Latency, Profile, ZoneFacts};
 use crate::{Geometry, Instant, Op};
 
-/// Computes completion times: constant delays or a drive's time model. The current time is an argument.
+/// The timing of a drive: computes completion times from constant delays or a time model. The current time is
+/// an argument.
 #[derive(Clone, Debug)]
 pub struct Timing {
     kind: Kind,
@@ -24,12 +25,13 @@ enum Kind {
 pub struct TimingState(Option<Box<ModelState>>);
 
 impl Timing {
-    /// A constant delay per kind.
+    /// A timing of constant delays for each kind of operation.
     pub fn new(latency: Latency) -> Timing {
         Timing { kind: Kind::Constant(latency), dilation: 1 }
     }
 
-    /// The times of `options` on a drive of `geometry`: those of the profile if it has any, else the constant delays.
+    /// The timing of a drive with `options` and `geometry`: the profile's times if it has any, else the
+    /// constant delays.
     pub fn of(options: &EmuOptions, geometry: &Geometry) -> Timing {
         let kind = match &options.profile {
             Some(profile) if !profile.is_instant() => Kind::Model(Arc::new(Model::new(profile, geometry))),
@@ -38,12 +40,12 @@ impl Timing {
         Timing { kind, dilation: u64::from(options.dilation.max(1)) }
     }
 
-    /// The times of a profile on a drive of `geometry`.
+    /// The timing of a drive of `geometry` with the times of a profile.
     pub fn model(profile: &Profile, geometry: &Geometry) -> Timing {
         Timing { kind: Kind::Model(Arc::new(Model::new(profile, geometry))), dilation: 1 }
     }
 
-    /// The state of an idle drive.
+    /// The time model's state of an idle drive.
     pub fn rested(&self) -> TimingState {
         match &self.kind {
             Kind::Constant(_) => TimingState(None),
@@ -56,7 +58,7 @@ impl Timing {
         matches!(self.kind, Kind::Constant(Latency::NONE))
     }
 
-    /// True if [`Timing::completion`] needs state and zone facts.
+    /// True if [`Timing::completion`] needs a state and zone facts.
     pub fn has_state(&self) -> bool {
         matches!(self.kind, Kind::Model(_))
     }

@@ -1,4 +1,4 @@
-//! One zone of the medium: state, pointer, content and operations that are not durable.
+//! One zone of an emulated drive's medium: state, pointer, content and operations that are not durable.
 
 use std::collections::BTreeMap;
 
@@ -6,34 +6,34 @@ use crate::emu::content::{Content, Pool};
 use crate::emu::history::{History, OpId, Pending, Rewrite, Rewrites, Sequence};
 use crate::{Buf, ZoneState};
 
-/// A zone of the medium.
+/// A zone of an emulated drive's medium.
 #[derive(Clone, Debug)]
 pub(super) struct Zone {
     pub(super) state: ZoneState,
     /// Blocks written since the last reset: the write pointer, which a finish does not move.
     pub(super) written: u64,
-    /// Blocks stored in the drive file. `content` holds only the blocks above.
+    /// Blocks of the zone stored in the drive file. `content` holds only the blocks above.
     pub(super) stored: u64,
-    /// Number of resets.
+    /// Number of the zone's resets since the drive was made.
     pub(super) resets: u64,
     pub(super) content: Content,
     /// Blocks of a conventional zone not yet written to the drive file.
     pub(super) overlay: BTreeMap<u64, Buf>,
     /// True if the zone changed since the last flush to the drive file.
     pub(super) touched: bool,
-    /// Operations that are not durable; empty if power cuts are not tracked.
+    /// Operations of the zone that are not durable; empty if power cuts are not tracked.
     pub(super) doubt: Doubt,
 }
 
 /// Operations of a zone that are not durable.
 #[derive(Clone, Debug, Default)]
 pub(super) enum Doubt {
-    /// None, or power cuts are not tracked.
+    /// No operation is in doubt, or power cuts are not tracked.
     #[default]
     None,
-    /// Operations of a sequential zone.
+    /// Operations of a sequential zone that are not durable.
     Sequential(Box<History>),
-    /// Operations of a conventional zone.
+    /// Operations of a conventional zone that are not durable.
     Conventional(Box<Rewrites>),
 }
 
@@ -60,13 +60,13 @@ impl Zone {
         }
     }
 
-    /// Starts the history of a sequential zone. Called before the zone's state changes, because the history includes
-    /// the state.
+    /// Starts the history of a sequential zone. Must be called before the zone's state changes, because the
+    /// history includes the state.
     pub(super) fn remember(&mut self) {
         self.history();
     }
 
-    /// The history, created on first use.
+    /// The zone's history, created on first use.
     fn history(&mut self) -> &mut History {
         if !matches!(self.doubt, Doubt::Sequential(_)) {
             let settled = History::settled(self.written, self.state == ZoneState::Full);
@@ -78,7 +78,7 @@ impl Zone {
         }
     }
 
-    /// Writes blocks at the pointer and advances the pointer.
+    /// Writes blocks at the zone's pointer and advances the pointer.
     pub(super) fn put(&mut self, pool: &Pool, block: u64, data: &[u8], track: Option<Origin>) {
         let at = self.written;
         let len = data.len() as u64 / block;
@@ -104,14 +104,14 @@ impl Zone {
         self.content.write(pool, (at * block) as usize, data, true);
     }
 
-    /// Records a finish. The caller changes the state.
+    /// Records a finish of the zone. The caller changes the state.
     pub(super) fn finish(&mut self, track: Option<OpId>) {
         if let Some(id) = track {
             self.history().finished(id);
         }
     }
 
-    /// Executes a reset of content and pointer. The caller changes the state.
+    /// Resets the zone's content and pointer. The caller changes the state.
     pub(super) fn reset(&mut self, pool: &Pool, track: Option<OpId>) {
         match track {
             Some(id) => {
@@ -125,7 +125,7 @@ impl Zone {
         self.resets += 1;
     }
 
-    /// Records an acknowledgement.
+    /// Records the acknowledgement of an operation of the zone.
     pub(super) fn acknowledge(&mut self, pool: &Pool, block: u64, id: OpId, seq: Sequence, lasting: bool) {
         match &mut self.doubt {
             Doubt::None => {}
@@ -135,7 +135,7 @@ impl Zone {
         self.settle(pool, block);
     }
 
-    /// Applies a flush that covers acknowledgements before `before`.
+    /// Applies a flush to the zone that covers acknowledgements before `before`.
     pub(super) fn harden(&mut self, pool: &Pool, block: u64, before: Sequence) {
         match &mut self.doubt {
             Doubt::None => {}

@@ -1,4 +1,4 @@
-//! The [`ZonedDevice`] over a kernel device.
+//! The [`ZonedDevice`] over a drive that the kernel serves.
 
 use std::fmt;
 use std::ops::Range;
@@ -21,11 +21,11 @@ use crate::{
 pub(crate) struct Parts {
     pub(crate) geometry: Geometry,
     pub(crate) rules: Rules,
-    /// A report of all zones.
+    /// A report of all zones of the device.
     pub(crate) report: Vec<ZoneInfo>,
     pub(crate) wire: Box<dyn Wire>,
     pub(crate) kernel: Arc<dyn Kernel>,
-    /// The same device by blocking system calls, for writes that failed before.
+    /// The same device by blocking system calls, which serve writes that failed before.
     pub(crate) blocking: Arc<dyn Kernel>,
     pub(crate) details: Vec<(&'static str, String)>,
 }
@@ -59,14 +59,14 @@ struct Slot(Mutex<ZoneQueue<Waiter>>);
 // 10 MB for a drive with 75,000 zones.
 const _: () = assert!(size_of::<Slot>() == 128);
 
-/// Receiver of an operation's result.
+/// The receiver of a zone operation's result.
 #[derive(Debug)]
 enum Waiter {
     Caller { completer: Completer, name: &'static str, at: Option<Lba> },
     Report(Arc<PendingReport>),
 }
 
-/// A report that is sent after the changes submitted before it have completed.
+/// A zone report that is sent after the changes submitted before it have completed.
 #[derive(Debug)]
 struct PendingReport {
     zones: Range<u32>,
@@ -103,7 +103,8 @@ impl KernelDevice {
     }
 
     fn flush(&self, name: &'static str) -> Io {
-        // Without a volatile cache every acknowledged write is durable, and the block layer sends no flush.
+        // Without a volatile cache every acknowledged write is durable, so that the block layer sends no
+        // flush.
         if !self.shared.geometry.volatile_cache {
             return Io::ready(Ok(Done::Unit));
         }
@@ -142,8 +143,8 @@ impl KernelDevice {
     }
 }
 
-/// Results to be delivered to their submitters, after the reference to the device is dropped: the receiver of the last
-/// result may open the device again at once.
+/// Results of operations to be delivered to their submitters, after the reference to the device is dropped:
+/// the receiver of the last result may open the device again at once.
 #[must_use]
 struct Completions(ShortVec<(Completer, Result<Done>)>);
 
@@ -154,7 +155,7 @@ impl Completions {
         Completions(answers)
     }
 
-    /// Turns successes into the failure `error`.
+    /// Turns successful results into the failure `error`.
     fn failed(self, error: &dyn Fn() -> Error) -> Completions {
         let mut answers = ShortVec::new();
         for (completer, result) in self.0 {
@@ -261,9 +262,9 @@ impl Shared {
         }
     }
 
-    /// A write or append completed. If it is durable and cached blocks lie below it, its completion waits for a flush: by
-    /// the contract a durable block makes the blocks below it durable, but FUA covers only the write itself, and the block
-    /// layer flushes after blocking writes only.
+    /// Handles the completion of a write or append. If it is durable and cached blocks lie below it, its
+    /// completion waits for a flush: by the contract a durable block makes the blocks below it durable, but
+    /// FUA covers only the write itself, and the block layer flushes after blocking writes only.
     fn write_completed(
         self: &Arc<Shared>,
         zone: ZoneId,
@@ -312,7 +313,7 @@ impl Shared {
         });
     }
 
-    /// True if a durable write needs FUA.
+    /// True if a durable write needs FUA on the device.
     fn needs_fua(&self, durable: bool) -> bool {
         durable && self.geometry.volatile_cache
     }
@@ -330,7 +331,8 @@ impl Shared {
         }
     }
 
-    /// Sends an operation to the kernel. `then` is called once, on the thread that reaps the completion.
+    /// Sends an operation to the kernel. `then` is called once with the result, on the thread that reaps the
+    /// completion.
     fn send(
         self: &Arc<Shared>,
         ask: KernelOp,

@@ -20,7 +20,7 @@ use crate::{Error, ErrorKind, Result};
 #[derive(Debug)]
 pub(crate) struct DeviceLock {
     pub(crate) file: Arc<File>,
-    /// The device's directory in sysfs, without symbolic links.
+    /// The locked device's directory in sysfs, without symbolic links.
     pub(crate) sysfs: PathBuf,
     /// Sequence number of the disk, unique since boot; of block devices since kernel 5.15.
     diskseq: Option<String>,
@@ -35,7 +35,7 @@ pub(crate) enum Node {
 }
 
 impl DeviceLock {
-    /// Opens a device node exclusively. `name` is the device's name in messages.
+    /// Opens and locks a device node exclusively. `name` is the device's name in messages.
     pub(crate) fn acquire(path: &Path, node: Node, name: &Arc<str>) -> Result<DeviceLock> {
         let error = |kind| Error::new(kind, name, "open");
         let failed = |e: io::Error| {
@@ -83,7 +83,7 @@ impl DeviceLock {
         Ok(DeviceLock { file: Arc::new(file), sysfs, diskseq, node })
     }
 
-    /// True if the device has been removed.
+    /// True if the locked device has been removed.
     pub(crate) fn is_gone(&self) -> bool {
         // On removal the kernel sets the size of a disk to 0 at once, and deletes the sysfs directory after the last request.
         if self.node == Node::Block && sys::block::size(&self.file).is_ok_and(|size| size.0 == 0) {
@@ -96,7 +96,7 @@ impl DeviceLock {
     }
 }
 
-/// A device's directory in sysfs.
+/// The sysfs directory of a device node's device.
 pub(crate) fn sysfs_of(node: &Metadata) -> io::Result<PathBuf> {
     let kind = if node.file_type().is_block_device() { "block" } else { "char" };
     let (major, minor) = (major(node.rdev()), minor(node.rdev()));
@@ -148,7 +148,7 @@ fn mount_point(mounts: Vec<Mount>, rdev: u64, path: &Path) -> Option<String> {
     mounts.into_iter().find(on).map(|mount| mount.at.display().to_string())
 }
 
-/// Name of a device stacked on this one (device mapper, md).
+/// Name of a device (device mapper, md) stacked on the device in `sysfs`.
 fn holder_above(sysfs: &Path) -> Option<String> {
     let mut holders = fs::read_dir(sysfs.join("holders")).ok()?;
     holders.next()?.ok()?.file_name().into_string().ok()
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn a_character_device_is_held_once_and_the_holder_is_named() {
-        // Any character device will do; this one is everywhere, and a lock on it hurts nobody.
+        // The test may lock any character device: /dev/zero is everywhere, and a lock on it harms nobody.
         let name = Arc::from("nvme:test");
         let path = Path::new("/dev/zero");
         let hold = DeviceLock::acquire(path, Node::Character, &name).expect("free");

@@ -1,10 +1,10 @@
-//! The failure of a kernel request, before the caller's operation, zone and address are added to it.
+//! The failure of a kernel request, before the caller adds operation, zone and address.
 
 use std::io;
 
 use crate::{BufMut, ErrorKind};
 
-// Error numbers that the block layer and the drivers return.
+// Error numbers that the kernel's block layer and drivers return.
 const EINTR: i32 = 4;
 const EIO: i32 = 5;
 const ENXIO: i32 = 6;
@@ -22,11 +22,11 @@ const ETOOMANYREFS: i32 = 109;
 const EREMOTEIO: i32 = 121;
 const ECANCELED: i32 = 125;
 
-/// A failed request of a zone.
+/// A failed kernel request of a zone.
 #[derive(Debug)]
 pub(crate) struct Failure {
     pub(crate) kind: ErrorKind,
-    /// Explanation for the error message; may be empty.
+    /// Explanation of the failure for the error message; may be empty.
     pub(crate) detail: String,
     /// Address of the failure, in blocks from the zone's start.
     pub(crate) at: Option<u64>,
@@ -44,14 +44,15 @@ impl Failure {
         let kind = match error.raw_os_error() {
             Some(ENODEV | ENXIO) => ErrorKind::Gone,
             Some(EIO | ENODATA | EREMOTEIO | EILSEQ | EBADMSG) => ErrorKind::Media,
-            // The block layer's error numbers for the active and the open limit.
+            // EOVERFLOW is the block layer's error number for the active limit, ETOOMANYREFS for the open
+            // limit.
             Some(EOVERFLOW) => ErrorKind::TooManyActive,
             Some(ETOOMANYREFS) => ErrorKind::TooManyOpen,
             Some(EROFS) => ErrorKind::ZoneReadOnly,
             Some(ENOSPC) => ErrorKind::ZoneFull,
             Some(ENOTSUP | ENOTTY) => ErrorKind::Unsupported,
             Some(EINVAL) => ErrorKind::Invalid,
-            // The host cancelled the request; the drive may have executed it.
+            // The host cancelled the request: the drive may have executed it.
             Some(EINTR | ECANCELED) => ErrorKind::Unknown,
             _ => ErrorKind::Host,
         };
@@ -70,12 +71,12 @@ impl Failure {
         self
     }
 
-    /// A copy for another operation that failed for the same reason; the buffer is not copied.
+    /// A copy of the failure for another operation that failed for the same reason; the buffer is not copied.
     pub(crate) fn duplicate(&self) -> Failure {
         Failure { kind: self.kind, detail: self.detail.clone(), at: self.at, buffer: None }
     }
 
-    /// True if the cause may be that the block layer's copy of the write pointer is stale.
+    /// True if the failure's cause may be that the block layer's copy of the write pointer is stale.
     pub(crate) fn may_be_stale_pointer(&self) -> bool {
         matches!(self.kind, ErrorKind::Media | ErrorKind::Host | ErrorKind::Invalid)
     }

@@ -48,22 +48,22 @@ pub(crate) struct Fake(Arc<Inner>);
 pub(crate) struct Inner {
     pub(crate) emu: Arc<Emu>,
     driver: Arc<dyn Driver>,
-    /// Longest delay before and after a request takes effect, in microseconds.
+    /// Longest delay in microseconds before and after a request takes effect.
     delay: u64,
     flying: Mutex<BTreeMap<(ZoneId, InFlight), u32>>,
     /// Zones whose pointer the kernel has lost: writes fail until a report. The value says whether the kernel has noticed,
     /// without which a report does not help.
     pub(crate) lost_pointers: Mutex<BTreeMap<ZoneId, bool>>,
-    /// The kernel notices a lost pointer only when a blocking write fails.
+    /// True if the kernel notices a lost pointer only when a blocking write fails.
     pub(crate) notices_blocking: AtomicBool,
-    /// Only a reset restores a lost pointer, as on a drive with several paths.
+    /// True if only a reset restores a lost pointer, as on a drive with several paths.
     pub(crate) several_paths: AtomicBool,
     pub(crate) gone: AtomicBool,
-    /// Every refusal of the drive is an "internal error", as from an NVMe target in the kernel.
+    /// True if every refusal of the drive is an "internal error", as from an NVMe target in the kernel.
     pub(crate) internal_errors: AtomicBool,
-    /// Appends return an address of the zone before.
+    /// True if appends return an address of the zone before.
     pub(crate) wrong_append_address: AtomicBool,
-    /// Number of requests.
+    /// Number of requests that the fake kernel got.
     pub(crate) requests: AtomicU64,
     /// Largest number of appends that one zone had in flight.
     pub(crate) most_appends: AtomicU64,
@@ -210,7 +210,7 @@ pub(crate) fn gather(parts: &[Buf]) -> Buf {
     Buf::copy_from(&parts.iter().flat_map(|part| part.iter().copied()).collect::<Vec<u8>>())
 }
 
-/// The block layer's error number for a drive's refusal.
+/// The block layer's error number for a drive's refusal of `kind`.
 pub(crate) fn errno(kind: ErrorKind) -> io::Error {
     io::Error::from_raw_os_error(match kind {
         ErrorKind::TooManyActive => 75,
@@ -219,7 +219,7 @@ pub(crate) fn errno(kind: ErrorKind) -> io::Error {
     })
 }
 
-/// The same kernel by blocking system calls.
+/// The fake kernel by blocking system calls.
 pub(crate) struct Blocking(pub(crate) Fake);
 
 impl Kernel for Blocking {
@@ -256,7 +256,7 @@ impl Fake {
     }
 }
 
-/// A block filled with `tag`.
+/// A block of data whose bytes are all `tag`.
 pub(crate) fn block(size: u32, tag: u64) -> Buf {
     let bytes: Vec<u8> = tag.to_le_bytes().iter().copied().cycle().take(size as usize).collect();
     Buf::copy_from(&bytes)

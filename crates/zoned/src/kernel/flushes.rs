@@ -2,7 +2,8 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Flushes are numbered from 1. A write acknowledged before flush `n` starts is durable when flush `n` succeeds.
+/// The numbers of a drive's flushes, from 1. A write acknowledged before flush `n` starts is durable when
+/// flush `n` succeeds.
 #[derive(Debug, Default)]
 pub(crate) struct Flushes {
     begun: AtomicU32,

@@ -36,14 +36,14 @@ pub(crate) use zone_queue::Rules;
 /// A list that nearly always has one element and then needs no allocation.
 pub(crate) type ShortVec<T> = SmallVec<[T; 1]>;
 
-/// How a kernel device is opened.
+/// How a device of the kernel is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct KernelOptions {
     /// How operations reach the kernel; `None` for io_uring if available, else helper threads.
     pub engine: Option<EngineKind>,
 }
 
-/// Refuses a virtual clock: the kernel completes operations in real time.
+/// Refuses a virtual clock for a real drive: the kernel completes operations in real time.
 pub(crate) fn refuse_virtual(name: &Arc<str>, driver: &dyn Driver) -> Result<()> {
     if driver.is_virtual() {
         let error = Error::new(ErrorKind::Unsupported, name, "open");
@@ -52,7 +52,7 @@ pub(crate) fn refuse_virtual(name: &Arc<str>, driver: &dyn Driver) -> Result<()>
     Ok(())
 }
 
-/// How operations reach the kernel, for `furrow device info`.
+/// How operations of a drive reach the kernel, for `furrow device info`.
 pub(crate) fn engine_details(engine: &Engine) -> Vec<(&'static str, String)> {
     let kind = match engine.kind() {
         EngineKind::Ring => "io_uring".to_string(),
@@ -98,7 +98,7 @@ pub(crate) fn sequential_info(
         ZoneState::ReadOnly => written.filter(|written| *written <= capacity).unwrap_or(capacity),
         _ => written.unwrap_or(Blocks::ZERO).min(capacity),
     };
-    // Every zone counts as full at `zone_capacity`, the capacity of the smallest zone.
+    // Every zone counts as full at `zone_capacity`, the capacity of the drive's smallest zone.
     let state = if state.is_active() && pointer == capacity { ZoneState::Full } else { state };
     ZoneInfo { zone, kind: ZoneKind::Sequential, state, pointer, capacity }
 }

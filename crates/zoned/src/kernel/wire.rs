@@ -10,7 +10,7 @@ use sys::{Engine, Finish, Finished, Request};
 use crate::kernel::Failure;
 use crate::{Action, Buf, BufMut, Done, Lba, ZoneId, ZoneInfo};
 
-/// An operation that has passed all checks.
+/// An operation for the kernel that has passed all checks.
 #[derive(Debug)]
 pub(crate) enum KernelOp {
     Read { at: Lba, into: BufMut },
@@ -21,36 +21,36 @@ pub(crate) enum KernelOp {
     Report { zones: Range<u32> },
 }
 
-/// Form of a successful reply to a request.
+/// The form of a successful reply to a kernel request.
 #[derive(Debug)]
 pub(crate) enum ExpectedReply {
-    /// Success without a value.
+    /// The reply is success without a value.
     Success,
-    /// This many bytes written.
+    /// The reply is the number of written bytes, expected to be the given one.
     Written(usize),
-    /// This many bytes read.
+    /// The reply is the number of read bytes, expected to be the given one.
     Read(usize),
-    /// Address of an append.
+    /// The reply is the address of an append.
     Address,
-    /// A report, stored here by the request's call.
+    /// The reply is a report, which the request's call stores in the list.
     Report(Arc<Mutex<Vec<ZoneInfo>>>),
 }
 
 /// A backend: encodes operations as kernel requests and decodes replies. Only [`Wire::is_gone`] does I/O.
 pub(crate) trait Wire: Send + Sync + 'static {
-    /// The request for an operation.
+    /// Encodes an operation as a kernel request.
     fn request(&self, ask: KernelOp) -> (Request, ExpectedReply);
 
-    /// Decodes the kernel's reply.
+    /// Decodes the kernel's reply to a request.
     fn interpret(&self, expect: ExpectedReply, finished: Finished) -> Result<Done, Failure>;
 
     /// True if the device has been removed. Called after a failure, because the kernel answers EIO for a removed device.
     fn is_gone(&self) -> bool;
 }
 
-/// Executes requests: the kernel, or a fake of the kernel in tests.
+/// Executes requests: the kernel, or a fake kernel in tests.
 pub(crate) trait Kernel: Send + Sync + 'static {
-    /// Starts a request. `finish` is called once, never from within this call.
+    /// Starts a request. `finish` is called once with its result, never from within this call.
     fn submit(&self, request: Request, finish: Finish);
 }
 
@@ -61,7 +61,7 @@ impl Kernel for Engine {
 }
 
 impl ExpectedReply {
-    /// The request for a report. `ask` may block; a helper thread runs it.
+    /// The kernel request for a zone report. `ask` may block; a helper thread runs it.
     pub(crate) fn report(
         ask: impl FnOnce() -> io::Result<Vec<ZoneInfo>> + Send + 'static,
     ) -> (Request, ExpectedReply) {

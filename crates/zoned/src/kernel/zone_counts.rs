@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use crate::kernel::zone_queue::Claims;
 use crate::{ErrorKind, Geometry, ZoneState};
 
-/// Numbers of zones that use a limited resource of the drive.
+/// The numbers of a drive's zones that use a limited resource.
 #[derive(Debug, Default)]
 pub(crate) struct ZoneCounts {
     active: AtomicU32,
@@ -16,7 +16,7 @@ pub(crate) struct ZoneCounts {
 }
 
 impl ZoneCounts {
-    /// Counts a change of one zone's claims. The caller holds the zone's lock.
+    /// Counts a change of the resources that one zone uses. The caller holds the zone's lock.
     pub(crate) fn update(&self, before: Claims, after: Claims) {
         let step = |count: &AtomicU32, was: bool, is: bool| match (was, is) {
             (false, true) => drop(count.fetch_add(1, Ordering::Relaxed)),
@@ -27,7 +27,8 @@ impl ZoneCounts {
         step(&self.held_open, before.held_open, after.held_open);
     }
 
-    /// The limit that opening a zone in `state` exceeds, if any. The zone being opened is already counted as active.
+    /// The limit that opening a zone in `state` exceeds, if any. The counts already include the zone as
+    /// active.
     pub(crate) fn limit_reached(&self, state: ZoneState, geometry: &Geometry) -> Option<ErrorKind> {
         let others = self.active.load(Ordering::Relaxed).saturating_sub(1);
         if !state.is_active() && geometry.max_active.is_some_and(|most| others >= most) {

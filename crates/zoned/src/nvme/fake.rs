@@ -87,7 +87,7 @@ pub(crate) fn perform_in(fake: &Inner, command: Command, into: BufMut) -> Finish
     }
 }
 
-/// Zone management receive.
+/// Executes zone management receive.
 pub(crate) fn receive(fake: &Inner, command: &Command, into: &mut [u8]) -> io::Result<(u16, u64)> {
     assert_eq!((command.opcode, command.nsid, command.cdw13), (0x7a, 1, 1 << 16));
     assert_eq!((command.cdw12 as usize + 1) * 4, into.len(), "the kernel does not check");

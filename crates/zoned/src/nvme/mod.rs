@@ -1,12 +1,13 @@
 //! `nvme:/dev/ngXnY`: a zoned namespace by NVMe passthrough, with the drive's own append.
 //!
-//! Commands go to the generic character device and bypass the block layer, which must not be used at the same time. If
-//! the namespace has a block device too, that device is opened exclusively.
+//! Commands go to the generic character device and bypass the block layer, which nobody may use at the same
+//! time. If the namespace has a block device too, that device is opened exclusively.
 //!
-//! Resets and finishes are sent through the block device. The block layer keeps the write pointers of partly written
-//! zones (kernel 6.10 and later). If a reset bypassed the block layer, later writes of another user at the zone's
-//! start would fail. The block layer does not learn of appends, so another user's first write to such a zone may fail
-//! once, until a report corrects the pointer. The [`blk`](crate::blk) backend sends that report.
+//! Resets and finishes are sent through the block device. The block layer keeps the write pointers of partly
+//! written zones (kernel 6.10 and later). If a reset bypassed the block layer, later writes of another user
+//! at the zone's start would fail. The block layer does not learn of appends, so another user's first write
+//! to such a zone may fail once, until a report corrects the pointer. The [`blk`](crate::blk) backend sends
+//! that report.
 
 #[cfg(test)]
 pub(crate) mod fake;
@@ -77,7 +78,7 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
     Ok(assemble(name, nsid, &facts, Arc::new(held), engine, details, driver)?)
 }
 
-/// Builds the device over a namespace and a kernel, either of which may be a fake.
+/// Builds the device over an NVMe namespace and a kernel, either of which may be a fake.
 fn assemble(
     name: Arc<str>,
     nsid: u32,
@@ -143,7 +144,7 @@ fn block_node(path: &Path, name: &Arc<str>) -> Result<Option<PathBuf>> {
     }
 }
 
-/// The two devices of a namespace.
+/// The locked character device and block device of a namespace.
 struct Held {
     node: DeviceLock,
     block: Option<DeviceLock>,

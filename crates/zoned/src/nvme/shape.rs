@@ -1,4 +1,4 @@
-//! Converts identify data of a namespace to the contract's geometry.
+//! Converts the identify data of an NVMe namespace to a geometry.
 
 use std::io;
 use std::sync::Arc;
@@ -11,12 +11,13 @@ use units::Bytes;
 
 use crate::{Blocks, Geometry, ZoneId, ZoneInfo};
 
-/// Longest transfer of one command that Linux accepts on every machine; longer ones need contiguous memory.
+/// Longest transfer in bytes of one command that Linux accepts on every machine; longer ones need contiguous
+/// memory.
 const MAX_COMMAND: u64 = 256 << 10;
-/// The command set of zoned namespaces.
+/// The number of the command set of zoned namespaces.
 const ZONED_COMMAND_SET: u8 = 2;
 
-/// Results of the identify commands.
+/// The identify data of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Facts {
     pub(super) controller: Controller,
@@ -29,7 +30,7 @@ pub(super) struct Facts {
 pub(super) type Admin<'a> = &'a dyn Fn(&Command, &mut [u8]) -> io::Result<(u16, u64)>;
 
 impl Facts {
-    /// Sends the identify commands. The inner error says why the namespace is unsupported.
+    /// Sends the identify commands to a namespace. The inner error says why the namespace is unsupported.
     pub(super) fn identify(nsid: u32, admin: Admin<'_>) -> io::Result<Result<Facts, String>> {
         let identify = |command: Command| -> io::Result<Result<Vec<u8>, Status>> {
             let mut into = vec![0; IDENTIFY_LEN];
@@ -39,7 +40,7 @@ impl Facts {
         };
         let refused = |what: &str, status: Status| format!("identify {what}: {status}");
         let senseless = |what: &str| format!("identify {what}: the drive's answer makes no sense");
-        // Drives older than command sets refuse this command; they are not zoned.
+        // Drives older than command sets refuse the command; such drives are not zoned.
         let set = match identify(Command::identify_descriptors(nsid))? {
             Ok(raw) => Descriptors::decode(&raw).command_set,
             Err(_) => None,
@@ -77,7 +78,7 @@ impl Facts {
         self.zoned.zone_size
     }
 
-    /// Number of zones, without a smaller last zone.
+    /// Number of the namespace's zones, without a smaller last zone.
     pub(super) fn zones(&self) -> Result<u32, String> {
         let zones = self.namespace.size.0.checked_div(self.zoned.zone_size.0).unwrap_or(0);
         match u32::try_from(zones) {
@@ -86,7 +87,7 @@ impl Facts {
         }
     }
 
-    /// The geometry; the error says why the contract does not support the drive.
+    /// The namespace's geometry; the error says why the device contract does not support the drive.
     pub(super) fn geometry(&self, name: &Arc<str>, report: &[Zone]) -> Result<Geometry, String> {
         let size = self.namespace.block_size.0;
         let block_size = u32::try_from(size).ok().filter(|size| (512..=65_536).contains(size));
@@ -129,13 +130,13 @@ impl Facts {
             atomic_write: Blocks(1),
             optimal_write: Blocks(1),
             volatile_cache: self.controller.volatile_cache,
-            // Reads past the pointer are answered by the zone queue, the same way for every device.
+            // Reads past the pointer succeed: the zone queue answers them with zeros, on every device.
             ordered_cache: true,
             read_past_pointer: true,
         })
     }
 
-    /// Details for `furrow device info`.
+    /// Details of the namespace for `furrow device info`.
     pub(super) fn details(&self) -> Vec<(&'static str, String)> {
         let Controller { model, serial, firmware, .. } = &self.controller;
         let named = [("model", model), ("serial", serial), ("firmware", firmware)];

@@ -1,4 +1,4 @@
-//! The NVMe backend over a fake kernel.
+//! Tests of the NVMe backend over a fake kernel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -15,7 +15,7 @@ use crate::emu::{EmuOptions, FaultOp, FaultSpec};
 use crate::kernel::fake::{Fake, SHAPES, block, empty, errno, options};
 use crate::{Done, Durability, Io, Lba, Op, ZoneId, ZoneState};
 
-/// A namespace, with or without a block device beside it.
+/// A fake namespace, with or without a block device beside it.
 struct Pretended {
     fake: Fake,
     block: bool,
@@ -245,7 +245,7 @@ fn an_address_that_cannot_be_is_no_success() {
     let error = append(&dev, 0, 2).wait().expect_err("it cannot have landed there");
     assert_eq!((error.kind(), error.zone()), (ErrorKind::Host, Some(ZoneId(0))));
     fake.wrong_append_address.store(false, Ordering::Relaxed);
-    // The append landed; the report shows the block.
+    // The append with the wrong address landed, and the report shows its block.
     assert_eq!(append(&dev, 0, 3).wait().expect("fits"), Lba(2));
 }
 
@@ -279,8 +279,8 @@ fn a_large_drives_report_comes_in_parts() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Appends among each other excepted, the order is that of submission: the appends between two other operations
-    /// of their zone share the addresses that they would have got one by one.
+    /// Operations take effect in the order of submission, except appends among each other: the appends
+    /// between two other operations of their zone share the addresses that they would have got one by one.
     #[test]
     fn all_at_once_gives_what_one_by_one_gives_up_to_the_order_of_appends(
         ops in prop::collection::vec((0..3_u32, 0..12_u8), 1..60),
@@ -302,7 +302,7 @@ proptest! {
             }
             let key = (zone, life[zone as usize], run[zone as usize]);
             match what {
-                // The addresses of the run of appends, as long as the zone has room.
+                // The addresses that a run of appends shares, as long as the zone has room.
                 0..=7 => {
                     if *pointer < 14 {
                         runs.entry(key).or_insert_with(BTreeSet::new).insert(start(zone).0 + *pointer);
@@ -315,7 +315,8 @@ proptest! {
                     let at = Lba(start(zone).0 + *pointer);
                     *pointer += u64::from(fits);
                     let io = dev.write(at, block(4096, tag), Durability::Durable);
-                    // The write's outcome is checked with the addresses below: the given address, or a full zone.
+                    // The write's outcome is checked with the run's addresses: the given address, or a full
+                    // zone.
                     ios.push((None, tag, Io::spawn(dev.driver(), &Arc::from("test"), async move {
                         let result = io.await;
                         assert_eq!(result.is_ok(), fits);
@@ -334,7 +335,7 @@ proptest! {
             match (key, io.wait()) {
                 (Some(key), Ok(at)) => {
                     prop_assert!(found.entry(key).or_insert_with(BTreeSet::new).insert(at.0));
-                    // Content that no reset has erased reads back.
+                    // Content of blocks that no reset has erased reads back.
                     if key.1 == life[key.0 as usize] {
                         let read = dev.read(at, empty(4096)).wait().expect("reads");
                         prop_assert_eq!(&read[..8], &tag.to_le_bytes());

@@ -13,14 +13,14 @@ use crate::kernel::{ExpectedReply, Failure, KernelOp, Wire};
 use crate::nvme::shape;
 use crate::{Action, Blocks, Done, ErrorKind, Geometry, Lba};
 
-/// Zones of one report command, whose result must fit into one transfer.
+/// Zones in the result of one report command, which must fit into one transfer.
 const REPORT_CHUNK: u32 = 2048;
 
-/// Functions of a namespace that block.
+/// Functions of an NVMe namespace that block the calling thread.
 pub(super) trait Namespace: Send + Sync + 'static {
-    /// The character device.
+    /// The namespace's character device.
     fn file(&self) -> Arc<File>;
-    /// Sends a command that returns data and waits; returns status and result.
+    /// Sends a command to the namespace that returns data, and waits; returns status and result.
     fn receive(&self, command: &Command, into: &mut [u8]) -> io::Result<(u16, u64)>;
     /// True if the namespace has a block device.
     fn has_block_device(&self) -> bool;
@@ -76,7 +76,8 @@ impl Wire for NvmeWire {
                 let start = self.geometry.start(zone);
                 let reply = matches!(action, Action::Reset | Action::Finish);
                 if reply && self.namespace.has_block_device() {
-                    // Sent through the block layer, as the documentation of module `nvme` explains.
+                    // Resets and finishes are sent through the block layer, as the documentation of module
+                    // `nvme` explains.
                     let namespace = Arc::clone(&self.namespace);
                     let size = self.geometry.block_size;
                     let (at, len) = (Blocks(start.0).bytes(size), self.geometry.zone_size.bytes(size));
@@ -131,7 +132,7 @@ impl Wire for NvmeWire {
     }
 }
 
-/// Maps a drive's status to a failure.
+/// Maps an NVMe drive's status to a failure.
 fn of_status(status: Status) -> Failure {
     let kind = match status.kind() {
         StatusKind::TooManyActive => ErrorKind::TooManyActive,
@@ -157,7 +158,7 @@ fn of_status(status: Status) -> Failure {
     Failure::new(kind, status.to_string())
 }
 
-/// Reports zones by as many commands as needed. Blocks.
+/// Reports zones of a namespace by as many commands as needed. Blocks the calling thread.
 pub(super) fn report(
     namespace: &dyn Namespace,
     nsid: u32,

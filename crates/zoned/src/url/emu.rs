@@ -1,4 +1,4 @@
-//! `emu:`: an emulated drive, in a file or in memory.
+//! URLs of the scheme `emu:`: an emulated drive, in a file or in memory.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -44,7 +44,7 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
 ];
 
 impl EmuUrl {
-    /// Parses the part of the URL after `emu:`.
+    /// Parses the part of an emulated drive's URL after `emu:`.
     pub(super) fn parse(url: &str, rest: &str) -> Result<EmuUrl> {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = match place {
@@ -65,7 +65,7 @@ impl EmuUrl {
         }
     }
 
-    /// Settings of a new drive.
+    /// Settings of a new drive that the URL describes.
     pub fn options(&self) -> Result<EmuOptions> {
         let base = match self.parameters.get("profile") {
             None => EmuOptions::default(),
@@ -145,7 +145,7 @@ impl EmuUrl {
         self.path().is_none_or(is_made)
     }
 
-    /// Opens the drive; with `create` a missing file is created.
+    /// Opens the emulated drive; with `create` a missing drive file is created.
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let options = self.options()?;
         match &self.place {

@@ -1,4 +1,4 @@
-//! `blk:` and `nvme:`: a drive of this machine, by its device node or its serial number.
+//! URLs of the schemes `blk:` and `nvme:`: a drive of this machine, by its device node or its serial number.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct KernelUrl {
 }
 
 impl KernelUrl {
-    /// Parses the part of the URL after `blk:` or `nvme:`.
+    /// Parses the part of a drive's URL after `blk:` or `nvme:`.
     pub(super) fn parse(url: &str, rest: &str) -> Result<KernelUrl> {
         let interface = if url.starts_with("nvme:") { Interface::Nvme } else { Interface::Block };
         let (name, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -82,9 +82,9 @@ impl KernelUrl {
     /// Opens the drive.
     ///
     /// # Errors
-    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the node is no zoned drive or the wrong node of one;
-    /// [`ErrorKind::InUse`] if the kernel uses the drive; [`ErrorKind::Held`] if a process has the drive open;
-    /// [`ErrorKind::Denied`] without permission.
+    /// [`ErrorKind::NotFound`]; [`ErrorKind::Invalid`] if the node is no zoned drive or the wrong node of a
+    /// zoned drive; [`ErrorKind::InUse`] if the kernel uses the drive; [`ErrorKind::Held`] if a process has
+    /// the drive open; [`ErrorKind::Denied`] without permission.
     pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         let machine = Machine::here();
         let refused = |(kind, why): (ErrorKind, String)| {

@@ -21,18 +21,19 @@ use query::invalid;
 /// Sizes are numbers with an optional unit (`4096`, `64MiB`, `1GB`); limits may be `none`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DeviceUrl {
-    /// An emulated drive.
+    /// The URL of an emulated drive.
     Emu(EmuUrl),
-    /// A drive of this machine.
+    /// The URL of a drive of this machine.
     Kernel(KernelUrl),
-    /// An array: the part of the URL after `array:`, which names the members.
+    /// The URL of an array: the part after `array:`, which names the members.
     Array(String),
 }
 
 /// Opens the array that the part of a URL after `array:` names.
 pub type ArrayOpener = fn(&str, Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>>;
 
-/// The array crate lies above this crate, so a program registers the function that opens arrays.
+/// The function that opens arrays. The array crate lies above this crate, so that a program has to register
+/// the function.
 static ARRAYS: OnceLock<ArrayOpener> = OnceLock::new();
 
 /// Registers the function that opens `array:` URLs. Later calls have no effect.
@@ -73,7 +74,7 @@ impl FromStr for DeviceUrl {
 }
 
 impl DeviceUrl {
-    /// True for an emulated drive, which may be created and formatted without confirmation.
+    /// True for the URL of an emulated drive, which may be created and formatted without confirmation.
     pub fn is_emulated(&self) -> bool {
         matches!(self, DeviceUrl::Emu(_))
     }
@@ -83,7 +84,7 @@ impl DeviceUrl {
         matches!(self, DeviceUrl::Emu(url) if url.path().is_none())
     }
 
-    /// The settings of an emulated drive, [`ErrorKind::Invalid`] of any other.
+    /// The settings of an emulated drive; [`ErrorKind::Invalid`] for the URL of any other device.
     pub fn options(&self) -> Result<EmuOptions> {
         match self {
             DeviceUrl::Emu(url) => url.options(),
@@ -101,7 +102,7 @@ impl DeviceUrl {
         }
     }
 
-    /// Opens the device; [`ErrorKind::NotFound`] if there is none.
+    /// Opens the device that the URL names; [`ErrorKind::NotFound`] if no such device exists.
     pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         match self {
             DeviceUrl::Emu(url) => Ok(url.open(false, driver)?),
@@ -110,7 +111,7 @@ impl DeviceUrl {
         }
     }
 
-    /// Opens the device; creates the drive file of an emulated drive if it is missing.
+    /// Opens the device that the URL names; creates the drive file of an emulated drive if it is missing.
     pub fn open_or_create(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         match self {
             DeviceUrl::Emu(url) => Ok(url.open(true, driver)?),

@@ -1,4 +1,4 @@
-//! Parameters of a device URL.
+//! Parameters in the query of a device URL.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ pub(super) fn invalid(url: &str, why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
 }
 
-/// Parses `key=value&key=value`; refuses unknown keys.
+/// Parses a URL's query `key=value&key=value`; refuses unknown keys.
 pub(super) fn parameters(
     url: &str,
     query: &str,

@@ -1,5 +1,5 @@
-//! Profiles in a drive's URL: which settings count, one's own files, dilation, the real clock. How near profiles come
-//! to published figures is a test of the `bench` crate.
+//! Profiles in a drive's URL: which settings count, users' own files, dilation, the real clock. The `bench`
+//! crate tests how near profiles come to published figures.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use zoned::{Blocks, Buf, DeviceUrl, Durability, Instant, ZoneId, ZonedDevice};
 
 const KIB: usize = 1024;
 
-/// A drive of the profile and its clock, without power-cut tracking.
+/// A drive with the profile that the URL names, and its clock, without power-cut tracking.
 fn drive(url: &str) -> (Arc<dyn ZonedDevice>, Arc<dyn Driver>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let url: DeviceUrl = format!("emu:mem?{url}").parse().unwrap();
@@ -59,7 +59,7 @@ fn on_the_real_clock_operations_take_at_least_their_time() {
     for io in ios {
         io.wait().unwrap();
     }
-    // The second's turn at the controller comes after the first's.
+    // The second operation's turn at the controller comes after the first one's.
     assert!(driver.now().since(begin) >= Duration::from_nanos(2 * (483_800 + 28_120)));
 }
 

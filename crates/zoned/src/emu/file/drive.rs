@@ -1,4 +1,5 @@
-//! A drive file: the lock on it, the layout of its bytes, and the zones that changed since the last flush.
+//! A drive file: the lock on the file, the layout of its bytes, and the zones that changed since the last
+//! flush.
 
 use std::fs::File;
 use std::io;
@@ -19,15 +20,15 @@ const MAX_UNFLUSHED: u64 = 64 << 20;
 pub(in crate::emu) struct Drive {
     pub(super) file: File,
     pub(super) header: Header,
-    /// Zones that changed since the last flush.
+    /// Zones that changed since the last flush of the drive file.
     pub(super) touched: Mutex<Vec<ZoneId>>,
-    /// Bytes written since the last flush.
+    /// Bytes written to the drive since the last flush.
     pub(super) unflushed: AtomicU64,
-    /// The zone table of the file. Locked during a flush.
+    /// The zone table of the drive file. Locked during a flush.
     pub(super) table: Mutex<Table>,
 }
 
-/// The zone table of the file.
+/// The zone table of a drive file.
 #[derive(Debug)]
 pub(super) struct Table {
     pub(super) zones: Vec<Stored>,
@@ -36,12 +37,12 @@ pub(super) struct Table {
 }
 
 impl Drive {
-    /// File offset of a byte of a zone.
+    /// Offset in the drive file of a byte of a zone.
     pub(super) fn at(&self, zone: ZoneId, byte: u64) -> u64 {
         self.header.data_at() + u64::from(zone.0) * self.header.stride() + byte
     }
 
-    /// Fills `into` from byte `at` of `zone`.
+    /// Fills `into` from the drive file, starting at byte `at` of `zone`.
     pub(in crate::emu) fn read(&self, zone: ZoneId, at: u64, into: &mut [u8]) -> io::Result<()> {
         self.file.read_exact_at(into, self.at(zone, at))
     }
@@ -51,19 +52,19 @@ impl Drive {
         self.touched.lock().push(zone);
     }
 
-    /// Counts unflushed bytes; true if a flush is due.
+    /// Counts unflushed bytes of the drive file; true if a flush is due.
     pub(in crate::emu) fn grew(&self, bytes: usize) -> bool {
         self.unflushed.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64 > MAX_UNFLUSHED
     }
 
-    /// Writes to the file.
+    /// Writes bytes to the drive file.
     pub(super) fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         #[cfg(test)]
         super::tests::note(Some((at, bytes)));
         self.file.write_all_at(bytes, at)
     }
 
-    /// Syncs the file.
+    /// Syncs the drive file.
     pub(super) fn sync(&self) -> io::Result<()> {
         #[cfg(test)]
         super::tests::note(None);

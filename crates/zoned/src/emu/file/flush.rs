@@ -1,11 +1,11 @@
 //! The order of writes to a drive file.
 //!
-//! 1. Write empty entries for reset zones; sync. Only then may new data overwrite the old data.
+//! 1. Write empty entries for reset zones; sync. After this sync new data may overwrite the old data.
 //! 2. Write data; sync.
 //! 3. Write entries with the new pointers; sync.
 //!
-//! Whenever the host loses power, the newest valid entry of each zone describes data that is in the file and of one
-//! epoch. Conventional blocks are overwritten in place, as atomically as the host's disk writes them.
+//! Whenever the host loses power, the newest valid entry of each zone describes data that is in the file and
+//! of one epoch. Conventional blocks are overwritten in place, as atomically as the host's disk writes them.
 
 use std::io;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::emu::file::format::Stored;
 use crate::emu::zone::Zone;
 use crate::{Buf, ZoneId, ZoneState};
 
-/// The zones of a medium, as far as a flush needs them.
+/// The zones of a medium, as far as a flush of the drive file needs them.
 pub(in crate::emu) trait Zones {
     /// Bytes in a block.
     fn block_size(&self) -> u32;
@@ -31,7 +31,7 @@ pub(in crate::emu) trait Zones {
     fn lock_zone(&self, id: ZoneId) -> MutexGuard<'_, Zone>;
 }
 
-/// A zone's state at the start of a flush.
+/// A zone's state at the start of a flush of the drive file.
 struct Snapshot {
     id: ZoneId,
     state: ZoneState,
@@ -42,7 +42,7 @@ struct Snapshot {
 }
 
 impl Drive {
-    /// Makes all operations submitted before durable.
+    /// Makes all operations durable in the drive file that were submitted before the flush.
     pub(in crate::emu) fn flush(&self, media: &dyn Zones) -> io::Result<()> {
         let mut table = self.table.lock();
         self.unflushed.store(0, Ordering::Relaxed);
@@ -50,7 +50,7 @@ impl Drive {
         self.flush_zones(media, &mut table, &touched)
     }
 
-    /// Makes these zones durable.
+    /// Makes the given zones durable in the drive file.
     pub(in crate::emu) fn flush_only(&self, media: &dyn Zones, zones: &[ZoneId]) -> io::Result<()> {
         let mut table = self.table.lock();
         self.touched.lock().retain(|z| !zones.contains(z));
@@ -108,7 +108,7 @@ impl Drive {
         Ok(())
     }
 
-    /// Writes an entry into the slot that does not hold the newest entry.
+    /// Writes an entry of the zone table into the zone's slot without the newest entry.
     fn record(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
         let after = Stored { sequence: before.sequence + 1, ..after };
         let bytes = after.encode(&self.header.uuid, zone.0);
@@ -117,7 +117,8 @@ impl Drive {
         Ok(())
     }
 
-    /// Writes a zone's data that the file lacks. A zone that was reset during the flush is recorded as empty.
+    /// Writes a zone's data that the drive file lacks. A zone that was reset during the flush is recorded as
+    /// empty.
     fn write_data(&self, media: &dyn Zones, snap: &mut Snapshot) -> io::Result<bool> {
         let size = u64::from(media.block_size());
         for (block, data) in &snap.rewrites {
@@ -159,7 +160,7 @@ fn snapshot(media: &dyn Zones, id: ZoneId) -> Snapshot {
     Snapshot { id, state, written: zone.written, stored: zone.stored, resets: zone.resets, rewrites }
 }
 
-/// Frees the memory of data that is now in the file.
+/// Frees the memory of data that is now in the drive file.
 fn forget(media: &dyn Zones, snap: Snapshot) {
     let size = u64::from(media.block_size());
     let mut zone = media.lock_zone(snap.id);

@@ -10,7 +10,7 @@ use crate::emu::Media;
 use crate::io::Completer;
 use crate::{Done, Driver, Error, ErrorKind, Result, ZoneId};
 
-/// Handle of the task. Dropping the handle ends the task.
+/// Handle of the task that writes the drive file. Dropping the handle ends the task.
 pub(in crate::emu) struct Flusher {
     shared: Arc<Shared>,
 }
@@ -28,7 +28,7 @@ struct Queue {
 }
 
 struct Request {
-    /// Zone that must be durable; `None` for all.
+    /// The zone that a request wants durable; `None` for all zones.
     zone: Option<ZoneId>,
     operation: &'static str,
     done: Done,
@@ -36,8 +36,8 @@ struct Request {
 }
 
 impl Flusher {
-    /// Starts the task. The task references the medium only during a flush, so a dropped drive's file is unlocked at
-    /// once.
+    /// Starts the task that writes the drive file. The task references the medium only during a flush, so a
+    /// dropped drive's file is unlocked at once.
     pub(in crate::emu) fn start(media: &Arc<Media>, driver: &dyn Driver) -> Flusher {
         let shared = Arc::new(Shared::default());
         driver.spawn("emu-flush", Box::pin(serve(Arc::downgrade(media), Arc::clone(&shared))));
@@ -75,14 +75,16 @@ async fn serve(media: Weak<Media>, shared: Arc<Shared>) {
         if closed {
             return;
         }
-        // The medium is referenced only with requests queued, so dropping an idle drive unlocks its file at once.
+        // The task references the medium only while requests are queued, so dropping an idle drive unlocks
+        // its file at once.
         if requests.is_empty() {
             shared.changed.changed_since(version).await;
             continue;
         }
         let Some(media) = media.upgrade() else { return };
         let results: Vec<Result<()>> = flush(&media, &requests);
-        // Released before the completions: a submitter that then drops the device must find the file unlocked.
+        // The medium is released before the completions: a submitter that then drops the device must find the
+        // file unlocked.
         drop(media);
         for (request, result) in requests.into_iter().zip(results) {
             request.completer.complete(result.map(|()| request.done));

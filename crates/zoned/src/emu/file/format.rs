@@ -35,9 +35,9 @@
 //! |---|---|---|---|
 //! | 0 | 4 | crc | CRC32C of uuid, zone, slot and bytes 4 to 32; an entry of zeros was never written |
 //! | 4 | 4 | state | 1 empty, 2 closed, 3 full, 4 read-only, 5 offline, 6 conventional |
-//! | 8 | 8 | sequence | the valid slot with the higher one counts; it lies in slot `sequence % 2` |
+//! | 8 | 8 | sequence | the valid slot with the higher sequence counts; an entry lies in slot `sequence % 2` |
 //! | 16 | 8 | written | blocks that hold data |
-//! | 24 | 8 | resets | since the drive was made |
+//! | 24 | 8 | resets | number of the zone's resets since the drive was made |
 
 use units::crc32c;
 use zerocopy::little_endian::{U32, U64};
@@ -48,13 +48,13 @@ use crate::{Blocks, ZoneState};
 
 /// Magic bytes at the start of a drive file.
 pub(in crate::emu) const MAGIC: [u8; 16] = *b"FURROW-EMU-DRIVE";
-/// The version that this code writes and reads.
+/// The drive file version that this code writes and reads.
 pub(in crate::emu) const VERSION: u32 = 1;
-/// Offset of the holder's process id.
+/// Offset in the drive file of the holder's process id.
 pub(in crate::emu) const HOLDER_AT: u64 = 4096;
-/// Offset of the zone table.
+/// Offset of the zone table in the drive file.
 const TABLE_AT: u64 = 8192;
-/// Alignment of zone 0.
+/// Alignment of zone 0 in the drive file, in bytes.
 const DATA_ALIGN: u64 = 1 << 20;
 
 const VOLATILE_CACHE: u32 = 1;
@@ -85,7 +85,7 @@ pub(in crate::emu) struct Header {
 
 const _: () = assert!(size_of::<Header>() == 128);
 
-/// A zone table entry.
+/// An entry of the drive file's zone table, as bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
 pub(in crate::emu) struct Entry {
@@ -101,7 +101,7 @@ const _: () = assert!(size_of::<Entry>() == ENTRY_SIZE as usize);
 /// Bytes of a zone table entry.
 pub(in crate::emu) const ENTRY_SIZE: u64 = 32;
 
-/// A decoded zone table entry.
+/// A decoded entry of the drive file's zone table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::emu) struct Stored {
     pub(in crate::emu) state: ZoneState,
@@ -110,12 +110,12 @@ pub(in crate::emu) struct Stored {
     pub(in crate::emu) resets: u64,
 }
 
-/// The reason why bytes are no header or entry.
+/// The reason why bytes are no header or zone table entry of a drive file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::emu) struct Damage(pub(in crate::emu) String);
 
 impl Header {
-    /// The header of a new drive.
+    /// The header of a new drive's file.
     pub(in crate::emu) fn new(options: &EmuOptions, uuid: [u8; 16]) -> Header {
         let flag = |on: bool, bit: u32| if on { bit } else { 0 };
         let mut header = Header {
@@ -154,7 +154,7 @@ impl Header {
         crc32c(&[self.as_bytes().get(24..).unwrap_or_default()])
     }
 
-    /// Decodes a header. Any bytes give a header or an error.
+    /// Decodes a drive file's header. Any bytes give a header or an error.
     pub(in crate::emu) fn decode(bytes: &[u8]) -> Result<Header, Damage> {
         let Ok((header, _)) = Header::read_from_prefix(bytes) else {
             return Err(Damage(format!("{} bytes are too few for a drive file", bytes.len())));
@@ -175,7 +175,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The settings of the drive.
+    /// The settings of the drive that the header describes.
     pub(in crate::emu) fn options(&self, name: String) -> EmuOptions {
         let limit = |n: U32| (n.get() != 0).then_some(n.get());
         EmuOptions {
@@ -200,34 +200,34 @@ impl Header {
         }
     }
 
-    /// Offset of a zone's slot.
+    /// Offset in the drive file of a slot of a zone's table entry.
     pub(in crate::emu) fn slot_at(&self, zone: u32, slot: u64) -> u64 {
         self.table.get() + (u64::from(zone) * 2 + slot) * ENTRY_SIZE
     }
 
-    /// Bytes of the whole table.
+    /// Bytes of the drive file's zone table.
     pub(in crate::emu) fn table_len(&self) -> usize {
         self.zones.get() as usize * 2 * ENTRY_SIZE as usize
     }
 
-    /// Offset of zone 0.
+    /// Offset of zone 0 in the drive file.
     pub(in crate::emu) fn data_at(&self) -> u64 {
         self.data.get()
     }
 
-    /// Bytes from one zone to the next.
+    /// Bytes in the drive file from the start of one zone to the next.
     pub(in crate::emu) fn stride(&self) -> u64 {
         self.zone_size.get().saturating_mul(u64::from(self.block_size.get()))
     }
 
-    /// Bytes of the whole file.
+    /// Bytes of the whole drive file.
     pub(in crate::emu) fn file_len(&self) -> u64 {
         self.stride().saturating_mul(u64::from(self.zones.get())).saturating_add(self.data.get())
     }
 }
 
 impl Stored {
-    /// The entry's bytes.
+    /// The bytes of the zone table entry.
     pub(in crate::emu) fn encode(&self, uuid: &[u8; 16], zone: u32) -> Entry {
         let state = match self.state {
             ZoneState::Empty => 1,
@@ -248,7 +248,7 @@ impl Stored {
         entry
     }
 
-    /// Decodes a slot; `None` if it was never written.
+    /// Decodes a slot of the zone table; `None` if the slot was never written.
     pub(in crate::emu) fn decode(
         entry: &Entry,
         uuid: &[u8; 16],

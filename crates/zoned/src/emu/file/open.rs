@@ -17,7 +17,7 @@ use crate::emu::zone::Zone;
 use crate::emu::{Emu, EmuOptions, Media, Timing};
 use crate::{Driver, Error, ErrorKind, Result, ZoneState};
 
-/// Bytes read from the file's start for the header.
+/// Bytes of the drive file's start that are read for the header.
 const HEADER_LEN: usize = 128;
 
 impl Emu {
@@ -76,7 +76,7 @@ impl Emu {
         })?;
         let len = file.metadata().map_err(|e| host("asking for the file's length", e))?.len();
         let header = if len == 0 {
-            // An empty file that the user has created.
+            // The user has created an empty file: it gets a header like a missing one.
             options.geometry()?;
             let header = Header::new(&options, uuid(&*driver));
             fill(&file, &header).map_err(|e| host("making the drive file", e))?;
@@ -127,7 +127,8 @@ impl Emu {
 }
 
 impl EmuOptions {
-    /// Checks that a drive file with the settings `found` has these options; else names the first contradiction.
+    /// Checks that a drive file with the settings `found` agrees with these options; else names the first
+    /// contradiction.
     pub(crate) fn agrees_with(&self, found: &EmuOptions) -> Result<(), String> {
         let limit = |n: Option<u32>| n.map_or("none".to_string(), |n| n.to_string());
         let cache = |of: &EmuOptions| if of.volatile_cache { "volatile" } else { "none" }.to_string();
@@ -149,14 +150,14 @@ impl EmuOptions {
     }
 }
 
-/// The message for a setting that differs from the file's.
+/// The message for a wanted setting that differs from the drive file's.
 pub(crate) fn contradiction(name: &str, wanted: &str, found: &str) -> String {
     format!(
         "{name}={wanted} was asked for, but the drive file has {found}: leave {name} out, or use another file"
     )
 }
 
-/// True if there is a drive file. An empty file does not count.
+/// True if `path` is a drive file. An empty file does not count.
 pub(crate) fn is_made(path: &Path) -> bool {
     // If the metadata cannot be read, opening the file reports the error.
     std::fs::metadata(path).map_or_else(|e| e.kind() != io::ErrorKind::NotFound, |found| found.len() > 0)
@@ -167,13 +168,13 @@ enum Holder {
     Failed(io::Error),
 }
 
-/// Locks the file. The kernel releases the lock when the process ends.
+/// Locks a drive file. The kernel releases the lock when the process ends.
 fn hold(file: &File) -> Result<(), Holder> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut pid = [0; 8];
-            // The number is for messages only; 0 if the holder has not written it yet.
+            // The holder's process id is for messages only; 0 if the holder has not written it yet.
             let _not_written_yet = file.read_exact_at(&mut pid, HOLDER_AT);
             Err(Holder::Process(u32::try_from(u64::from_le_bytes(pid)).unwrap_or(0)))
         }
@@ -235,7 +236,8 @@ fn read_table(file: &File, header: &Header, options: &EmuOptions) -> Result<Vec<
                 Err(what) => damage.push(what.0),
             }
         }
-        // A power loss of the host may damage the slot being written: the other slot is used.
+        // A power loss of the host may have damaged the slot that was being written: the zone's other slot is
+        // used.
         match damage.pop() {
             Some(what) if readable == 0 => return Err(Problem::Damage(what)),
             Some(what) => tracing::warn!(zone, "{what}; the other one is used"),

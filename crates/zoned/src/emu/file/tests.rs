@@ -214,7 +214,7 @@ fn a_torn_table_entry_falls_back_to_the_one_before() {
     flush(&dev);
     drop(dev);
     let file = OpenOptions::new().read(true).write(true).open(&place.path).expect("there");
-    // Sequence 2 lies in slot 0 of zone 1.
+    // In zone 1's table entry the sequence 2 lies in slot 0.
     file.write_all_at(&[0xff; 4], 8192 + 64 + 16).expect("writes");
     assert_eq!(zone_content(&open(&place.path).expect("opens"), 1).1, b"a");
     file.write_all_at(&[0xff; 4], 8192 + 96 + 16).expect("writes");
@@ -292,7 +292,7 @@ fn a_large_sparse_drive_costs_next_to_nothing() {
     assert!(used * 512 < 1 << 20, "{used} sectors");
 }
 
-/// Writes to the file since the last call, and `None` for each sync.
+/// Writes to the drive file since the last call, as offset and bytes, and `None` for each sync.
 type Journal = Vec<Option<(u64, Vec<u8>)>>;
 
 thread_local! {
@@ -351,7 +351,7 @@ fn the_hosts_own_power_loss_never_mixes_old_and_new_content() {
     assert_eq!(seen.len(), 4, "{seen:?}");
 }
 
-/// A header and two table entries as version 1 writes them.
+/// A drive file's header and two zone table entries as version 1 writes them.
 fn golden() -> Vec<u8> {
     let uuid = *b"0123456789abcdef";
     let header =

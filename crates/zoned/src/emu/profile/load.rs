@@ -10,7 +10,7 @@ use super::{Cache, Profile, Size};
 use crate::Blocks;
 use crate::emu::EmuOptions;
 
-/// The profiles that come with the program, and their text.
+/// The drive profiles that are part of the program, and their text.
 const BUILT_IN: &[(&str, &str)] = &[
     ("null", include_str!("../../../profiles/null.toml")),
     ("confzns", include_str!("../../../profiles/confzns.toml")),
@@ -18,23 +18,25 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("smallzone", include_str!("../../../profiles/smallzone.toml")),
     ("smr", include_str!("../../../profiles/smr.toml")),
 ];
-/// Largest profile file accepted.
+/// Largest accepted profile file, in bytes.
 const MAX_FILE: u64 = 1 << 20;
-/// Largest number of planes of a drive, because each plane takes memory.
+/// Largest number of planes of an emulated drive, because each plane takes memory.
 const MAX_PLANES: u64 = 1 << 16;
 
 impl Profile {
-    /// The names of the profiles that come with the program.
+    /// The names of the drive profiles that are part of the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
         BUILT_IN.iter().map(|(name, _)| *name)
     }
 
-    /// The text of a profile that comes with the program: a start for one's own.
+    /// The text of a drive profile that is part of the program, which users may take as a start for their
+    /// own.
     pub fn text(name: &str) -> Option<&'static str> {
         BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
-    /// The profile named `zn540`, or the one in a file: `./my.toml`. The error says what is wrong, and where.
+    /// Loads a drive profile by name (`zn540`) or from a file (`./my.toml`). The error says what is wrong,
+    /// and where.
     pub fn load(name: &str) -> Result<Profile, String> {
         if let Some(text) = Profile::text(name) {
             return Profile::parse(name, text);
@@ -53,7 +55,7 @@ impl Profile {
         Profile::parse(name, &std::fs::read_to_string(name).map_err(failed)?)
     }
 
-    /// Reads a profile's text; `file` is what messages call it.
+    /// Parses a profile's text; `file` is the profile's name in messages.
     pub fn parse(file: &str, text: &str) -> Result<Profile, String> {
         let refuse = |at: Option<usize>, why: &str| {
             let before = at.and_then(|at| text.get(..at)).unwrap_or_default();
@@ -76,7 +78,7 @@ impl Profile {
         }
         let mut options = EmuOptions::default();
         profile.shape(&mut options);
-        // A broken geometry rule has no line of its own: the section's line is named.
+        // A broken geometry rule has no line of its own: the error names the section's line.
         options.geometry().map_err(|e| refuse(text.find("[geometry]"), &e.to_string()))?;
         Ok(profile)
     }
@@ -111,7 +113,7 @@ impl Profile {
 }
 
 impl EmuOptions {
-    /// Settings with the geometry and the times of `profile`.
+    /// Settings of an emulated drive with the geometry and the times of `profile`.
     pub fn of_profile(profile: Profile) -> EmuOptions {
         let mut options = EmuOptions::default();
         profile.shape(&mut options);

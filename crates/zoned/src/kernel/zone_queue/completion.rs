@@ -1,4 +1,4 @@
-//! Completions of kernel requests.
+//! Completions of a zone's kernel requests.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use crate::kernel::{Failure, ShortVec};
 use crate::{Action, ErrorKind, ZoneEvent, ZoneInfo, ZoneState};
 
 impl<W> ZoneQueue<W> {
-    /// A write completed.
+    /// Handles the completion of a write.
     pub(crate) fn write_done(
         &mut self,
         rules: &Rules,
@@ -68,7 +68,7 @@ impl<W> ZoneQueue<W> {
                 let attempts = Some(Attempts { count: attempts.count + 1, ..attempts });
                 items.push(Item { task, attempts, append: part.append, waiter: part.waiter });
             } else {
-                // After the last attempt the first failure is reported.
+                // After the last attempt the first failure of the write is reported.
                 let failure = if again { attempts.failure } else { failure.duplicate() };
                 out.push(Step::Answer { waiter: part.waiter, result: Err(failure) });
             }
@@ -78,7 +78,7 @@ impl<W> ZoneQueue<W> {
         }
     }
 
-    /// An append of `len` blocks completed. `result` is its offset in the zone.
+    /// Handles the completion of an append of `len` blocks. `result` is the append's offset in the zone.
     pub(crate) fn append_done(
         &mut self,
         rules: &Rules,
@@ -89,7 +89,8 @@ impl<W> ZoneQueue<W> {
     ) {
         self.appends = self.appends.saturating_sub(1);
         let result = result.and_then(|at| {
-            // An address below the acknowledged blocks or past the capacity is a failure of the drive.
+            // An append's address below the acknowledged blocks or past the capacity is a failure of the
+            // drive.
             let fits = at >= self.solid && at.checked_add(len).is_some_and(|end| end <= rules.capacity);
             if fits && !self.landed.iter().any(|span| at < span.end && span.start < at + len) {
                 return Ok(at);
@@ -108,7 +109,7 @@ impl<W> ZoneQueue<W> {
                 out.push(Step::Answer { waiter, result: Err(failure) });
             }
         }
-        // Every append succeeded but their blocks leave a gap: a report tells the pointer.
+        // Every append succeeded but their blocks leave a gap: a report is needed to find the pointer.
         self.pointer_unknown |= self.appends == 0 && self.solid != self.sent;
         self.dispatch(rules, out);
     }
@@ -128,7 +129,7 @@ impl<W> ZoneQueue<W> {
         }
     }
 
-    /// A zone command completed.
+    /// Handles the completion of a zone command.
     pub(crate) fn command_done(
         &mut self,
         rules: &Rules,
@@ -141,14 +142,14 @@ impl<W> ZoneQueue<W> {
         self.resetting = false;
         self.resets = self.resets.saturating_sub(u32::from(action == Action::Reset));
         match (&result, action) {
-            // A failed reset may have erased the zone: the report tells.
+            // A failed reset may have erased the zone: a report is needed.
             (Err(_), Action::Reset) => {
                 self.pointer_unknown = true;
                 self.solid = 0;
                 self.landed.clear();
             }
             (Err(_), _) => self.pointer_unknown = true,
-            // A closed zone without content is empty on some drives and closed on others: the report tells.
+            // A closed zone without content is empty on some drives and closed on others: a report is needed.
             (Ok(()), Action::Close) => {
                 self.pointer_unknown = self.sent == 0;
                 self.apply_event(ZoneEvent::Close { empty: self.sent == 0 });
@@ -169,7 +170,8 @@ impl<W> ZoneQueue<W> {
         self.dispatch(rules, out);
     }
 
-    /// A read completed. After a failed read a report is requested, because the zone may have become offline.
+    /// Handles the completion of a read. After a failed read a report is requested, because the zone may have
+    /// become offline.
     pub(crate) fn read_done(
         &mut self,
         rules: &Rules,
@@ -187,7 +189,7 @@ impl<W> ZoneQueue<W> {
         self.dispatch(rules, out);
     }
 
-    /// The report completed. If it failed, every queued operation fails.
+    /// Handles the completion of a report. If the report failed, every queued operation fails.
     pub(crate) fn report_done(
         &mut self,
         rules: &Rules,
@@ -212,7 +214,7 @@ impl<W> ZoneQueue<W> {
         self.dispatch(rules, out);
     }
 
-    /// Fails every queued operation.
+    /// Fails every queued operation of the zone.
     pub(crate) fn fail_all(&mut self, failure: &Failure, out: &mut ShortVec<Step<W>>) {
         self.resets = 0;
         for item in std::mem::take(&mut self.queue) {

@@ -8,7 +8,7 @@ use crate::kernel::{Failure, ShortVec};
 use crate::{Action, ErrorKind, ZoneEvent, ZoneState};
 
 impl<W> ZoneQueue<W> {
-    /// Sends queued operations until one has to wait.
+    /// Sends the zone's queued operations until one has to wait.
     pub(super) fn dispatch(&mut self, rules: &Rules, out: &mut ShortVec<Step<W>>) {
         while let Some(head) = self.queue.front() {
             if self.pointer_unknown {
@@ -50,7 +50,7 @@ impl<W> ZoneQueue<W> {
         }
     }
 
-    /// Completes the operation at the head of the queue.
+    /// Completes the operation at the head of the zone's queue.
     fn answer(&mut self, result: Result<Reply, Failure>, out: &mut ShortVec<Step<W>>) -> bool {
         let Some(item) = self.queue.pop_front() else { return false };
         let result = match (item.task, result, item.attempts) {
@@ -78,7 +78,8 @@ impl<W> ZoneQueue<W> {
         } else if self.resetting || (range.end > self.solid && self.is_changing()) {
             return false;
         }
-        // Blocks past the pointer read as zero. The read is cut at the pointer, because drives differ past it.
+        // Blocks past the pointer read as zero. The read sent to the drive ends at the pointer, because
+        // drives differ past it.
         let there = if self.conventional { len } else { self.solid.saturating_sub(at).min(len) };
         let Some(item) = self.queue.pop_front() else { return false };
         let Task::Read { mut into, .. } = item.task else { return false };
@@ -139,7 +140,7 @@ impl<W> ZoneQueue<W> {
         true
     }
 
-    /// Starts a write to a conventional zone, beside transfers that it does not overlap.
+    /// Starts a write to a conventional zone, beside transfers of other blocks.
     fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut ShortVec<Step<W>>) -> bool {
         if self.busy || self.transfers.iter().any(|other| overlap(&other.blocks, &span)) {
             return false;
@@ -173,7 +174,8 @@ impl<W> ZoneQueue<W> {
                 break;
             }
             if let Err(failure) = self.check_write(rules, wanted, end, len) {
-                // Checked again when the writes before it have completed, for they may fail.
+                // A queued write is checked again when the writes before it have completed, for they may
+                // fail.
                 if parts.is_empty() {
                     return self.answer(Err(failure), out);
                 }
@@ -192,7 +194,8 @@ impl<W> ZoneQueue<W> {
         }
         self.busy = true;
         self.sent = end;
-        // One durable part makes the whole write durable: a durable block makes all blocks below it durable.
+        // One durable part makes the whole merged write durable: a durable block makes all blocks below it
+        // durable.
         let durable = parts.iter().any(|part| part.durable);
         out.push(Step::Write(WriteRequest { at, blocks: end - at, durable, parts }));
         true

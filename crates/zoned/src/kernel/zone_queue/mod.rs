@@ -31,7 +31,7 @@ use crate::{Action, Buf, BufMut, ZoneInfo, ZoneKind, ZoneState};
 pub(crate) struct Rules {
     /// Bytes in a block.
     pub(crate) block: usize,
-    /// Writable blocks of a sequential zone.
+    /// Number of writable blocks of a sequential zone.
     pub(crate) capacity: u64,
     /// Longest write in blocks, merged writes included.
     pub(crate) max_transfer: u64,
@@ -61,11 +61,11 @@ pub(crate) enum Task {
         durable: bool,
     },
     Zone(Action),
-    /// Completes when every operation submitted before has completed.
+    /// An operation that completes when every operation submitted before has completed.
     Fence,
 }
 
-/// Result of a successful operation.
+/// Result of a successful operation on a zone.
 #[derive(Debug)]
 pub(crate) enum Reply {
     Unit,
@@ -73,19 +73,21 @@ pub(crate) enum Reply {
     Read(BufMut),
 }
 
-/// An action for the device to execute. Every step is returned exactly once; the completion of a kernel request is
-/// reported by a method of the queue.
+/// A step: an action for the device to execute. Every step is returned exactly once; the completion of a
+/// kernel request is reported by a method of the queue.
 #[derive(Debug)]
 pub(crate) enum Step<W> {
-    /// Completed by [`ZoneQueue::read_done`]. `past` is the part of the buffer past the pointer, to be zeroed.
+    /// A read, completed by [`ZoneQueue::read_done`]. `past` is the part of the buffer past the pointer, to
+    /// be zeroed.
     Read { at: u64, into: BufMut, past: Option<BufMut>, waiter: W },
-    /// Completed by [`ZoneQueue::write_done`].
+    /// A write, completed by [`ZoneQueue::write_done`].
     Write(WriteRequest<W>),
-    /// Completed by [`ZoneQueue::append_done`].
+    /// An append, completed by [`ZoneQueue::append_done`].
     Append { data: Buf, durable: bool, waiter: W },
-    /// Completed by [`ZoneQueue::command_done`]. Without a waiter the queue itself issued the command.
+    /// A zone command, completed by [`ZoneQueue::command_done`]. Without a waiter the queue itself issued the
+    /// command.
     Zone { action: Action, waiter: Option<W> },
-    /// Completed by [`ZoneQueue::report_done`].
+    /// A zone report, completed by [`ZoneQueue::report_done`].
     Report,
     /// The result of an operation, for its submitter.
     Answer { waiter: W, result: Result<Reply, Failure> },
@@ -116,11 +118,11 @@ struct Part<W> {
     waiter: W,
 }
 
-/// Earlier attempts of a write.
+/// Earlier failed attempts of a write.
 #[derive(Debug)]
 struct Attempts {
     count: u32,
-    /// The first failure.
+    /// The failure of the write's first attempt.
     failure: Failure,
 }
 
@@ -128,13 +130,13 @@ struct Attempts {
 const MAX_ATTEMPTS: u32 = 3;
 
 impl<W> WriteRequest<W> {
-    /// True if a part has failed before. Such a write is sent by a blocking system call, because the kernel (6.12) does not
-    /// refresh its copy of the pointer after a failed non-blocking write.
+    /// True if a part of the merged write has failed before. Such a write is sent by a blocking system call,
+    /// because the kernel (6.12) does not refresh its copy of the pointer after a failed non-blocking write.
     pub(crate) fn is_repeated(&self) -> bool {
         self.parts.iter().any(|part| part.attempts.is_some())
     }
 
-    /// The data of all parts in order, without a copy.
+    /// The data of all parts of the merged write in order, without a copy.
     pub(crate) fn data(&self) -> Vec<Buf> {
         self.parts.iter().map(|part| part.data.clone()).collect()
     }
@@ -143,7 +145,7 @@ impl<W> WriteRequest<W> {
 #[derive(Debug)]
 struct Item<W> {
     task: Task,
-    /// Earlier failed attempts of this write.
+    /// Earlier failed attempts of the queued write.
     attempts: Option<Attempts>,
     /// True for an append that is sent again as a write.
     append: bool,
@@ -163,31 +165,31 @@ pub(crate) struct ZoneQueue<W> {
     queue: VecDeque<Item<W>>,
     /// Acknowledged appends above `solid`: sorted, disjoint, not adjacent.
     landed: Vec<Range<u64>>,
-    /// Transfers of a conventional zone in flight.
+    /// The conventional zone's transfers in flight.
     transfers: Vec<Transfer>,
-    /// All blocks below are acknowledged or were written before the device was opened.
+    /// The end of the blocks that are acknowledged or were written before the device was opened.
     solid: u64,
-    /// The write pointer after every request in flight has succeeded.
+    /// The write pointer once every request in flight has succeeded.
     sent: u64,
-    /// Number of appends in flight.
+    /// Number of the zone's appends in flight.
     appends: u32,
-    /// Number of reads of a sequential zone in flight.
+    /// Number of the sequential zone's reads in flight.
     reads: u32,
     /// Number of resets queued or in flight. Reads submitted after a reset wait for the reset.
     resets: u32,
-    /// Number of the flush that makes this zone's cached blocks durable; 0 if no block is cached.
+    /// Number of the flush that makes the zone's cached blocks durable; 0 if no block is cached.
     cached_until: u32,
-    /// A durable append was acknowledged while an append below it was in flight.
+    /// True if a durable append was acknowledged while an append below it was in flight.
     durable_above_gap: bool,
     state: ZoneState,
     conventional: bool,
-    /// A write, a zone command or a report is in flight.
+    /// True while a write, a zone command or a report is in flight.
     busy: bool,
-    /// A reset is in flight.
+    /// True while a reset is in flight.
     resetting: bool,
-    /// The write pointer is unknown until the next report.
+    /// True if the write pointer is unknown until the next report.
     pointer_unknown: bool,
-    /// The first write to an empty zone failed.
+    /// True if the first write to the empty zone failed.
     first_write_failed: bool,
 }
 
@@ -224,7 +226,8 @@ impl<W> ZoneQueue<W> {
         self.pointer_unknown = false;
     }
 
-    /// True if no operation is queued and no change is in flight, so that a report sent now reflects every operation.
+    /// True if the queue is empty and no change is in flight, so that a report sent now reflects every
+    /// operation.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.is_empty() && !self.is_changing()
     }
@@ -234,7 +237,7 @@ impl<W> ZoneQueue<W> {
         self.state
     }
 
-    /// Which limited resources the zone uses, counting requests in flight.
+    /// Which of the drive's limited resources the zone uses, counting requests in flight.
     pub(crate) fn claims(&self) -> Claims {
         let active = self.state.is_active() || (!self.conventional && self.is_changing());
         Claims { active, held_open: self.state == ZoneState::ExplicitOpen }
@@ -257,7 +260,7 @@ impl<W> ZoneQueue<W> {
         self.durable_above_gap
     }
 
-    /// Records the acknowledgement of a write or append.
+    /// Records the acknowledgement of a write or append to the zone.
     pub(crate) fn acknowledged(&mut self, durable: bool) {
         self.durable_above_gap = (self.durable_above_gap || durable) && !self.landed.is_empty();
     }
@@ -266,7 +269,7 @@ impl<W> ZoneQueue<W> {
         self.busy || self.appends > 0 || self.transfers.iter().any(|span| span.write)
     }
 
-    /// Queues or starts an operation.
+    /// Queues or starts an operation on the zone.
     pub(crate) fn submit(&mut self, rules: &Rules, task: Task, waiter: W, out: &mut ShortVec<Step<W>>) {
         match task {
             Task::Read { at, into } if self.may_bypass(rules, at, &into) => {

@@ -1,4 +1,4 @@
-//! The zone queue alone; the test plays a drive of one zone.
+//! Tests of the zone queue alone; the test plays a drive of one zone.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ fn info(state: ZoneState, pointer: u64) -> ZoneInfo {
     ZoneInfo { zone: ZoneId(0), kind: ZoneKind::Sequential, state, pointer, capacity }
 }
 
-/// A queue, its steps in flight and its results.
+/// A zone queue under test, its steps in flight and its results.
 struct Harness {
     queue: ZoneQueue<u32>,
     rules: Rules,
@@ -79,7 +79,7 @@ impl Harness {
         self.submit(Task::Read { at, into: BufMut::zeroed(blocks * BLOCK) })
     }
 
-    /// Completes the step at `index`: an append lands at `place`, a report returns `report`.
+    /// Completes the queue's step at `index`: an append lands at `place`, a report returns `report`.
     fn complete(&mut self, index: usize, failure: Option<ErrorKind>, place: u64, report: &ZoneInfo) {
         let mut out = ShortVec::new();
         let failed = || failure.map(|kind| Failure::new(kind, String::new()));
@@ -103,7 +103,7 @@ impl Harness {
         self.take(out);
     }
 
-    /// Completes the step at `index` without a failure.
+    /// Completes the queue's step at `index` without a failure.
     fn succeed(&mut self, index: usize) {
         self.complete(index, None, 0, &info(ZoneState::Empty, 0));
     }
@@ -129,7 +129,7 @@ fn an_append_that_may_not_fit_waits_for_the_appends_before_it() {
     let mut harness = Harness::over(true, &info(ZoneState::Closed, CAPACITY - 3));
     let (first, second, third) = (harness.append(2), harness.append(2), harness.append(1));
     assert_eq!(harness.in_flight.len(), 1, "the second one may fit or not");
-    // The first append fails, and the report shows that it took no blocks.
+    // The first append fails, and the report shows that the append wrote no blocks.
     harness.complete(0, Some(ErrorKind::Media), 0, &info(ZoneState::Closed, 0));
     harness.complete(0, None, 0, &info(ZoneState::Closed, CAPACITY - 3));
     assert_eq!(harness.in_flight.len(), 2);
@@ -226,14 +226,14 @@ fn conventional_writes_run_side_by_side_unless_they_overlap() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// For any operations, failures and reports.
+    /// The zone queue keeps its rules for any operations, failures and reports.
     #[test]
     fn every_operation_completes_exactly_once(
         native: bool,
         moves in prop::collection::vec((0..8_u8, 0..CAPACITY, 1..4_usize, any::<prop::sample::Index>()), 1..80),
     ) {
         let mut harness = Harness::new(native);
-        // The blocks that the drive has written.
+        // Number of blocks that the drive has written.
         let mut pointer = 0;
         let end_one = |harness: &mut Harness, pointer: &mut u64, index: usize, fails: bool| {
             let before = *pointer;
