@@ -37,9 +37,9 @@ struct RocksDb {
   // Handles of the column families besides the default one.
   std::vector<rocksdb::ColumnFamilyHandle*> families;
   std::unique_ptr<furrow::Unlogged> unlogged;
-  // State of the bound on max_compaction_bytes. `usual`: the value before the bound was set. `narrow`: the value
-  // differs from `usual` now. `bounded`: the number of running compactions that need the bound. The mutex `bound`
-  // guards the others.
+  // State of the bound on max_compaction_bytes. `usual`: max_compaction_bytes before the bound was set. `narrow`:
+  // max_compaction_bytes differs from `usual` now. `bounded`: the number of running compactions that need the bound.
+  // The mutex `bound` guards the other three.
   std::mutex bound;
   uint64_t usual = 0;
   std::atomic<bool> narrow{false};
@@ -62,7 +62,7 @@ struct RocksDb {
   }
 };
 
-// A value in the block cache. Holds the cache, so the value may outlive the database.
+// A value of the database in the block cache. Holds the cache, so the value may outlive the database.
 struct RocksPin {
   std::shared_ptr<rocksdb::Cache> cache;
   rocksdb::PinnableSlice slice;
@@ -220,7 +220,7 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
       status = furrow::HasMarks(options, name, &has_marks);
     }
   } else if (!furrow::HasMarks(options, name, &has_marks).ok()) {
-    // Opening the database below reports the error.
+    // The error is ignored: opening the database below reports it.
     has_marks = false;
   }
   families.emplace_back(rocksdb::kDefaultColumnFamilyName, options);
@@ -251,8 +251,8 @@ RocksStatus Open(std::shared_ptr<rocksdb::FileSystem> fs, const FurrowFs* mount,
         db->empty = std::make_unique<furrow::EmptyLogGuard>(zoned, options, name);
       }
     } else if (has_marks) {
-      // Either a close was interrupted after it removed the parallel log, or this database is a checkpoint. Both have
-      // everything in tables, so the marks are useless.
+      // Either a close was interrupted after it removed the parallel log, or this database is a checkpoint. In both
+      // cases every batch is in tables, so the marks are useless.
       status = furrow::Unlogged(opened, {}, std::move(marks)).DropMarks();
     }
   }
@@ -298,7 +298,7 @@ RocksStatus rocks_close(RocksDb* db) noexcept {
     owned->db->DestroyColumnFamilyHandle(family);
   }
   if (owned->db == nullptr) {
-    // The caller of rocks_adopt owns the database.
+    // The `RocksDb` must not close the adopted database: the caller of rocks_adopt owns it.
     return RocksStatus{};
   }
   rocksdb::CancelAllBackgroundWork(owned->db.get(), true);
@@ -392,7 +392,7 @@ RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, Rocks
 }
 
 void rocks_pin_free(RocksPin* pin) noexcept {
-  // The value must release its block while the cache exists.
+  // The pinned value must release its block while the cache exists.
   pin->slice.Reset();
   delete pin;
 }

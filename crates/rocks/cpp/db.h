@@ -49,7 +49,7 @@ typedef struct {
   uint8_t keep_recovered;
   // RocksDB's log is off: writes go through rocks_apply, and `events` receives the flush events.
   uint8_t unlogged;
-  // A merge adds numbers: 8 bytes, little-endian.
+  // Merges add numbers: 8 bytes, little-endian.
   uint8_t adds;
   // Number of column families "family1", "family2", ... besides the default one, with the same options.
   uint8_t families;
@@ -69,13 +69,13 @@ typedef struct RocksBatch RocksBatch;
 
 void rocks_free(char* message) noexcept;
 
-// Opens the database in the directory `path` of `fs`. Takes over `fs`, on failure too.
+// Opens the database in the directory `path` of the file system `fs`. Takes over `fs`, on failure too.
 RocksStatus rocks_open(FurrowFs* fs, RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
-// As rocks_open, on the host's own file system.
+// Like rocks_open, on the host's own file system.
 RocksStatus rocks_open_host(RocksSlice path, const RocksOptions* options, RocksDb** out) noexcept;
-// Sums up the logs that were read since rocks_open_host opened the database: nanoseconds and bytes.
+// Returns the sums over the RocksDB logs read since rocks_open_host opened the database: nanoseconds and bytes.
 void rocks_host_replay(const RocksDb* db, uint64_t* nanos, uint64_t* bytes) noexcept;
-// Stops the background work and closes the database. Frees `db` whatever the outcome.
+// Stops the database's background work and closes it. Frees `db` whatever the outcome.
 RocksStatus rocks_close(RocksDb* db) noexcept;
 
 RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
@@ -84,14 +84,14 @@ RocksStatus rocks_write(RocksDb* db, RocksBatch* batch, uint8_t sync) noexcept;
 RocksStatus rocks_apply(RocksDb* db, RocksSlice batch, uint8_t flags, const FurrowMark* mark,
                         uint64_t* last) noexcept;
 RocksStatus rocks_flush_all(RocksDb* db) noexcept;
-// As rocks_flush_all, while no batch is being applied. Returns an error unless everything is in tables.
+// Like rocks_flush_all, while no batch is being applied. Returns an error unless everything is in tables.
 RocksStatus rocks_empty_memtables(RocksDb* db) noexcept;
 RocksStatus rocks_marks_floor(RocksDb* db, uint8_t* has, uint64_t* floor) noexcept;
 RocksStatus rocks_is_marked(RocksDb* db, uint64_t ticket, uint8_t* marked) noexcept;
 RocksStatus rocks_set_marks_floor(RocksDb* db, uint64_t floor) noexcept;
 RocksStatus rocks_drop_marks(RocksDb* db) noexcept;
-// `pin` is null if the key does not exist; else the caller frees `pin` with rocks_pin_free. The pin may outlive the
-// database.
+// Gets a key's value. `pin` is null if the key does not exist; else the caller frees `pin` with rocks_pin_free. The
+// pin may outlive the database.
 RocksStatus rocks_get(RocksDb* db, RocksSlice key, RocksPin** pin, RocksSlice* value) noexcept;
 RocksStatus rocks_multi_get(RocksDb* db, const RocksSlice* keys, size_t n, RocksPin** pins,
                             RocksSlice* values) noexcept;
@@ -106,19 +106,20 @@ void rocks_cursor_next(RocksCursor* cursor) noexcept;
 uint8_t rocks_cursor_entry(const RocksCursor* cursor, RocksSlice* key, RocksSlice* value) noexcept;
 RocksStatus rocks_cursor_status(const RocksCursor* cursor) noexcept;
 
-// Null if RocksDB has no such property; else the caller frees the result with rocks_free.
+// The value of a property of RocksDB. Null if RocksDB has no such property; else the caller frees the result with
+// rocks_free.
 char* rocks_property(RocksDb* db, RocksSlice name, size_t* len) noexcept;
 RocksStatus rocks_flush(RocksDb* db) noexcept;
 RocksStatus rocks_sync_wal(RocksDb* db) noexcept;
-// Compacts everything. If `most` is not 0, each step has an input of about `most` bytes.
+// Compacts the whole database. If `most` is not 0, each compaction has an input of about `most` bytes.
 RocksStatus rocks_compact(RocksDb* db, uint64_t most) noexcept;
-// rocks_is_bound: 1 if the bound of rocks_compact is set, perhaps because rocks_compact could not restore the former
-// one. rocks_unbound restores it.
+// rocks_is_bound returns 1 if the limit on compactions that rocks_compact sets is in force, perhaps because
+// rocks_compact could not restore the former limit. rocks_unbound restores the former limit.
 uint8_t rocks_is_bound(RocksDb* db) noexcept;
 RocksStatus rocks_unbound(RocksDb* db) noexcept;
 
 RocksBatch* rocks_batch_new(void) noexcept;
-// A batch from RocksDB's serialisation.
+// Makes a batch from RocksDB's serialisation of one.
 RocksBatch* rocks_batch_of(RocksSlice data) noexcept;
 void rocks_batch_free(RocksBatch* batch) noexcept;
 RocksStatus rocks_batch_put(RocksBatch* batch, RocksSlice key, RocksSlice value) noexcept;
@@ -129,7 +130,7 @@ RocksStatus rocks_batch_merge(RocksBatch* batch, RocksSlice key, RocksSlice valu
 RocksStatus rocks_batch_log_data(RocksBatch* batch, RocksSlice data) noexcept;
 void rocks_batch_set_save_point(RocksBatch* batch) noexcept;
 RocksStatus rocks_batch_rollback(RocksBatch* batch) noexcept;
-// The batch in the serialisation of RocksDB's log. Valid until the batch changes.
+// The batch in the serialisation of RocksDB's log. The bytes are valid until the batch changes.
 RocksSlice rocks_batch_data(const RocksBatch* batch) noexcept;
 void rocks_batch_clear(RocksBatch* batch) noexcept;
 size_t rocks_batch_count(const RocksBatch* batch) noexcept;

@@ -8,11 +8,12 @@
 
 namespace furrow {
 
-// Values begin with their expiry time: milliseconds since 1970, little-endian, 8 bytes; 0 is never. A value shorter
-// than 8 bytes is kept. The clock is read once per compaction, so an entry may be dropped late but never early.
+// The filter expects that values begin with their expiry time: milliseconds since 1970, little-endian, 8 bytes; 0 is
+// never. A value shorter than 8 bytes is kept. The clock is read once per compaction, so an entry may be dropped late
+// but never early.
 class ExpiryFilterFactory : public rocksdb::CompactionFilterFactory {
  public:
-  // `fs` must outlive the database.
+  // Makes a factory of the filter. The file system `fs`, whose clock the filter reads, must outlive the database.
   explicit ExpiryFilterFactory(const FurrowFs* fs) : fs_(fs) {}
   const char* Name() const override { return "furrow.ExpiryFilterFactory"; }
   std::unique_ptr<rocksdb::CompactionFilter> CreateCompactionFilter(

@@ -63,8 +63,8 @@ std::string LogBeside(const std::string& fname) {
   return EndsWith(fname, kCurrent, sizeof(kCurrent) - 1) ? DirectoryOf(fname) + kParallelLogFile : "";
 }
 
-// True for a manifest. Every opening for writing makes a new manifest, best_efforts_recovery too, which does not read
-// CURRENT first.
+// True for a manifest. Every opening for writing makes a new manifest, also an opening with best_efforts_recovery,
+// which does not read CURRENT first.
 bool IsManifest(const std::string& fname) {
   constexpr char kManifest[] = "MANIFEST-";
   return fname.compare(fname.rfind('/') + 1, sizeof(kManifest) - 1, kManifest) == 0;
@@ -123,7 +123,8 @@ EmptyLogGuard::~EmptyLogGuard() {
 }
 
 IOStatus FurrowFileSystem::MayChangeManifest(const std::string& fname) const {
-  // The engine itself makes manifests while it opens the database, and later from any thread.
+  // While a database with a parallel log is opened, and while it is open, its own manifests may be made, from any
+  // thread.
   if (!IsManifest(fname) || opens_parallel_log > 0 || empty_logs_.IsOpen(fname)) {
     return IOStatus::OK();
   }

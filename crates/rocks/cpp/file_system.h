@@ -20,8 +20,8 @@ namespace furrow {
 // File name of a database's parallel log, in the database's directory: docs/adr/0013.
 constexpr char kParallelLogFile[] = "FURROW-LOG";
 
-// While a thread has such an object, the thread may open databases that have a parallel log. Any other opening is
-// refused, because the tables alone are not the newest state.
+// While a thread has an OpensParallelLog object, the thread may open databases that have a parallel log. Any other
+// opening is refused, because the tables alone are not the newest state.
 class OpensParallelLog {
  public:
   OpensParallelLog();
@@ -29,11 +29,11 @@ class OpensParallelLog {
 };
 
 // The directories in which RocksDB's own logs must stay empty, because the database in the directory has a parallel
-// log. A write to RocksDB's own log bypassed the engine: after a crash, the order of writes between the two logs
-// would be unknown.
+// log. A write to RocksDB's own log would bypass the parallel log: after a crash, the order of writes between the two
+// logs would be unknown.
 class EmptyLogs {
  public:
-  // Fails if `file`, one of RocksDB's own logs, must stay empty.
+  // Fails if `file`, which is one of RocksDB's own logs, must stay empty.
   rocksdb::IOStatus Check(const std::string& file) const;
   // True if a database with a parallel log is open in the directory of `file`.
   bool IsOpen(const std::string& file) const;
@@ -43,20 +43,21 @@ class EmptyLogs {
   std::atomic<int> count_{0};
   mutable std::mutex mutex_;
   std::multiset<std::string> directories_;
-  // The directories of the databases. Their logs may be in other directories (wal_dir).
+  // The directories of the open databases that have a parallel log. RocksDB's own logs may be in other directories
+  // (wal_dir).
   std::multiset<std::string> databases_;
 };
 
 class FurrowFileSystem : public rocksdb::FileSystem {
  public:
-  // Takes over `fs`.
+  // Makes RocksDB's file system over the mounted file system `fs`, and takes over `fs`.
   explicit FurrowFileSystem(FurrowFs* fs) : fs_(fs) {}
   ~FurrowFileSystem() override { furrow_release(fs_); }
 
   static const char* kClassName() { return "FurrowFileSystem"; }
   const char* Name() const override { return kClassName(); }
 
-  // The mounted file system. Valid during the lifetime of this object.
+  // The mounted Furrow file system. Valid during the lifetime of this object.
   const FurrowFs* mount() const { return fs_; }
 
   // The directories where RocksDB's own logs must stay empty.
@@ -128,7 +129,8 @@ class FurrowFileSystem : public rocksdb::FileSystem {
 #endif
 
  private:
-  // Fails if a manifest would be made or renamed in a directory with a parallel log whose database is not open.
+  // Fails if `fname`, a manifest, would be made or renamed in a directory with a parallel log whose database is not
+  // open.
   rocksdb::IOStatus MayChangeManifest(const std::string& fname) const;
 
   FurrowFs* fs_;
@@ -137,7 +139,7 @@ class FurrowFileSystem : public rocksdb::FileSystem {
   EmptyLogs empty_logs_;
 };
 
-// While such an object lives, RocksDB's own logs of the database `name` must stay empty. Make it after the database
+// While an EmptyLogGuard lives, RocksDB's own logs of the database `name` must stay empty. Make it after the database
 // is opened, which may write to the log, and destroy it after the database. The file system must outlive it.
 class EmptyLogGuard {
  public:

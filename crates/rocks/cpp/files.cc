@@ -12,8 +12,8 @@ using rocksdb::Slice;
 
 namespace {
 
-// One id per file. All ids have the same length, so that no id is the prefix of another. The leading byte prevents
-// reading an id as a single varint.
+// RocksDB's unique id of a file, from its inode number. All ids have the same length, so that no id is the prefix of
+// another. The leading byte prevents reading an id as a single varint.
 size_t UniqueId(uint64_t ino, char* id, size_t max_size) {
   const size_t size = 1 + 2 * sizeof(ino);
   if (max_size < size) {
@@ -43,7 +43,7 @@ IOStatus SequentialFile::Read(size_t n, const IOOptions&, Slice* result, char* s
 }
 
 IOStatus SequentialFile::Skip(uint64_t n) {
-  // An offset past the end needs no check: the next Read returns nothing.
+  // A skip past the end of the file needs no check: the next Read returns nothing.
   offset_ += n;
   return IOStatus::OK();
 }

@@ -12,7 +12,7 @@
 
 namespace furrow {
 
-// Owns the Rust side of a file open for reading.
+// Owns the Rust side of a file that is open for reading.
 class Reader {
  public:
   explicit Reader(FurrowReader* reader) : reader_(reader) {}
@@ -27,7 +27,7 @@ class Reader {
   FurrowReader* reader_;
 };
 
-// A file read from its beginning to its end, by one thread at a time.
+// A file that one thread at a time reads from its beginning to its end.
 class SequentialFile : public rocksdb::FSSequentialFile {
  public:
   explicit SequentialFile(FurrowReader* reader) : reader_(reader) {}
@@ -45,7 +45,7 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   uint64_t offset_ = 0;
 };
 
-// A file read at any offset, by any number of threads. Prefetch stays NotSupported, so that RocksDB reads ahead into
+// A file that any number of threads read at any offset. Prefetch stays NotSupported, so that RocksDB reads ahead into
 // its own buffer.
 class RandomAccessFile : public rocksdb::FSRandomAccessFile {
  public:
@@ -60,7 +60,7 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
   Reader reader_;
 };
 
-// A file written by one thread at a time. Sync may run in parallel with Append and Flush.
+// A file that one thread at a time writes. Sync may run in parallel with Append and Flush.
 class WritableFile : public rocksdb::FSWritableFile {
  public:
   // `preallocation` receives the size that RocksDB preallocates for this file, as the expected size of the next file
@@ -73,7 +73,7 @@ class WritableFile : public rocksdb::FSWritableFile {
   using rocksdb::FSWritableFile::PositionedAppend;
   rocksdb::IOStatus Append(const rocksdb::Slice& data, const rocksdb::IOOptions& options,
                            rocksdb::IODebugContext* dbg) override;
-  // Succeeds only at the end of the file: a zone accepts no other write.
+  // Writes at `offset`, which must be the end of the file: a zone accepts no other write.
   rocksdb::IOStatus PositionedAppend(const rocksdb::Slice& data, uint64_t offset,
                                      const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
   rocksdb::IOStatus Truncate(uint64_t size, const rocksdb::IOOptions& options,
@@ -87,7 +87,7 @@ class WritableFile : public rocksdb::FSWritableFile {
   void SetWriteLifeTimeHint(rocksdb::Env::WriteLifeTimeHint hint) override;
   uint64_t GetFileSize(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
   void SetPreallocationBlockSize(size_t size) override;
-  // Does nothing: space is allocated from zones when data is appended.
+  // Preallocation does nothing: space is allocated from zones when data is appended.
   void PrepareWrite(size_t, size_t, const rocksdb::IOOptions&, rocksdb::IODebugContext*) override {}
   rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
 
@@ -96,7 +96,7 @@ class WritableFile : public rocksdb::FSWritableFile {
   std::atomic<uint64_t>* preallocation_;
 };
 
-// One of RocksDB's own logs. Writes fail if the database has a parallel log.
+// A file of RocksDB's own log. Writes fail if the database has a parallel log.
 class RocksLogFile final : public WritableFile {
  public:
   RocksLogFile(const rocksdb::FileOptions& options, FurrowWriter* writer, std::atomic<uint64_t>* preallocation,
@@ -115,8 +115,8 @@ class RocksLogFile final : public WritableFile {
   std::string name_;
 };
 
-// A directory, for its Fsync. All metadata operations share one log, so the sync of any directory makes all of them
-// durable.
+// A directory, opened for Fsync. All metadata operations share one log, so the sync of any directory makes all of
+// them durable.
 class Directory : public rocksdb::FSDirectory {
  public:
   Directory(const FurrowFs* fs, uint64_t ino) : fs_(fs), ino_(ino) {}

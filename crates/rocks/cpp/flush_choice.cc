@@ -4,7 +4,7 @@ namespace furrow {
 
 namespace {
 
-// The last choice that this thread began and did not destroy.
+// The last FlushChoice that this thread began and did not destroy.
 thread_local FlushChoice* current = nullptr;
 
 }  // namespace

@@ -1,8 +1,9 @@
-// A flush of all families is chosen before it happens: the wrapper lists the families by their handles, and RocksDB
-// before 8.1 chooses the families of CompactRange, Resume and CancelAllBackgroundWork before it enters its write
-// thread. A batch that comes after the choice and before the switch of the memtables, to a family that was not chosen,
-// has its mark flushed and its record not; a crash then loses the batch. The other way around, a record is flushed
-// without its mark, and a crash repeats a merge. FlushChoices keeps writes with marks out for that time.
+// FlushChoices keep writes with marks out between RocksDB's choice of a flush's families and the switch of their
+// memtables. A flush of all families is chosen before it happens: the wrapper lists the families by their handles,
+// and RocksDB before 8.1 chooses the families of CompactRange, Resume and CancelAllBackgroundWork before it enters
+// its write thread. Assume that a batch comes between the choice and the switch, and writes to a family that was not
+// chosen: the flush writes the batch's mark and not its record, and a crash then loses the batch. In the opposite
+// case the flush writes the record without the mark, and a recovery repeats a merge.
 #pragma once
 
 #include <stdint.h>
@@ -16,11 +17,11 @@ namespace furrow {
 
 class FlushChoice;
 
-// The writes and the choices of one database. All methods may be called from any thread.
+// The writes of one database, and its open choices of flushes' families. All methods may be called from any thread.
 class FlushChoices {
  public:
-  // A write to a database whose batches carry marks; also one that is not logged and has no mark. The constructor waits
-  // while a choice is open; without `wait` the write does not enter then.
+  // A write to a database whose batches carry marks, also an unlogged one without a mark. The constructor waits while
+  // a FlushChoice is open; without `wait` the write does not begin then.
   class Write {
    public:
     Write(FlushChoices& choices, bool wait);
@@ -33,7 +34,7 @@ class FlushChoices {
     bool entered_ = false;
   };
 
-  // A manual compaction of a family that runs through the wrapper.
+  // A manual compaction of a family that runs through the database wrapper.
   class Compaction {
    public:
     Compaction(FlushChoices& choices, uint32_t family);
@@ -45,11 +46,11 @@ class FlushChoices {
     const uint32_t family_;
   };
 
-  // From now on batches carry marks, and one choice is open at a time.
+  // Notes that batches carry marks from now on, and that only one FlushChoice may be open at a time.
   void BatchesHaveMarks();
-  // The event of a memtable's switch, on the thread that switched it: ends this thread's choice.
+  // Called when a memtable is switched, on the thread that switched it: ends this thread's FlushChoice.
   void MemtableSwitched();
-  // The event of a manual compaction's begin: ends the choice of a compaction of that family, if no other manual
+  // Called when a manual compaction of `family` begins: ends the FlushChoice of that compaction, if no other manual
   // compaction of the family runs. A flush that the compaction needed is over.
   void CompactionBegun(uint32_t family);
 
@@ -57,29 +58,30 @@ class FlushChoices {
   friend class FlushChoice;
 
   std::mutex mutex_;
-  // Any change below.
+  // Notified after each change of the fields below.
   std::condition_variable changed_;
   bool marks_ = false;
-  // Writes that are being applied.
+  // Number of writes that are being applied.
   uint64_t writes_ = 0;
   std::set<FlushChoice*> open_;
-  // Manual compactions by family.
+  // Number of manual compactions by family.
   std::map<uint32_t, uint64_t> compactions_;
 };
 
-// From before the choice of a flush's families, by this thread, until this thread has switched the first memtable
-// (RocksDB's write thread keeps writes out from then on), the family's compaction has begun, or the object is
-// destroyed.
+// One flush's choice of families, from before the choice until one of three events: this thread switches the first
+// memtable (RocksDB's write thread keeps writes out from then on), the compaction of the family begins, or this
+// object is destroyed.
 class FlushChoice {
  public:
   enum : uint32_t { kNoFamily = UINT32_MAX };
 
-  // `compacted`: the family of a compaction. If batches carry marks, waits until no other choice is open and no write
-  // is being applied. A write that RocksDB stalls is being applied until the stall ends.
+  // Begins a choice. `compacted`: the family of a compaction. If batches carry marks, waits until no other
+  // FlushChoice is open and no write is being applied. A write that RocksDB stalls counts as being applied until the
+  // stall ends.
   explicit FlushChoice(FlushChoices& choices, uint32_t compacted = kNoFamily);
   ~FlushChoice();
   FlushChoice(const FlushChoice&) = delete;
-  // Whether batches carried marks when the choice began.
+  // Whether batches carried marks when this choice began.
   bool marks() const { return marks_; }
 
  private:
@@ -87,10 +89,10 @@ class FlushChoice {
 
   FlushChoices& choices_;
   const uint32_t compacted_;
-  // The thread's choice of another database, whose listener made this one.
+  // This thread's choice of another database whose listener made this choice.
   FlushChoice* const outer_;
   bool marks_ = false;
-  // The constructor's wait is over.
+  // Whether the constructor has finished waiting.
   bool begun_ = false;
 };
 

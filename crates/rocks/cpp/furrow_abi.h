@@ -21,7 +21,7 @@ enum {
   FURROW_APPLYING = 6,
 };
 
-// The outcome of a call. On success the other fields are not set, and nothing was allocated. Otherwise the caller
+// The outcome of a call into Rust. On success only `code` is set, and nothing was allocated. Otherwise the caller
 // owns `message` and frees it with furrow_message_free.
 typedef struct {
   int32_t code;
@@ -48,9 +48,9 @@ void furrow_message_free(char* message, size_t len);
 
 // Mounts the file system on the device `url`, or shares this process's mount of the same URL.
 FurrowStatus furrow_mount(const char* url, size_t url_len, FurrowFs** out);
-// Frees a handle. The last handle of a mount unmounts.
+// Frees a file system handle. The last handle of a mount unmounts.
 void furrow_release(FurrowFs* fs);
-// Unmounts every file system that is still mounted by URL. For the end of the process.
+// Unmounts every file system that is still mounted by URL. Called when the process ends.
 void furrow_unmount_all(void);
 
 uint64_t furrow_unix_ms(const FurrowFs* fs);
@@ -63,7 +63,7 @@ FurrowStatus furrow_rename(const FurrowFs* fs, const char* from, size_t from_len
 FurrowStatus furrow_link(const FurrowFs* fs, const char* from, size_t from_len, const char* to, size_t to_len);
 FurrowStatus furrow_truncate(const FurrowFs* fs, const char* path, size_t len, uint64_t size);
 FurrowStatus furrow_sync(const FurrowFs* fs);
-// Calls `each` with every name in a directory, on the calling thread, before returning.
+// Calls `each` with every name in a directory, on the calling thread, before furrow_read_dir returns.
 FurrowStatus furrow_read_dir(const FurrowFs* fs, const char* path, size_t len, void* context,
                              void (*each)(void* context, const char* name, size_t name_len));
 FurrowStatus furrow_lock(const FurrowFs* fs, const char* path, size_t len, FurrowLock** out);
@@ -85,7 +85,7 @@ void furrow_writer_free(FurrowWriter* writer);
 // Opens a file for reading. `sequential` is 1 for a file that one thread at a time reads from its beginning to its
 // end.
 FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t sequential, FurrowReader** out);
-// Reads until `n` bytes or the end of the file. `got` is the number of bytes read.
+// Reads a file until `n` bytes are read or the file ends. `got` is the number of bytes read.
 FurrowStatus furrow_read(const FurrowReader* reader, uint64_t offset, size_t n, char* into, size_t* got);
 uint64_t furrow_reader_ino(const FurrowReader* reader);
 void furrow_reader_free(FurrowReader* reader);

@@ -1,4 +1,5 @@
-// The host's own file system, with the time and bytes of reading logs measured: a baseline for recovery times.
+// The host's own file system, which measures the time and the bytes of reading RocksDB's logs: a baseline for
+// recovery times.
 #pragma once
 
 #include <atomic>

@@ -16,11 +16,11 @@ using rocksdb::Status;
 
 namespace {
 
-// A Flush makes lines durable if the last Flush that did so is at least this long ago, or if the database was opened
-// less than this time ago. Any other Flush makes nothing durable: the file system keeps a partly filled block in
-// memory until a sync.
+// A Flush makes the LOG's lines durable if the last Flush that made lines durable is at least this long ago, or if
+// the database was opened less than this time ago. Any other Flush makes nothing durable: the file system keeps a
+// partly filled block in memory until a sync.
 constexpr uint64_t kSyncEveryMicros = 5 * 1000 * 1000;
-// The most bytes of lines that are buffered without a Flush. The thread that logs the next line writes the buffer
+// The most bytes of LOG lines that are buffered without a Flush. The thread that logs the next line writes the buffer
 // out.
 constexpr size_t kMuch = 64 * 1024;
 constexpr size_t kLineOnStack = 1024;
@@ -54,7 +54,7 @@ class HostSink : public LogSink {
   ~HostSink() override { fclose(file_); }
   bool Write(const char* data, size_t len) override { return fwrite(data, 1, len, file_) == len; }
   void Flush() override { fflush(file_); }
-  // Lines in the host's page cache survive a crash of this process. The LOG need not survive a crash of the host.
+  // LOG lines in the host's page cache survive a crash of this process. The LOG need not survive a crash of the host.
   void Sync() override { fflush(file_); }
 
  private:
@@ -70,14 +70,15 @@ size_t Stamp(char* into, size_t size, const timeval& now) {
   return n < 0 ? 0 : static_cast<size_t>(n);
 }
 
-// RocksDB puts the level in front of the format. A logger that rolls does not pass on the level itself.
+// True if a line of the LOG is an error. RocksDB puts the level in front of the format; a logger that rolls does not
+// pass on the level itself.
 bool IsError(const char* format) {
   return strncmp(format, "[ERROR]", 7) == 0 || strncmp(format, "[FATAL]", 7) == 0;
 }
 
 bool IsWarning(const char* format) { return strncmp(format, "[WARN]", 6) == 0; }
 
-// The logger whose latest line on this thread was a warning.
+// The logger whose latest line on this thread was a warning, if any.
 thread_local const FurrowLogger* warned = nullptr;
 
 uint64_t NowMicros() {
@@ -182,7 +183,7 @@ void FurrowLogger::Flush() {
     return;
   }
   const uint64_t micros = NowMicros();
-  // While it opens, a database logs its options, hundreds of lines within a moment, and then calls Flush.
+  // A database that is being opened logs its options, hundreds of lines within a moment, and then calls Flush.
   const bool opening = micros - opened_us_ < kSyncEveryMicros;
   if (opening || micros - synced_us_ >= kSyncEveryMicros) {
     synced_us_ = micros;

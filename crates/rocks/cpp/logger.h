@@ -1,4 +1,4 @@
-// RocksDB's LOG, as a file of the zoned file system or of the host.
+// RocksDB's LOG (its text log), as a file of the zoned file system or of the host.
 #pragma once
 
 #include <cstdio>
@@ -11,13 +11,13 @@
 
 namespace furrow {
 
-// The destination of a logger's lines. Called by one thread at a time.
+// The destination of a LOG's lines. Called by one thread at a time.
 class LogSink {
  public:
   virtual ~LogSink() = default;
   virtual bool Write(const char* data, size_t len) = 0;
   virtual void Flush() = 0;
-  // Makes the written lines survive a crash.
+  // Makes the written LOG lines survive a crash.
   virtual void Sync() = 0;
 };
 
@@ -44,13 +44,13 @@ class FurrowLogger : public rocksdb::Logger {
  private:
   void Write(const char* line, size_t len);
   void SyncNow();
-  // Writes the buffered lines to the sink. The caller holds io_.
+  // Writes the buffered LOG lines to the sink. The caller holds io_.
   void Drain();
 
-  // Guards the sink, and is held during writes to it. Locked before mutex_.
+  // Guards the LOG's sink, and is held during writes to it. Locked before mutex_.
   std::mutex io_;
   std::unique_ptr<LogSink> sink_;
-  // Guards the buffered lines, and is held only briefly.
+  // Guards the buffered LOG lines, and is held only briefly.
   mutable std::mutex mutex_;
   std::string lines_;
   size_t size_ = 0;
@@ -61,8 +61,8 @@ class FurrowLogger : public rocksdb::Logger {
 
 std::unique_ptr<LogSink> NewZonedSink(FurrowWriter* writer);
 
-// A sink in the host directory `dir`, named for the LOG's own path. One older file is kept. If the file cannot be
-// made, returns null and sets `message`.
+// A LOG's sink in the host directory `dir`, named for the LOG's own path. One older file is kept. If the file cannot
+// be made, returns null and sets `message`.
 std::unique_ptr<LogSink> NewHostSink(const std::string& dir, const std::string& fname, std::string* message);
 
 }  // namespace furrow

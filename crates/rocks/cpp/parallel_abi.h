@@ -27,11 +27,12 @@ enum {
 FurrowHub* furrow_hub_new(FurrowFlushEvents* calls);
 void furrow_hub_free(FurrowHub* hub);
 
-// Opens the engine of the database in `dir`. Takes over `db`, on failure too.
+// Opens the parallel WAL engine of the database in `dir`. Takes over `db`, on failure too.
 FurrowStatus furrow_engine_open(const FurrowHub* hub, const FurrowFs* fs, const char* dir, size_t len, RocksDb* db,
                                 const FurrowFamily* families, size_t n, FurrowEngine** out);
 void furrow_engine_free(FurrowEngine* engine);
-// Writes a batch. `apply` returns 0 if RocksDB refused the batch; the outcome then is FURROW_APPLYING.
+// Writes a batch through the parallel log. `apply` returns 0 if RocksDB refused the batch; the outcome then is
+// FURROW_APPLYING.
 FurrowStatus furrow_engine_write(const FurrowEngine* engine, const char* batch, size_t len, uint8_t flags,
                                  void* context,
                                  uint8_t (*apply)(void* context, const FurrowMark* mark, uint64_t* last));
@@ -46,7 +47,7 @@ furrow::Unlogged* rocks_unlogged(RocksDb* db) noexcept;
 
 }  // extern "C"
 
-// Makes the RocksDb that furrow_engine_open takes over. The caller keeps `db`, which must outlive the RocksDb.
+// Makes the RocksDb object that furrow_engine_open takes over. The caller keeps `db`, which must outlive that object.
 RocksDb* rocks_adopt(rocksdb::DB* db, std::vector<furrow::FamilyHandle> families,
                      furrow::FamilyHandle marks) noexcept;
 

@@ -44,7 +44,7 @@ FurrowFamily Facts(uint32_t id, const ColumnFamilyOptions& options) {
   return family;
 }
 
-// Refuses a column family whose options the engine does not support.
+// Refuses a column family whose options the parallel WAL engine does not support.
 Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) {
   if (name == kMarksFamily) {
     return Status::InvalidArgument("the name is the parallel log's own", name);
@@ -56,16 +56,16 @@ Status CheckFamily(const std::string& name, const ColumnFamilyOptions& options) 
     return Status::NotSupported("mempurge does not go with a parallel log; use FURROW_WAL=group", name);
   }
   if (options.inplace_update_support) {
-    // RocksDB overwrites a value in place under the older record's sequence number, so no flush event would tell when
-    // the newer batch is in tables.
+    // With inplace_update_support RocksDB overwrites a value in place under the older record's sequence number, so no
+    // flush event would tell when the newer batch is in tables.
     return Status::NotSupported("inplace_update_support does not go with a parallel log; use FURROW_WAL=group", name);
   }
   return Status::OK();
 }
 
 // Checks range deletes and the families of records before a batch is applied. RocksDB finds an invalid range delete
-// only while applying the batch: the records before it are in the memtable then, and the database takes no writes until
-// it is opened again.
+// only while applying the batch: the records before it are in the memtable then, and RocksDB takes no writes until
+// the database is opened again.
 class Ranges {
  public:
   void Add(const ColumnFamilyHandle& family, const ColumnFamilyOptions& options) {
@@ -82,7 +82,8 @@ class Ranges {
     }
     std::shared_lock<std::shared_mutex> lock(mutex_);
     Visitor visitor(families_, hidden);
-    // The iteration ends at a record type that the visitor does not know. The engine refuses such a batch.
+    // The iteration ends at a record type that the visitor does not know. The parallel WAL engine refuses such a
+    // batch.
     batch.Iterate(&visitor).PermitUncheckedError();
     return visitor.wrong;
   }
@@ -128,13 +129,13 @@ class Ranges {
   };
 
   mutable std::shared_mutex mutex_;
-  // Dropped families stay in the map: RocksDB does not reuse their numbers.
+  // The families by number. Dropped families stay in the map: RocksDB does not reuse their numbers.
   Families families_;
 };
 
 class ParallelDb;
 
-// The databases that are open under a parallel log, by RocksDB's own database.
+// The databases that are open under a parallel log, keyed by RocksDB's own DB object.
 std::mutex open_databases_mutex;
 std::unordered_map<const DB*, ParallelDb*> open_databases;
 
@@ -168,7 +169,8 @@ class ParallelDb : public rocksdb::StackableDB {
     Status status;
     for (size_t i = 0; i < handles.size() && status.ok(); ++i) {
       if (descriptors[i].name == kMarksFamily) {
-        // The hidden family is open for reading only: a write to it is refused like a write to a dropped family.
+        // The program gets a handle of the hidden family for reading only: a write to that family is refused like a
+        // write to a dropped family.
         continue;
       }
       families.push_back(Facts(handles[i]->GetID(), descriptors[i].options));
@@ -195,7 +197,7 @@ class ParallelDb : public rocksdb::StackableDB {
     if (closed_) {
       return closing_;
     }
-    // With a live snapshot RocksDB would refuse to close, after the engine is closed already.
+    // RocksDB refuses to close while a snapshot lives. Check that before the parallel WAL engine is closed.
     uint64_t snapshots = 0;
     if (db_->GetIntProperty(rocksdb::DB::Properties::kNumSnapshots, &snapshots) && snapshots != 0) {
       return Status::Aborted("Cannot close DB with unreleased snapshot.");
@@ -212,7 +214,8 @@ class ParallelDb : public rocksdb::StackableDB {
     if (batch == nullptr) {
       return Status::Corruption("Batch is nullptr!");
     }
-    // Without this option the engine refuses every family that it does not know, the hidden one too.
+    // Without ignore_missing_column_families the engine refuses every family that it does not know, the hidden one
+    // too.
     const bool missing = options.ignore_missing_column_families;
     Status valid = ranges_.Check(*batch, missing ? unlogged_->MarksId() : std::nullopt);
     if (!valid.ok()) {
@@ -243,7 +246,7 @@ class ParallelDb : public rocksdb::StackableDB {
     return ToIOStatus(outcome);
   }
 
-  // DB's default implementations make a batch and call Write.
+  // These methods use DB's default implementations, which make a batch and call Write.
   using DB::Put;
   Status Put(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& v) override {
     return DB::Put(o, f, k, v);
@@ -277,7 +280,7 @@ class ParallelDb : public rocksdb::StackableDB {
     return DB::Merge(o, f, k, v);
   }
 
-  // Methods that StackableDB does not pass on.
+  // The following methods are those that StackableDB does not pass on to the database.
   Status Resume() override {
     return unlogged_->Choose([this] { return db_->Resume(); });
   }
@@ -330,7 +333,7 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 #endif
 
-  // A compaction of one family first flushes all families.
+  // RocksDB first flushes all families for a compaction of one family.
   using DB::CompactRange;
   Status CompactRange(const rocksdb::CompactRangeOptions& options, ColumnFamilyHandle* family, const Slice* begin,
                       const Slice* end) override {
@@ -345,7 +348,7 @@ class ParallelDb : public rocksdb::StackableDB {
         family->GetID(), [&] { return db_->CompactFiles(options, family, inputs, level, path, outputs, info); });
   }
 
-  // RocksDB's CancelAllBackgroundWork: after it no flush runs.
+  // Calls RocksDB's CancelAllBackgroundWork after a flush of all memtables, because no flush runs after that call.
   void CancelBackgroundWork(const std::function<void()>& cancel) {
     unlogged_->Flush().PermitUncheckedError();
     unlogged_->Choose([&] {
@@ -354,7 +357,7 @@ class ParallelDb : public rocksdb::StackableDB {
     }).PermitUncheckedError();
   }
 
-  // All families are flushed together, because a log's batches retire in order.
+  // Flush writes all families together, because a parallel log's batches retire in order.
   using DB::Flush;
   Status Flush(const rocksdb::FlushOptions& options, ColumnFamilyHandle*) override {
     return unlogged_->Flush(options.wait);
@@ -486,8 +489,8 @@ class ParallelDb : public rocksdb::StackableDB {
     return call.status;
   }
 
-  // Runs an operation that puts data into tables without the log. A recovery must not let an older log record undo
-  // that data.
+  // Runs an operation that puts data into tables without the parallel log. A recovery must not let an older log
+  // record undo that data.
   Status PastTheLog(const std::function<Status()>& run) {
     Status status = ToIOStatus(furrow_engine_exactly_once(engine_));
     return status.ok() ? Exclusive(run) : status;
@@ -508,26 +511,27 @@ class ParallelDb : public rocksdb::StackableDB {
   }
 
   Status CloseEngine() {
-    // Background work that the program paused is resumed first, because closing needs flushes.
+    // Background work that the program paused is resumed first, because closing the database needs flushes.
     while (db_->ContinueBackgroundWork().ok()) {
     }
     return ToIOStatus(furrow_engine_close(engine_));
   }
 
   FurrowHub* hub_;
-  // Destroyed after the database, so that a refused write cannot still reach the database's own log.
+  // The guard of RocksDB's own log, destroyed after the database, so that a refused write cannot still reach that
+  // log.
   std::unique_ptr<EmptyLogGuard> empty_;
   Ranges ranges_;
   FurrowEngine* engine_ = nullptr;
-  // A second Close does nothing and returns the first one's status.
+  // Whether Close was called: a second Close does nothing and returns the first one's status.
   bool closed_ = false;
   Status closing_;
-  // Owned by the engine.
+  // The database's write side; the parallel WAL engine owns it.
   Unlogged* unlogged_ = nullptr;
 };
 
-// True for the wrapper of db_bench --report_file_operations, which passes every call on unchanged. The wrapper does
-// not count the parallel log's operations, which bypass it.
+// True for the file system wrapper of db_bench --report_file_operations, which passes every call on unchanged. The
+// wrapper does not count the parallel log's operations, which bypass it.
 bool OnlyCounts(const rocksdb::FileSystem& wrapper, const FurrowFileSystem& fs) {
   return strcmp(wrapper.Name(), "CountedFileSystem") == 0 && wrapper.Inner() == &fs;
 }
@@ -600,7 +604,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
                                    name);
   }
   if (fs != below.get() && !OnlyCounts(*below, *fs)) {
-    // The parallel log would bypass the wrapper: it would be unencrypted, or in another directory.
+    // The parallel log would bypass the wrapping file system: the log would be unencrypted, or in another directory.
     return Status::NotSupported(std::string("the file system is wrapped in ") + below->Name() +
                                     ", which the parallel log would go past; use FURROW_WAL=group",
                                 name);
@@ -609,7 +613,8 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   bool marks_named = false;
   for (ColumnFamilyDescriptor& family : all) {
     if (family.name == kMarksFamily) {
-      // LoadLatestOptions returns the hidden family as well, because RocksDB's OPTIONS file lists all families.
+      // The program named the hidden family: LoadLatestOptions returns it as well, because RocksDB's OPTIONS file
+      // lists all families.
       marks_named = true;
       family.options = MarksOptions();
       continue;
@@ -632,7 +637,7 @@ extern "C" Status furrow_open_parallel_here(const DBOptions& given, const std::s
   if (status.ok()) {
     status = HasMarks(options, name, &has_marks);
   }
-  // A family that is named twice has two handles: the program's and the engine's.
+  // A family that is named twice has two handles: one is the program's, the other the engine's.
   has_marks = has_marks || marks_named;
   if (has_marks) {
     all.emplace_back(kMarksFamily, MarksOptions());

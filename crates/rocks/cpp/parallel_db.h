@@ -26,7 +26,7 @@ inline rocksdb::Status OpenParallel(const rocksdb::DBOptions& options, const std
   return furrow_open_parallel(options, name, families, handles, db);
 }
 
-// Lists the column families, without the hidden one.
+// Lists the column families of a database, without the hidden one.
 inline rocksdb::Status ListParallel(const rocksdb::DBOptions& options, const std::string& name,
                                     std::vector<std::string>* families) {
   return furrow_list_parallel(options, name, families);

@@ -3,7 +3,7 @@
 
 #include <stdint.h>
 
-// Nanoseconds.
+// Nanoseconds that a thread's writes took, by part.
 typedef struct {
   uint64_t wait;
   uint64_t log;
@@ -14,8 +14,8 @@ typedef struct {
 } RocksWriteTimes;
 
 extern "C" {
-// Turns the counters of the calling thread on or off.
+// Turns RocksDB's timing counters of the calling thread on or off.
 void rocks_time_writes(uint8_t on) noexcept;
-// Returns the times counted since the last call, and resets them.
+// Returns the write times counted on this thread since the last call, and resets them.
 void rocks_take_write_times(RocksWriteTimes* out) noexcept;
 }

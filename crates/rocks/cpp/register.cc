@@ -26,8 +26,8 @@ const char* UnsupportedWal() {
   return group || obeys_wal.load() ? nullptr : wal;
 }
 
-// RocksDB calls this once per use of the URI. `--fs_uri` and `--backup_fs_uri` may name the same device, and then
-// share its mount.
+// Makes the file system of a URI; RocksDB calls this once per use of the URI. `--fs_uri` and `--backup_fs_uri` may
+// name the same device, and then share its mount.
 rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr<rocksdb::FileSystem>* guard,
                                          std::string* message) {
   const std::string url = uri.substr(sizeof(kScheme) - 1 + sizeof(kSeparator) - 1);

@@ -1,19 +1,20 @@
-// Registers the file system with RocksDB: `--fs_uri=furrow://DEVICE-URL`.
+// Registers Furrow's file system with RocksDB: `--fs_uri=furrow://DEVICE-URL`.
 #pragma once
 
 #include <string>
 
 #include "rocksdb/utilities/object_registry.h"
 
-// Adds the factory to `library`. Returns the number of factories added. RocksDB's own build names this function as
-// the plug-in's entry (furrow_FUNC).
+// Adds the file system's factory to RocksDB's object library `library`. Returns the number of factories added.
+// RocksDB's own build names this function as the plug-in's entry (furrow_FUNC).
 extern "C++" int register_furrow(rocksdb::ObjectLibrary& library, const std::string& arg);
 
 extern "C" {
-// Registers with the default library, once. Returns 1 if the factory is registered afterwards.
+// Registers the file system's factory with RocksDB's default object library, once. Returns 1 if the factory is
+// registered afterwards.
 int furrow_register_default(void);
 
-// The RocksDB version that this shim was compiled against, and the version of the loaded library.
+// The RocksDB version that the C++ shim was compiled against, and below the version of the loaded RocksDB library.
 void furrow_compiled_version(int* major, int* minor, int* patch);
 void furrow_runtime_version(int* major, int* minor, int* patch);
 

@@ -29,7 +29,8 @@ FamilyHandle BorrowedHandle(ColumnFamilyHandle* handle) {
 }
 
 Status SecondHandle(DB* db, const ColumnFamilyHandle& family, FamilyHandle* second) {
-  // DBImpl::GetColumnFamilyHandleUnlocked(unsigned int), called as the function that it is in the C++ ABI.
+  // RocksDB's DBImpl::GetColumnFamilyHandleUnlocked(unsigned int), declared as the plain function that it is in the
+  // C++ ABI.
   using Function = std::unique_ptr<ColumnFamilyHandle>(DB*, uint32_t);
   static Function* const function =
       reinterpret_cast<Function*>(dlsym(RTLD_DEFAULT, "_ZN7rocksdb6DBImpl29GetColumnFamilyHandleUnlockedEj"));

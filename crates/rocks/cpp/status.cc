@@ -23,8 +23,8 @@ IOStatus ToIOStatusSlow(const FurrowStatus& status, Missing missing) {
       result = IOStatus::IOError(message);
       break;
   }
-  // Never retryable: a writer that failed once fails until it is reopened, and RocksDB's own recovery would retry for
-  // ever instead of reporting the error.
+  // An error is never retryable: a writer that failed once fails until it is reopened, and RocksDB's own recovery
+  // would retry for ever instead of reporting the error.
   result.SetRetryable(false);
   result.SetDataLoss(status.data_loss != 0);
   return result;

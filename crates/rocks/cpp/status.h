@@ -14,7 +14,7 @@ enum class Missing { kPath, kProbe };
 
 rocksdb::IOStatus ToIOStatusSlow(const FurrowStatus& status, Missing missing);
 
-// Inlined so that success allocates nothing.
+// Converts an outcome to an IOStatus. Inlined so that success allocates nothing.
 inline rocksdb::IOStatus ToIOStatus(const FurrowStatus& status, Missing missing = Missing::kPath) {
   if (__builtin_expect(status.code == FURROW_OK, 1)) {
     return rocksdb::IOStatus::OK();

@@ -19,8 +19,8 @@ const char kMarksFamily[] = "furrow.applied-batches";
 
 namespace {
 
-// Keys of the hidden family: "f" holds the floor, 't' with a ticket in big-endian is that ticket's mark, and "e" with
-// an empty value makes the memtable not empty.
+// Keys of the hidden family of marks: "f" holds the floor, 't' with a ticket in big-endian is that ticket's mark, and
+// "e" with an empty value makes the memtable not empty.
 const char kFloorKey[] = "f";
 const char kEntryKey[] = "e";
 constexpr char kTicket = 't';
@@ -52,13 +52,14 @@ class Listener : public rocksdb::EventListener {
   explicit Listener(const FurrowFlushEvents& events) : events_(events) {}
   const char* Name() const override { return kListener; }
   const std::shared_ptr<FlushChoices>& choices() const { return choices_; }
-  // Reports that a family's memtables were found empty after `largest` had been written.
+  // Reports that the memtables of `family` were found empty after the sequence number `largest` had been written.
   void InTables(const rocksdb::ColumnFamilyHandle& family, uint64_t largest) {
     Flushed(family.GetName(), family.GetID(), largest);
   }
   void OnFlushBegin(rocksdb::DB*, const rocksdb::FlushJobInfo&) override { events_.begins(events_.context); }
   void OnFlushCompleted(rocksdb::DB*, const rocksdb::FlushJobInfo& info) override {
-    // The event covers one family only, because a program may flush a single family (GetRootDB()->Flush()).
+    // RocksDB's flush event covers one family only, because a program may flush a single family
+    // (GetRootDB()->Flush()).
     Flushed(info.cf_name, info.cf_id, info.largest_seqno);
   }
   void OnMemTableSealed(const rocksdb::MemTableInfo&) override { choices_->MemtableSwitched(); }
@@ -104,8 +105,8 @@ Status PrepareUnlogged(const FurrowFlushEvents& events, rocksdb::DBOptions* opti
 #if ROCKSDB_MAJOR >= 10
   options->track_and_verify_wals = false;
 #endif
-  // Options copied from an open database with a parallel log contain that database's Listener. It is removed, because
-  // its hub is not this database's.
+  // Options copied from an open database with a parallel log contain that database's Listener. That Listener is
+  // removed, because its hub is not this database's.
   auto& listeners = options->listeners;
   auto ours = [](const std::shared_ptr<rocksdb::EventListener>& one) { return one && one->Name() == kListener; };
   listeners.erase(std::remove_if(listeners.begin(), listeners.end(), ours), listeners.end());
@@ -151,7 +152,7 @@ Unlogged::Unlogged(rocksdb::DB* db, std::vector<FamilyHandle> families, FamilyHa
 Status Unlogged::Apply(WriteOptions options, const Slice& batch, const FurrowMark* mark, uint64_t* last) {
   options.disableWAL = true;
   options.sync = false;
-  // The priority concerns RocksDB's log, and RocksDB refuses the option when the log is off.
+  // rate_limiter_priority concerns RocksDB's log, and RocksDB refuses the option when that log is off.
   options.rate_limiter_priority = rocksdb::Env::IO_TOTAL;
   WriteBatch copy(batch.ToString());
   const uint64_t records = copy.Count();
@@ -213,7 +214,8 @@ Status Unlogged::Drop(const rocksdb::ColumnFamilyHandle& family, const std::func
   ++drops_begun_;
   Status status = drop();
   if (status.ok()) {
-    // Destroyed after the lock is released: a program's listener is called for a handle's end.
+    // The handles of dropped families, destroyed after the lock is released: RocksDB calls a program's listener when
+    // a handle ends.
     std::vector<FamilyHandle> dropped;
     std::lock_guard<std::mutex> lock(families_mutex_);
     const auto other = [&](const FamilyHandle& one) { return one->GetID() != family.GetID(); };
@@ -263,7 +265,8 @@ void Unlogged::FillMarks() {
   }
   WriteOptions options;
   options.disableWAL = true;
-  // In a write stall the choice lasts until the call returns: writes wait for the stall anyway.
+  // If RocksDB waits for the end of a write stall, the choice lasts until the call returns: writes wait for the stall
+  // anyway.
   options.no_slowdown = true;
   db_->Put(options, marks.get(), kEntryKey, Slice()).PermitUncheckedError();
 }
@@ -275,10 +278,10 @@ Status Unlogged::FlushUndropped(const std::function<Status()>& flush) {
     if (!status.IsColumnFamilyDropped() && (!status.ok() || drops_begun_ == begun)) {
       return status;
     }
-    // Waits for the drops that are in progress.
+    // Locking shared waits while a flush excludes drops.
     std::unique_lock<std::shared_mutex> no_drops(drops_);
   }
-  // No family is dropped during the last attempt.
+  // The exclusive lock keeps families from being dropped during the last attempt of the flush.
   std::unique_lock<std::shared_mutex> no_drops(drops_);
   return flush();
 }
@@ -305,7 +308,7 @@ Status Unlogged::Flush(bool wait) {
       return Status::OK();
     }
     if (choice.marks()) {
-      // The flush then switches a memtable, which ends the choice.
+      // With an entry in the marks' memtable the flush switches a memtable, which ends the FlushChoice.
       FillMarks();
     }
     return SwitchAll(wait);
@@ -320,7 +323,7 @@ Status Unlogged::Flush(bool wait) {
 Status Unlogged::EmptyMemtables() {
   for (int attempt = 0; attempt < kFlushAttempts; ++attempt) {
     const uint64_t written = db_->GetLatestSequenceNumber();
-    // Nothing is written and no family is created: the choice needs no guard.
+    // No batch is being applied and no family is created, so the flush needs no FlushChoice.
     Status status = FlushUndropped([this] { return AllInTables() ? Status::OK() : SwitchAll(true); });
     if (!status.ok()) {
       return status;
@@ -341,10 +344,11 @@ Status Unlogged::CompactRange(const rocksdb::CompactRangeOptions& options, rocks
     FlushChoice choice(*choices_, family->GetID());
     rocksdb::CompactRangeOptions now = options;
     if (choice.marks()) {
-      // Writes are kept out: a wait for the end of a stall would be a stall.
+      // The FlushChoice keeps writes out: a wait for the end of a write stall would itself stall writes.
       now.allow_write_stall = true;
       if (begin == nullptr || end == nullptr) {
-        // RocksDB's flush then switches a memtable, which ends the choice. A bounded range may need no flush.
+        // With an entry in the marks' memtable RocksDB's flush switches a memtable, which ends the FlushChoice. A
+        // compaction of a bounded range may need no flush.
         FillMarks();
       }
     }
@@ -419,8 +423,8 @@ Status Unlogged::SetFloor(uint64_t floor) {
     marks_ = OwnHandle(db_, created);
   }
   // No batch is being applied, and all of the log's records are in tables. Existing marks belong to another log: to a
-  // former one of this database, or to that of the database that this checkpoint was taken from. Those tickets mean
-  // nothing in this log.
+  // former log of this database, or to that of the database of which this database is a checkpoint. The tickets of
+  // those marks mean nothing in the present log.
   WriteBatch batch;
   batch.DeleteRange(marks_.get(), TicketKey(0), std::string(1, kTicket + 1));
   batch.Put(marks_.get(), kFloorKey, Number(floor));

@@ -1,4 +1,4 @@
-// RocksDB written with its own log off, beneath a parallel log that the caller keeps: docs/adr/0013.
+// A RocksDB database written with its own log off, beneath a parallel log that the caller keeps: docs/adr/0013.
 #pragma once
 
 #include <stdint.h>
@@ -21,8 +21,8 @@
 
 extern "C" {
 
-// The entry that the hidden family gets along with a batch. `raise`: write `floor` as well, and remove the marks
-// below it.
+// The mark that the hidden family gets along with a batch. `raise`: write `floor` as well, and remove the marks below
+// it.
 typedef struct {
   uint64_t ticket;
   uint64_t floor;
@@ -31,18 +31,19 @@ typedef struct {
 } FurrowMark;
 
 enum {
-  // The number of the hidden family in these events, whatever RocksDB's number for it is.
+  // The number of the hidden family in flush events, whatever RocksDB's number for it is.
   FURROW_MARKS_FAMILY = UINT32_MAX,
 };
 
-// The callbacks for flush events. RocksDB's threads may call them, several at once.
+// The callbacks for a database's flush events. RocksDB's threads may call them, several at once.
 typedef struct {
   void* context;
-  // A flush begins: its memtables are immutable from now on. Its tables are not durable before `family_flushed`.
+  // A flush begins: its memtables are immutable from now on. The flush's tables are not durable before
+  // `family_flushed`.
   void (*begins)(void* context);
   // All records of `family` up to the sequence number `largest` are durable in tables.
   void (*family_flushed)(void* context, uint32_t family, uint64_t largest);
-  // `more` column families more (fewer, if negative) have their writes delayed or stopped.
+  // The number of column families whose writes are delayed or stopped changes by `more`, which may be negative.
   void (*stalls)(void* context, int32_t more);
   // A flush or a compaction failed: RocksDB may refuse writes until it recovers.
   void (*fails)(void* context);
@@ -75,26 +76,27 @@ class Unlogged {
   // `db` must outlive this object.
   Unlogged(rocksdb::DB* db, std::vector<FamilyHandle> families, FamilyHandle marks);
 
-  // Applies a copy of a batch. `last` is the sequence number of the batch's last record, not counting the mark.
+  // Applies a copy of a batch to RocksDB. `last` receives the sequence number of the batch's last record, not
+  // counting the mark.
   rocksdb::Status Apply(rocksdb::WriteOptions options, const rocksdb::Slice& batch, const FurrowMark* mark,
                         uint64_t* last);
-  // Adds a family that was created.
+  // Adds a column family that was created.
   void Add(FamilyHandle family);
-  // Runs `drop`, RocksDB's own drop of the family.
+  // Drops a column family by calling `drop`, RocksDB's own drop of it.
   rocksdb::Status Drop(const rocksdb::ColumnFamilyHandle& family, const std::function<rocksdb::Status()>& drop);
-  // Writes all memtables to tables. Only the events of `FurrowFlushEvents` prove that a batch is in tables; the
-  // returned status does not. Without `wait`, the flush may still be running on return.
+  // Writes all memtables to tables. The returned status does not prove that a batch is in tables; the events of
+  // `FurrowFlushEvents` do. Without `wait`, the flush may still be running on return.
   rocksdb::Status Flush(bool wait = true);
-  // As Flush, while no batch is being applied. Fails unless all memtables are empty at the end.
+  // Like Flush, while no batch is being applied. Fails unless all memtables are empty at the end.
   rocksdb::Status EmptyMemtables();
-  // RocksDB's CompactRange. If batches carry marks, writes wait until RocksDB has switched memtables; a compaction of
-  // a bounded range may need no switch, and writes then wait until the compaction begins.
+  // Calls RocksDB's CompactRange. If batches carry marks, writes wait until RocksDB has switched memtables; a
+  // compaction of a bounded range may need no switch, and writes then wait until the compaction begins.
   rocksdb::Status CompactRange(const rocksdb::CompactRangeOptions& options, rocksdb::ColumnFamilyHandle* family,
                                const rocksdb::Slice* begin, const rocksdb::Slice* end);
-  // Runs `compact`, RocksDB's CompactFiles of the family.
+  // Calls `compact`, RocksDB's CompactFiles of the family.
   rocksdb::Status CompactFiles(uint32_t family, const std::function<rocksdb::Status()>& compact);
-  // Runs a call of RocksDB that may choose the families of a flush. Writes wait until a memtable is switched, or the
-  // call returns.
+  // Runs `call`, a call of RocksDB that may choose the families of a flush. Writes wait until a memtable is switched,
+  // or the call returns.
   rocksdb::Status Choose(const std::function<rocksdb::Status()>& call);
   rocksdb::Status Floor(bool* has, uint64_t* floor);
   rocksdb::Status IsMarked(uint64_t ticket, bool* marked);
@@ -104,24 +106,25 @@ class Unlogged {
   uint64_t MarksProperty(const rocksdb::Slice& property);
   // RocksDB's number of the hidden family, if the family exists.
   std::optional<uint32_t> MarksId();
-  // Frees the handles, which must not be open when the database closes. No other call may be running.
+  // Frees the column families' handles, which must not be open when the database closes. No other call may be
+  // running.
   void FreeHandles();
 
  private:
-  // The hidden family's handle, for calls that may run while the family is created or dropped.
+  // The hidden family's handle, safe to call while the family is created or dropped.
   FamilyHandle Marks();
-  // All families' handles, the hidden one's too.
+  // The handles of all families, the hidden one included.
   std::vector<FamilyHandle> Families();
-  // True if the family's memtables are empty: everything written to it before the call is in tables.
+  // True if the memtables of `family` are empty: everything written to it before the call is in tables.
   bool InTables(const FamilyHandle& family);
   bool AllInTables();
-  // True if the family is not dropped.
+  // True if the column family is not dropped.
   bool IsOpen(const rocksdb::ColumnFamilyHandle& family);
-  // Flushes all families once.
+  // Flushes all families together, once.
   rocksdb::Status SwitchAll(bool wait);
-  // Makes the hidden family's active memtable not empty.
+  // Writes an entry to the hidden family, so that its active memtable is not empty.
   void FillMarks();
-  // Reports the families whose memtables are empty. `written`: the last sequence number before the flush.
+  // Reports each family whose memtables are empty as flushed. `written`: the last sequence number before the flush.
   void ReportEmpty(uint64_t written);
   // Runs `flush` again as long as families are dropped during it: RocksDB may then abandon the flush of all families,
   // and returns ColumnFamilyDropped or even OK.
@@ -136,9 +139,9 @@ class Unlogged {
   std::vector<FamilyHandle> families_;
   // The hidden family. Changes only while no batch is being applied.
   FamilyHandle marks_;
-  // Held shared by a drop of a family, and exclusively by a flush that drops abandoned too often.
+  // A drop of a family holds this lock shared; a flush that drops abandoned too often holds it exclusively.
   std::shared_mutex drops_;
-  // The number of drops that began. A flush during which it changed may have been abandoned.
+  // The number of drops of families that began. A flush during which this number changed may have been abandoned.
   std::atomic<uint64_t> drops_begun_{0};
 };
 

@@ -14,64 +14,65 @@ unsafe impl Send for WriteBatch {}
 unsafe impl Sync for WriteBatch {}
 
 impl WriteBatch {
-    /// An empty batch.
+    /// A write batch without changes.
     pub fn new() -> WriteBatch {
         // SAFETY: makes a new batch; `new` in C++ never gives null.
         let raw = unsafe { ffi::rocks_batch_new() };
         WriteBatch(NonNull::new(raw).expect("C++'s new gives memory or ends the process"))
     }
 
-    /// A batch from RocksDB's serialisation, as [`data`](WriteBatch::data) returns it. Bytes that are no such
-    /// serialisation make the later write fail.
+    /// A batch from RocksDB's serialisation, as [`data`](WriteBatch::data) returns it. If `data` is not a serialised
+    /// batch, the later write fails.
     pub fn from_data(data: &[u8]) -> WriteBatch {
         // SAFETY: the bytes live during the call, which copies them; `new` in C++ never gives null.
         let raw = unsafe { ffi::rocks_batch_of(RocksSlice::of(data)) };
         WriteBatch(NonNull::new(raw).expect("C++'s new gives memory or ends the process"))
     }
 
-    /// Sets a key. Keys and values are up to 4 GiB; a longer one panics.
+    /// Adds a change that sets a key. Panics if the key or the value is above 4 GiB.
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status = unsafe { ffi::rocks_batch_put(self.raw(), RocksSlice::of(key), RocksSlice::of(value)) };
         fits(status.check(|| String::from("adding a put to a batch")));
     }
 
-    /// Removes a key. A missing key is no error.
+    /// Adds a change that removes a key. A missing key is no error.
     pub fn delete(&mut self, key: &[u8]) {
-        // SAFETY: as for `put`.
+        // SAFETY: the batch is alive and owned by `self`; the slice lives during the call, which copies it.
         let status = unsafe { ffi::rocks_batch_delete(self.raw(), RocksSlice::of(key)) };
         fits(status.check(|| String::from("adding a delete to a batch")));
     }
 
-    /// Removes the keys from `from` (included) to `to` (excluded). Adds nothing if `to` is not above `from`.
+    /// Adds a change that removes the keys from `from` (included) to `to` (excluded). Adds nothing if `to` is not above
+    /// `from`.
     pub fn delete_range(&mut self, from: &[u8], to: &[u8]) {
         if from >= to {
             return;
         }
-        // SAFETY: as for `put`.
+        // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status =
             unsafe { ffi::rocks_batch_delete_range(self.raw(), RocksSlice::of(from), RocksSlice::of(to)) };
         fits(status.check(|| String::from("adding a range delete to a batch")));
     }
 
-    /// Removes a key that was put exactly once since its last removal (RocksDB's SingleDelete).
+    /// Adds a change that removes a key that was put exactly once since its last removal (RocksDB's SingleDelete).
     pub fn single_delete(&mut self, key: &[u8]) {
-        // SAFETY: as for `put`.
+        // SAFETY: the batch is alive and owned by `self`; the slice lives during the call, which copies it.
         let status = unsafe { ffi::rocks_batch_single_delete(self.raw(), RocksSlice::of(key)) };
         fits(status.check(|| String::from("adding a single delete to a batch")));
     }
 
-    /// Adds an operand to a key's value by the database's merge operator.
+    /// Adds a change that merges an operand into a key's value by the database's merge operator.
     pub fn merge(&mut self, key: &[u8], value: &[u8]) {
-        // SAFETY: as for `put`.
+        // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status =
             unsafe { ffi::rocks_batch_merge(self.raw(), RocksSlice::of(key), RocksSlice::of(value)) };
         fits(status.check(|| String::from("adding a merge to a batch")));
     }
 
-    /// Adds bytes that are written to the log and not applied to the database.
+    /// Adds bytes that go to RocksDB's log and are not applied to the database.
     pub fn log_data(&mut self, data: &[u8]) {
-        // SAFETY: as for `put`.
+        // SAFETY: the batch is alive and owned by `self`; the slice lives during the call, which copies it.
         let status = unsafe { ffi::rocks_batch_log_data(self.raw(), RocksSlice::of(data)) };
         fits(status.check(|| String::from("adding log data to a batch")));
     }
@@ -82,7 +83,8 @@ impl WriteBatch {
         unsafe { ffi::rocks_batch_set_save_point(self.raw()) };
     }
 
-    /// Returns to the state that was saved last, and removes that save point. Fails if there is no save point.
+    /// Returns the batch to the state that was saved last, and removes that save point. Fails if there is no save
+    /// point.
     pub fn rollback(&mut self) -> Result<()> {
         // SAFETY: the batch is alive and owned by `self`.
         unsafe { ffi::rocks_batch_rollback(self.raw()) }
@@ -91,18 +93,18 @@ impl WriteBatch {
 
     /// The batch in RocksDB's serialisation, as RocksDB's log stores it.
     pub fn data(&mut self) -> &[u8] {
-        // SAFETY: the bytes live while the batch is borrowed exclusively, because every change and every write needs
-        // a borrow.
+        // SAFETY: the batch's bytes live while it is borrowed exclusively, because every change and every write needs a
+        // borrow.
         unsafe { ffi::rocks_batch_data(self.raw()).bytes() }
     }
 
-    /// Removes all changes.
+    /// Removes all changes from the batch.
     pub fn clear(&mut self) {
         // SAFETY: the batch is alive and owned by `self`.
         unsafe { ffi::rocks_batch_clear(self.raw()) };
     }
 
-    /// The number of changes.
+    /// The number of changes in the batch.
     pub fn len(&self) -> usize {
         // SAFETY: the batch is alive.
         unsafe { ffi::rocks_batch_count(self.raw()) }
@@ -137,7 +139,7 @@ impl Default for WriteBatch {
 
 impl Drop for WriteBatch {
     fn drop(&mut self) {
-        // SAFETY: freed once.
+        // SAFETY: the batch is freed once, by its owner.
         unsafe { ffi::rocks_batch_free(self.raw()) };
     }
 }

@@ -13,11 +13,11 @@ use array::{Array, Counters};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Environment variable that names the file.
+/// Environment variable that names the file for the array's counters.
 pub(crate) const COUNTERS: &str = "FURROW_COUNTERS";
 
-/// The opened file that the environment names, if any. A file that cannot be opened is an error before the mount
-/// begins.
+/// Opens the file that `FURROW_COUNTERS` names, if the variable is set. A file that cannot be opened is an error before
+/// the mount begins.
 pub(crate) fn named() -> Result<Option<(PathBuf, File)>> {
     let Some(path) = env::var_os(COUNTERS).map(PathBuf::from) else { return Ok(None) };
     let file = File::options().append(true).create(true).open(&path).map_err(|error| {
@@ -42,7 +42,8 @@ impl Tally {
         Tally { array, before, path, file }
     }
 
-    /// Appends the line. The program's work is done by now, so an error is only printed to stderr.
+    /// Appends the line with the array's counters to the file. The program's work is done by now, so an error is only
+    /// printed to stderr.
     pub(crate) fn write(mut self) {
         let line = line(&self.before, &self.array.counters());
         if let Err(error) = self.file.write_all(line.as_bytes()) {

@@ -1,4 +1,4 @@
-//! Cursors: iteration over keys in order.
+//! Database cursors: iteration over keys in order.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::db::{Db, Inner};
 use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksCursor, RocksSlice};
 
-/// A position in the database, in key order, over a snapshot taken when the cursor was made.
+/// A position in the database, in key order, over a snapshot taken when the cursor was made (RocksDB's Iterator).
 ///
 /// While a cursor lives its database cannot be closed. A cursor that is not [`valid`](Cursor::valid) is past the end
 /// or has failed: [`status`](Cursor::status) returns the error.
@@ -20,7 +20,8 @@ pub struct Cursor {
 
 // SAFETY: the cursor is owned, and RocksDB's iterators may be used from any thread, one at a time.
 unsafe impl Send for Cursor {}
-// SAFETY: shared access reads only the status and the bytes of the entry, which live until the cursor moves.
+// SAFETY: shared access to a cursor reads only the status and the bytes of the entry, which live until the cursor
+// moves.
 unsafe impl Sync for Cursor {}
 
 impl Db {
@@ -29,7 +30,7 @@ impl Db {
         self.iter_in(0, from)
     }
 
-    /// As [`iter`](Db::iter), in a column family: 0 is the default one, the numbers above are those of
+    /// Like [`iter`](Db::iter), in a column family: 0 is the default one, the numbers above are those of
     /// [`DbOptions::families`](crate::DbOptions::families).
     pub fn iter_in(&self, family: u32, from: &[u8]) -> Result<Cursor> {
         let handle = self.inner.open_handle()?;
@@ -54,38 +55,38 @@ impl Cursor {
         cursor
     }
 
-    /// True if the cursor is at an entry.
+    /// Whether the cursor is at an entry.
     pub fn valid(&self) -> bool {
         self.entry.is_some()
     }
 
-    /// The entry's key; empty if the cursor is not valid.
+    /// The key of the cursor's entry; empty if the cursor is not valid.
     pub fn key(&self) -> &[u8] {
-        // SAFETY: the bytes live until the cursor moves, and a move needs a mutable borrow of the cursor.
+        // SAFETY: the key's bytes live until the cursor moves, and a move needs a mutable borrow of the cursor.
         self.entry.map_or(&[], |(key, _)| unsafe { key.bytes() })
     }
 
-    /// The entry's value; empty if the cursor is not valid.
+    /// The value of the cursor's entry; empty if the cursor is not valid.
     pub fn value(&self) -> &[u8] {
-        // SAFETY: as for `key`.
+        // SAFETY: the value's bytes live until the cursor moves, and a move needs a mutable borrow of the cursor.
         self.entry.map_or(&[], |(_, value)| unsafe { value.bytes() })
     }
 
-    /// Moves to the next entry.
+    /// Moves the cursor to the next entry.
     pub fn next(&mut self) {
         // SAFETY: the cursor is alive and borrowed exclusively.
         unsafe { ffi::rocks_cursor_next(self.raw.as_ptr()) };
         self.load();
     }
 
-    /// Moves to the first key that is not below `key`.
+    /// Moves the cursor to the first key that is not below `key`.
     pub fn seek(&mut self, key: &[u8]) {
         // SAFETY: the cursor is alive and borrowed exclusively; the key lives during the call.
         unsafe { ffi::rocks_cursor_seek(self.raw.as_ptr(), RocksSlice::of(key)) };
         self.load();
     }
 
-    /// The first error of reading so far, if any.
+    /// The first error that the cursor met while reading, if any.
     pub fn status(&self) -> Result<()> {
         // SAFETY: the cursor is alive; the call only reads.
         let status = unsafe { ffi::rocks_cursor_status(self.raw.as_ptr()) };
@@ -102,7 +103,7 @@ impl Cursor {
 
 impl Drop for Cursor {
     fn drop(&mut self) {
-        // SAFETY: freed once, before the database may close.
+        // SAFETY: the cursor is freed once, before the database may close.
         unsafe { ffi::rocks_cursor_free(self.raw.as_ptr()) };
         self.db.cursors.fetch_sub(1, Ordering::Release);
     }

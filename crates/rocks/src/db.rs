@@ -1,4 +1,4 @@
-//! A database on a mounted file system.
+//! A RocksDB database on a mounted file system.
 
 use std::ptr;
 use std::sync::Arc;
@@ -25,12 +25,12 @@ pub struct Db {
     pub(crate) inner: Arc<Inner>,
 }
 
-/// The C++ database; null once closed.
+/// The C++ database; null after it is closed.
 pub(crate) struct Handle(pub(crate) *mut RocksDb);
 
 // SAFETY: rocksdb::DB may be used from any thread, by many threads at once.
 unsafe impl Send for Handle {}
-// SAFETY: as for `Send`.
+// SAFETY: rocksdb::DB may be used by many threads at once.
 unsafe impl Sync for Handle {}
 
 pub(crate) struct Inner {
@@ -41,11 +41,11 @@ pub(crate) struct Inner {
     /// are any.
     pub(crate) cursors: AtomicUsize,
     replays: Replays,
-    /// The receiver of flush events. RocksDB's threads call it until the database is closed.
+    /// The receiver of the database's flush events. RocksDB's threads call it until the database is closed.
     pub(crate) hub: Arc<Hub>,
 }
 
-/// The options for C++, on a device whose zones hold `zone` bytes.
+/// The database options for C++, on a device whose zones hold `zone` bytes.
 fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
     RocksOptions {
         write_buffer: options.write_buffer as u64,
@@ -66,7 +66,7 @@ fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
 }
 
 impl Db {
-    /// Opens the database in the directory `path` of `fs`, or creates it. Replays RocksDB's log.
+    /// Opens the database in the directory `path` of the file system `fs`, or creates it. Replays RocksDB's log.
     pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let geometry = fs.device().geometry();
@@ -113,8 +113,8 @@ impl Db {
         Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays, hub }) }
     }
 
-    /// The write side without a log of a database that the caller opened. The caller must drop this object before it
-    /// closes the database.
+    /// Wraps a database that the caller opened, for writing without RocksDB's log. The caller must drop this object
+    /// before it closes the database.
     pub(crate) fn adopted(db: *mut RocksDb, path: &str, hub: Arc<Hub>) -> Db {
         Db::over(db, path, Replays::default(), hub)
     }
@@ -125,10 +125,10 @@ impl Db {
         self.inner.replays.all()
     }
 
-    /// Applies a batch atomically. With `sync`, the batch and everything written before it are durable on return.
+    /// Applies a batch atomically. With `sync`, the batch and every earlier write are durable on return.
     pub fn write(&self, batch: &WriteBatch, sync: bool) -> Result<()> {
         let handle = self.inner.open_handle()?;
-        // SAFETY: database and batch are alive while the guard lives; Write only reads the batch.
+        // SAFETY: database and batch are alive while the guard lives; RocksDB's Write only reads the batch.
         let status = unsafe { ffi::rocks_write(handle.0, batch.raw(), u8::from(sync)) };
         status.check(|| format!("writing {} changes to {}", batch.len(), self.inner.path))
     }
@@ -140,7 +140,7 @@ impl Db {
         // SAFETY: the database is open while the guard lives; the key lives during the call.
         let status = unsafe { ffi::rocks_get(handle.0, RocksSlice::of(key), &raw mut pin, &raw mut value) };
         status.check(|| format!("reading a key of {}", self.inner.path))?;
-        // SAFETY: pin and value come from the call, and nothing else owns them.
+        // SAFETY: `pin` and `value` come from rocks_get, and nothing else owns them.
         Ok(unsafe { Pinned::from_raw(pin, value) })
     }
 
@@ -150,18 +150,18 @@ impl Db {
         let names: Vec<RocksSlice> = keys.iter().map(|key| RocksSlice::of(key)).collect();
         let mut pins = vec![ptr::null_mut(); keys.len()];
         let mut values = vec![RocksSlice::EMPTY; keys.len()];
-        // SAFETY: the database is open while the guard lives; all three arrays have `keys.len()` elements.
+        // SAFETY: the database is open while the guard lives; keys, pins and values have `keys.len()` elements each.
         let status = unsafe {
             let (names, pins, values) = (names.as_ptr(), pins.as_mut_ptr(), values.as_mut_ptr());
             ffi::rocks_multi_get(handle.0, names, keys.len(), pins, values)
         };
         status.check(|| format!("reading {} keys of {}", keys.len(), self.inner.path))?;
-        // SAFETY: each pin comes from the call with its value, and nothing else owns it.
+        // SAFETY: each pin comes from rocks_multi_get with its value, and nothing else owns it.
         Ok(pins.into_iter().zip(values).map(|(pin, value)| unsafe { Pinned::from_raw(pin, value) }).collect())
     }
 
-    /// One of RocksDB's properties, such as `rocksdb.stats`. `None` if RocksDB has no such property or the database
-    /// is closed.
+    /// The value of a property of RocksDB, such as `rocksdb.stats`. `None` if RocksDB has no such property or the
+    /// database is closed.
     pub fn property(&self, name: &str) -> Option<String> {
         let handle = self.inner.open_handle().ok()?;
         let mut len = 0;
@@ -170,14 +170,14 @@ impl Db {
         if raw.is_null() {
             return None;
         }
-        // SAFETY: the call returned `len` bytes that live until they are freed below.
+        // SAFETY: rocks_property returned `len` bytes that live until they are freed below.
         let text = String::from_utf8_lossy(unsafe { RocksSlice { data: raw, len }.bytes() }).into_owned();
-        // SAFETY: freed once.
+        // SAFETY: the property's text is freed once.
         unsafe { ffi::rocks_free(raw) };
         Some(text)
     }
 
-    /// Writes the memtables to table files, and waits until they are written.
+    /// Writes the memtables to table files, and waits for the end of the flush.
     pub fn flush(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -185,36 +185,36 @@ impl Db {
             .check(|| format!("flushing the memtables of {}", self.inner.path))
     }
 
-    /// Makes every write so far durable.
+    /// Makes every earlier write durable, by a sync of RocksDB's log.
     pub fn sync_wal(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
         unsafe { ffi::rocks_sync_wal(handle.0) }.check(|| format!("syncing the log of {}", self.inner.path))
     }
 
-    /// Compacts everything to the last level, which drops deleted and expired entries, and waits until this is done.
+    /// Compacts all tables to the last level, which drops deleted and expired entries, and waits for the end.
     pub fn compact(&self) -> Result<()> {
         self.compact_within(0)
     }
 
-    /// As [`compact`](Db::compact), in steps with an input of about `most` bytes each. Until a step is done, the
+    /// Like [`compact`](Db::compact), in steps with an input of about `most` bytes each. Until a step is done, the
     /// drive holds both its input and its output. The tables of level 0 are one step. With 0, steps are as large as
-    /// RocksDB makes them. While the call runs, the bound applies to automatic compactions too.
+    /// RocksDB makes them. During the call the limit applies to automatic compactions too.
     pub fn compact_within(&self, most: u64) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
         unsafe { ffi::rocks_compact(handle.0, most) }.check(|| format!("compacting {}", self.inner.path))
     }
 
-    /// True if compactions have the bound of [`compact_within`](Db::compact_within): during that call, and after a
-    /// call that could not restore the former bound.
+    /// Whether the limit of [`compact_within`](Db::compact_within) on compactions is in force: during that call, and
+    /// after a call that could not restore the former limit.
     pub fn is_bound(&self) -> bool {
         // SAFETY: the database is open while the guard lives.
         self.inner.open_handle().is_ok_and(|handle| unsafe { ffi::rocks_is_bound(handle.0) } != 0)
     }
 
-    /// Restores the former bound of compactions. May block on a write stall as a write does, so no task that writers
-    /// wait for may call this.
+    /// Restores the limit on compactions that held before [`compact_within`](Db::compact_within). May block on a write
+    /// stall as a write does, so no task that writers wait for may call this.
     pub fn unbound(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -222,9 +222,9 @@ impl Db {
             .check(|| format!("setting back the bound of compactions of {}", self.inner.path))
     }
 
-    /// Makes every write durable, waits for running calls, stops the background work and closes the database. Later
-    /// calls fail with [`ErrorKind::Closed`]. Fails with [`ErrorKind::Busy`], and closes nothing, while cursors are
-    /// open. A second close does nothing.
+    /// Closes the database: makes every write durable, waits for running calls, stops the background work. Later calls
+    /// fail with [`ErrorKind::Closed`]. Fails with [`ErrorKind::Busy`], and closes nothing, while cursors are open. A
+    /// second close does nothing.
     pub fn close(&self) -> Result<()> {
         let mut handle = self.inner.handle.write();
         self.check_unused()?;
@@ -260,8 +260,8 @@ impl Inner {
         if db.is_null() {
             return Ok(());
         }
-        // SAFETY: the write lock (or the last reference) excludes other calls, no cursor is left, and the pointer was
-        // just taken out of the handle, so the database is closed once.
+        // SAFETY: the write lock (or the last reference) excludes other calls, no cursor is left, and the database's
+        // pointer was just taken out of the handle, so the database is closed once.
         unsafe { ffi::rocks_close(db) }.check(|| format!("closing the database in {}", self.path))
     }
 }

@@ -10,29 +10,29 @@ use fs::Fs;
 
 use crate::{AppliedMark, Db};
 
-/// The write options of a program's batch.
+/// The write options with which a program wrote a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Asked {
-    /// The batch must be durable on return.
+    /// The batch must be durable when the write returns.
     pub synced: bool,
     /// The batch must be written to the log.
     pub logged: bool,
-    /// Records of families that do not exist are skipped.
+    /// Records of column families that do not exist are skipped.
     pub ignore_missing: bool,
 }
 
-/// What the engine must know of a column family.
+/// A column family's properties that the parallel WAL engine needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FamilyFacts {
     /// RocksDB's number of the family.
     pub id: u32,
-    /// True if the family has a merge operator.
+    /// Whether the family has a merge operator.
     pub merges: bool,
-    /// True if the family's comparator may call different bytes equal: all its keys then use one lock stripe.
+    /// Whether the family's comparator may call different bytes equal: all its keys then use one lock stripe.
     pub one_stripe: bool,
 }
 
-/// The class of an engine's error, from which the program's RocksDB status is made.
+/// The class of a parallel WAL engine's error, which decides the program's RocksDB status.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineErrorKind {
     /// RocksDB refused the batch with a status of its own. The batch is not applied, now or after a crash.
@@ -41,7 +41,7 @@ pub enum EngineErrorKind {
     Invalid,
     /// No space is left.
     NoSpace,
-    /// The call may succeed later.
+    /// The call failed now and may succeed later.
     Busy,
     /// Data is damaged.
     Corrupt,
@@ -49,12 +49,12 @@ pub enum EngineErrorKind {
     Io,
 }
 
-/// An engine's error.
+/// An error of the parallel WAL engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EngineError {
     /// The class of the error.
     pub kind: EngineErrorKind,
-    /// The whole message.
+    /// The error's message, whole.
     pub text: String,
 }
 
@@ -70,15 +70,15 @@ impl std::error::Error for EngineError {}
 /// last record, or `None` if RocksDB refused the batch.
 pub type Apply<'a> = dyn FnMut(Option<AppliedMark>) -> Option<u64> + 'a;
 
-/// The engine above one open database.
+/// The parallel WAL engine of one open database.
 pub trait Engine: Send + Sync {
-    /// Writes a batch in RocksDB's serialisation.
+    /// Writes a batch, given in RocksDB's serialisation.
     fn write(&self, batch: &[u8], asked: Asked, apply: &mut Apply<'_>) -> Result<(), EngineError>;
 
     /// Makes every acknowledged write durable.
     fn sync(&self) -> Result<(), EngineError>;
 
-    /// From this call on, a recovery does not apply again a batch that is in tables.
+    /// From this call on, no recovery applies again a batch that is in tables.
     fn exactly_once(&self) -> Result<(), EngineError>;
 
     /// Calls `run` while no batch is being written.
@@ -90,13 +90,13 @@ pub trait Engine: Send + Sync {
     /// Removes a column family that was dropped. Call within [`exclusive`](Engine::exclusive).
     fn remove_family(&self, id: u32);
 
-    /// Writes all memtables to tables and removes the parallel log.
+    /// Writes all memtables to tables, removes the parallel log and closes the engine.
     fn close(&self) -> Result<(), EngineError>;
 }
 
-/// A factory of engines.
+/// A factory of parallel WAL engines.
 pub trait Engines: Send + Sync {
-    /// Opens the parallel log of the database in `dir` and applies its records. `db` was opened
+    /// Opens the engine of the database in `dir`, and applies the records of its parallel log. `db` was opened
     /// [`unlogged`](crate::DbOptions::unlogged).
     fn open(
         &self,
@@ -109,7 +109,7 @@ pub trait Engines: Send + Sync {
 
 static ENGINES: OnceLock<&'static dyn Engines> = OnceLock::new();
 
-/// Sets the factory of this process's engines. Calls after the first have no effect.
+/// Sets the factory of this process's parallel WAL engines. Calls after the first have no effect.
 pub fn install(engines: &'static dyn Engines) {
     let _only_the_first = ENGINES.set(engines);
 }
@@ -118,16 +118,16 @@ pub(crate) fn installed() -> Option<&'static dyn Engines> {
     ENGINES.get().copied()
 }
 
-/// For the plug-in's library alone. Defines RocksDB's opening functions and `CancelAllBackgroundWork`, so that a program which preloads the library
-/// calls them instead of RocksDB's own. Exports the functions of `cpp/parallel_db.h`. Installs `$engines`, a static
-/// of a type that is [`Engines`].
+/// Defines, for the plug-in's library alone, RocksDB's opening functions and `CancelAllBackgroundWork`, so that a
+/// program which preloads the library calls them instead of RocksDB's own. Exports the functions of
+/// `cpp/parallel_db.h`. Installs `$engines`, a static of a type that is [`Engines`].
 ///
 /// Each exported function is a jump to the C++ function of the same name in `cpp/interpose.cc`, so no calling
 /// convention matters.
 #[macro_export]
 macro_rules! interpose {
     ($engines:path) => {
-        /// The library's constructor calls this function.
+        /// Installs the factory of engines. The library's constructor calls this function.
         #[unsafe(no_mangle)]
         pub extern "C" fn furrow_install_engines() {
             $crate::engine::install(&$engines);
@@ -159,7 +159,8 @@ macro_rules! jump {
             unsafe extern "C" {
                 fn $to();
             }
-            // SAFETY: the function is a single jump: registers and stack reach the C++ function as the caller set them.
+            // SAFETY: the exported function is a single jump: registers and stack reach the C++ function as the caller
+            // set them.
             #[unsafe(naked)]
             #[unsafe(export_name = $symbol)]
             extern "C" fn $name() {

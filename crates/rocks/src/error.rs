@@ -1,11 +1,11 @@
-//! The crate's error type.
+//! The error type of the RocksDB wrapper.
 
 use std::fmt;
 
-/// The result of this crate's calls.
+/// The result of a call of the RocksDB wrapper.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The class of an error.
+/// The class of an [`Error`].
 #[non_exhaustive]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ErrorKind {
@@ -17,7 +17,7 @@ pub enum ErrorKind {
     Invalid,
     /// The file system or the device failed, or could not be opened.
     Io,
-    /// The call may succeed later.
+    /// The call failed now and may succeed later.
     Busy,
     /// The database is closed.
     Closed,
@@ -36,12 +36,12 @@ pub struct Error {
 }
 
 impl Error {
-    /// An error with its whole message.
+    /// An error of class `kind` with its whole message.
     pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
         Error { kind, retryable: kind == ErrorKind::Busy, text: text.into() }
     }
 
-    /// An error, with its whole message, of a call that may succeed later.
+    /// An error of a call that may succeed later, with its whole message.
     pub(crate) fn retryable(kind: ErrorKind, text: String) -> Error {
         Error { kind, retryable: true, text }
     }
@@ -57,7 +57,7 @@ impl Error {
         Error { kind, retryable: error.class() == fs::Class::Retry, text: format!("{doing}: {error}") }
     }
 
-    /// Appends to the message.
+    /// Appends `more` to the error's message.
     pub(crate) fn add(&mut self, more: &str) {
         self.text.push_str(more);
     }
@@ -67,7 +67,7 @@ impl Error {
         self.kind
     }
 
-    /// True if the same call may succeed later.
+    /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         self.retryable
     }

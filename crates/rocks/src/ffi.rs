@@ -82,7 +82,7 @@ pub(crate) struct WriteNanos {
     pub rest: u64,
 }
 
-/// A borrowed byte string. Valid as long as the bytes it was made from, or as `db.h` says.
+/// A borrowed byte string that crosses to C++. Valid as long as the bytes it was made from, or as `db.h` says.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct RocksSlice {
@@ -97,7 +97,7 @@ impl RocksSlice {
         RocksSlice { data: bytes.as_ptr().cast(), len: bytes.len() }
     }
 
-    /// The bytes.
+    /// The slice's bytes.
     ///
     /// # Safety
     /// The bytes that the slice was made from live, unchanged, as long as `'a`.
@@ -214,7 +214,7 @@ impl RocksStatus {
         let message = RocksSlice { data: self.message, len: self.message_len };
         // SAFETY: a status's message lives until it is freed below.
         let message = String::from_utf8_lossy(unsafe { message.bytes() }).into_owned();
-        // SAFETY: freed once; null is allowed.
+        // SAFETY: the status's message is freed once; null is allowed.
         unsafe { rocks_free(self.message) };
         Err(Error::rocksdb(&doing(), kind, self.retryable != 0, &message))
     }

@@ -1,4 +1,4 @@
-//! Flush events of a database, on their way from RocksDB's threads to the parallel log's engine.
+//! Flush events of a database, on their way from RocksDB's threads to the parallel WAL engine.
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,8 @@ use crate::ffi::FlushCalls;
 /// A receiver of a database's flush events. Called from RocksDB's threads, perhaps several at once. Must not write to
 /// the database, and must not panic.
 pub trait FlushEvents: Send + Sync {
-    /// A flush begins: its memtables are immutable from now on. Its tables are not durable before `family_flushed`.
+    /// A flush begins: its memtables are immutable from now on. The flush's tables are not durable before
+    /// `family_flushed`.
     fn begins(&self);
 
     /// All records of a family up to the sequence number `largest` are durable in tables. `None` is the hidden
@@ -18,13 +19,13 @@ pub trait FlushEvents: Send + Sync {
     fn family_flushed(&self, family: Option<u32>, largest: u64);
 }
 
-/// Passes flush events from C++ to the listener, which is set after the database is opened.
+/// Passes a database's flush events from C++ to the receiver, which is set after the database is opened.
 #[derive(Default)]
 pub(crate) struct Hub {
     pub(crate) events: OnceLock<Arc<dyn FlushEvents>>,
-    /// The number of families whose writes are delayed or stopped.
+    /// The number of column families whose writes are delayed or stopped.
     stalled: AtomicI32,
-    /// True if a flush or a compaction failed and no write succeeded since.
+    /// Whether a flush or a compaction failed and no write succeeded since.
     pub(crate) failing: AtomicBool,
 }
 
@@ -40,13 +41,13 @@ extern "C" fn family_flushed(context: *mut c_void, family: u32, largest: u64) {
 }
 
 extern "C" fn stalls(context: *mut c_void, more: i32) {
-    // SAFETY: as in `report`.
+    // SAFETY: the context is the hub that the database was opened with, which outlives the database and its threads.
     let hub = unsafe { &*context.cast::<Hub>() };
     hub.stalls(more);
 }
 
 extern "C" fn fails(context: *mut c_void) {
-    // SAFETY: as in `report`.
+    // SAFETY: the context is the hub that the database was opened with, which outlives the database and its threads.
     let hub = unsafe { &*context.cast::<Hub>() };
     hub.failing.store(true, Ordering::Release);
 }
@@ -70,8 +71,8 @@ impl Hub {
         let _always = self.stalled.fetch_update(Ordering::AcqRel, Ordering::Acquire, add);
     }
 
-    /// True if writes are delayed or stopped. If the counter says so, `ask` asks RocksDB; if RocksDB denies it, the
-    /// counter has drifted and is reset.
+    /// Whether RocksDB delays or stops writes. If the counter of stalled families says so, `ask` asks RocksDB; if
+    /// RocksDB denies it, the counter has drifted and is reset.
     pub(crate) fn is_stalled(&self, ask: impl FnOnce() -> bool) -> bool {
         let counted = self.stalled.load(Ordering::Acquire);
         if counted <= 0 {
@@ -79,13 +80,13 @@ impl Hub {
         }
         let stalled = ask();
         if !stalled {
-            // The counter is reset only if no event changed it during `ask`.
+            // The counter of stalled families is reset only if no event changed it during `ask`.
             let _changed = self.stalled.compare_exchange(counted, 0, Ordering::AcqRel, Ordering::Acquire);
         }
         stalled
     }
 
-    /// The callbacks for C++. The hub must live until the database is closed.
+    /// The flush callbacks for C++. The hub must live until the database is closed.
     pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
         FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, family_flushed, stalls, fails }
     }
@@ -102,10 +103,10 @@ mod tests {
         hub.stalls(1);
         hub.stalls(1);
         assert!(hub.is_stalled(|| true));
-        // One family reported its end of the stall; the other one was dropped.
+        // One family reports the end of its stall; the other family was dropped without a report.
         hub.stalls(-1);
         assert!(!hub.is_stalled(|| false), "RocksDB says that nothing is stalled");
-        // A late event must not make the counter negative.
+        // A late end of a stall must not make the counter negative.
         hub.stalls(-1);
         hub.stalls(1);
         assert!(hub.is_stalled(|| true));

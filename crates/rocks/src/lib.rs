@@ -1,8 +1,8 @@
 //! RocksDB over the zoned file system.
 //!
-//! The crate holds all unsafe code at the border to C++ (`cpp/`), in three parts: the file system that RocksDB calls
-//! ([`abi`]), the database wrapper that the engine calls ([`Db`]), and the set-up that runs RocksDB's stock programs
-//! on a zoned device ([`stock`]).
+//! The crate has all unsafe code at the border to C++ (`cpp/`), in three parts: the file system that RocksDB calls
+//! ([`abi`]), the database wrapper that the engine calls ([`Db`]), and the set-up that runs RocksDB's stock programs on
+//! a zoned device ([`stock`]).
 //!
 //! ```text
 //!   kv -> Db -> ffi -> cpp/db.cc -> librocksdb -> cpp/file_system.cc -> abi -> fs

@@ -17,7 +17,7 @@ use crate::counters::{self, COUNTERS, Tally};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::log_options;
 
-/// With the value `1`, the device is formatted whatever it holds.
+/// Environment variable: with the value `1`, the device is formatted whatever it holds.
 const FORMAT: &str = "FURROW_FORMAT";
 
 struct Entry {
@@ -27,7 +27,7 @@ struct Entry {
 
 struct Mounted {
     fs: Fs,
-    /// Set if `FURROW_COUNTERS` is set and the device is an array.
+    /// The count of the array's writes, if `FURROW_COUNTERS` is set and the device is an array.
     tally: Option<Tally>,
 }
 
@@ -49,10 +49,10 @@ fn is_forked() -> bool {
 const DEVICE_RELEASE: Duration = Duration::from_secs(5);
 const DEVICE_RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
-/// A share in a mounted file system. Dropping the last one unmounts the file system and closes the device.
+/// A share in a mounted file system. Dropping the last share unmounts the file system and closes the device.
 #[derive(Debug)]
 pub(crate) struct Mount {
-    /// `None` only while the share is dropped.
+    /// The mounted file system; `None` only while the share is dropped.
     fs: Option<Fs>,
     url: String,
 }
@@ -117,8 +117,8 @@ pub(crate) fn unmount_all() {
     }
 }
 
-/// Unmounts on a thread of its own: at the end of a process the calling thread's thread-local state may be destroyed
-/// already. Returns when the device is closed, so that the next mount of the URL can open it.
+/// Unmounts the file system of `url` on a thread of its own: at the end of a process the calling thread's thread-local
+/// state may be destroyed already. Returns when the device is closed, so that the next mount of the URL can open it.
 fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
     let (done, wait) = mpsc::channel();
     let driver = Arc::clone(fs.driver());
@@ -140,7 +140,7 @@ fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
     }
 }
 
-/// Waits until the last task that uses the device has dropped it.
+/// Waits until the last task that uses the device has dropped its reference.
 async fn wait_until_closed(driver: &dyn Driver, device: &Weak<dyn ZonedDevice>) {
     let deadline = driver.now().after(DEVICE_RELEASE);
     while device.strong_count() > 0 && driver.now() < deadline {
@@ -189,7 +189,7 @@ fn bring_up(url: &str) -> Result<Mounted> {
 /// A device, and the array behind it if the device is an array.
 type Opened = (Arc<dyn ZonedDevice>, Option<Arc<Array>>);
 
-/// Opens the device. Waits while an earlier mount of this process still closes it.
+/// Opens the device of `url`. Waits while an earlier mount of this process still closes it.
 fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let deadline = driver.now().after(DEVICE_RELEASE);
     loop {
@@ -203,7 +203,7 @@ fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     }
 }
 
-/// Opens the device of a URL. Creates the drive file if it does not exist and can be formatted.
+/// Opens the device of `url`. Creates the drive file if it does not exist and can be formatted.
 fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |e: zoned::Error| Error::device(url, &e);
     let parsed: DeviceUrl = url.parse().map_err(failed)?;
@@ -219,7 +219,7 @@ fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     Ok((parsed.open_or_create(Arc::clone(driver)).map_err(failed)?, None))
 }
 
-/// True if no zone was ever written: a formatted device has at least a superblock in a zone.
+/// Whether no zone of the device was ever written: a formatted device has at least a superblock in a zone.
 fn is_blank(device: &dyn ZonedDevice) -> Result<bool> {
     let zones = device.report_all().map_err(|e| Error::device("the device", &e))?;
     let mut sequential = zones.iter().filter(|zone| zone.kind == ZoneKind::Sequential).peekable();
@@ -230,7 +230,8 @@ impl Error {
     fn device(url: &str, error: &zoned::Error) -> Error {
         let text = format!("opening {url}: {error}");
         match error.kind() {
-            // Retryable, because an earlier mount of this process may still be closing the device.
+            // A device held by this process is a retryable error, because an earlier mount may still be closing the
+            // device.
             zoned::ErrorKind::Held { pid } if pid == std::process::id() => Error::retryable(
                 ErrorKind::Io,
                 format!(

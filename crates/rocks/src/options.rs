@@ -1,18 +1,18 @@
-//! Settings of a database.
+//! Settings of a RocksDB database.
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// The smallest and the largest default of [`DbOptions::table_size`].
+/// The smallest and the largest default of [`DbOptions::table_size`], in bytes.
 const TABLE_MIN: u64 = 2 << 20;
 const TABLE_MAX: u64 = 64 << 20;
-/// The largest number of memtables.
+/// The largest number of memtables of a database.
 const WRITE_BUFFERS_MAX: i32 = 64;
-/// The largest number of background threads.
+/// The largest number of RocksDB's background threads.
 const BACKGROUND_JOBS_MAX: i32 = 256;
-/// RocksDB's own minimum of the memtable size.
+/// RocksDB's own minimum of the memtable size, in bytes.
 const WRITE_BUFFER_MIN: usize = 64 << 10;
 
-/// How [`Db::open`](crate::Db::open) opens a database.
+/// Settings with which [`Db::open`](crate::Db::open) opens a database.
 #[derive(Clone, Debug)]
 pub struct DbOptions {
     /// Bytes of a memtable, at least 64 KiB. Bounds the size of a log, which a recovery must replay. Default: 64 MiB.
@@ -23,8 +23,8 @@ pub struct DbOptions {
     pub background_jobs: i32,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
-    /// Bytes of a table file. Default: none, which uses a zone's capacity, but at least 2 and at most 64 MiB, so that
-    /// a file fits a zone and a deleted file frees the zone.
+    /// Bytes of a table file. Default: none, which means a zone's capacity, within 2 and 64 MiB, so that a file fits a
+    /// zone and a deleted file frees the zone.
     pub table_size: Option<u64>,
     /// Compress tables with LZ4. Default: off.
     pub compression: bool,
@@ -37,7 +37,7 @@ pub struct DbOptions {
     /// Turn RocksDB's log off. Writes come through [`Db::apply`](crate::Db::apply), from a caller with a log of its
     /// own. Default: off.
     pub unlogged: bool,
-    /// Values are 8-byte little-endian numbers, and a merge adds to a value. Default: off: merges are refused.
+    /// Merges add 8-byte little-endian numbers to a value. Default: off; merges are refused.
     pub adds: bool,
     /// Number of column families `family1`, `family2`, ... besides the default one, with the same settings. Missing
     /// ones are created. Batches name a family by its number. Default: none.
@@ -84,7 +84,7 @@ impl DbOptions {
         Ok(())
     }
 
-    /// The table size on a device whose zones hold `zone` bytes.
+    /// The table size in bytes on a device whose zones hold `zone` bytes.
     pub(crate) fn table_size_for(&self, zone: u64) -> u64 {
         self.table_size.unwrap_or_else(|| zone.clamp(TABLE_MIN, TABLE_MAX))
     }

@@ -1,12 +1,12 @@
-//! Values in RocksDB's own memory.
+//! Values that stay in RocksDB's own memory.
 
 use std::ops::Deref;
 use std::ptr::NonNull;
 
 use crate::ffi::{self, RocksPin, RocksSlice};
 
-/// A value, borrowed from the block cache without a copy where possible. A `Pinned` holds its block until dropped,
-/// and may outlive the database.
+/// A database's value, borrowed from the block cache without a copy where possible. A `Pinned` holds its block until
+/// dropped, and may outlive the database.
 pub struct Pinned {
     pin: NonNull<RocksPin>,
     value: RocksSlice,
@@ -14,7 +14,7 @@ pub struct Pinned {
 
 // SAFETY: a pin is owned, its bytes never change, and a block may be released by any thread.
 unsafe impl Send for Pinned {}
-// SAFETY: shared access only reads bytes that never change.
+// SAFETY: shared access to a pin only reads bytes that never change.
 unsafe impl Sync for Pinned {}
 
 impl Pinned {
@@ -44,7 +44,7 @@ impl AsRef<[u8]> for Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // SAFETY: freed once, and `value` is not used afterwards.
+        // SAFETY: the pin is freed once, and its value is not used afterwards.
         unsafe { ffi::rocks_pin_free(self.pin.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! Statistics of the logs that opening a database replayed.
+//! Statistics of the RocksDB logs that opening a database replayed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,12 +9,12 @@ use parking_lot::Mutex;
 /// The largest number of logs whose statistics are kept.
 const MOST: usize = 1024;
 
-/// The statistics of one replayed log.
+/// The statistics of one replayed RocksDB log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogReplay {
     /// Time from opening the log until RocksDB closed it, with its last record in the memtable.
     pub took: Duration,
-    /// Parts of that time. On the host's own file system only the bytes are known.
+    /// What the reads of the log cost. On the host's own file system only the bytes are known.
     pub stats: ReadStats,
 }
 

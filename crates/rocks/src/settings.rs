@@ -13,11 +13,11 @@ const IO: &str = "FURROW_WAL_IO";
 const BUFFER: &str = "FURROW_WAL_BUFFER";
 const WINDOW: &str = "FURROW_WAL_WINDOW";
 
-/// The largest log buffer in bytes.
+/// The largest write-ahead log buffer in bytes.
 const MAX_BUFFER: u64 = 128 << 20;
 
-/// The log settings of this process's environment. An unset variable has its default. An unknown variable name is
-/// refused, because it would silently have no effect.
+/// The write-ahead log settings in this process's environment. An unset variable has its default. An unknown variable
+/// name is refused, because it would silently have no effect.
 pub(crate) fn log_options() -> Result<LogOptions> {
     check_names(env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))?;
     read(|name| env::var_os(name))

@@ -1,9 +1,9 @@
-//! Running RocksDB's own programs, unmodified, on a zoned device.
+//! Runs RocksDB's own programs, unmodified, on a zoned device.
 //!
-//! The program loads the plug-in by `LD_PRELOAD` and finds the file system by `--fs_uri`. With mismatched versions,
-//! both fail silently or with a crash. So the program is first started once as a *probe*: the plug-in announces
-//! itself on a pipe (see [`handshake`](crate::stock::Handshake)) and ends the process before `main`. Only then the
-//! program replaces this process by exec, so that signals and exit code are the program's own.
+//! The program loads the plug-in by `LD_PRELOAD` and finds the file system by `--fs_uri`. With mismatched RocksDB
+//! versions, the plug-in fails silently or crashes. So the program is first started once as a *probe*: the plug-in
+//! announces itself on a pipe (see [`handshake`](crate::stock::Handshake)) and ends the process before `main`. Only
+//! then the program replaces this process by exec, so that signals and exit code are the program's own.
 
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -21,23 +21,24 @@ use rustix::io::{FdFlags, fcntl_setfd};
 
 use crate::error::{Error, ErrorKind, Result};
 
-/// Environment variable with the path of the plug-in's shared library. It takes precedence over the default places.
+/// Environment variable with the path of the plug-in's shared library. The variable takes precedence over the default
+/// paths.
 pub const PLUGIN_VARIABLE: &str = "FURROW_PLUGIN";
 /// Environment variable with a host directory for RocksDB's LOG. If unset, the LOG is a file of the zoned file
 /// system.
 pub const LOG_DIR_VARIABLE: &str = "FURROW_LOG_DIR";
-/// Environment variable. With the value `1`, the device is formatted whatever it holds.
+/// Environment variable: with the value `1`, the device is formatted whatever it holds.
 pub const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
-/// Environment variable with the number of the file descriptor for the announcement. Set for probes only.
+/// Environment variable with the file descriptor to which the plug-in announces itself. Set for probes only.
 const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
 
 const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
 const APT_LINE: &str = "apt-get install rocksdb-tools";
-/// How long a probe may take until the program's constructors have run.
+/// Longest time until a probe has run the program's constructors.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// The largest number of bytes that are read of an announcement.
+/// Largest number of bytes of a plug-in's announcement.
 const ANNOUNCEMENT_MAX: u64 = 4096;
-/// The database's directory unless the arguments name one: the zoned file system has no /tmp.
+/// The database's directory if the program's arguments name none: the zoned file system has no /tmp.
 const DEFAULT_DB: &str = "/db";
 
 /// A program of Debian's rocksdb-tools.
@@ -52,7 +53,7 @@ pub enum Program {
 }
 
 impl Program {
-    /// The program for a command (`db-bench`, `ldb`, `sst-dump`).
+    /// The program of a `furrow` command (`db-bench`, `ldb`, `sst-dump`).
     pub fn named(command: &str) -> Option<Program> {
         match command.replace('_', "-").as_str() {
             "db-bench" => Some(Program::DbBench),
@@ -72,7 +73,7 @@ impl Program {
     }
 }
 
-/// How a stock program is run.
+/// Settings with which a stock RocksDB program is run.
 #[derive(Clone, Debug, Default)]
 pub struct StockOptions {
     /// Path of the plug-in. Default: `FURROW_PLUGIN`, else next to the running executable, else in `../lib`.
@@ -94,12 +95,12 @@ pub struct Handshake {
     pub compiled: String,
     /// The RocksDB version that the program runs with.
     pub runtime: String,
-    /// True if the plug-in registered `furrow://` with that RocksDB.
+    /// Whether the plug-in registered `furrow://` with that RocksDB.
     pub registered: bool,
 }
 
 impl Handshake {
-    /// Parses an announcement; `None` if `line` is not one.
+    /// Parses a plug-in's announcement; `None` if `line` is not one.
     pub fn parse(line: &str) -> Option<Handshake> {
         let mut words = line.trim_end().strip_prefix("furrow-rocksdb ")?.split(' ');
         let plugin = words.next()?.to_owned();
@@ -140,7 +141,7 @@ impl Handshake {
     }
 }
 
-/// Replaces this process by the program, on the device `url`. Returns only if that failed.
+/// Replaces this process by the program, on the device `url`. Returns only if the replacement failed.
 pub fn run(program: Program, url: &str, args: &[OsString], options: &StockOptions) -> Result<ExitCode> {
     let mut command = prepare(program, url, args, options)?;
     let error = command.exec();
@@ -162,7 +163,8 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
     command.env("LD_PRELOAD", preload).args(arguments(program, url, args)?);
     let log_dir = options.log_dir.clone().or_else(|| std::env::var_os(LOG_DIR_VARIABLE).map(PathBuf::from));
     if let Some(dir) = log_dir {
-        // Checked before the start: RocksDB's programs empty the database first and fail afterwards.
+        // The LOG's directory is checked before the start: RocksDB's programs empty the database first and fail
+        // afterwards.
         if !dir.is_dir() {
             return setup(format!(
                 "{LOG_DIR_VARIABLE} is {}, which is no directory: make it first",
@@ -261,7 +263,7 @@ fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
     let (mut reader, writer) = pipe().map_err(|e| starting(&e))?;
     fcntl_setfd(&writer, FdFlags::empty()).map_err(|e| starting(&e))?;
     let mut child = Command::new(program)
-        // `--help` makes the program harmless if the plug-in is not loaded.
+        // With `--help` the program does no harm if the plug-in is not loaded.
         .arg("--help")
         .env("LD_PRELOAD", preload)
         .env(HANDSHAKE_VARIABLE, writer.as_raw_fd().to_string())
@@ -296,7 +298,7 @@ fn readable(pipe: &std::io::PipeReader) -> bool {
     poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
-/// Ends a probe. Returns the dynamic loader's error message, if it printed one.
+/// Ends a probe. Returns the dynamic loader's error message, if the loader printed one.
 fn end(child: &mut Child) -> String {
     let _ended_already = child.kill();
     let mut text = String::new();

@@ -1,4 +1,4 @@
-//! A database written with RocksDB's log off, beneath a log that the caller keeps: docs/adr/0013.
+//! A database written with RocksDB's log off, beneath a parallel log that the caller keeps: docs/adr/0013.
 
 use std::ptr;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use crate::error::{ErrorKind, Result};
 use crate::ffi::{self, RocksMark, RocksSlice};
 use crate::flush_events::FlushEvents;
 
-/// The entry that the hidden family gets along with a batch.
+/// The mark that the hidden family gets along with a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppliedMark {
-    /// The batch's ticket.
+    /// The ticket of the marked batch.
     pub ticket: u64,
-    /// A new floor: written as well, and the marks below it are removed.
+    /// A new floor of the marks: it is written as well, and the marks below it are removed.
     pub floor: Option<u64>,
 }
 
@@ -33,20 +33,20 @@ impl From<AppliedMark> for RocksMark {
 const EMPTY: [u8; 12] = [0; 12];
 
 impl Db {
-    /// Sets the receiver of flush events. Calls after the first have no effect.
+    /// Sets the receiver of the database's flush events. Calls after the first have no effect.
     pub fn set_flush_events(&self, events: Arc<dyn FlushEvents>) {
         let _only_the_first = self.inner.hub.events.set(events);
     }
 
-    /// Applies a batch in RocksDB's serialisation, with the log off. Returns the sequence number of the batch's last
-    /// record. `ignore_missing` skips records of column families that do not exist. As all methods in this file, only
-    /// for a database that was opened [`unlogged`](crate::DbOptions::unlogged).
+    /// Applies a batch in RocksDB's serialisation, with RocksDB's log off. Returns the sequence number of the batch's
+    /// last record. `ignore_missing` skips records of column families that do not exist. Like all methods in this file,
+    /// only for a database that was opened [`unlogged`](crate::DbOptions::unlogged).
     pub fn apply(&self, batch: &[u8], ignore_missing: bool, mark: Option<AppliedMark>) -> Result<u64> {
         let flags = if ignore_missing { ffi::ROCKS_IGNORE_MISSING } else { 0 };
         self.apply_with(batch, flags, mark)
     }
 
-    /// As [`apply`](Db::apply), but without waiting: returns `None`, with nothing applied, if RocksDB would delay the
+    /// Like [`apply`](Db::apply), but without waiting: returns `None`, with nothing applied, if RocksDB would delay the
     /// write or stop it until a flush or a compaction is done.
     pub fn try_apply(&self, batch: &[u8], mark: Option<AppliedMark>) -> Result<Option<u64>> {
         match self.apply_with(batch, ffi::ROCKS_NO_WAIT, mark) {
@@ -56,7 +56,7 @@ impl Db {
         }
     }
 
-    /// True if RocksDB delays or stops writes. The answer may be slightly out of date.
+    /// Whether RocksDB delays or stops writes. The answer may be slightly out of date.
     pub fn is_stalled(&self) -> bool {
         let none = |name| self.property(name).is_none_or(|number| number == "0");
         self.inner
@@ -71,7 +71,7 @@ impl Db {
         if !failing.load(Ordering::Acquire) {
             return Ok(());
         }
-        // The flag is cleared before the trial write, so that a failure during that write sets it again.
+        // `failing` is cleared before the trial write, so that a failure during the write sets it again.
         failing.store(false, Ordering::Release);
         match self.try_apply(&EMPTY, None) {
             Ok(_) => Ok(()),
@@ -100,8 +100,8 @@ impl Db {
         Ok(last)
     }
 
-    /// Writes all memtables to tables, the hidden family's too. No batch may be applied meanwhile. Success means that
-    /// everything applied before is in tables.
+    /// Writes all memtables to tables, the hidden family's too. No batch may be applied meanwhile. On success every
+    /// batch applied earlier is in tables.
     pub fn empty_memtables(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -109,8 +109,8 @@ impl Db {
             .check(|| format!("flushing the memtables of {}", self.inner.path))
     }
 
-    /// Writes all memtables to tables, the hidden family's too, and waits for the tables. Success does not prove that
-    /// a particular batch is in tables: [`FlushEvents`] does.
+    /// Writes all memtables to tables, the hidden family's too, and waits for the end of the flush. Success does not
+    /// prove that a particular batch is in tables: [`FlushEvents`] does.
     pub fn flush_all(&self) -> Result<()> {
         let handle = self.inner.open_handle()?;
         // SAFETY: the database is open while the guard lives.
@@ -128,7 +128,7 @@ impl Db {
         Ok((has != 0).then_some(floor))
     }
 
-    /// True if the database has the mark of a ticket.
+    /// Whether the database has the mark of a ticket.
     pub fn is_marked(&self, ticket: u64) -> Result<bool> {
         let handle = self.inner.open_handle()?;
         let mut marked = 0;

@@ -24,7 +24,7 @@ fn a_flipped_bit_in_the_log_fails_the_open_instead_of_losing_keys() {
         batch.put(&n.to_le_bytes(), &[n as u8; 2000]);
         db.write(&batch, true).unwrap();
     }
-    // The copy of the media is taken here: for the drive, the process ends now.
+    // The copy of the media is taken here, as if the process were killed now.
     let media = emu.media();
     let logs: Vec<_> =
         fs.zone_map().into_iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.zone).collect();

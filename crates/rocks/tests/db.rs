@@ -1,4 +1,4 @@
-//! The database wrapper over the emulated drive.
+//! Tests of the database wrapper over the emulated drive.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -33,7 +33,7 @@ impl Drive {
         Drive { driver, emu, device }
     }
 
-    /// The drive after a power cut now. The seed decides which writes that were not durable survive.
+    /// The drive after a power cut now. The seed decides which of the writes that were not durable survive.
     fn after_a_cut(&self, seed: u64) -> Drive {
         let media = self.emu.media().cut(&mut Seeded::new(seed));
         let emu = Emu::from_media(media, "after the cut", Latency::default(), Arc::clone(&self.driver));
@@ -57,7 +57,7 @@ fn key(i: u32) -> Vec<u8> {
     format!("key{i:08}").into_bytes()
 }
 
-/// A value that never expires.
+/// A value whose expiry is "never".
 fn value(i: u32) -> Vec<u8> {
     let mut value = 0u64.to_le_bytes().to_vec();
     value.extend(format!("value {i} ").repeat(20).into_bytes());
@@ -262,7 +262,7 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
         let (done, over) = std::sync::mpsc::channel();
         let compacting = Arc::clone(&db);
         std::thread::spawn(move || done.send(compacting.compact()).unwrap());
-        // RocksDB decides whether the compaction succeeds; it only has to end.
+        // The compaction may succeed or fail, as RocksDB decides; it only has to end.
         let _result = over.recv_timeout(std::time::Duration::from_secs(120)).expect("the compaction ends");
         assert!(keys(&db).len() > 1000, "reads go on");
         db.close().ok();
@@ -277,7 +277,7 @@ fn the_log_of_rocksdb_survives_a_crash() {
     let db = Db::open(&fs, "/db", &small()).unwrap();
     let after = drive.after_a_cut(3);
     let found = after.mount();
-    // More than the first line: the lines logged while the database was opened survive.
+    // The LOG is longer than its first line: the lines logged while the database was opened survive.
     let size = found.stat("/db/LOG").unwrap().size.0;
     assert!(size > 4096, "the LOG has {size} bytes");
     after.unmount(&found);
@@ -285,8 +285,8 @@ fn the_log_of_rocksdb_survives_a_crash() {
     drive.unmount(&fs);
 }
 
-/// A device that passes every operation on. While `on`, it counts the operations of one thread, and makes all other
-/// threads wait.
+/// A device that passes every operation on to another. While `on`, it counts the operations of one thread, and makes
+/// all other threads wait.
 #[derive(Debug)]
 struct Watched {
     inner: Arc<dyn ZonedDevice>,
@@ -345,8 +345,8 @@ fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a
     let waiting = || db.property("rocksdb.num-immutable-mem-table").unwrap().parse::<u32>().unwrap();
     let mut batch = WriteBatch::new();
     watched.watch(true);
-    // No memtable is flushed meanwhile. With the third one RocksDB slows its writers down, and logs a warning in this
-    // thread.
+    // No memtable is flushed during these writes. With the third memtable RocksDB slows its writers down, and logs a
+    // warning in this thread.
     for n in 0..10_000_u32 {
         batch.clear();
         (0..100).for_each(|i| batch.put(&key(n * 100 + i), &value(i)));
@@ -388,7 +388,7 @@ fn idle_logs_give_their_zones_to_a_database_that_switches_its_log() {
     let db = Db::open(&fs, "/db", &small()).unwrap();
     fill(&db, 0..4000, false);
     db.flush().unwrap();
-    // Four open zones are too few for four logs at a time: an open log whose entries are all durable gives its zone away.
+    // Four open zones are too few for four logs at a time: an open log whose entries are all durable releases its zone.
     let others: Vec<_> = (0..3).map(|i| open_log(&fs, &format!("/other{i}")).unwrap()).collect();
     for i in 0..50 {
         let mut batch = WriteBatch::new();
@@ -442,7 +442,7 @@ fn a_database_without_its_log_takes_no_logged_write() {
     drive.unmount(&fs);
 }
 
-/// The marks are those that a checkpoint, or an interrupted close, leaves of a parallel log.
+/// Leaves the marks that a checkpoint, or an interrupted close, leaves of a parallel log.
 #[test]
 fn marks_of_a_log_that_is_gone_go_when_the_database_is_opened_with_its_own_log() {
     let drive = Drive::new();

@@ -15,7 +15,7 @@ const VALUES: u32 = 3000;
 const VALUE: usize = 4000;
 const BLOCK: usize = 4096;
 
-/// A device that counts the blocks read.
+/// A device that counts the blocks read from another device.
 #[derive(Debug)]
 struct Counted {
     emu: Arc<Emu>,
@@ -43,7 +43,7 @@ fn settings() -> DbOptions {
     DbOptions { keep_recovered: true, ..DbOptions::default() }
 }
 
-/// A mount with log entries of one block, so that many are in flight.
+/// Mounts with log entries of one block, so that many reads are in flight.
 fn mount(driver: &dyn Driver, device: &Arc<dyn ZonedDevice>) -> Fs {
     let log = LogOptions { buffer: BLOCK, ..LogOptions::default() };
     block_on(driver, Fs::mount(Arc::clone(device), &MountOptions { log, ..MountOptions::default() })).unwrap()
@@ -87,7 +87,7 @@ fn opening_a_database_reads_its_log_once() {
     let fs = mount(&*driver, &device);
     let db = Db::open(&fs, "/db", &settings()).unwrap();
     fill(&db);
-    // The copy of the media is taken here: for the copy, the process is killed now.
+    // The copy of the media is taken here, as if the process were killed now.
     let killed = drive.emu.media();
     db.close().unwrap();
     block_on(&*driver, fs.unmount()).unwrap();
@@ -108,7 +108,7 @@ fn opening_a_database_reads_its_log_once() {
         block_on(&*driver, fs.unmount()).unwrap();
     }
 
-    // The log was not closed. The mount rebuilds its index, and RocksDB reads the log along that index.
+    // The log was not closed. The mount rebuilds the log's index, and RocksDB reads the log along that index.
     let device: Arc<dyn ZonedDevice> =
         Emu::from_media(killed, "after the kill", Latency::default(), Arc::clone(&driver));
     let fs = mount(&*driver, &device);

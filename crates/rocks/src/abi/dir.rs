@@ -1,4 +1,4 @@
-//! The mounted file system: names, directories, locks.
+//! The C functions of a mounted file system: names, directories, locks.
 
 use std::ffi::{c_char, c_void};
 use std::sync::Arc;
@@ -16,12 +16,13 @@ use crate::replay::Replays;
 pub struct FurrowFs {
     fs: Fs,
     replays: Replays,
-    /// Set if the plug-in mounted the file system by URL: dropping the last share unmounts.
+    /// The plug-in's share in a mount by URL: dropping the last share unmounts. `None` for a file system that Rust code
+    /// mounted.
     _mount: Option<Mount>,
 }
 
 impl FurrowFs {
-    /// A handle over `fs`. Dropping the handle does not unmount.
+    /// A handle of `fs` for C++. Dropping the handle does not unmount.
     #[cfg(feature = "shim")]
     pub(crate) fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
         Box::into_raw(Box::new(FurrowFs { fs, replays, _mount: None }))
@@ -50,7 +51,7 @@ pub struct FurrowLock {
     _held: FileLock,
 }
 
-/// `FurrowStat` of `furrow_abi.h`.
+/// Rust side of `FurrowStat` in `furrow_abi.h`: inode number, size, type and times of a file.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct FurrowStat {
@@ -101,7 +102,7 @@ pub extern "C" fn furrow_unmount_all() {
     entry_or((), mount::unmount_all);
 }
 
-/// The time of day in milliseconds since 1970.
+/// The time of day in milliseconds since 1970, by the file system's clock.
 ///
 /// # Safety
 /// `fs` is alive.
@@ -207,7 +208,7 @@ two_paths!(
     /// Renames a file or directory. An existing file of the new name is replaced.
     furrow_rename, rename);
 two_paths!(
-    /// Gives a file a second name.
+    /// Gives a file a second name (a hard link).
     furrow_link, link);
 
 /// Truncates a file to a size.
@@ -263,7 +264,7 @@ pub unsafe extern "C" fn furrow_read_dir(
     })
 }
 
-/// Takes the lock file of a path for this process.
+/// Locks the lock file `name` for this process.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_unlock`].
@@ -284,7 +285,7 @@ pub unsafe extern "C" fn furrow_lock(
     })
 }
 
-/// Releases a lock.
+/// Releases a file lock.
 ///
 /// # Safety
 /// `lock` came from [`furrow_lock`] and is not unlocked again.

@@ -13,7 +13,7 @@ use crate::ffi::{FlushCalls, RocksDb, RocksMark};
 use crate::flush_events::Hub;
 use crate::unlogged::AppliedMark;
 
-/// An engine, owned by the C++ shim.
+/// A parallel WAL engine, owned by the C++ shim.
 pub struct FurrowEngine {
     engine: Box<dyn Engine>,
 }
@@ -23,7 +23,7 @@ pub struct FurrowHub {
     hub: Arc<Hub>,
 }
 
-/// Rust side of `FurrowFamily` in `cpp/parallel_abi.h`: what the engine must know of a column family.
+/// Rust side of `FurrowFamily` in `cpp/parallel_abi.h`: a column family's properties that the engine needs.
 #[repr(C)]
 pub struct FurrowFamily {
     id: u32,
@@ -52,7 +52,7 @@ impl From<EngineError> for Failure {
     }
 }
 
-/// Makes a hub, and writes to `calls` the callbacks that RocksDB's listener makes.
+/// Makes a hub of flush events, and writes to `calls` the callbacks for RocksDB's listener.
 ///
 /// # Safety
 /// `calls` can be written.
@@ -64,7 +64,7 @@ pub unsafe extern "C" fn furrow_hub_new(calls: *mut FlushCalls) -> *mut FurrowHu
     Box::into_raw(Box::new(FurrowHub { hub }))
 }
 
-/// Frees a hub.
+/// Frees a hub of flush events.
 ///
 /// # Safety
 /// `hub` is from [`furrow_hub_new`], is freed once, and no database calls it any more.
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn furrow_hub_free(hub: *mut FurrowHub) {
     drop(unsafe { Box::from_raw(hub) });
 }
 
-/// Opens the engine above a database. Takes over `db`, on failure too.
+/// Opens the parallel WAL engine above a database. Takes over `db`, on failure too.
 ///
 /// # Safety
 /// The pointers are alive, `families` has `n` elements, and nothing else owns `db`.
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn furrow_engine_open(
     entry(|| {
         // SAFETY: the caller guarantees that `hub` and `fs` are alive and that `dir` has `len` readable bytes.
         let (hub, fs, dir) = unsafe { (&*hub, &*fs, path(dir, len)) };
-        // Adopted before anything can fail: the caller gave the database away.
+        // Adopt the database before any step can fail, because the caller gave it away.
         let db = Arc::new(Db::adopted(db, dir.as_deref().unwrap_or_default(), Arc::clone(&hub.hub)));
         let dir = dir?;
         // SAFETY: the caller guarantees that `families` has `n` elements.
@@ -108,7 +108,7 @@ pub unsafe extern "C" fn furrow_engine_open(
     })
 }
 
-/// Frees an engine and the `RocksDb` that [`furrow_engine_open`] took over.
+/// Frees a parallel WAL engine and the `RocksDb` that [`furrow_engine_open`] took over.
 ///
 /// # Safety
 /// `engine` is from [`furrow_engine_open`], is freed once, and no other thread uses it.
@@ -118,8 +118,8 @@ pub unsafe extern "C" fn furrow_engine_free(engine: *mut FurrowEngine) {
     entry_or((), || drop(unsafe { Box::from_raw(engine) }));
 }
 
-/// Writes a batch. Bits of `flags`: 1 synced, 2 logged, 4 records of missing families are skipped. `apply` returns 0
-/// if RocksDB refused the batch.
+/// Writes a batch through the parallel log. Bits of `flags`: 1 synced, 2 logged, 4 records of missing families are
+/// skipped. `apply` returns 0 if RocksDB refused the batch.
 ///
 /// # Safety
 /// The engine is alive, and so is the batch during the call; `apply` may be called with `context`.
@@ -133,7 +133,8 @@ pub unsafe extern "C" fn furrow_engine_write(
     apply: extern "C" fn(*mut c_void, *const RocksMark, *mut u64) -> u8,
 ) -> FurrowStatus {
     entry(|| {
-        // SAFETY: the caller's promise; a batch has a header, so it is not null.
+        // SAFETY: the caller guarantees that `engine` is alive and that `batch` has `len` readable bytes; a batch has a
+        // header, so its pointer is not null.
         let (engine, batch) = unsafe { (&*engine, std::slice::from_raw_parts(batch.cast::<u8>(), len)) };
         let asked = Asked { synced: flags & 1 != 0, logged: flags & 2 != 0, ignore_missing: flags & 4 != 0 };
         engine.engine.write(batch, asked, &mut |mark: Option<AppliedMark>| {
@@ -146,7 +147,7 @@ pub unsafe extern "C" fn furrow_engine_write(
     })
 }
 
-/// Makes every acknowledged write durable.
+/// Makes every acknowledged write of the engine durable.
 ///
 /// # Safety
 /// The engine is alive.
@@ -156,7 +157,7 @@ pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> Furr
     entry(|| Ok(unsafe { &*engine }.engine.sync()?))
 }
 
-/// From this call on, a recovery does not apply again a batch that is in tables.
+/// From this call on, no recovery applies again a batch that is in tables.
 ///
 /// # Safety
 /// The engine is alive.
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine
     entry_or((), || unsafe { &*engine }.engine.remove_family(id));
 }
 
-/// Writes all memtables to tables and removes the parallel log.
+/// Writes all memtables to tables, removes the parallel log and closes the engine.
 ///
 /// # Safety
 /// The engine is alive.

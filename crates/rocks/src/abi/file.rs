@@ -1,5 +1,5 @@
-//! Open files. Reads and appends are the hot path: a read into the caller's memory and an append that fits the buffer
-//! allocate nothing.
+//! The C functions of open files. Reads and appends are the hot path: a read into the caller's memory and an append
+//! that fits the buffer allocate nothing.
 
 use std::ffi::c_char;
 use std::slice;
@@ -30,7 +30,7 @@ pub struct FurrowReader {
     ino: u64,
 }
 
-/// Additional state of a file that is read from its beginning to its end.
+/// Read-ahead state of a file that is read from its beginning to its end.
 #[derive(Debug)]
 struct Sequential {
     ahead: Mutex<SequentialReader>,
@@ -41,7 +41,7 @@ struct Sequential {
 impl FurrowReader {
     fn read(&self, offset: Bytes, into: &mut [u8]) -> fs::Result<usize> {
         match &self.sequential {
-            // The lock is held across the wait: one thread at a time uses a sequential file.
+            // The lock on the read-ahead is held across the wait: one thread at a time uses a sequential file.
             Some(sequential) => block_on(&*self.driver, sequential.ahead.lock().read_at(offset, into)),
             None => block_on(&*self.driver, self.reader.read_at(offset, into)),
         }
@@ -95,7 +95,7 @@ pub unsafe extern "C" fn furrow_create(
 /// Opens a file to append to it.
 ///
 /// # Safety
-/// As for [`furrow_create`].
+/// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_writer_free`].
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_open_append(
     fs: *const FurrowFs,
@@ -131,7 +131,7 @@ pub unsafe extern "C" fn furrow_append(
     })
 }
 
-/// Writes out what the buffer holds. As with POSIX's write, nothing is durable before [`furrow_sync_file`].
+/// Writes out the file's buffer. As with POSIX's write, nothing is durable before [`furrow_sync_file`].
 ///
 /// # Safety
 /// `writer` is alive.
@@ -144,7 +144,7 @@ pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStat
     })
 }
 
-/// Makes all appended bytes durable.
+/// Makes all bytes appended to a file durable.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -157,7 +157,7 @@ pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> Furrow
     })
 }
 
-/// Writes the buffer out and closes the file.
+/// Writes the file's buffer out and closes the file.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStat
     })
 }
 
-/// Truncates the file being written to `size` bytes.
+/// Truncates a file that is being written to `size` bytes.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -183,7 +183,7 @@ pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size:
     })
 }
 
-/// The size of the file in bytes, unwritten buffer included.
+/// The size of a file that is being written in bytes, its unwritten buffer included.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -193,7 +193,7 @@ pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
     entry_or(0, || unsafe { &*writer }.writer.size().0)
 }
 
-/// Sets how long the file is expected to live, as RocksDB's WriteLifeTimeHint.
+/// Sets how long a file is expected to live, as RocksDB's WriteLifeTimeHint.
 ///
 /// # Safety
 /// `writer` is alive.
@@ -203,7 +203,7 @@ pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: 
     entry_or((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
 }
 
-/// Frees a writer. Closes the file first if the caller did not.
+/// Frees a file's writer. Closes the file first if the caller did not.
 ///
 /// # Safety
 /// `writer` came from this library, is not in use and is not freed again.
@@ -249,7 +249,7 @@ pub unsafe extern "C" fn furrow_open(
     })
 }
 
-/// Reads `n` bytes, fewer only at the end of the file.
+/// Reads `n` bytes of a file at `offset`, fewer only at the file's end.
 ///
 /// # Safety
 /// `reader` is alive, `into` has `n` writable bytes that nothing else uses, and `got` is valid.
@@ -268,8 +268,9 @@ pub unsafe extern "C" fn furrow_read(
         if into.is_null() {
             return Err(Failure::new(Code::Invalid, "a read without memory to read into"));
         }
-        // SAFETY: the caller's promise. The bytes may be uninitialised; u8 has no invalid values, the file system
-        // only writes to them, and the compiler cannot see across this call where they came from.
+        // SAFETY: the caller guarantees that `reader` is alive and that `into` has `n` writable bytes that nothing else
+        // uses. The bytes may be uninitialised; u8 has no invalid values, the file system only writes to them, and the
+        // compiler cannot see across this call where they came from.
         let (reader, into) = unsafe { (&*reader, slice::from_raw_parts_mut(into.cast::<u8>(), n)) };
         let mut done = 0;
         while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn furrow_read(
     })
 }
 
-/// The inode number of the file, unique while the file is open.
+/// The inode number of an open file, unique while the file is open.
 ///
 /// # Safety
 /// `reader` is alive.
@@ -298,7 +299,7 @@ pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
     entry_or(0, || unsafe { &*reader }.ino)
 }
 
-/// Frees a reader.
+/// Frees a file's reader.
 ///
 /// # Safety
 /// `reader` came from [`furrow_open`], is not in use and is not freed again.

@@ -8,7 +8,7 @@ use fs::Lifetime;
 
 use super::status::{Code, Failure};
 
-/// The bytes at `data`.
+/// The `len` bytes at `data` as a slice.
 ///
 /// # Safety
 /// `data` points to `len` readable bytes that do not change during `'a`. Null with length 0 is allowed.
@@ -20,7 +20,7 @@ pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     unsafe { slice::from_raw_parts(data.cast(), len) }
 }
 
-/// The path at `data` in the file system's form.
+/// The path at `data`, of `len` bytes, in the file system's form.
 ///
 /// # Safety
 /// As for [`bytes`].
@@ -54,7 +54,7 @@ fn normal(path: &str) -> Cow<'_, str> {
     Cow::Owned(result)
 }
 
-/// The lifetime for a value of RocksDB's WriteLifeTimeHint.
+/// The file system's lifetime hint for a value of RocksDB's WriteLifeTimeHint.
 pub(super) fn lifetime(hint: u8) -> Lifetime {
     match hint {
         1 => Lifetime::None,

@@ -1,4 +1,4 @@
-//! Outcomes of calls, in the form that C++ receives.
+//! The outcomes of the C functions, in the form that C++ receives.
 
 use std::any::Any;
 use std::ffi::c_char;
@@ -7,7 +7,7 @@ use std::ptr;
 
 use fs::{Class, ErrorKind};
 
-/// `FurrowStatus` of `furrow_abi.h`.
+/// Rust side of `FurrowStatus` in `furrow_abi.h`: the outcome of a call.
 #[repr(C)]
 #[derive(Debug)]
 pub struct FurrowStatus {
@@ -18,7 +18,7 @@ pub struct FurrowStatus {
     message_len: usize,
 }
 
-/// The codes of `furrow_abi.h`.
+/// The outcome codes of `furrow_abi.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
 pub(super) enum Code {
@@ -77,7 +77,7 @@ impl FurrowStatus {
     }
 }
 
-/// Runs the body of an entry. Success allocates nothing. A panic becomes an I/O error with the panic's message.
+/// Runs the body of a C function. Success allocates nothing. A panic becomes an I/O error with the panic's message.
 pub(super) fn entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
@@ -89,7 +89,7 @@ pub(super) fn entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus 
     }
 }
 
-/// Runs the body of an entry that cannot fail. Returns `otherwise` after a panic.
+/// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic.
 pub(super) fn entry_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
@@ -119,10 +119,10 @@ mod tests {
     use super::*;
 
     fn take(status: FurrowStatus) -> (i32, String) {
-        // SAFETY: a status's message and length belong together, and the message is read before it is freed.
+        // SAFETY: the status's message and length belong together, and the message is read before it is freed.
         let text = unsafe { std::slice::from_raw_parts(status.message.cast::<u8>(), status.message_len) };
         let text = String::from_utf8(text.to_vec()).unwrap();
-        // SAFETY: freed once.
+        // SAFETY: the status's message is freed once.
         unsafe { furrow_message_free(status.message, status.message_len) };
         (status.code, text)
     }
