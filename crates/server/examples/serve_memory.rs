@@ -1,4 +1,4 @@
-//! Serves a map in memory on the given port: measures the protocol and the engine without RocksDB.
+//! Serves a map in memory on the given port, to measure the protocol and the engine without RocksDB.
 //!
 //! `cargo run --release -p furrow-server --example serve_memory 6380`
 

@@ -1,4 +1,4 @@
-//! The connected clients.
+//! The registry of connected clients.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use units::Driver;
 
 use crate::session::Session;
 
-/// One connection, as other connections see it.
+/// A client's connection, as other connections see it.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub id: u64,
@@ -19,14 +19,14 @@ pub(crate) struct Client {
     pub local: SocketAddr,
     since_ms: u64,
     active_ms: AtomicU64,
-    /// Bytes of replies that the client has not taken.
+    /// Bytes of replies that the client has not received yet.
     output: AtomicUsize,
     noted: Mutex<Noted>,
     is_killed: AtomicBool,
     kill: Notify,
 }
 
-/// The session after the last pipeline.
+/// A copy of the client's session after its last pipeline, for CLIENT LIST.
 #[derive(Debug)]
 struct Noted {
     session: Session,
@@ -34,7 +34,7 @@ struct Noted {
 }
 
 impl Client {
-    /// The line of CLIENT LIST, without its end.
+    /// The client's line in CLIENT LIST, without the line end.
     pub fn line(&self, now_ms: u64) -> String {
         let Noted { session, command } = &*self.noted.lock();
         let idle = now_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
@@ -64,41 +64,41 @@ impl Client {
         )
     }
 
-    /// Whole seconds since the connection was accepted.
+    /// Whole seconds since the client's connection was accepted.
     pub fn age_seconds(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(self.since_ms) / 1000
     }
 
-    /// Notes that the client sent something.
+    /// Notes the time at which the client sent something.
     pub fn note_activity(&self, now_ms: u64) {
         self.active_ms.store(now_ms, Ordering::Relaxed);
     }
 
-    /// Notes the session after `command`, for CLIENT LIST.
+    /// Copies the client's session after `command`, for CLIENT LIST.
     pub fn note(&self, session: &Session, command: &'static str) {
         let mut noted = self.noted.lock();
         noted.command = command;
-        // Without the watches, which end with their last copy.
+        // The copy has no watches: a watch ends only with its last copy.
         noted.session = Session { watches: Vec::new(), ..session.clone() };
     }
 
-    /// Notes how many bytes of replies the client has not taken.
+    /// Notes how many bytes of replies the client has not received yet.
     pub fn note_output(&self, bytes: usize) {
         self.output.store(bytes, Ordering::Relaxed);
     }
 
-    /// Has the connection closed.
+    /// Makes the client's connection close.
     pub fn kill(&self) {
         self.is_killed.store(true, Ordering::Release);
         self.kill.notify_one();
     }
 
-    /// Whether the connection is to be closed.
+    /// Whether the client's connection must be closed.
     pub fn is_killed(&self) -> bool {
         self.is_killed.load(Ordering::Acquire)
     }
 
-    /// Waits until the connection is to be closed.
+    /// Waits until the client's connection must be closed.
     pub async fn killed(&self) {
         while !self.is_killed() {
             self.kill.notified().await;
@@ -106,7 +106,7 @@ impl Client {
     }
 }
 
-/// All connections.
+/// All connected clients.
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     table: Mutex<BTreeMap<u64, Arc<Client>>>,
@@ -115,7 +115,7 @@ pub(crate) struct Clients {
     refused: AtomicU64,
 }
 
-/// Connections now and since the start.
+/// Numbers of client connections: open now, and accepted and refused since the start.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientCounts {
     pub connected: usize,
@@ -124,7 +124,7 @@ pub(crate) struct ClientCounts {
 }
 
 impl Clients {
-    /// Adds a connection, unless there are `limit` already.
+    /// Adds a client's connection, unless `limit` are open already.
     pub fn admit(
         &self,
         address: SocketAddr,
@@ -155,22 +155,22 @@ impl Clients {
         Some(client)
     }
 
-    /// Removes a connection that ended.
+    /// Removes a client's connection that ended.
     pub fn remove(&self, id: u64) {
         self.table.lock().remove(&id);
     }
 
-    /// All connections, in the order of their acceptance.
+    /// All connected clients, in the order in which they were accepted.
     pub fn list(&self) -> Vec<Arc<Client>> {
         self.table.lock().values().cloned().collect()
     }
 
-    /// The connection of a number.
+    /// The connected client with this number.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
         self.table.lock().get(&id).cloned()
     }
 
-    /// Connections now and since the start.
+    /// Numbers of client connections, now and since the start.
     pub fn counts(&self) -> ClientCounts {
         ClientCounts {
             connected: self.table.lock().len(),

@@ -1,4 +1,4 @@
-//! The commands on the connection and the server rather than on keys.
+//! The Redis commands on the connection and the server, such as PING and INFO.
 
 mod call;
 mod client;
@@ -27,7 +27,7 @@ const fn run(name: &'static str, arity: i16, flags: u8, run: fn(&mut Call<'_>) -
 const FAST: u8 = Spec::FAST;
 const OPEN: u8 = Spec::FAST | Spec::NO_AUTH;
 
-/// All of them, in the order of their names.
+/// The commands on the connection and the server, in the order of their names.
 pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
     run("AUTH", -2, OPEN, hello::auth),
     run("CLIENT", -2, Spec::ADMIN, client::client),
@@ -52,7 +52,7 @@ pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
     },
 ];
 
-/// The command of a name, in whatever case.
+/// Finds a command on the connection or the server by name, in upper or lower case.
 pub(crate) fn find(name: &[u8]) -> Option<&'static ServerCommand> {
     SERVER_COMMANDS.iter().find(|command| name.eq_ignore_ascii_case(command.spec.name.as_bytes()))
 }
@@ -99,7 +99,7 @@ fn time(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Every shutdown writes out all acknowledged writes, so SAVE and NOSAVE change nothing.
+/// SHUTDOWN. Every shutdown makes all acknowledged writes durable, so SAVE and NOSAVE change nothing.
 fn shutdown(call: &mut Call<'_>) -> Outcome {
     let known = |word: &[u8]| {
         [&b"save"[..], b"nosave", b"now", b"force"].iter().any(|k| word.eq_ignore_ascii_case(k))

@@ -1,4 +1,4 @@
-//! One client's connection, from its first byte to its end.
+//! A client's connection, from its first byte to its end.
 
 use std::future::Future;
 use std::io::{Error as IoError, ErrorKind};
@@ -17,24 +17,24 @@ use crate::resp::{Parser, ParserLimits, ProtocolError, Requests};
 use crate::session::{Ending, Session};
 use crate::shared::Shared;
 
-/// Free bytes in the buffer before a read, and so about the bytes of a pipeline of small commands.
+/// Free bytes in the buffer before a read of the socket, and so about the bytes of a pipeline of small commands.
 const READ_SIZE: usize = 64 << 10;
 
-/// Most words of a command.
+/// Largest number of words in a command.
 const ARGS_LIMIT: usize = 1 << 20;
 
-/// Limit of a request and of a transaction's words, in longest values.
+/// Largest size of a request, and of a transaction's words, as a multiple of the longest value.
 const REQUEST_VALUES: usize = 4;
 
-/// Lower bound of that limit.
+/// Lower bound in bytes of the largest size of a request.
 const REQUEST_LEAST: usize = 16 << 20;
 
-/// Why a connection ended.
+/// Why a client's connection ended.
 #[derive(Debug)]
 enum End {
-    /// The client closed it or asked for its end, or the server shuts down.
+    /// The client closed the connection or asked the server to, or the server shuts down.
     Plain,
-    /// A reason to be logged.
+    /// The connection ended for this reason, which is logged.
     Logged(String),
     /// The socket failed.
     Socket(IoError),
@@ -46,16 +46,16 @@ impl From<IoError> for End {
     }
 }
 
-/// When the bytes of a read came.
+/// Time at which the bytes of a socket read arrived.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Arrival {
-    /// Before the read began.
+    /// The bytes arrived before the read began.
     Before,
-    /// While the read waited.
+    /// The bytes arrived while the read waited.
     During,
 }
 
-/// Serves a client until either side ends the connection.
+/// Serves a client until the client or the server ends the connection.
 pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Shared>) {
     struct Registration<'a>(&'a Shared, u64);
     impl Drop for Registration<'_> {
@@ -91,7 +91,7 @@ impl Connection<'_> {
         let mut pipeline = Pipeline::new(Arc::clone(self.shared), session, request);
         loop {
             if self.read(&mut parser).await? == Arrival::Before {
-                // The client sends faster than the server answers: other connections' pipelines come first.
+                // This client sends faster than the server answers: let other connections' pipelines run first.
                 tokio::task::yield_now().await;
             }
             let parsed = parser.parse();
@@ -120,7 +120,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Reads the bytes that have come, or waits for some. At most a buffer's worth, so that a batch stays small.
+    /// Reads the bytes that have arrived, or waits for some. Reads at most one buffer's worth, so that a batch stays
+    /// small.
     async fn read(&mut self, parser: &mut Parser) -> Result<Arrival, End> {
         let mut arrival = Arrival::Before;
         loop {
@@ -146,7 +147,7 @@ impl Connection<'_> {
         }
     }
 
-    /// Runs a pipeline in turns, and writes its replies as fast as the client takes them.
+    /// Runs a pipeline in turns, and writes its replies as fast as the client receives them.
     async fn answer(
         &mut self,
         mut pipeline: Box<Pipeline>,
@@ -173,7 +174,7 @@ impl Connection<'_> {
                     let reserving = self.shared.output.reserve(self.shared.max_output());
                     pipeline.reserve(self.unless_killed(reserving).await?);
                 }
-                // The client may take replies as fast as they are made: the others' turns come first.
+                // The client may receive replies as fast as they are made: let other connections' turns run first.
                 Stop::Flush | Stop::Yield => tokio::task::yield_now().await,
             }
         }
@@ -189,8 +190,8 @@ impl Connection<'_> {
                 return Ok(pipeline);
             }
             Needs::Reads => {
-                // A read may wait for the drive, so reads leave one worker to the sockets. Reads from memory take turns on the
-                // other workers: more threads than processors would only delay each other.
+                // A read may wait for the drive, so a permit is taken that leaves one worker to the sockets. Reads from
+                // memory run on the worker itself: more threads than processors would only delay each other.
                 let readers = &self.shared.readers;
                 let permit = match self.shared.reads_memory_only() {
                     true => readers.acquire().await.ok(),
@@ -226,7 +227,8 @@ impl Connection<'_> {
         }
     }
 
-    /// Writes replies. Most fit the socket at once; a client that takes nothing for the stall time is closed.
+    /// Writes replies to the socket. Most replies fit at once; a client that receives nothing for the stall time is
+    /// disconnected.
     async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
         let written = match self.stream.try_write(bytes) {
             Ok(written) => written,

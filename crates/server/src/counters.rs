@@ -1,4 +1,4 @@
-//! The counters of commands and pipelines.
+//! The server's counters of commands and pipelines.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,14 +14,14 @@ type Labels = Vec<(&'static str, &'static str)>;
 /// Counters of the server.
 pub(crate) struct Counters {
     pub commands: Family<Labels, Counter>,
-    /// The counters of the family, found without its lock.
+    /// The counter of each command, found without the lock of the metrics family.
     by_name: BTreeMap<&'static str, Counter>,
     pub seconds: Family<Labels, Histogram>,
     by_needs: [Histogram; 4],
 }
 
 impl Counters {
-    /// Zeros, for commands of these names.
+    /// Counters at zero, for commands of these names.
     pub fn new(names: impl Iterator<Item = &'static str>) -> Counters {
         let commands = Family::<Labels, Counter>::default();
         let by_name =
@@ -33,21 +33,21 @@ impl Counters {
         Counters { commands, by_name, seconds, by_needs }
     }
 
-    /// Counts a command.
+    /// Counts an execution of the command `name`.
     pub fn count(&self, name: &'static str) {
         if let Some(counter) = self.by_name.get(name) {
             counter.inc();
         }
     }
 
-    /// Counts a pipeline, and the time from its last byte to its last reply.
+    /// Counts a pipeline, with the time from its last byte to its last reply.
     pub fn observe(&self, needs: Needs, took: Duration) {
         if let Some(histogram) = self.by_needs.get(needs as usize) {
             histogram.observe(took.as_secs_f64());
         }
     }
 
-    /// All commands so far.
+    /// Number of commands executed so far.
     pub fn commands_total(&self) -> u64 {
         self.by_name.values().map(Counter::get).sum()
     }

@@ -4,13 +4,13 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use crate::error::{Error, Result};
 
-/// Descriptors besides those of clients: the device's, logs', listeners', the HTTP port's.
+/// File descriptors besides those of clients: of the device, logs, listeners and the HTTP port.
 const RESERVED: u64 = 128;
 
-/// Raises the limit so that `clients` can be connected at a time.
+/// Raises the process's limit on file descriptors so that `clients` can be connected at a time.
 ///
 /// # Errors
-/// A limit of the system's that is too low.
+/// The system does not allow a limit that is high enough.
 pub(crate) fn allow(clients: usize) -> Result<()> {
     let limit = getrlimit(Resource::Nofile);
     if let Some(needed) = needed(clients, limit.current, limit.maximum)? {
@@ -20,7 +20,7 @@ pub(crate) fn allow(clients: usize) -> Result<()> {
     Ok(())
 }
 
-/// The limit that is needed, if it is above the `current` one. No number is no limit.
+/// The new limit on file descriptors, if the `current` one is too low for `clients`. `None` as a limit means no limit.
 fn needed(clients: usize, current: Option<u64>, maximum: Option<u64>) -> Result<Option<u64>> {
     let needed = clients as u64 + RESERVED;
     if let Some(maximum) = maximum.filter(|maximum| *maximum < needed) {

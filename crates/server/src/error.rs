@@ -6,47 +6,47 @@ use std::path::PathBuf;
 /// The result of a server's operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Why a server could not start or stop: first the cause and what to do, then what was being done.
+/// Why a server could not start or stop: the text has first the cause and the remedy, then the operation.
 #[non_exhaustive]
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A setting out of its range, or settings that contradict each other.
+    /// A setting is out of its range, or settings contradict each other.
     #[error("{0}")]
     Options(String),
-    /// A port that cannot be opened.
+    /// The server cannot listen on a port.
     #[error("{source}{advice} (listening on {address} for {protocol})")]
     Listen {
-        /// The address.
+        /// The port's address.
         address: SocketAddr,
-        /// The protocol of the port.
+        /// The protocol served on the port.
         protocol: &'static str,
         /// The system's error.
         source: std::io::Error,
-        /// What to do.
+        /// What the operator can do.
         advice: String,
     },
     /// The password file cannot be used.
     #[error("{detail} (password file {})", path.display())]
     Password {
-        /// The file.
+        /// The password file's path.
         path: PathBuf,
-        /// What is wrong with the file.
+        /// What is wrong with the password file.
         detail: String,
     },
     /// The device could not be opened or closed.
     #[error("{detail} ({doing} {device})")]
     Device {
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
         /// The device's URL.
         device: String,
-        /// The error.
+        /// The error of the device.
         detail: String,
     },
     /// The engine failed.
     #[error("{0}")]
     Engine(#[from] kv::Error),
-    /// The system refused threads or signals.
+    /// The system refused threads or signal handlers.
     #[error("{0} (starting the server)")]
     System(#[from] std::io::Error),
 }

@@ -1,4 +1,4 @@
-//! The redis protocol and HTTP over the key-value engine. The only crate with an async runtime.
+//! The server: the Redis protocol and HTTP over the key-value engine. This is the only crate with an async runtime.
 //!
 //! ```text
 //!  socket --> resp::Parser --> Pipeline: the commands of one read, run in turns

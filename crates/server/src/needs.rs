@@ -1,19 +1,19 @@
-//! What a pipeline needs of the engine.
+//! The needs of a pipeline: reads, walks or writes of the engine.
 
-/// What a pipeline as a whole needs. Of two needs the greater one includes the smaller one.
+/// What a pipeline as a whole needs of the engine. The needs are ordered: a greater one includes the smaller ones.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Needs {
-    /// No data.
+    /// The pipeline needs no data.
     Nothing,
-    /// Reads of the drive.
+    /// The pipeline reads keys, perhaps from the drive.
     Reads,
-    /// Walks over the whole database.
+    /// The pipeline walks over the whole database.
     Walks,
-    /// One of the engine's writers.
+    /// The pipeline needs one of the engine's writers.
     Writes,
 }
 
 impl Needs {
-    /// The names of the needs in metrics, in their order.
+    /// The names of the needs in metrics, in the order of the needs.
     pub const NAMES: [&'static str; 4] = ["none", "read", "walk", "write"];
 }

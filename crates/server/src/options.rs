@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// Largest value that may be allowed: a request's spans are 32 bits wide and its memory is the server's.
+/// Largest setting of a value's longest length in bytes: a request's spans are 32 bits wide, and the server keeps the
+/// request in memory.
 const MAX_VALUE_LIMIT: u64 = 512 << 20;
 
 /// The bit of a file's mode that lets all users read the file.
 const READABLE_BY_OTHERS: u32 = 0o004;
 
-/// What an acknowledgement promises.
+/// What an acknowledgement of a write promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
@@ -60,40 +61,42 @@ impl std::fmt::Display for Durability {
 pub struct ServeOptions {
     /// URL of the device that holds the data, such as `emu:drive.img`. No default.
     pub device: String,
-    /// Whether a blank emulated drive gets a file system. Default: yes. A drive with data is never formatted.
+    /// Whether a file system is made on a blank emulated drive. Default: yes. A drive with data is never formatted.
     pub format_if_blank: bool,
     /// Directory of the database in the file system. Default: `/kv`.
     pub db_path: String,
     /// Address to listen on. Default: 127.0.0.1; other addresses need a password.
     pub bind: IpAddr,
-    /// Port of the redis protocol; 0 takes a free one. Default: 6379.
+    /// Port of the Redis protocol; 0 takes a free one. Default: 6379.
     pub port: u16,
-    /// Address of the HTTP port with metrics and status; none: no such port. Default: 127.0.0.1:9121.
+    /// Address of the HTTP port with metrics and status; `None`: no HTTP port. Default: 127.0.0.1:9121.
     pub http: Option<SocketAddr>,
-    /// What an acknowledgement promises. Default: sync.
+    /// What an acknowledgement of a write promises. Default: sync.
     pub durability: Durability,
-    /// Which log writes go to: RocksDB's own (`group`), or the parallel WAL, to which each pipeline appends by itself
-    /// (`waltz`) or pipelines join where appends would wait for each other (`auto`). May change between starts. Default: auto.
+    /// The log that writes go to: RocksDB's own (`group`), or the parallel WAL, to which each pipeline appends by
+    /// itself (`waltz`) or pipelines join where appends would wait for each other (`auto`). May change between starts.
+    /// Default: auto.
     pub wal: WalMode,
-    /// File whose first line is the password that clients give with AUTH. Default: none is asked.
+    /// File whose first line is the password that clients give with AUTH. Default: none; the server has no password.
     pub password_file: Option<PathBuf>,
-    /// Clients at a time, 1 to 100,000. The process's limit on file descriptors is raised to fit. Default: 1000.
+    /// Largest number of clients at a time, 1 to 100,000. The process's limit on file descriptors is raised to fit.
+    /// Default: 1000.
     pub max_clients: usize,
     /// Longest value in bytes, 1 KiB to 512 MiB. Default: 64 MiB.
     pub max_value: u64,
     /// Longest reply of one command or transaction in bytes; at least twice `max_value`. Default: 256 MiB.
     pub max_output: u64,
-    /// Bytes of replies that all clients have not taken yet, beyond 1 MiB for each client; at least `max_output`. Commands
-    /// whose replies need more wait. Default: 1 GiB.
+    /// Bytes of replies that all clients together have not received yet, beyond 1 MiB for each client; at least
+    /// `max_output`. Commands whose replies need more wait. Default: 1 GiB.
     pub max_output_total: u64,
-    /// Seconds that a client may take no reply before it is closed. Default: 60.
+    /// Seconds without receiving any reply after which a client is disconnected. Default: 60.
     pub stall_seconds: u64,
-    /// Seconds without a command after which a client is closed; 0: never. Default: 0.
+    /// Seconds without a command after which a client is disconnected; 0: never. Default: 0.
     pub idle_seconds: u64,
     /// Bytes of RocksDB's block cache. Default: 64 MiB.
     pub block_cache: usize,
-    /// Bytes of RocksDB's memtable, which the reserve on the drive follows. None (the default): 64 MiB, or less on
-    /// a small drive.
+    /// Bytes of RocksDB's memtable, which determines the reserve of free room on the drive. `None` (the default): 64
+    /// MiB, or less on a small drive.
     pub write_buffer: Option<usize>,
 }
 
@@ -122,7 +125,7 @@ impl Default for ServeOptions {
 }
 
 impl ServeOptions {
-    /// Checks the settings; the error names the one that is wrong, and what to do.
+    /// Checks the settings; the error names the wrong setting and the remedy.
     pub fn validate(&self) -> Result<()> {
         let wrong = |text: String| Err(Error::Options(text));
         if !self.bind.is_loopback() && self.password_file.is_none() {
@@ -168,7 +171,7 @@ impl ServeOptions {
         Ok(())
     }
 
-    /// The password, read from its file.
+    /// Reads the password from its file.
     pub(crate) fn password(&self) -> Result<Option<Vec<u8>>> {
         let Some(path) = &self.password_file else { return Ok(None) };
         let wrong = |detail: String| Error::Password { path: path.clone(), detail };
@@ -181,7 +184,7 @@ impl ServeOptions {
         Ok(Some(line.to_vec()))
     }
 
-    /// A warning if every user of the machine can read the password file.
+    /// A warning, if every user of the machine can read the password file.
     pub(crate) fn password_warning(&self) -> Option<String> {
         let path = self.password_file.as_ref()?;
         let mode = std::fs::metadata(path).ok()?.permissions().mode();

@@ -1,7 +1,7 @@
-//! Bounds the memory of replies over all clients.
+//! A bound on the memory of replies to all clients together.
 //!
 //! Each connection may hold [`ALLOWANCE`] bytes of replies. Beyond that a connection needs a [`Reservation`] from the
-//! server's [`OutputBudget`], which reservations wait for in the order of their requests.
+//! server's [`OutputBudget`], which grants reservations in the order of their requests.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(crate) struct OutputBudget(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
-    /// Negative after replies of writes, which are counted when they are made.
+    /// Bytes of the budget that are free; negative after replies of writes, which are counted when they are made.
     free: i64,
     waiting: VecDeque<Waiting>,
 }
@@ -33,7 +33,7 @@ struct Waiting {
     granted: oneshot::Sender<Reservation>,
 }
 
-/// Bytes taken from a budget; dropping gives them back.
+/// Bytes taken from an output budget; dropping the reservation gives them back.
 #[derive(Debug)]
 pub(crate) struct Reservation {
     budget: Arc<OutputBudget>,
@@ -41,19 +41,19 @@ pub(crate) struct Reservation {
 }
 
 impl OutputBudget {
-    /// A budget of `total` bytes.
+    /// An output budget of `total` bytes.
     pub fn new(total: u64) -> Arc<OutputBudget> {
         let free = i64::try_from(total).unwrap_or(i64::MAX);
         Arc::new(OutputBudget(Mutex::new(State { free, waiting: VecDeque::new() })))
     }
 
-    /// Whether no byte is free, or an earlier reservation waits.
+    /// Whether the budget has no free byte, or an earlier reservation waits.
     pub fn is_exhausted(&self) -> bool {
         let state = self.0.lock();
         state.free <= 0 || !state.waiting.is_empty()
     }
 
-    /// Waits for `bytes`, at most the budget's total.
+    /// Waits for `bytes` of the budget, at most the budget's total.
     pub async fn reserve(self: &Arc<Self>, bytes: usize) -> Reservation {
         let bytes = signed(bytes);
         let waiting = {
@@ -69,7 +69,8 @@ impl OutputBudget {
         waiting.await.expect("a budget in use grants each reservation")
     }
 
-    /// Takes `bytes` at once, though they may not be free: the reply of a write, which cannot be run again.
+    /// Takes `bytes` of the budget at once, though they may not be free, for the reply of a write, which cannot be run
+    /// again.
     pub fn overdraw(self: &Arc<Self>, bytes: usize) -> Reservation {
         let bytes = signed(bytes);
         self.0.lock().free -= bytes;
@@ -91,14 +92,14 @@ impl OutputBudget {
         }
         drop(state);
         for Waiting { bytes, granted } in grants {
-            // A connection that ended meanwhile drops its reservation, which gives the bytes back.
+            // If the connection has ended, its reservation is dropped, which gives the bytes back.
             let _ended = granted.send(Reservation { budget: Arc::clone(self), bytes });
         }
     }
 }
 
 impl Reservation {
-    /// Gives back all but `bytes`.
+    /// Gives back all bytes of the reservation but `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
         let over = self.bytes - signed(bytes);
         if over > 0 {

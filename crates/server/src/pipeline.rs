@@ -1,7 +1,7 @@
 //! The commands of one read from a socket, run in turns, and their replies.
 //!
-//! A turn ends after its last command, or earlier: when the replies are to be written to the client, when a bounded
-//! number of reads was done, or when a reply needs a reservation of memory.
+//! A turn ends after the last command, or earlier: when the replies must be written to the client, after a bounded
+//! number of reads, or when a reply needs a reservation of memory.
 
 use std::sync::Arc;
 
@@ -18,52 +18,53 @@ use crate::resp::{Encoder, Requests};
 use crate::session::{Ending, Session, Transaction};
 use crate::shared::Shared;
 
-/// Commands of a turn that writes nothing: then other connections' turns come first. Shorter turns cost throughput, longer
-/// ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a quarter higher than at 16.
+/// Number of commands in a read-only turn, after which other connections' turns run first. Shorter turns cost
+/// throughput, longer ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a quarter higher
+/// than at 16.
 const TURN_COMMANDS: usize = 16;
 
-/// Most keys that a client watches.
+/// Largest number of keys that a client watches.
 const WATCH_LIMIT: usize = 4096;
 
-/// Why a turn ended.
+/// Why a pipeline's turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stop {
-    /// All commands have run.
+    /// All commands of the pipeline have run.
     Done,
-    /// Other connections' turns come first.
+    /// Other connections' turns run before the next command.
     Yield,
-    /// The replies are to be written before the next command.
+    /// The replies must be written before the next command.
     Flush,
     /// The next command waits for a reservation of [`ServeOptions::max_output`](crate::ServeOptions::max_output) bytes.
     Reserve,
 }
 
-/// Whether a command was run.
+/// Whether a command has run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ran {
     Yes,
-    /// Not in effect: its reply needs a reservation.
+    /// The command has no effect yet: its reply needs a reservation of memory.
     NeedsReservation,
 }
 
-/// One connection's pipeline. The same value serves a connection to its end, so that its buffers stay.
+/// A connection's pipeline. The same value serves a connection to its end, so that its buffers are kept.
 pub(crate) struct Pipeline {
     shared: Arc<Shared>,
     requests: Requests,
     resolved: Vec<Resolved>,
     needs: Needs,
-    /// The first command that has not run before this turn, and after it.
+    /// Index of the next command to run, before this turn and after it.
     next: (usize, usize),
     before: Session,
     pub session: Session,
     queue: Queue,
-    /// Commands in the queue, and bytes in `out`, before this turn.
+    /// Number of commands in the queue, and of bytes in `out`, before this turn.
     queued_before: usize,
     out_before: usize,
     pub out: Encoder,
-    /// Memory for a reply beyond [`ALLOWANCE`].
+    /// The memory for a reply that exceeds [`ALLOWANCE`].
     reservation: Option<Reservation>,
-    /// Memory that replies of writes took beyond [`ALLOWANCE`].
+    /// The memory that replies of writes took beyond [`ALLOWANCE`].
     overdraft: Option<Reservation>,
     stop: Stop,
     return_to: Option<oneshot::Sender<Box<Pipeline>>>,
@@ -90,12 +91,12 @@ impl Pipeline {
         })
     }
 
-    /// The last requests, whose memory can be used again.
+    /// Takes the last requests, whose memory can be used for the next ones.
     pub fn used(&mut self) -> Requests {
         std::mem::take(&mut self.requests)
     }
 
-    /// Loads the next requests; returns the name of the last command.
+    /// Loads the requests of the next pipeline; returns the name of the last command.
     pub fn load(&mut self, requests: Requests) -> &'static str {
         let (mut last, mut has_exec) = ("NULL", false);
         self.needs = Needs::Nothing;
@@ -112,7 +113,7 @@ impl Pipeline {
         }
         let queued = self.queue.resolved().map(Resolved::needs).max().unwrap_or(Needs::Nothing);
         if has_exec && (self.needs.max(queued) > Needs::Nothing || !self.session.watches.is_empty()) {
-            // A transaction holds the claims on its keys, also to read them all in one state.
+            // A transaction needs a writer, which holds the claims on its keys, also to read them all in one state.
             self.needs = Needs::Writes;
         }
         self.requests = requests;
@@ -121,12 +122,12 @@ impl Pipeline {
         last
     }
 
-    /// What the commands need.
+    /// What the pipeline's commands need of the engine.
     pub fn needs(&self) -> Needs {
         self.needs
     }
 
-    /// Ends a turn that ran and begins the next one.
+    /// Ends the turn that ran and begins the next one; returns why the turn ended.
     pub fn settle(&mut self) -> Stop {
         self.next.0 = self.next.1;
         match &mut self.session.transaction {
@@ -146,24 +147,24 @@ impl Pipeline {
         self.out_before = self.out.bytes().len();
     }
 
-    /// Frees the replies, which were written to the client.
+    /// Frees the replies, after they were written to the client.
     pub fn flushed(&mut self) {
         self.out.clear();
         self.out_before = 0;
         (self.reservation, self.overdraft) = (None, None);
     }
 
-    /// Gives the next command the memory that its reply needs.
+    /// Gives the pipeline the memory that its next command's reply needs.
     pub fn reserve(&mut self, reservation: Reservation) {
         self.reservation = Some(reservation);
     }
 
-    /// Where [`Work::done`] sends the pipeline.
+    /// Sets the channel to which [`Work::done`] sends the pipeline.
     pub fn return_to(&mut self, to: oneshot::Sender<Box<Pipeline>>) {
         self.return_to = Some(to);
     }
 
-    /// Runs commands until the turn ends.
+    /// Runs commands until the turn ends; returns why it ended.
     fn run_turn(&mut self, requests: &Requests, txn: &mut Txn<'_>) -> Stop {
         for args in requests.iter_from(self.next.0) {
             let done = self.next.1 - self.next.0;
@@ -185,7 +186,7 @@ impl Pipeline {
         Stop::Done
     }
 
-    /// Runs one command within its limit of memory.
+    /// Runs one command within the limit on its reply's memory.
     fn run_one(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) -> Ran {
         let (largest, before) = (self.shared.max_output(), self.out.bytes().len());
         let (writes, has_room) = (resolved.needs() == Needs::Writes, !self.shared.output.is_exhausted());
@@ -196,7 +197,7 @@ impl Pipeline {
         } else if resolved.is_exec() {
             before.saturating_add(largest)
         } else if writes {
-            // The reply is one stored value at most, and the command cannot be run again.
+            // No limit: the reply is one stored value at most, and the command cannot be run again.
             usize::MAX
         } else {
             ALLOWANCE
@@ -245,7 +246,7 @@ impl Pipeline {
         }
     }
 
-    /// Answers an error; a transaction that is open will be discarded.
+    /// Replies an error; EXEC discards a transaction that is open.
     fn refuse(&mut self, error: &str) {
         if let Some(open) = &mut self.session.transaction {
             open.aborted = true;
@@ -329,7 +330,7 @@ impl Pipeline {
         }
     }
 
-    /// Runs the queued commands. They are all in this turn, and the engine writes a turn as one batch.
+    /// EXEC: runs the queued commands. All are in this turn, and the engine writes a turn as one batch.
     fn exec(&mut self, txn: &mut Txn<'_>) {
         let Some(open) = self.session.transaction.take() else {
             return self.out.error("ERR EXEC without MULTI");
@@ -355,7 +356,7 @@ impl Pipeline {
         }
         let last = self.out.bytes().len().saturating_add(self.shared.max_output());
         self.out.array(range.len());
-        // Taken out, so that a command can use the rest of the pipeline.
+        // The queue is taken out of the pipeline, so that a command can use the rest of it.
         let queue = std::mem::replace(&mut self.queue, Queue::new(0));
         for (resolved, args) in range.filter_map(|index| queue.get(index)) {
             let mark = self.out.mark();
@@ -371,12 +372,12 @@ impl Pipeline {
     }
 }
 
-/// The error for a reply that exceeds the limit.
+/// The error reply for a reply that exceeds the limit of `limit` bytes.
 fn too_long(limit: usize) -> String {
     format!("ERR the reply exceeds the limit of {limit} bytes (--max-output)")
 }
 
-/// The error for an unknown command shows the first words that were sent.
+/// The error reply for an unknown command, with the first words that the client sent.
 fn unknown(args: Args<'_>) -> String {
     const SHOWN: usize = 128;
     let cut = |word: &[u8], len: usize| -> String {
@@ -420,7 +421,7 @@ impl Work for Pipeline {
 
     fn done(mut self: Box<Self>) {
         if let Some(to) = self.return_to.take() {
-            // A connection that ended needs no replies.
+            // If the connection has ended, nobody receives the pipeline.
             let _ended = to.send(self);
         }
     }

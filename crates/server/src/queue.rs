@@ -1,14 +1,15 @@
-//! The commands that a transaction has queued.
+//! The queue of a transaction's commands.
 
 use bytes::Bytes;
 use kv::{Args, Claims, Span};
 
 use crate::resolved::Resolved;
 
-/// Most commands of a transaction.
+/// Largest number of commands in a transaction.
 const COMMAND_LIMIT: usize = 1 << 20;
 
-/// A command that waits for EXEC. It owns its words: those in a connection's buffer would keep the whole buffer.
+/// A command that waits for EXEC. The command owns its words: words in a connection's buffer would keep the whole
+/// buffer.
 #[derive(Debug)]
 struct Queued {
     resolved: Resolved,
@@ -18,7 +19,7 @@ struct Queued {
 
 /// The queued commands of a connection.
 ///
-/// The queue only grows during a turn, so that a turn that is run again finds the commands of earlier turns.
+/// The queue only grows during a turn, so that a turn that runs again finds the commands of earlier turns.
 #[derive(Debug)]
 pub(crate) struct Queue {
     commands: Vec<Queued>,
@@ -32,12 +33,12 @@ impl Queue {
         Queue { commands: Vec::new(), bytes: 0, byte_limit }
     }
 
-    /// Commands in the queue.
+    /// Number of commands in the queue.
     pub fn len(&self) -> usize {
         self.commands.len()
     }
 
-    /// Adds a command, or says why not.
+    /// Adds a command to the queue, or returns the error reply.
     pub fn push(&mut self, resolved: Resolved, args: Args<'_>) -> Result<(), String> {
         let len: usize = args.rest(0).map(<[u8]>::len).sum();
         if self.bytes + len > self.byte_limit || self.commands.len() >= COMMAND_LIMIT {
@@ -61,31 +62,31 @@ impl Queue {
         Ok(())
     }
 
-    /// A command and its words.
+    /// The queued command with this index, and its words.
     pub fn get(&self, index: usize) -> Option<(Resolved, Args<'_>)> {
         self.commands.get(index).map(|queued| (queued.resolved, Args::new(&queued.words, &queued.spans)))
     }
 
-    /// The commands.
+    /// The queued commands, in order.
     pub fn resolved(&self) -> impl Iterator<Item = Resolved> {
         self.commands.iter().map(|queued| queued.resolved)
     }
 
-    /// Adds the keys of all commands to `claims`.
+    /// Adds the keys of all queued commands to `claims`.
     pub fn claims(&self, claims: &mut Claims) {
         for queued in &self.commands {
             queued.resolved.claims(Args::new(&queued.words, &queued.spans), claims);
         }
     }
 
-    /// Keeps the first `len` commands.
+    /// Keeps the first `len` queued commands and drops the others.
     pub fn truncate(&mut self, len: usize) {
         for queued in self.commands.drain(len.min(self.commands.len())..) {
             self.bytes -= queued.words.len();
         }
     }
 
-    /// Removes the first `count` commands.
+    /// Removes the first `count` queued commands.
     pub fn remove_first(&mut self, count: usize) {
         for queued in self.commands.drain(..count.min(self.commands.len())) {
             self.bytes -= queued.words.len();

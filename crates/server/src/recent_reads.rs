@@ -1,24 +1,24 @@
-//! Whether reads find all data in memory.
+//! Predicts whether reads find all data in memory, from the drive's recent reads.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use units::Instant;
 
-/// Time without a read of the drive after which reads are expected to find all data in memory. Longer than a read of a
-/// busy drive takes.
+/// Time without a read of the drive after which reads are expected to find all data in memory. The time is longer than
+/// a read of a busy drive takes.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// The drive's reads so far, as the connections saw them.
+/// The number of the drive's reads so far, as the connections saw it.
 #[derive(Debug, Default)]
 pub(crate) struct RecentReads {
     submitted: AtomicU64,
-    /// When `submitted` changed, in nanoseconds of the driver's clock.
+    /// Time at which `submitted` changed last, in nanoseconds of the driver's clock.
     changed: AtomicU64,
 }
 
 impl RecentReads {
-    /// True if the drive was not read for a while. `submitted`: the drive's reads until `now`.
+    /// True if the drive was not read for a while. `submitted`: number of the drive's reads until `now`.
     pub fn are_quiet(&self, submitted: u64, now: Instant) -> bool {
         if self.submitted.load(Ordering::Relaxed) != submitted {
             self.submitted.store(submitted, Ordering::Relaxed);

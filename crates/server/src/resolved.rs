@@ -1,11 +1,11 @@
-//! The command that a name stands for.
+//! The command that a name stands for, on keys or on the server.
 
 use kv::{Args, Claims, Command, Spec};
 
 use crate::commands::{self, Action, ServerCommand, TransactionCommand};
 use crate::needs::Needs;
 
-/// The command of a name.
+/// The command that a name stands for.
 #[derive(Clone, Copy)]
 pub(crate) enum Resolved {
     /// A command on keys.
@@ -17,7 +17,7 @@ pub(crate) enum Resolved {
 }
 
 impl Resolved {
-    /// The command of a name, in whatever case.
+    /// Finds the command of a name, in upper or lower case.
     pub fn of(name: &[u8]) -> Resolved {
         match kv::find(name) {
             Some(command) => Resolved::Key(command),
@@ -25,7 +25,7 @@ impl Resolved {
         }
     }
 
-    /// What is known of the command besides its code.
+    /// The command's name, arity, flags and keys.
     pub fn spec(self) -> Option<&'static Spec> {
         match self {
             Resolved::Key(command) => Some(&command.spec),
@@ -34,19 +34,19 @@ impl Resolved {
         }
     }
 
-    /// What the command needs by itself.
+    /// What the command needs of the engine by itself.
     pub fn needs(self) -> Needs {
         match self {
             Resolved::Key(command) if command.spec.has(Spec::WRITE) => Needs::Writes,
             Resolved::Key(command) if command.spec.has(Spec::WALKS) => Needs::Walks,
             Resolved::Key(_) => Needs::Reads,
-            // WATCH holds the claims on its keys while it notes their state.
+            // WATCH needs a writer, which holds the claims on the keys while their state is noted.
             Resolved::Server(_) if self.is(TransactionCommand::Watch) => Needs::Writes,
             Resolved::Server(_) | Resolved::Unknown => Needs::Nothing,
         }
     }
 
-    /// Whether the command is EXEC, which needs and claims the same as the queued commands.
+    /// Whether the command is EXEC, whose needs and claims are those of the queued commands.
     pub fn is_exec(self) -> bool {
         self.is(TransactionCommand::Exec)
     }
@@ -55,7 +55,7 @@ impl Resolved {
         matches!(self, Resolved::Server(c) if matches!(c.action, Action::Transaction(c) if c == command))
     }
 
-    /// Whether the command writes and replies with a stored value, of whatever length.
+    /// Whether the command writes, and replies with a stored value, which may have any length.
     pub fn may_return_written_value(self, args: Args<'_>) -> bool {
         match self {
             Resolved::Key(command) => match command.spec.name {
@@ -67,7 +67,7 @@ impl Resolved {
         }
     }
 
-    /// Adds the keys among the words to `claims`.
+    /// Adds the keys in the command's words to `claims`.
     pub fn claims(self, args: Args<'_>, claims: &mut Claims) {
         match self {
             Resolved::Key(command) => claims.command(&command.spec, args),

@@ -1,4 +1,4 @@
-//! The redis protocol: requests in, replies out.
+//! The Redis protocol (RESP): the parser of requests and the encoder of replies.
 
 mod reply;
 mod request;

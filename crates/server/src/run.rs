@@ -1,4 +1,4 @@
-//! Opens a device by its URL, serves from it, and closes it.
+//! Opens a device by its URL, serves its data, and closes it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::error::{Error, Result};
 use crate::options::{Durability, ServeOptions};
 use crate::server::{Server, Sockets};
 
-/// Serves until SIGTERM, SIGINT, SIGHUP or SHUTDOWN, then writes all data out and closes the device.
+/// Runs the server until SIGTERM, SIGINT, SIGHUP or SHUTDOWN, then writes all data out and closes the device.
 ///
 /// Prints one line that begins with `ready` to the standard output when clients are served.
 ///
 /// # Errors
 /// Settings out of range, a device that cannot be opened or holds other data, a port that is taken.
 pub fn run(options: ServeOptions) -> Result<()> {
-    // A port that is taken must not leave a new drive file behind.
+    // Bind the ports before the device is opened, so that a port in use leaves no new drive file behind.
     let sockets = Sockets::bind(&options)?;
     let driver: Arc<dyn Driver> = RealDriver::new();
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
@@ -32,10 +32,10 @@ pub fn run(options: ServeOptions) -> Result<()> {
     served.and(unmounted)
 }
 
-/// A device, and the array if the device is one.
+/// An open device, and the array if the device is one.
 type Opened = (Arc<dyn ZonedDevice>, Option<OpenArray>);
 
-/// Opens the device. Makes the drive file of an emulated drive, if blank drives are formatted and the size fits.
+/// Opens the device. Creates the drive file of an emulated drive, if blank drives are formatted and the size fits.
 fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
     let opening = |error: zoned::Error| failed("opening", error.to_string());
@@ -71,7 +71,7 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
             let detail = "the device is blank: make a file system with `furrow fs mkfs`".to_owned();
             return Err(failed("mounting", detail));
         }
-        // A blank real drive may be another one than was meant.
+        // A blank real drive is not formatted: it may be another drive than the operator meant.
         if !::array::url::is_emulated(&options.device) {
             let detail =
                 "the drive is blank, and a real drive is formatted by `furrow fs mkfs` only".to_owned();
@@ -119,7 +119,7 @@ fn serve(fs: &Fs, array: Option<OpenArray>, sockets: Sockets, options: &ServeOpt
     server.wait()
 }
 
-/// Prints the line that scripts and people wait for. A closed standard output does not stop the server.
+/// Prints the `ready` line that scripts and people wait for. A closed standard output does not stop the server.
 fn announce(server: &Server, options: &ServeOptions) {
     let promise = match options.durability {
         Durability::Sync => "durability sync: acknowledged is durable",

@@ -23,19 +23,19 @@ use crate::recent_reads::RecentReads;
 use crate::shared::Shared;
 use crate::{commands, connection, descriptors, http};
 
-/// Fewest worker threads: one may wait for the drive while the others serve sockets.
+/// Smallest number of worker threads: one may wait for the drive while the others serve sockets.
 const LEAST_WORKERS: usize = 4;
 
-/// Threads for walks over the database and for reads that find the workers taken.
+/// Number of threads for walks over the database, and for reads that find no worker free.
 const READER_THREADS: usize = 8;
 
-/// Most connections that wait in the kernel to be accepted.
+/// Largest number of connections that wait in the kernel to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Time that connections have to end at a shutdown.
+/// Time at a shutdown in which connections must end.
 const GRACE: Duration = Duration::from_secs(10);
 
-/// Pause after a failed accept: mostly the file descriptors are used up.
+/// Pause after a failed accept, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A running server. [`wait`](Server::wait) ends it cleanly; dropping it cuts its connections.
@@ -47,7 +47,7 @@ pub struct Server {
     listening: JoinHandle<()>,
 }
 
-/// The sockets of a server that does not serve yet: connections wait.
+/// The listening sockets of a server that does not serve yet: connections wait.
 pub(crate) struct Sockets {
     runtime: Runtime,
     workers: usize,
@@ -57,7 +57,7 @@ pub(crate) struct Sockets {
 }
 
 impl Sockets {
-    /// Checks the settings and listens, before a device is touched.
+    /// Checks the settings and binds the ports, before the device is opened.
     pub(crate) fn bind(options: &ServeOptions) -> Result<Sockets> {
         options.validate()?;
         descriptors::allow(options.max_clients)?;
@@ -82,7 +82,7 @@ impl Sockets {
 }
 
 impl Server {
-    /// Listens, and serves `engine` from threads of its own.
+    /// Starts a server for `engine` on its own threads.
     ///
     /// # Errors
     /// Settings out of range, an unreadable password file, a port that is taken.
@@ -90,7 +90,8 @@ impl Server {
         Server::start_on(Sockets::bind(&options)?, engine, Backing::default(), options)
     }
 
-    /// Serves from sockets bound with the same options. `backing`: where the data lies.
+    /// Starts a server on sockets that were bound with the same options. `backing`: the file system and the array with
+    /// the data.
     pub(crate) fn start_on(
         sockets: Sockets,
         engine: Engine,
@@ -122,12 +123,12 @@ impl Server {
         Ok(Server { runtime, shared, address, http_address, listening })
     }
 
-    /// The address of the redis protocol.
+    /// The address of the Redis port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The address of the HTTP port.
+    /// The address of the HTTP port, if the server has one.
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.http_address
     }
@@ -137,8 +138,8 @@ impl Server {
         self.shared.stop();
     }
 
-    /// Has SIGTERM, SIGINT and SIGHUP begin the shutdown; SIGHUP not where the process was started with it ignored, as by
-    /// nohup. A signal that comes a second or more after the first one ends the process at once.
+    /// Makes SIGTERM, SIGINT and SIGHUP begin the shutdown. SIGHUP does not if the process was started with SIGHUP
+    /// ignored, as by nohup. A signal that comes a second or more after the first one ends the process at once.
     pub fn stop_on_signals(&self) -> Result<()> {
         let _guard = self.runtime.enter();
         let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
@@ -183,7 +184,8 @@ impl Server {
 /// The exit code when a repeated signal ends the process.
 const REPEATED_SIGNAL_CODE: i32 = 130;
 
-/// A signal this long after the first one was sent on purpose: a service manager may send two within milliseconds.
+/// Time after the first signal from which a second signal ends the process at once. A service manager may send two
+/// signals within milliseconds.
 const REPEAT_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether the process was started with SIGHUP ignored.

@@ -1,29 +1,30 @@
-//! The state of a connection between two commands.
+//! The state of a client's connection between two commands.
 
 use std::sync::Arc;
 
 use kv::Watch;
 
-/// A connection's state. Each turn of a pipeline works on a copy, so that a second run starts from the same state.
+/// The state of a client's connection. Each turn of a pipeline works on a copy, so that a second run starts from the
+/// same state.
 #[derive(Clone, Debug)]
 pub(crate) struct Session {
     /// The client's number.
     pub id: u64,
-    /// The name that CLIENT SETNAME gave, or nothing.
+    /// The name that CLIENT SETNAME set, or an empty one.
     pub name: Arc<str>,
-    /// The library's name and version that CLIENT SETINFO gave.
+    /// The library's name and version that CLIENT SETINFO set.
     pub library: (Arc<str>, Arc<str>),
-    /// RESP3 rather than RESP2.
+    /// Whether replies are in RESP3 rather than RESP2.
     pub resp3: bool,
-    /// The client gave the password, or the server has none.
+    /// Whether the client gave the password, or the server has none.
     pub authenticated: bool,
-    /// CLIENT NO-EVICT ON.
+    /// Whether the client sent CLIENT NO-EVICT ON.
     pub no_evict: bool,
-    /// CLIENT NO-TOUCH ON.
+    /// Whether the client sent CLIENT NO-TOUCH ON.
     pub no_touch: bool,
-    /// The transaction between MULTI and EXEC.
+    /// The open transaction, between MULTI and EXEC.
     pub transaction: Option<Transaction>,
-    /// The keys that must not change until EXEC.
+    /// The watched keys, which must not change until EXEC.
     pub watches: Vec<Watch>,
     /// How the connection ends after this command.
     pub ending: Ending,
@@ -32,22 +33,22 @@ pub(crate) struct Session {
 /// An open transaction. Its commands are a range of the pipeline's queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Transaction {
-    /// The first queued command.
+    /// Index of the first queued command.
     pub start: usize,
-    /// One past the last queued command.
+    /// Index after the last queued command.
     pub end: usize,
-    /// A command could not be queued: EXEC discards the transaction.
+    /// Whether a command could not be queued, so that EXEC discards the transaction.
     pub aborted: bool,
 }
 
 /// How a connection ends after its replies are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
-    /// It stays open.
+    /// The connection stays open.
     None,
-    /// It is closed.
+    /// The connection is closed.
     Close,
-    /// The server shuts down.
+    /// The whole server shuts down.
     Shutdown,
 }
 

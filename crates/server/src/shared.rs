@@ -1,4 +1,4 @@
-//! The state that all connections share.
+//! The server's state that all connections share.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::recent_reads::RecentReads;
 /// The server, as its connections see it.
 pub(crate) struct Shared {
     pub engine: Engine,
-    /// The file system and the array that hold the data, where the server knows them.
+    /// The file system and the array with the data, if the server knows them.
     pub backing: Backing,
     pub options: ServeOptions,
     pub password: Option<Vec<u8>>,
@@ -25,12 +25,13 @@ pub(crate) struct Shared {
     pub output: Arc<OutputBudget>,
     pub started_ms: u64,
     pub port: u16,
-    /// Permits to read on a worker thread: fewer than there are workers, so that one always serves the sockets.
+    /// Permits to read on a worker thread; there are fewer permits than workers, so that one worker always serves the
+    /// sockets.
     pub readers: Semaphore,
     pub recent_reads: RecentReads,
-    /// Becomes true when the server shuts down.
+    /// The shutdown's signal: becomes true when the server shuts down.
     pub stopping: watch::Sender<bool>,
-    /// The totals at the last CONFIG RESETSTAT.
+    /// The totals of INFO at the last CONFIG RESETSTAT.
     pub reset: Mutex<Totals>,
 }
 
@@ -44,31 +45,31 @@ pub(crate) struct Totals {
 }
 
 impl Shared {
-    /// The time of day in milliseconds.
+    /// The time of day in milliseconds since 1970.
     pub fn now_ms(&self) -> u64 {
         self.engine.driver().unix_millis()
     }
 
-    /// Whether reads are expected to find all data in memory. False where the drive's reads are not known.
+    /// Whether reads are expected to find all data in memory. False if the number of the drive's reads is not known.
     pub fn reads_memory_only(&self) -> bool {
         let now = self.engine.driver().now();
         let submitted = self.backing.fs.as_ref().map(|fs| fs.operations(fs::IoClass::Read));
         submitted.is_some_and(|submitted| self.recent_reads.are_quiet(submitted, now))
     }
 
-    /// Most bytes of one reply.
+    /// Longest reply in bytes.
     pub fn max_output(&self) -> usize {
         usize::try_from(self.options.max_output).unwrap_or(usize::MAX)
     }
 
-    /// Whether `given` is the password. The time depends on the length of `given` alone.
+    /// Whether `given` is the password. The comparison's time depends on the length of `given` alone.
     pub fn is_password(&self, given: &[u8]) -> bool {
         let Some(password) = &self.password else { return false };
         let different = password.iter().zip(given).fold(0, |seen, (a, b)| seen | (a ^ b));
         password.len() == given.len() && different == 0
     }
 
-    /// The totals since the start.
+    /// The totals of INFO since the server's start.
     fn totals(&self) -> Totals {
         let clients = self.clients.counts();
         Totals {
@@ -79,7 +80,7 @@ impl Shared {
         }
     }
 
-    /// The totals since the last [`reset_totals`](Shared::reset_totals).
+    /// The totals of INFO since the last [`reset_totals`](Shared::reset_totals).
     pub fn totals_since_reset(&self) -> Totals {
         let (now, reset) = (self.totals(), *self.reset.lock());
         Totals {
@@ -90,13 +91,13 @@ impl Shared {
         }
     }
 
-    /// Begins the totals of INFO at zero again. Those of the metrics go on, as counters do.
+    /// Restarts the totals of INFO at zero. The totals of the metrics go on, as counters do.
     pub fn reset_totals(&self) {
         let now = self.totals();
         *self.reset.lock() = now;
     }
 
-    /// Begins the shutdown.
+    /// Begins the server's shutdown.
     pub fn stop(&self) {
         self.stopping.send_replace(true);
     }

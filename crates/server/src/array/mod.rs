@@ -1,4 +1,4 @@
-//! The array that holds the server's data, as programs see it and give it orders.
+//! The array with the server's data: its state for programs, and the orders that they give it.
 
 mod open_array;
 mod orders;

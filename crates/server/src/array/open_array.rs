@@ -1,4 +1,4 @@
-//! An array that a process has opened.
+//! An array that a process has open.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,47 +11,47 @@ use zoned::{DeviceUrl, Error, ErrorKind, Geometry, ZonedDevice, contents};
 use super::orders::ReplaceOrder;
 use super::view::{ArrayView, EndView, EventView, ScrubView, health_after};
 
-/// Most events that are kept for later views.
+/// Largest number of array events that are kept for later views.
 const EVENTS: usize = 200;
 
-/// Lowest limit on a rebuild, in bytes a second: a rebuild reads as many of a drive at a time.
+/// Lowest limit on a rebuild's rate in bytes per second: a rebuild reads this many bytes of a drive at a time.
 const LEAST_RATE: u64 = 64 << 10;
 
-/// An array that this process has opened: its state, its events, and orders to it.
+/// An array that this process has open: its state, its events, and orders to it.
 pub struct OpenArray {
     array: Arc<Array>,
-    /// The URL's part behind `array:`, which names the members.
+    /// The part of the array's URL after `array:`, which names the members.
     rest: String,
     driver: Arc<dyn Driver>,
     opened_ms: u64,
     events: Events,
     kept: Mutex<Kept>,
-    /// New drives that the array's URL does not name.
+    /// URLs of new drives that the array's URL does not name.
     unlisted: Mutex<Vec<String>>,
 }
 
 struct Kept {
     count: u64,
-    /// The health after the last event.
+    /// The array's health after the last event.
     health: Health,
     events: VecDeque<EventView>,
 }
 
 impl OpenArray {
-    /// Keeps the array's events from now on. `rest` is the part of the array's URL behind `array:`.
+    /// Keeps the array's events from now on. `rest` is the part of the array's URL after `array:`.
     pub fn new(array: Arc<Array>, rest: &str) -> OpenArray {
         let driver = Arc::clone(ZonedDevice::driver(&*array));
-        // The events first: one that comes before the status is asked sets the same health again.
+        // Subscribe to events first: an event between the two calls then sets the health that the status has too.
         let (opened_ms, events) = (driver.unix_millis(), array.events());
         let kept = Kept { count: 0, health: array.status().health(), events: VecDeque::new() };
         let (kept, unlisted) = (Mutex::new(kept), Mutex::default());
         OpenArray { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
     }
 
-    /// The array at this moment.
+    /// The array's present state and events.
     pub fn view(&self) -> ArrayView {
         let counters = self.array.counters().each().map(|(name, value)| (name.to_owned(), value)).collect();
-        // The status before the events, so that each change that the status shows has its event.
+        // Take the status before the events, so that each change in the status has its event in the view.
         let status = self.array.status();
         let mut view = ArrayView {
             counters,
@@ -93,7 +93,7 @@ impl OpenArray {
         kept.events.iter().cloned().collect()
     }
 
-    /// Has a member fail.
+    /// Makes the array treat a member as failed.
     ///
     /// # Errors
     /// Those of [`Array::fail`].
@@ -101,8 +101,8 @@ impl OpenArray {
         units::block_on(&*self.driver, self.array.fail(slot))
     }
 
-    /// Begins to rebuild onto a new drive. A dry run checks only whether the drive can be used. Returns the contents that
-    /// the drive had, in words.
+    /// Begins to rebuild a failed member onto a new drive. A dry run checks only whether the drive can be used. Returns
+    /// a description of the data that the drive had.
     ///
     /// # Errors
     /// Those of [`zoned::open`] and [`Array::start_replace`]; [`ErrorKind::HoldsData`] without `force`.
@@ -112,7 +112,7 @@ impl OpenArray {
             let error = Error::new(ErrorKind::Invalid, &Arc::from(order.device.as_str()), "replace");
             return Err(error.because("a rebuild below 64 KiB/s never ends: set a higher rate, or none"));
         }
-        // A refused order makes no drive file.
+        // Check the order before the drive file is created: a refused order creates none.
         self.array.may_replace(Slot(order.slot))?;
         if array::url::is_file(&self.rest) {
             array::url::listable(&order.device)?;
@@ -141,7 +141,8 @@ impl OpenArray {
         })
     }
 
-    /// Adds a new drive to the file that lists the members; warns where there is no such file. The rebuild runs either way.
+    /// Adds a new drive's URL to the file that lists the array's members, or warns if there is no such file. The
+    /// rebuild runs in both cases.
     fn remember(&self, url: &str) {
         match array::url::remember(&self.rest, url) {
             Err(error) => {
@@ -214,7 +215,7 @@ impl OpenArray {
         }
     }
 
-    /// Begins to compare all parity with its data.
+    /// Begins a scrub, which compares all parity with its data.
     pub fn scrub(&self, repair_parity: bool) -> Result<(), Error> {
         self.array.start_scrub(ScrubOptions { repair_parity, ..ScrubOptions::default() }).map(drop)
     }

@@ -1,30 +1,30 @@
-//! The bodies of orders to an array in use.
+//! The JSON bodies of the HTTP orders to an array in use.
 
 use serde::{Deserialize, Serialize};
 
-/// `POST /array/fail`: has a member fail.
+/// `POST /array/fail`: makes the array treat a member as failed.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FailOrder {
-    /// The member's slot.
+    /// Slot of the member to fail.
     pub slot: u32,
 }
 
-/// `POST /array/replace`: rebuilds onto a new drive in the place of a failed member.
+/// `POST /array/replace`: rebuilds a failed member onto a new drive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ReplaceOrder {
-    /// The failed member's slot.
+    /// Slot of the failed member.
     pub slot: u32,
     /// The new drive's URL, as the server's machine resolves it.
     pub device: String,
     /// Use the drive even if it holds data.
     #[serde(default)]
     pub force: bool,
-    /// Check only whether the drive can be used.
+    /// Only check whether the drive can be used.
     #[serde(default)]
     pub dry_run: bool,
-    /// Most bytes a second that the rebuild writes.
+    /// Limit on the rebuild's writes in bytes per second.
     #[serde(default)]
     pub max_rate: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! The state of an array as programs read it: the answer to `GET /array` and the output of `furrow array status --json`.
+//! The state of an array as JSON: the answer to `GET /array` and the output of `furrow array status --json`.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use array::{Event, EventKind, Health, MemberState, Progress, ScrubReport, Status
 use serde::{Deserialize, Serialize};
 use zoned::ZoneState;
 
-/// An array and its drives. Sizes are in bytes, times in seconds.
+/// The state of an array and its drives. Sizes are in bytes, times in seconds.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ArrayView {
@@ -14,49 +14,49 @@ pub struct ArrayView {
     pub array: String,
     /// The array's name for people.
     pub label: String,
-    /// `clean`, `degraded` or `failed`.
+    /// The array's health: `clean`, `degraded` or `failed`.
     pub health: String,
-    /// Logical zones.
+    /// Number of logical zones.
     pub zones: u32,
     /// Bytes in a stripe unit.
     pub stripe_unit: u64,
     /// Bytes that the array holds when it is full.
     pub capacity: u64,
-    /// The members, in the order of their slots.
+    /// The array's members, in the order of their slots.
     pub members: Vec<MemberView>,
-    /// The rebuild that runs.
+    /// The running rebuild.
     pub rebuild: Option<ProgressView>,
-    /// The end of the last rebuild since the array was opened.
+    /// The outcome of the last rebuild since the array was opened.
     pub last_rebuild: Option<EndView>,
-    /// The scrub that runs.
+    /// The running scrub.
     pub scrub: Option<ProgressView>,
-    /// The end of the last scrub since the array was opened.
+    /// The outcome of the last scrub since the array was opened.
     pub last_scrub: Option<EndView>,
     /// Physical zones that are read-only or offline.
     pub worn: Vec<WornView>,
-    /// Advice for the operator, in sentences.
+    /// Advice for the operator about the array, in sentences.
     pub advice: Vec<String>,
-    /// Counters since the array was opened; empty for an array that no process has open.
+    /// The array's counters since it was opened; empty for an array that no process has open.
     pub counters: BTreeMap<String, u64>,
-    /// When the array was opened, in milliseconds since 1970; 0 for an array that no process has open.
+    /// Time when the array was opened, in milliseconds since 1970; 0 for an array that no process has open.
     pub opened_ms: u64,
-    /// The last events since the array was opened, oldest first.
+    /// The last array events since the array was opened, oldest first.
     pub events: Vec<EventView>,
 }
 
-/// A member.
+/// The state of an array's member.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MemberView {
     /// The member's slot.
     pub slot: u32,
-    /// `good`, `failed`, `missing` or `rebuilding`.
+    /// The member's state: `good`, `failed`, `missing` or `rebuilding`.
     pub state: String,
-    /// The drive's name, if the drive is present.
+    /// The name of the member's drive, if the drive is present.
     pub drive: Option<String>,
     /// The member's UUID.
     pub uuid: String,
-    /// Reads that gave errors of the medium since the array was opened.
+    /// Number of the member's reads that gave medium errors since the array was opened.
     pub media_errors: u64,
 }
 
@@ -64,15 +64,15 @@ pub struct MemberView {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ProgressView {
-    /// The slot that is rebuilt; nothing for a scrub.
+    /// The slot that is rebuilt; `None` for a scrub.
     pub slot: Option<u32>,
-    /// Zones that are complete.
+    /// Number of zones that are complete.
     pub zones_done: u32,
-    /// Zones with data, complete or not.
+    /// Number of zones with data, complete or not.
     pub zones: u32,
-    /// Bytes read or written so far.
+    /// Bytes that the job has read or written so far.
     pub bytes: u64,
-    /// Bytes to be read or written in all.
+    /// Bytes that the job reads or writes in all.
     pub total: u64,
     /// Seconds since the job began, or was resumed after a restart.
     pub seconds: f64,
@@ -80,11 +80,11 @@ pub struct ProgressView {
     pub eta_seconds: Option<f64>,
 }
 
-/// The end of a rebuild or a scrub.
+/// The outcome of a rebuild or a scrub.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct EndView {
-    /// The progress at the end.
+    /// The progress when the job ended.
     pub progress: ProgressView,
     /// The error that ended the job.
     pub error: Option<String>,
@@ -96,33 +96,33 @@ pub struct EndView {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ScrubView {
-    /// Zones with data.
+    /// Number of zones with data that were compared.
     pub zones: u32,
-    /// Stripes compared.
+    /// Number of stripes compared.
     pub stripes: u64,
-    /// Bytes read.
+    /// Bytes read by the scrub.
     pub bytes: u64,
-    /// Stripe units that a drive could not read.
+    /// Number of stripe units that a drive could not read.
     pub read_errors: u64,
-    /// Unreadable units that were reconstructed from the other drives and recorded.
+    /// Number of unreadable units that were reconstructed from the other drives and recorded.
     pub repaired: u64,
-    /// Unreadable units that cannot be reconstructed: another unit of the stripe is unreadable too.
+    /// Number of unreadable units that cannot be reconstructed, because another unit of the stripe is unreadable too.
     pub lost: u64,
-    /// Stripes whose parity does not fit their data.
+    /// Number of stripes whose parity does not fit their data.
     pub mismatches: u64,
-    /// Stripes whose parity was rewritten.
+    /// Number of stripes whose parity was rewritten.
     pub parity_rewritten: u64,
 }
 
-/// A worn physical zone.
+/// A physical zone that is read-only or offline.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct WornView {
-    /// The member's slot.
+    /// Slot of the drive with the zone.
     pub slot: u32,
     /// The logical zone that the physical zone is a part of.
     pub zone: u32,
-    /// `read-only` or `offline`.
+    /// The zone's state: `read-only` or `offline`.
     pub state: String,
 }
 
@@ -132,7 +132,7 @@ pub struct WornView {
 pub struct EventView {
     /// The event's number since the array was opened, from 1 on.
     pub number: u64,
-    /// Milliseconds since 1970.
+    /// Time of the event in milliseconds since 1970.
     pub unix_ms: u64,
     /// The event's short name, such as `drive-failed`.
     pub event: String,
@@ -215,7 +215,7 @@ impl From<&ScrubReport> for ScrubView {
 }
 
 impl EventView {
-    /// The event with this number; `before`: the array's health before the event.
+    /// The view of the event with this number; `before`: the array's health before the event.
     pub(super) fn new(number: u64, event: &Event, before: Health) -> EventView {
         EventView {
             number,
@@ -229,7 +229,7 @@ impl EventView {
 }
 
 impl ProgressView {
-    /// For people: `43 %, 1204.2 of 2800.0 MiB, 8 s left`.
+    /// The progress in words: `43 %, 1204.2 of 2800.0 MiB, 8 s left`.
     pub fn words(&self) -> String {
         let mebibytes = |bytes: u64| bytes as f64 / f64::from(1 << 20);
         let share = self.bytes as f64 * 100.0 / self.total.max(1) as f64;
@@ -238,7 +238,7 @@ impl ProgressView {
     }
 }
 
-/// The slot of the drive that an event concerns.
+/// The slot of the drive that an array event concerns.
 fn slot_of(kind: &EventKind) -> Option<u32> {
     match kind {
         EventKind::DriveFailed { slot, .. }
@@ -253,7 +253,7 @@ fn slot_of(kind: &EventKind) -> Option<u32> {
     }
 }
 
-/// The array's health after an event.
+/// The array's health after an event; `before`: the health before the event.
 pub(super) fn health_after(kind: &EventKind, before: Health) -> Health {
     match kind {
         EventKind::DriveFailed { .. } => Health::Degraded,
@@ -263,7 +263,7 @@ pub(super) fn health_after(kind: &EventKind, before: Health) -> Health {
     }
 }
 
-/// The health in a word.
+/// The name of an array's health: `clean`, `degraded` or `failed`.
 fn health(health: Health) -> &'static str {
     match health {
         Health::Clean => "clean",
@@ -272,7 +272,7 @@ fn health(health: Health) -> &'static str {
     }
 }
 
-/// A member's state in a word.
+/// The name of a member's state, such as `good`.
 fn state(state: MemberState) -> &'static str {
     match state {
         MemberState::Good => "good",

@@ -1,4 +1,4 @@
-//! CLIENT.
+//! The command CLIENT and its subcommands.
 
 use std::fmt::Write;
 
@@ -85,7 +85,7 @@ fn on_or_off(call: &mut Call<'_>) -> Result<bool, String> {
     Ok(on)
 }
 
-/// `LIST`, `LIST TYPE kind` or `LIST ID number ...`.
+/// CLIENT LIST, CLIENT LIST TYPE kind, or CLIENT LIST ID number ...
 fn list(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     match args.get(2).to_ascii_uppercase().as_slice() {
@@ -106,7 +106,8 @@ fn list(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Prints a line for each client that `wanted` accepts; its second argument is the asking client's number.
+/// Replies a line for each client that `wanted` accepts; `wanted`'s second argument is the number of the client that
+/// asks.
 fn describe(call: &mut Call<'_>, command: &'static str, wanted: impl Fn(&Client, u64) -> bool) {
     let (own, now) = (call.session.id, call.shared.now_ms());
     if let Some(client) = call.shared.clients.get(own) {
@@ -119,7 +120,7 @@ fn describe(call: &mut Call<'_>, command: &'static str, wanted: impl Fn(&Client,
     call.out.verbatim(&text);
 }
 
-/// `KILL addr:port`, or `KILL` with filters.
+/// CLIENT KILL addr:port, or CLIENT KILL with filters.
 fn kill(call: &mut Call<'_>) -> Outcome {
     let (args, own) = (call.args, call.session.id);
     let old_form = args.len() == 3;

@@ -5,7 +5,7 @@ use kv::Args;
 use super::call::SYNTAX;
 use crate::clients::Client;
 
-/// The clients that all given filters accept.
+/// A set of filters, which accepts the clients that all its filters accept.
 #[derive(Default, Debug)]
 pub(super) struct ClientFilter<'a> {
     id: Option<u64>,
@@ -16,7 +16,7 @@ pub(super) struct ClientFilter<'a> {
     skip: Option<u64>,
 }
 
-/// The kinds of clients that redis knows. All clients of this server are normal.
+/// The kinds of clients that Redis knows. All clients of this server are normal ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum ClientKind {
     Normal,
@@ -26,7 +26,7 @@ pub(super) enum ClientKind {
 }
 
 impl ClientKind {
-    /// The kind of a name.
+    /// The kind of clients that `name` stands for.
     pub fn parse(name: &[u8]) -> Result<ClientKind, String> {
         Ok(match name.to_ascii_lowercase().as_slice() {
             b"normal" => ClientKind::Normal,
@@ -39,13 +39,13 @@ impl ClientKind {
 }
 
 impl<'a> ClientFilter<'a> {
-    /// The only client with this address.
+    /// The filter that accepts the client with this address.
     pub fn of_address(address: &'a [u8]) -> ClientFilter<'a> {
         ClientFilter { address: Some(address), ..ClientFilter::default() }
     }
 
-    /// Pairs of a filter's name and value from the third word on. `own`: the asking client, which is skipped unless
-    /// SKIPME says no.
+    /// Reads pairs of a filter's name and value from the third word on. `own`: the number of the client that asks,
+    /// which is skipped unless SKIPME says no.
     pub fn parse(args: Args<'a>, own: u64) -> Result<ClientFilter<'a>, String> {
         let mut filter = ClientFilter { skip: Some(own), ..ClientFilter::default() };
         if args.len() % 2 == 1 {
@@ -72,7 +72,7 @@ impl<'a> ClientFilter<'a> {
         Ok(filter)
     }
 
-    /// Whether the filters accept a client at this time.
+    /// Whether all filters accept `client` at the time `now_ms`.
     pub fn accepts(&self, client: &Client, now_ms: u64) -> bool {
         let is = |wanted: Option<&[u8]>, address: &std::net::SocketAddr| {
             wanted.is_none_or(|wanted| wanted == address.to_string().as_bytes())

@@ -1,11 +1,11 @@
-//! CONFIG: shows the settings, which are given when the server is started.
+//! CONFIG shows the server's settings, which are set when the server is started.
 
 use kv::{Answer, glob};
 
 use super::call::{Call, Outcome, help, subcommand_arity, unknown_subcommand};
 use crate::shared::Shared;
 
-/// The settings under the names that clients and tools ask for.
+/// The server's settings, under Redis's names for them.
 fn settings(shared: &Shared) -> Vec<(&'static str, String)> {
     let options = &shared.options;
     vec![

@@ -1,4 +1,4 @@
-//! COMMAND.
+//! The command COMMAND, which describes commands.
 
 use kv::{Answer, Spec};
 
@@ -44,7 +44,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
                 }
             }
         }
-        // redis-cli sends this at its start; without texts redis-cli shows no hints.
+        // redis-cli sends COMMAND DOCS when it starts; with an empty reply it shows no hints.
         b"DOCS" => out.map(0),
         b"GETKEYS" if args.len() >= 4 => {
             let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;
@@ -84,7 +84,7 @@ fn describe(out: &mut Encoder, spec: &Spec) {
     out.integer(i64::from(spec.keys.first));
     out.integer(i64::from(spec.keys.last));
     out.integer(i64::from(spec.keys.step));
-    // ACL categories, tips, key specifications, subcommands.
+    // Empty lists of ACL categories, tips, key specifications and subcommands.
     out.set(0);
     (0..3).for_each(|_| out.array(0));
 }

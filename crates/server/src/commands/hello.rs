@@ -1,14 +1,14 @@
-//! Passwords, protocol versions and names.
+//! AUTH, HELLO and RESET: passwords, protocol versions and client names.
 
 use kv::Answer;
 
 use super::call::{Call, Outcome, SYNTAX};
 use crate::session::Session;
 
-/// The version of redis whose commands and error texts this server follows.
+/// The version of Redis whose commands and error texts this server follows.
 pub(super) const COMPATIBLE_VERSION: &str = "7.0.15";
 
-/// Longest client name.
+/// Longest client name in bytes.
 const NAME_LIMIT: usize = 1024;
 
 pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
@@ -98,7 +98,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Makes the session that of a new connection.
+/// RESET: gives the session the state of a new connection.
 pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
     *call.session = Session::new(call.session.id, call.shared.password.is_none());
     call.out.set_resp3(false);
@@ -106,7 +106,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// Sets the client's name, which may hold nothing that would break a line of CLIENT LIST.
+/// Sets the client's name, which must not have characters that would break a line of CLIENT LIST.
 pub(super) fn set_name(session: &mut Session, name: &[u8]) -> Outcome {
     let text =
         printable(name).ok_or("ERR Client names cannot contain spaces, newlines or special characters.")?;
@@ -114,7 +114,7 @@ pub(super) fn set_name(session: &mut Session, name: &[u8]) -> Outcome {
     Ok(())
 }
 
-/// The text of a name, if the name has only printable characters and no blanks.
+/// The name as text, if it has only printable characters and no blanks.
 pub(super) fn printable(name: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(name).ok()?;
     (name.len() <= NAME_LIMIT && name.iter().all(|b| (b'!'..=b'~').contains(b))).then_some(text)

@@ -1,4 +1,4 @@
-//! INFO.
+//! The command INFO.
 
 use std::fmt::Write;
 
@@ -20,7 +20,7 @@ pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-/// The memory of this process that is in RAM, or 0 where the kernel does not report it.
+/// Bytes of this process's memory in RAM, or 0 if the kernel does not report them.
 fn resident_bytes() -> u64 {
     const KIB: u64 = 1 << 10;
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
@@ -29,7 +29,7 @@ fn resident_bytes() -> u64 {
     kibibytes.unwrap_or(0) * KIB
 }
 
-/// The sections that `wanted` accepts.
+/// The text of INFO's sections that `wanted` accepts.
 pub(crate) fn info_text(shared: &Shared, wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
     for section in SECTIONS.into_iter().filter(|s| wanted(s)) {
@@ -136,7 +136,7 @@ fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
             put("role", "master".into());
             put("connected_slaves", "0".into());
         }
-        // The last count, which may be minutes old where there are many keys; DBSIZE counts now.
+        // The key count of the last walk, which may be minutes old in a large database; DBSIZE counts anew.
         "keyspace" => {
             if let Ok(Keyspace { keys, expires, avg_ttl_ms, .. }) = engine.keyspace()
                 && keys > 0

@@ -35,8 +35,8 @@ fn shared() -> Arc<Shared> {
     })
 }
 
-/// Serves two clients on one thread. The first one sends `busy` and then asks for the clients; the second one sets its
-/// name. Both have sent everything before the first is served. Returns the replies to the first client.
+/// Serves two clients on one thread. The first client sends `busy` and then CLIENT LIST; the second one sets its name.
+/// Both have sent everything before the first one is served. Returns the replies to the first client.
 fn replies_beside_another_client(busy: &[u8]) -> String {
     let shared = shared();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
@@ -65,7 +65,7 @@ fn replies_beside_another_client(busy: &[u8]) -> String {
 
 #[test]
 fn another_client_is_served_between_two_reads_of_a_client_that_sends_without_a_pause() {
-    // Less than a turn's commands in a read, and more bytes than one read takes.
+    // A read of the socket has fewer commands than a turn, and all commands have more bytes than one read takes.
     let value = "x".repeat(8 << 10);
     let busy = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{value}\r\n", value.len()).repeat(9);
     assert!(busy.len() > READ_SIZE);

@@ -1,4 +1,5 @@
-//! `GET /array` shows the array; the routes below it take orders, from programs of this machine only.
+//! The HTTP routes of the array: `GET /array` shows the array; the routes under `/array/` take orders, from programs of
+//! this machine only.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ use super::guard::{Order, Refusal};
 use crate::array::{FailOrder, Job, OpenArray, ReplaceOrder, ScrubOrder};
 use crate::shared::Shared;
 
-/// An order without settings: `{}`.
+/// The body of an order without settings: `{}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Plain {}
 
-/// The routes of the array.
+/// The HTTP routes of the array.
 pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
         .route("/array", get(show))
@@ -78,7 +79,7 @@ fn viewed(array: &OpenArray) -> Value {
     json!(array.view())
 }
 
-/// Runs `what` with the array on a thread that may wait for the drives.
+/// Calls `what` with the array, on a thread that may wait for the drives.
 async fn on_array(
     shared: Arc<Shared>,
     what: impl FnOnce(&OpenArray) -> Result<Value, Error> + Send + 'static,
@@ -95,7 +96,7 @@ async fn on_array(
 fn status(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
-        // No other error: a client that gets 409 may send the order again with `force`.
+        // Only this error has the status 409: a client that gets 409 may repeat the order with `force`.
         ErrorKind::HoldsData => StatusCode::CONFLICT,
         ErrorKind::Held { .. } | ErrorKind::InUse => StatusCode::LOCKED,
         ErrorKind::Invalid | ErrorKind::Unsupported => StatusCode::BAD_REQUEST,

@@ -1,14 +1,14 @@
-//! The array's part of the server's page.
+//! The array's part of the server's HTML page.
 
 use std::fmt::Write as _;
 
 use super::html::escape;
 use crate::array::ArrayView;
 
-/// Events on the page.
+/// Number of array events on the page.
 const EVENTS: usize = 8;
 
-/// The health, a table of the drives, the jobs that run, and the last events.
+/// The array as HTML: its health, a table of the drives, the running jobs, and the last events.
 pub(super) fn table(view: &ArrayView) -> String {
     let name = if view.label.is_empty() { &view.array } else { &view.label };
     let mut page = format!("<h2>Array {}: {}</h2>\n", escape(name), escape(&view.health));

@@ -1,8 +1,8 @@
-//! Checks who gives an order over HTTP: programs on this machine may, web pages may not.
+//! Checks who gives an order to the array over HTTP: programs on this machine may, web pages may not.
 //!
 //! Any page that a browser on this machine shows can have the browser send requests to this port. Such a request has an
-//! `Origin`, cannot have JSON as its content type without a preflight request, and after DNS rebinding has a foreign name
-//! as its `Host`. Each of the three is refused by itself.
+//! `Origin`, cannot have JSON as its content type without a preflight request, and after DNS rebinding has a foreign
+//! name as its `Host`. Each of the three alone suffices to refuse the request.
 //!
 //! The server's password keeps out other users of the machine. A server without a password asks the kernel which user
 //! owns the connection.
@@ -20,10 +20,10 @@ use serde_json::json;
 use super::peer;
 use crate::shared::Shared;
 
-/// An order from a client that may give it.
+/// The body of an order to the array, from a client that may give orders.
 pub(super) struct Order<T>(pub T);
 
-/// The status and the text of a refused request.
+/// The HTTP status and the text of a refused request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Refusal(pub StatusCode, pub String);
 
@@ -56,7 +56,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
     }
 }
 
-/// Whether `peer` may give an order with these headers.
+/// Checks that `peer` may give an order with the request's `headers`.
 fn check(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Result<(), Refusal> {
     judge(peer, headers)?;
     let given = text(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
@@ -67,7 +67,7 @@ fn check(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Resu
     Ok(())
 }
 
-/// All checks but the password.
+/// All checks of an order but that of the password.
 fn judge(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
     if !peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
@@ -92,7 +92,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// Whether a `Host` header names a loopback address.
+/// Whether the value of a `Host` header is a loopback address.
 fn is_this_machine(host: &str) -> bool {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if port.bytes().all(|b| b.is_ascii_digit()) => name,

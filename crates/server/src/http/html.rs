@@ -1,6 +1,6 @@
-//! Text in HTML.
+//! Escaping of text for HTML.
 
-/// The text with the characters escaped that HTML gives a meaning.
+/// Replaces the characters in `text` that have a meaning in HTML by entities.
 pub(super) fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }

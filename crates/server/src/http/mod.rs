@@ -22,7 +22,7 @@ use crate::shared::Shared;
 
 use html::escape;
 
-/// Serves until the server stops.
+/// Serves the HTTP port until the server stops.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let router = Router::new()
@@ -33,7 +33,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         .with_state(shared)
         .into_make_service_with_connect_info::<SocketAddr>();
     let stop = async move {
-        // The sender lives in `shared`, so the wait ends by the value.
+        // The wait ends when the value becomes true: the sender lives in `shared`.
         let _sender_gone = stopping.wait_for(|stopping| *stopping).await;
     };
     if let Err(error) = axum::serve(listener, router).with_graceful_shutdown(stop).await {
@@ -41,7 +41,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     }
 }
 
-/// The metrics in the format that the client accepts, made on a thread that may wait for the device.
+/// `GET /metrics`: the metrics in the format that the client accepts, rendered on a thread that may wait for the
+/// device.
 async fn exposition(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, StatusCode> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = metrics::Format::of_accept(accept);
@@ -50,7 +51,7 @@ async fn exposition(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Re
     Ok(([(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")], text).into_response())
 }
 
-/// 200 while the server takes writes.
+/// `GET /health`: status 200 while the server takes writes.
 async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     let full = shared.engine.room().is_some_and(|room| room.is_short());
     match shared.engine.failure() {

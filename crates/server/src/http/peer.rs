@@ -1,12 +1,13 @@
-//! The user who owns the other end of a connection from this machine, by the kernel's table of TCP sockets.
+//! The user at the other end of a connection from this machine, found in the kernel's table of TCP sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::fs::MetadataExt;
 
-/// The state of a connection with both ends open. In other states the table names root for sockets without an owner.
+/// The kernel's code for a connection with both ends open. In other states the table names root for sockets without an
+/// owner.
 const ESTABLISHED: &str = "01";
 
-/// The user who owns the socket with this address, if exactly one user does.
+/// The user who owns the socket with the address `of`, if exactly one user does.
 pub(super) fn owner(of: SocketAddr) -> Option<u32> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let text: String = tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).collect();
@@ -18,7 +19,7 @@ pub(super) fn own() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|own| own.uid())
 }
 
-/// Whether a user may give orders to a server that runs as `own`: the same user and root may.
+/// Whether `user` may give orders to a server that runs as `own`: only the same user and root may.
 pub(super) fn may_order(user: Option<u32>, own: Option<u32>) -> bool {
     user.is_some() && (user == own || user == Some(0))
 }
@@ -30,7 +31,7 @@ fn owner_in(table: &str, of: SocketAddr) -> Option<u32> {
     owners.all(|other| other == first).then_some(first)
 }
 
-/// The address and the user in a line of the table, if the connection is open.
+/// The address and the user in a line of the kernel's socket table, if the connection is open.
 fn socket(line: &str) -> Option<(SocketAddr, u32)> {
     let mut fields = line.split_whitespace();
     let local = fields.nth(1)?;
@@ -39,7 +40,8 @@ fn socket(line: &str) -> Option<(SocketAddr, u32)> {
     (state == ESTABLISHED).then_some((address(local)?, user))
 }
 
-/// An address as in the table: `0100007F:A3C1` has words in the machine's byte order, and the port.
+/// Parses an address of the kernel's socket table: `0100007F:A3C1` is the IP address in words of the machine's byte
+/// order, and the port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
@@ -76,7 +78,7 @@ mod tests {
             )
         };
         let here = |port: u16| SocketAddr::from(([127, 0, 0, 1], port));
-        // Words are in the machine's order: these are of a little-endian one.
+        // The table's words are in the machine's byte order; this branch is for little-endian ones.
         let at = |port: u16| match cfg!(target_endian = "little") {
             true => format!("0100007F:{port:04X}"),
             false => format!("7F000001:{port:04X}"),
@@ -101,7 +103,7 @@ mod tests {
     #[test]
     fn a_connection_of_this_process_belongs_to_its_user() {
         for host in ["127.0.0.1:0", "[::1]:0"] {
-            // A machine may have no IPv6.
+            // Skip an address family that the machine lacks, such as IPv6.
             let Ok(listener) = TcpListener::bind(host) else { continue };
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_there, peer) = listener.accept().unwrap();

@@ -1,4 +1,4 @@
-//! `furrow_array_*`, as of the moment of a scrape.
+//! The metrics `furrow_array_*`, with values of the moment of a scrape.
 
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -8,7 +8,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 
 use crate::array::{ArrayView, ProgressView};
 
-// The exposition format adds `_total` to the names of counters.
+// Names of the array's metrics. The exposition format adds `_total` to the names of counters.
 const HEALTH: &str = "furrow_array_health";
 const MEMBERS: &str = "furrow_array_members";
 const MEMBER: &str = "furrow_array_member_state";
@@ -21,9 +21,9 @@ const REBUILD_LEFT: &str = "furrow_array_rebuild_left_seconds";
 const SCRUB_DONE: &str = "furrow_array_scrub_done_bytes";
 const SCRUB_TOTAL: &str = "furrow_array_scrub_total_bytes";
 
-/// The states of a member.
+/// The states of an array's member, as values of a metric's label.
 const STATES: [&str; 4] = ["good", "failed", "missing", "rebuilding"];
-/// The counters of written bytes: the name in the array's counters, the kind in the metric.
+/// The array's counters of written bytes: the name of the counter, and its kind as a label of the metric.
 const KINDS: [(&str, &str); 5] = [
     ("data_bytes", "data"),
     ("parity_bytes", "parity"),
@@ -31,7 +31,7 @@ const KINDS: [(&str, &str); 5] = [
     ("metadata_bytes", "metadata"),
     ("rebuilt_bytes", "rebuild"),
 ];
-/// All other counters: the name in the array's counters, the name of the metric, the help text.
+/// The array's other counters: the name of the counter, the name of the metric, the help text.
 const COUNTERS: [(&str, &str, &str); 8] = [
     ("degraded_reads", "furrow_array_degraded_reads", "Reads reconstructed from the other drives"),
     ("read_errors", "furrow_array_read_errors", "Reads of a drive that gave an error of the medium"),
@@ -47,7 +47,7 @@ const COUNTERS: [(&str, &str, &str); 8] = [
     ("drive_failures", "furrow_array_drive_failures", "Drives that failed while the array was in use"),
 ];
 
-/// An array at the moment of a scrape.
+/// The metrics of an array at the moment of a scrape.
 #[derive(Debug)]
 pub(super) struct ArrayMetrics(pub ArrayView);
 

@@ -1,4 +1,4 @@
-//! `furrow_fs_*` and `furrow_zones`: the file system's space and the device's zones.
+//! The metrics `furrow_fs_*` and `furrow_zones`: the file system's space and the device's zones.
 
 use fs::{Fs, StatFs};
 use prometheus_client::collector::Collector;
@@ -23,16 +23,16 @@ const STATES: [(ZoneState, &str); 8] = [
     (ZoneState::Offline, "offline"),
 ];
 
-/// A file system and its device at the moment of a scrape.
+/// The metrics of a file system and its device at the moment of a scrape.
 #[derive(Debug)]
 pub(super) struct DriveMetrics {
     space: StatFs,
-    /// The state of each zone; nothing where the device cannot report them.
+    /// The state of each zone; empty if the device cannot report the states.
     zones: Vec<ZoneState>,
 }
 
 impl DriveMetrics {
-    /// Asks the file system and the device.
+    /// Collects the metrics from the file system and the device.
     pub fn of(fs: &Fs) -> DriveMetrics {
         let zones = fs.device().report_all().unwrap_or_else(|error| {
             tracing::warn!(%error, "the metrics lack the zones: the device does not report them");

@@ -12,7 +12,7 @@ use super::drive::DriveMetrics;
 use super::format::Format;
 use crate::shared::Shared;
 
-// The exposition format adds `_total` to the names of counters.
+// Names of the server's and the engine's metrics. The exposition format adds `_total` to the names of counters.
 const COMMANDS: &str = "furrow_server_commands";
 const PIPELINE_SECONDS: &str = "furrow_server_pipeline_seconds";
 const CLIENTS: &str = "furrow_server_connected_clients";
@@ -27,7 +27,7 @@ const FAILED: &str = "furrow_kv_failed_pipelines";
 const EXPIRED: &str = "furrow_kv_expired_keys";
 const READS: &str = "furrow_kv_read_pipelines";
 const READ_ONLY: &str = "furrow_kv_writes_refused";
-// The exposition format adds `_info` to the names of infos.
+// Names of info metrics and of the log's metrics. The exposition format adds `_info` to the names of infos.
 const BUILD_INFO: &str = "furrow_build";
 const LOG_INFO: &str = "furrow_kv_log";
 const LOG_HELD: &str = "furrow_kv_log_held_records";
@@ -42,7 +42,7 @@ const LOG_FLUSHES_ASKED: &str = "furrow_kv_log_flushes_asked";
 const FREE: &str = "furrow_fs_free_bytes";
 const RESERVE: &str = "furrow_fs_reserve_bytes";
 
-/// All metrics at this moment. Asks the device for its zones, which may block.
+/// The text of all metrics with their present values. Asks the device for its zones, which may block.
 pub(crate) fn render(shared: &Shared, format: Format) -> String {
     let mut registry = Registry::default();
     registry.register(COMMANDS, "Commands by name", shared.counters.commands.clone());
@@ -69,7 +69,7 @@ pub(crate) fn render(shared: &Shared, format: Format) -> String {
     }
 }
 
-/// The values of the server and the engine at the moment of a scrape.
+/// The values of the server's and the engine's metrics at the moment of a scrape.
 #[derive(Debug)]
 struct Now {
     counters: Vec<(&'static str, &'static str, u64)>,

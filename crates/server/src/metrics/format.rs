@@ -1,6 +1,6 @@
 //! The two text formats of metrics.
 
-/// A text format.
+/// A text format of metrics.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Format {
     /// The Prometheus text format 0.0.4.
@@ -10,7 +10,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that an `Accept` header prefers; OpenMetrics only where the header names it.
+    /// The metrics format that an `Accept` header prefers; OpenMetrics only if the header names it.
     pub fn of_accept(accept: &str) -> Format {
         let quality = |media: &str| {
             let mut best = 0.0_f64;
@@ -27,7 +27,7 @@ impl Format {
         if open > 0.0 && open >= text { Format::OpenMetrics } else { Format::Text }
     }
 
-    /// The `Content-Type` of a text in this format.
+    /// The `Content-Type` of metrics in this format.
     pub fn content_type(self) -> &'static str {
         match self {
             Format::Text => "text/plain; version=0.0.4; charset=utf-8",
@@ -35,7 +35,7 @@ impl Format {
         }
     }
 
-    /// Converts from OpenMetrics.
+    /// Converts metrics from OpenMetrics to this format.
     pub fn convert(self, text: String) -> String {
         match self {
             Format::OpenMetrics => text,
@@ -44,7 +44,8 @@ impl Format {
     }
 }
 
-/// The text format names counters and infos with the suffixes of their samples, has no infos and no end mark.
+/// Converts from OpenMetrics to the Prometheus text format, which names counters and infos with the suffixes of their
+/// samples, and has no infos and no end mark.
 fn to_text(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
     let mut help = None;

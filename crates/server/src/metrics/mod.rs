@@ -1,4 +1,4 @@
-//! `/metrics`.
+//! The metrics at `/metrics`.
 
 mod array;
 mod drive;

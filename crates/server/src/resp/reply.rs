@@ -1,16 +1,16 @@
-//! Replies in RESP2 and RESP3.
+//! The encoder of replies in RESP2 and RESP3.
 
 use std::io::Write;
 
 use kv::Answer;
 
-/// Bytes of an emptied buffer that are kept for the next replies.
+/// Bytes of an emptied reply buffer that are kept for the next replies.
 const KEPT_CAPACITY: usize = 64 << 10;
 
-/// Writes replies into a buffer, in the protocol that the client chose.
+/// Encodes replies into a buffer, in the protocol that the client chose.
 ///
-/// Strings are bounded by a limit on the buffer: one that exceeds the limit is left out, and the encoder is full until
-/// its reply is rolled back. Numbers, errors and the heads of arrays are small and always written.
+/// The buffer has a limit: a string that exceeds the limit is left out, and the encoder is full until the string's
+/// reply is rolled back. Numbers, errors and the heads of arrays are small and always written.
 #[derive(Debug)]
 pub struct Encoder {
     out: Vec<u8>,
@@ -20,17 +20,17 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// An empty buffer for about `limit` bytes.
+    /// An encoder whose buffer has a limit of `limit` bytes.
     pub fn new(limit: usize) -> Encoder {
         Encoder { out: Vec::new(), resp3: false, limit, full: false }
     }
 
-    /// Sets the limit on the buffer's bytes.
+    /// Sets the limit on the reply buffer's bytes.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// Encodes from now on in RESP3 or in RESP2.
+    /// Encodes in RESP3 from now on, or with `false` in RESP2.
     pub fn set_resp3(&mut self, resp3: bool) {
         self.resp3 = resp3;
     }
@@ -40,14 +40,14 @@ impl Encoder {
         &self.out
     }
 
-    /// Empties the buffer, and frees most of one that has grown large.
+    /// Empties the reply buffer, and frees most of a large one.
     pub fn clear(&mut self) {
         self.out.clear();
         self.out.shrink_to(KEPT_CAPACITY);
         self.full = false;
     }
 
-    /// A text that RESP3 marks as one for people (`txt`); in RESP2 a string.
+    /// Encodes a text for people: in RESP3 a verbatim string (`txt`), in RESP2 a bulk string.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3 {
             self.string(b'=', b"txt:", text.as_bytes());
@@ -56,12 +56,12 @@ impl Encoder {
         }
     }
 
-    /// The next `len` replies are the members of a set; in RESP2 an array.
+    /// Encodes the head of a set of the next `len` replies; in RESP2 that of an array.
     pub fn set(&mut self, len: usize) {
         self.head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
-    /// The reply of a transaction that was not run: a null array.
+    /// Encodes a null array, the reply of a transaction that was not run.
     pub fn null_array(&mut self) {
         if self.resp3 { self.put(b'_', &[]) } else { self.put(b'*', &[b"-1"]) }
     }
@@ -92,7 +92,7 @@ impl Encoder {
         self.put(kind, &[digits]);
     }
 
-    /// Writes a status or an error, whose line breaks become blanks: a line break would end the reply.
+    /// Encodes a status or an error. Line breaks become blanks, since a line break would end the reply.
     fn line(&mut self, kind: u8, text: &str) {
         if text.bytes().any(|b| b == b'\r' || b == b'\n') {
             let text = text.replace(['\r', '\n'], " ");

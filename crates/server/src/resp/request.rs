@@ -1,39 +1,40 @@
-//! The request parser: incremental and total. Any bytes, split anywhere, give the same commands or the same error.
+//! The parser of requests in the Redis protocol: incremental and total. Any bytes, split anywhere, give the same
+//! commands or the same error.
 
 use bytes::{Bytes, BytesMut};
 use kv::{Args, Span, parse_integer};
 
-/// Most bytes of a line: a count, or an inline command.
+/// Longest line of a request in bytes: a count, or an inline command.
 const LINE_LIMIT: usize = 64 << 10;
 
-/// Most bytes of a request above all other limits: spans are 32 bits wide.
+/// Longest request in bytes, whatever the other limits: spans are 32 bits wide.
 const REQUEST_LIMIT: usize = 1 << 30;
 
-/// Limits for a client that has not given the password.
+/// Limits on the requests of a client that has not given the password: words of a command, and bytes of a word.
 const UNAUTHENTICATED_ARGS: usize = 10;
 const UNAUTHENTICATED_BULK: usize = 16 << 10;
 
-/// Bounds on what is read before it is executed.
+/// Limits on requests, checked before a command runs.
 #[derive(Clone, Copy, Debug)]
 pub struct ParserLimits {
     /// Longest word in bytes.
     pub bulk: usize,
-    /// Most words of a command.
+    /// Largest number of words in a command.
     pub args: usize,
     /// Longest command in bytes; at most 1 GiB.
     pub request: usize,
 }
 
-/// First words of lines that an HTTP client sends, such as a browser that a web page has connect to this port.
+/// First words of lines that an HTTP client sends, for example a browser that a web page makes connect to this port.
 const HTTP_WORDS: [&[u8]; 2] = [b"post", b"host:"];
 
-/// Why a connection is closed.
+/// Why the parser gives up, so that the connection is closed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum ProtocolError {
-    /// The text follows `-ERR Protocol error: `.
+    /// The text of the error reply after `-ERR Protocol error: `.
     #[error("{0}")]
     Malformed(String),
-    /// An HTTP request, which gets no answer. Bytes after it are not parsed: its body may hold commands.
+    /// An HTTP request, which gets no answer. Bytes after it are not parsed, since its body may hold commands.
     #[error(
         "an HTTP request came to the port of the redis protocol: a web page may be trying to reach the data"
     )]
@@ -45,7 +46,7 @@ pub enum ProtocolError {
 pub struct Requests {
     buffer: Bytes,
     spans: Vec<Span>,
-    /// For each command the number of spans up to its end.
+    /// For each command the index of the span after its last word.
     ends: Vec<u32>,
 }
 
@@ -60,7 +61,7 @@ impl Requests {
         self.ends.is_empty()
     }
 
-    /// The words of each command.
+    /// The words of each command, in order.
     pub fn iter(&self) -> impl Iterator<Item = Args<'_>> {
         self.iter_from(0)
     }
@@ -78,21 +79,21 @@ impl Requests {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// Before a command.
+    /// The parser is before a command.
     Idle,
-    /// Before the `$` of a word; `left` words are missing, this one included.
+    /// The parser is before the `$` of a word; `left` words are missing, this one included.
     Word { left: usize },
-    /// In a word of `len` bytes.
+    /// The parser is within a word of `len` bytes.
     Body { left: usize, len: usize },
 }
 
-/// Splits the bytes of a socket into commands.
+/// The parser, which splits the bytes of a socket into commands.
 #[derive(Debug)]
 pub struct Parser {
     buffer: BytesMut,
-    /// The next byte to parse.
+    /// Index of the next byte to parse.
     at: usize,
-    /// One past the last whole command, where the unfinished command begins.
+    /// Index after the last whole command, where the unfinished command begins.
     whole: usize,
     state: State,
     spans: Vec<Span>,
@@ -103,7 +104,8 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser with nothing read. `unauthenticated`: the client has not given the password, and small limits hold.
+    /// A parser that has read nothing. `unauthenticated`: the client has not given the password, so that small limits
+    /// apply.
     pub fn new(limits: ParserLimits, unauthenticated: bool) -> Parser {
         Parser {
             buffer: BytesMut::new(),
@@ -118,12 +120,12 @@ impl Parser {
         }
     }
 
-    /// The buffer for bytes from the socket; call [`parse`](Parser::parse) after adding some.
+    /// The buffer for bytes from the socket; call [`parse`](Parser::parse) after adding bytes.
     pub fn buffer(&mut self) -> &mut BytesMut {
         &mut self.buffer
     }
 
-    /// Sets whether the small limits hold.
+    /// Sets whether the small limits apply, those of a client that has not given the password.
     pub fn set_unauthenticated(&mut self, unauthenticated: bool) {
         self.unauthenticated = unauthenticated;
     }
@@ -169,7 +171,7 @@ impl Parser {
         }
     }
 
-    /// The line at `at` without its end, and the start of the next line; nothing if the line is not whole.
+    /// The line at `at` without its end, and the start of the next line; `None` if the buffer has no whole line.
     fn line(&self, too_long: &str) -> Result<Option<(Span, usize)>, ProtocolError> {
         let rest = self.buffer.get(self.at..).unwrap_or_default();
         let window = rest.get(..LINE_LIMIT + 2).unwrap_or(rest);
@@ -296,8 +298,9 @@ fn span(start: usize, end: usize) -> Span {
     Span { start: narrow(start), end: narrow(end) }
 }
 
-/// Splits a line into words: at blanks, with "quotes" that know escapes and 'quotes' that know only `\'`. A quoted
-/// word is unescaped in place. False if a quote is not closed, or a character other than a blank follows a closing quote.
+/// Splits an inline command into words: at blanks, with "quotes" that know escapes and 'quotes' that know only `\'`. A
+/// quoted word is unescaped in place. False if a quote is not closed, or a character other than a blank follows a
+/// closing quote.
 fn split_words(text: &mut [u8], base: usize, spans: &mut Vec<Span>) -> bool {
     let (mut read, len) = (0, text.len());
     let at = |text: &[u8], n: usize| text.get(n).copied();

@@ -1,4 +1,4 @@
-//! CLIENT, CONFIG RESETSTAT, HELP and the replies that RESP3 has types for.
+//! Tests of CLIENT, CONFIG RESETSTAT, HELLO and the types of replies in RESP3.
 
 use std::time::Duration;
 

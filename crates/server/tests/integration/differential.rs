@@ -1,4 +1,4 @@
-//! The same commands to this server and to the stock one: the same replies.
+//! A differential test: the same commands get the same replies from this server and from the stock Redis server.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -9,12 +9,12 @@ use crate::common::*;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
-/// The stock server on a free port, without any file.
+/// Starts the stock Redis server on a free port, without any file.
 fn stock_server() -> (Killed, SocketAddr) {
     for _ in 0..10 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
-        // Debian's redis-tools has the server's program under another name; the program acts by the name it is started with.
-        // The package redis-server would start a service on the port that `make serve` wants.
+        // Debian's redis-tools contains the Redis server's program as redis-check-rdb; the program acts by the name it
+        // is started with. The package redis-server would start a service on the port that `make serve` wants.
         let child = stock("redis-check-rdb")
             .arg0("redis-server")
             .args([
@@ -47,7 +47,7 @@ fn stock_server() -> (Killed, SocketAddr) {
 fn command() -> impl Strategy<Value = Vec<String>> {
     let key = || "[a-d]";
     let value = || prop_oneof!["-?[0-9]{1,3}", "[x-z]{0,3}", Just("9223372036854775807".to_owned())];
-    // Times far away, long past, or wrong: the clocks of the two servers may differ a little.
+    // Expiry times are far away, long past, or wrong, since the clocks of the two servers may differ a little.
     let far =
         || prop_oneof![Just("100000000"), Just("0"), Just("-1"), Just("x"), Just("9223372036854775807")];
     let option = || {
@@ -118,7 +118,7 @@ fn command() -> impl Strategy<Value = Vec<String>> {
 
 fn sorted(value: Value) -> Value {
     match value {
-        // KEYS has no order, and an item does not say which command it answers.
+        // KEYS replies in any order. An array's item does not tell which command it answers, so sort every array.
         Value::Array(mut items) => {
             items.sort_by_key(|item| format!("{item:?}"));
             Value::Array(items)
@@ -127,13 +127,14 @@ fn sorted(value: Value) -> Value {
     }
 }
 
-/// Whether the two servers may differ on a command inside a transaction: DBSIZE counts keys whose time is over, and the
-/// stock server refuses a wrong subcommand when it is queued, this server when it runs.
+/// Whether the two servers may differ on a command inside a transaction: DBSIZE counts expired keys, and the stock
+/// server refuses a wrong subcommand when it is queued, this server when it runs.
 fn differs_when_queued(command: &[String]) -> bool {
     matches!(command[0].as_str(), "DBSIZE" | "CLIENT" | "CONFIG" | "COMMAND")
 }
 
-/// Sets come in any order; and a time may pass between the two servers.
+/// The reply in a form that can be compared: sets come in any order, and time passes between the replies of the two
+/// servers.
 fn comparable(command: &[String], value: Value) -> Value {
     match (command[0].as_str(), value) {
         ("KEYS", Value::Array(mut items)) => {
@@ -152,7 +153,7 @@ fn comparable(command: &[String], value: Value) -> Value {
 fn random_commands_get_the_same_replies_as_from_the_stock_server() {
     let (_killed, stock_address) = stock_server();
     let ours = start(options());
-    // The same sequences each time: a failure in CI comes from the change under test.
+    // A fixed seed gives the same sequences each time, so that a failure in CI comes from the change under test.
     let rng_seed = RngSeed::Fixed(1);
     let mut runner =
         TestRunner::new(Config { cases: 150, failure_persistence: None, rng_seed, ..Config::default() });
@@ -173,7 +174,7 @@ fn random_commands_get_the_same_replies_as_from_the_stock_server() {
                 if is_open && differs_when_queued(command) {
                     continue;
                 }
-                // The stock server counts a key whose time is over until a command touches it.
+                // The stock server counts an expired key until a command touches it.
                 if command[0] == "DBSIZE" {
                     let looked = ["EXISTS", "a", "b", "c", "d", "e", "f"].map(str::to_owned);
                     prop_assert_eq!(mine.ask(&looked), stock.ask(&looked));

@@ -1,4 +1,4 @@
-//! `/metrics` of a server over a drive: space, zones, build, and the two text formats.
+//! Tests of `/metrics` of a server over a drive: space, zones, build, and the two text formats.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -48,7 +48,7 @@ impl DriveServer {
         http(self.http, "/metrics", headers)
     }
 
-    /// Ends the server; what the file system says afterwards.
+    /// Ends the server; returns the file system's space after a new mount.
     fn end(self) -> StatFs {
         Client::connect(self.address).send(&["SHUTDOWN"]);
         self.ended.join().unwrap().unwrap();
@@ -71,13 +71,13 @@ fn try_http(at: SocketAddr) -> String {
     http(at, "/healthz", "")
 }
 
-/// Two addresses of ports that are free.
+/// Two addresses with free ports.
 fn free_addresses() -> [SocketAddr; 2] {
     let listeners = [0, 0].map(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap());
     listeners.map(|listener| listener.local_addr().unwrap())
 }
 
-/// The samples by name and labels.
+/// The values in an answer of `/metrics`, by the metric's name and labels.
 fn samples(answer: &str) -> BTreeMap<String, f64> {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("HTTP/1.1 200"), "{head}");

@@ -1,4 +1,4 @@
-//! The server over loopback: pipelines, malformed input, limits, passwords, the end.
+//! Tests of the server over loopback: pipelines, malformed input, limits, passwords, shutdown.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn a_pipeline_is_answered_in_order_and_is_one_batch() {
         assert_eq!(client.reply(), Some(bulk(&n.to_string())));
         assert_eq!(client.reply(), Some(bulk(&(n + 1).to_string())));
     }
-    // The system may deliver the pipeline in a few pieces, never one per command.
+    // The system may deliver the pipeline in a few pieces, but not one for each command.
     assert!(store.writes() <= 5, "{} batches", store.writes());
     assert_eq!(store.writes(), store.syncs());
 }
@@ -76,7 +76,8 @@ fn a_web_page_cannot_send_commands_through_the_body_of_a_request() {
         assert!(client.is_closed(), "{request}");
         assert_eq!(other.line("GET a"), bulk("1"), "{request}");
     }
-    // Other methods get an error at most, up to the header that every request has.
+    // An HTTP request with another method than POST gets at most an error, up to its `Host` header, which every request
+    // has.
     let mut client = server.client();
     client.send_raw(b"PUT / HTTP/1.1\r\nHost: x\r\n\r\nFLUSHALL\r\n");
     assert!(client.reply().unwrap().text().starts_with("ERR unknown command"));
@@ -130,7 +131,7 @@ fn nothing_is_answered_before_the_password() {
     for line in ["AUTH wrong", "AUTH s3cre", "AUTH other s3cret", "HELLO 2 AUTH default no"] {
         assert!(client.line(line).text().starts_with("WRONGPASS"), "{line}");
     }
-    // The password and a command that needs the password may come together.
+    // AUTH and a command that needs the password may come in one pipeline.
     client.send_raw(b"AUTH s3cret\r\nSET a 1\r\nRESET\r\nGET a\r\nHELLO 3 AUTH default s3cret\r\n");
     assert_eq!(client.reply(), Some(ok()));
     assert_eq!(client.reply(), Some(ok()));
@@ -274,7 +275,7 @@ fn unread_replies_are_bounded_over_all_clients() {
         assert_eq!(other.line("SET small v"), ok(), "small commands go on");
     }
     assert!(most > 8 * MIB && most <= (40 + 13) * MIB, "{most} bytes were held");
-    // All clients at once: a client that reads nothing keeps its memory until it is closed.
+    // All clients run at once: a client that reads no replies keeps its memory until it is disconnected.
     std::thread::scope(|scope| {
         for client in &mut slow {
             scope.spawn(|| (0..3).for_each(|_| assert_eq!(client.reply().unwrap().items().len(), 2)));

@@ -1,4 +1,4 @@
-//! Signals to a server in a process of its own.
+//! Tests of signals to a server in a process of its own.
 
 use std::io::{BufRead, BufReader};
 use std::process::{ChildStdout, Command, Stdio};
@@ -10,10 +10,10 @@ use kv::{Engine, EngineOptions};
 use server::{ServeOptions, Server};
 use units::RealDriver;
 
-/// Names the milliseconds that the child's store takes to close.
+/// Environment variable with the milliseconds that the child server's store takes to close.
 const CHILD: &str = "FURROW_TEST_CLOSE_MS";
 
-/// The child's part of the tests below: serves until a signal comes. Without the variable it does nothing.
+/// The child process of this file's tests: serves until a signal comes. Without the variable the test does nothing.
 #[test]
 fn a_child_serves_until_a_signal() {
     let Ok(close) = std::env::var(CHILD) else { return };
@@ -40,7 +40,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Starts the child from a shell; `exec` is the command that becomes the child.
+    /// Starts a child server from a shell; `exec` is the command that becomes the child.
     fn start(close_ms: u64, exec: &str) -> Serving {
         let own = std::env::current_exe().unwrap();
         let script =
@@ -57,7 +57,7 @@ impl Serving {
         serving
     }
 
-    /// The next line that fits `wanted`, or all lines until the end.
+    /// Reads the child's output up to the first line that `wanted` accepts, or to its end; returns all lines read.
     fn line(&mut self, wanted: impl Fn(&str) -> bool) -> String {
         let mut all = String::new();
         loop {
@@ -76,7 +76,7 @@ impl Serving {
         );
     }
 
-    /// The exit code, and whether the store was closed.
+    /// The child's exit code, and whether its store was closed.
     fn end(&mut self) -> (Option<i32>, bool) {
         let until = Instant::now() + PATIENCE;
         let closed = self.line(|line| line.contains("closed")).contains("closed");
@@ -110,7 +110,7 @@ fn a_signal_that_is_repeated_later_ends_the_process_at_once() {
 
 #[test]
 fn a_hangup_is_a_clean_shutdown_unless_it_was_ignored_at_the_start() {
-    // The tests may run under nohup themselves.
+    // `env` restores the default action of SIGHUP, since the tests may run under nohup themselves.
     let mut serving = Serving::start(0, "exec env --default-signal=HUP");
     serving.signal("HUP");
     assert_eq!(serving.end(), (Some(0), true));

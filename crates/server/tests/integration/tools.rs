@@ -1,4 +1,4 @@
-//! Stock programs against the server.
+//! Tests of stock Redis programs against the server.
 
 use crate::common::*;
 

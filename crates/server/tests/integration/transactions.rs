@@ -1,4 +1,4 @@
-//! MULTI, EXEC, DISCARD, WATCH and UNWATCH.
+//! Tests of MULTI, EXEC, DISCARD, WATCH and UNWATCH.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ fn queued() -> Value {
     Value::Simple("QUEUED".into())
 }
 
-/// Sends the lines in one write, as pipelines do, and collects their replies.
+/// Sends command lines in one write, as pipelines do, and returns their replies.
 fn pipeline(client: &mut Client, lines: &[&str]) -> Vec<Value> {
     let words = |line: &&str| Client::encode(&line.split(' ').collect::<Vec<_>>());
     client.send_raw(&lines.iter().map(words).collect::<Vec<_>>().concat());

@@ -6,7 +6,7 @@ const LIMITS: ParserLimits = ParserLimits { bulk: 1000, args: 100, request: 5000
 
 type Commands = Vec<Vec<Vec<u8>>>;
 
-/// Parses `bytes` split at `cuts`, taking the commands after each piece.
+/// Parses `bytes` in pieces that end at `cuts`, and takes the commands after each piece.
 fn feed(bytes: &[u8], cuts: &[usize], unauthenticated: bool) -> (Commands, Option<ProtocolError>) {
     let mut parser = Parser::new(LIMITS, unauthenticated);
     let mut commands = Vec::new();

@@ -1,4 +1,4 @@
-//! A server over a store in memory, and a client that decodes replies.
+//! A server over a store in memory, and a client that decodes replies, for tests.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -12,10 +12,10 @@ use kv::{Engine, EngineOptions, MemoryStore, Overlay, Store, Visit, Writing};
 use server::{ServeOptions, Server};
 use units::RealDriver;
 
-/// Nothing in a test takes longer than this.
+/// Longest time that any step of a test may take.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A server that is stopped at the end of a test.
+/// A running server, which is stopped at the end of a test.
 pub struct Running {
     pub address: SocketAddr,
     pub http: Option<SocketAddr>,
@@ -52,7 +52,7 @@ impl Running {
         self.address.port().to_string()
     }
 
-    /// Waits for the end of a server that is shutting down.
+    /// Waits until a server that is shutting down has ended.
     pub fn end(mut self) -> server::Result<()> {
         let ended = self.ended.take().expect("once");
         let until = Instant::now() + PATIENCE;
@@ -75,7 +75,7 @@ impl Drop for Running {
     }
 }
 
-/// A reply, read from the wire.
+/// A reply, decoded from the server's bytes.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Value {
     Simple(String),
@@ -146,7 +146,7 @@ impl Client {
         self.reply().expect("a reply")
     }
 
-    /// Asks with the words of a line.
+    /// Sends the words of a line as a command, and returns the reply.
     pub fn line(&mut self, line: &str) -> Value {
         self.ask(&line.split(' ').collect::<Vec<_>>())
     }
@@ -177,7 +177,7 @@ impl Client {
         }
     }
 
-    /// The next reply; nothing if the connection ended.
+    /// Reads the next reply; `None` if the connection ended.
     pub fn reply(&mut self) -> Option<Value> {
         if self.at > 1 << 20 {
             self.read.drain(..self.at);
@@ -219,7 +219,7 @@ impl Client {
     }
 }
 
-/// A child process of the test, killed at its end.
+/// A child process of a test, killed when this is dropped.
 pub struct Killed(pub Child);
 
 impl Drop for Killed {
@@ -229,14 +229,14 @@ impl Drop for Killed {
     }
 }
 
-/// A stock program. Panics with advice if it is not installed.
+/// The command of a stock program. Panics with advice if the program is not installed.
 pub fn stock(program: &str) -> Command {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert!(found.is_ok(), "{program} is missing: apt-get install redis-tools");
     Command::new(program)
 }
 
-/// Runs a program to its end, within the patience.
+/// Runs a program to its end, for at most `PATIENCE`.
 pub fn run(command: &mut Command) -> Output {
     let child = command
         .stdin(Stdio::null())
@@ -267,7 +267,7 @@ fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Resu
 }
 
 impl Client {
-    /// The next `len` bytes, undecoded.
+    /// Reads the next `len` bytes of replies, undecoded.
     pub fn take_raw(&mut self, len: usize) -> Vec<u8> {
         while self.read.len() < self.at + len {
             assert!(self.fill(), "the connection ended");
@@ -278,7 +278,7 @@ impl Client {
     }
 }
 
-/// The whole answer to a request, with `headers` (lines with their ends) added.
+/// Sends an HTTP request for `path` with `headers` (lines with their ends), and returns the whole answer.
 pub fn http(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server answers");
     stream.set_read_timeout(Some(PATIENCE)).expect("the server answers");
@@ -289,7 +289,7 @@ pub fn http(address: SocketAddr, path: &str, headers: &str) -> String {
     text
 }
 
-/// A store in memory that takes a while for a read, and to close.
+/// A store in memory whose reads and whose close take some time.
 #[derive(Debug, Default)]
 pub struct SlowStore {
     pub store: MemoryStore,
