@@ -1,4 +1,4 @@
-//! Compiles the library's constructor, which registers the file system when the library is loaded.
+//! Compiles the plug-in library's constructor, which registers the file system when the library is loaded.
 #![forbid(unsafe_code)]
 
 use std::path::PathBuf;

@@ -1,6 +1,7 @@
-// RocksDB's opening functions and CancelAllBackgroundWork, for a program that preloads this library. crates/rocks/src/engine.rs exports the
-// symbols, which jump to the functions here. FURROW_WAL selects the behaviour: `group` calls RocksDB's own functions,
-// `waltz` and `auto` open the database under a parallel log (kv::parallel_wal::Interposed reads which of the two).
+// RocksDB's opening functions and CancelAllBackgroundWork, for a program that preloads the plug-in's library.
+// crates/rocks/src/engine.rs exports the symbols, which jump to the functions here. FURROW_WAL selects the behaviour:
+// `group` calls RocksDB's own functions, `waltz` and `auto` open the database under a parallel log
+// (kv::parallel_wal::Interposed reads which of the two).
 
 #include <dlfcn.h>
 
@@ -33,7 +34,7 @@ using Handles = std::vector<ColumnFamilyHandle*>;
 
 enum class Wal { kGroup, kParallel, kWrong };
 
-// FURROW_WAL is read once per process.
+// The log that FURROW_WAL asks for; the variable is read once per process.
 Wal Asked() {
   static const Wal wal = [] {
     const char* value = std::getenv("FURROW_WAL");
@@ -49,7 +50,7 @@ Status Wrong() {
   return Status::InvalidArgument(std::string("FURROW_WAL=") + std::getenv("FURROW_WAL"), "it wants group, waltz or auto");
 }
 
-// RocksDB's own function for a symbol that this library exports.
+// RocksDB's own function for a symbol that the plug-in's library exports.
 template <typename F>
 F* Real(const char* symbol) {
   void* found = dlsym(RTLD_NEXT, symbol);
@@ -60,8 +61,8 @@ F* Real(const char* symbol) {
   return reinterpret_cast<F*>(found);
 }
 
-// True if this library handles the call. An opening within another opening is a step of RocksDB itself, and is left
-// to RocksDB.
+// True if the plug-in handles the call. An opening within another opening is a step of RocksDB itself, and is left to
+// RocksDB.
 bool Ours() { return Asked() != Wal::kGroup && !furrow::InParallelOpen(); }
 
 Status Open(const DBOptions& options, const std::string& name, const Descriptors& families, Handles* handles,
@@ -84,7 +85,7 @@ Status OpenOne(const Options& options, const std::string& name, DB** db) {
   return status;
 }
 
-// RocksDB opens a database of its own for the trim, and must not get a wrapped one.
+// Refuses OpenAndTrimHistory: RocksDB opens a database of its own for the trim, and must not get a wrapped one.
 Status RefuseTrim() {
   return Asked() == Wal::kWrong ? Wrong()
                                 : Status::NotSupported("FURROW_WAL=waltz and auto do not take DB::OpenAndTrimHistory",
@@ -120,8 +121,8 @@ FURROW_EXPORT Status furrow_db_open(const Options& options, const std::string& n
   return Ours() ? OpenOne(options, name, db) : real(options, name, db);
 }
 
-// Later versions of RocksDB have these two functions besides, or instead of, the ones above. With an earlier version
-// no program calls them.
+// Later versions of RocksDB have the next two functions besides, or instead of, the ones above. With an earlier
+// version no program calls them.
 FURROW_EXPORT Status furrow_db_open_unique(const Options& options, const std::string& name, std::unique_ptr<DB>* db) {
   using F = Status(const Options&, const std::string&, std::unique_ptr<DB>*);
   if (!Ours()) {

@@ -15,7 +15,7 @@ void furrow_runtime_version(int* major, int* minor, int* patch);
 namespace {
 
 // Runs before main, and after the constructors of librocksdb. If `FURROW_HANDSHAKE_FD` is set, this process is a
-// probe: the constructor announces the plug-in on that descriptor and ends the process.
+// probe: the function announces the plug-in on that descriptor and ends the process.
 __attribute__((constructor)) void Load() {
   int compiled[3];
   int runtime[3];

@@ -1,6 +1,6 @@
-//! `libfurrow_rocksdb.so`: unmodified RocksDB programs that load it with `LD_PRELOAD` accept
-//! `--fs_uri=furrow://DEVICE-URL`. The code is in `furrow-rocks`, except for the constructor (`cpp/preload.cc`) and
-//! the opening functions (`cpp/interpose.cc`).
+//! `libfurrow_rocksdb.so`: unmodified RocksDB programs that load this library with `LD_PRELOAD` accept
+//! `--fs_uri=furrow://DEVICE-URL`. The code is in `furrow-rocks`, except for the constructor (`cpp/preload.cc`) and the
+//! opening functions (`cpp/interpose.cc`).
 //!
 //! The library uses the program's own librocksdb, whose version must be the one that the library was compiled
 //! against.

@@ -1,4 +1,4 @@
-//! Programs that mount, lock, release and reopen drives through the plug-in.
+//! Tests of programs that mount, lock, release and reopen drives through the plug-in.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -26,7 +26,7 @@ fn a_drive_that_was_released_can_be_mounted_again_at_once() {
     assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
 }
 
-/// A write-ahead log file that RocksDB still keeps, but no longer writes to, must not keep a zone open.
+/// A RocksDB log file that RocksDB still keeps, but no longer writes to, must not keep a zone open.
 #[test]
 fn sixteen_memtables_are_flushed_while_file_deletions_are_disabled() {
     for sync in ["synced", "unsynced"] {
@@ -35,7 +35,7 @@ fn sixteen_memtables_are_flushed_while_file_deletions_are_disabled() {
     }
 }
 
-/// RocksDB's own tests expect the word "lock" in the error.
+/// RocksDB's own tests expect the word "lock" in the error of a second opening.
 #[test]
 fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {
     let output = run("zones=64&zone-size=1MiB", &["open twice"]);

@@ -1,4 +1,4 @@
-//! A program that creates and drops column families while memtables are flushed, and that is then killed.
+//! Tests of a program that creates and drops column families while memtables are flushed, and is then killed.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 mod common;
 use common::{compile, plugin, text};
 
-/// A drive whose parallel log takes 4 MiB before the engine requests a flush.
+/// Parameters of a drive whose parallel log takes 4 MiB before the engine requests a flush.
 const DRIVE: &str = "zones=64&zone-size=1MiB";
 
 fn program() -> &'static Path {
@@ -26,7 +26,7 @@ fn run(directory: &TempDir, wal: &str, args: &[&str]) -> Output {
     command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap()
 }
 
-/// If a family is dropped during a flush of all families, RocksDB abandons the flush and returns `Column family
+/// RocksDB abandons a flush of all families if one of them is dropped during the flush, and returns `Column family
 /// dropped` or even OK.
 #[test]
 fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
@@ -44,8 +44,8 @@ fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
     }
 }
 
-/// RocksDB 7.8 chooses the families of some flushes before it waits for the end of a stall. A batch that comes while
-/// it waits must not have its mark in tables and its record not, nor its record in tables without its mark.
+/// RocksDB 7.8 chooses the families of some flushes before it waits for the end of a write stall. If a batch comes
+/// during the wait, the flush must not write its mark without its record, nor its record without its mark.
 #[test]
 fn a_write_while_a_flush_waits_for_a_stall_is_applied_once_after_a_kill() {
     let ways = ["flush", "compaction", "bounded compaction", "live files", "checkpoint", "cancelled work"];
@@ -65,7 +65,8 @@ fn a_write_while_a_flush_waits_for_a_stall_is_applied_once_after_a_kill() {
     }
 }
 
-/// RocksDB never flushes the memtables of a dropped family, and counts their entries while a handle is kept.
+/// RocksDB never flushes the memtables of a dropped family, and counts their entries while a handle of the family is
+/// kept.
 #[test]
 fn a_dropped_family_whose_handle_is_kept_stops_no_write() {
     for wal in ["waltz", "auto"] {

@@ -1,5 +1,5 @@
-//! A program that kills itself at random moments, while other threads run every operation that can end a record's
-//! life in the parallel log.
+//! Tests of a program that kills itself at random moments, while its threads run every operation that can end a
+//! record's life in the parallel log.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::os::unix::process::ExitStatusExt;
@@ -8,13 +8,13 @@ use std::process::Command;
 mod common;
 use common::{compile, drive_url, plugin, text};
 
-/// Environment variable that overrides the number of runs.
+/// Environment variable that overrides the number of runs of the killed program.
 const RUNS: &str = "FURROW_KILLED_RUNS";
 const USUAL_RUNS: u64 = 24;
-/// The number of runs on one drive.
+/// The number of runs of the killed program on one drive.
 const RUNS_OF_A_DRIVE: u64 = 6;
 
-/// Half of the drives have merges and ingested files, so that their batches get marks.
+/// The program on half of the drives uses merges and ingested files, so that its batches get marks.
 #[test]
 fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
     let program = compile("killed.cc", "killed", &[]);

@@ -1,4 +1,4 @@
-//! Debian's own `db_bench` and `ldb`, unmodified, under a parallel log: `FURROW_WAL=waltz` and `auto`.
+//! Tests of Debian's own `db_bench` and `ldb`, unmodified, under a parallel log: `FURROW_WAL=waltz` and `auto`.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::ffi::OsString;
@@ -43,7 +43,7 @@ impl Drive {
     }
 }
 
-/// Arguments of a db_bench with four threads that is small enough for a test.
+/// Arguments of db_bench with four threads, for a run that is short enough for a test.
 const BENCH: [&str; 5] = [
     "--threads=4",
     "--write_buffer_size=262144",

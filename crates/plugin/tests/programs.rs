@@ -1,6 +1,6 @@
-//! Test programs under a parallel log: one knows nothing of Furrow and loads the plug-in, the other links Furrow and
-//! opens its database through `parallel_db.h`. Both are killed while they write, and both use all of RocksDB's
-//! features.
+//! Tests of two programs under a parallel log: one knows nothing of Furrow and loads the plug-in, the other links
+//! Furrow and opens its database through `parallel_db.h`. Both are killed while they write, and both use all of
+//! RocksDB's features.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::io::{BufRead, BufReader};
@@ -14,10 +14,10 @@ use tempfile::TempDir;
 mod common;
 use common::{compile, drive_url, plugin, text};
 
-/// The number of acknowledgements after which a program is killed.
+/// The number of acknowledgements after which a writing program is killed.
 const ENOUGH: usize = 300;
 
-/// The two ways in which a program gets a parallel log.
+/// The two kinds of programs whose databases get a parallel log.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Program {
     /// The program is unmodified and loads the plug-in.
@@ -56,13 +56,13 @@ impl Program {
     }
 }
 
-/// The numbers after `word`, for each line of the output that begins with `word`.
+/// The numbers in each line of a program's output that begins with `word`.
 fn numbers(said: &str, word: &str) -> Vec<Vec<usize>> {
     let lines = said.lines().filter_map(|line| line.strip_prefix(word));
     lines.map(|line| line.split_whitespace().filter_map(|n| n.parse().ok()).collect()).collect()
 }
 
-/// Kills a program while it writes. Returns the number of acknowledged batches of each thread.
+/// Kills a program while it writes. Returns the number of acknowledged batches of each of its threads.
 fn killed(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
     let mut child = program.command(drive, wal, "write").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
@@ -90,7 +90,8 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
         let more = killed(program, &drive, wal);
         acked = std::array::from_fn(|n| acked[n].max(more[n]));
         assert!(acked.iter().sum::<usize>() > before + ENOUGH / 2, "{wal} wrote what was there: {acked:?}");
-        // Two openings: the first one recovers after the kill, the second one follows a clean close.
+        // The database is opened twice: the first opening recovers after the kill, the second one follows a clean
+        // close.
         for again in [false, true] {
             let said = program.works(&drive, if again { wals[0] } else { wal }, "count");
             let there: Vec<usize> = numbers(&said, "there").iter().map(|line| line[1]).collect();
@@ -103,7 +104,7 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
     }
 }
 
-/// Each run continues after the keys of the runs before.
+/// Each run of the program writes keys after those of the earlier runs.
 #[test]
 fn an_unmodified_program_is_killed_and_loses_nothing_with_any_log() {
     is_killed_and_goes_on(Program::Unmodified, ["waltz", "auto", "group"]);
@@ -130,8 +131,8 @@ fn merges_are_counted_once_through_a_kill() {
     }
 }
 
-/// Uses ingestion, merges, single and range deletes, families, a checkpoint, a backup, and operations that are
-/// refused. The process ends without closing the database.
+/// Command `Features` uses ingestion, merges, single and range deletes, families, a checkpoint, a backup, and
+/// operations that are refused. The process ends without closing the database.
 #[test]
 fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
     for (program, wal) in
@@ -177,7 +178,7 @@ fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
     }
 }
 
-/// Runs `Features` on plain RocksDB: the results must be the same, except for the refused operations.
+/// Runs command `Features` on plain RocksDB: the results must be the same, except for the refused operations.
 #[test]
 fn an_unmodified_program_without_a_parallel_log_has_rocksdb_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
@@ -199,7 +200,7 @@ fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
     assert!(said.contains("transactions: OK") && said.contains("ttl: value plain"), "{said}");
 }
 
-/// RocksDB's own log would be replayed before the parallel one, whatever the order of the writes was.
+/// A recovery replays RocksDB's own log before the parallel log, whatever the order of the writes was.
 #[test]
 fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {

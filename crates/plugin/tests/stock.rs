@@ -1,4 +1,4 @@
-//! Debian's own `db_bench`, `ldb` and `sst_dump`, unmodified, on emulated drives through the plug-in.
+//! Tests of Debian's own `db_bench`, `ldb` and `sst_dump`, unmodified, on emulated drives through the plug-in.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::ffi::OsString;
@@ -23,7 +23,7 @@ fn os(args: &[&str]) -> Vec<OsString> {
     args.iter().map(OsString::from).collect()
 }
 
-/// The command that runs `program`. A missing program fails the test with the line that installs it.
+/// The command that runs `program`. If the program is missing, the test fails with the command that installs it.
 fn command(program: Program, url: &str, args: &[&str]) -> Command {
     prepare(program, url, &os(args), &options()).unwrap_or_else(|error| panic!("{error}"))
 }
@@ -32,14 +32,14 @@ fn run(program: Program, url: &str, args: &[&str]) -> Output {
     command(program, url, args).output().unwrap()
 }
 
-/// Runs a program that must succeed. Returns its stdout.
+/// Runs a stock program that must succeed. Returns its stdout.
 fn works(program: Program, url: &str, args: &[&str]) -> String {
     let output = run(program, url, args);
     assert!(output.status.success(), "{} {args:?}: {}", program.file_name(), text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
-/// Runs a program that must end by itself. Returns its output.
+/// Runs a stock program that must end by itself. Returns its exit status and output.
 fn ends(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
@@ -200,8 +200,8 @@ fn a_full_drive_fails_the_writer_still_reads_and_takes_writes_after_a_delete() {
 fn the_second_process_on_a_drive_is_told_who_holds_it() {
     let drive = Drive::new();
     let mut holder = writer(&drive);
-    // Wait for writes, because a process that writes has locked the drive file. Earlier the second process could lock
-    // it first.
+    // Wait for writes, because a process that writes has locked the drive file. Before that the second process could
+    // lock it first.
     wait_for(|| written(&drive) > 1 << 20);
     let mut output = None;
     wait_for(|| {
@@ -320,7 +320,7 @@ fn a_library_that_never_announces_itself_is_not_taken_for_the_plug_in() {
     assert!(error.contains("did not load the plug-in"), "{error}");
 }
 
-/// A db_bench that writes until it is killed.
+/// Starts a db_bench that writes until it is killed.
 fn writer(drive: &Drive) -> Child {
     let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=300", "--sync=1", "--value_size=1000"];
     let place = ["--write_buffer_size=262144", "--db=/bench"];
@@ -331,7 +331,7 @@ fn writer(drive: &Drive) -> Child {
         .unwrap()
 }
 
-/// Allocated bytes of the drive's file, which is sparse.
+/// Allocated bytes of the emulated drive's file, which is sparse.
 fn written(drive: &Drive) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(drive.file()).map_or(0, |file| file.blocks() * 512)

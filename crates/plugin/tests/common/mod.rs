@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// URL parameters of a drive that is small enough for a test and has room for a few thousand records.
+/// Drive URL's parameters for a drive that is small enough for a test and has room for a few thousand records.
 pub const SMALL: &str = "zones=64&zone-size=4MiB";
 
-/// Builds the plug-in with this test's profile: before it runs tests, cargo builds no library that no test links.
+/// Builds the plug-in with the test's profile, because `cargo test` does not build a library that no test links.
 pub fn plugin() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
@@ -22,7 +22,7 @@ pub fn plugin() -> PathBuf {
     built.clone()
 }
 
-/// A program's exit status, stdout and stderr as one text.
+/// A program's exit status, stdout and stderr as one text, for messages of failed tests.
 pub fn text(output: &Output) -> String {
     format!(
         "{}\n{}{}",
@@ -32,17 +32,17 @@ pub fn text(output: &Output) -> String {
     )
 }
 
-/// The URL of a drive in a file of `directory`.
+/// The URL of an emulated drive in a file of `directory`.
 pub fn drive_url(directory: &Path) -> String {
     format!("emu:{}?{SMALL}", directory.join("drive.img").display())
 }
 
-/// The sources of the test programs.
+/// The directory of the C++ test programs' sources.
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
 }
 
-/// Compiles a test program against the system's RocksDB. `more` are compiler arguments after the source.
+/// Compiles a C++ test program against the system's RocksDB. `more` are compiler arguments after the source.
 pub fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join(output);
     let headers = Path::new(env!("CARGO_MANIFEST_DIR")).join("../rocks/cpp");

@@ -1,4 +1,4 @@
-// An unmodified program that repeatedly opens and releases Envs and databases in one process.
+// A test program, unmodified RocksDB code, that repeatedly opens and releases Envs and databases in one process.
 #include <unistd.h>
 
 #include <cstdio>
@@ -36,7 +36,7 @@ Options Settings(const std::shared_ptr<Env>& env) {
   return options;
 }
 
-// Each round mounts the drive, writes a database on every second mount, and releases both.
+// Mounts the drive in each round, writes a database on every second mount, and releases both.
 void Remount(const std::string& uri, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const std::shared_ptr<Env> env = Mount(uri);
@@ -84,7 +84,7 @@ void FlushWithoutDeletions(const std::string& uri, bool sync) {
 
 }  // namespace
 
-// PROGRAM URL COMMAND [ARGUMENT]
+// Usage: PROGRAM URL COMMAND [ARGUMENT]
 int main(int argc, char** argv) {
   const std::string uri = std::string("furrow://") + argv[1];
   const std::string argument = argc > 3 ? argv[3] : "";

@@ -1,4 +1,4 @@
-// An unmodified program that creates and drops column families while its memtables are flushed.
+// A test program, unmodified RocksDB code, that creates and drops column families while its memtables are flushed.
 #include <signal.h>
 #include <unistd.h>
 
@@ -25,7 +25,8 @@ using namespace rocksdb;  // NOLINT: a test program
 namespace {
 
 constexpr int kKeys = 400;
-// With values of this size, all keys together exceed the log's size at which the engine requests a flush.
+// With values of this size, all keys of a test together exceed the parallel log's size at which the engine requests a
+// flush.
 constexpr size_t kValueBytes = 16 << 10;
 const char kDatabase[] = "/db";
 const char kCopy[] = "/copy";
@@ -54,7 +55,7 @@ class Blocking : public CompactionFilter {
   std::atomic<bool> release{false};
 };
 
-// Adds decimal numbers.
+// A merge operator that adds decimal numbers.
 class Adder : public AssociativeMergeOperator {
  public:
   bool Merge(const Slice&, const Slice* before, const Slice& value, std::string* sum, Logger*) const override {
@@ -75,8 +76,8 @@ Options Settings(Env* env) {
   return options;
 }
 
-// Creates a family that may get no further table in level 0: a flush that avoids write stalls waits for the family's
-// compaction, which is blocked. `last`: the options of the put that leaves the family's memtable not empty.
+// Creates a column family that may get no further table in level 0: a flush that avoids write stalls waits for the
+// family's compaction, which is blocked. `last`: the options of the put that leaves the family's memtable not empty.
 ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter, const WriteOptions& last) {
   ColumnFamilyOptions options;
   options.compaction_filter = filter;
@@ -84,7 +85,8 @@ ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter, const WriteOptions& 
   options.level0_slowdown_writes_trigger = 3;
   ColumnFamilyHandle* stalled = nullptr;
   Ok(db->CreateColumnFamily(options, "stalled", &stalled), "creating a family");
-  // RocksDB moves some tables to the next level without calling the filter.
+  // The loop writes tables until the filter blocks: RocksDB moves some tables to the next level without calling the
+  // filter.
   for (int table = 0; table < 20 && !filter->blocks; ++table) {
     Ok(db->Put(WriteOptions(), stalled, "key", "value"), "put");
     Ok(db->Flush(FlushOptions(), stalled), "flush");
@@ -97,7 +99,7 @@ ColumnFamilyHandle* CreateStalled(DB* db, Blocking* filter, const WriteOptions& 
   return stalled;
 }
 
-// Runs one of the calls that flush all families.
+// Makes the call named `way`, which flushes all families.
 void FlushBy(DB* db, const std::string& way) {
   if (way == "flush") {
     Ok(db->Flush(FlushOptions()), "flush");
@@ -123,7 +125,7 @@ void FlushBy(DB* db, const std::string& way) {
   }
 }
 
-// Drops a family while a flush of all families waits for the blocked compaction; then the process is killed.
+// Drops a family while a flush of all families waits for the blocked compaction; then the process kills itself.
 void DropUnderFlush(Env* env, const std::string& way) {
   DB* db = nullptr;
   Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
@@ -145,11 +147,11 @@ void DropUnderFlush(Env* env, const std::string& way) {
       Expect(left == 0, std::to_string(left) + " entries are in memory after a flush");
     }
   });
-  // Long enough for the flush to be waiting, also the flush that the log's own limit requests.
+  // After this time the flush is waiting, also the one that the parallel log's size limit requests.
   usleep(500000);
   Ok(db->DropColumnFamily(stalled), "dropping a family");
   flush.join();
-  // Each of these writes may retire records in the log.
+  // Each write of this loop may retire records in the parallel log.
   for (int n = 0; n < 20; ++n) {
     Ok(db->Put(synced, "later" + std::to_string(n), "value"), "put");
     usleep(10000);
@@ -158,9 +160,10 @@ void DropUnderFlush(Env* env, const std::string& way) {
   kill(getpid(), SIGKILL);
 }
 
-// Writes to a family with an empty memtable while a flush of all families may be waiting for the end of a stall, and
-// is killed when the flush is over. The database's batches carry marks. With `merge`, the write is a merge, and what
-// the flush finds was written without the log. With `created`, the family is created while the flush waits.
+// Writes to a family with an empty memtable while a flush of all families may be waiting for the end of a stall. The
+// process kills itself when the flush is over. The database's batches carry marks. With `merge`, the write is a
+// merge, and the memtables' other entries were written without the log. With `created`, the family is created while
+// the flush waits.
 void WriteUnderFlush(Env* env, const std::string& way, bool merge, bool created) {
   DB* db = nullptr;
   Ok(DB::Open(Settings(env), kDatabase, &db), "opening");
@@ -179,7 +182,7 @@ void WriteUnderFlush(Env* env, const std::string& way, bool merge, bool created)
     FlushBy(db, way);
     flushed = true;
   });
-  // A flush that waits, waits by now. One that does not is over soon.
+  // A flush that waits for the stall's end is waiting by now. Another flush is over soon.
   for (int tries = 0; tries < 100 && !flushed; ++tries) {
     usleep(5000);
   }
@@ -198,7 +201,7 @@ void WriteUnderFlush(Env* env, const std::string& way, bool merge, bool created)
   kill(getpid(), SIGKILL);
 }
 
-// Checks the late write.
+// Checks that the write of WriteUnderFlush is in the database once.
 void CheckLate(Env* env, bool merge) {
   std::vector<ColumnFamilyDescriptor> families = {{kDefaultColumnFamilyName, Settings(env)},
                                                   {"stalled", ColumnFamilyOptions()},
@@ -239,7 +242,7 @@ void Check(Env* env, const std::string& name) {
   Expect(lost == 0, std::to_string(lost) + " of " + std::to_string(kKeys) + " synced keys are lost in " + name);
 }
 
-// The handle of a dropped family with unflushed entries is legal to keep: nothing else may fail because of it.
+// Keeps the handle of a dropped family with unflushed entries, which is legal: no other call may fail because of it.
 void KeepDroppedHandle(Env* env) {
   Options options;
   options.create_if_missing = true;
@@ -261,7 +264,7 @@ void KeepDroppedHandle(Env* env) {
   delete db;
 }
 
-// A record that names the parallel log's own family by its number is refused, also by a write that skips the records
+// Checks that a record which names the hidden family by its number is refused, also in a write that skips the records
 // of families that do not exist.
 void NameHiddenFamily(Env* env) {
   DB* db = nullptr;
@@ -271,7 +274,8 @@ void NameHiddenFamily(Env* env) {
   options.ignore_missing_column_families = true;
   int refused = 0;
   for (char family = 1; family < 4; ++family) {
-    // RocksDB's serialisation: sequence, number of records, then a put with a family's number, a key and a value.
+    // A batch in RocksDB's serialisation: sequence, number of records, then a put with a family's number, a key and a
+    // value.
     std::string bytes(12, '\0');
     bytes[8] = 1;
     bytes += {5, family, 1, 'f', 1, 'v'};
@@ -287,7 +291,7 @@ void NameHiddenFamily(Env* env) {
 
 }  // namespace
 
-// PROGRAM URL COMMAND [ARGUMENT]
+// Usage: PROGRAM URL COMMAND [ARGUMENT]
 int main(int argc, char** argv) {
   Expect(argc >= 3, "usage: program DEVICE-URL COMMAND [ARGUMENT]");
   const std::string command = argv[2];

@@ -1,6 +1,6 @@
-// An unmodified program that writes, flushes, compacts, ingests files, takes checkpoints, and creates and drops
-// column families at random until it kills itself. A journal outside the drive records the acknowledgements. The next
-// run first checks the database against the journal.
+// A test program, unmodified RocksDB code, that writes, flushes, compacts, ingests files, takes checkpoints, and
+// creates and drops column families at random until it kills itself. A journal outside the drive records the
+// acknowledgements. The next run of the program first checks the database against the journal.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -59,7 +59,8 @@ class Adder : public AssociativeMergeOperator {
   const char* Name() const override { return "adder"; }
 };
 
-// Blocks compactions while `hold`, so that flushes that avoid write stalls have to wait.
+// A compaction filter that blocks compactions while `hold` is set, so that flushes that avoid write stalls have to
+// wait.
 class Holding : public CompactionFilter {
  public:
   bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
@@ -102,8 +103,8 @@ struct Batch {
   bool merges = false;
 };
 
-// The state that the former run's journal describes. For an emulated drive a killed process is a power cut: batches
-// that were not synced may be lost, the newest first.
+// The database's state as the previous run's journal describes it. For an emulated drive a killed process is a power
+// cut: batches that were not synced may be lost, the newest first.
 struct Model {
   struct Event {
     char operation = 0;
@@ -113,7 +114,7 @@ struct Model {
   std::vector<Event> events;
   std::array<uint64_t, kWriters> promised{};
   std::array<uint64_t, kWriters> begun{};
-  // Creations and drops of families that began and were not acknowledged.
+  // Families whose creation or drop began and was not acknowledged, with the operation.
   std::map<int, char> changes;
   uint64_t value_promised = 0;
   uint64_t value_begun = 0;
@@ -147,7 +148,7 @@ struct Model {
         case 'C': case 'D': changes.erase(event.at); break;
         case 'i': value_begun = n; break;
         case 'I': value_promised = n; break;
-        // The state at the end of the run before: see Save.
+        // The state that the previous run saved at the journal's beginning: see Save.
         case 'm': words >> merged[event.at] >> begun[event.at]; promised[event.at] = begun[event.at]; break;
         case 'f': families[event.at] = true; break;
         case 'v': {
@@ -185,7 +186,7 @@ struct Model {
     }
   }
 
-  // Begins a new journal with the present state.
+  // Begins a new journal with the database's present state.
   void Save(const std::string& path, const std::array<uint64_t, kWriters>& last, uint64_t value) const {
     std::ofstream file(path + ".new");
     for (int writer = 0; writer < kWriters; ++writer) {
@@ -210,7 +211,7 @@ struct Model {
 std::string FamilyName(int family) { return family == 0 ? kDefaultColumnFamilyName : "family" + std::to_string(family); }
 std::string Key(int writer, uint64_t key) { return "key" + std::to_string(writer) + "-" + std::to_string(key); }
 std::string Last(int writer) { return "last" + std::to_string(writer); }
-// In the default family: the writer's last batch that wrote to `family`.
+// The key, in the default family, of the writer's last batch that wrote to `family`.
 std::string LastOf(int family, int writer) { return Last(writer) + " of " + FamilyName(family); }
 std::string Count(int writer) { return "count" + std::to_string(writer); }
 
@@ -285,7 +286,7 @@ class World {
     journal_ = std::make_unique<Journal>(path_);
   }
 
-  // Works until a moment that the seed selects, and then kills the process or closes the database.
+  // Runs random operations until a moment that the seed selects, and then kills the process or closes the database.
   void Work() {
     std::mt19937_64 random(seed_);
     const bool kill_it = random() % 3 != 0;
@@ -394,7 +395,7 @@ class World {
         journal_->Note('d', {static_cast<uint64_t>(family)});
         Ok(db_->DropColumnFamily(handle), "dropping a family");
         journal_->Note('D', {static_cast<uint64_t>(family)});
-        // Running flushes may still use the handle, so the handle is freed later.
+        // The handle is freed later, because running flushes may still use it.
         dropped_.push_back(handle);
         handle = nullptr;
       }
@@ -420,7 +421,8 @@ class World {
         case 0: case 1: case 2:
           Durable([this] { Ok(db_->Flush(FlushOptions()), "flush"); });
           if (random() % 8 == 0) {
-            // A kill right after a flush: the log has retired the records that the flush should have written.
+            // Kill the process right after a flush: the log has retired the records that the flush should have
+            // written.
             kill(getpid(), SIGKILL);
           }
           break;
@@ -442,7 +444,7 @@ class World {
     Ok(db_->CompactRange(CompactRangeOptions(), bounded ? &from : nullptr, bounded ? &to : nullptr), "compaction");
   }
 
-  // Runs an operation that makes all acknowledged batches durable, and notes those batches in the journal.
+  // Runs an operation that makes all acknowledged batches durable, and notes in the journal that they are.
   template <typename F>
   void Durable(F run) {
     std::array<uint64_t, kWriters> before{};
@@ -481,7 +483,7 @@ class World {
       for (int family = 1; family <= kFamilies; ++family) {
         for (int writer = 0; handle->GetName() == FamilyName(family) && writer < kWriters; ++writer) {
           const uint64_t last = Number(copy, handle, Last(writer));
-          // A family that was created again has no record of earlier batches.
+          // A family that was dropped and created again has no record of earlier batches.
           Expect(last == 0 || last == Number(copy, copy->DefaultColumnFamily(), LastOf(family, writer)),
                  "a checkpoint has a part of batch " + std::to_string(last) + " in " + FamilyName(family));
         }
@@ -532,7 +534,7 @@ class World {
   Holding filter_;
   Options options_;
   DB* db_ = nullptr;
-  // Held shared by writers during a write, and exclusively by changes of the families.
+  // Writers hold this lock shared during a write; changes of the families hold it exclusively.
   std::shared_mutex families_;
   std::array<ColumnFamilyHandle*, kFamilies + 1> handles_{};
   std::vector<ColumnFamilyHandle*> dropped_;
@@ -544,7 +546,7 @@ class World {
 
 }  // namespace
 
-// PROGRAM URL JOURNAL SEED plain|exact|check
+// Usage: PROGRAM URL JOURNAL SEED plain|exact|check
 int main(int argc, char** argv) {
   Expect(argc == 5, "usage: program DEVICE-URL JOURNAL SEED plain|exact|check");
   const std::string way = argv[4];

@@ -1,4 +1,4 @@
-// A program that links Furrow and opens a parallel log through parallel_db.h.
+// A test program that links Furrow and opens a parallel log through parallel_db.h.
 #include "parallel_db.h"
 #include "work.h"
 

@@ -1,4 +1,4 @@
-// A program that uses RocksDB alone. Only the URI of its file system names Furrow.
+// A test program that uses RocksDB alone. Only the URI of its file system names Furrow.
 #include <dlfcn.h>
 
 #include "rocksdb/utilities/db_ttl.h"
@@ -46,7 +46,7 @@ void Opens(const std::string& url) {
   status = DB::OpenAndTrimHistory(options, "/one", families, &world.handles, &one, "");
   printf("trim: %s\n", status.ToString().c_str());
   if (strcmp(getenv("FURROW_WAL"), "group") != 0) {
-    // Calls the function as a program would that was compiled against a later RocksDB.
+    // Calls DB::Open as a program would that was compiled against a later RocksDB.
     using OpenUnique = Status(const Options&, const std::string&, std::unique_ptr<DB>*);
     void* found = dlsym(RTLD_DEFAULT, kOpenUnique);
     Expect(found != nullptr, "the open that gives a unique_ptr");

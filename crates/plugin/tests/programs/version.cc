@@ -1,4 +1,4 @@
-// Preloaded before RocksDB, reports another version of RocksDB.
+// A test library that is preloaded before RocksDB, and reports another version of RocksDB.
 #include <string>
 
 namespace rocksdb {

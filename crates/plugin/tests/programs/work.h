@@ -1,4 +1,4 @@
-// The database operations of the test programs, which differ in how they open the database.
+// The database operations of two test programs, which differ in how they open the database.
 #pragma once
 
 #include <pthread.h>
@@ -37,7 +37,7 @@ using namespace rocksdb;  // NOLINT: a test program
 using Families = std::vector<ColumnFamilyDescriptor>;
 using Handles = std::vector<ColumnFamilyHandle*>;
 
-// Opens a database in the way of the test program.
+// Opens a database; each test program defines this function in its own way.
 Status OpenDb(const DBOptions& options, const std::string& name, const Families& families, Handles* handles, DB** db);
 
 inline void Expect(bool fine, const std::string& what) {
@@ -117,8 +117,8 @@ inline WriteOptions Synced() {
   return options;
 }
 
-// Four threads write batches, beginning at the first missing key: each batch is a put in two families and an
-// increment of a counter. Prints each acknowledgement, until killed.
+// Writes batches with four threads, beginning at the first missing key: each batch is a put in two families and an
+// increment of a counter. Prints each acknowledgement, until the process is killed.
 inline void WriteUntilKilled(World& world) {
   std::vector<std::thread> threads;
   for (int thread = 0; thread < kThreads; ++thread) {
@@ -183,7 +183,7 @@ class Noting : public EventListener {
   std::set<std::string> families_;
 };
 
-// Events and counts must be those of the program's own families only, although every batch has a mark.
+// Checks that events and counts are those of the program's own families only, although every batch has a mark.
 inline void SeeOwnFamilies(World& world) {
   auto noting = std::make_shared<Noting>();
   world.options.listeners.push_back(noting);
@@ -202,7 +202,8 @@ inline void SeeOwnFamilies(World& world) {
 // Uses all features of a database besides plain writes. The process then ends as if killed.
 inline void Features(World& world) {
   DB* db = world.db;
-  // A recovery must not let an older log record undo an ingested file.
+  // Ingests a newer value of a key that the log has: a recovery must not let an older log record undo an ingested
+  // file.
   Ok(db->Put(Synced(), "ingested", "old"), "put");
   SstFileWriter writer{EnvOptions(), world.options};
   Ok(writer.Open("/table.sst"), "a table");
@@ -227,8 +228,8 @@ inline void Features(World& world) {
   db->GetAllColumnFamilyMetaData(&facts);
   Expect(facts.size() == 2, std::to_string(facts.size()) + " families have metadata");
   if (IsParallel(world)) {
-    // RocksDB would find the error with half of the batch applied, and take no writes until the database is opened
-    // again.
+    // A batch with an invalid range delete: RocksDB would find the error with half of the batch applied, and take no
+    // writes until the database is opened again.
     WriteBatch batch;
     Ok(batch.Put("torn", "yes"), "put");
     Ok(batch.DeleteRange("z", "a"), "delete range");
@@ -245,8 +246,8 @@ inline void Features(World& world) {
   Ok(db->Put(Synced(), dropped, "key", "in dropped"), "put");
   Ok(db->DropColumnFamily(dropped), "dropping a family");
   if (IsParallel(world)) {
-    // Refused before the log has the record. Without a parallel log, RocksDB takes no writes after such a write until
-    // the database is opened again.
+    // A put to a dropped family is refused before the log has the record. Without a parallel log, RocksDB takes no
+    // writes after such a put until the database is opened again.
     Expect(db->Put(Synced(), dropped, "key", "later").IsInvalidArgument(), "a dropped family takes a write");
   }
   Ok(db->DestroyColumnFamilyHandle(dropped), "a handle");
@@ -287,7 +288,7 @@ inline void Features(World& world) {
   _exit(0);
 }
 
-// Writes through the underlying database, which bypasses the opened one. The process then ends as if killed.
+// Writes through RocksDB's own DB object, below the opened one. The process then ends as if killed.
 inline void WritePast(World& world) {
   Ok(world.db->Put(Synced(), "before", "yes"), "put");
   for (const WriteOptions& options : {WriteOptions(), Synced()}) {
@@ -305,7 +306,8 @@ class Wrapping : public FileSystemWrapper {
   const char* Name() const override { return "wrapping"; }
 };
 
-// A comparator that ignores case: keys of different bytes are equal. Uses timestamps if `timestamp_size` is not 0.
+// A comparator that ignores case, so that keys of different bytes are equal. Uses timestamps if `timestamp_size` is
+// not 0.
 class CaseBlind : public Comparator {
  public:
   explicit CaseBlind(size_t timestamp_size = 0) : Comparator(timestamp_size) {}
@@ -319,7 +321,7 @@ class CaseBlind : public Comparator {
   void FindShortSuccessor(std::string*) const override {}
 };
 
-// Unsupported options are refused when the database is opened.
+// Checks that unsupported options are refused when the database is opened.
 inline void Refused(World& world) {
   const auto open = [&world](const char* what, DBOptions options, const ColumnFamilyOptions& family) {
     Families families;
@@ -355,12 +357,13 @@ inline void Refused(World& world) {
   open("wrapped", options, world.options);
 }
 
-// Mixes writes that bypass the log with logged ones, and flushes some to tables. The process then ends as if killed.
+// Writes some batches without the log and others with it, and flushes some to tables. The process then ends as if
+// killed.
 inline void WriteUnlogged(World& world) {
   DB* db = world.db;
   WriteOptions unlogged;
   unlogged.disableWAL = true;
-  // A batch of two families, one of which is flushed alone: the log keeps the record, and the newer value is in a
+  // A batch of two families, of which only one is flushed: the log keeps the record, and the newer value is in a
   // table only.
   WriteBatch both;
   Ok(both.Put(world.handles[0], "before", "old"), "put");
@@ -395,8 +398,8 @@ inline void SaySpelled(World& world) {
   fflush(stdout);
 }
 
-// Four threads write the same keys at the same time, in different spellings. Prints the last writer of each key; the
-// process then ends as if killed. The log must have a key's writes in RocksDB's order.
+// Writes the same keys from four threads at the same time, in different spellings. Prints the last writer of each
+// key; the process then ends as if killed. The log must have a key's writes in RocksDB's order.
 inline void WriteSpelled(World& world) {
   pthread_barrier_t together;
   pthread_barrier_init(&together, nullptr, kThreads);
@@ -417,7 +420,7 @@ inline void WriteSpelled(World& world) {
   _exit(0);
 }
 
-// A listener that blocks flushes at their beginning while `hold`.
+// A listener that blocks flushes at their beginning while `hold` is set.
 class Holding : public EventListener {
  public:
   void OnFlushBegin(DB*, const FlushJobInfo&) override {
@@ -428,7 +431,7 @@ class Holding : public EventListener {
   std::atomic<bool> hold{false};
 };
 
-// Fills several memtables while no flush ends, as the program's options allow. Every batch has a mark.
+// Fills as many memtables as the program's options allow while no flush ends. Every batch has a mark.
 inline void WriteWithoutFlushes(World& world) {
   auto holding = std::make_shared<Holding>();
   world.options.listeners.push_back(holding);
@@ -446,7 +449,7 @@ inline void WriteWithoutFlushes(World& world) {
   world.Close();
 }
 
-// Ends a database in other ways than by a plain close. Each way must leave no parallel log.
+// Ends a database in other ways than by a plain close, and checks that each way leaves no parallel log.
 inline void Closes(World& world) {
   alarm(120);
   const auto write = [&world](const char* name) {
@@ -477,8 +480,8 @@ inline void Closes(World& world) {
   Ok(world.db->Close(), "a second close");
   ended("/refused-once");
 
-  // The options of an open database contain the listener of its flushes. A database opened with these options must
-  // not keep that listener.
+  // The options of an open database contain the listener that the plug-in added. A database opened with these options
+  // must not keep that listener.
   write("/again");
   const Options before = world.options;
   static_cast<DBOptions&>(world.options) = world.db->GetDBOptions();
@@ -544,7 +547,7 @@ inline void OpenByBestEfforts(World& world) {
 
 inline void Repair(World& world) { printf("%s\n", RepairDB("/db", world.options).ToString().c_str()); }
 
-// A forked child ends normally while the drive is mounted and a file is being written.
+// Forks a child that ends normally while the drive is mounted and a file is being written.
 inline void Fork(World& world) {
   std::unique_ptr<FSWritableFile> file;
   Ok(world.fs->NewWritableFile("/file", FileOptions(), &file, nullptr), "a file");
@@ -553,7 +556,7 @@ inline void Fork(World& world) {
   const pid_t child = fork();
   Expect(child != -1, "fork");
   if (child == 0) {
-    // A signal ends the child if it writes to the drive.
+    // With this limit a signal ends the child if it writes to the drive.
     const rlimit none = {0, 0};
     setrlimit(RLIMIT_FSIZE, &none);
     alarm(120);
@@ -585,7 +588,7 @@ inline void CloseBroken(World& world) {
   delete world.db;
 }
 
-// A compaction filter that blocks every compaction until `go`.
+// A compaction filter that blocks every compaction until `go` is set.
 class Blocking : public CompactionFilter {
  public:
   bool Filter(int, const Slice&, const Slice&, std::string*, bool*) const override {
@@ -617,7 +620,7 @@ inline void FlushFullLevel(World& world) {
   world.Close();
 }
 
-// Checks the content that Features wrote, after a recovery.
+// Checks the content that command Features wrote, after a recovery.
 inline void AfterFeatures(World& world) {
   const auto has = [&world](const std::string& key, const std::string& value) {
     Expect(world.Get(key) == value, key + " is " + world.Get(key) + ", not " + value);
@@ -645,7 +648,7 @@ inline void CheckCopy(World& world) {
   Expect(world.Get("copied") == "yes" && world.Get("merged") == "10", "the copy lacks something");
 }
 
-// PROGRAM URL COMMAND
+// Usage: PROGRAM URL COMMAND
 inline int Run(int argc, char** argv) {
   Expect(argc == 3, "usage: program DEVICE-URL COMMAND");
   const std::string command = argv[2];
@@ -654,7 +657,7 @@ inline int Run(int argc, char** argv) {
   Families families;
   std::vector<std::string> names;
   if (copy || command == "after") {
-    // RocksDB requires that all families are named. The hidden family is not the program's, and need not be.
+    // RocksDB requires that an opening names all families of the program. The hidden family need not be named.
     const std::string name = copy ? command : "/db";
     Ok(DB::ListColumnFamilies(world.options, name, &names), "families of " + name);
     for (const std::string& family : names) {
