@@ -1,4 +1,4 @@
-//! Named tests with a time limit each, so that a test that hangs fails.
+//! Named tests of a guest, each with a time limit, so that a test that hangs fails.
 
 use std::fs::File;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use xtask::guest::job::Event;
 use crate::clock;
 use crate::control::{Control, say};
 
-/// Interval of the watchdog's checks.
+/// Interval at which the watchdog checks the time limit of a running test.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Runs tests and reports their results to the harness.
@@ -52,7 +52,7 @@ impl Checks {
         self.control.say(&Event::Test { name: name.into(), millis: millis(start), failure })
     }
 
-    /// Number of failed tests.
+    /// Number of tests that failed.
     pub fn failed(&self) -> u32 {
         self.failed
     }

@@ -8,7 +8,7 @@ use anyhow::{Result, bail};
 /// Time limit for background work of the kernel, such as finding a drive or creating a device node.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Polls until there is an answer.
+/// Polls a condition until it gives a value, or until the time limit.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
     let start = Instant::now();
     loop {

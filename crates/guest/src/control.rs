@@ -1,4 +1,4 @@
-//! A test's connection to the harness.
+//! The connection of a test in the guest to the harness on the host.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -15,14 +15,14 @@ pub struct Control {
 }
 
 impl Control {
-    /// Opens the port, which only one process at a time may open.
+    /// Opens the port to the harness, which only one process at a time may open.
     pub fn open() -> Result<Control> {
         let port = ports::open(CONTROL_PORT)?;
         let lines = BufReader::new(port.try_clone()?);
         Ok(Control { port, lines })
     }
 
-    /// A second handle of the same port.
+    /// A second handle of the same port to the harness.
     pub fn port(&self) -> Result<File> {
         Ok(self.port.try_clone()?)
     }
@@ -32,12 +32,12 @@ impl Control {
         say(&mut self.port, event)
     }
 
-    /// Sends a message for the log.
+    /// Sends the harness a message for the log.
     pub fn note(&mut self, text: impl Into<String>) -> Result<()> {
         self.say(&Event::Note { text: text.into() })
     }
 
-    /// Sends a measured value.
+    /// Sends the harness a measured value.
     pub fn measured(&mut self, name: &str, value: f64, unit: &str) -> Result<()> {
         self.say(&Event::Measured { name: name.into(), value, unit: unit.into() })
     }
@@ -51,7 +51,7 @@ impl Control {
     }
 }
 
-/// Writes an event to a port by one write, so that events of several threads do not interleave.
+/// Writes an event to a port by a single write, so that events of several threads do not interleave.
 pub fn say(port: &mut File, event: &Event) -> Result<()> {
     let mut line = serde_json::to_string(event).context("an event is JSON")?;
     line.push('\n');

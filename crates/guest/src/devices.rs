@@ -1,4 +1,4 @@
-//! The job's devices, under names that do not depend on the order of detection.
+//! The devices of a job, under names that do not depend on the order of detection.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,10 +9,10 @@ use xtask::guest::job::Job;
 
 use crate::{clock, null_blk, nvmet, text};
 
-/// Directory of the names.
+/// The directory of the devices' names.
 const HOME: &str = "/dev/furrow";
 
-/// Creates the devices and waits for them.
+/// Creates the job's devices and waits for them.
 pub fn make(job: &Job) -> Result<()> {
     fs::create_dir(HOME).with_context(|| format!("cannot make {HOME}"))?;
     for (number, serial) in job.drives.iter().enumerate() {
@@ -31,7 +31,7 @@ pub fn make(job: &Job) -> Result<()> {
     Ok(())
 }
 
-/// Names both nodes of the drive with this serial number.
+/// Makes the names of the block and the character device of the drive with this serial number.
 fn name_drive(name: &str, serial: &str) -> Result<()> {
     let node = clock::wait_for(&format!("drive with the serial number {serial}"), || find(serial))?;
     let Some((_, numbers)) = node.to_str().and_then(|node| node.split_once("nvme")) else {
@@ -50,6 +50,6 @@ fn find(serial: &str) -> Option<PathBuf> {
         .into_iter()
         .filter(|disk| text::get(disk.join("device/serial")).as_deref() == Some(serial))
         .map(|disk| Path::new("/dev").join(text::name(&disk)))
-        // A multipath drive also has a disk without a node for each path.
+        // A multipath drive also has a disk without a device node for each path.
         .find(|node| node.exists())
 }

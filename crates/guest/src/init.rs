@@ -1,4 +1,4 @@
-//! Process 1: sets up the machine, runs the command, reports, and turns the machine off.
+//! Process 1 of the guest: sets up the machine, runs the job's command, reports, and turns the machine off.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -30,7 +30,7 @@ pub fn run() -> ! {
     }
 }
 
-/// The kernel's file systems and modules.
+/// Mounts the kernel's file systems and loads its modules.
 fn base() -> Result<()> {
     for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")] {
         mount(kind, place)?;
@@ -39,7 +39,7 @@ fn base() -> Result<()> {
     mount("tmpfs", "/dev/shm")?;
     for path in text::list(MODULES_PATH) {
         let module = File::open(&path)?;
-        // By default null_blk creates an ordinary device.
+        // By default null_blk creates an ordinary device, which is not wanted.
         let parameters = if text::name(&path).ends_with("-null_blk.ko") { c"nr_devices=0" } else { c"" };
         rustix::system::finit_module(&module, parameters, 0)
             .with_context(|| format!("cannot load {}", path.display()))?;
@@ -53,10 +53,10 @@ fn mount(kind: &str, place: &str) -> Result<()> {
         .with_context(|| format!("cannot mount {place}"))
 }
 
-/// The port is closed again, because the command opens it and only one process at a time may.
+/// Init closes the harness port again, because the command opens it and only one process at a time may.
 fn say(event: &Event) -> Result<()> {
     let mut port = ports::open(CONTROL_PORT)?;
-    // A reset may have left an incomplete line.
+    // A machine reset may have left an incomplete line in the port.
     port.write_all(b"\n")?;
     control::say(&mut port, event)
 }

@@ -1,4 +1,4 @@
-//! The program in the guest: init if it is process 1, else the test that the command line names.
+//! The program in the guest: init if it is process 1, otherwise the test that the command line names.
 #![forbid(unsafe_code)]
 
 mod checks;

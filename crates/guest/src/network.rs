@@ -4,9 +4,9 @@ use anyhow::{Context, Result, ensure};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-/// Sets the interface up, which also adds 127.0.0.1.
+/// Sets the loopback interface up, which also adds 127.0.0.1.
 pub fn loopback_up() -> Result<()> {
-    // Protocol 0 is the one for interfaces.
+    // Netlink protocol 0 (NETLINK_ROUTE) is the one for interfaces.
     let socket =
         rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)
             .context("cannot open a netlink socket")?;
@@ -15,13 +15,13 @@ pub fn loopback_up() -> Result<()> {
         .context("cannot send to the kernel's network")?;
     let mut answer = [0; 256];
     let (count, _) = rustix::net::recv(&socket, &mut answer, RecvFlags::empty())?;
-    // A header of 16 bytes, then the error number, 0 for success.
+    // The netlink reply: a header of 16 bytes, then the error number, 0 for success.
     let code = answer.get(..count).and_then(|answer| answer.get(16..20));
     ensure!(code == Some(&[0; 4]), "the kernel refuses to set the loopback interface up: {code:?}");
     Ok(())
 }
 
-/// The request (rtnetlink(7)): set the flag UP of interface 1.
+/// The netlink request (rtnetlink(7)): set the flag UP of interface 1.
 fn set_up() -> Vec<u8> {
     const NEW_LINK: u16 = 16;
     const REQUEST_AND_ACKNOWLEDGE: u16 = 1 | 4;

@@ -1,4 +1,4 @@
-//! Zoned null_blk devices, made through configfs.
+//! Zoned null_blk devices, created through configfs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use xtask::guest::job::NullBlk;
 
 use crate::{clock, text};
 
-/// Creates the device; returns its node.
+/// Creates a null_blk device; returns its device node.
 pub fn make(name: &str, what: &NullBlk) -> Result<PathBuf> {
     let home = Path::new("/sys/kernel/config/nullb").join(name);
     fs::create_dir(&home).with_context(|| format!("cannot make {}", home.display()))?;

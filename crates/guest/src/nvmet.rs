@@ -11,7 +11,7 @@ use crate::text;
 
 const HOME: &str = "/sys/kernel/config/nvmet";
 
-/// Exports `device`; returns the serial number of the NVMe drive.
+/// Exports the block device `device`; returns the serial number of the NVMe drive.
 pub fn make(number: usize, device: &Path) -> Result<String> {
     let name = format!("furrow-loop{number}");
     let subsystem = Path::new(HOME).join("subsystems").join(&name);

@@ -1,4 +1,4 @@
-//! The virtio-serial ports to the harness.
+//! The guest's virtio-serial ports to the harness.
 
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 
 use crate::{clock, text};
 
-/// Opens the port of this name.
+/// Opens the virtio-serial port named `name`.
 pub fn open(name: &str) -> Result<File> {
     let path = clock::wait_for(&format!("port {name}"), || find(name))?;
     OpenOptions::new()

@@ -1,4 +1,4 @@
-//! Other programs, run with a time limit.
+//! Runs other programs in the guest, with a time limit.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -11,7 +11,7 @@ use crate::clock;
 /// Result of a program.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit code; `None` if a signal ended the program.
+    /// The program's exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
     pub output: String,
@@ -20,7 +20,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The last lines of the output, for messages.
+    /// The last lines of the program's output, for messages.
     pub fn tail(&self) -> String {
         const LINES: usize = 25;
         let text = format!("{}\n{}", self.output, self.error);

@@ -1,4 +1,4 @@
-//! Files of the kernel that contain one word.
+//! Reads and writes files of the kernel that contain one word.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ pub fn get(path: impl AsRef<Path>) -> Option<String> {
     Some(fs::read_to_string(path).ok()?.trim().to_owned())
 }
 
-/// The entries of a directory, by name; none where there is no such directory.
+/// The entries of a directory, by name; empty if there is no such directory.
 pub fn list(path: impl AsRef<Path>) -> Vec<PathBuf> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -24,7 +24,7 @@ pub fn list(path: impl AsRef<Path>) -> Vec<PathBuf> {
     paths
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub fn name(path: &Path) -> String {
     path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }

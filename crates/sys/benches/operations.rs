@@ -1,5 +1,5 @@
-//! What an operation costs through each engine, and whether registered memory pays: `cargo bench -p furrow-sys`. Compare
-//! within one run only.
+//! The cost of an I/O operation through each engine, and whether registered memory makes io_uring faster:
+//! `cargo bench -p furrow-sys`. Compare results of one run only.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -16,10 +16,11 @@ use units::{Driver, RealDriver, block_on};
 const BLOCK: usize = 4096;
 const ROUNDS: u32 = 3000;
 
-/// Nanoseconds that the process has had a processor, and how often its threads went to sleep: both say more than the
-/// clock does on a machine with other things to do.
+/// Nanoseconds of processor time of this process, and how often its threads went to sleep: both are less
+/// noisy than the clock on a machine with other work.
 fn used() -> (u64, u64) {
-    // SAFETY: both calls write a structure that lives through them; zeros are a value of it.
+    // SAFETY: both calls write a structure that lives through the calls; all zeros are a valid value of
+    // either structure.
     unsafe {
         let (mut cpu, mut usage): (libc::timespec, libc::rusage) = (std::mem::zeroed(), std::mem::zeroed());
         assert_eq!(libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut cpu), 0);
@@ -28,7 +29,7 @@ fn used() -> (u64, u64) {
     }
 }
 
-/// The time of each of [`ROUNDS`] calls, and what it took.
+/// Measures the time of each of [`ROUNDS`] calls, their processor time and their sleeps.
 fn time(what: &str, mut call: impl FnMut(u32)) {
     let driver = RealDriver::new();
     let before = used();
@@ -111,7 +112,8 @@ fn an_operation() {
     }
 }
 
-/// Whether memory that the ring knows beforehand pays, where the data must be copied into it or out of it.
+/// Measures whether memory registered with the ring is faster, if the data must be copied into it or out of
+/// it.
 fn registered_memory() {
     use io_uring::{IoUring, opcode, types};
     use std::os::fd::AsRawFd;
@@ -128,11 +130,11 @@ fn registered_memory() {
         let mut ring = IoUring::new(8).expect("a ring");
         let (mut slot, mut buffer) = (BufMut::zeroed(len), BufMut::zeroed(len));
         let memory = libc::iovec { iov_base: slot.as_mut_ptr().cast(), iov_len: len };
-        // SAFETY: the slot lives longer than the ring.
+        // SAFETY: the registered memory `slot` lives longer than the ring.
         unsafe { ring.submitter().register_buffers(&[memory]) }.expect("registered");
         let at = |n: u32| u64::from(n.wrapping_mul(2_654_435_761) % 128) * 65536;
         let mut run = |entry: io_uring::squeue::Entry| {
-            // SAFETY: the entry's memory lives until it has completed, below.
+            // SAFETY: the memory that the entry refers to lives until the entry has completed, below.
             unsafe { ring.submission().push(&entry) }.expect("an empty queue");
             ring.submit_and_wait(1).expect("it completes");
             assert_eq!(ring.completion().next().expect("a completion").result(), len as i32);

@@ -28,7 +28,7 @@ const BLKGETNRZONES: libc::c_ulong = 0x8004_1285;
 const BLKOPENZONE: libc::c_ulong = 0x4010_1286;
 const BLKCLOSEZONE: libc::c_ulong = 0x4010_1287;
 const BLKFINISHZONE: libc::c_ulong = 0x4010_1288;
-/// The report has each zone's capacity (kernel 5.9).
+/// Flag of a zone report: it has each zone's capacity (since kernel 5.9).
 const BLK_ZONE_REP_CAPACITY: u32 = 1;
 
 /// Kind of a zone.
@@ -36,18 +36,18 @@ const BLK_ZONE_REP_CAPACITY: u32 = 1;
 pub enum ZoneKind {
     /// Written anywhere.
     Conventional,
-    /// Written at its pointer only.
+    /// A sequential zone: written at its write pointer only.
     SequentialRequired,
-    /// Better written at its pointer (host-aware drives).
+    /// A sequential-preferred zone: better written at its write pointer (host-aware drives).
     SequentialPreferred,
-    /// A kind that this version does not know.
+    /// A zone type that this version does not know.
     Other(u8),
 }
 
-/// The state that a report gives.
+/// The state of a zone in the kernel's report.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Condition {
-    /// A conventional zone: no pointer.
+    /// A conventional zone: it has no write pointer.
     NotWritePointer,
     /// Nothing written.
     Empty,
@@ -57,13 +57,13 @@ pub enum Condition {
     ExplicitOpen,
     /// Active, not open.
     Closed,
-    /// Written to its end, or finished.
+    /// The zone is written to its end, or was finished.
     Full,
     /// Reads only.
     ReadOnly,
-    /// Neither reads nor writes.
+    /// The zone can be neither read nor written.
     Offline,
-    /// A state that this version does not know.
+    /// A zone state that this version does not know.
     Other(u8),
 }
 
@@ -74,9 +74,9 @@ pub struct Zone {
     pub start: Bytes,
     /// Its size.
     pub len: Bytes,
-    /// What can be written of it.
+    /// Bytes of the zone that can be written.
     pub capacity: Bytes,
-    /// The write pointer; means nothing in a conventional, full, read-only or offline zone.
+    /// The zone's write pointer; without meaning for a conventional, full, read-only or offline zone.
     pub pointer: Bytes,
     /// Its kind.
     pub kind: ZoneKind,
@@ -100,7 +100,7 @@ struct BlkZone {
     reserved: [u8; 24],
 }
 
-/// The kernel's `struct blk_zone_report`, with its zones behind it.
+/// The kernel's `struct blk_zone_report`, followed by its zones.
 #[repr(C)]
 struct BlkZoneReport {
     sector: u64,
@@ -121,7 +121,7 @@ const _: () = assert!(size_of::<BlkZoneReport>() == 16 + 64 * REPORT_CHUNK as us
 const _: () = assert!(size_of::<BlkZoneRange>() == 16);
 
 impl Condition {
-    /// The state of a code: NVMe and the kernel have the same ones.
+    /// The zone state of a code: NVMe and the kernel have the same codes.
     pub(crate) fn from_code(code: u8) -> Condition {
         match code {
             0 => Condition::NotWritePointer,
@@ -167,12 +167,12 @@ pub fn open_to_look(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_CLOEXEC | libc::O_NONBLOCK).open(path)
 }
 
-/// The logical block size.
+/// The device's logical block size in bytes.
 pub fn block_size(device: &File) -> io::Result<Bytes> {
     get_u32(device, BLKSSZGET).map(|size| Bytes(size.into()))
 }
 
-/// The physical block size: smaller writes cost a device a read.
+/// The device's physical block size in bytes: a smaller write costs the device a read.
 pub fn physical_block_size(device: &File) -> io::Result<Bytes> {
     get_u32(device, BLKPBSZGET).map(|size| Bytes(size.into()))
 }
@@ -185,12 +185,12 @@ pub fn is_read_only(device: &File) -> io::Result<bool> {
 /// The device's size.
 pub fn size(device: &File) -> io::Result<Bytes> {
     let mut size = 0u64;
-    // SAFETY: this ioctl writes a u64, and the pointer is to one that lives through the call.
+    // SAFETY: this ioctl writes a u64, and the pointer is to a u64 that lives through the call.
     check(unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size) })?;
     Ok(Bytes(size))
 }
 
-/// The size of a zone; zero if the device is not zoned.
+/// The size of the device's zones in bytes; zero if the device is not zoned.
 pub fn zone_size(device: &File) -> io::Result<Bytes> {
     get_u32(device, BLKGETZONESZ).map(|sectors| Bytes(u64::from(sectors) * SECTOR))
 }
@@ -200,11 +200,11 @@ pub fn zone_count(device: &File) -> io::Result<u32> {
     get_u32(device, BLKGETNRZONES)
 }
 
-/// Reports at most `max` zones from the one that contains `from` on.
+/// Reports at most `max` zones, from the one that contains byte `from` on.
 pub fn report(device: &File, from: Bytes, max: u32) -> io::Result<Vec<Zone>> {
     let mut zones = Vec::new();
     let mut sector = from.0 / SECTOR;
-    // On the heap, because a report of this size may exceed a helper thread's stack.
+    // The report is on the heap, because one of this size may exceed a helper thread's stack.
     let mut raw = Box::new(BlkZoneReport {
         sector,
         nr_zones: 0,
@@ -215,8 +215,8 @@ pub fn report(device: &File, from: Bytes, max: u32) -> io::Result<Vec<Zone>> {
         raw.sector = sector;
         raw.nr_zones = left.min(REPORT_CHUNK);
         raw.flags = 0;
-        // SAFETY: the kernel reads the header and writes it and up to `nr_zones` zones behind it, for which there
-        // is room: `nr_zones` is at most the array's length.
+        // SAFETY: the kernel reads the report's header and writes the header and up to `nr_zones` zones
+        // behind it, for which there is room: `nr_zones` is at most the array's length.
         check(unsafe { libc::ioctl(device.as_raw_fd(), BLKREPORTZONE, &raw mut *raw) })?;
         let has_capacity = raw.flags & BLK_ZONE_REP_CAPACITY != 0;
         let count = raw.nr_zones as usize;
@@ -254,7 +254,8 @@ pub fn finish(device: &File, at: Bytes, len: Bytes) -> io::Result<()> {
 fn zone_command(device: &File, request: libc::c_ulong, at: Bytes, len: Bytes) -> io::Result<()> {
     let range = BlkZoneRange { sector: at.0 / SECTOR, nr_sectors: len.0 / SECTOR };
     loop {
-        // SAFETY: these ioctls read a `blk_zone_range`, and the pointer is to one that lives through the call.
+        // SAFETY: these ioctls read a `blk_zone_range`, and the pointer is to a `blk_zone_range` that lives
+        // through the call.
         match check(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const range) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             done => return done,
@@ -264,8 +265,8 @@ fn zone_command(device: &File, request: libc::c_ulong, at: Bytes, len: Bytes) ->
 
 fn get_u32(device: &File, request: libc::c_ulong) -> io::Result<u32> {
     let mut value = 0u32;
-    // SAFETY: each ioctl that is asked for here writes an int or a u32, and the pointer is to one that lives through
-    // the call.
+    // SAFETY: each ioctl passed to this function writes an int or a u32, and the pointer is to a u32 that
+    // lives through the call.
     check(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw mut value) })?;
     Ok(value)
 }

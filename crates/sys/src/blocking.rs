@@ -78,8 +78,8 @@ fn read_aligned(file: &File, at: u64, into: &mut [u8]) -> io::Result<usize> {
     Ok(done)
 }
 
-/// Writes all parts in one call, and after a short write the rest in further calls. An error after some bytes returns
-/// the number of those bytes.
+/// Writes all parts of the data in one call, and after a short write the rest in further calls. An error
+/// after some bytes returns the number of those bytes.
 fn write(file: &File, at: u64, data: &[Buf], durable: bool) -> io::Result<u64> {
     if are_direct(data) {
         let parts: Vec<_> = data.iter().map(|part| IoSlice::new(part)).collect();

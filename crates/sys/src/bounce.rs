@@ -4,22 +4,23 @@ use parking_lot::Mutex;
 
 use crate::{Buf, BufMut};
 
-/// Alignment of data that is passed to the kernel without a copy: the strictest that the block layer requires. Most
-/// devices need less, but asking each device would cost a system call.
+/// Alignment of data that is passed to the kernel without a copy: the strictest that the block layer
+/// requires. Most devices need less, but asking each device would cost a system call.
 pub(crate) const DIRECT: usize = 4096;
 /// Largest number of parts of one write (`IOV_MAX`).
 pub(crate) const MAX_PARTS: usize = 1024;
-/// Smallest and largest buffer kept for reuse. A fresh buffer costs page faults: 57 us for 128 KiB.
+/// Smallest and largest bounce buffer kept for reuse, in bytes. A fresh buffer costs page faults: 57 us for
+/// 128 KiB.
 const SMALLEST: usize = 4096;
 const LARGEST: usize = 1 << 20;
-/// Largest number of bytes kept for each size.
+/// Most bytes of unused bounce buffers kept for each size.
 const KEPT_BYTES: usize = 4 << 20;
 const SIZES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
 
-/// Unused buffers by size: powers of two from [`SMALLEST`] to [`LARGEST`].
+/// Unused bounce buffers by size: powers of two from [`SMALLEST`] to [`LARGEST`].
 static KEPT: [Mutex<Vec<BufMut>>; SIZES] = [const { Mutex::new(Vec::new()) }; SIZES];
 
-/// An aligned buffer with unspecified content, returned to the pool when dropped.
+/// A bounce buffer: aligned, with unspecified content, returned to the pool when dropped.
 pub(crate) struct Bounce {
     whole: BufMut,
     len: usize,
@@ -32,7 +33,7 @@ impl Bounce {
         Bounce { whole: kept.unwrap_or_else(|| BufMut::zeroed(size)), len }
     }
 
-    /// A buffer with a copy of `parts`.
+    /// A bounce buffer with a copy of `parts`.
     pub(crate) fn gather(parts: &[Buf]) -> Bounce {
         let mut bounce = Bounce::new(parts.iter().map(|part| part.len()).sum());
         let mut rest = bounce.bytes_mut();
@@ -68,14 +69,14 @@ fn size_index(size: usize) -> Option<usize> {
     (size <= LARGEST).then(|| (size / SMALLEST).trailing_zeros() as usize)
 }
 
-/// True if the bytes may be passed to the kernel without a copy. The caller ensures that the length is a whole number
-/// of blocks.
+/// True if the bytes may be passed to the kernel without a copy. The caller ensures that their length is a
+/// whole number of blocks.
 pub(crate) fn is_direct(bytes: &[u8]) -> bool {
     bytes.as_ptr().addr().is_multiple_of(DIRECT)
 }
 
-/// True if the parts may be passed to the kernel as one vectored write: every part except the last must end at a block
-/// boundary.
+/// True if the parts of a write may be passed to the kernel as one vectored write: every part except the last
+/// must end at a block boundary.
 pub(crate) fn are_direct(parts: &[Buf]) -> bool {
     let Some((last, others)) = parts.split_last() else { return true };
     parts.len() <= MAX_PARTS

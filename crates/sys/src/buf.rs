@@ -1,4 +1,4 @@
-//! Buffers that operations own.
+//! Buffers that are owned by I/O operations.
 //!
 //! Fresh buffers are aligned to [`ALIGN`] bytes for direct I/O. Splitting and sharing copy nothing.
 
@@ -25,7 +25,7 @@ impl Buf {
         buf.freeze()
     }
 
-    /// A buffer of `len` bytes of zero.
+    /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Buf {
         BufMut::zeroed(len).freeze()
     }
@@ -42,7 +42,7 @@ impl Buf {
 }
 
 impl BufMut {
-    /// `len` bytes of zero, aligned.
+    /// An aligned buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> BufMut {
         let mut whole = BytesMut::zeroed(len + ALIGN);
         let skip = whole.as_ptr().align_offset(ALIGN).min(ALIGN);
@@ -79,7 +79,7 @@ impl BufMut {
         BufMut(self.0.split_to(len))
     }
 
-    /// Appends a part that was split off, without a copy if it is adjacent in memory.
+    /// Appends a part that was split off this buffer, without a copy if the part is adjacent in memory.
     pub fn unsplit(&mut self, tail: BufMut) {
         self.0.unsplit(tail.0);
     }

@@ -1,4 +1,4 @@
-//! The engine: sends requests to the kernel.
+//! The I/O engine: sends requests to the kernel.
 
 use std::fmt;
 use std::io;
@@ -10,13 +10,13 @@ use crate::request::{Finish, Request};
 use crate::ring::Ring;
 use crate::threads::Threads;
 
-/// How operations reach the kernel.
+/// How an engine's operations reach the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum EngineKind {
     /// io_uring with one ring for each thread. A thread that waits for its own operation processes the completion
     /// itself.
     Ring,
-    /// System calls on helper threads, if io_uring is not available.
+    /// Blocking system calls on helper threads, if io_uring is not available.
     Threads,
 }
 
@@ -31,7 +31,7 @@ enum Way {
     Threads(Arc<Threads>),
 }
 
-/// The process's engines, which live until the process ends.
+/// The engines of this process, which live until the process ends.
 #[derive(Default)]
 struct Shared {
     /// Engine on helper threads, chosen by the caller.
@@ -65,7 +65,7 @@ impl Engine {
         }
     }
 
-    /// How operations reach the kernel.
+    /// How this engine's operations reach the kernel.
     pub fn kind(&self) -> EngineKind {
         match self.way {
             Way::Ring(_) => EngineKind::Ring,

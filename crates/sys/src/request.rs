@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::nvme::Command;
 use crate::{Buf, BufMut};
 
-/// A request. It owns its buffers. Unaligned buffers are copied if direct I/O needs alignment.
+/// A request to the kernel. It owns its buffers. Unaligned buffers are copied if direct I/O needs alignment.
 pub enum Request {
     /// Reads `into.len()` bytes from byte `at`.
     Read {
@@ -16,7 +16,7 @@ pub enum Request {
         file: Arc<File>,
         /// The first byte.
         at: u64,
-        /// Buffer for the bytes.
+        /// Buffer for the bytes that the request reads.
         into: BufMut,
     },
     /// Writes the parts of `data` in order from byte `at` on, as one write.
@@ -37,18 +37,18 @@ pub enum Request {
     },
     /// An NVMe command without data or with data to the device.
     NvmeOut {
-        /// The character device, `/dev/ngXnY`.
+        /// The NVMe character device, `/dev/ngXnY`.
         file: Arc<File>,
-        /// The command; the engine sets data length and pointer.
+        /// The NVMe command; the engine sets data length and pointer.
         command: Command,
-        /// The data in parts; empty for a command without data.
+        /// The command's data in parts; empty for a command without data.
         data: Vec<Buf>,
     },
     /// An NVMe command with data from the device.
     NvmeIn {
-        /// The character device, `/dev/ngXnY`.
+        /// The NVMe character device, `/dev/ngXnY`.
         file: Arc<File>,
-        /// The command; its data length and pointer are filled in here.
+        /// The NVMe command; the engine sets data length and pointer.
         command: Command,
         /// Buffer for the data.
         into: BufMut,
@@ -60,8 +60,8 @@ pub enum Request {
 /// Completion of a request.
 #[derive(Debug)]
 pub struct Finished {
-    /// Number of bytes of a read or write, possibly fewer than requested; 64-bit result of an NVMe command (the
-    /// address of an append); return value of a call.
+    /// The number of bytes of a read or write, possibly fewer than requested; the 64-bit result of an NVMe
+    /// command (the address of an append); the return value of a call.
     pub result: io::Result<u64>,
     /// Status of an NVMe command; 0 for success. With a status other than 0 the `Ok` value of `result` is meaningless.
     pub status: u16,

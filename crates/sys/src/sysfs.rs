@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use units::Bytes;
 
-/// The unit of sizes in `/sys`.
+/// The unit of sizes in `/sys`, in bytes.
 const SECTOR: u64 = 512;
 
 /// A device's number.
@@ -30,7 +30,7 @@ pub enum Zoned {
     No,
     /// Zones are optional: the drive takes any write.
     HostAware,
-    /// Zones are written at their pointer.
+    /// A drive whose zones must be written at their write pointers.
     HostManaged,
 }
 
@@ -39,76 +39,77 @@ pub enum Zoned {
 pub struct Queue {
     /// Zoned model.
     pub zoned: Option<Zoned>,
-    /// The size of a zone, of a zoned device.
+    /// The size of a zone in bytes, for a zoned device.
     pub chunk: Option<Bytes>,
-    /// The number of zones; 0 where it is not zoned.
+    /// The number of zones; 0 if the device is not zoned.
     pub zones: Option<u32>,
-    /// The most open zones; 0 for no limit.
+    /// The most open zones of the device; 0 for no limit.
     pub max_open: Option<u32>,
-    /// The most active zones; 0 for no limit.
+    /// The most active zones of the device; 0 for no limit.
     pub max_active: Option<u32>,
-    /// The most bytes of one append by the kernel.
+    /// The most bytes of one append through the kernel.
     pub max_append: Option<Bytes>,
-    /// The most bytes of one request, as set.
+    /// The most bytes of one request, as the kernel is configured.
     pub max_request: Option<Bytes>,
-    /// The most bytes of one request that the device takes.
+    /// The most bytes of one request that the device accepts.
     pub max_hardware_request: Option<Bytes>,
-    /// The logical block size.
+    /// The device's logical block size in bytes.
     pub block_size: Option<Bytes>,
-    /// The physical block size.
+    /// The device's physical block size in bytes.
     pub physical_block_size: Option<Bytes>,
     /// True if the kernel assumes a volatile write cache.
     pub write_back: Option<bool>,
-    /// Whether the device has forced unit access.
+    /// True if the device supports forced unit access.
     pub fua: Option<bool>,
     /// True for a rotating disk.
     pub rotational: Option<bool>,
-    /// The I/O scheduler in use.
+    /// The I/O scheduler that the device's queue uses.
     pub scheduler: Option<String>,
-    /// The alignment that data must have in memory.
+    /// The alignment in bytes that data must have in memory.
     pub dma_alignment: Option<Bytes>,
 }
 
 /// A block device.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct BlockDevice {
-    /// The kernel's name, without `/dev`.
+    /// The kernel's name of the block device, without `/dev`.
     pub name: String,
     /// Its size.
     pub size: Option<Bytes>,
     /// True if the device is read-only.
     pub read_only: bool,
-    /// True for a partition, whose queue is the whole disk's.
+    /// True for a partition: its `queue` is the whole disk's.
     pub partition: bool,
     /// Its request queue.
     pub queue: Queue,
-    /// The model, as the device says it.
+    /// The model name that the device reports.
     pub model: Option<String>,
     /// The serial number.
     pub serial: Option<String>,
     /// The world-wide name.
     pub wwid: Option<String>,
-    /// Devices that use this one or one of its partitions: device mapper, md, bcache.
+    /// Devices stacked on this device or on one of its partitions: device mapper, md, bcache.
     pub holders: Vec<String>,
     /// Its partitions.
     pub partitions: Vec<String>,
 }
 
-/// A mounted file system.
+/// A mounted file system, from `/proc/self/mountinfo`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Its device's number; a number of its own for file systems on several devices (btrfs).
+    /// The device number of the file system; not that of a device for file systems on several devices
+    /// (btrfs).
     pub device: DeviceNumber,
     /// Mount point.
     pub at: PathBuf,
-    /// The file system's name.
+    /// The type of the file system, such as ext4.
     pub kind: String,
     /// Mount source: the path of the device for file systems on a device.
     pub source: PathBuf,
 }
 
 impl DeviceNumber {
-    /// The number of an open block or character device; none for what is no device.
+    /// The device number of an open block or character device; `None` for any other file.
     pub fn of(file: &File) -> io::Result<Option<DeviceNumber>> {
         let metadata = file.metadata()?;
         let kind = metadata.file_type();
@@ -132,15 +133,15 @@ impl fmt::Display for DeviceNumber {
 }
 
 impl BlockDevice {
-    /// What the kernel tells of a block device.
+    /// What the kernel reports about a block device.
     pub fn of(number: DeviceNumber) -> io::Result<BlockDevice> {
         BlockDevice::read(&PathBuf::from(format!("/sys/dev/block/{number}")))
     }
 
-    /// Like [`BlockDevice::read`], for the device whose sysfs directory is `dir`. Fails only if the directory does not
-    /// exist.
+    /// Like [`BlockDevice::read`], for the device whose sysfs directory is `dir`. Fails only if the directory
+    /// does not exist.
     pub fn read(dir: &Path) -> io::Result<BlockDevice> {
-        // The links are resolved first: a partition's disk is the directory above it.
+        // Symbolic links in the path are resolved first: a partition's disk is the parent directory.
         let dir = fs::canonicalize(dir)?;
         let partition = dir.join("partition").exists();
         let disk = dir.parent().filter(|_| partition).unwrap_or(&dir);
@@ -169,7 +170,7 @@ impl BlockDevice {
 }
 
 impl Queue {
-    /// The attributes, from their file names and contents.
+    /// Decodes a queue's attributes from their file names and contents.
     pub fn parse(attributes: &BTreeMap<String, String>) -> Queue {
         let text = |name: &str| attributes.get(name).map(|text| text.trim());
         let count = |name: &str| text(name).and_then(number);
@@ -195,7 +196,7 @@ impl Queue {
             fua: flag("fua"),
             rotational: flag("rotational"),
             scheduler: text("scheduler").and_then(chosen).map(str::to_owned),
-            // A mask: 511 means 512.
+            // `dma_alignment` is a mask: 511 means 512 bytes.
             dma_alignment: count("dma_alignment").map(|mask| Bytes(mask.saturating_add(1))),
         }
     }
@@ -223,7 +224,7 @@ pub fn parse_mounts(text: &str) -> Vec<Mount> {
 }
 
 fn parse_mount(line: &str) -> Option<Mount> {
-    // Any number of optional fields stands before the dash.
+    // A line of `mountinfo` has any number of optional fields before the dash.
     let (before, after) = line.split_once(" - ")?;
     let mut before = before.split(' ').skip(2);
     let mut after = after.split(' ');
@@ -239,7 +240,7 @@ fn parse_mount(line: &str) -> Option<Mount> {
 pub fn swaps() -> io::Result<Vec<PathBuf>> {
     match fs::read_to_string("/proc/swaps") {
         Ok(text) => Ok(parse_swaps(&text)),
-        // A kernel without swapping.
+        // The file does not exist: the kernel has no swapping.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error),
     }
@@ -254,13 +255,13 @@ pub fn parse_swaps(text: &str) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The controller's directory in `/sys` behind an NVMe namespace's character device: its `model`, `serial` and
-/// `firmware_rev` are there.
+/// The directory in `/sys` of the controller behind an NVMe namespace's character device: `model`, `serial`
+/// and `firmware_rev` are in it.
 pub fn nvme_controller(number: DeviceNumber) -> io::Result<PathBuf> {
     fs::canonicalize(format!("/sys/dev/char/{number}/device"))
 }
 
-/// The attributes in one directory of `/sys`: file names and contents. Empty where there is none.
+/// The attributes in one directory of `/sys`: file names and contents. Empty if there is no such directory.
 pub fn attributes(dir: &Path) -> BTreeMap<String, String> {
     let names = entries(dir).unwrap_or_default();
     names.into_iter().filter_map(|name| read_text(&dir.join(&name)).map(|text| (name, text))).collect()
@@ -278,7 +279,7 @@ pub fn nvme_char_name(name: &str) -> Option<String> {
     rest.starts_with(|c: char| c.is_ascii_digit()).then(|| format!("ng{rest}"))
 }
 
-/// SCSI gives the serial number as a page of its own: four bytes, then ASCII.
+/// SCSI devices give the serial number as a page of its own: four bytes, then ASCII.
 fn unit_serial(disk: &Path) -> Option<String> {
     let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
     let text = String::from_utf8_lossy(page.get(4..)?).trim_matches(['\0', ' ']).to_owned();
@@ -302,7 +303,7 @@ fn number(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The choice in brackets, or the only one.
+/// The choice that an attribute shows in brackets, or its only word.
 fn chosen(text: &str) -> Option<&str> {
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
         Some((chosen, _)) => Some(chosen),
@@ -310,7 +311,7 @@ fn chosen(text: &str) -> Option<&str> {
     }
 }
 
-/// A path in `/proc`, where blanks and backslashes are octal escapes.
+/// A path in a file of `/proc`, where blanks and backslashes are octal escapes.
 fn unescaped(text: &str) -> String {
     let mut found = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();

@@ -13,7 +13,7 @@ use crate::{Finish, Request};
 
 /// Largest number of helper threads, and so of requests in flight; further requests are queued.
 pub(crate) const MAX_HELPERS: usize = 64;
-/// A helper that is idle for this long ends, except the first one.
+/// A helper thread that is idle for this long ends, except the first one.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// Helper threads, started on demand.
@@ -33,7 +33,7 @@ struct Queue {
 }
 
 impl Threads {
-    /// The process's pool, started on first use.
+    /// The process's pool of helper threads, started on first use.
     pub(crate) fn shared() -> io::Result<Arc<Threads>> {
         static SHARED: Mutex<Option<Arc<Threads>>> = Mutex::new(None);
         let mut shared = SHARED.lock();
@@ -43,7 +43,7 @@ impl Threads {
         Ok(Arc::clone(shared.insert(Threads::start()?)))
     }
 
-    /// A pool with one helper. Fails if no thread can be started.
+    /// A pool with one helper thread. Fails if no thread can be started.
     fn start() -> io::Result<Arc<Threads>> {
         let threads = Arc::new(Threads::default());
         threads.queue.lock().helpers = 1;
@@ -54,7 +54,7 @@ impl Threads {
     pub(crate) fn submit(self: &Arc<Threads>, request: Request, finish: Finish) {
         let mut queue = self.queue.lock();
         queue.jobs.push_back((request, finish));
-        // A helper that was woken but has not run yet still counts as idle, and its job as queued.
+        // A helper thread that was woken but has not run yet still counts as idle, and its job as queued.
         let more = queue.jobs.len() > queue.idle && queue.helpers < MAX_HELPERS;
         if more {
             queue.helpers += 1;

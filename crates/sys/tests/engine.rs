@@ -1,4 +1,4 @@
-//! Both engines over an ordinary file, open for direct I/O.
+//! Tests of both engines on an ordinary file, open for direct I/O.
 
 mod common;
 
@@ -38,7 +38,7 @@ fn buffers_need_no_alignment() {
     for engine in engines() {
         let file = file(1 << 20);
         let data = pattern(2, 2 * BLOCK);
-        // Off by one byte, and in parts that end anywhere.
+        // The data is misaligned by one byte, and is in parts that end anywhere.
         let whole = Buf::copy_from(&[&[0][..], &data].concat()).slice(1..);
         let parts = vec![whole.slice(..700), Buf::default(), whole.slice(700..5000), whole.slice(5000..)];
         for data in [vec![whole.clone()], parts] {

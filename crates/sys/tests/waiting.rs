@@ -1,4 +1,4 @@
-//! Which thread processes a completion, and that no wake-up is lost.
+//! Tests of which thread processes a completion, and that no wake-up is lost.
 
 mod common;
 
@@ -52,8 +52,8 @@ fn a_thread_that_waits_serves_its_own_completions() {
         let driver = RealDriver::new();
         let me = std::thread::current().id();
         let own = Arc::new(AtomicU32::new(0));
-        // What completes before the thread waits may be the reaper's. So a pipe is read, and is written to once the thread
-        // sleeps in its ring.
+        // The reaper may process operations that complete before the thread waits. So the test reads a pipe,
+        // and writes to it once the thread sleeps in its ring.
         let (reader, mut writer) = std::io::pipe().expect("a pipe");
         let pipe = Arc::new(File::from(OwnedFd::from(reader)));
         let waits = ring_wait_of_this_thread();
@@ -88,7 +88,8 @@ fn a_thread_that_waits_serves_its_own_completions() {
 fn ring_wait_of_this_thread() -> impl Fn() -> bool + Send {
     let me = std::fs::read_link("/proc/thread-self").expect("Linux has it");
     let path = Path::new("/proc").join(me).join("syscall");
-    // The file of a running thread holds "running"; that of a waiting one begins with the number of the system call.
+    // The file `/proc/.../syscall` of a running thread holds "running"; that of a waiting one begins with the
+    // number of the system call.
     move || std::fs::read_to_string(&path).expect("a thread may read its own state").starts_with("426 ")
 }
 
@@ -104,7 +105,7 @@ fn completions_without_a_waiting_thread_are_served_by_another_thread() {
                 tx.send((std::thread::current().id(), finished.result.ok())).expect("the test listens");
             });
             engine.submit(read(&file, 0, BufMut::zeroed(BLOCK)), finish);
-            // This thread sleeps in a channel, not in its ring.
+            // This thread sleeps in a channel, not in its io_uring.
             let (by, result) = rx.recv_timeout(Duration::from_secs(120)).expect("served");
             assert_eq!(result, Some(BLOCK as u64));
             assert_ne!(by, me);
@@ -142,14 +143,15 @@ fn more_than_a_ring_holds_may_be_in_flight() {
     });
 }
 
-/// The kernel would signal nothing for completions beyond the queue's length.
+/// Completions that are taken late must fit the completion queue: the kernel would signal nothing for those
+/// beyond its length.
 #[test]
 fn completions_that_are_taken_late_do_not_overflow() {
     within_ten_minutes(|| {
         for engine in engines() {
             let file = file(1 << 20);
             let (go, wait) = mpsc::channel::<()>();
-            // Against the rules, the callback blocks the thread that reaps.
+            // The callback blocks the reaping thread, which the rules forbid.
             let blocks = Box::new(move |_: Finished| {
                 let _gone = wait.recv();
             });
@@ -160,7 +162,7 @@ fn completions_that_are_taken_late_do_not_overflow() {
                 let finish = Box::new(move |finished: Finished| {
                     tx.send(finished.result.is_ok()).expect("the test listens");
                 });
-                // The read of a hole completes at once.
+                // The read of a hole in a file completes at once.
                 engine.submit(read(&file, 0, BufMut::zeroed(BLOCK)), finish);
             }
             drop(go);
@@ -193,7 +195,7 @@ fn a_wait_in_the_ring_ends_when_another_thread_wakes_it() {
     within_ten_minutes(|| {
         let Some(engine) = ring() else { return };
         let (driver, file) = (RealDriver::new(), file(1 << 20));
-        // This thread has a ring from here on, with nothing in flight.
+        // This thread has an io_uring from here on, with nothing in flight.
         block_on(&*driver, Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK))));
         for pause in [0, 1, 10, 100, 1000] {
             let d = Arc::clone(&driver);
@@ -284,8 +286,8 @@ fn a_chain_of_operations_from_callbacks_goes_on_to_its_end() {
     });
 }
 
-/// While the owner waits, its ring signals no eventfd: the owner also processes completions that arrive as it stops
-/// waiting.
+/// While the owner thread waits, its ring signals no eventfd: the owner also processes completions that
+/// arrive as it stops waiting.
 #[test]
 fn what_completes_as_a_thread_stops_waiting_is_served() {
     within_ten_minutes(|| {

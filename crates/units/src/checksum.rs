@@ -42,7 +42,7 @@ mod tests {
         assert_ne!(xor.0, super::crc32c(&[&super::scrambled(&[number]), &xor.2]));
     }
 
-    /// The published check value of CRC-32C.
+    /// The published check value of the checksum CRC-32C.
     #[test]
     fn the_checksum_is_crc32c() {
         assert_eq!(super::crc32c(&[b"1234", b"56789"]), 0xe306_9283);

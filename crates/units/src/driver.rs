@@ -10,10 +10,10 @@ use std::task::{Context, Poll, Wake, Waker};
 use crate::Instant;
 use crate::reactor::Sleep;
 
-/// A future owned by the driver.
+/// A task's future, owned by the driver.
 pub type BoxFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// Clock, reactor, executor and source of random numbers in one.
+/// A driver: clock, reactor, executor and source of random numbers in one.
 ///
 /// There are two implementations: [`RealDriver`](crate::RealDriver) for programs, and
 /// [`VirtualDriver`](crate::VirtualDriver), whose clock advances only when no task can run, so that a run is a
@@ -28,15 +28,15 @@ pub trait Driver: Send + Sync + Debug {
     /// Wakes `waker` at `due` or soon after. [`Waker::noop`] may be dropped.
     fn wake_at(&self, due: Instant, waker: &Waker);
 
-    /// Runs timers and short tasks on this thread until `me` is woken. In virtual time this advances the clock, and
-    /// only the driver's own thread may call it.
+    /// Runs timers and short tasks on this thread until `me`, this thread's parker, is woken. In virtual time
+    /// this advances the clock, and only the driver's own thread may call it.
     fn park(&self, me: &Parker);
 
     /// Runs a long-lived task in the background: on a new thread in real time, as a task in virtual time.
     fn spawn(&self, name: &'static str, task: BoxFuture);
 
-    /// Runs a short, non-blocking task (the rest of a composite operation) without being polled, on the thread that
-    /// wakes the task or on the driver's background thread.
+    /// Runs a short, non-blocking task (the rest of a composite operation) to its end without a caller that
+    /// polls it, on the thread that wakes the task or on the driver's background thread.
     fn drive(&self, task: BoxFuture);
 
     /// A random number, in virtual time determined by the driver's seed.
@@ -45,7 +45,7 @@ pub trait Driver: Send + Sync + Debug {
     /// Wall-clock time in milliseconds since 1970, for time stamps and expiry only, because it may jump.
     fn unix_millis(&self) -> u64;
 
-    /// True for virtual time, in which nothing outside the process can be awaited.
+    /// True for virtual time, in which no event outside the process can be awaited.
     fn is_virtual(&self) -> bool {
         false
     }
@@ -70,7 +70,7 @@ impl Parker {
         Arc::new(Parker { woken: AtomicBool::new(false), sleep: Sleep::current() })
     }
 
-    /// True if the thread was woken since the last call.
+    /// True if the parked thread was woken since the last call.
     pub fn take(&self) -> bool {
         self.woken.swap(false, Ordering::Acquire)
     }
@@ -88,7 +88,7 @@ impl Wake for Parker {
     }
 }
 
-/// Runs `future` to its end on this thread, which also runs the driver's timers.
+/// Runs `future` to its end on this thread, which also runs the driver's timers meanwhile.
 ///
 /// Allocates nothing if the future is ready at once.
 pub fn block_on<F: Future>(driver: &dyn Driver, future: F) -> F::Output {
@@ -99,7 +99,8 @@ pub fn block_on<F: Future>(driver: &dyn Driver, future: F) -> F::Output {
             self.0.leave();
         }
     }
-    // Called before the first poll, so that timers which the poll sets belong to this thread.
+    // The driver is told of the wait before the first poll, so that timers which the poll sets belong to this
+    // thread.
     driver.enter();
     let _entered = Entered(driver);
     if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

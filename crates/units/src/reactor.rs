@@ -1,4 +1,4 @@
-//! Blocking and waking of a thread: parked, or waiting in the thread's own reactor.
+//! Blocking and waking of a thread: the thread is parked, or waits in its own reactor.
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -12,15 +12,18 @@ use std::time::Duration;
 /// All methods except [`interrupt`](Reactor::interrupt) are called by [`RealDriver::park`](crate::RealDriver) only, on
 /// the thread that installed the reactor.
 pub trait Reactor: Send + Sync {
-    /// Processes completions without sleeping; true if there were any. Until [`leave`](Reactor::leave) only this
-    /// thread processes its completions, and the reactor may hold back submissions until the thread waits.
+    /// Processes completions without sleeping; true if there were any. Until [`leave`](Reactor::leave) only
+    /// this thread processes the reactor's completions, and the reactor may hold back submissions until the
+    /// thread waits.
     fn poll(&self) -> bool;
 
-    /// Submits what was held back, then sleeps until a completion, the timeout or [`interrupt`](Reactor::interrupt).
-    /// Processes no completions; may wake spuriously. With a timeout of zero it only submits.
+    /// Submits held-back operations, then sleeps until a completion, the timeout or
+    /// [`interrupt`](Reactor::interrupt). Processes no completions; may wake spuriously. With a timeout of
+    /// zero it only submits.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// Ends the thread's waiting: submits what was held back, and lets another thread process later completions.
+    /// Ends the thread's waiting: submits held-back operations, and lets another thread process later
+    /// completions.
     fn leave(&self);
 
     /// Ends the thread's current or next wait. Called from other threads.
@@ -31,9 +34,9 @@ pub trait Reactor: Send + Sync {
 const RUNNING: u8 = 0;
 /// Woken while running.
 const NOTIFIED: u8 = 1;
-/// Sleeping in `thread::park`.
+/// The thread sleeps in `thread::park`.
 const PARKED: u8 = 2;
-/// Sleeping in `Reactor::wait`.
+/// The thread sleeps in `Reactor::wait`.
 const WAITING: u8 = 3;
 
 /// Sleep state of a thread. A waker swaps `state` to NOTIFIED and ends the sleep that the previous state names. The
@@ -60,10 +63,10 @@ pub fn remove_reactor() {
 }
 
 impl Sleep {
-    /// The calling thread's sleep.
+    /// The sleep state of the calling thread.
     pub(crate) fn current() -> Arc<Sleep> {
         let made = SLEEP.try_with(|sleep| Arc::clone(sleep.borrow_mut().get_or_insert_with(Sleep::new)));
-        // An ending thread may still wait, without a reactor.
+        // A thread that is ending may still wait, without a reactor.
         made.unwrap_or_else(|_| Sleep::new())
     }
 
@@ -89,7 +92,7 @@ impl Sleep {
         }
     }
 
-    /// Clears earlier wakes; the caller checks their conditions afterwards.
+    /// Clears earlier wakes of the thread; the caller checks its wait condition afterwards.
     pub(crate) fn rouse(&self) {
         if self.state.load(Ordering::Relaxed) != RUNNING {
             self.state.swap(RUNNING, Ordering::AcqRel);
@@ -127,7 +130,7 @@ mod tests {
     use super::*;
     use crate::{Driver, RealDriver, block_on, sleep_until, spawn};
 
-    /// Counts calls; a wait ends by an interrupt or the timeout.
+    /// A test reactor that counts calls; its wait ends by an interrupt or the timeout.
     #[derive(Default)]
     struct Counting {
         waits: AtomicU32,
@@ -170,7 +173,7 @@ mod tests {
         assert!(install_reactor(Arc::clone(&reactor) as Arc<dyn Reactor>));
         assert!(!install_reactor(Arc::new(Counting::default())), "it has one");
         let driver = RealDriver::new();
-        // Increasing timeouts: on a busy machine a short one may elapse before the wait begins.
+        // The timeouts increase: on a busy machine a short one may elapse before the wait begins.
         let waits = || reactor.waits.load(Ordering::Relaxed);
         let tries = (0..14).map(|n| Duration::from_millis(5 << n)).take_while(|time| {
             block_on(&*driver, sleep_until(&*driver, driver.now().after(*time)));
@@ -200,7 +203,7 @@ mod tests {
     fn a_wake_before_the_sleep_ends_it() {
         let sleep = Sleep::current();
         sleep.wake();
-        // Without the wake this would sleep for ever.
+        // Without the wake this sleep would never end.
         sleep.sleep(None);
         assert_eq!(sleep.state.load(Ordering::Relaxed), RUNNING);
     }

@@ -1,5 +1,5 @@
-//! Real time. Threads wait for their own operations; a background thread runs timers and tasks that no waiting thread
-//! has.
+//! The driver for real time. Threads wait for their own operations; a background thread runs timers and tasks
+//! that belong to no waiting thread.
 
 use std::cell::RefCell;
 use std::cmp::Reverse;
@@ -52,7 +52,8 @@ impl Ord for Timer {
 #[derive(Default)]
 struct Lane {
     depth: u32,
-    /// The thread has waited in its reactor, which holds back submissions until the next wait or the last one ends.
+    /// True if the thread has waited in its reactor, which holds back submissions until the next wait or
+    /// until the last one ends.
     waited: bool,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
@@ -81,7 +82,7 @@ impl Wake for Task {
             return;
         }
         let mut task = Some(self);
-        // An ending thread has no lane any more: the background thread takes the task.
+        // A thread that is ending has no lane any more: the background thread takes the task.
         let _torn_down = LANE.try_with(|lane| {
             if let Ok(mut lane) = lane.try_borrow_mut()
                 && lane.depth > 0
@@ -121,7 +122,8 @@ fn keeper() -> &'static Arc<Keeper> {
 }
 
 impl Keeper {
-    /// Takes over timers and tasks. The background thread is woken only if one of them is due before its next timer.
+    /// Moves timers and tasks to the background thread. The background thread is woken only if one of them is
+    /// due before its next timer.
     fn take(&self, timers: &mut BinaryHeap<Reverse<Timer>>, ready: &mut VecDeque<Arc<Task>>) {
         let mut lane = self.lane.lock();
         let due = |timers: &BinaryHeap<Reverse<Timer>>| timers.peek().map(|timer| timer.0.due);
@@ -166,7 +168,7 @@ impl Keeper {
     }
 }
 
-/// However a wait ends, held-back submissions are submitted.
+/// Held-back submissions are submitted however a wait ends.
 struct LeaveAtEnd<'a>(&'a Sleep);
 
 impl Drop for LeaveAtEnd<'_> {
@@ -214,7 +216,8 @@ impl Driver for RealDriver {
 
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     fn park(&self, me: &Parker) {
-        // Within `block_on`, submissions between two waits reach the kernel with the second wait.
+        // Within `block_on`, operations that are submitted between two waits reach the kernel with the second
+        // wait.
         let inside = LANE.with_borrow_mut(|lane| {
             lane.waited |= lane.depth > 0;
             lane.depth > 0
@@ -224,7 +227,7 @@ impl Driver for RealDriver {
             while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
                 task.run();
             }
-            // The clock is read only if needed, because reading is slow on some machines.
+            // The clock is read only if there is a timer, because reading is slow on some machines.
             let due = || LANE.with_borrow(|lane| lane.timers.peek().map(|timer| timer.0.due));
             let now = due().map(|_| StdInstant::now());
             while let Some(Reverse(timer)) = LANE.with_borrow_mut(|lane| {
@@ -236,7 +239,8 @@ impl Driver for RealDriver {
             }) {
                 timer.waker.wake();
             }
-            // Cleared before the check, so that a wake is seen by the check or ends the sleep.
+            // The wake flag is cleared before the check, so that a wake is seen by the check or ends the
+            // sleep.
             me.sleep.rouse();
             if me.take() {
                 return;
@@ -292,7 +296,8 @@ impl Driver for RealDriver {
                 .then(|| (std::mem::take(&mut lane.timers), std::mem::take(&mut lane.ready)));
             (left, std::mem::take(&mut lane.waited))
         });
-        // Also at the end of a nested wait, because the outer code may block elsewhere.
+        // The end of a nested wait also submits held-back operations, because the outer code may block
+        // elsewhere.
         if waited {
             drop(LeaveAtEnd(&Sleep::current()));
         }

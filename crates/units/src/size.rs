@@ -1,4 +1,4 @@
-//! Newtypes for addresses and lengths, so that bytes and blocks are not confused.
+//! Newtypes for device addresses and lengths, so that bytes and blocks are not confused.
 
 use std::fmt;
 
@@ -31,7 +31,7 @@ impl Lba {
 }
 
 impl ZoneId {
-    /// The zone's index in a table.
+    /// The zone's number as an index into a table of zones.
     pub fn index(self) -> usize {
         self.0 as usize
     }
@@ -41,7 +41,7 @@ impl Blocks {
     /// No blocks.
     pub const ZERO: Blocks = Blocks(0);
 
-    /// The bytes in this many blocks of `block_size` bytes.
+    /// The number of bytes in this many blocks of `block_size` bytes.
     pub fn bytes(self, block_size: u32) -> Bytes {
         Bytes(self.0.saturating_mul(u64::from(block_size)))
     }
@@ -51,7 +51,7 @@ impl Blocks {
         Blocks(self.0.saturating_add(n.0))
     }
 
-    /// The difference, zero where `n` is larger.
+    /// The difference of two numbers of blocks, zero if `n` is larger.
     pub fn minus(self, n: Blocks) -> Blocks {
         Blocks(self.0.saturating_sub(n.0))
     }
@@ -76,7 +76,7 @@ impl Bytes {
         Bytes(self.0.saturating_add(n.0))
     }
 
-    /// The difference, zero where `n` is larger.
+    /// The difference of two numbers of bytes, zero if `n` is larger.
     pub fn minus(self, n: Bytes) -> Bytes {
         Bytes(self.0.saturating_sub(n.0))
     }

@@ -22,7 +22,7 @@ struct Queue {
     waiting: VecDeque<(u64, Option<Waker>)>,
 }
 
-/// Guard of a [`Turnstile`]. Dropping the guard releases the lock to the next waiter.
+/// The guard of a [`Turnstile`]. Dropping the guard passes the lock to the next waiter.
 #[derive(Debug)]
 #[must_use = "the turn ends when this is dropped"]
 pub struct Turn<'a>(&'a Turnstile);
@@ -38,7 +38,7 @@ impl Turnstile {
         Acquire { turnstile: self, ticket: None }
     }
 
-    /// Takes the lock if it is free and has no waiters.
+    /// Takes the turnstile if it is free and has no waiters.
     pub fn try_acquire(&self) -> Option<Turn<'_>> {
         let mut queue = self.0.lock();
         if queue.held || !queue.waiting.is_empty() {
@@ -100,7 +100,7 @@ impl Drop for Acquire<'_> {
     fn drop(&mut self) {
         if let Some(ticket) = self.ticket {
             self.turnstile.0.lock().waiting.retain(|(t, _)| *t != ticket);
-            // The dropped future may have received the wake: pass the wake on.
+            // The dropped future may have received the wake-up: it is passed on to the next waiter.
             if !self.turnstile.0.lock().held {
                 self.turnstile.wake_first();
             }
@@ -152,12 +152,12 @@ impl Event {
         }
     }
 
-    /// Number of signals so far.
+    /// Number of signals of the event so far.
     pub fn version(&self) -> u64 {
         self.0.lock().version
     }
 
-    /// Waits for a signal after `version` was read.
+    /// Waits for a signal of the event after `version` was read.
     pub async fn changed_since(&self, version: u64) {
         std::future::poll_fn(|cx| {
             let mut state = self.0.lock();

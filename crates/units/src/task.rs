@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 
 use crate::Driver;
 
-/// Handle of a background task: a future of its result. Dropping the handle does not stop the task.
+/// The handle of a background task: a future of the task's result. Dropping the handle does not stop the
+/// task.
 #[derive(Debug)]
 pub struct Spawned<T>(Arc<Mutex<Outcome<T>>>);
 

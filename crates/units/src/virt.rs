@@ -35,9 +35,9 @@ struct State {
     sequence: u64,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
-    /// Spawned tasks, except those found to be finished.
+    /// Number of spawned tasks, except those found to be finished.
     tasks: Vec<Weak<Task>>,
-    /// Number of tasks at which finished ones are removed.
+    /// Number of tasks at which finished ones are removed from the list.
     many: usize,
     random: SplitMix64,
 }
@@ -111,7 +111,7 @@ impl VirtualDriver {
             if tasks.is_empty() && ready.is_empty() && timers.is_empty() {
                 return;
             }
-            // Dropped outside the locks, because dropping a task may wake or spawn others.
+            // Tasks are dropped outside the driver's locks, because dropping a task may wake or spawn others.
             for task in tasks.iter().filter_map(Weak::upgrade) {
                 let future = task.future.lock().take();
                 drop(future);

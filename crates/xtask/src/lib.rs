@@ -1,4 +1,4 @@
-//! Repository chores. They are a library so that `cargo test` runs them too.
+//! Repository chores (`cargo xtask`). They are a library so that `cargo test` runs them too.
 #![forbid(unsafe_code)]
 
 pub mod guest;

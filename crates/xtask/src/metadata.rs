@@ -1,4 +1,4 @@
-//! The parts of `cargo metadata` that the chores need.
+//! The parts of the output of `cargo metadata` that the chores need.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -7,26 +7,27 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 use serde::Deserialize;
 
-/// The prefix of our packages' names.
+/// The prefix of the names of Furrow's packages.
 pub const PREFIX: &str = "furrow-";
 
 /// The workspace.
 #[derive(Clone, Debug, Default)]
 pub struct Workspace {
-    /// Our crates by name, without the prefix.
+    /// Furrow's crates by name, without the prefix.
     pub crates: BTreeMap<String, Crate>,
-    /// For every package in the dependency graph, ours and others': the names it depends on outside its tests.
+    /// For every package in the dependency graph, Furrow's or not: the names of the packages that it depends
+    /// on outside its tests.
     pub graph: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// One of our crates.
 #[derive(Clone, Debug, Default)]
 pub struct Crate {
-    /// The names of the packages that its manifest lists, tests' and build scripts' included.
+    /// The names of the packages that the crate's manifest lists, those for tests and build scripts included.
     pub uses: BTreeSet<String>,
-    /// The root source files of its libraries, programs and build scripts.
+    /// The root source files of the crate's libraries, programs and build scripts.
     pub roots: Vec<PathBuf>,
-    /// The root source files of its tests, benches and examples.
+    /// The root source files of the crate's tests, benches and examples.
     pub checks: Vec<PathBuf>,
 }
 
@@ -79,10 +80,10 @@ struct DepKind {
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace that this crate was built in.
+    /// Reads the metadata of the workspace that this crate was built in.
     pub fn load() -> Result<Workspace> {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
-        // Without the filter cargo would fetch the packages of every other platform too.
+        // The platform filter keeps cargo from fetching the packages of every other platform.
         let output = Command::new(&cargo)
             .args(["metadata", "--format-version=1", "--filter-platform", &host()?])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
@@ -131,7 +132,7 @@ impl Workspace {
         Ok(workspace)
     }
 
-    /// Everything that `package` reaches outside its tests.
+    /// Every package that `package` depends on, directly or through others, outside its tests.
     pub fn reaches(&self, package: &str) -> BTreeSet<&str> {
         let mut seen = BTreeSet::new();
         let mut next = vec![package];
@@ -146,7 +147,7 @@ impl Workspace {
     }
 }
 
-/// The compiler's own platform.
+/// The platform for which the compiler builds by default.
 fn host() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let output =
@@ -157,7 +158,7 @@ fn host() -> Result<String> {
         .with_context(|| format!("{rustc} -vV names no host"))
 }
 
-/// A package's name without the prefix.
+/// A package's name without Furrow's prefix.
 pub fn short(name: &str) -> &str {
     name.strip_prefix(PREFIX).unwrap_or(name)
 }

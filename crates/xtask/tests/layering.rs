@@ -1,4 +1,4 @@
-//! The layering test on this workspace.
+//! Runs the layering test on this workspace.
 
 use xtask::layering;
 use xtask::metadata::Workspace;

@@ -1,5 +1,5 @@
-//! Arrays of QEMU's zoned drives: the device contract through both of the kernel's interfaces, and five drives under
-//! `redis-benchmark`, one of which is unplugged and replaced while the clients go on.
+//! Tests of arrays on QEMU's zoned drives: the device contract through both of the kernel's interfaces, and
+//! five drives under `redis-benchmark`, one of which is unplugged and replaced while the clients go on.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -21,26 +21,28 @@ const DRIVES: usize = 5;
 /// The smallest array.
 const FEWEST: usize = 3;
 const SPARE: usize = DRIVES;
-/// The drive that is unplugged, and the drive that is left out to verify the rebuild.
+/// The drive of the array that is unplugged, and the drive that is left out to verify the rebuild.
 const UNPLUGGED: usize = 2;
 const LEFT_OUT: usize = 0;
 
-/// Address of the server's pages.
+/// Address of the server's web pages.
 const HTTP: &str = "127.0.0.1:9121";
 const URL: &str = "http://127.0.0.1:9121";
 
 /// Time limit of the conformance suite on one array.
 const CONFORMANCE: Duration = Duration::from_secs(600);
-/// Time limit of failure, rebuild and verification.
+/// Time limit of a drive's failure, the rebuild and the verification.
 const LIMIT: Duration = Duration::from_secs(900);
 /// Time limit of a single wait.
 const PATIENCE: Duration = Duration::from_secs(120);
 /// Polling interval.
 const STEP: Duration = Duration::from_millis(100);
-/// Requests of `redis-benchmark` before the failure; afterwards it runs again and again with fewer.
+/// Number of requests of `redis-benchmark` before the drive's failure; afterwards it runs repeatedly with
+/// fewer.
 const FIRST: usize = 3000;
 const AGAIN: usize = 800;
-/// Records before the failure, and at the least between the drive's failure and the end of that load.
+/// Number of records before the drive's failure, and the least number between the failure and the end of the
+/// load then running.
 const BEFORE: usize = 200;
 const AFTER: usize = 20;
 
@@ -63,7 +65,7 @@ pub fn run(checks: &mut Checks) -> Result<()> {
     })
 }
 
-/// Through which interface a drive of a mixed array is reached.
+/// The kernel interface by which a drive of a mixed array is reached.
 fn mixed(drive: usize) -> &'static str {
     if drive.is_multiple_of(2) { "nvme" } else { "blk" }
 }
@@ -101,7 +103,7 @@ fn conforms(control: &mut Control, urls: &[String], without: Option<usize>) -> R
     Ok(())
 }
 
-/// True if the drive is plugged in.
+/// True if the drive with this name is plugged in.
 fn is_there(drive: usize) -> bool {
     let serial = format!("ZNS{drive}");
     text::list("/sys/block")
@@ -157,7 +159,7 @@ fn survives(control: &mut Control) -> Result<()> {
     records.verify().context("with the new drive")?;
     server.kill()?;
 
-    // Leaving out another drive verifies the content of the new one.
+    // Mounting without another drive verifies the content of the rebuilt one.
     let mut left: Vec<String> = members;
     *left.get_mut(UNPLUGGED).context("five drives")? = spare;
     left.remove(LEFT_OUT);
@@ -184,19 +186,19 @@ fn health() -> Result<String> {
 #[derive(Default)]
 struct Records {
     expected: BTreeMap<String, String>,
-    /// The keys of `redis-benchmark` that were there before.
+    /// The keys of `redis-benchmark` that existed before the drive's failure.
     keys: BTreeSet<String>,
 }
 
 impl Records {
-    /// The next record, whose value is derived from its key.
+    /// The next record of the load, whose value is derived from its key.
     fn next(number: usize) -> (String, String) {
         let value: String =
             (0..WORDS).map(|part| format!("{:04x}", (number * 7919 + part * 104_729) % 65_536)).collect();
         (format!("record:{number}"), value)
     }
 
-    /// Writes records one by one, each acknowledged before the next.
+    /// A client that writes records one by one, each acknowledged before the next.
     fn load(&mut self, count: usize) -> Result<()> {
         let mut client = Client::start()?;
         for number in self.expected.len()..self.expected.len() + count {
@@ -207,8 +209,8 @@ impl Records {
         Ok(())
     }
 
-    /// Writes records and runs `redis-benchmark` while `work` runs. Returns the number of records and the benchmark's
-    /// last line. `work` gets a counter of acknowledged records.
+    /// Writes records and runs `redis-benchmark` while `work` runs. Returns the number of records and the
+    /// benchmark's last line. `work` gets a counter of acknowledged records.
     fn under_load(&mut self, work: impl FnOnce(&dyn Fn() -> usize) -> Result<()>) -> Result<(usize, String)> {
         let before = self.expected.len();
         let done = Arc::new(AtomicBool::new(false));
@@ -241,7 +243,7 @@ impl Records {
         done.store(true, Ordering::Release);
         let written = loader.join().ok().context("the loader panicked")?;
         let figure = benchmark.join().ok().context("the benchmark panicked")?;
-        // A client's error explains a failure of `work`, so it is reported first.
+        // The client's error is reported first, because it explains a failure of `work`.
         let written = written?;
         let figure = figure?;
         worked?;
@@ -251,7 +253,7 @@ impl Records {
         Ok((count, figure))
     }
 
-    /// Verifies every record, and that the keys of `redis-benchmark` are present with its value.
+    /// Verifies every record of the load, and that the keys of `redis-benchmark` are present with its value.
     fn verify(&mut self) -> Result<()> {
         let mut client = Client::start()?;
         for (key, value) in &self.expected {
@@ -274,9 +276,9 @@ impl Records {
     }
 }
 
-/// Bytes of redis-benchmark's values.
+/// Bytes of each value of redis-benchmark.
 const VALUE: usize = 2000;
-/// Words of four bytes in the other values.
+/// Number of words of four bytes in each value of a record.
 const WORDS: usize = 250;
 
 fn benchmark(requests: usize) -> Result<String> {
@@ -306,7 +308,7 @@ fn benchmark(requests: usize) -> Result<String> {
     Ok(format!("redis-benchmark SET: {} requests/s", rate.trim_matches('"')))
 }
 
-/// `redis-cli` that takes commands and gives answers, a line each.
+/// A running `redis-cli` that takes commands and gives replies, a line each.
 struct Client {
     child: Child,
     to: ChildStdin,

@@ -1,5 +1,5 @@
-//! The contract's conformance suite on every kind of kernel device, with io_uring and without, and whether a stock
-//! kernel and its drives reorder appends.
+//! The conformance suite of the device contract on every kind of kernel device, with io_uring and without,
+//! and whether a stock kernel and its drives reorder appends.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use super::order;
 use crate::checks::Checks;
 use crate::{clock, shell, text};
 
-/// The devices: QEMU's drive both ways, null_blk without conventional zones and with some, nvmet-loop.
+/// The devices under test: QEMU's drive by both interfaces, null_blk without conventional zones and with
+/// some, nvmet-loop.
 const DEVICES: &[&str] = &[
     "blk:/dev/furrow/zns0",
     "nvme:/dev/furrow/ng-zns0",
@@ -22,8 +23,8 @@ const DEVICES: &[&str] = &[
 /// The null_blk device whose first zones are conventional.
 const CONVENTIONAL: &str = "blk:/dev/furrow/nullb1";
 
-/// Limit for rounds of appends until the kernel reorders some, which depends on its workers and the processors. Every
-/// round checks the address of each append.
+/// Limit of the rounds of appends until the kernel reorders some, which depends on its workers and the
+/// processors. Every round checks the address of each append.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// For one device.
@@ -78,7 +79,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     Ok(())
 }
 
-/// What `furrow device info` says.
+/// The output of `furrow device info` for the device.
 fn info(device: &str) -> Result<Value> {
     let text = shell::good(&["furrow", "device", "info", "--json", "-d", device], LIMIT)?;
     serde_json::from_str(&text).with_context(|| format!("it printed {text}"))

@@ -1,4 +1,4 @@
-//! Opens the guest's devices.
+//! Opens the guest's zoned devices.
 
 use std::sync::Arc;
 use std::time::Duration;

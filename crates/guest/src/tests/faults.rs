@@ -1,5 +1,5 @@
-//! Faults of a drive: the caller gets an error, a file system whose metadata cannot be written becomes read-only,
-//! nothing hangs, and no acknowledged data is lost.
+//! Tests of a drive's faults: the caller gets an error, a file system whose metadata cannot be written
+//! becomes read-only, nothing hangs, and no acknowledged data is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,16 +15,16 @@ use crate::checks::Checks;
 use crate::control::Control;
 use crate::text;
 
-/// Time limit of each test.
+/// Time limit of each fault test.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// Content written before the fault, which must survive.
+/// Content of a file written before the fault, which must survive.
 const KEPT: usize = 300_000;
 
-/// QEMU's drives, one for each interface, and the drives that are unplugged.
+/// QEMU's drives for the fault tests, one for each interface, and the drives that are unplugged.
 const DRIVES: [(usize, &str); 2] = [(0, "nvme:/dev/furrow/ng-zns0"), (1, "blk:/dev/furrow/zns1")];
 const UNPLUGGED: [(usize, &str); 2] = [(2, "nvme:/dev/furrow/ng-zns2"), (3, "blk:/dev/furrow/zns3")];
-/// The null_blk device, and the zones of it that are read-only and offline from the start.
+/// The null_blk device, and its zones that are read-only and offline from the start.
 const WORN: &str = "blk:/dev/furrow/nullb0";
 const READ_ONLY: ZoneId = ZoneId(10);
 const OFFLINE: ZoneId = ZoneId(11);
@@ -69,7 +69,7 @@ fn mount(device: &Arc<dyn ZonedDevice>) -> Result<Fs> {
     Ok(block_on(&**device.driver(), Fs::mount(Arc::clone(device), &MountOptions::default()))?)
 }
 
-/// Writes a whole file, durably.
+/// Writes a whole file, and syncs it.
 fn put(fs: &Fs, path: &str, data: &[u8]) -> fs::Result<()> {
     block_on(&**fs.driver(), async {
         let writer = fs.create(path, &CreateOptions::default()).await?;
@@ -160,7 +160,7 @@ fn writes_fail(control: &mut Control, drive: usize, url: &str) -> Result<()> {
         "the writer goes on after an error: {error}"
     );
     drop(writer);
-    // If the data failed first, a metadata write must be tried to see it fail.
+    // If the data write failed first, a metadata write must be tried too, so that its failure is seen.
     let made = block_on(&*driver, async {
         fs.mkdir("/directory").await?;
         fs.sync().await
@@ -270,7 +270,7 @@ fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     let error = fails("a read", get(&fs, "/kept"))?;
     control.note(format!("a read: {error}"))?;
     fails("a file", put(&fs, "/more", &bytes(1000, 1)))?;
-    // The operation returns, with or without an error.
+    // The operation must return, with or without an error: it must not hang.
     block_on(&*driver, fs.unmount()).ok();
     drop(fs);
     drop(device);
@@ -284,7 +284,7 @@ fn worn() -> Result<()> {
     let state = |zone: ZoneId| zones.iter().find(|info| info.zone == zone).map(|info| info.state);
     ensure!(state(READ_ONLY) == Some(ZoneState::ReadOnly), "zone 10 is {:?}", state(READ_ONLY));
     ensure!(state(OFFLINE) == Some(ZoneState::Offline), "zone 11 is {:?}", state(OFFLINE));
-    // Writes all zones several times.
+    // Writes all zones of the device several times.
     let data = bytes(4_000_000, 9);
     for round in 0..60 {
         let path = format!("/file-{}", round % 10);
@@ -323,7 +323,7 @@ fn turns(control: &mut Control, setting: &str) -> Result<()> {
     let error = fails("a sync", block_on(&*driver, writer.sync()))?;
     control.note(format!("a sync: {error}"))?;
     drop(writer);
-    // Another file uses other zones.
+    // A second file uses other zones than the failed one.
     let second =
         (0..3).map(|attempt| put(&fs, &format!("/other-{attempt}"), &bytes(500_000, 4))).collect::<Vec<_>>();
     let went = second.iter().position(Result::is_ok);

@@ -15,7 +15,7 @@ use anyhow::{Result, bail};
 use crate::checks::Checks;
 use crate::control::Control;
 
-/// Runs the tests `name` on `device` (`-` for all devices); returns the number of failures.
+/// Runs the tests `name` on `device` (`-` for all devices); returns the number of tests that failed.
 pub fn run(name: &str, device: &str) -> Result<u32> {
     let mut checks = Checks::new(Control::open()?)?;
     match name {

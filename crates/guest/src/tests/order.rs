@@ -1,4 +1,4 @@
-//! Order of appends in flight.
+//! A test of the order of appends in flight.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -17,7 +17,7 @@ const APPENDS: usize = 192;
 /// Zone of the appends.
 const ZONE: ZoneId = ZoneId(5);
 
-/// Number of appends that landed above a later one.
+/// Number of appends whose address is above that of an append submitted later.
 pub struct Count {
     /// So many.
     pub reordered: usize,

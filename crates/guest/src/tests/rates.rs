@@ -1,5 +1,5 @@
-//! Rates of the backends: 4 KiB appends compared with a bare passthrough loop, block writes with fio, alternating in
-//! one run. The rates are reported, not checked, because the machine is emulated and shared.
+//! Rates of the device backends: 4 KiB appends compared with a bare passthrough loop, block writes with fio,
+//! alternating in one run. The rates are reported, not checked, because the machine is emulated and shared.
 
 use std::collections::VecDeque;
 use std::fs::{File, canonicalize};
@@ -22,9 +22,9 @@ use crate::{clock, shell};
 const LIMIT: Duration = Duration::from_secs(900);
 /// Pairs of runs.
 const RUNS: usize = 5;
-/// Operations in flight.
+/// Number of operations in flight.
 const DEPTH: u32 = 8;
-/// The zones of a run, each of which is filled.
+/// Number of zones in a run, each of which is filled.
 const ZONES: u32 = 4;
 
 pub fn run(checks: &mut Checks) -> Result<()> {
@@ -66,7 +66,7 @@ fn rate(count: u64, time: Duration) -> f64 {
     f64::from(u32::try_from(count).unwrap_or(u32::MAX)) / time.as_secs_f64()
 }
 
-/// The device with its first zones empty.
+/// Opens the device and resets the zones of a run.
 fn fresh(url: &str) -> Result<Arc<dyn ZonedDevice>> {
     let device = open(url)?;
     for zone in 0..ZONES {
@@ -104,7 +104,7 @@ fn writes(url: &str, kib: u64) -> Result<f64> {
     Ok(rate(each * u64::from(ZONES), start.elapsed()))
 }
 
-/// Keeps `depth` operations in flight from one task, waiting for the oldest one each time.
+/// Keeps `depth` device operations in flight from one task, waiting for the oldest one each time.
 fn keep_busy<W, T: zoned::FromDone>(
     device: &Arc<dyn ZonedDevice>,
     work: impl Iterator<Item = W>,

@@ -1,4 +1,5 @@
-//! Synced writes on a machine that is reset at random moments: data reported to the harness as durable must survive.
+//! A test of synced writes on a machine that is reset at random moments: data reported to the harness as
+//! durable must survive.
 //!
 //! A file's content is derived from its path, so that any prefix can be verified. The harness records acknowledged
 //! sizes; a file about to be removed or renamed is dropped from the record first.
@@ -22,13 +23,13 @@ const LIMIT: Duration = Duration::from_secs(60);
 /// Number of data files and logs kept; the oldest are removed.
 const KEPT_FILES: usize = 12;
 const KEPT_LOGS: usize = 3;
-/// Number of records of a log before the next one starts.
+/// Number of records in a log before the next log starts.
 const RECORDS: u64 = 400;
-/// The longest record, and the longest data file.
+/// Bytes of the longest record, and of the longest data file.
 const RECORD: u64 = 9000;
 const FILE: u64 = 200_000;
 
-/// Verifies, then writes until the machine is reset.
+/// Verifies the files, then writes until the machine is reset.
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     let acknowledged: BTreeMap<String, u64> = {
         let answer = checks.control.ask("state")?;
@@ -80,7 +81,7 @@ async fn verify(fs: &Fs, path: &str, size: u64) -> Result<u64> {
     Ok(size)
 }
 
-/// The bytes of a file from `from` on.
+/// The expected bytes of a file from offset `from` on.
 fn content(path: &str, from: u64, length: u64) -> Vec<u8> {
     let name = path
         .bytes()
@@ -91,7 +92,7 @@ fn content(path: &str, from: u64, length: u64) -> Vec<u8> {
     bytes.skip(skipped).take(usize::try_from(length).unwrap_or_default()).collect()
 }
 
-/// splitmix64's finaliser: neighbours have nothing in common.
+/// The finaliser of splitmix64: the bytes of neighbouring words have nothing in common.
 fn mix(mut word: u64) -> u64 {
     word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -99,7 +100,7 @@ fn mix(mut word: u64) -> u64 {
     word ^ (word >> 31)
 }
 
-/// Writes until the reset. Names are never reused, so the content identifies the file.
+/// Writes files until the machine is reset. Names are never reused, so the content identifies the file.
 async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
     let mut names: Vec<String> =
         fs.read_dir("/")?.into_iter().map(|entry| format!("/{}", entry.name)).collect();
@@ -109,7 +110,7 @@ async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
         names.iter().filter(|name| name.starts_with("/file-")).cloned().collect();
     let mut next = names.iter().map(|name| number(name)).max().map_or(0, |last| last + 1);
     loop {
-        // Alternates between continuing an old log and starting a new one.
+        // Writes logs: alternates between continuing an old log and starting a new one.
         let (path, log, mut size) = match logs.back() {
             Some(last) if next.is_multiple_of(2) && number(last) + 1 < next => {
                 let writer = fs.open_append(last).await?;

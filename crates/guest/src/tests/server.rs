@@ -1,4 +1,4 @@
-//! `furrow serve` as a process of the guest.
+//! Runs `furrow serve` as a process of the guest.
 
 use std::process::Child;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use crate::{clock, shell};
 /// Port of the server.
 pub const PORT: &str = "7777";
 
-/// Time limit of start, shutdown and each request.
+/// Time limit of the server's start, shutdown and each request.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A server, killed with the test.
+/// A running server, killed when the test ends.
 pub struct Server(Child);
 
 impl Server {
-    /// Starts the server on a device; `http` is the address of its pages, or `none`.
+    /// Starts the server on a device; `http` is the address of its web pages, or `none`.
     pub fn start(device: &str, http: &str) -> Result<Server> {
         let server = shell::start(&[
             "furrow",
@@ -60,7 +60,7 @@ impl Server {
         Ok(())
     }
 
-    /// Shuts the server down by SHUTDOWN.
+    /// Shuts the server down by the command SHUTDOWN.
     pub fn shut_down(mut self) -> Result<()> {
         shell::run(&["redis-cli", "-p", PORT, "shutdown"], LIMIT)?;
         let status = self.0.wait()?;

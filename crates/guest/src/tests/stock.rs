@@ -1,4 +1,5 @@
-//! Unmodified programs and Furrow's own, on drives with eight open zones and a zone capacity below the zone size.
+//! Tests with unmodified programs and Furrow's own, on drives with eight open zones and a zone capacity below
+//! the zone size.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use crate::checks::Checks;
 use crate::control::Control;
 use crate::shell;
 
-/// One drive through NVMe appends, one through the block layer.
+/// The drives under test: one through NVMe appends, one through the block layer.
 const DEVICES: &[&str] = &["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns1"];
 
 /// Time limit of one program on the emulated machine.

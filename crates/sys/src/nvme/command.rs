@@ -1,9 +1,9 @@
-//! NVMe commands as the kernel's passthrough takes them (NVM and Zoned Namespace Command Sets).
+//! NVMe commands as the kernel's passthrough interface takes them (NVM and Zoned Namespace Command Sets).
 
 use units::{Blocks, Bytes, Lba};
 
-/// The parts of a submission queue entry that a passthrough command sets. Data length and pointer come from the
-/// request that carries it.
+/// The fields of an NVMe submission queue entry that a passthrough command sets. Data length and pointer come
+/// from the request that carries the command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Command {
     /// The opcode.
@@ -18,11 +18,11 @@ pub struct Command {
     pub cdw12: u32,
     /// Command dword 13.
     pub cdw13: u32,
-    /// Milliseconds after which the kernel gives the command up; 0 for its default.
+    /// Milliseconds after which the kernel gives the command up; 0 for the kernel's default.
     pub timeout_ms: u32,
 }
 
-/// Opcodes of commands on an I/O queue.
+/// Opcodes of NVMe commands on an I/O queue.
 pub(crate) mod opcode {
     pub(crate) const FLUSH: u8 = 0x00;
     pub(crate) const WRITE: u8 = 0x01;
@@ -33,10 +33,10 @@ pub(crate) mod opcode {
 }
 
 impl Command {
-    /// True if a buffer of `len` bytes fits the length in the command, for some possible block size.
+    /// True if a buffer of `len` bytes fits the data length in the command, for some possible block size.
     ///
-    /// The kernel does not check this. A device that moves more than the buffer holds reads or writes memory beyond the
-    /// buffer, so the engine refuses such a command.
+    /// The kernel does not check this. A device that moves more than the buffer holds reads or writes memory
+    /// beyond the buffer, so the engine refuses such a command.
     pub fn fits(&self, len: usize) -> bool {
         match self.opcode {
             opcode::READ | opcode::WRITE | opcode::ZONE_APPEND => {
@@ -50,29 +50,32 @@ impl Command {
         }
     }
 
-    /// Whether the command brings back `len` bytes of data: it fits, and its opcode says so.
+    /// True if the command transfers `len` bytes of data from the device: the length fits, and the opcode has
+    /// that direction.
     pub(crate) fn takes(&self, len: usize) -> bool {
         self.fits(len) && (len == 0 || self.opcode & 3 == 2)
     }
 }
 
-/// Forced unit access, in command dword 12 of writes and appends.
+/// Forced unit access, in command dword 12 of NVMe writes and appends.
 const FUA: u32 = 1 << 30;
-/// All zones that the action fits, in command dword 13 of zone management send.
+/// "Select all" in command dword 13 of zone management send: the action applies to all zones whose state
+/// allows it.
 const SELECT_ALL: u32 = 1 << 8;
-/// A report counts the zones that it holds, not those that there are: in dword 13 of zone management receive.
+/// "Partial report" in command dword 13 of zone management receive: the report's header counts the zones in
+/// the buffer, not all zones of the namespace.
 const PARTIAL_REPORT: u32 = 1 << 16;
-/// A command addresses as many blocks at most.
+/// The most blocks that one NVMe command addresses.
 pub const MAX_BLOCKS: u64 = 1 << 16;
-/// What an identify command gives.
+/// The data structure that an identify command returns.
 pub const IDENTIFY_LEN: usize = 4096;
-/// The Zoned Namespace Command Set, in dword 11 of identify.
+/// The number of the Zoned Namespace Command Set, in command dword 11 of identify.
 const ZONED: u32 = 2 << 24;
 
-/// What zone management send does to a zone.
+/// The action of a zone management send command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum ZoneAction {
-    /// Active, no longer open.
+    /// Closes the zone: it stays active and is no longer open.
     Close,
     /// Full.
     Finish,
@@ -80,32 +83,32 @@ pub enum ZoneAction {
     Open,
     /// Empty.
     Reset,
-    /// Offline: from read-only only.
+    /// Takes the zone offline: allowed for a read-only zone only.
     Offline,
 }
 
 impl Command {
-    /// Reads `blocks` from `at`: 1 to [`MAX_BLOCKS`].
+    /// A command that reads `blocks` blocks from `at`: 1 to [`MAX_BLOCKS`].
     pub fn read(nsid: u32, at: Lba, blocks: Blocks) -> Command {
         Command::blocks(opcode::READ, nsid, at, blocks, false)
     }
 
-    /// Writes `blocks` at `at`; with `fua` they are durable when it completes.
+    /// A command that writes `blocks` blocks at `at`; with `fua` they are durable when the command completes.
     pub fn write(nsid: u32, at: Lba, blocks: Blocks, fua: bool) -> Command {
         Command::blocks(opcode::WRITE, nsid, at, blocks, fua)
     }
 
-    /// Appends `blocks` to the zone that starts at `zone`; the result is the address.
+    /// A command that appends `blocks` blocks to the zone that starts at `zone`; its result is the address.
     pub fn append(nsid: u32, zone: Lba, blocks: Blocks, fua: bool) -> Command {
         Command::blocks(opcode::ZONE_APPEND, nsid, zone, blocks, fua)
     }
 
-    /// Makes durable what has completed.
+    /// A flush command: makes completed writes durable.
     pub fn flush(nsid: u32) -> Command {
         Command { opcode: opcode::FLUSH, nsid, ..Command::default() }
     }
 
-    /// Does something to the zone that starts at `zone`.
+    /// A zone management send command: applies an action to the zone that starts at `zone`.
     pub fn zone(nsid: u32, zone: Lba, action: ZoneAction) -> Command {
         let action = match action {
             ZoneAction::Close => 1,
@@ -117,14 +120,14 @@ impl Command {
         Command { cdw13: action, ..Command::at(opcode::ZONE_SEND, nsid, zone) }
     }
 
-    /// Does something to all zones whose state allows it.
+    /// A zone management send command for all zones whose state allows the action.
     pub fn all_zones(nsid: u32, action: ZoneAction) -> Command {
         let command = Command::zone(nsid, Lba(0), action);
         Command { cdw13: command.cdw13 | SELECT_ALL, ..command }
     }
 
-    /// Reports the zones from the one that holds `from` on, as many as fit `into`: at least 64 bytes, of which the last
-    /// ones beyond a multiple of 4 stay unused.
+    /// A command that reports the zones from the one that holds block `from` on, as many as fit `into`: at
+    /// least 64 bytes, of which the last ones beyond a multiple of 4 stay unused.
     ///
     /// Pass a buffer of [`report_len`](super::report_len).
     pub fn report(nsid: u32, from: Lba, into: Bytes) -> Command {
@@ -134,27 +137,27 @@ impl Command {
         Command { cdw12: dwords - 1, cdw13: PARTIAL_REPORT, ..command }
     }
 
-    /// Asks for the namespace's data structure of the NVM Command Set.
+    /// An identify command for the namespace's data structure of the NVM Command Set.
     pub fn identify_namespace(nsid: u32) -> Command {
         Command::identify(nsid, 0x00, 0)
     }
 
-    /// Asks for the controller's data structure.
+    /// An identify command for the controller's data structure.
     pub fn identify_controller() -> Command {
         Command::identify(0, 0x01, 0)
     }
 
-    /// Asks for the namespace's identifiers and command set.
+    /// An identify command for the namespace's identifiers and command set.
     pub fn identify_descriptors(nsid: u32) -> Command {
         Command::identify(nsid, 0x03, 0)
     }
 
-    /// Asks for the namespace's data structure of the Zoned Namespace Command Set.
+    /// An identify command for the namespace's data structure of the Zoned Namespace Command Set.
     pub fn identify_zoned_namespace(nsid: u32) -> Command {
         Command::identify(nsid, 0x05, ZONED)
     }
 
-    /// Asks for the controller's data structure of the Zoned Namespace Command Set.
+    /// An identify command for the controller's data structure of the Zoned Namespace Command Set.
     pub fn identify_zoned_controller() -> Command {
         Command::identify(0, 0x06, ZONED)
     }

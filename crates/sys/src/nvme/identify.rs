@@ -1,100 +1,103 @@
-//! The data structures of the identify command: the fields that a zoned backend needs.
+//! The data structures of the NVMe identify command: the fields that a zoned backend needs.
 
 use units::{Blocks, Bytes};
 
 use super::{bytes, u8_at, u16_at, u32_at, u64_at};
 
-/// The controller's memory page: the unit of transfer limits. The register that says so is not to be read from here;
-/// every controller of zoned drives so far says 4 KiB, and a larger page would only make our limit too strict.
+/// The controller's memory page in bytes: the unit of transfer limits. The register with the page size cannot
+/// be read through the passthrough; every controller of zoned drives so far has 4 KiB, and a larger page
+/// would only make Furrow's limit too strict.
 const PAGE: u64 = 4096;
-/// "No limit" in the limits of open and active zones.
+/// The value that means "no limit" in the limits of open and active zones.
 const NO_LIMIT: u32 = u32::MAX;
 
-/// Identify controller (structure 01h).
+/// The identify controller structure (01h).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Controller {
-    /// The serial number, without the padding.
+    /// The controller's serial number, without the padding.
     pub serial: String,
     /// The model.
     pub model: String,
-    /// The firmware's revision.
+    /// The revision of the controller's firmware.
     pub firmware: String,
-    /// The most data of one command (MDTS); none where there is no limit.
+    /// The most data of one NVMe command (MDTS); `None` for no limit.
     pub max_transfer: Option<Bytes>,
-    /// Whether there is a volatile write cache (VWC).
+    /// True if the controller has a volatile write cache (VWC).
     pub volatile_cache: bool,
-    /// The atomic write unit while nothing fails (AWUN).
+    /// The controller's atomic write unit in normal operation (AWUN).
     pub atomic_write: Blocks,
-    /// The atomic write unit across a power failure (AWUPF).
+    /// The controller's atomic write unit across a power failure (AWUPF).
     pub atomic_write_power_fail: Blocks,
 }
 
-/// Identify namespace (structure 00h).
+/// The identify namespace structure (00h).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
     /// Its size.
     pub size: Blocks,
-    /// What of it can be allocated.
+    /// The namespace's capacity: the blocks that can be allocated.
     pub capacity: Blocks,
-    /// What of it is in use.
+    /// The namespace's utilization: the blocks in use.
     pub used: Blocks,
-    /// The block size of the format in use.
+    /// The block size of the namespace's format in use.
     pub block_size: Bytes,
-    /// Bytes of metadata with each block, in the format in use.
+    /// Bytes of metadata with each block, in the namespace's format in use.
     pub metadata: u16,
-    /// The index of the format in use.
+    /// The index of the namespace's format in use.
     pub format: u8,
-    /// The atomic write unit while nothing fails (NAWUN); none where the controller's holds.
+    /// The namespace's atomic write unit in normal operation (NAWUN); `None` if the controller's value holds.
     pub atomic_write: Option<Blocks>,
-    /// The atomic write unit across a power failure (NAWUPF); none where the controller's holds.
+    /// The namespace's atomic write unit across a power failure (NAWUPF); `None` if the controller's value
+    /// holds.
     pub atomic_write_power_fail: Option<Blocks>,
-    /// The best size for writes (NPWG); none where the namespace does not say.
+    /// The best size for writes to the namespace (NPWG); `None` if the namespace does not report it.
     pub preferred_write: Option<Blocks>,
-    /// The identifier in 16 bytes; zero where there is none.
+    /// The namespace's identifier in 16 bytes (NGUID); zero if it has none.
     pub nguid: [u8; 16],
-    /// The identifier in 8 bytes; zero where there is none.
+    /// The namespace's identifier in 8 bytes (EUI64); zero if it has none.
     pub eui64: [u8; 8],
 }
 
 /// The namespace identification descriptors (structure 03h).
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Descriptors {
-    /// The identifier in 8 bytes.
+    /// The namespace's identifier in 8 bytes (EUI64).
     pub eui64: Option<[u8; 8]>,
-    /// The identifier in 16 bytes.
+    /// The namespace's identifier in 16 bytes (NGUID).
     pub nguid: Option<[u8; 16]>,
     /// The UUID.
     pub uuid: Option<[u8; 16]>,
-    /// The command set: 0 NVM, 1 key value, 2 zoned. None where the device is older than command sets.
+    /// The namespace's command set: 0 NVM, 1 key value, 2 zoned. `None` if the device is older than command
+    /// sets.
     pub command_set: Option<u8>,
 }
 
-/// Identify namespace of the Zoned Namespace Command Set (structure 05h).
+/// The identify namespace structure of the Zoned Namespace Command Set (05h).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ZonedNamespace {
-    /// The most active zones (MAR); none where there is no limit.
+    /// The most active zones (MAR); `None` for no limit.
     pub max_active: Option<u32>,
-    /// The most open zones (MOR); none where there is no limit.
+    /// The most open zones (MOR); `None` for no limit.
     pub max_open: Option<u32>,
-    /// Zones may differ in capacity, and a reset may change it.
+    /// True if the namespace's zones may differ in capacity, and a reset may change a zone's capacity.
     pub variable_capacity: bool,
-    /// The device may take a zone out of the active ones by itself.
+    /// True if the device may finish an active zone by itself.
     pub active_excursions: bool,
-    /// A read may cross from zone to zone.
+    /// True if a read may cross from zone to zone.
     pub read_across_zones: bool,
-    /// The zone size of the format in use.
+    /// The zone size of the namespace's format in use.
     pub zone_size: Blocks,
 }
 
-/// Identify controller of the Zoned Namespace Command Set (structure 06h).
+/// The identify controller structure of the Zoned Namespace Command Set (06h).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ZonedController {
-    /// The most data of one append (ZASL); none where the limit of any command holds.
+    /// The most data of one append (ZASL); `None` if only the limit for all commands applies.
     pub max_append: Option<Bytes>,
 }
 
 impl Controller {
-    /// Decodes the structure.
+    /// Decodes the identify controller structure.
     pub fn decode(from: &[u8]) -> Option<Controller> {
         Some(Controller {
             serial: text(from.get(4..24)?),
@@ -109,8 +112,8 @@ impl Controller {
 }
 
 impl Namespace {
-    /// Decodes the structure. `None` also where its block size is none that a device can have, or the format in use is
-    /// none that it lists.
+    /// Decodes the identify namespace structure. `None` also if no device can have its block size, or if it
+    /// does not list the format in use.
     pub fn decode(from: &[u8]) -> Option<Namespace> {
         let features = u8_at(from, 24)?;
         let formats = u8_at(from, 25)?;
@@ -135,7 +138,7 @@ impl Namespace {
     }
 }
 
-/// The index of the format in use: four bits, and two more where there are more than 16 formats.
+/// The index of the namespace's format in use: four bits, and two more if there are more than 16 formats.
 fn format_in_use(namespace: &[u8]) -> Option<u8> {
     let (formats, in_use) = (u8_at(namespace, 25)?, u8_at(namespace, 26)?);
     let high = if formats >= 16 { (in_use >> 5) & 3 } else { 0 };
@@ -143,7 +146,8 @@ fn format_in_use(namespace: &[u8]) -> Option<u8> {
 }
 
 impl Descriptors {
-    /// Decodes the list: what is unknown is skipped, and a list that breaks off gives what came before.
+    /// Decodes the namespace identification descriptors: skips unknown ones, and returns those before the end
+    /// if the list breaks off.
     pub fn decode(mut from: &[u8]) -> Descriptors {
         let mut found = Descriptors::default();
         while let [kind, len, _, _, rest @ ..] = from {
@@ -165,8 +169,8 @@ impl Descriptors {
 }
 
 impl ZonedNamespace {
-    /// Decodes the structure. `format` is [`Namespace::format`]. `None` also where the zone size is zero: the namespace
-    /// is not zoned.
+    /// Decodes the identify namespace structure for zones. `format` is [`Namespace::format`]. `None` also if
+    /// the zone size is zero: the namespace is not zoned.
     pub fn decode(from: &[u8], format: u8) -> Option<ZonedNamespace> {
         let limit = |at| u32_at(from, at).map(|raw| (raw != NO_LIMIT).then(|| raw + 1));
         let zoned = u16_at(from, 0)?;
@@ -185,23 +189,23 @@ impl ZonedNamespace {
 }
 
 impl ZonedController {
-    /// Decodes the structure.
+    /// Decodes the identify controller structure for zones.
     pub fn decode(from: &[u8]) -> Option<ZonedController> {
         Some(ZonedController { max_append: pages(u8_at(from, 0)?) })
     }
 }
 
-/// A limit as a power of two of pages; zero is none.
+/// A limit that is stored as a power of two of pages; zero means no limit.
 fn pages(shift: u8) -> Option<Bytes> {
     (shift > 0).then(|| Bytes(PAGE.checked_shl(shift.into()).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX)))
 }
 
-/// A number that counts from zero.
+/// A limit that is stored as the value less one.
 fn from_zero(raw: u16) -> Blocks {
     Blocks(u64::from(raw) + 1)
 }
 
-/// ASCII, padded with blanks; what is not printable shows as a question mark.
+/// ASCII text padded with blanks; an unprintable byte becomes a question mark.
 fn text(raw: &[u8]) -> String {
     let printable = |byte: &u8| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '?' };
     let end = raw.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
@@ -218,7 +222,7 @@ mod tests {
         raw[..8].copy_from_slice(&1024u64.to_le_bytes());
         (raw[25], raw[26]) = (formats, in_use);
         for format in 0..64 {
-            // Format 0 has 512 bytes, the others 4096.
+            // The namespace's format 0 has blocks of 512 bytes, the other formats 4096.
             raw[128 + 4 * format + 2] = if format == 0 { 9 } else { 12 };
         }
         raw

@@ -1,6 +1,6 @@
-//! NVMe: commands, their encoders, and decoders of what comes back.
+//! NVMe: commands, their encoders, and decoders of the devices' replies.
 //!
-//! The decoders are total: a structure that is too short, or says what cannot be, gives `None`.
+//! The decoders are total: a structure that is too short, or has impossible values, gives `None`.
 
 mod command;
 mod identify;
@@ -15,7 +15,7 @@ pub use passthrough::{admin, namespace_of, receive};
 pub use report::{Report, Zone, report_len};
 pub use status::{Status, StatusKind};
 
-/// The little-endian bytes at `at`.
+/// The `N` little-endian bytes at offset `at` of a structure.
 fn bytes<const N: usize>(from: &[u8], at: usize) -> Option<[u8; N]> {
     from.get(at..)?.first_chunk().copied()
 }

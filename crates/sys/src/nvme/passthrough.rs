@@ -1,4 +1,4 @@
-//! Commands by ioctl: they block, and need no ring.
+//! NVMe commands sent by ioctl: they block, and need no ring.
 
 use std::fs::File;
 use std::io;
@@ -6,14 +6,15 @@ use std::os::fd::AsRawFd;
 
 use super::Command;
 
-/// `_IO('N', 0x40)`: the namespace's id.
+/// `_IO('N', 0x40)`: the ioctl that returns the namespace's id.
 const NVME_IOCTL_ID: libc::c_ulong = 0x4e40;
-/// `_IOWR('N', 0x47, PassthruCmd64)`: an admin command.
+/// `_IOWR('N', 0x47, PassthruCmd64)`: the ioctl for an NVMe admin command.
 const NVME_IOCTL_ADMIN64_CMD: libc::c_ulong = 0xc050_4e47;
-/// `_IOWR('N', 0x48, PassthruCmd64)`: a command on an I/O queue.
+/// `_IOWR('N', 0x48, PassthruCmd64)`: the ioctl for an NVMe command on an I/O queue.
 const NVME_IOCTL_IO64_CMD: libc::c_ulong = 0xc050_4e48;
 
-/// The part of the completion's status field that is status code and its type: without "more" and "do not retry".
+/// The part of an NVMe completion's status field that holds status code and status code type: without "more"
+/// and "do not retry".
 pub(crate) const STATUS_MASK: u16 = 0x7ff;
 
 /// The kernel's `struct nvme_passthru_cmd64`. Its first 72 bytes are `struct nvme_uring_cmd`, which leaves the last 8 of a
@@ -45,7 +46,7 @@ pub(crate) struct PassthruCmd64 {
 const _: () = assert!(size_of::<PassthruCmd64>() == 80);
 
 impl PassthruCmd64 {
-    /// A command whose data, if it has any, is at `addr`.
+    /// The kernel's form of a command whose data, if any, is at address `addr`.
     pub(crate) fn new(command: &Command, addr: u64, data_len: u32) -> PassthruCmd64 {
         PassthruCmd64 {
             opcode: command.opcode,
@@ -62,27 +63,28 @@ impl PassthruCmd64 {
     }
 }
 
-/// What a command carries. The opcode's lowest two bits say the same to the device.
+/// The data that a command carries. The lowest two bits of the opcode tell the device the same direction.
 pub(crate) enum Data<'a> {
     None,
     Out(&'a [u8]),
     In(&'a mut [u8]),
 }
 
-/// Sends a command to an I/O queue and waits. Gives its status, masked, and its 64-bit result.
+/// Sends a command to an I/O queue and waits. Returns its status (code and type) and its 64-bit result.
 pub(crate) fn submit_and_wait(file: &File, command: &Command, data: Data<'_>) -> io::Result<(u16, u64)> {
     check(command, &data)?;
     passthru(file, NVME_IOCTL_IO64_CMD, command, data)
 }
 
-/// Sends a command whose data comes back to an I/O queue and waits: a report. Gives its status, masked, and its 64-bit
-/// result.
+/// Sends a command that reads data to an I/O queue and waits: a report. Returns its status (code and type)
+/// and its 64-bit result.
 pub fn receive(file: &File, command: &Command, into: &mut [u8]) -> io::Result<(u16, u64)> {
     submit_and_wait(file, command, Data::In(into))
 }
 
-/// Sends an admin command and waits: to a namespace's or a controller's character device. `into` is where its data
-/// goes: empty for a command without data. Gives its status, masked, and its 64-bit result.
+/// Sends an admin command to a namespace's or a controller's character device and waits. `into` receives the
+/// command's data: empty for a command without data. Returns its status (code and type) and its 64-bit
+/// result.
 ///
 /// Most commands need `CAP_SYS_ADMIN`.
 pub fn admin(file: &File, command: &Command, into: &mut [u8]) -> io::Result<(u16, u64)> {
@@ -93,7 +95,7 @@ pub fn admin(file: &File, command: &Command, into: &mut [u8]) -> io::Result<(u16
 
 /// The id of the namespace behind a namespace's character or block device.
 pub fn namespace_of(file: &File) -> io::Result<u32> {
-    // SAFETY: this ioctl takes no argument and touches no memory of ours.
+    // SAFETY: this ioctl takes no argument and touches no memory of this process.
     let id = unsafe { libc::ioctl(file.as_raw_fd(), NVME_IOCTL_ID) };
     match u32::try_from(id) {
         Ok(id) => Ok(id),
@@ -114,8 +116,8 @@ fn passthru(
     };
     let len = u32::try_from(len).map_err(|_| invalid("the command's data is longer than 4 GiB"))?;
     let mut raw = PassthruCmd64::new(command, addr, len);
-    // SAFETY: `raw` has the layout that this ioctl reads and writes. The kernel transfers at most `data_len` bytes
-    // at `addr`, in the direction that the opcode says, which is the one that `data` was borrowed for.
+    // SAFETY: `raw` has the layout that this ioctl reads and writes. The kernel transfers at most `data_len`
+    // bytes at `addr`, in the direction that the opcode gives, for which `data` was borrowed.
     let status = unsafe { libc::ioctl(file.as_raw_fd(), request, &raw mut raw) };
     match u16::try_from(status) {
         Ok(status) => Ok((status & STATUS_MASK, raw.result)),
@@ -123,7 +125,7 @@ fn passthru(
     }
 }
 
-/// Refuses a command on an I/O queue whose data does not fit it.
+/// Refuses a command on an I/O queue if its data does not fit the command's data length.
 pub(crate) fn check(command: &Command, data: &Data<'_>) -> io::Result<()> {
     check_direction(command.opcode, data)?;
     let len = match data {
@@ -135,8 +137,8 @@ pub(crate) fn check(command: &Command, data: &Data<'_>) -> io::Result<()> {
     if fits { Ok(()) } else { Err(invalid("the command's length is not its buffer's")) }
 }
 
-/// Refuses a command whose opcode moves data another way than its buffer does: the kernel goes by the opcode, and
-/// would write to memory that is only lent for reading.
+/// Refuses a command whose opcode transfers data in another direction than its buffer: the kernel follows the
+/// opcode, and would write to memory that is borrowed for reading only.
 fn check_direction(opcode: u8, data: &Data<'_>) -> io::Result<()> {
     let fits = matches!((opcode & 3, data), (_, Data::None) | (1, Data::Out(_)) | (2, Data::In(_)));
     if fits { Ok(()) } else { Err(invalid("the command moves its data the other way")) }

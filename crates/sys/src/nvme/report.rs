@@ -1,47 +1,48 @@
-//! The report of zone management receive.
+//! The zone report of the NVMe command zone management receive.
 
 use units::{Blocks, Bytes, Lba};
 
 use super::{u8_at, u64_at};
 use crate::block::Condition;
 
-/// The header, and each zone's descriptor.
+/// Bytes of a zone report's header, and of each zone's descriptor.
 const HEADER: usize = 64;
 const DESCRIPTOR: usize = 64;
 
-/// A zone, as the device reports it.
+/// A zone in an NVMe zone report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zone {
     /// Its first block.
     pub start: Lba,
-    /// What can be written of it.
+    /// Blocks of the zone that can be written.
     pub capacity: Blocks,
-    /// The write pointer; means nothing in a full, read-only or offline zone.
+    /// The zone's write pointer; without meaning for a full, read-only or offline zone.
     pub pointer: Lba,
     /// Its state.
     pub condition: Condition,
-    /// Whether it is written sequentially: the only kind that the command set has so far.
+    /// True for a zone that must be written sequentially: the only type that the command set has so far.
     pub sequential: bool,
-    /// The device finished it by itself: an active zone that was idle for too long.
+    /// True if the device finished the zone by itself: an active zone that was idle for too long.
     pub finished_by_controller: bool,
 }
 
 /// A report.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Report {
-    /// The zones that are in it.
+    /// The zones in the report.
     pub zones: Vec<Zone>,
-    /// How many zones the header counts: more than there are here where the buffer was short.
+    /// The number of zones that the report's header counts: more than `zones` has if the buffer was short.
     pub counted: u64,
 }
 
-/// The length of a buffer that holds the report of `zones` zones.
+/// The length of a buffer for a report of `zones` zones.
 pub fn report_len(zones: u32) -> Bytes {
     Bytes((HEADER + zones as usize * DESCRIPTOR) as u64)
 }
 
 impl Report {
-    /// Decodes what zone management receive gave: as many zones as the header counts and the buffer holds.
+    /// Decodes the result of zone management receive: as many zones as the header counts and the buffer
+    /// holds.
     pub fn decode(from: &[u8]) -> Option<Report> {
         let counted = u64_at(from, 0)?;
         let (descriptors, _rest) = from.get(HEADER..)?.as_chunks::<DESCRIPTOR>();

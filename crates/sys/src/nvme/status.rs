@@ -1,10 +1,10 @@
-//! Status codes of failed commands.
+//! Status codes of NVMe commands that failed.
 
 use std::fmt;
 
 use super::STATUS_MASK;
 
-/// A command's status: code and code type, without "more" and "do not retry". Zero is success.
+/// An NVMe command's status: code and code type, without "more" and "do not retry". Zero is success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Status(pub u16);
 
@@ -14,51 +14,51 @@ pub struct Status(pub u16);
 pub enum StatusKind {
     /// It worked.
     Success,
-    /// The device does not know the command.
+    /// The device does not know the command's opcode.
     InvalidOpcode,
-    /// A field of the command is wrong: also an append above the append limit.
+    /// A field of the command is invalid: also for an append above the append limit.
     InvalidField,
-    /// No such namespace, or its format does not take this.
+    /// The namespace does not exist, or its format does not support the command.
     InvalidNamespace,
-    /// Blocks beyond the namespace's end.
+    /// The command addresses blocks beyond the namespace's end.
     OutOfRange,
-    /// A write or read crosses a zone's boundary, or its capacity.
+    /// A write or read crosses a zone's boundary, or the zone's capacity.
     ZoneBoundary,
     /// The zone is full.
     ZoneFull,
-    /// The zone takes no more writes, ever.
+    /// The zone is read-only: it takes no more writes, ever.
     ZoneReadOnly,
     /// The zone is gone.
     ZoneOffline,
-    /// A write that is not at the write pointer.
+    /// A write does not begin at the zone's write pointer.
     ZoneInvalidWrite,
-    /// The limit of active zones.
+    /// The command would exceed the limit of active zones.
     TooManyActive,
-    /// The limit of open zones.
+    /// The command would exceed the limit of open zones.
     TooManyOpen,
-    /// The zone's state does not allow the action.
+    /// The zone's state does not allow the zone action.
     InvalidTransition,
     /// The medium refused a write.
     WriteFault,
-    /// The medium does not give the data back.
+    /// The medium cannot return the data of a read.
     UnrecoveredRead,
-    /// End-to-end protection found the data wrong.
+    /// End-to-end protection found the data corrupt.
     Protection,
-    /// Blocks that were never written, where the device refuses to read those.
+    /// A read of blocks that were never written, on a device that refuses it.
     Unwritten,
-    /// The device does not allow it: locked, or no access.
+    /// The device denies access, or is locked.
     Denied,
-    /// The namespace takes no writes.
+    /// The namespace is write-protected.
     WriteProtected,
-    /// The device is not ready, or busy with a format or a sanitize: later it may work.
+    /// The device is not ready, or busy with a format or a sanitize: a later attempt may succeed.
     NotReady,
     /// The command was aborted: whether it took effect is unknown.
     Aborted,
-    /// The data did not arrive: whether the command took effect is unknown.
+    /// The command's data did not arrive: whether the command took effect is unknown.
     Transfer,
-    /// The way to the device failed: whether the command took effect is unknown.
+    /// The path to the device failed: whether the command took effect is unknown.
     Path,
-    /// The device failed inside. Drivers also say this for what they cannot translate.
+    /// An internal error of the device. Drivers also return this for errors that they cannot translate.
     Internal,
     /// Anything else.
     Other,
@@ -66,7 +66,7 @@ pub enum StatusKind {
 
 use StatusKind as Kind;
 
-/// The statuses that matter, their names as the specifications have them.
+/// The NVMe statuses that Furrow distinguishes, with their names in the specifications.
 const KNOWN: &[(u16, Kind, &str)] = &[
     (0x000, Kind::Success, "success"),
     (0x001, Kind::InvalidOpcode, "invalid command opcode"),
@@ -132,12 +132,12 @@ const KNOWN: &[(u16, Kind, &str)] = &[
 ];
 
 impl Status {
-    /// The status of a completion's status field: anything but code and type is cut off.
+    /// The status in a completion's status field: only code and type are kept.
     pub fn new(raw: u16) -> Status {
         Status(raw & STATUS_MASK)
     }
 
-    /// Whether the command succeeded.
+    /// True if the command succeeded.
     pub fn is_success(self) -> bool {
         self.0 == 0
     }
@@ -147,7 +147,7 @@ impl Status {
         self.known().map_or(Kind::Other, |known| known.1)
     }
 
-    /// Its name; of a status that is not in the specifications known here, its code type.
+    /// The name of the status; for one that is not in the table, its code type.
     pub fn name(self) -> &'static str {
         self.known().map_or_else(|| self.family(), |known| known.2)
     }

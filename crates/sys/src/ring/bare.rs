@@ -1,4 +1,4 @@
-//! A minimal loop of appends, the baseline for measurements of the engine.
+//! A minimal loop of NVMe appends, the baseline for measurements of the engine.
 
 use std::fs::File;
 use std::io;
@@ -38,9 +38,9 @@ pub fn appends(
         {
             let command = Command::append(nsid, zone, blocks, false);
             let entry = nvme(types::Fd(file.as_raw_fd()), &command, data.as_ptr().addr(), data.len());
-            // SAFETY: nobody else knows this ring. The entry points into `data`, which the caller lends until this
-            // returns; that is when nothing is in flight, but for errors of the ring itself, and then the kernel still
-            // has the pages pinned, which the device only reads.
+            // SAFETY: no other code uses this ring. The entry points into `data`, which the caller lends
+            // until this function returns. At the return nothing is in flight, except after errors of the
+            // ring itself; then the kernel still has the pages pinned, and the device only reads them.
             unsafe { ring.submission().push(&entry) }.map_err(|_| io::Error::other("the queue is full"))?;
             flying += 1;
         }

@@ -13,14 +13,16 @@ use crate::nvme::{Command, Data, PassthruCmd64, STATUS_MASK, check};
 use crate::request::call_back;
 use crate::{Buf, BufMut, Finish, Finished, Request};
 
-/// `_IOWR('N', 0x80, struct nvme_uring_cmd)`: a command on an I/O queue.
+/// `_IOWR('N', 0x80, struct nvme_uring_cmd)`: the operation for an NVMe command on an I/O queue, submitted
+/// through a ring.
 const NVME_URING_CMD_IO: u32 = 0xc048_4e80;
 
-/// A request and its memory. In flight it is a raw pointer that the kernel returns as user data.
+/// A request in flight and its memory. While the request is in flight, this is a raw pointer that the kernel
+/// returns as user data.
 pub(super) struct Flight {
     request: Request,
     finish: Finish,
-    /// Aligned copy of the data, if the data is not aligned.
+    /// Aligned copy of the request's data, if the data is not aligned.
     bounce: Option<Bounce>,
     /// The I/O vector of a vectored write.
     parts: Vec<libc::iovec>,
@@ -30,7 +32,7 @@ pub(super) struct Flight {
 // to other threads.
 unsafe impl Send for Flight {}
 
-/// A completion queue entry.
+/// The result and flags of a completion queue entry.
 #[derive(Clone, Copy)]
 pub(super) struct Completion {
     pub(super) result: i32,
@@ -38,7 +40,7 @@ pub(super) struct Completion {
 }
 
 impl Flight {
-    /// Prepares a request for a ring. Returns requests that a ring does not support.
+    /// Prepares a request for a ring. Returns the request if a ring does not support it.
     pub(super) fn new(request: Request, finish: Finish) -> Result<Box<Flight>, (Request, Finish)> {
         let mut parts = Vec::new();
         let mut none = false;
@@ -75,13 +77,13 @@ impl Flight {
         Ok(Box::new(Flight { request, finish, bounce, parts }))
     }
 
-    /// Returns the request of a flight that did not start.
+    /// Returns the request of a flight that was not submitted.
     pub(super) fn into_request(self) -> (Request, Finish) {
         (self.request, self.finish)
     }
 
-    /// The submission entry, without user data. The entry points into this flight, which must not move until the
-    /// completion.
+    /// The ring's submission entry for the request, without user data. The entry points into this flight,
+    /// which must not move until the completion.
     pub(super) fn entry(&mut self) -> Entry128 {
         let fd = |file: &Arc<File>| types::Fd(file.as_raw_fd());
         match &mut self.request {
@@ -130,7 +132,7 @@ impl Flight {
         matches!(self.request, Request::NvmeOut { .. } | Request::NvmeIn { .. })
     }
 
-    /// Completes the request.
+    /// Completes the request with the kernel's result.
     pub(super) fn complete(self, completion: Completion) {
         let Flight { request, finish, bounce, .. } = self;
         let ok = u64::try_from(completion.result);
@@ -167,7 +169,8 @@ fn copy_back(from: &[u8], into: &mut BufMut, done: u64) {
     }
 }
 
-/// A positive result is the device's status. The 64-bit result is valid only without a status.
+/// A positive result of an NVMe command is the device's status. The 64-bit result is valid only without a
+/// status.
 fn nvme_finished(completion: Completion, result: io::Result<u64>, buffer: Option<BufMut>) -> Finished {
     let status = u16::try_from(completion.result).map_or(0, |raw| raw & STATUS_MASK);
     Finished { result: result.map(|_| if status == 0 { completion.big } else { 0 }), status, buffer }
@@ -177,7 +180,7 @@ pub(super) fn nvme(fd: types::Fd, command: &Command, addr: usize, len: usize) ->
     let addr = if len == 0 { 0 } else { addr as u64 };
     let len = u32::try_from(len).expect("checked when the flight was made");
     let raw = PassthruCmd64::new(command, addr, len);
-    // SAFETY: the structure is plain data without padding, as long as the array.
+    // SAFETY: the NVMe command structure is plain data without padding, as long as the array.
     let raw = unsafe { std::mem::transmute::<PassthruCmd64, [u8; 80]>(raw) };
     opcode::UringCmd80::new(fd, NVME_URING_CMD_IO).cmd(raw).build()
 }

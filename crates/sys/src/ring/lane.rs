@@ -1,4 +1,4 @@
-//! The ring of one thread.
+//! A lane: the ring of one thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -15,17 +15,18 @@ use crate::ring::flight::{Completion, Flight};
 use crate::ring::reaper::{Reaped, Reaper};
 use crate::threads::Threads;
 
-/// Entries of the submission queue. A full queue is submitted at once, so this bounds only one system call.
+/// Entries of the ring's submission queue. A full queue is submitted at once, so this bounds only one system
+/// call.
 const SUBMISSIONS: u32 = 64;
-/// Entries of the completion queue: 32 bytes each.
+/// Entries of the ring's completion queue: 32 bytes each.
 const COMPLETIONS: u32 = 1024;
 /// Largest number of requests in flight on one ring; further ones wait in `backlog`. Their completions and those of
 /// wake-ups fit into the completion queue, which must never overflow, because the kernel signals no eventfd for
 /// overflowed completions.
 const MAX_IN_FLIGHT: u32 = COMPLETIONS - 24;
-/// Completions taken from the queue at once, under the lock.
+/// Completions taken from the ring's queue at once, under the lock.
 const BATCH: usize = 32;
-/// User data of the poll for wake-ups. No flight has this address.
+/// User data of the poll for wake-ups, different from every address of a flight.
 const WAKE: u64 = 1;
 
 pub(super) type Uring = IoUring<squeue::Entry128, cqueue::Entry32>;
@@ -38,11 +39,11 @@ pub(super) struct Lane {
     ring: Uring,
     sq: Mutex<Submissions>,
     cq: Mutex<Reaping>,
-    /// Eventfd that the ring polls, to end the owner's sleep in the kernel.
+    /// Eventfd that the ring polls: writing it ends the owner's sleep in the kernel.
     wake: OwnedFd,
     /// Eventfd that signals completions to the reaper.
     notify: OwnedFd,
-    /// The poll for `wake` has ended and must be submitted again.
+    /// True if the poll for `wake` has ended and must be submitted again.
     wake_unarmed: AtomicBool,
     drained: Condvar,
     threads: Arc<Threads>,
@@ -53,11 +54,11 @@ pub(super) struct Lane {
 #[derive(Default)]
 struct Submissions {
     in_flight: u32,
-    /// Entries in the queue that are not submitted to the kernel yet.
+    /// Number of entries in the submission queue that the kernel does not have yet.
     pending: u32,
-    /// The owner is about to wait and submits pending entries itself.
+    /// True if the owner thread is about to wait and submits pending entries itself.
     held_back: bool,
-    /// The owner thread is ending or has ended.
+    /// True if the owner thread is ending or has ended.
     retired: bool,
     /// Requests beyond [`MAX_IN_FLIGHT`]. Unbounded; callers bound the number of their requests.
     backlog: std::collections::VecDeque<Box<Flight>>,
@@ -71,7 +72,7 @@ impl Submissions {
 
 #[derive(Default)]
 struct Reaping {
-    /// The owner processes completions, and the eventfd is disabled.
+    /// True if the owner thread processes completions; then the eventfd is disabled.
     by_owner: bool,
 }
 
@@ -81,7 +82,7 @@ pub(super) fn build() -> io::Result<Uring> {
 }
 
 impl Lane {
-    /// A ring for the calling thread.
+    /// A lane with a ring for the calling thread.
     pub(super) fn new(reaper: &'static Reaper, threads: Arc<Threads>) -> io::Result<Arc<Lane>> {
         let ring = build()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
@@ -116,8 +117,8 @@ impl Lane {
         }
     }
 
-    /// Puts a request into the submission queue. Returns false and requeues the request if the queue does not accept
-    /// it.
+    /// Puts a request into the ring's submission queue. Returns false and requeues the request if the queue
+    /// does not accept it.
     fn push(&self, sq: &mut Submissions, mut flight: Box<Flight>) -> bool {
         let entry = flight.entry();
         let address = Box::into_raw(flight).expose_provenance() as u64;
@@ -125,7 +126,8 @@ impl Lane {
             sq.in_flight += 1;
             return true;
         }
-        // SAFETY: nobody else has learned of the address that was given away above.
+        // SAFETY: the queue did not accept the entry, so no other code knows the flight's address exposed
+        // above.
         sq.backlog
             .push_front(unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut(address as usize)) });
         self.reaper.retry(self.id);
@@ -133,10 +135,11 @@ impl Lane {
     }
 
     fn push_entry(&self, sq: &mut Submissions, entry: &squeue::Entry128) -> bool {
-        // SAFETY: `sq` is locked, so this is the only view of the queue. What the entry refers to lives in its flight,
-        // which nobody frees before its completion, or in this lane.
+        // SAFETY: `sq` is locked, so this is the only view of the submission queue. The memory that the entry
+        // refers to is in its flight, which nobody frees before the completion, or in this lane.
         let push = || unsafe { self.ring.submission_shared().push(entry) }.is_ok();
-        // If the queue is full, its entries are submitted, which fails only if the kernel has no memory.
+        // If the submission queue is full, its entries are submitted, which fails only if the kernel has no
+        // memory.
         let mut pushed = push();
         if !pushed && self.enter(sq.pending).is_ok() {
             sq.pending = 0;
@@ -146,13 +149,14 @@ impl Lane {
         pushed
     }
 
-    /// Submits pending entries, after releasing the lock. Entries that another thread adds meanwhile are submitted by
-    /// that thread or by this call.
+    /// Submits pending entries, after releasing the lock. Entries that another thread adds meanwhile are
+    /// submitted by that thread or by this call.
     fn pass_on(&self, mut sq: parking_lot::MutexGuard<'_, Submissions>) {
         let pending = std::mem::take(&mut sq.pending);
         drop(sq);
         if pending > 0 && self.enter(pending).is_err() {
-            // Usually the kernel has no memory. The submitter must not wait, so the reaper tries again.
+            // The kernel did not take the entries, usually because it has no memory. The submitting thread
+            // must not wait, so the reaper tries again.
             self.reaper.retry(self.id);
         }
     }
@@ -162,7 +166,7 @@ impl Lane {
         let mut taken = 0;
         loop {
             match self.ring.submit() {
-                // Another thread has submitted the entries.
+                // Another thread has submitted the entries meanwhile.
                 Ok(0) => return Ok(()),
                 Ok(more) => taken += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -174,8 +178,8 @@ impl Lane {
         }
     }
 
-    /// Processes completions until the queue is empty; returns their number. Does nothing if the caller is not the
-    /// owner and the owner waits, because then the owner processes them.
+    /// Processes completions until the ring's completion queue is empty; returns their number. Does nothing
+    /// if the caller is not the owner thread and the owner waits: then the owner processes them.
     pub(super) fn reap(&self, owner: bool) -> usize {
         let mut served = 0;
         loop {
@@ -186,8 +190,8 @@ impl Lane {
             for (user_data, completion) in taken {
                 if *user_data != WAKE {
                     ended += 1;
-                    // SAFETY: every user data but WAKE is the address of a flight that `push` gave away, and the
-                    // kernel completes each once, so the flight is ours again.
+                    // SAFETY: every user data but WAKE is the address of a flight that `push` gave away. The
+                    // kernel completes each flight once, so the flight is owned here again.
                     let flight =
                         unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut(*user_data as usize)) };
                     self.land(flight, *completion);
@@ -198,13 +202,13 @@ impl Lane {
         }
     }
 
-    /// Takes completions out of the queue.
+    /// Takes completions out of the ring's completion queue.
     fn take(&self, batch: &mut [(u64, Completion); BATCH], owner: bool) -> usize {
         let cq = self.cq.lock();
         if cq.by_owner && !owner {
             return 0;
         }
-        // SAFETY: `cq` is locked, so this is the only view of the queue.
+        // SAFETY: `cq` is locked, so this is the only view of the completion queue.
         let queue = unsafe { self.ring.completion_shared() };
         let mut taken = 0;
         for (slot, entry) in batch.iter_mut().zip(queue) {
@@ -229,7 +233,7 @@ impl Lane {
         }
     }
 
-    /// Counts completed requests and starts queued ones.
+    /// Subtracts completed requests from those in flight, and starts queued ones.
     fn ended(&self, count: u32, owner: bool) {
         let mut sq = self.sq.lock();
         sq.in_flight -= count;
@@ -240,7 +244,7 @@ impl Lane {
         if sq.retired && sq.is_idle() {
             self.drained.notify_all();
         }
-        // The owner may already sleep, and submits only entries that it added itself.
+        // The owner thread may already sleep, and submits only entries that it added itself.
         if !(owner && sq.held_back) {
             self.pass_on(sq);
         }
@@ -262,11 +266,11 @@ impl Lane {
         self.reaper.remove(self);
     }
 
-    /// Hands the completions to the reaper and submits held-back entries.
+    /// Hands the ring's completions to the reaper and submits held-back entries.
     fn serve_elsewhere(&self) {
         let mut cq = self.cq.lock();
         cq.by_owner = false;
-        // SAFETY: `cq` is locked, so this is the only view of the queue.
+        // SAFETY: `cq` is locked, so this is the only view of the completion queue.
         unsafe { self.ring.completion_shared() }.enable_eventfd();
         drop(cq);
         let mut sq = self.sq.lock();
@@ -274,9 +278,9 @@ impl Lane {
         self.pass_on(sq);
     }
 
-    /// Submits the poll of `wake`, if none is active.
+    /// Submits the ring's poll of the eventfd `wake`, if no poll is active.
     ///
-    /// True if the owner may sleep.
+    /// True if the owner thread may sleep.
     fn arm_wake(&self, sq: &mut Submissions) -> bool {
         if !self.wake_unarmed.swap(false, Ordering::AcqRel) {
             return true;
@@ -319,7 +323,7 @@ impl Reactor for Lane {
         let mut cq = self.cq.lock();
         if !cq.by_owner {
             cq.by_owner = true;
-            // SAFETY: `cq` is locked, so this is the only view of the queue.
+            // SAFETY: `cq` is locked, so this is the only view of the completion queue.
             unsafe { self.ring.completion_shared() }.disable_eventfd();
             drop(cq);
             self.sq.lock().held_back = true;
@@ -336,7 +340,7 @@ impl Reactor for Lane {
         }
         sq.pending = 0;
         drop(sq);
-        // One system call submits the queue and sleeps.
+        // One system call submits the ring's entries and sleeps.
         let ended = match timeout {
             Some(timeout) => {
                 let timeout = types::Timespec::from(timeout);
@@ -346,15 +350,15 @@ impl Reactor for Lane {
             None => self.ring.submit_and_wait(1),
         };
         match ended.map_err(|error| error.raw_os_error()) {
-            // The kernel may have taken only a part of the entries.
+            // The kernel may have taken only a part of the submitted entries.
             Ok(_) | Err(Some(libc::ETIME | libc::EINTR)) => {
                 let _sq = self.sq.lock();
-                // SAFETY: `sq` is locked, so this is the only view of the queue.
+                // SAFETY: `sq` is locked, so this is the only view of the submission queue.
                 if !unsafe { self.ring.submission_shared() }.is_empty() {
                     self.reaper.retry(self.id);
                 }
             }
-            // The kernel has no memory until a request completes.
+            // The kernel has no memory for the entries until a request completes.
             Err(_) => self.reaper.retry(self.id),
         }
     }
@@ -362,7 +366,7 @@ impl Reactor for Lane {
     fn leave(&self) {
         if self.cq.lock().by_owner {
             self.serve_elsewhere();
-            // Completions that arrived while the eventfd was disabled.
+            // Processes completions that arrived while the eventfd was disabled.
             self.reap(true);
         }
     }

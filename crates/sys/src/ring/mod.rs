@@ -34,8 +34,8 @@ pub(crate) struct Ring {
     threads: Arc<Threads>,
 }
 
-/// A thread's lane. Dropped when the thread ends; the drop waits for all requests in flight, because the kernel would
-/// cancel some of them otherwise.
+/// A thread's lane (its ring). Dropped when the thread ends; the drop waits for all requests in flight,
+/// because the kernel would cancel some of them otherwise.
 struct Slot {
     lane: OnceCell<Option<Arc<Lane>>>,
     /// True while the thread creates its lane.
@@ -56,7 +56,7 @@ impl Drop for Slot {
 }
 
 impl Ring {
-    /// The engine, if this kernel supports and permits it. The error says what is missing.
+    /// The io_uring engine, if this kernel supports and permits it. The error names what the kernel lacks.
     pub(crate) fn start(threads: Arc<Threads>) -> io::Result<Ring> {
         let reaper = Reaper::shared()?;
         probe::probe()?;
@@ -66,11 +66,11 @@ impl Ring {
     pub(crate) fn submit(&self, request: Request, finish: Finish) {
         let flight = match Flight::new(request, finish) {
             Ok(flight) => flight,
-            // A blocking call, or a request that the helper refuses with an error.
+            // Runs a blocking call on a helper thread. A request that the helper does not take fails.
             Err((request, finish)) => return self.threads.submit(request, finish),
         };
         let mut flight = Some(flight);
-        // An ending thread has no lane any more.
+        // A thread that is ending has no lane any more.
         let _torn_down = SLOT.try_with(|slot| {
             if let Some(lane) = self.lane(slot)
                 && let Some(flight) = flight.take()

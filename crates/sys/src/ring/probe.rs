@@ -1,4 +1,4 @@
-//! Checks that this kernel supports and permits the rings.
+//! Checks that this kernel supports and permits io_uring.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use io_uring::opcode;
 
 use crate::ring::lane::build;
 
-/// Creates a ring and executes a no-op on it.
+/// Creates a ring and executes a no-op on it, to test the kernel.
 pub(super) fn probe() -> io::Result<()> {
     let ring = build().map_err(|error| io::Error::new(error.kind(), refusal(&error)))?;
     let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what.to_owned());
@@ -26,14 +26,15 @@ pub(super) fn probe() -> io::Result<()> {
     if !needed.iter().all(|code| probe.is_supported(*code)) {
         return Err(unsupported("io_uring of this kernel lacks operations that are needed"));
     }
-    // SAFETY: nobody else knows this ring, so this is the only view of its queue. A no-op refers to no memory.
+    // SAFETY: no other code uses this ring, so this is the only view of its queue. A no-op refers to no
+    // memory.
     unsafe { ring.submission_shared().push(&opcode::Nop::new().build().into()) }
         .expect("a fresh queue has room");
     ring.submit_and_wait(1)?;
     Ok(())
 }
 
-/// Explains why there is no ring.
+/// The error that explains why io_uring is not available.
 fn refusal(error: &io::Error) -> String {
     let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     refusal_with(error, switch.trim())

@@ -1,4 +1,4 @@
-//! The thread that processes completions of threads that do not wait.
+//! The reaper: the thread that processes I/O completions of threads that do not wait.
 
 use std::collections::HashMap;
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use rustix::event::{Timespec, epoll};
 
-/// Time until a submission is tried again for which the kernel had no memory.
+/// Pause before entries are submitted again for which the kernel had no memory.
 const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A thread's ring, as far as the reaper uses it.
@@ -17,16 +17,16 @@ pub(super) trait Reaped: Send + Sync {
     /// Number of the ring.
     fn id(&self) -> u64;
 
-    /// The eventfd that the kernel signals for each completion.
+    /// The eventfd that the kernel signals for each completion of the ring.
     fn notify(&self) -> &OwnedFd;
 
-    /// Processes completions, unless the owner waits and does so itself.
+    /// Processes the ring's completions, unless the owner thread waits and does so itself.
     fn reap_for_owner(&self);
 
     /// Submits again the entries that the kernel had no memory for; true if the kernel took them.
     fn resume(&self) -> bool;
 
-    /// Signals `notify`, so that the reaper looks at this ring.
+    /// Signals the ring's eventfd `notify`, so that the reaper checks the ring.
     fn tell_reaper(&self);
 }
 
@@ -39,11 +39,11 @@ pub(super) struct Reaper {
     ids: AtomicU64,
 }
 
-/// The process's reaper, which lives until the process ends.
+/// The reaper of this process, which lives until the process ends.
 static SHARED: Mutex<Option<&'static Reaper>> = Mutex::new(None);
 
 impl Reaper {
-    /// The process's reaper, started on first use.
+    /// The reaper of this process, started on first use.
     pub(super) fn shared() -> io::Result<&'static Reaper> {
         let mut shared = SHARED.lock();
         if let Some(reaper) = *shared {
@@ -66,7 +66,7 @@ impl Reaper {
 
     pub(super) fn add(&self, lane: Arc<dyn Reaped>) -> io::Result<()> {
         self.lanes.lock().insert(lane.id(), Arc::clone(&lane));
-        // Edge-triggered, because the eventfd is never read.
+        // The eventfd is polled edge-triggered, because the reaper never reads it.
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let added = epoll::add(&self.epoll, lane.notify(), epoll::EventData::new_u64(lane.id()), events);
         if added.is_err() {
@@ -101,7 +101,7 @@ impl Reaper {
         loop {
             let stuck = !self.stuck.lock().is_empty();
             let timeout = stuck.then_some(RETRY);
-            // Interruptions are ignored.
+            // A wait that a signal interrupted is repeated.
             let _waited =
                 epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
             for event in events.drain(..) {

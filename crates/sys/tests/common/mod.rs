@@ -12,7 +12,8 @@ use std::task::{Context, Poll, Waker};
 use parking_lot::Mutex;
 use sys::{Buf, BufMut, Engine, EngineKind, Finish, Finished, Request};
 
-/// The kinds that this machine has. A machine without io_uring tests the other one, and says so.
+/// The engines that this machine supports. On a machine without io_uring only the helper threads are tested,
+/// with a message.
 pub fn engines() -> Vec<Arc<Engine>> {
     let mut engines = vec![Engine::shared(Some(EngineKind::Threads)).expect("threads")];
     match Engine::shared(Some(EngineKind::Ring)) {
@@ -22,7 +23,7 @@ pub fn engines() -> Vec<Arc<Engine>> {
     engines
 }
 
-/// A file of `len` bytes, open for direct I/O.
+/// A test file of `len` bytes, open for direct I/O.
 pub fn file(len: u64) -> Arc<File> {
     let dir = tempfile::Builder::new().tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a directory");
     let path = dir.path().join("device");
@@ -41,7 +42,7 @@ fn open(path: &Path, flags: i32) -> std::io::Result<File> {
     OpenOptions::new().read(true).write(true).create(true).truncate(true).custom_flags(flags).open(path)
 }
 
-/// The future of one operation.
+/// A future of one engine operation.
 #[derive(Clone)]
 pub struct Op(Arc<Mutex<State>>);
 
@@ -103,7 +104,7 @@ pub fn read(file: &Arc<File>, at: u64, into: BufMut) -> Request {
     Request::Read { file: Arc::clone(file), at, into }
 }
 
-/// Bytes that differ from block to block.
+/// Test bytes that differ from block to block.
 pub fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len)
         .map(|i| (seed.wrapping_mul(31).wrapping_add((i / 512) as u64 * 7 + i as u64 % 251)) as u8)

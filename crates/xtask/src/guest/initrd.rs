@@ -1,4 +1,4 @@
-//! The initial RAM disk: a cpio archive in the kernel's "newc" form.
+//! The guest's initial RAM disk: a cpio archive in the kernel's "newc" format.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,7 +11,7 @@ const DIRECTORY: u32 = 0o040_755;
 const REGULAR: u32 = 0o100_000;
 const LINK: u32 = 0o120_777;
 
-/// Writes one archive. Directories above a file come by themselves.
+/// Writes one cpio archive. Adding a file also adds the directories above it.
 pub struct Initrd<W> {
     to: W,
     directories: BTreeSet<String>,
@@ -19,12 +19,12 @@ pub struct Initrd<W> {
 }
 
 impl<W: Write> Initrd<W> {
-    /// An archive that goes to `to`.
+    /// An archive that is written to `to`.
     pub fn new(to: W) -> Initrd<W> {
         Initrd { to, directories: BTreeSet::new(), entries: 0 }
     }
 
-    /// A directory, and those above it.
+    /// Adds a directory, and those above it.
     pub fn directory(&mut self, path: &str) -> Result<()> {
         let mut name = String::new();
         for part in Path::new(path).components() {
@@ -40,13 +40,13 @@ impl<W: Write> Initrd<W> {
         Ok(())
     }
 
-    /// A file with these bytes.
+    /// Adds a file with the given bytes.
     pub fn bytes(&mut self, path: &str, data: &[u8], executable: bool) -> Result<()> {
         self.parents(path)?;
         self.entry(path.trim_start_matches('/'), REGULAR | if executable { 0o755 } else { 0o644 }, data)
     }
 
-    /// A copy of the host's file `from`; a symbolic link there is followed.
+    /// Adds a copy of the host's file `from`; a symbolic link is followed.
     pub fn file(&mut self, path: &str, from: &Path) -> Result<()> {
         let data = std::fs::read(from).with_context(|| format!("cannot read {}", from.display()))?;
         let mode = std::fs::metadata(from)?.permissions().mode();

@@ -4,32 +4,32 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Path of the job in the initrd.
+/// Path of the job's file in the initrd.
 pub const JOB_PATH: &str = "/furrow/job.json";
-/// Directory of the kernel's modules in the initrd; they are loaded in order of their names.
+/// Directory of the kernel's modules in the initrd; init loads them in the order of their names.
 pub const MODULES_PATH: &str = "/furrow/modules";
-/// The virtio-serial port for [`Event`]s, one a line, and for replies to the test program.
+/// Name of the virtio-serial port for [`Event`]s, one a line, and for replies to the test program.
 pub const CONTROL_PORT: &str = "furrow.control";
-/// The virtio-serial port of the command's standard output.
+/// Name of the virtio-serial port of the command's standard output.
 pub const OUTPUT_PORT: &str = "furrow.output";
-/// The virtio-serial port of the command's standard error.
+/// Name of the virtio-serial port of the command's standard error.
 pub const ERROR_PORT: &str = "furrow.error";
 
 /// Job of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Job {
-    /// The serial numbers of the NVMe drives to wait for.
+    /// The serial numbers of the NVMe drives that init waits for.
     pub drives: Vec<String>,
-    /// The zoned null_blk devices to make.
+    /// The zoned null_blk devices that init creates.
     pub null_blk: Vec<NullBlk>,
     /// The null_blk devices to create and export as NVMe drives by nvmet-loop.
     pub loops: Vec<NullBlk>,
-    /// Files below /proc/sys and what to write into them.
+    /// Files below /proc/sys, and the text that init writes into each.
     pub sysctl: BTreeMap<String, String>,
-    /// The command and its arguments.
+    /// The command that the guest runs, and its arguments.
     pub command: Vec<String>,
-    /// Its environment, besides `PATH` and `HOME`.
+    /// The command's environment, besides `PATH` and `HOME`.
     pub env: BTreeMap<String, String>,
 }
 
@@ -37,17 +37,17 @@ pub struct Job {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NullBlk {
-    /// Bytes of the device in MiB.
+    /// Size of the null_blk device in MiB.
     pub size_mb: u32,
     /// Distance between the starts of two zones, in MiB.
     pub zone_size_mb: u32,
-    /// The writable part of a zone, in MiB.
+    /// The writable part of each zone, in MiB.
     pub zone_capacity_mb: u32,
-    /// Conventional zones, the first ones.
+    /// Number of conventional zones: the first ones of the device.
     pub conventional: u32,
-    /// Zones open at once; 0 for no limit.
+    /// Most zones open at once; 0 for no limit.
     pub max_open: u32,
-    /// Zones active at once; 0 for no limit.
+    /// Most zones active at once; 0 for no limit.
     pub max_active: u32,
     /// Bytes in a block.
     pub block_size: u32,
@@ -58,15 +58,17 @@ pub struct NullBlk {
 }
 
 impl NullBlk {
-    /// What goes behind nvmet-loop. It has no limits on zones at once: nvmet hands them on, but answers what exceeds
-    /// them with an internal error, as it does for everything that it has no word for.
+    /// The null_blk device behind nvmet-loop. It has no limits of open or active zones: nvmet passes limits
+    /// on, but reports a violation as an internal error, as it does for every status that it cannot
+    /// translate.
     pub fn for_loop() -> NullBlk {
         NullBlk { max_open: 0, max_active: 0, ..NullBlk::default() }
     }
 }
 
 impl Default for NullBlk {
-    /// What `--null-blk` makes: the capacity below the size, and few zones at once, as drives have it.
+    /// The null_blk device of `--null-blk`: a zone capacity below the zone size and few open zones, like real
+    /// drives.
     fn default() -> NullBlk {
         NullBlk {
             size_mb: 1024,
@@ -86,17 +88,17 @@ impl Default for NullBlk {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
-    /// The devices are there and the command starts.
+    /// Event: the devices exist and the command starts.
     Ready {
-        /// Seconds since the kernel started.
+        /// Seconds since the guest's kernel started.
         uptime: String,
     },
-    /// The command has ended: the last event.
+    /// The command has ended. This is the job's last event.
     Exit {
-        /// Its exit code; 128 and the signal where one ended it.
+        /// The command's exit code; 128 plus the number of the signal that ended it.
         code: u8,
     },
-    /// The guest could not be set up, and why: the last event.
+    /// The guest could not be set up, and the reason. This is the job's last event.
     Failed {
         /// The reason.
         why: String,
@@ -107,7 +109,7 @@ pub enum Event {
         name: String,
         /// How long it took.
         millis: u64,
-        /// What was wrong, if anything.
+        /// The test's problem, if it failed.
         failure: Option<String>,
     },
     /// Words for people.
@@ -129,14 +131,14 @@ pub enum Event {
         /// What.
         what: String,
     },
-    /// The first `size` bytes of a file are durable.
+    /// The first `size` bytes of a file are durable, as the test reports.
     Acknowledged {
         /// The file.
         path: String,
         /// Bytes.
         size: u64,
     },
-    /// A file may be missing from now on.
+    /// The file may be missing from now on: the test is about to remove or rename it.
     Dropped {
         /// The file.
         path: String,

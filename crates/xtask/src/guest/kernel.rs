@@ -1,4 +1,4 @@
-//! Debian's kernel, fetched as a package and unpacked, never installed.
+//! Debian's kernel for the guest, fetched as a package and unpacked, never installed.
 
 use std::fs;
 use std::io::Write;
@@ -7,23 +7,25 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The package whose dependency names the newest build of the kernel. Debian 12 has it in its security suite.
+/// The Debian package whose dependency names the newest build of the kernel. Debian 12 has it in its security
+/// suite.
 const PACKAGE: &str = "linux-image-6.12-cloud-amd64";
 
-/// The modules that a guest loads, without their dependencies. All other drivers are built into the kernel.
+/// The kernel modules that a guest loads, without their dependencies. All other drivers are built into the
+/// kernel.
 pub const MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop"];
 
-/// A kernel that can be booted.
+/// A kernel that the guest can boot.
 #[derive(Clone, Debug)]
 pub struct Kernel {
     /// The uncompressed kernel, which boots several seconds faster than the package's.
     pub vmlinux: PathBuf,
-    /// Its modules, in the order in which they are loaded.
+    /// The kernel's modules, in the order in which they are loaded.
     pub modules: Vec<PathBuf>,
 }
 
 impl Kernel {
-    /// The kernel below `cache`, fetched if missing.
+    /// The kernel in the directory `cache`, fetched if missing.
     pub fn get(cache: &Path) -> Result<Kernel> {
         let home = cache.join("kernel-v2");
         if !home.join("vmlinux").exists() {
@@ -58,7 +60,7 @@ fn fetch(work: &Path) -> Result<()> {
     let ready = work.join("ready");
     fs::create_dir_all(ready.join("modules"))?;
     extract(&tree.join(format!("boot/vmlinuz-{version}")), &ready.join("vmlinux"))?;
-    // The package has no dependency table: it is made when a kernel is installed.
+    // The package has no module dependency table: the table is made when a kernel is installed.
     run(Command::new(sbin("depmod")).arg("-b").arg(&tree).arg(&version))?;
     let listed = run(Command::new(sbin("modprobe"))
         .arg("-d")
@@ -87,18 +89,18 @@ fn fetch(work: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Fetches the package into `work`.
+/// Fetches the kernel's package into the directory `work`.
 fn download(work: &Path) -> Result<PathBuf> {
     let package = newest()?;
     eprintln!("guest: fetching {package}");
     run(Command::new("apt-get")
         .current_dir(work)
-        // As root, apt would download as another user, who may not write here.
+        // A root user's apt would download as another user, who may not write to this directory.
         .args(["-qq", "-o", "APT::Sandbox::User=root", "download", &package]))?;
     first(work, |name| name.ends_with(".deb"))
 }
 
-/// The package of the newest build.
+/// The name of the package of the newest kernel build.
 fn newest() -> Result<String> {
     let text = run(Command::new("apt-cache").args(["depends", PACKAGE]))?;
     text.lines()
@@ -108,7 +110,7 @@ fn newest() -> Result<String> {
         .with_context(|| format!("apt knows no {PACKAGE}: apt-get update, with Debian 12's security suite"))
 }
 
-/// Writes the kernel inside the boot image: a header (the x86 boot protocol), then the compressed kernel.
+/// Extracts the kernel from a boot image: a header (the x86 boot protocol), then the compressed kernel.
 fn extract(image: &Path, to: &Path) -> Result<()> {
     const SETUP_SECTORS: usize = 0x1f1;
     const PAYLOAD_OFFSET: usize = 0x248;
@@ -120,7 +122,7 @@ fn extract(image: &Path, to: &Path) -> Result<()> {
     };
     let payload = || -> Option<&[u8]> {
         let start = (usize::from(*bytes.get(SETUP_SECTORS)?) + 1) * 512 + word(PAYLOAD_OFFSET)?;
-        // Behind the compressed bytes are four with the length of what comes out.
+        // After the compressed kernel the payload has four bytes: the length of the uncompressed kernel.
         bytes.get(start..start + word(PAYLOAD_LENGTH)?.checked_sub(4)?)
     };
     let payload = payload().with_context(|| format!("{} is no boot image", image.display()))?;
@@ -135,7 +137,7 @@ fn extract(image: &Path, to: &Path) -> Result<()> {
     fs::write(to, kernel).with_context(|| format!("cannot write {}", to.display()))
 }
 
-/// The first entry of a directory whose name fits.
+/// The first entry of a directory whose name `fits` accepts.
 fn first(directory: &Path, fits: impl Fn(&str) -> bool) -> Result<PathBuf> {
     fs::read_dir(directory)
         .with_context(|| format!("cannot list {}", directory.display()))?
@@ -144,13 +146,13 @@ fn first(directory: &Path, fits: impl Fn(&str) -> bool) -> Result<PathBuf> {
         .with_context(|| format!("{} has not what was looked for", directory.display()))
 }
 
-/// The path of an administrator's program, which may not be on the search path.
+/// The path of an administrator's program, which may be outside the search path.
 pub fn sbin(name: &str) -> PathBuf {
     let path = Path::new("/usr/sbin").join(name);
     if path.exists() { path } else { PathBuf::from(name) }
 }
 
-/// Runs a program to its end; what it wrote.
+/// Runs a program to its end; returns its output.
 pub fn run(command: &mut Command) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let done = command
@@ -163,7 +165,7 @@ pub fn run(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&done.stdout).into_owned())
 }
 
-/// Runs a program on `input`; what it wrote.
+/// Runs a program with `input` as its standard input; returns its output.
 fn filter(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
@@ -184,7 +186,7 @@ fn filter(command: &mut Command, input: &[u8]) -> Result<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// A boot image: one setup sector beyond the first, then the payload and its length.
+    /// A boot image for a test: one setup sector beyond the first, then the payload and its length.
     fn image(payload: &[u8]) -> Vec<u8> {
         let mut image = vec![0; 1024];
         image[0x1f1] = 1;

@@ -1,4 +1,4 @@
-//! A machine in QEMU, in software emulation.
+//! A virtual machine in QEMU, in software emulation.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -20,7 +20,7 @@ use super::programs::Programs;
 /// The emulator.
 pub const QEMU: &str = "qemu-system-x86_64";
 
-/// Time limit of booting and setting up devices, also on a busy host.
+/// Time limit of a machine's boot and device setup, also on a busy host.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 
 /// A zoned NVMe drive of QEMU.
@@ -30,13 +30,13 @@ pub struct ZnsDrive {
     pub zones: u32,
     /// Distance between the starts of two zones, in MiB.
     pub zone_size_mb: u32,
-    /// The writable part of a zone, in MiB.
+    /// The writable part of each zone, in MiB.
     pub zone_capacity_mb: u32,
     /// Zones open at once.
     pub max_open: u32,
-    /// Zones active at once.
+    /// Most zones active at once on the drive.
     pub max_active: u32,
-    /// Longest append: 4 KiB times two to this power.
+    /// The drive's longest append: 4 KiB times two to this power.
     pub append_limit: u32,
 }
 
@@ -53,10 +53,10 @@ impl Default for ZnsDrive {
     }
 }
 
-/// Hardware of a machine.
+/// The hardware of a virtual machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
-    /// Its NVMe drives; their serial numbers are ZNS0, ZNS1 and so on.
+    /// The machine's NVMe drives; their serial numbers are ZNS0, ZNS1 and so on.
     pub drives: Vec<ZnsDrive>,
     /// Processors.
     pub cpus: u32,
@@ -64,9 +64,10 @@ pub struct Machine {
     pub memory_mb: u32,
     /// True if a reset reboots the machine; otherwise a reset ends it.
     pub survives_reset: bool,
-    /// Whether drives can be unplugged.
+    /// True if the machine's drives can be unplugged.
     pub pluggable: bool,
-    /// Number of drives, counted from the last one, that can be plugged in again. Each is in a subsystem of its own.
+    /// Number of drives, counted from the last one, that can be plugged in again. Each of them is in an NVMe
+    /// subsystem of its own.
     pub spares: usize,
 }
 
@@ -83,12 +84,12 @@ impl Default for Machine {
     }
 }
 
-/// The serial number of a drive.
+/// The serial number of drive `n`.
 pub fn serial(drive: usize) -> String {
     format!("ZNS{drive}")
 }
 
-/// A machine that runs. Dropping it ends it.
+/// A running virtual machine. Dropping it ends the machine.
 pub struct Running {
     child: Child,
     work: tempfile::TempDir,
@@ -103,12 +104,12 @@ pub struct Running {
 /// its own code while QEMU emulates several processors.
 const BOOTS: u32 = 3;
 
-/// Receivers of a guest's output.
+/// The receivers of a guest's standard output and standard error.
 pub type Sink = Box<dyn Write + Send>;
 
 impl Machine {
-    /// Starts the machine and waits until the command has started. `sinks` gives what takes the command's output and
-    /// its errors.
+    /// Starts the machine and waits until the command in the guest has started. `sinks` returns the receivers
+    /// of the command's output and errors.
     pub fn boot(
         &self,
         kernel: &Kernel,
@@ -131,7 +132,7 @@ impl Machine {
         }
     }
 
-    /// Builds the initrd and starts the machine.
+    /// Builds the initrd and starts the machine once.
     fn start(
         &self,
         kernel: &Kernel,
@@ -239,7 +240,8 @@ impl Machine {
             controller.push_str(&format!(",bus=slot{number}"));
         }
         if number + self.spares >= self.drives.len() {
-            // A namespace cannot be plugged in. One of a subsystem stays there when its controller goes.
+            // QEMU cannot plug in a namespace alone. The namespace of an NVMe subsystem stays when its
+            // controller is unplugged.
             command.arg("-device").arg(format!("nvme-subsys,id=subsystem{number}"));
             controller.push_str(&format!(",subsys=subsystem{number}"));
         }
@@ -284,7 +286,7 @@ impl Running {
         })
     }
 
-    /// Waits until the command has started.
+    /// Waits until the guest's command has started.
     fn ready(&mut self) -> Result<()> {
         match self.next(BOOT_LIMIT)? {
             Event::Ready { .. } => Ok(()),
@@ -293,7 +295,7 @@ impl Running {
         }
     }
 
-    /// Waits for the end of the command, at most `limit`; returns its exit code.
+    /// Waits for the end of the guest's command, at most `limit`; returns its exit code.
     pub fn exit(&mut self, limit: Duration) -> Result<u8> {
         let end = clock::now() + limit;
         loop {
@@ -311,7 +313,7 @@ impl Running {
         }
     }
 
-    /// Sends a line to the test program.
+    /// Sends a line to the test program in the guest.
     pub fn send_line(&mut self, line: &str) -> Result<()> {
         self.control.write_all(format!("{line}\n").as_bytes()).context("the guest does not listen")
     }
@@ -321,12 +323,12 @@ impl Running {
         self.work.path().join("qmp")
     }
 
-    /// The file behind a drive.
+    /// The host's file that holds a drive's content.
     pub fn image(&self, drive: usize) -> PathBuf {
         self.work.path().join(format!("zns{drive}"))
     }
 
-    /// The end of what the kernel wrote to its console.
+    /// The end of the guest kernel's console output.
     pub fn console(&self) -> String {
         const SHOWN: usize = 4000;
         let bytes = fs::read(self.work.path().join("console")).unwrap_or_default();
@@ -340,7 +342,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
-        // The ports are closed, so these threads end after copying the remaining output.
+        // The guest's ports are closed, so the threads that copy its output end after the remaining bytes.
         for copier in self.copiers.drain(..) {
             copier.join().ok();
         }
@@ -360,7 +362,7 @@ fn copier(name: &str, mut from: UnixStream, mut to: Sink) -> Result<JoinHandle<(
     Ok(std::thread::Builder::new().name(name.into()).spawn(copy)?)
 }
 
-/// QEMU's end of a port, unless QEMU ends first.
+/// Connects to QEMU's end of a port, unless QEMU ends first.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
     const STEP: Duration = Duration::from_millis(20);
     const STEPS: u32 = 1500;

@@ -15,10 +15,10 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-/// The program that is the guest's init, and has the tests.
+/// The guest's program: its init, which also contains the tests.
 pub const INIT: &str = "furrow-guest";
 
-/// Cargo's directory for what it builds.
+/// Cargo's target directory.
 pub fn target() -> PathBuf {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     match std::env::var_os("CARGO_TARGET_DIR") {
@@ -27,12 +27,12 @@ pub fn target() -> PathBuf {
     }
 }
 
-/// Where the kernel and the like are kept.
+/// The directory that caches the kernel and copies of programs.
 pub fn cache() -> PathBuf {
     target().join("guest")
 }
 
-/// Where cargo puts the programs that [`build`] makes.
+/// The directory of the programs that [`build`] makes.
 pub fn built() -> PathBuf {
     target().join("debug")
 }

@@ -11,24 +11,25 @@ use anyhow::{Context, Result, bail};
 use super::initrd::Initrd;
 use super::kernel;
 
-/// The plug-in's file, beside the `furrow` program.
+/// The file of Furrow's RocksDB plug-in, in the directory of the `furrow` program.
 const PLUGIN: &str = "libfurrow_rocksdb.so";
 
-/// Files of the host and their paths in the guest.
+/// Files of the host, with their paths in the guest.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
     files: BTreeMap<String, PathBuf>,
 }
 
 impl Programs {
-    /// Adds a program to the guest's /bin: a path, or a name to be found in `built` or on the search path.
+    /// Adds a program to the guest's /bin: given by a path, or by a name to be found in `built` or on the
+    /// search path.
     pub fn add(&mut self, program: &str, built: &Path) -> Result<()> {
         let path = find(program, built)?;
         let name = path.file_name().and_then(|name| name.to_str()).context("a program without a name")?;
         self.add_as(&format!("/bin/{name}"), &path)
     }
 
-    /// Adds the `furrow` program, its plug-in, and the stock programs it starts.
+    /// Adds the `furrow` program, its RocksDB plug-in, and the stock programs that the tests start.
     pub fn add_furrow(&mut self, built: &Path) -> Result<()> {
         self.add("furrow", built)?;
         for name in ["db_bench", "ldb", "sst_dump"] {
@@ -37,7 +38,7 @@ impl Programs {
         self.add_as(&format!("/bin/{PLUGIN}"), &built.join(PLUGIN))
     }
 
-    /// Adds a file under the given name, with the libraries it loads.
+    /// Adds a file of the host under the given name, with the libraries that it loads.
     pub fn add_as(&mut self, name: &str, path: &Path) -> Result<()> {
         if self.files.insert(name.to_owned(), path.to_owned()).is_some() {
             return Ok(());
@@ -49,7 +50,8 @@ impl Programs {
         Ok(())
     }
 
-    /// Writes them all into an initrd. Debugging information stays here: `stripped` keeps the rest.
+    /// Writes all files into an initrd, without debugging information. `stripped`: directory that keeps the
+    /// stripped copies.
     pub fn write<W: Write>(&self, initrd: &mut Initrd<W>, stripped: &Path) -> Result<()> {
         for (name, path) in &self.files {
             initrd.file(name, &strip(path, stripped)?)?;
@@ -72,7 +74,8 @@ fn find(program: &str, built: &Path) -> Result<PathBuf> {
         .with_context(|| format!("{program} is neither in {} nor on the search path", built.display()))
 }
 
-/// The libraries that a program loads, the loader included. A script or a static program has none.
+/// The shared libraries that a program loads, the dynamic loader included. A script or a static program has
+/// none.
 fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
     let done = Command::new("ldd").arg(path).output().context("cannot run ldd")?;
     if !done.status.success() {
@@ -91,7 +94,7 @@ fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(found)
 }
 
-/// The file without debugging information, made once for each build of it.
+/// The copy of a program without debugging information, made once for each build of the program.
 fn strip(path: &Path, cache: &Path) -> Result<PathBuf> {
     const WORTH_IT: u64 = 8 << 20;
     let meta = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
@@ -103,7 +106,7 @@ fn strip(path: &Path, cache: &Path) -> Result<PathBuf> {
     let made = meta.modified()?.duration_since(std::time::UNIX_EPOCH)?.as_nanos();
     let to = cache.join(format!("{name}-{}-{made}", meta.len()));
     if !to.exists() {
-        // Removes the copies of older builds.
+        // Removes stripped copies of older builds of a program.
         for entry in fs::read_dir(cache)?.flatten() {
             if entry.file_name().to_string_lossy().starts_with(&format!("{name}-")) {
                 fs::remove_file(entry.path()).ok();

@@ -1,4 +1,4 @@
-//! QEMU's monitor: JSON, one line for each command and answer.
+//! QEMU's monitor protocol (QMP): JSON, one line for each command and reply.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 /// Time limit of QEMU's replies.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// A connection to the monitor.
+/// A connection to QEMU's monitor.
 pub struct Monitor {
     lines: BufReader<UnixStream>,
 }
@@ -27,7 +27,7 @@ impl Monitor {
         Ok(monitor)
     }
 
-    /// Runs a command; returns its result.
+    /// Runs a command of QEMU's monitor; returns its result.
     pub fn execute(&mut self, command: &str, arguments: Value) -> Result<Value> {
         let mut line = json!({ "execute": command, "arguments": arguments }).to_string();
         line.push('\n');
@@ -40,7 +40,7 @@ impl Monitor {
             if let Some(value) = answer.get_mut("return") {
                 return Ok(value.take());
             }
-            // Anything else is an asynchronous event.
+            // Any line that is neither a result nor an error is an asynchronous event.
         }
     }
 

@@ -58,10 +58,11 @@ pub struct RunArgs {
     command: Vec<String>,
 }
 
-/// What programs come along without being asked for, where they are there: what a shell line needs.
+/// Programs that every guest gets besides the requested ones, if the host has them: a shell command needs
+/// them.
 const USUAL: &[&str] = &["sh", "ls", "cat", "dd", "sleep", "timeout", "grep", "head"];
 
-/// Runs the command; its exit code.
+/// Runs the command in a guest; returns its exit code.
 pub fn run(args: &RunArgs) -> Result<u8> {
     let words: Vec<&str> = args.command.iter().chain(&args.with).map(String::as_str).collect();
     let wants_furrow = words.iter().any(|word| word.split_whitespace().any(|word| word == "furrow"));

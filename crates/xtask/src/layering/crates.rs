@@ -1,7 +1,7 @@
 //! The rules for crates: who may depend on whom, where unsafe code may live, which crates may use tokio.
 //!
-//! ARCHITECTURE.md draws the layers; [`LAYERS`] is the same as a table. A crate may use what its line names and
-//! whatever lies below that.
+//! ARCHITECTURE.md draws the layers; [`LAYERS`] is the same as a table. A crate may use the crates in its
+//! line of the table and all crates below those.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -33,22 +33,22 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("guest", &["fs", "xtask"]),
 ];
 
-/// The only crates with unsafe code.
+/// The only crates that may contain unsafe code.
 pub const UNSAFE: &[&str] = &["sys", "rocks"];
 
-/// The one other file with unsafe code: a bench counts allocations, and an allocator is unsafe to write.
+/// The one further file with unsafe code: a bench counts allocations, and an allocator is unsafe to write.
 pub const UNSAFE_FILE: &str = "crates/bench/benches/contract.rs";
 
-/// The async runtime, and what must not be named without it.
+/// The async runtime's crate, and other crates that need an async runtime.
 pub const RUNTIME: &[&str] = &["tokio", "axum", "hyper", "async-std", "smol"];
 
-/// The only crate that names the runtime.
+/// The only crate that may name the async runtime.
 pub const RUNTIME_USER: &str = "server";
 
-/// The crates that may link the runtime, because they start the server.
+/// The crates that may link the async runtime, because they start the server.
 pub const RUNTIME_LINKED: &[&str] = &["server", "bench", "figures", "cli", "fuzz"];
 
-/// Every broken rule, as a sentence.
+/// Every broken rule of the crates, as a sentence.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for (name, krate) in &workspace.crates {
@@ -91,7 +91,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     Ok(problems)
 }
 
-/// All that lies below `name`; nothing for a crate that the table does not know.
+/// All crates below the crate `name`; none for a crate that the table does not have.
 pub fn below(name: &str) -> Option<BTreeSet<&'static str>> {
     let (_, direct) = LAYERS.iter().find(|(layer, _)| *layer == name)?;
     let mut all = BTreeSet::new();
@@ -102,7 +102,7 @@ pub fn below(name: &str) -> Option<BTreeSet<&'static str>> {
     Some(all)
 }
 
-/// The source files of tests, benches and examples: the roots, and what lies beside and below them.
+/// The source files of a crate's tests, benches and examples: the roots, and the files beside and below them.
 fn sources(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let mut folders: Vec<PathBuf> = roots.iter().filter_map(|root| Some(root.parent()?.to_owned())).collect();

@@ -1,4 +1,4 @@
-//! Reads from one source file which modules it declares, which names it defines, and which paths it uses.
+//! Reads one Rust source file: the modules it declares, the names it defines, and the paths it uses.
 //!
 //! The file is split into tokens by `proc-macro2`; no grammar beyond `mod`, `use`, attributes and paths is needed. Code
 //! under `#[cfg(test)]` is left out.
@@ -11,56 +11,56 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 /// Content of one module: of a file, or of `mod name { ... }` inside a file.
 #[derive(Debug, Default)]
 pub struct Scope {
-    /// `mod name;` and `mod name { ... }`.
+    /// Module declarations: `mod name;` and `mod name { ... }`.
     pub children: Vec<Child>,
-    /// One for each name that a `use` brings in.
+    /// Imports: one for each name that a `use` brings in.
     pub bindings: Vec<Binding>,
     /// Names of the items that the module defines.
     pub defined: BTreeSet<String>,
-    /// Paths of two segments or more outside `use`.
+    /// Paths of two segments or more outside `use` declarations.
     pub paths: Vec<PathUse>,
-    /// Every identifier outside `use`, for telling whether an imported name is used here.
+    /// Every identifier outside `use`, to tell whether an imported name is used in this module.
     pub words: BTreeSet<String>,
     /// True if the file begins with `#![cfg(test)]`.
     pub test_only: bool,
 }
 
-/// A module declared in another one.
+/// A module that another module declares.
 #[derive(Debug)]
 pub struct Child {
     /// Name of the module.
     pub name: String,
-    /// File named by `#[path = "..."]`.
+    /// The file named by the declaration's attribute `#[path = "..."]`.
     pub path: Option<String>,
-    /// Content of `mod name { ... }`; `None` for `mod name;`.
+    /// The content of an inline module `mod name { ... }`; `None` for `mod name;`.
     pub inline: Option<Scope>,
 }
 
-/// One name that a `use` brings in.
+/// A name that a `use` brings in.
 #[derive(Debug)]
 pub struct Binding {
-    /// The name in this module; `*` for a glob.
+    /// The imported name in this module; `*` for a glob.
     pub name: String,
-    /// The path as written, without the `*` of a glob.
+    /// The imported path as written, without the `*` of a glob.
     pub path: Vec<String>,
-    /// Line of the last segment.
+    /// The source line of the path's last segment.
     pub line: usize,
     /// True if the `use` has a visibility: a re-export.
     pub public: bool,
-    /// True if the `use` stands in the module, false if it stands inside a function.
+    /// True if the `use` stands directly in the module, false if it stands inside a function.
     pub exported: bool,
 }
 
-/// A path in an expression, a type or an attribute.
+/// A path in an expression, a type or an attribute of the source.
 #[derive(Debug)]
 pub struct PathUse {
-    /// Its segments, at least two.
+    /// The path's segments, at least two.
     pub path: Vec<String>,
-    /// Line of the first segment.
+    /// The source line of the path's first segment.
     pub line: usize,
 }
 
-/// Reads the text of one file.
+/// Parses the text of one source file.
 pub fn read(source: &str) -> Result<Scope> {
     let tokens: TokenStream =
         source.parse().map_err(|error| anyhow!("the text cannot be split into tokens: {error}"))?;
@@ -73,7 +73,7 @@ pub fn read(source: &str) -> Result<Scope> {
 const DEFINERS: [&str; 9] =
     ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"];
 
-/// Keywords that begin an item or statement which ends at `;` or at a block, never at a comma.
+/// Rust keywords that begin an item or statement which ends at `;` or at a block, never at a comma.
 const ITEMS: [&str; 16] = [
     "fn",
     "struct",
@@ -93,7 +93,7 @@ const ITEMS: [&str; 16] = [
     "use",
 ];
 
-/// Walks over the tokens of one group.
+/// Walks over the tokens of one token group.
 struct Reader {
     tokens: Vec<TokenTree>,
     at: usize,
@@ -134,7 +134,7 @@ impl Reader {
         self.peek(0).map_or(0, |token| token.span().start().line)
     }
 
-    /// Reads the rest. `items`: the tokens are the items of a module, not the inside of an item.
+    /// Parses the remaining tokens. `items`: they are the items of a module, not the inside of an item.
     fn read(&mut self, scope: &mut Scope, items: bool) {
         let mut public = false;
         let mut file = None;
@@ -158,7 +158,7 @@ impl Reader {
                         Reader::new(attribute).read(scope, false);
                     }
                 }
-                // A path from the root of all crates, or the rest of `<T as Trait>::name`.
+                // Takes a path that begins at a crate root (`::name`), or the rest of `<T as Trait>::name`.
                 TokenTree::Punct(_) if self.colons(0) && self.word(2).is_some() => {
                     self.at += 2;
                     self.path();
@@ -223,7 +223,7 @@ impl Reader {
     /// Takes one tree of a `use`, up to the `,` or `;` behind it.
     fn use_tree(&mut self, prefix: &[String], public: bool, exported: bool, scope: &mut Scope) {
         let mut path = prefix.to_vec();
-        // `use ::name` comes from outside the crate: the empty segment resolves to nothing.
+        // `use ::name` imports from outside the crate: the empty first segment resolves to nothing.
         if self.colons(0) {
             path.push(String::new());
             self.at += 2;
@@ -268,7 +268,7 @@ impl Reader {
         self.at += 1;
     }
 
-    /// Takes `mod name;` or `mod name { ... }`.
+    /// Takes a declaration `mod name;` or `mod name { ... }`.
     fn child(&mut self, path: Option<String>, scope: &mut Scope) {
         let name = self.word(1).unwrap_or_default();
         self.at += 2;
@@ -312,7 +312,7 @@ impl Reader {
             };
             self.at += 1;
             if end {
-                // The comma behind a match arm's or a variant's block.
+                // Skips the comma behind the block of a match arm or a variant.
                 if self.punct(0, ',') {
                     self.at += 1;
                 }
@@ -327,7 +327,7 @@ fn plain(ident: &proc_macro2::Ident) -> String {
     text.strip_prefix("r#").map_or(text.clone(), str::to_owned)
 }
 
-/// True for `cfg(test)` and `cfg(all(.., test, ..))`.
+/// True for the attributes `cfg(test)` and `cfg(all(.., test, ..))`.
 fn is_test(attribute: &TokenStream) -> bool {
     let inside = |name: &str, tokens: &TokenStream| {
         let reader = Reader::new(tokens.clone());
@@ -347,7 +347,7 @@ fn is_test(attribute: &TokenStream) -> bool {
     }
 }
 
-/// The file that `path = "..."` names.
+/// The file that the attribute `path = "..."` names.
 fn path_attribute(attribute: &TokenStream) -> Option<String> {
     let reader = Reader::new(attribute.clone());
     if reader.word(0).as_deref() != Some("path") || !reader.punct(1, '=') {

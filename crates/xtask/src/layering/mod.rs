@@ -11,7 +11,8 @@ use anyhow::Result;
 
 use crate::metadata::Workspace;
 
-/// Checks the crates, then the modules of each crate. Returns every broken rule as a sentence.
+/// Checks the layering of the crates, then of the modules of each crate. Returns every broken rule as a
+/// sentence.
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut problems = modules::check(workspace)?;
     problems.extend(crates::check(workspace)?);

@@ -36,17 +36,17 @@ pub fn circles_below(root: &Path) -> Result<Vec<String>> {
         .collect())
 }
 
-/// The place in a file that makes an import.
+/// The place in a source file that makes an import.
 #[derive(Clone, Debug)]
 struct Place {
     line: usize,
     path: String,
 }
 
-/// Imports by importing and imported file.
+/// All imports by importing and imported file.
 type Imports = BTreeMap<(usize, usize), Place>;
 
-/// One module of the tree.
+/// A module of the crate's module tree.
 #[derive(Debug)]
 struct Module {
     file: usize,
@@ -55,11 +55,11 @@ struct Module {
     scope: Scope,
 }
 
-/// What a path leads to.
+/// The target of a resolved path.
 #[derive(Clone, Copy, Debug)]
 enum Target {
     Module(usize),
-    /// An item that this file defines.
+    /// An item that the file of the module defines.
     Item(usize),
 }
 
@@ -71,7 +71,7 @@ struct Tree {
     modules: Vec<Module>,
 }
 
-/// More re-exports than this in a row are taken for a path that ends nowhere.
+/// A path through more re-exports than this counts as a path that ends nowhere.
 const MAX_DEPTH: usize = 32;
 
 impl Tree {
@@ -82,7 +82,8 @@ impl Tree {
         Ok(tree)
     }
 
-    /// Reads `file`, whose child modules lie in `folder`. `None` if all of it is test code.
+    /// Reads the module in `file`, whose child modules are in `folder`. `None` if all of the file is test
+    /// code.
     fn add_file(&mut self, file: &Path, folder: &Path, parent: Option<usize>) -> Result<Option<usize>> {
         let text = fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
         let scope = imports::read(&text).with_context(|| format!("cannot read {}", file.display()))?;
@@ -163,7 +164,7 @@ impl Tree {
         imports
     }
 
-    /// Follows `path` as written in `module`; `None` if it leads out of the crate.
+    /// Resolves `path` as written in `module`; `None` if it leads out of the crate.
     fn resolve(&self, module: usize, path: &[String], depth: usize) -> Option<Target> {
         let mut rest = path.iter();
         let mut target = match rest.next()?.as_str() {
@@ -182,7 +183,7 @@ impl Tree {
         Some(target)
     }
 
-    /// What `name` means as the first segment of a path in `module`.
+    /// The meaning of `name` as the first segment of a path in `module`.
     fn local(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<Target> {
         let known = self.modules.get(module)?;
         let bound = known.scope.bindings.iter().any(|binding| binding.name == name);
@@ -191,7 +192,7 @@ impl Tree {
             .flatten()
     }
 
-    /// What `name` means in `module` for a path that comes from elsewhere.
+    /// The meaning of `name` in `module` for a path that comes from another module.
     fn lookup(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<Target> {
         self.find(module, name, last, true, depth)
     }
@@ -269,7 +270,7 @@ impl Tree {
     }
 }
 
-/// The sets of files that reach each other, and the shortest circle in each.
+/// The sets of files that import each other in circles, and the shortest circle in each set.
 fn components(files: usize, imports: &Imports) -> Vec<(BTreeSet<usize>, Vec<usize>)> {
     let mut next = vec![Vec::new(); files];
     for (from, to) in imports.keys() {
@@ -294,7 +295,7 @@ fn components(files: usize, imports: &Imports) -> Vec<(BTreeSet<usize>, Vec<usiz
     components.into_iter().collect()
 }
 
-/// The shortest way from `start` back to itself.
+/// The shortest chain of imports from the file `start` back to itself.
 fn shortest_circle(start: usize, next: &[Vec<usize>]) -> Option<Vec<usize>> {
     let mut came_from = BTreeMap::new();
     let mut queue = VecDeque::from([start]);

@@ -1,4 +1,4 @@
-//! Arrays in the guest: one of their drives is unplugged, another one is plugged in.
+//! Tests of arrays in the guest: one of their drives is unplugged, another one is plugged in.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::guest::qmp::Monitor;
 
 /// For all of it.
 const LIMIT: Duration = Duration::from_secs(2000);
-/// The drives of an array, and a spare one.
+/// Number of drives: an array's and a spare one.
 const DRIVES: usize = 5;
 
 /// Runs the tests.

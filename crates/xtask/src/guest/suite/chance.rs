@@ -6,12 +6,12 @@ use std::time::Duration;
 pub struct Chance(u64);
 
 impl Chance {
-    /// The stream of a seed; another one for each `stream`.
+    /// A generator of random numbers for a seed; each `stream` of a seed is a different sequence.
     pub fn new(seed: u64, stream: u64) -> Chance {
         Chance(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
-    /// A number below `end`.
+    /// A random number below `end`.
     pub fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut word = self.0;
@@ -20,7 +20,7 @@ impl Chance {
         (word ^ (word >> 31)) % end.max(1)
     }
 
-    /// A time shorter than `end`.
+    /// A random duration shorter than `end`.
     pub fn shorter(&mut self, end: Duration) -> Duration {
         Duration::from_micros(self.below(u64::try_from(end.as_micros()).unwrap_or(u64::MAX)))
     }

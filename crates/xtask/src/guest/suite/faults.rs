@@ -1,4 +1,4 @@
-//! Faults of drives, injected by QEMU: a block node below the emulated drive fails on request.
+//! Tests of drives' faults, injected by QEMU: a block node below the emulated drive fails on request.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use crate::guest::job::{Job, NullBlk};
 use crate::guest::machine::Machine;
 use crate::guest::qmp::Monitor;
 
-/// Time limit of all tests.
+/// Time limit of all fault tests together.
 const LIMIT: Duration = Duration::from_secs(400);
 /// EIO.
 const ERROR: u32 = 5;
-/// Number of flushes that fail, more than the kernel's six attempts.
+/// Number of flushes that fail: more than the six attempts of the guest's kernel.
 const FLUSHES: usize = 8;
-/// Operations per second of a slow drive.
+/// Operations per second of a drive that is slowed down.
 const SLOW_OPERATIONS: u32 = 20;
 
 /// Runs the tests.
@@ -43,8 +43,8 @@ impl Faults {
     /// Executes a request of the guest: `fail DRIVE read|write|flush`, `slow DRIVE`, `heal DRIVE`, `unplug DRIVE`.
     fn order(&mut self, what: &str) -> Result<()> {
         match what.split(' ').collect::<Vec<_>>().as_slice() {
-            // QEMU flushes a drive before the node below it can be exchanged, so that flushes fail a number of times
-            // only: more often than the kernel tries.
+            // Flushes fail a limited number of times only, because QEMU flushes a drive before the node below
+            // it can be exchanged: more often than the guest's kernel tries.
             ["fail", drive, "flush"] => {
                 let once = json!({ "event": "none", "iotype": "flush", "errno": ERROR, "once": true });
                 self.fail(drive, json!(vec![once; FLUSHES]))
@@ -76,7 +76,7 @@ impl Faults {
         self.insert(drive, json!({ "driver": "blkdebug", "image": image, "inject-error": errors }))
     }
 
-    /// Puts a node between a drive and its file.
+    /// Inserts a fault-injecting block node between a drive and its file.
     fn insert(&mut self, drive: &str, mut node: Value) -> Result<()> {
         self.made += 1;
         let name = format!("fault{}", self.made);

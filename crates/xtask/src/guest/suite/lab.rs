@@ -1,4 +1,4 @@
-//! Starts machines for the tests and follows what they report.
+//! Starts machines for the tests of the suite and follows the events that they report.
 
 use std::time::Duration;
 
@@ -11,17 +11,17 @@ use crate::guest::machine::{Machine, Running, ZnsDrive, serial};
 use crate::guest::programs::Programs;
 use crate::guest::{INIT, built, cache, clock};
 
-/// What every test gets.
+/// The settings that every test of the suite gets.
 pub(super) struct Lab {
     pub(super) kernel: Kernel,
     pub(super) seed: u64,
-    /// URL of a device that replaces the tests' own devices.
+    /// The URL of a device that replaces the tests' own devices, if given.
     pub(super) device: Option<String>,
 }
 
 impl Lab {
-    /// Starts a machine that runs one of the in-guest tests on a device, with the programs `with`. Fewer programs boot
-    /// faster.
+    /// Starts a machine that runs one of the in-guest tests on a device, with the programs `with`. A machine
+    /// with fewer programs boots faster.
     pub(super) fn start(
         &self,
         machine: &Machine,
@@ -49,7 +49,7 @@ impl Lab {
     }
 }
 
-/// Reports the guest's events until its test ends, at most `limit`. `ask` executes its requests.
+/// Prints the guest's events until its test ends, at most `limit`. `ask` executes the test's requests.
 pub(super) fn follow(
     running: &mut Running,
     report: &Report,
@@ -62,7 +62,7 @@ pub(super) fn follow(
         let left = end.saturating_duration_since(clock::now());
         match running.next(left)? {
             Event::Exit { code: 0 } => return Ok(()),
-            // The failed checks have been reported by name.
+            // The guest has already reported the failed checks by name.
             Event::Exit { .. } if failed => return Ok(()),
             Event::Exit { code } => bail!("the test program ended with {code}"),
             Event::Failed { why } => bail!("the guest gave up: {why}"),

@@ -43,7 +43,7 @@ pub struct TestArgs {
     no_build: bool,
 }
 
-/// A test: some machines and what happens to them.
+/// A test of the suite: starts machines and injects faults into them.
 struct Case {
     name: &'static str,
     about: &'static str,
@@ -83,7 +83,7 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// Runs the tests; true if all passed.
+/// Runs the tests of the suite; true if all passed.
 pub fn run(args: &TestArgs) -> Result<bool> {
     if args.list {
         for case in CASES {
@@ -126,13 +126,13 @@ pub fn run(args: &TestArgs) -> Result<bool> {
     report.finish(&cache().join("results.json"))
 }
 
-/// The kernel. Fails without a kernel or QEMU.
+/// The guest's kernel. Fails without a kernel or QEMU.
 fn available() -> Result<Kernel> {
     super::kernel::run(std::process::Command::new(QEMU).arg("--version"))?;
     Kernel::get(&cache())
 }
 
-/// Conventional zones of the null_blk device that has some.
+/// Number of conventional zones of the null_blk device that has some.
 const CONVENTIONAL: u32 = 4;
 
 fn conformance(lab: &Lab, report: &Report) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Results of the tests: a line for each test, and JSON for programs.
+//! Results of the suite's tests: a line for each test, and JSON for programs.
 
 use std::fs;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::guest::clock;
 use crate::guest::job::Event;
 
-/// Results so far. Tests may run side by side.
+/// The results so far. Tests may run side by side.
 pub struct Report {
     start: Instant,
     found: Mutex<Found>,
@@ -59,7 +59,7 @@ impl Report {
         }
     }
 
-    /// Records a passed test of the host.
+    /// Records a test on the host that passed.
     pub fn success(&self, name: &str, since: Instant) {
         let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
         self.event(&Event::Test { name: name.to_owned(), millis, failure: None });
@@ -70,7 +70,7 @@ impl Report {
         self.event(&Event::Test { name: name.to_owned(), millis: 0, failure: Some(why.to_owned()) });
     }
 
-    /// Writes the JSON and the summary; true if all passed.
+    /// Writes the results as JSON and a summary; true if all tests passed.
     pub fn finish(&self, to: &Path) -> Result<bool> {
         let found = self.found();
         let took = self.start.elapsed().as_secs();

@@ -1,4 +1,5 @@
-//! Machine resets: after a reset the machine boots with the same drive, and all acknowledged data is present.
+//! Tests of machine resets: after a reset the machine boots with the same drive, and all acknowledged data
+//! must be present.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,17 +15,18 @@ use crate::guest::job::{Event, Job};
 use crate::guest::machine::{Machine, Running};
 use crate::guest::qmp::Monitor;
 
-/// Total number of resets.
+/// Total number of machine resets.
 const RESETS: u64 = 50;
-/// Two machines share them, with a processor each: one writes by appends, one through the block layer.
+/// The number of machines that share the resets, with a processor each: one writes by appends, one through
+/// the block layer.
 const DEVICES: [&str; 2] = ["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns0"];
-/// From the first acknowledgement to the reset, at most.
+/// The longest time from the first acknowledged write to the reset.
 const WORK: Duration = Duration::from_millis(1200);
-/// One reset in so many comes during the mount.
+/// One reset in this many happens during the mount.
 const DURING_MOUNT: u64 = 5;
-/// From the order to mount to such a reset, at most.
+/// The longest time from the order to mount to a reset during the mount.
 const MOUNT: Duration = Duration::from_millis(400);
-/// Time limit of the guest's next step.
+/// Time limit of the guest's next event.
 const LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs both machines.
@@ -46,7 +48,7 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
     Ok(())
 }
 
-/// A machine and the writes acknowledged to it.
+/// A machine that is reset, and the writes acknowledged by its guest.
 struct Machinery<'a> {
     running: Running,
     monitor: Monitor,
@@ -109,7 +111,7 @@ impl<'a> Machinery<'a> {
         Ok(())
     }
 
-    /// Waits until the moment of the reset.
+    /// Waits until the randomly chosen moment of the machine's reset.
     fn round(&mut self) -> Result<()> {
         let (stage, time) = match self.chance.below(DURING_MOUNT) {
             0 => (Stage::Mounting, MOUNT),
@@ -128,7 +130,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    /// Waits until the guest has reached a stage.
+    /// Waits until the guest has reached a stage of its test.
     fn until(&mut self, there: impl Fn(&Stage) -> bool) -> Result<()> {
         let end = clock::now() + LIMIT;
         loop {
@@ -139,7 +141,7 @@ impl<'a> Machinery<'a> {
         }
     }
 
-    /// Processes a guest's event and replies; returns the stage if it is a new one.
+    /// Processes a guest's event and replies; returns the stage if the event begins a new one.
     fn take(&mut self, event: Event) -> Result<Option<Stage>> {
         match event {
             Event::Ready { .. } => Ok(Some(Stage::Booted)),

@@ -3,7 +3,7 @@ use std::fs;
 use super::*;
 use crate::metadata::Crate;
 
-/// The circles of a crate made of these files; the first one is its root.
+/// The import circles of a crate made of these files; the first one is its root.
 fn circles(files: &[(&str, &str)]) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     for (name, text) in files {
