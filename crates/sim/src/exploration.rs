@@ -12,9 +12,9 @@ use crate::report::FailureKind;
 use crate::{CrashOptions, Failure, Report, Result, Rng, StateId, Target};
 
 /// Most failures that a report describes.
-pub(crate) const DESCRIBED: usize = 20;
+pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
 /// Number of times that a replay repeats an engine's second cut.
-const REPLAYS: u32 = 64;
+const SECOND_CUT_REPLAYS: u32 = 64;
 
 /// The exploration of one workload's power cuts.
 pub(crate) struct Exploration<'a, C> {
@@ -105,7 +105,7 @@ impl<'a, C: Sync> Exploration<'a, C> {
             }
             found.report.count(kind);
             let described = found.report.failures.iter().filter(|f| f.kind == kind).count();
-            if described < DESCRIBED {
+            if described < MAX_DESCRIBED_FAILURES {
                 let (what, replay_command) = (in_context(what.join("; ")), command());
                 found.report.failures.push(Failure { kind, state, what, replay_command });
             }
@@ -116,10 +116,10 @@ impl<'a, C: Sync> Exploration<'a, C> {
     }
 }
 
-/// Sorts a report's failures and keeps the first [`DESCRIBED`].
+/// Sorts a report's failures and keeps the first [`MAX_DESCRIBED_FAILURES`].
 pub(crate) fn sort_failures(report: &mut Report) {
     report.failures.sort();
-    report.failures.truncate(DESCRIBED);
+    report.failures.truncate(MAX_DESCRIBED_FAILURES);
 }
 
 /// Keeps `wanted` cuts, chosen at random over the whole workload.
@@ -144,8 +144,8 @@ pub(crate) fn catching_panics(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> 
 
 /// Number of times that a crash state is judged. RocksDB's threads decide what a second cut of the engine meets, so that a
 /// replay repeats the cut.
-pub(crate) fn tries(options: &CrashOptions, twice: bool) -> u32 {
-    if options.only.is_some() && twice && options.target == Target::Engine { REPLAYS } else { 1 }
+pub(crate) fn probe_attempts(options: &CrashOptions, twice: bool) -> u32 {
+    if options.only.is_some() && twice && options.target == Target::Engine { SECOND_CUT_REPLAYS } else { 1 }
 }
 
 /// The message of a panic.

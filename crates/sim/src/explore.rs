@@ -11,10 +11,12 @@ use zoned::{Op, ZoneId};
 use crate::array;
 use crate::choose::Sample;
 use crate::engine::{self, EngineOracle};
-use crate::exploration::{Exploration, catching_panics, keep_random, panic_message, sort_failures, tries};
+use crate::exploration::{
+    Exploration, catching_panics, keep_random, panic_message, probe_attempts, sort_failures,
+};
 use crate::files::{self, FilesOracle};
 use crate::model::Progress;
-use crate::oracle::{Oracle, Probe, TWICE};
+use crate::oracle::{Oracle, Probe, SECOND_CUT_EVERY};
 use crate::plan::Plan;
 use crate::replay::{Completions, Replay};
 use crate::trace::{Event, OpNumber, Trace};
@@ -22,19 +24,19 @@ use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 
 /// A power cut with no more outcomes than this is explored in full.
-const ENUMERATED: u64 = 16;
-/// Number of random outcomes tried of a power cut with more than [`ENUMERATED`].
-const SAMPLED: u64 = 12;
+const MAX_ENUMERATED_OUTCOMES: u64 = 16;
+/// Number of random outcomes tried of a power cut with more than [`MAX_ENUMERATED_OUTCOMES`].
+const SAMPLED_OUTCOMES: u64 = 12;
 /// Number of workloads, roughly, over which an exploration spreads. Logs and engines have more, as their workloads differ in
 /// shape.
-const WORKLOADS: u64 = 10;
-const LOG_WORKLOADS: u64 = 60;
+const TARGET_WORKLOADS: u64 = 10;
+const TARGET_LOG_WORKLOADS: u64 = 60;
 /// Least number of images that each workload contributes to an exploration.
-const SHARE: u64 = 500;
+const MIN_IMAGES_PER_WORKLOAD: u64 = 500;
 /// Number of images, roughly, that one power cut gives. Decides how many cuts of a workload are taken.
-const PER_CUT: u64 = 6;
+const IMAGES_PER_CUT: u64 = 6;
 /// An exploration ends when this many workloads in a row show no new image.
-const WORKLOADS_WITHOUT_STATES: u32 = 8;
+const MAX_WORKLOADS_WITHOUT_NEW_IMAGE: u32 = 8;
 
 /// A point at which the power is cut.
 struct Cut {
@@ -75,14 +77,14 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     let mut report = Report::default();
     let mut without_states = 0;
     let mut workload = 0;
-    while report.states < options.states && without_states < WORKLOADS_WITHOUT_STATES {
+    while report.states < options.states && without_states < MAX_WORKLOADS_WITHOUT_NEW_IMAGE {
         let trace = record(options, workload)?;
         // RocksDB's threads make every recording different: a replay needs the trace that was recorded.
         let saved = match (&options.trace, options.target) {
-            (Some(path), _) => Some(numbered(path, workload)),
+            (Some(path), _) => Some(trace_path(path, workload)),
             (None, Target::Engine) => {
                 let name = format!("furrow-engine-{}-{}.trace", options.seed, std::process::id());
-                Some(numbered(&std::env::temp_dir().join(name), workload))
+                Some(trace_path(&std::env::temp_dir().join(name), workload))
             }
             (None, _) => None,
         };
@@ -90,8 +92,9 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
             trace.save(path)?;
         }
         let shapes = matches!(options.target, Target::Log | Target::Waltz | Target::Engine);
-        let workloads = if shapes { LOG_WORKLOADS } else { WORKLOADS };
-        let share = (options.states / workloads).max(SHARE).min(options.states - report.states);
+        let workloads = if shapes { TARGET_LOG_WORKLOADS } else { TARGET_WORKLOADS };
+        let share =
+            (options.states / workloads).max(MIN_IMAGES_PER_WORKLOAD).min(options.states - report.states);
         let found = explore(options, &trace, saved.as_deref(), share)?;
         if let (Some(path), None, true) = (&saved, &options.trace, found.is_clean()) {
             let _stays_in_the_temporary_directory = std::fs::remove_file(path);
@@ -115,7 +118,7 @@ fn trace_of(path: &Path, only: Option<StateId>) -> Result<(PathBuf, Trace)> {
     if fits(&trace) {
         return Ok((path.to_owned(), trace));
     }
-    let beside = only.map(|only| numbered(path, only.workload)).filter(|path| path.exists());
+    let beside = only.map(|only| trace_path(path, only.workload)).filter(|path| path.exists());
     let loaded = beside.map(|path| Trace::load(&path).map(|trace| (path, trace))).transpose()?;
     let wrong =
         || Error::OtherWorkload(only.map_or_else(String::new, |only| only.to_string()), trace.workload);
@@ -123,7 +126,7 @@ fn trace_of(path: &Path, only: Option<StateId>) -> Result<(PathBuf, Trace)> {
 }
 
 /// The file of a workload's trace: `path` for workload 0, `path` with the number appended for any other.
-fn numbered(path: &Path, workload: u64) -> PathBuf {
+fn trace_path(path: &Path, workload: u64) -> PathBuf {
     if workload == 0 { path.to_owned() } else { PathBuf::from(format!("{}.{workload}", path.display())) }
 }
 
@@ -220,7 +223,7 @@ fn explore_trace(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        keep_cuts(&mut cuts, states / PER_CUT + 1, trace);
+        keep_cuts(&mut cuts, states / IMAGES_PER_CUT + 1, trace);
     }
     let explorer = CutExplorer { options, trace, saved, oracle };
     Exploration::new(options, cuts, states).run(|exploration| explorer.run(exploration))
@@ -281,18 +284,18 @@ impl CutExplorer<'_> {
         let more = loop {
             let image = media.cut(&mut all);
             if only.is_none_or(|only| only == Outcome::Enumerated(enumerated)) {
-                self.image(exploration, image, cut, id(Outcome::Enumerated(enumerated)));
+                self.probe_image(exploration, image, cut, id(Outcome::Enumerated(enumerated)));
             }
             enumerated += 1;
             let more = all.next();
-            if !more || enumerated == ENUMERATED || exploration.is_over() {
+            if !more || enumerated == MAX_ENUMERATED_OUTCOMES || exploration.is_over() {
                 break more;
             }
         };
         let samples = match only {
             Some(Outcome::Sampled(n)) => n..n + 1,
             Some(Outcome::Enumerated(_)) => 0..0,
-            None if more => 0..SAMPLED,
+            None if more => 0..SAMPLED_OUTCOMES,
             None => 0..0,
         };
         for n in samples {
@@ -301,33 +304,33 @@ impl CutExplorer<'_> {
             }
             let place = [self.trace.workload, cut.event as u64, n];
             let image = media.cut(&mut Sample::new(Rng::at(self.trace.seed, &place)));
-            self.image(exploration, image, cut, id(Outcome::Sampled(n)));
+            self.probe_image(exploration, image, cut, id(Outcome::Sampled(n)));
         }
     }
 
-    fn image(&self, exploration: &Exploration<'_, Cut>, image: Media, cut: &Cut, mut id: StateId) {
+    fn probe_image(&self, exploration: &Exploration<'_, Cut>, image: Media, cut: &Cut, mut id: StateId) {
         let fingerprint = image.fingerprint();
         match self.options.only {
             Some(only) => id.twice = only.twice,
-            None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(TWICE) == 0,
+            None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(SECOND_CUT_EVERY) == 0,
         }
         if !exploration.is_new(fingerprint, cut.promises) {
             return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };
         let mut faults = Vec::new();
-        for _ in 0..tries(self.options, id.twice) {
+        for _ in 0..probe_attempts(self.options, id.twice) {
             let image = image.clone();
             faults = catching_panics(|| self.oracle.probe(image, &cut.progress, probe));
             if !faults.is_empty() {
                 break;
             }
         }
-        exploration.add(id, &faults, |what| what, || self.command(id));
+        exploration.add(id, &faults, |what| what, || self.replay_command(id));
     }
 
     /// The command that replays a crash state. A rule broken on purpose has no flag: tests break it, and replay by calls.
-    fn command(&self, id: StateId) -> String {
+    fn replay_command(&self, id: StateId) -> String {
         let mut command = format!("furrow crash --target {} --seed {}", self.trace.target, self.trace.seed);
         if let Some(volatile) = self.options.volatile_cache {
             command += &format!(" --volatile-cache {volatile}");
@@ -356,7 +359,7 @@ mod tests {
 
     /// A trace of a workload that needs no file system: block after block in one zone, each promised once a flush that began
     /// after its acknowledgement is through. `early`: blocks are promised before that flush.
-    fn blocks(early: bool, volatile: bool) -> Trace {
+    fn trace_of_block_writes(early: bool, volatile: bool) -> Trace {
         let drive = Drive::tiny(volatile);
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let latency = Latency::all(Duration::from_micros(10));
@@ -389,9 +392,9 @@ mod tests {
         }
     }
 
-    struct Blocks;
+    struct BlockOracle;
 
-    impl Oracle for Blocks {
+    impl Oracle for BlockOracle {
         fn probe(&self, image: Media, progress: &Progress, _: Probe) -> Vec<Fault> {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
             let device: Arc<dyn ZonedDevice> = Emu::from_media(image, "emu:test", Latency::NONE, driver);
@@ -412,21 +415,24 @@ mod tests {
         // The exploration runs on one thread, so that always the same one of two cuts with equal images counts the state.
         let threads = Some(1);
         let options = CrashOptions { only, threads, ..CrashOptions::new(Target::Log, 1, 100_000) };
-        explore_trace(&options, trace, None, 100_000, &Blocks).expect("runs")
+        explore_trace(&options, trace, None, 100_000, &BlockOracle).expect("runs")
     }
 
     #[test]
     fn blocks_that_a_flush_covers_survive_every_cut() {
         for volatile in [true, false] {
-            let report = run(&blocks(false, volatile), None);
+            let report = run(&trace_of_block_writes(false, volatile), None);
             assert!(report.is_clean() && report.states > 16, "{report:?}");
         }
     }
 
     #[test]
     fn a_promise_before_the_flush_is_found_and_its_state_replays() {
-        assert!(run(&blocks(true, false), None).is_clean(), "without a cache the promise holds");
-        let trace = blocks(true, true);
+        assert!(
+            run(&trace_of_block_writes(true, false), None).is_clean(),
+            "without a cache the promise holds"
+        );
+        let trace = trace_of_block_writes(true, true);
         let report = run(&trace, None);
         assert!(report.lost > 0 && report.invented == 0, "{report:?}");
         for failure in &report.failures {
@@ -440,22 +446,22 @@ mod tests {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("blocks.trace");
         for workload in [0, 3] {
-            let trace = Trace { workload, ..blocks(true, true) };
-            trace.save(&numbered(&path, workload)).expect("saved");
+            let trace = Trace { workload, ..trace_of_block_writes(true, true) };
+            trace.save(&trace_path(&path, workload)).expect("saved");
         }
         let state = |id: &str| Some(id.parse::<StateId>().expect("a state"));
         for (id, workload) in [(None, 0), (state("0.4.e0"), 0), (state("3.4.e0"), 3)] {
             assert_eq!(trace_of(&path, id).expect("there").1.workload, workload);
         }
-        let (file, trace) = trace_of(&numbered(&path, 3), state("3.4.e0")).expect("there");
-        assert_eq!((file, trace.workload), (numbered(&path, 3), 3));
+        let (file, trace) = trace_of(&trace_path(&path, 3), state("3.4.e0")).expect("there");
+        assert_eq!((file, trace.workload), (trace_path(&path, 3), 3));
         let error = trace_of(&path, state("2.4.e0")).expect_err("no trace of workload 2");
         assert!(matches!(error, Error::OtherWorkload(_, 0)), "{error}");
     }
 
     #[test]
     fn a_decoded_trace_explores_like_the_recorded_one() {
-        let trace = blocks(true, true);
+        let trace = trace_of_block_writes(true, true);
         let again = Trace::decode(&trace.encode()).expect("valid");
         assert_eq!(run(&trace, None), run(&again, None));
     }

@@ -15,7 +15,7 @@ use crate::act::{Act, FileNo};
 use crate::drive::latency;
 use crate::model::{Fault, Model, Progress, Seen, Snapshot, fault};
 use crate::oracle::{Oracle, Probe};
-use crate::plan::{Plan, SHARED};
+use crate::plan::{Plan, SHARED_DIRECTORY};
 use crate::report::FailureKind;
 use crate::second_cut::SecondCut;
 use crate::shape::Shape;
@@ -23,13 +23,13 @@ use crate::trace::Trace;
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Target};
 
 /// Number of steps of each task.
-const STEPS: usize = 110;
+const STEPS_PER_TASK: usize = 110;
 /// Longest pause of a task between two steps.
-const IDLE: Duration = Duration::from_micros(200);
+const MAX_PAUSE: Duration = Duration::from_micros(200);
 /// Longest random delay of an acknowledgement.
-const JITTER: Duration = Duration::from_micros(60);
+const MAX_ACK_DELAY: Duration = Duration::from_micros(60);
 /// The path of the file that is written after a recovery.
-const AFTER: &str = "/after";
+const FILE_AFTER_RECOVERY: &str = "/after";
 
 /// Mount options with buffers so small that files write data before a sync.
 fn mount_options(log: LogOptions, broken: BrokenRules) -> MountOptions {
@@ -48,7 +48,7 @@ pub(crate) fn record(
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
     let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
-    let recorder = Recorder::new(emu, JITTER);
+    let recorder = Recorder::new(emu, MAX_ACK_DELAY);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
     block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)))
         .map_err(failed)?;
@@ -78,7 +78,7 @@ pub(crate) async fn work(
 
 /// The plan of a workload: the steps of its tasks.
 fn plan_of(target: Target, seed: u64, workload: u64, shape: &Shape) -> Plan {
-    Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS, shape.style)
+    Plan::new(target, Rng::at(seed, &[workload]).draw(), STEPS_PER_TASK, shape.style)
 }
 
 async fn run(
@@ -92,14 +92,15 @@ async fn run(
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
     let fs = Fs::mount(device, options).await?;
-    fs.mkdir(SHARED).await?;
+    fs.mkdir(SHARED_DIRECTORY).await?;
     fs.sync().await?;
     recorder.ready();
-    let ledger = Arc::new(Mutex::new(Ledger::new(plan.tasks.len())));
+    let ledger = Arc::new(Mutex::new(PromiseLedger::new(plan.tasks.len())));
     let tasks: Vec<_> = (0..plan.tasks.len())
         .map(|task| {
             let (plan, ledger, recorder) = (Arc::clone(plan), Arc::clone(&ledger), Arc::clone(recorder));
-            let runner = Runner { task, plan, fs: fs.clone(), recorder, ledger, writers: BTreeMap::new() };
+            let runner =
+                TaskRunner { task, plan, fs: fs.clone(), recorder, ledger, writers: BTreeMap::new() };
             spawn(&*driver, "workload", runner.run())
         })
         .collect();
@@ -110,36 +111,36 @@ async fn run(
 }
 
 /// The completed and the promised steps of all tasks.
-struct Ledger {
+struct PromiseLedger {
     /// For each task the number of completed steps.
     done: Vec<usize>,
     promised: BTreeSet<(usize, usize)>,
 }
 
-impl Ledger {
-    fn new(tasks: usize) -> Ledger {
-        Ledger { done: vec![0; tasks], promised: BTreeSet::new() }
+impl PromiseLedger {
+    fn new(tasks: usize) -> PromiseLedger {
+        PromiseLedger { done: vec![0; tasks], promised: BTreeSet::new() }
     }
 }
 
 /// One task of a workload on files.
-struct Runner {
+struct TaskRunner {
     task: usize,
     plan: Arc<Plan>,
     fs: Fs,
     recorder: Arc<Recorder>,
-    ledger: Arc<Mutex<Ledger>>,
+    ledger: Arc<Mutex<PromiseLedger>>,
     writers: BTreeMap<FileNo, Writer>,
 }
 
-impl Runner {
+impl TaskRunner {
     async fn run(mut self) -> fs::Result<()> {
         let plan = Arc::clone(&self.plan);
         let acts = plan.tasks.get(self.task).map(Vec::as_slice).unwrap_or_default();
         let driver = Arc::clone(self.fs.driver());
         for (index, act) in acts.iter().enumerate() {
             let step = Plan::step(self.task, index);
-            let covers = self.covered(acts, index, act);
+            let covers = self.steps_made_durable(acts, index, act);
             self.recorder.attempt(step);
             if let Err(error) = self.act(act, index).await {
                 self.recorder.failed(step);
@@ -162,7 +163,7 @@ impl Runner {
             }
             if driver.random().is_multiple_of(3) {
                 let idle =
-                    Duration::from_nanos(driver.random() % u64::try_from(IDLE.as_nanos()).unwrap_or(1));
+                    Duration::from_nanos(driver.random() % u64::try_from(MAX_PAUSE.as_nanos()).unwrap_or(1));
                 sleep_until(&*driver, driver.now().after(idle)).await;
             }
         }
@@ -173,7 +174,7 @@ impl Runner {
     }
 
     /// The steps that the return of `act` promises to be durable, computed when `act` begins.
-    fn covered(&self, acts: &[Act], index: usize, act: &Act) -> Vec<(usize, usize)> {
+    fn steps_made_durable(&self, acts: &[Act], index: usize, act: &Act) -> Vec<(usize, usize)> {
         match act {
             Act::Sync { file } => {
                 let mine = |act: &Act| {
@@ -270,14 +271,23 @@ impl FilesOracle {
         &self.options
     }
 
-    async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
+    async fn judge_first_cut(
+        &self,
+        image: Media,
+        driver: &Arc<dyn Driver>,
+        progress: &Progress,
+    ) -> Vec<Fault> {
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
-        self.mounted(&device, progress).await
+        self.judge_mounted(&device, progress).await
     }
 
     /// Mounts a device, compares its content with the model, and checks its structures.
-    pub(crate) async fn mounted(&self, device: &Arc<dyn ZonedDevice>, progress: &Progress) -> Vec<Fault> {
+    pub(crate) async fn judge_mounted(
+        &self,
+        device: &Arc<dyn ZonedDevice>,
+        progress: &Progress,
+    ) -> Vec<Fault> {
         let fs = match Fs::mount(Arc::clone(device), &self.options).await {
             Ok(fs) => fs,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
@@ -287,12 +297,12 @@ impl FilesOracle {
         if let Err(e) = fs.unmount().await {
             faults.push(fault(FailureKind::Mount, format!("unmount: {e}")));
         }
-        faults.extend(checked(device, "after a mount").await);
+        faults.extend(check_problems(device, "after a mount").await);
         faults
     }
 
     /// Mounts an image, writes on, cuts the power again during the writes, and judges the image of the second cut.
-    async fn twice(
+    async fn judge_second_cut(
         &self,
         image: Media,
         driver: &Arc<dyn Driver>,
@@ -300,9 +310,9 @@ impl FilesOracle {
         rng: &mut Rng,
     ) -> Vec<Fault> {
         let emu = Emu::from_media(image.clone(), "emu:image", latency(), Arc::clone(driver));
-        let recorder = Recorder::new(emu, JITTER);
+        let recorder = Recorder::new(emu, MAX_ACK_DELAY);
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
-        let mut faults = checked(&device, "before a mount").await;
+        let mut faults = check_problems(&device, "before a mount").await;
         let first = self.write_on(&device, &recorder, rng).await;
         let between = match first {
             Ok(seen) => Some(seen),
@@ -329,24 +339,24 @@ impl FilesOracle {
         };
         let (mut seen, problems) = snapshot(&fs).await;
         faults.extend(problems);
-        faults.extend(after.judge(seen.remove(AFTER)));
+        faults.extend(after.judge(seen.remove(FILE_AFTER_RECOVERY)));
         faults.extend(self.model.judge(&self.plan, progress, &seen));
         if let (Some(between), true) = (between, cut.ready)
-            && let Some(what) = difference(&between, &seen)
+            && let Some(what) = snapshot_difference(&between, &seen)
         {
             faults.push(fault(FailureKind::Lost, format!("an earlier mount showed other content: {what}")));
         }
         if let Err(e) = fs.unmount().await {
             faults.push(fault(FailureKind::Mount, format!("second unmount: {e}")));
         }
-        faults.extend(checked(&device, "after the second mount").await);
+        faults.extend(check_problems(&device, "after the second mount").await);
         for fault in &mut faults {
             fault.what += &place;
         }
         faults
     }
 
-    /// Mounts a file system, reads everything, writes the file [`AFTER`]. Records `Ready` after the mount.
+    /// Mounts a file system, reads everything, writes the file [`FILE_AFTER_RECOVERY`]. Records `Ready` after the mount.
     async fn write_on(
         &self,
         device: &Arc<dyn ZonedDevice>,
@@ -358,7 +368,8 @@ impl FilesOracle {
         recorder.ready();
         recorder.attempt(AfterProgress::CREATE);
         let kind = if rng.chance(50) { FileKind::Log } else { FileKind::Data };
-        let writer = fs.create(AFTER, &CreateOptions { kind, ..CreateOptions::default() }).await?;
+        let writer =
+            fs.create(FILE_AFTER_RECOVERY, &CreateOptions { kind, ..CreateOptions::default() }).await?;
         recorder.attempt(AfterProgress::APPEND);
         writer.append(AfterProgress::CONTENT).await?;
         writer.sync().await?;
@@ -372,7 +383,7 @@ impl FilesOracle {
     }
 }
 
-/// Progress of the writes to the file [`AFTER`] after a recovery.
+/// Progress of the writes to the file [`FILE_AFTER_RECOVERY`] after a recovery.
 struct AfterProgress {
     created: bool,
     appended: bool,
@@ -409,7 +420,7 @@ impl AfterProgress {
                 }
             }
         };
-        Some(fault(kind, format!("{AFTER}, synced after the first recovery, {what}")))
+        Some(fault(kind, format!("{FILE_AFTER_RECOVERY}, synced after the first recovery, {what}")))
     }
 }
 
@@ -419,16 +430,16 @@ impl Oracle for FilesOracle {
         let driver: Arc<dyn Driver> = VirtualDriver::new(rng.draw());
         block_on(&*driver, async {
             if probe.twice {
-                self.twice(image, &driver, progress, &mut rng).await
+                self.judge_second_cut(image, &driver, progress, &mut rng).await
             } else {
-                self.once(image, &driver, progress).await
+                self.judge_first_cut(image, &driver, progress).await
             }
         })
     }
 }
 
 /// The problems that the file system's `check` reports.
-async fn checked(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
+async fn check_problems(device: &Arc<dyn ZonedDevice>, when: &str) -> Vec<Fault> {
     match Fs::check(device).await {
         Ok(report) => {
             let problems = report.problems.into_iter();
@@ -479,7 +490,7 @@ async fn content(fs: &Fs, path: &str) -> fs::Result<Vec<u8>> {
 }
 
 /// The differences between two snapshots of one file system.
-fn difference(before: &Snapshot, after: &Snapshot) -> Option<String> {
+fn snapshot_difference(before: &Snapshot, after: &Snapshot) -> Option<String> {
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let path = paths.into_iter().find(|path| before.get(*path) != after.get(*path))?;
     let describe = |seen: Option<&Seen>| match seen {
@@ -498,7 +509,7 @@ mod tests {
     use crate::Event;
 
     /// The number of matching events in the first workloads of a target.
-    fn count(target: Target, matches: impl Fn(&Event) -> bool) -> usize {
+    fn count_events(target: Target, matches: impl Fn(&Event) -> bool) -> usize {
         let trace = |workload| record(target, 5, workload, true, BrokenRules::default()).expect("runs");
         (0..4).map(|workload| trace(workload).events.iter().filter(|e| matches(e)).count()).sum()
     }
@@ -506,16 +517,16 @@ mod tests {
     #[test]
     fn workloads_use_zones_again_and_rarely_fill_the_drive() {
         for target in [Target::Fs, Target::Log] {
-            let attempted = count(target, |e| matches!(e, Event::Attempt { .. }));
-            let failed = count(target, |e| matches!(e, Event::Failed { .. }));
-            let promised = count(target, |e| matches!(e, Event::Acknowledged { .. }));
+            let attempted = count_events(target, |e| matches!(e, Event::Attempt { .. }));
+            let failed = count_events(target, |e| matches!(e, Event::Failed { .. }));
+            let promised = count_events(target, |e| matches!(e, Event::Acknowledged { .. }));
             let reset = |e: &Event| matches!(e, Event::Submit { what: Op::Zone { action: Action::Reset, zone }, .. } if zone.0 >= 8);
-            let resets = count(target, reset);
+            let resets = count_events(target, reset);
             println!(
                 "{target}: {attempted} steps, {failed} failed, {promised} promised, {resets} resets of data zones"
             );
             assert!(
-                attempted > 4 * 3 * STEPS * 8 / 10 && failed < 4,
+                attempted > 4 * 3 * STEPS_PER_TASK * 8 / 10 && failed < 4,
                 "{target}: {attempted}, {failed} failed"
             );
             assert!(promised * 3 > attempted, "{target}: {promised} of {attempted} promised");

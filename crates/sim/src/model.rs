@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use fs::FileKind;
 
 use crate::act::{Act, FileNo};
-use crate::plan::{Plan, SHARED};
+use crate::plan::{Plan, SHARED_DIRECTORY};
 use crate::report::FailureKind;
 use crate::trace::Event;
 use crate::tree::{Node, Tree};
@@ -38,7 +38,7 @@ pub(crate) fn fault(kind: FailureKind, what: impl std::fmt::Display) -> Fault {
 }
 
 /// A step that changes a file's content.
-struct Change {
+struct ContentChange {
     /// The index of the step in its task.
     step: usize,
     appends: bool,
@@ -50,7 +50,7 @@ struct Change {
 struct TaskModel {
     /// The task's names before step 0, and after each step.
     trees: Vec<Tree>,
-    files: BTreeMap<FileNo, Vec<Change>>,
+    files: BTreeMap<FileNo, Vec<ContentChange>>,
 }
 
 /// Progress of a workload at the power cut.
@@ -127,13 +127,13 @@ impl Model {
                 Some(part) => {
                     part.insert(path, what);
                 }
-                None if path == SHARED && *what == Seen::Directory => {}
+                None if path == SHARED_DIRECTORY && *what == Seen::Directory => {}
                 None => faults
                     .push(Fault { kind: FailureKind::Invented, what: format!("{path} was never created") }),
             }
         }
-        if !seen.contains_key(SHARED) {
-            faults.push(Fault { kind: FailureKind::Lost, what: format!("{SHARED} is gone") });
+        if !seen.contains_key(SHARED_DIRECTORY) {
+            faults.push(Fault { kind: FailureKind::Lost, what: format!("{SHARED_DIRECTORY} is gone") });
         }
         for (task, (model, part)) in self.tasks.iter().zip(&parts).enumerate() {
             let acts = plan.tasks.get(task).map(Vec::as_slice).unwrap_or_default();
@@ -145,7 +145,7 @@ impl Model {
 
 /// The task that owns a path.
 fn owner(path: &str) -> Option<usize> {
-    let rest = path.strip_prefix(SHARED).unwrap_or(path).strip_prefix("/t")?;
+    let rest = path.strip_prefix(SHARED_DIRECTORY).unwrap_or(path).strip_prefix("/t")?;
     let digits = rest.split(['/', '-']).next()?;
     digits.parse().ok()
 }
@@ -154,7 +154,7 @@ impl TaskModel {
     fn new(plan: &Plan, task: usize, acts: &[Act]) -> TaskModel {
         let mut trees = vec![Tree::default()];
         let mut tree = Tree::default();
-        let mut files: BTreeMap<FileNo, Vec<Change>> = BTreeMap::new();
+        let mut files: BTreeMap<FileNo, Vec<ContentChange>> = BTreeMap::new();
         for (step, act) in acts.iter().enumerate() {
             tree.apply(act);
             trees.push(tree.clone());
@@ -172,7 +172,7 @@ impl TaskModel {
                 }
                 _ => continue,
             };
-            changes.push(Change { step, appends, after });
+            changes.push(ContentChange { step, appends, after });
         }
         TaskModel { trees, files }
     }
@@ -361,7 +361,7 @@ mod tests {
 
     fn snapshot(files: &[(&str, &[u8])]) -> Snapshot {
         let mut seen: Snapshot =
-            [SHARED, "/t0"].into_iter().map(|path| (path.to_owned(), Seen::Directory)).collect();
+            [SHARED_DIRECTORY, "/t0"].into_iter().map(|path| (path.to_owned(), Seen::Directory)).collect();
         for (n, (path, content)) in files.iter().enumerate() {
             let seen_file = Seen::File { ino: 10 + n as u64, kind: DATA, content: content.to_vec() };
             seen.insert((*path).to_owned(), seen_file);

@@ -5,7 +5,7 @@ use zoned::emu::Media;
 use crate::model::{Fault, Progress};
 
 /// One crash state in this many is written on and cut again; on arrays, one mount in this many is cut.
-pub(crate) const TWICE: u64 = 4;
+pub(crate) const SECOND_CUT_EVERY: u64 = 4;
 
 /// Judges the drive images of one workload.
 pub(crate) trait Oracle: Sync {

@@ -17,14 +17,14 @@ pub(crate) struct Plan {
 }
 
 /// The directory in which every task has entries of its own.
-pub(crate) const SHARED: &str = "/shared";
+pub(crate) const SHARED_DIRECTORY: &str = "/shared";
 
 /// Most files that a task has open for writing.
-const OPEN_FILES: usize = 3;
+const MAX_OPEN_FILES: usize = 3;
 /// Most logs that a task has open for writing, where logs overlap.
-const OPEN_LOGS: usize = 2;
+const MAX_OPEN_LOGS: usize = 2;
 /// Most bytes of a task's files. Above this a task removes files before it writes more.
-const LIVE_LIMIT: usize = 64 << 10;
+const MAX_LIVE_BYTES: usize = 64 << 10;
 
 impl Plan {
     /// The plan of a workload of `seed` for `target`, which is not the engine.
@@ -97,12 +97,12 @@ impl TaskPlanner {
             logs: Vec::new(),
             style,
         };
-        let home = planner.home();
+        let home = planner.random_directory();
         planner.push(Act::Mkdir { path: home });
         planner
     }
 
-    fn home(&self) -> String {
+    fn random_directory(&self) -> String {
         format!("/t{}", self.task)
     }
 
@@ -138,7 +138,7 @@ impl TaskPlanner {
     }
 
     /// Names of a task's files; `single`: only of files with exactly one name.
-    fn named(&self, single: bool) -> Vec<(String, FileNo)> {
+    fn file_names(&self, single: bool) -> Vec<(String, FileNo)> {
         let files = self.tree.iter().filter_map(|(p, n)| match n {
             Node::File { file, .. } => Some((p.to_owned(), file)),
             Node::Directory => None,
@@ -149,21 +149,21 @@ impl TaskPlanner {
     fn fresh_path(&mut self) -> String {
         self.names += 1;
         if self.rng.chance(20) {
-            return format!("{SHARED}/t{}-{}", self.task, self.names);
+            return format!("{SHARED_DIRECTORY}/t{}-{}", self.task, self.names);
         }
         let directories = self.directories();
-        let directory = self.pick(&directories).unwrap_or_else(|| self.home());
+        let directory = self.pick(&directories).unwrap_or_else(|| self.random_directory());
         // Some names are long, so that metadata records differ in size.
         let tail = if self.rng.chance(10) { "n".repeat(1 + self.rng.index(200)) } else { String::new() };
         format!("{directory}/f{}{tail}", self.names)
     }
 
-    fn live(&self) -> usize {
-        let named: BTreeSet<FileNo> = self.named(false).into_iter().map(|(_, f)| f).collect();
+    fn live_bytes(&self) -> usize {
+        let named: BTreeSet<FileNo> = self.file_names(false).into_iter().map(|(_, f)| f).collect();
         self.sizes.iter().filter(|(f, _)| named.contains(f) || self.open.contains(f)).map(|(_, s)| s).sum()
     }
 
-    fn length(&mut self) -> usize {
+    fn random_length(&mut self) -> usize {
         match self.rng.below(10) {
             0 => 1 + self.rng.index(60),
             1..5 => 1 + self.rng.index(4000),
@@ -174,19 +174,19 @@ impl TaskPlanner {
     }
 
     fn fs_step(&mut self) {
-        if self.live() > LIVE_LIMIT {
-            return self.shrink();
+        if self.live_bytes() > MAX_LIVE_BYTES {
+            return self.make_room();
         }
         let open: Vec<FileNo> = self.open.iter().copied().collect();
         match self.rng.below(100) {
             0..12 => {
-                if open.len() < OPEN_FILES {
+                if open.len() < MAX_OPEN_FILES {
                     self.create();
                 }
             }
             12..42 => {
                 if let Some(file) = self.pick(&open) {
-                    let len = self.length();
+                    let len = self.random_length();
                     self.push(Act::Append { file, len });
                 }
             }
@@ -215,7 +215,7 @@ impl TaskPlanner {
                 }
             }
             76..78 => {
-                let home = self.home();
+                let home = self.random_directory();
                 let empty: Vec<String> =
                     self.directories().into_iter().filter(|d| self.tree.is_empty(d)).collect();
                 if let Some(path) = self.pick(&empty).filter(|path| *path != home) {
@@ -224,14 +224,14 @@ impl TaskPlanner {
             }
             78..86 => self.rename(),
             86..89 => {
-                let files = self.named(false);
+                let files = self.file_names(false);
                 if let Some((from, _)) = self.pick(&files) {
                     let to = self.fresh_path();
                     self.push(Act::Link { from, to });
                 }
             }
             89..95 => {
-                let files = self.named(false);
+                let files = self.file_names(false);
                 if let Some((path, _)) = self.pick(&files) {
                     self.push(Act::Unlink { path });
                 }
@@ -242,7 +242,7 @@ impl TaskPlanner {
 
     fn create(&mut self) {
         let replaceable: Vec<_> =
-            self.named(true).into_iter().filter(|(_, file)| !self.open.contains(file)).collect();
+            self.file_names(true).into_iter().filter(|(_, file)| !self.open.contains(file)).collect();
         let over = self.rng.chance(20).then(|| self.pick(&replaceable)).flatten().map(|(path, _)| path);
         let path = over.unwrap_or_else(|| self.fresh_path());
         let kind = if self.rng.chance(15) { FileKind::Log } else { FileKind::Data };
@@ -255,8 +255,9 @@ impl TaskPlanner {
     }
 
     fn reopen(&mut self) {
-        let closed: Vec<_> = self.named(false).into_iter().filter(|(_, f)| !self.open.contains(f)).collect();
-        if self.open.len() < OPEN_FILES
+        let closed: Vec<_> =
+            self.file_names(false).into_iter().filter(|(_, f)| !self.open.contains(f)).collect();
+        if self.open.len() < MAX_OPEN_FILES
             && let Some((path, file)) = self.pick(&closed)
         {
             self.push(Act::Reopen { file, path });
@@ -265,7 +266,7 @@ impl TaskPlanner {
 
     fn truncate(&mut self) {
         let data: Vec<_> = self
-            .named(false)
+            .file_names(false)
             .into_iter()
             .filter(|(_, file)| self.kinds.get(file) == Some(&FileKind::Data))
             .collect();
@@ -279,7 +280,7 @@ impl TaskPlanner {
     fn rename(&mut self) {
         if self.rng.chance(15) {
             // A rename of a directory moves its entries too.
-            let home = self.home();
+            let home = self.random_directory();
             let movable: Vec<String> = self.directories().into_iter().filter(|d| *d != home).collect();
             if let Some(from) = self.pick(&movable) {
                 self.names += 1;
@@ -288,7 +289,7 @@ impl TaskPlanner {
             }
             return;
         }
-        let files = self.named(false);
+        let files = self.file_names(false);
         let Some((from, file)) = self.pick(&files) else { return };
         let others: Vec<_> = files.iter().filter(|(_, other)| *other != file).cloned().collect();
         let over = self.rng.chance(60).then(|| self.pick(&others)).flatten().map(|(path, _)| path);
@@ -297,8 +298,8 @@ impl TaskPlanner {
     }
 
     /// Makes room on the drive: removes, truncates or replaces a file.
-    fn shrink(&mut self) {
-        let files = self.named(false);
+    fn make_room(&mut self) {
+        let files = self.file_names(false);
         match self.pick(&files) {
             Some((path, _)) => self.push(Act::Unlink { path }),
             None => {
@@ -357,7 +358,7 @@ impl TaskPlanner {
             }
             _ => self.push(Act::SyncAll),
         }
-        if self.live() > LIVE_LIMIT && self.logs.len() > 1 {
+        if self.live_bytes() > MAX_LIVE_BYTES && self.logs.len() > 1 {
             let (file, path) = self.logs.remove(0);
             if self.open.contains(&file) {
                 self.push(Act::Close { file });
@@ -377,7 +378,7 @@ impl TaskPlanner {
         let old = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
         if self.style.overlap {
             // Logs are closed until one more may be open.
-            while self.open.len() >= OPEN_LOGS
+            while self.open.len() >= MAX_OPEN_LOGS
                 && let Some(file) = self.open.first().copied()
             {
                 self.push(Act::Close { file });
@@ -389,7 +390,7 @@ impl TaskPlanner {
             self.push(Act::Close { file });
         }
         self.names += 1;
-        let path = format!("{}/{:06}.log", self.home(), self.names);
+        let path = format!("{}/{:06}.log", self.random_directory(), self.names);
         let file = FileNo(self.files);
         self.files += 1;
         self.push(Act::Create { file, path: path.clone(), kind: FileKind::Log, lifetime: Lifetime::Short });

@@ -18,20 +18,20 @@ pub struct Recorder {
     inner: Arc<dyn ZonedDevice>,
     log: Arc<Mutex<Log>>,
     jitter: Duration,
-    /// Longest delay of a late append: one append in [`LATE`] is late, and one in [`LATE_AT_END`] at a zone's end.
+    /// Longest delay of a late append: one append in [`LATE_APPEND_EVERY`] is late, and one in [`LATE_APPEND_AT_ZONE_END_EVERY`] at a zone's end.
     tail: Duration,
     /// The function that takes the events, instead of the recorder's own list.
-    sink: Option<Sink>,
+    sink: Option<EventSink>,
 }
 
 /// One append in this many is acknowledged late; see [`Recorder::with_tail`].
-const LATE: u64 = 24;
+const LATE_APPEND_EVERY: u64 = 24;
 /// Appends within this many blocks of their zone's end are late more often, so that a zone replacement finds appends in flight.
-const AT_END: u64 = 8;
-const LATE_AT_END: u64 = 2;
+const BLOCKS_AT_ZONE_END: u64 = 8;
+const LATE_APPEND_AT_ZONE_END_EVERY: u64 = 2;
 
 /// A function that takes recorded events.
-pub(crate) type Sink = Arc<dyn Fn(Event) + Send + Sync>;
+pub(crate) type EventSink = Arc<dyn Fn(Event) + Send + Sync>;
 
 #[derive(Debug, Default)]
 struct Log {
@@ -42,11 +42,15 @@ struct Log {
 impl Recorder {
     /// A recorder of the operations on `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>, jitter: Duration) -> Arc<Recorder> {
-        Recorder::with_tail(inner, jitter, Duration::ZERO)
+        Recorder::with_late_appends(inner, jitter, Duration::ZERO)
     }
 
     /// A recorder that delays some appends for very long, so that background jobs run while these appends are in flight.
-    pub(crate) fn with_tail(inner: Arc<dyn ZonedDevice>, jitter: Duration, tail: Duration) -> Arc<Recorder> {
+    pub(crate) fn with_late_appends(
+        inner: Arc<dyn ZonedDevice>,
+        jitter: Duration,
+        tail: Duration,
+    ) -> Arc<Recorder> {
         Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: None })
     }
 
@@ -56,13 +60,13 @@ impl Recorder {
         inner: Arc<dyn ZonedDevice>,
         jitter: Duration,
         tail: Duration,
-        sink: Sink,
+        sink: EventSink,
     ) -> Arc<Recorder> {
         Arc::new(Recorder { inner, log: Arc::default(), jitter, tail, sink: Some(sink) })
     }
 
     /// A recorder of another drive. Both recorders draw their operation numbers from one counter.
-    pub(crate) fn sibling(&self, inner: Arc<dyn ZonedDevice>, sink: Sink) -> Arc<Recorder> {
+    pub(crate) fn sibling(&self, inner: Arc<dyn ZonedDevice>, sink: EventSink) -> Arc<Recorder> {
         let log = Arc::clone(&self.log);
         Arc::new(Recorder { inner, log, jitter: self.jitter, tail: self.tail, sink: Some(sink) })
     }
@@ -97,15 +101,15 @@ impl Recorder {
     }
 }
 
-/// Whether a block is among the last [`AT_END`] of its zone.
+/// Whether a block is among the last [`BLOCKS_AT_ZONE_END`] of its zone.
 fn is_at_end(geometry: &Geometry, at: Lba) -> bool {
     geometry
         .zone_of(at)
-        .is_some_and(|zone| at.0 + AT_END >= geometry.start(zone).0 + geometry.zone_capacity.0)
+        .is_some_and(|zone| at.0 + BLOCKS_AT_ZONE_END >= geometry.start(zone).0 + geometry.zone_capacity.0)
 }
 
 impl Log {
-    fn add(&mut self, sink: &Option<Sink>, event: Event) {
+    fn add(&mut self, sink: &Option<EventSink>, event: Event) {
         match sink {
             Some(sink) => sink(event),
             None => self.events.push(event),
@@ -143,8 +147,8 @@ impl ZonedDevice for Recorder {
         Io::spawn(&Arc::clone(&driver), &self.geometry().name, async move {
             let result = io.await;
             let often = match &result {
-                Ok(Done::At(at)) if is_at_end(inner.geometry(), *at) => LATE_AT_END,
-                _ => LATE,
+                Ok(Done::At(at)) if is_at_end(inner.geometry(), *at) => LATE_APPEND_AT_ZONE_END_EVERY,
+                _ => LATE_APPEND_EVERY,
             };
             let late = may_be_late && driver.random().is_multiple_of(often);
             let most = if late { tail } else { jitter };

@@ -46,11 +46,11 @@ impl Completions {
 pub(crate) struct Replay<'a> {
     media: Media,
     completions: &'a Completions,
-    pending: BTreeMap<ZoneId, Vec<Append>>,
+    pending: BTreeMap<ZoneId, Vec<PendingAppend>>,
 }
 
 /// An append that the replay has not executed yet.
-struct Append {
+struct PendingAppend {
     id: OpId,
     /// The address that the drive gave the append; `None` where the trace has no completion of it.
     at: Option<Lba>,
@@ -97,7 +97,7 @@ impl<'a> Replay<'a> {
                     None => None,
                 };
                 let (id, submitted) = (OpId(op.0), self.media.moment());
-                let append = Append { id, at, data: data.clone(), how: *how, submitted };
+                let append = PendingAppend { id, at, data: data.clone(), how: *how, submitted };
                 self.pending.entry(*zone).or_default().push(append);
                 self.execute(*zone);
             }
@@ -116,7 +116,7 @@ impl<'a> Replay<'a> {
             }
             Event::Acked { op, at } => {
                 let zone = at.and_then(|at| self.media.geometry().zone_of(at));
-                let held = |appends: &Vec<Append>| appends.iter().any(|append| append.id.0 == op.0);
+                let held = |appends: &Vec<PendingAppend>| appends.iter().any(|append| append.id.0 == op.0);
                 if let Some(zone) = zone.filter(|zone| self.pending.get(zone).is_some_and(held)) {
                     let left = self.execute_possible(zone);
                     let missing = left.iter().flatten().any(|append| append.id.0 == op.0);
@@ -132,7 +132,7 @@ impl<'a> Replay<'a> {
     /// Executes the appends whose addresses the write pointer has reached.
     fn execute(&mut self, zone: ZoneId) {
         while let Some(appends) = self.pending.get_mut(&zone) {
-            let pointer = pointer(&self.media, zone);
+            let pointer = next_append_address(&self.media, zone);
             let Some(next) = appends.iter().position(|append| append.at == Some(pointer)) else { return };
             let append = appends.remove(next);
             if appends.is_empty() {
@@ -144,7 +144,7 @@ impl<'a> Replay<'a> {
 
     /// Executes the appends whose addresses the write pointer has reached, and appends without an address as far as later
     /// addresses need them. Gives the remaining appends.
-    fn execute_possible(&mut self, zone: ZoneId) -> Option<Vec<Append>> {
+    fn execute_possible(&mut self, zone: ZoneId) -> Option<Vec<PendingAppend>> {
         loop {
             self.execute(zone);
             let mut left = self.pending.remove(&zone)?;
@@ -158,7 +158,7 @@ impl<'a> Replay<'a> {
     }
 }
 
-impl Append {
+impl PendingAppend {
     fn execute(&self, media: &Media, zone: ZoneId) {
         let _an_append_that_no_longer_fits =
             media.append_late(self.id, zone, &self.data, self.how, self.submitted);
@@ -166,7 +166,7 @@ impl Append {
 }
 
 /// The address of a zone's next append.
-fn pointer(media: &Media, zone: ZoneId) -> Lba {
+fn next_append_address(media: &Media, zone: ZoneId) -> Lba {
     let zones = zone.0..zone.0.saturating_add(1);
     let reported = match media.submit(OpId::default(), &Op::Report { zones }) {
         Ok(Done::Zones(zones)) => zones.first().map(|info| info.pointer),

@@ -8,7 +8,7 @@ use crate::trace::Event;
 use crate::{Rng, Step};
 
 /// Percentage of second cuts that come after the last event.
-const AT_THE_END: u64 = 30;
+const AFTER_LAST_EVENT_PERCENT: u64 = 30;
 
 /// Images of drives, with the drives' numbers.
 pub(crate) type Images = Vec<(usize, Media)>;
@@ -38,7 +38,7 @@ impl SecondCut {
     /// the last operation before the cut count too, whatever their drive.
     pub(crate) fn of_drives(images: Images, events: &[(usize, Event)], rng: &mut Rng) -> SecondCut {
         let of = events.iter().filter(|(_, e)| e.is_io()).count();
-        let at = if rng.chance(AT_THE_END) { of } else { rng.index(of + 1) };
+        let at = if rng.chance(AFTER_LAST_EVENT_PERCENT) { of } else { rng.index(of + 1) };
         let completions = Completions::of(events.iter().map(|(_, event)| event));
         let mut replays: Vec<(usize, Replay<'_>)> =
             images.into_iter().map(|(drive, image)| (drive, Replay::new(image, &completions))).collect();

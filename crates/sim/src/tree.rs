@@ -37,7 +37,7 @@ impl Tree {
                 }
             }
             Act::Rename { from, to } => {
-                let below: Vec<String> = self.below(from).map(|(path, _)| path.to_owned()).collect();
+                let below: Vec<String> = self.entries_below(from).map(|(path, _)| path.to_owned()).collect();
                 for path in below {
                     let tail = path.strip_prefix(from.as_str()).unwrap_or_default().to_owned();
                     if let Some(node) = self.0.remove(&path) {
@@ -72,10 +72,10 @@ impl Tree {
 
     /// Whether a directory has no entries.
     pub(crate) fn is_empty(&self, directory: &str) -> bool {
-        self.below(directory).next().is_none()
+        self.entries_below(directory).next().is_none()
     }
 
-    fn below(&self, directory: &str) -> impl Iterator<Item = (&str, Node)> {
+    fn entries_below(&self, directory: &str) -> impl Iterator<Item = (&str, Node)> {
         let prefix = format!("{directory}/");
         self.0
             .range::<String, _>((Bound::Excluded(prefix.clone()), Bound::Unbounded))

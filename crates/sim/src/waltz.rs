@@ -30,16 +30,16 @@ use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 /// Number of writers of the parallel log.
 const WRITERS: usize = 5;
 /// Number of steps of each writer.
-const STEPS: usize = 60;
+const STEPS_PER_WRITER: usize = 60;
 /// Longest pause of a writer between two steps.
-const IDLE: Duration = Duration::from_micros(120);
+const MAX_PAUSE: Duration = Duration::from_micros(120);
 /// Longest random delay of an acknowledgement.
-const JITTER: Duration = Duration::from_micros(50);
-const PATH: &str = "/waltz";
+const MAX_ACK_DELAY: Duration = Duration::from_micros(50);
+const LOG_PATH: &str = "/waltz";
 /// Number of records that are appended after a recovery.
-const AFTER: usize = 4;
+const RECORDS_AFTER_RECOVERY: usize = 4;
 /// The number of the random stream that [`LogUse`] is drawn from.
-const LOG_USE: u64 = 7;
+const LOG_USE_STREAM: u64 = 7;
 
 /// A step of a parallel log's writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,12 +57,12 @@ enum Act {
     Sync,
 }
 
-fn options(broken: BrokenRules) -> MountOptions {
+fn mount_options(broken: BrokenRules) -> MountOptions {
     broken.of_mount(MountOptions::default())
 }
 
 /// The emulated drive of a workload.
-fn drive(seed: u64, workload: u64, volatile_cache: bool) -> Drive {
+fn draw_drive(seed: u64, workload: u64, volatile_cache: bool) -> Drive {
     let mut rng = Rng::at(seed, &[workload, 0xd01e]);
     let tiny = Drive { zones: 64, ..Drive::of_workload(volatile_cache, workload) };
     let small = Drive { block_size: 512, max_open: 14, max_active: 14, ..tiny };
@@ -74,7 +74,7 @@ fn drive(seed: u64, workload: u64, volatile_cache: bool) -> Drive {
     }
 }
 
-fn plan(seed: u64, workload: u64, block: usize) -> Vec<Vec<Act>> {
+fn plan_steps(seed: u64, workload: u64, block: usize) -> Vec<Vec<Act>> {
     let writer = |writer: usize| {
         let mut rng = Rng::at(seed, &[workload, writer as u64, 0xac7]);
         let act = |_| match rng.below(20) {
@@ -89,13 +89,13 @@ fn plan(seed: u64, workload: u64, block: usize) -> Vec<Vec<Act>> {
                 Act::Append { len: rng.index(most * block), sync: rng.chance(25) }
             }
         };
-        (0..STEPS).map(act).collect()
+        (0..STEPS_PER_WRITER).map(act).collect()
     };
     (0..WRITERS).map(writer).collect()
 }
 
 /// The bytes of a writer's append: no two steps append the same.
-fn content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
+fn record_content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
     let mut rng = Rng::at(seed, &[writer as u64, index as u64, 0xb17e]);
     let mut bytes = format!("{writer}.{index}.").into_bytes();
     while bytes.len() < len {
@@ -106,13 +106,13 @@ fn content(seed: u64, writer: usize, index: usize, len: usize) -> Vec<u8> {
 
 /// Runs a workload on a parallel log and records it.
 pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
-    let drive = drive(seed, workload, volatile_cache);
+    let drive = draw_drive(seed, workload, volatile_cache);
     let driver: Arc<dyn Driver> = VirtualDriver::new(Rng::at(seed, &[workload, 1]).draw());
     let emu = Emu::memory(drive.options("emu:crash", latency()), Arc::clone(&driver));
-    let recorder = Recorder::new(emu, JITTER);
+    let recorder = Recorder::new(emu, MAX_ACK_DELAY);
     let failed = |e: fs::Error| Error::Workload(format!("waltz, seed {seed}, workload {workload}: {e}"));
-    let plan = plan(seed, workload, drive.block_size as usize);
-    block_on(&*driver, run(seed ^ workload, plan, &recorder, &options(broken))).map_err(failed)?;
+    let plan = plan_steps(seed, workload, drive.block_size as usize);
+    block_on(&*driver, run(seed ^ workload, plan, &recorder, &mount_options(broken))).map_err(failed)?;
     Ok(Trace {
         target: Target::Waltz,
         seed,
@@ -136,10 +136,10 @@ async fn run(
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
     let fs = Fs::mount(device, options).await?;
     let LogUse { log, close } = LogUse::of(salt, 0);
-    let (log, _) = fs.parallel_log(PATH, &log).await?;
+    let (log, _) = fs.parallel_log(LOG_PATH, &log).await?;
     fs.sync().await?;
     recorder.ready();
-    let shared = Arc::new(Shared {
+    let shared = Arc::new(SharedState {
         seed: salt,
         log,
         recorder: Arc::clone(recorder),
@@ -171,7 +171,7 @@ struct LogUse {
 impl LogUse {
     /// How a workload's recording, or the work after a recovery, uses the log.
     fn of(salt: u64, place: u64) -> LogUse {
-        let mut rng = Rng::at(salt, &[LOG_USE, place]);
+        let mut rng = Rng::at(salt, &[LOG_USE_STREAM, place]);
         LogUse {
             log: ParallelOptions {
                 open: 64,
@@ -185,7 +185,7 @@ impl LogUse {
 }
 
 /// State shared by the writers of a parallel log.
-struct Shared {
+struct SharedState {
     seed: u64,
     log: ParallelLog,
     recorder: Arc<Recorder>,
@@ -194,8 +194,8 @@ struct Shared {
     acknowledged: Mutex<BTreeSet<Step>>,
 }
 
-impl Shared {
-    async fn write(self: Arc<Shared>, me: usize, acts: Vec<Act>) -> fs::Result<()> {
+impl SharedState {
+    async fn write(self: Arc<SharedState>, me: usize, acts: Vec<Act>) -> fs::Result<()> {
         let mut last = None;
         for (index, act) in acts.into_iter().enumerate() {
             let step = Plan::step(me, index);
@@ -203,7 +203,7 @@ impl Shared {
             self.recorder.attempt(step);
             match act {
                 Act::Append { len, sync } => {
-                    let record = content(self.seed, me, index, len);
+                    let record = record_content(self.seed, me, index, len);
                     match self.log.append(&record, sync).await {
                         Ok(ticket) => {
                             last = Some(ticket);
@@ -239,7 +239,7 @@ impl Shared {
                 }
             }
             if self.driver.random().is_multiple_of(3) {
-                let idle = self.driver.random() % u64::try_from(IDLE.as_nanos()).unwrap_or(1);
+                let idle = self.driver.random() % u64::try_from(MAX_PAUSE.as_nanos()).unwrap_or(1);
                 sleep_until(&*self.driver, self.driver.now().after(Duration::from_nanos(idle))).await;
             }
         }
@@ -284,11 +284,11 @@ pub(crate) struct WaltzOracle {
     options: MountOptions,
 }
 
-type Found = Vec<(Ticket, Vec<u8>)>;
+type FoundRecords = Vec<(Ticket, Vec<u8>)>;
 
 impl WaltzOracle {
     pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> WaltzOracle {
-        let plan = plan(trace.seed, trace.workload, trace.drive.block_size as usize);
+        let plan = plan_steps(trace.seed, trace.workload, trace.drive.block_size as usize);
         let salt = trace.seed ^ trace.workload;
         let mut notes = BTreeMap::new();
         for (writer, acts) in plan.iter().enumerate() {
@@ -325,11 +325,11 @@ impl WaltzOracle {
                 notes.insert(record, note);
             }
         }
-        WaltzOracle { notes, options: options(broken) }
+        WaltzOracle { notes, options: mount_options(broken) }
     }
 
     /// The rules that the records found in a log break.
-    fn judge(&self, progress: &Progress, found: &Found) -> Vec<Fault> {
+    fn judge(&self, progress: &Progress, found: &FoundRecords) -> Vec<Fault> {
         let mut faults = Vec::new();
         let attempted = |task: usize| progress.attempted.get(task).copied().unwrap_or(0);
         let begun = |note: &AppendNote| note.index < attempted(note.writer);
@@ -372,30 +372,35 @@ impl WaltzOracle {
         faults
     }
 
-    async fn once(&self, image: Media, driver: &Arc<dyn Driver>, progress: &Progress) -> Vec<Fault> {
+    async fn judge_first_cut(
+        &self,
+        image: Media,
+        driver: &Arc<dyn Driver>,
+        progress: &Progress,
+    ) -> Vec<Fault> {
         let device: Arc<dyn ZonedDevice> =
             Emu::from_media(image, "emu:image", Latency::NONE, Arc::clone(driver));
         match self.read_back(&device).await {
             Err(e) => vec![fault(FailureKind::Mount, e)],
             Ok(found) => {
                 let mut faults = self.judge(progress, &found);
-                faults.extend(checked(&device).await);
+                faults.extend(check_problems(&device).await);
                 faults
             }
         }
     }
 
     /// Opens the log, reads all records, and closes the log and the file system.
-    async fn read_back(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<Found> {
+    async fn read_back(&self, device: &Arc<dyn ZonedDevice>) -> fs::Result<FoundRecords> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
-        let (log, found) = open(&fs, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
+        let (log, found) = open_log(&fs, &ParallelOptions { open: 64, ..ParallelOptions::default() }).await?;
         log.close().await?;
         fs.unmount().await?;
         Ok(found)
     }
 
     /// Opens the log, appends, cuts the power again during the appends, and judges the image of the second cut.
-    async fn twice(
+    async fn judge_second_cut(
         &self,
         image: Media,
         driver: &Arc<dyn Driver>,
@@ -403,9 +408,9 @@ impl WaltzOracle {
         rng: &mut Rng,
     ) -> Vec<Fault> {
         let emu = Emu::from_media(image.clone(), "emu:image", latency(), Arc::clone(driver));
-        let recorder = Recorder::new(emu, JITTER);
+        let recorder = Recorder::new(emu, MAX_ACK_DELAY);
         let device: Arc<dyn ZonedDevice> = Arc::clone(&recorder) as Arc<dyn ZonedDevice>;
-        let mut faults = checked(&device).await;
+        let mut faults = check_problems(&device).await;
         let between = match self.write_on(&device, &recorder, rng.draw()).await {
             Ok(found) => Some(found),
             Err(e) if e.kind() == ErrorKind::NoSpace => None,
@@ -425,7 +430,8 @@ impl WaltzOracle {
                 return faults;
             }
         };
-        let (after, before): (Found, Found) = second.into_iter().partition(|(_, r)| r.starts_with(b"after"));
+        let (after, before): (FoundRecords, FoundRecords) =
+            second.into_iter().partition(|(_, r)| r.starts_with(b"after"));
         faults.extend(self.judge(progress, &before));
         if cut.ready && between.is_some_and(|between| between != before) {
             faults.push(fault(FailureKind::Lost, "an earlier opening showed other records"));
@@ -440,7 +446,7 @@ impl WaltzOracle {
             let what = format!("{} of {promised} records synced after the recovery", after.len());
             faults.push(fault(FailureKind::Lost, what));
         }
-        faults.extend(checked(&device).await);
+        faults.extend(check_problems(&device).await);
         for fault in &mut faults {
             fault.what += &place;
         }
@@ -453,11 +459,11 @@ impl WaltzOracle {
         device: &Arc<dyn ZonedDevice>,
         recorder: &Recorder,
         salt: u64,
-    ) -> fs::Result<Found> {
+    ) -> fs::Result<FoundRecords> {
         let fs = Fs::mount(Arc::clone(device), &self.options).await?;
-        let (log, found) = open(&fs, &LogUse::of(salt, 1).log).await?;
+        let (log, found) = open_log(&fs, &LogUse::of(salt, 1).log).await?;
         recorder.ready();
-        for n in 0..AFTER {
+        for n in 0..RECORDS_AFTER_RECOVERY {
             recorder.attempt(Step(n as u64));
             log.append(&after_record(n), true).await?;
             recorder.acknowledged(Step(n as u64));
@@ -469,7 +475,7 @@ impl WaltzOracle {
 
 fn record_of(salt: u64, acts: &[Act], note: &AppendNote) -> Option<Vec<u8>> {
     match acts.get(note.index) {
-        Some(Act::Append { len, .. }) => Some(content(salt, note.writer, note.index, *len)),
+        Some(Act::Append { len, .. }) => Some(record_content(salt, note.writer, note.index, *len)),
         _ => None,
     }
 }
@@ -478,8 +484,8 @@ fn after_record(n: usize) -> Vec<u8> {
     format!("after {n} {}", "x".repeat(600 * n)).into_bytes()
 }
 
-async fn open(fs: &Fs, options: &ParallelOptions) -> fs::Result<(ParallelLog, Found)> {
-    let (log, mut replay) = fs.parallel_log(PATH, options).await?;
+async fn open_log(fs: &Fs, options: &ParallelOptions) -> fs::Result<(ParallelLog, FoundRecords)> {
+    let (log, mut replay) = fs.parallel_log(LOG_PATH, options).await?;
     let mut found = Vec::new();
     while let Some(record) = replay.next().await? {
         found.push(record);
@@ -487,7 +493,7 @@ async fn open(fs: &Fs, options: &ParallelOptions) -> fs::Result<(ParallelLog, Fo
     Ok((log, found))
 }
 
-async fn checked(device: &Arc<dyn ZonedDevice>) -> Vec<Fault> {
+async fn check_problems(device: &Arc<dyn ZonedDevice>) -> Vec<Fault> {
     match Fs::check(device).await {
         Ok(report) => report.problems.into_iter().map(|p| fault(FailureKind::Check, p)).collect(),
         Err(e) => vec![fault(FailureKind::Check, e)],
@@ -500,9 +506,9 @@ impl Oracle for WaltzOracle {
         let driver: Arc<dyn Driver> = VirtualDriver::new(rng.draw());
         block_on(&*driver, async {
             if probe.twice {
-                self.twice(image, &driver, progress, &mut rng).await
+                self.judge_second_cut(image, &driver, progress, &mut rng).await
             } else {
-                self.once(image, &driver, progress).await
+                self.judge_first_cut(image, &driver, progress).await
             }
         })
     }
@@ -521,7 +527,7 @@ mod tests {
             let voided = oracle.notes.values().filter(|note| note.void.is_some()).count();
             let promised = trace.events.iter().filter(|e| matches!(e, Event::Acknowledged { .. })).count();
             println!("workload {workload}: {acknowledged} records, {voided} voided, {promised} promises");
-            assert!(acknowledged * 10 > WRITERS * STEPS * 7, "{acknowledged}");
+            assert!(acknowledged * 10 > WRITERS * STEPS_PER_WRITER * 7, "{acknowledged}");
             assert!(promised * 2 > acknowledged && voided > 3, "{promised}, {voided}");
         }
     }

@@ -6,9 +6,9 @@ use kv::parallel_wal::BrokenRule as WalRule;
 use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Report, Target, crash};
 
 /// Number of states within which a broken rule must show.
-const STATES: u64 = 4000;
+const MAX_STATES: u64 = 4000;
 /// Number of states that are explored with the rule intact.
-const CLEAN: u64 = 400;
+const CLEAN_STATES: u64 = 400;
 
 fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) -> Report {
     let broken_rules = BrokenRules { fs: broken_rule, ..BrokenRules::default() };
@@ -18,72 +18,72 @@ fn run(target: Target, seed: u64, states: u64, broken_rule: Option<BrokenRule>) 
 }
 
 /// Breaks a safety rule and gives the description of the first failure.
-fn is_found(target: Target, seed: u64, broken_rule: BrokenRule) -> String {
-    let report = run(target, seed, STATES, Some(broken_rule));
+fn rule_break_is_found(target: Target, seed: u64, broken_rule: BrokenRule) -> String {
+    let report = run(target, seed, MAX_STATES, Some(broken_rule));
     assert!(
         report.lost + report.invented + report.mount_failures > 0,
         "{broken_rule:?} was not found in {} states",
         report.states
     );
-    let clean = run(target, seed, CLEAN, None);
+    let clean = run(target, seed, CLEAN_STATES, None);
     assert!(clean.is_clean(), "with the rule intact: {clean:?}");
     report.failures.first().map(|f| f.what.clone()).unwrap_or_default()
 }
 
 #[test]
 fn a_sync_that_does_not_flush_is_found() {
-    is_found(Target::Fs, 11, BrokenRule::Sync);
-    is_found(Target::Log, 12, BrokenRule::Sync);
+    rule_break_is_found(Target::Fs, 11, BrokenRule::Sync);
+    rule_break_is_found(Target::Log, 12, BrokenRule::Sync);
 }
 
 #[test]
 fn a_rename_that_deletes_first_is_found() {
-    is_found(Target::Fs, 13, BrokenRule::Rename);
+    rule_break_is_found(Target::Fs, 13, BrokenRule::Rename);
 }
 
 #[test]
 fn writing_behind_a_torn_tail_is_found() {
-    is_found(Target::Fs, 14, BrokenRule::TornTail);
+    rule_break_is_found(Target::Fs, 14, BrokenRule::TornTail);
 }
 
 #[test]
 fn a_reset_before_the_metadata_is_durable_is_found() {
-    is_found(Target::Fs, 20, BrokenRule::Reset);
+    rule_break_is_found(Target::Fs, 20, BrokenRule::Reset);
 }
 
 #[test]
 fn a_log_that_keeps_entries_behind_a_gap_is_found() {
-    is_found(Target::Log, 17, BrokenRule::Gap);
+    rule_break_is_found(Target::Log, 17, BrokenRule::Gap);
 }
 
 #[test]
 fn a_log_that_does_not_wait_at_its_barriers_is_found() {
-    is_found(Target::Log, 18, BrokenRule::Barrier);
+    rule_break_is_found(Target::Log, 18, BrokenRule::Barrier);
 }
 
 #[test]
 fn a_log_that_syncs_before_it_sends_its_buffer_is_found() {
-    is_found(Target::Log, 19, BrokenRule::SyncOrder);
+    rule_break_is_found(Target::Log, 19, BrokenRule::SyncOrder);
 }
 
 #[test]
 fn a_parallel_log_that_syncs_without_a_flush_is_found() {
-    is_found(Target::Waltz, 21, BrokenRule::Sync);
+    rule_break_is_found(Target::Waltz, 21, BrokenRule::Sync);
 }
 
 #[test]
 fn a_parallel_log_that_keeps_entries_whose_needs_are_missing_is_found() {
-    is_found(Target::Waltz, 22, BrokenRule::Needs);
+    rule_break_is_found(Target::Waltz, 22, BrokenRule::Needs);
 }
 
 #[test]
 fn a_parallel_log_that_writes_no_void_entries_is_found() {
-    is_found(Target::Waltz, 23, BrokenRule::Void);
+    rule_break_is_found(Target::Waltz, 23, BrokenRule::Void);
 }
 
 #[test]
 fn a_parallel_log_that_leaves_a_zone_with_appends_in_flight_is_found() {
-    is_found(Target::Waltz, 24, BrokenRule::Replacement);
+    rule_break_is_found(Target::Waltz, 24, BrokenRule::Replacement);
 }
 
 #[test]
@@ -103,7 +103,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
         broken_rules: BrokenRules { fs: Some(BrokenRule::Sync), ..BrokenRules::default() },
         first_failure: true,
         trace: Some(directory.path().join("engine.trace")),
-        ..CrashOptions::new(Target::Engine, 16, STATES)
+        ..CrashOptions::new(Target::Engine, 16, MAX_STATES)
     };
     let report = crash(&options).expect("runs");
     let failure = report.failures.into_iter().next().expect("found");
@@ -123,7 +123,7 @@ fn a_failure_names_the_command_that_replays_it() {
     let options = CrashOptions {
         broken_rules: BrokenRules { fs: Some(BrokenRule::Sync), ..BrokenRules::default() },
         first_failure: true,
-        ..CrashOptions::new(Target::Fs, 11, STATES)
+        ..CrashOptions::new(Target::Fs, 11, MAX_STATES)
     };
     let failure = crash(&options).expect("runs").failures.into_iter().next().expect("found");
     assert!(failure.replay_command.starts_with("furrow crash --target fs --seed 11"), "{failure:?}");
@@ -152,7 +152,8 @@ fn is_found_in_the_engine(
         looked_at += report.states;
         if report.lost + report.invented + report.mount_failures > 0 {
             println!("{looked_at} states: {:?}", report.failures.first().map(|f| &f.what));
-            let clean = crash(&CrashOptions::new(Target::Engine, seed, CLEAN)).expect("the exploration runs");
+            let clean =
+                crash(&CrashOptions::new(Target::Engine, seed, CLEAN_STATES)).expect("the exploration runs");
             assert!(clean.is_clean(), "with the rules intact: {clean:?}");
             return;
         }
@@ -162,7 +163,7 @@ fn is_found_in_the_engine(
 
 /// [`is_found_in_the_engine`] with one seed and many workloads.
 fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
-    is_found_in_the_engine([seed], 10 * STATES, broken_rule, broken_engine);
+    is_found_in_the_engine([seed], 10 * MAX_STATES, broken_rule, broken_engine);
 }
 
 #[test]
@@ -196,11 +197,11 @@ fn an_engine_whose_log_leaves_a_zone_with_appends_in_flight_is_found() {
 
 /// Seeds whose first workload has no merges, takes key locks, syncs seldom, often flushes one family past the parallel WAL, and has
 /// zones of a few records.
-const FLUSH_PAST: [u64; 12] = [71, 150, 72, 526, 433, 8, 241, 288, 379, 152, 410, 303];
+const FLUSH_PAST_SEEDS: [u64; 12] = [71, 150, 72, 526, 433, 8, 241, 288, 379, 152, 410, 303];
 
 #[test]
 fn an_engine_that_takes_a_flush_of_one_family_for_a_flush_of_all_is_found() {
-    is_found_in_the_engine(FLUSH_PAST, 500, None, Some(WalRule::OtherFamilies));
+    is_found_in_the_engine(FLUSH_PAST_SEEDS, 500, None, Some(WalRule::OtherFamilies));
 }
 
 #[test]
@@ -216,7 +217,7 @@ fn an_engine_whose_log_writes_no_void_entries_is_found() {
 }
 
 /// Number of states of an exploration that spreads over five workloads, of which two run on modelled tables.
-const MODELLED: u64 = 2500;
+const MODELLED_STATES: u64 = 2500;
 
 /// A broken rule of the modelled tables shows in the workloads of some of these seeds. Recordings differ from run to run, so
 /// that no single seed is sure to show the defect.
@@ -226,13 +227,14 @@ fn is_found_in_modelled_tables(seeds: impl IntoIterator<Item = u64>, broken_rule
         let options = CrashOptions {
             broken_rules: BrokenRules { tables: Some(broken_rule), ..BrokenRules::default() },
             first_failure: true,
-            ..CrashOptions::new(Target::Engine, seed, MODELLED)
+            ..CrashOptions::new(Target::Engine, seed, MODELLED_STATES)
         };
         let report = crash(&options).expect("the exploration runs");
         states += report.states;
         let Some(failure) = report.failures.first() else { continue };
         println!("{states} states: {}", failure.what);
-        let clean = crash(&CrashOptions::new(Target::Engine, seed, MODELLED)).expect("the exploration runs");
+        let clean =
+            crash(&CrashOptions::new(Target::Engine, seed, MODELLED_STATES)).expect("the exploration runs");
         assert!(clean.is_clean(), "with the rule intact: {clean:?}");
         return;
     }
@@ -261,10 +263,10 @@ fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
         let options = CrashOptions::new(Target::Array, seed, states);
         crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
     };
-    let report = run(Some(broken_rule), 10 * STATES);
+    let report = run(Some(broken_rule), 10 * MAX_STATES);
     assert!(!report.is_clean(), "{broken_rule:?} was not found in {} states", report.states);
     // The same number of states without a broken rule has no failure.
-    let clean = run(None, report.states.max(CLEAN));
+    let clean = run(None, report.states.max(CLEAN_STATES));
     assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
 }
 
@@ -315,11 +317,11 @@ fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
 
 /// Seeds whose first workload writes as the server does: the writer keeps the order of keys, on one, two or four threads. Eight batches
 /// or more are refused.
-const ORDERED: [u64; 6] = [59, 64, 74, 347, 435, 26];
+const ORDERED_SEEDS: [u64; 6] = [59, 64, 74, 347, 435, 26];
 
 /// Breaks a safety rule under the target `engine`, in workloads of ordered writes.
 fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, broken_engine: Option<WalRule>) {
-    for seed in ORDERED {
+    for seed in ORDERED_SEEDS {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("ordered.trace");
         let options = CrashOptions {
@@ -333,7 +335,8 @@ fn is_found_in_ordered_writes(broken_rule: Option<BrokenRule>, broken_engine: Op
         assert!(trace.ordered && trace.workload == 0, "seed {seed}");
         if report.lost + report.invented + report.mount_failures > 0 {
             println!("seed {seed}, {} states: {:?}", report.states, report.failures.first().map(|f| &f.what));
-            let clean = crash(&CrashOptions::new(Target::Engine, seed, CLEAN)).expect("the exploration runs");
+            let clean =
+                crash(&CrashOptions::new(Target::Engine, seed, CLEAN_STATES)).expect("the exploration runs");
             assert!(clean.is_clean(), "with the rule intact: {clean:?}");
             return;
         }

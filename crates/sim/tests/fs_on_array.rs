@@ -12,11 +12,11 @@ use zoned::{Blocks, ZonedDevice};
 
 const DRIVES: u32 = 4;
 /// Open and active limit of a drive, and the open zones that remain besides the array's metadata zones.
-const OPEN: u32 = 8;
-const LEFT: u32 = 5;
+const OPEN_ZONES: u32 = 8;
+const OPEN_ZONES_LEFT: u32 = 5;
 /// Bytes of a file, of which a zone of the array holds a few.
-const FILE: usize = 30_000;
-const ENTRY: usize = 3_000;
+const FILE_BYTES: usize = 30_000;
+const ENTRY_BYTES: usize = 3_000;
 
 fn drives(driver: &Arc<dyn Driver>) -> Vec<Arc<dyn ZonedDevice>> {
     let drive = |n| {
@@ -26,8 +26,8 @@ fn drives(driver: &Arc<dyn Driver>) -> Vec<Arc<dyn ZonedDevice>> {
             zones: 28 + 3,
             zone_size: Blocks(120),
             zone_capacity: Blocks(120),
-            max_open: Some(OPEN),
-            max_active: Some(OPEN),
+            max_open: Some(OPEN_ZONES),
+            max_active: Some(OPEN_ZONES),
             latency: Latency::all(Duration::from_micros(10)),
             ..EmuOptions::default()
         };
@@ -40,9 +40,9 @@ fn bytes(len: usize, seed: u32) -> Vec<u8> {
     (0..len).map(|i| (i / 7) as u8 ^ (i >> 11) as u8 ^ (seed as u8).wrapping_mul(37)).collect()
 }
 
-async fn write(fs: &Fs, path: &str, seed: u32) {
+async fn write_file(fs: &Fs, path: &str, seed: u32) {
     let writer = fs.create(path, &CreateOptions::default()).await.unwrap();
-    writer.append(&bytes(FILE, seed)).await.unwrap();
+    writer.append(&bytes(FILE_BYTES, seed)).await.unwrap();
     writer.sync().await.unwrap();
     writer.close().await.unwrap();
 }
@@ -52,7 +52,7 @@ async fn log(fs: &Fs, path: &str, entries: u32, seed: u32) {
     let options = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
     let writer = fs.create(path, &options).await.unwrap();
     for n in 0..entries {
-        writer.append(&bytes(ENTRY, seed + n)).await.unwrap();
+        writer.append(&bytes(ENTRY_BYTES, seed + n)).await.unwrap();
         writer.sync().await.unwrap();
     }
     writer.close().await.unwrap();
@@ -66,15 +66,15 @@ async fn is(fs: &Fs, path: &str, expected: &[u8]) {
 }
 
 /// Checks that the files and logs that the last round of [`churn`] left are whole.
-async fn is_whole(fs: &Fs, kept: u32) {
+async fn check_files(fs: &Fs, kept: u32) {
     for n in 0..kept {
-        is(fs, &format!("/kept-{n}"), &bytes(FILE, n)).await;
+        is(fs, &format!("/kept-{n}"), &bytes(FILE_BYTES, n)).await;
     }
     for n in 0..6 {
-        is(fs, &format!("/file-{n}"), &bytes(FILE, ROUNDS - 6 + n)).await;
+        is(fs, &format!("/file-{n}"), &bytes(FILE_BYTES, ROUNDS - 6 + n)).await;
     }
     for n in 0..3 {
-        let entries: Vec<u8> = (0..6).flat_map(|entry| bytes(ENTRY, ROUNDS - 3 + n + entry)).collect();
+        let entries: Vec<u8> = (0..6).flat_map(|entry| bytes(ENTRY_BYTES, ROUNDS - 3 + n + entry)).collect();
         is(fs, &format!("/{n}.log"), &entries).await;
     }
 }
@@ -94,14 +94,14 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
         array::create(&drives, &create).await.unwrap();
         let array: Arc<dyn ZonedDevice> = Array::open(drives.clone(), open.clone()).await.unwrap();
         let limits = (array.geometry().max_open, array.geometry().max_active);
-        assert_eq!(limits, (Some(LEFT), Some(LEFT)));
+        assert_eq!(limits, (Some(OPEN_ZONES_LEFT), Some(OPEN_ZONES_LEFT)));
         Fs::format(&array, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(Arc::clone(&array), &options).await.unwrap();
 
         // The array is filled, and one file in each zone or two is kept: without cleaning no zone would be free again.
         let mut written = 0;
-        while fs.statfs().free.0 > 4 * FILE as u64 {
-            write(&fs, &format!("/{written}"), written / 4).await;
+        while fs.statfs().free.0 > 4 * FILE_BYTES as u64 {
+            write_file(&fs, &format!("/{written}"), written / 4).await;
             written += 1;
         }
         let kept = written / 4;
@@ -113,7 +113,7 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
             }
         }
         let holds = fs.statfs().capacity.0;
-        assert!(u64::from(ROUNDS) * (FILE + 6 * ENTRY) as u64 > 2 * holds, "{holds} bytes");
+        assert!(u64::from(ROUNDS) * (FILE_BYTES + 6 * ENTRY_BYTES) as u64 > 2 * holds, "{holds} bytes");
         // Files and logs are written side by side.
         let (beside, sides) = (fs.clone(), Arc::clone(&driver));
         let logs = spawn(&*sides, "logs", async move {
@@ -122,10 +122,10 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
             }
         });
         for n in 0..ROUNDS {
-            write(&fs, &format!("/file-{}", n % 6), n).await;
+            write_file(&fs, &format!("/file-{}", n % 6), n).await;
         }
         logs.await;
-        is_whole(&fs, kept).await;
+        check_files(&fs, kept).await;
         fs.unmount().await.unwrap();
         drop(array);
 
@@ -138,8 +138,8 @@ fn five_zones_of_an_array_are_enough_for_files_logs_and_cleaning() {
             let array: Arc<dyn ZonedDevice> = Array::open(drives, open.clone()).await.unwrap();
             assert_eq!(Fs::check(&array).await.unwrap().problems, Vec::<String>::new());
             let fs = Fs::mount(Arc::clone(&array), &options).await.unwrap();
-            is_whole(&fs, kept).await;
-            write(&fs, "/file-5", ROUNDS - 1).await;
+            check_files(&fs, kept).await;
+            write_file(&fs, "/file-5", ROUNDS - 1).await;
             fs.unmount().await.unwrap();
         }
     });

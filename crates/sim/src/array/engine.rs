@@ -19,18 +19,18 @@ use zoned::emu::{Emu, Latency};
 use super::probe::ImageDrives;
 use super::record::{Entry, RecordedArray, Recording};
 use super::shape::{DriveFailure, Shape};
-use super::stack::{WITH_LESS, add_mount_cuts, cuts, mounts_cut, open, steps};
+use super::stack::{WITHOUT_ONE_DRIVE, add_mount_cuts, cut_during_mounts, cuts, open, step_sink};
 use super::states::{self, Cut};
-use crate::engine::{self, BaseDevice, EngineOracle, JITTER, Recorded, TAIL};
+use crate::engine::{self, BaseDevice, EngineOracle, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, Recorded};
 use crate::model::Fault;
-use crate::oracle::{Probe, TWICE};
+use crate::oracle::{Probe, SECOND_CUT_EVERY};
 use crate::report::FailureKind;
 use crate::second_cut::Images;
 use crate::trace::{Drive, Event, Trace};
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// Latest time at which a drive fails, in microseconds.
-const SOON: u64 = 60_000;
+const LATEST_FAILURE_US: u64 = 60_000;
 
 /// Runs a workload on an array and records it. Threads make every recording different.
 pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool) -> Result<Trace> {
@@ -45,11 +45,11 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
         let open = options.broken_rules.of_array(OpenOptions::default());
-        let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, JITTER, open, sink))?;
+        let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, sink))?;
         let sink = Arc::clone(&journal);
-        let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
-        let recorder = Recorder::above(recorded.device(), JITTER, TAIL, steps);
-        let when = Duration::from_micros(Rng::at(seed, &[workload, 3]).below(SOON));
+        let steps = step_sink(move |step| sink.lock().push(Entry::Step(step)));
+        let recorder = Recorder::above(recorded.device(), MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, steps);
+        let when = Duration::from_micros(Rng::at(seed, &[workload, 3]).below(LATEST_FAILURE_US));
         std::thread::scope(|scope| {
             let injected = scope.spawn(|| block_on(&*driver, recorded.inject_failure(&shape, &drives, when)));
             engine::work((seed, workload), volatile_cache, &recorder, options.broken_rules)?;
@@ -77,7 +77,7 @@ pub(crate) fn explore(
     }
     let record = Recording { shape, entries: entries(trace), trace: saved.map(Path::to_owned) };
     let options = &CrashOptions { seed: trace.seed, on_array: true, ..options.clone() };
-    let stack = Stack { options, oracle: EngineOracle::new(trace, options.broken_rules) };
+    let stack = EngineOnArray { options, oracle: EngineOracle::new(trace, options.broken_rules) };
     let judge = |cut: &Cut<()>, failure, images, seed| stack.judge(cut.entry, failure, images, seed);
     // The engine's judge finds the steps before a cut by the cut's index among the events: these cuts carry no model.
     let cuts = cuts(&record, (), |(), _| {}, |(), ()| {});
@@ -144,29 +144,29 @@ fn entries(trace: &Trace) -> Vec<Entry> {
     entries
 }
 
-struct Stack<'a> {
+struct EngineOnArray<'a> {
     options: &'a CrashOptions,
     oracle: EngineOracle,
 }
 
-impl Stack<'_> {
+impl EngineOnArray<'_> {
     fn judge(&self, cut: usize, failure: DriveFailure, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
         let mount = engine::mount_options(self.options.broken_rules);
-        let cuts = mounts_cut(&mut images, &mut rng, self.options, &mount);
+        let cuts = cut_during_mounts(&mut images, &mut rng, self.options, &mount);
         let mut faults = match failure {
             DriveFailure::After(drive) => {
                 let drives = image_drives(images);
                 let mut faults = self.judge_mount(&drives, None, rng.draw(), cut);
                 if faults.is_empty() {
                     faults = self.judge_mount(&drives, Some(drive), rng.draw(), cut);
-                    faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
+                    faults.iter_mut().for_each(|fault| fault.what += WITHOUT_ONE_DRIVE);
                 }
                 faults
             }
-            _ if rng.below(TWICE) == 0 => {
+            _ if rng.below(SECOND_CUT_EVERY) == 0 => {
                 let probe = Probe { twice: true, seed: rng.draw(), event: cut };
-                self.oracle.twice(images, self, probe)
+                self.oracle.judge_second_cut(images, self, probe)
             }
             _ => self.judge_mount(&image_drives(images), None, rng.draw(), cut),
         };
@@ -176,7 +176,7 @@ impl Stack<'_> {
 
     fn judge_mount(&self, drives: &ImageDrives, without: Option<usize>, seed: u64, cut: usize) -> Vec<Fault> {
         match block_on(&*drives.driver, open(drives, without, self.options)) {
-            Ok(device) => self.oracle.once(&device, seed, cut),
+            Ok(device) => self.oracle.judge_first_cut(&device, seed, cut),
             Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
         }
     }
@@ -187,13 +187,13 @@ fn image_drives(images: Images) -> ImageDrives {
     ImageDrives::on(RealDriver::new(), images, 0, Latency::NONE)
 }
 
-impl BaseDevice for Stack<'_> {
-    fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
+impl BaseDevice for EngineOnArray<'_> {
+    fn unrecorded_device(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
         let drives = image_drives(images);
         block_on(&*drives.driver, open(&drives, None, self.options)).map_err(|e| format!("the array: {e}"))
     }
 
-    fn recorded(&self, images: Images) -> std::result::Result<Recorded, String> {
+    fn recorded_device(&self, images: Images) -> std::result::Result<Recorded, String> {
         let journal: Arc<Mutex<Vec<(usize, Event)>>> = Arc::default();
         let numbers: Vec<usize> = images.iter().map(|(number, _)| *number).collect();
         let drives = image_drives(images).devices(None);
@@ -208,7 +208,7 @@ impl BaseDevice for Stack<'_> {
         let array = block_on(&**first.driver(), Array::open(devices, options));
         let array = array.map_err(|e| format!("the array: {e}"))?;
         let sink = Arc::clone(&journal);
-        let steps = steps(move |step| sink.lock().push((0, step)));
+        let steps = step_sink(move |step| sink.lock().push((0, step)));
         let recorder = Recorder::above(array, Duration::ZERO, Duration::ZERO, steps);
         Ok(Recorded { recorder, events: Box::new(move || std::mem::take(&mut *journal.lock())) })
     }

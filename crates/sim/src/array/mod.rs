@@ -26,13 +26,13 @@ mod workload;
 use crate::array::model::ZonesModel;
 use crate::array::probe::{Probe, State};
 use crate::array::record::{Entry, Recording};
-use crate::array::shape::ZONES;
+use crate::array::shape::LOGICAL_ZONES;
 use crate::array::states::Cut;
 use crate::{CrashOptions, Report, Result};
 
 /// Explores the target `array`; see [`CrashOptions`].
 pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
-    states::spread(options, |workload, share| {
+    states::explore_workloads(options, |workload, share| {
         let record = Recording::of(options, workload)?;
         let judge = |cut: &Cut<ZonesModel>, failure, images, seed| {
             let (shape, broken) = (&record.shape, options.broken_rules);
@@ -44,7 +44,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
 
 /// Every point of a recording at which the power may be cut.
 fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
-    let mut model = ZonesModel::new(ZONES as usize);
+    let mut model = ZonesModel::new(LOGICAL_ZONES as usize);
     let (mut promises, mut ready, mut replaced) = (0, false, false);
     let mut cuts = Vec::new();
     let mut open = false;

@@ -9,7 +9,7 @@ use crate::model::Fault;
 use crate::report::FailureKind;
 
 /// The digest of a block whose read fails with a media error that the model allows.
-pub(crate) const UNREADABLE: u64 = 0x6c6f_7374;
+pub(crate) const UNREADABLE_BLOCK_DIGEST: u64 = 0x6c6f_7374;
 
 /// A step of the array's workload, or the array's answer to a step.
 #[derive(Clone, Debug)]
@@ -95,7 +95,7 @@ struct Life {
 }
 
 /// Lives that the model keeps of a zone. A power cut may undo a reset that no flush covers.
-const KEPT: usize = 3;
+const KEPT_LIVES: usize = 3;
 
 /// The state, pointer and content of a zone that a mount shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -193,7 +193,7 @@ impl ZonesModel {
                 if let Some(lives) = self.zones.get_mut(*zone) {
                     let number = lives.last().map_or(0, |life| life.number + 1);
                     lives.push(Life { number, ..Life::default() });
-                    let extra = lives.len().saturating_sub(KEPT);
+                    let extra = lives.len().saturating_sub(KEPT_LIVES);
                     lives.drain(..extra);
                 }
             }
@@ -307,7 +307,7 @@ fn judge(life: &Life, shown: &Shown, strict: bool, worn: Option<WornZone>) -> Op
     let must = if full || !strict { durable } else { life.acked.min(pointer).max(durable) };
     let wrong = (0..must).find(|n| {
         let found = shown.blocks.get(*n);
-        found != life.blocks.get(*n) && found != Some(&UNREADABLE)
+        found != life.blocks.get(*n) && found != Some(&UNREADABLE_BLOCK_DIGEST)
     });
     wrong.map(|n| {
         let kind = if n < life.durable { FailureKind::Lost } else { FailureKind::Invented };

@@ -10,13 +10,13 @@ use zoned::emu::{Emu, Latency};
 use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
 use super::model::{Mark, Shown, WornZone, ZonesModel};
-use super::record::{STEPS, replace};
-use super::shape::{DriveFailure, Shape, When, Worn, ZONES, latency};
+use super::record::{STEPS_PER_TASK, replace};
+use super::shape::{DriveFailure, LOGICAL_ZONES, Shape, WearTime, Worn, latency};
 use super::unreadable::{UnreadableBlocks, UnreadableDrive};
-use super::workload::{Task, show};
+use super::workload::{Task, read_all_zones};
 use crate::choose::Sample;
 use crate::model::{Fault, fault};
-use crate::oracle::TWICE;
+use crate::oracle::SECOND_CUT_EVERY;
 use crate::report::FailureKind;
 use crate::second_cut::Images;
 use crate::{BrokenRules, Rng};
@@ -44,9 +44,9 @@ impl Probe<'_> {
     pub(super) fn run(mut self, mut images: Images) -> Vec<Fault> {
         let (shape, failure, model) = (self.state.shape, self.state.failure, self.state.model);
         // Some mounts are cut by a second power failure, a few of them several times.
-        while self.rng.below(TWICE) == 0 {
+        while self.rng.below(SECOND_CUT_EVERY) == 0 {
             let drives = ImageDrives::on_own_clock(images, self.rng.draw(), latency());
-            drives.wear(shape.worn().filter(|worn| worn.when == When::At));
+            drives.wear(shape.worn().filter(|worn| worn.when == WearTime::At));
             let time = Duration::from_micros(self.rng.below(1_500));
             let open = Array::open(drives.devices(None), self.open(drives.seed));
             block_on(&*drives.driver, async {
@@ -55,14 +55,14 @@ impl Probe<'_> {
             });
             images = drives.cut(&mut self.rng);
         }
-        let goes_on = !matches!(failure, DriveFailure::After(_)) && self.rng.below(TWICE) == 0;
+        let goes_on = !matches!(failure, DriveFailure::After(_)) && self.rng.below(SECOND_CUT_EVERY) == 0;
         // The drives' operations take time only if a later cut must find them in flight.
         let drives = ImageDrives::on_own_clock(
             images,
             self.rng.draw(),
             if goes_on { latency() } else { Latency::NONE },
         );
-        drives.wear(shape.worn().filter(|worn| worn.when == When::At));
+        drives.wear(shape.worn().filter(|worn| worn.when == WearTime::At));
         let found = self.worn(&drives);
         let (array, shown) = match self.mount(&drives, None) {
             Ok(mounted) => mounted,
@@ -72,7 +72,7 @@ impl Probe<'_> {
         if !faults.is_empty() {
             return faults;
         }
-        drives.wear(shape.worn().filter(|worn| worn.when == When::After));
+        drives.wear(shape.worn().filter(|worn| worn.when == WearTime::After));
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn));
         match failure {
             DriveFailure::After(drive) => match self.mount(&drives, Some(drive)) {
@@ -125,7 +125,7 @@ impl Probe<'_> {
                 let piece = layout.locate(zone, Blocks(n));
                 drives.bad.was(zone, layout.row(piece.stripe) + piece.row)
             };
-            let shown = show(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;
+            let shown = read_all_zones(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;
             Ok((array, shown))
         })
     }
@@ -156,8 +156,9 @@ impl Probe<'_> {
             for task in 0..2_u32 {
                 let sink = Arc::clone(&model);
                 let sink = Arc::new(move |mark: Mark| sink.lock().apply(&mark));
-                let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
-                let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS).wears(shape.worn());
+                let zones = task * LOGICAL_ZONES / 2..(task + 1) * LOGICAL_ZONES / 2;
+                let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS_PER_TASK)
+                    .allow_wear(shape.worn());
                 let error = Arc::clone(&error);
                 drop(spawn(&*drives.driver, "more", async move {
                     if let Err(why) = task.run().await {

@@ -12,17 +12,17 @@ use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
 use zoned::{ZoneId, ZonedDevice};
 
 use super::model::Mark;
-use super::shape::{MissingDrive, Shape, When, ZONES, latency};
+use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, latency};
 use super::workload::Task;
 use crate::trace::Event;
 use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 
 /// Steps that each of the workload's two tasks makes.
-pub(super) const STEPS: usize = 90;
+pub(super) const STEPS_PER_TASK: usize = 90;
 /// Longest time by which a late drive delays the execution of an operation.
-const LATE: Duration = Duration::from_micros(50);
+const MAX_EXECUTION_DELAY: Duration = Duration::from_micros(50);
 /// Longest random delay of an operation's acknowledgement.
-const JITTER: Duration = Duration::from_micros(30);
+const MAX_ACK_DELAY: Duration = Duration::from_micros(30);
 
 /// An event in the recording of an array's workload.
 pub(super) enum Entry {
@@ -87,19 +87,19 @@ async fn run(
     let sink = Arc::clone(journal);
     let open = broken.of_array(OpenOptions::default());
     let recorded =
-        RecordedArray::new(shape, drives, JITTER, open, move |entry| sink.lock().push(entry)).await?;
+        RecordedArray::new(shape, drives, MAX_ACK_DELAY, open, move |entry| sink.lock().push(entry)).await?;
     let (driver, device) = (Arc::clone(recorded.first.driver()), recorded.device());
     journal.lock().push(Entry::Ready);
     let tasks: Vec<_> = (0..2_u32)
         .map(|task| {
             let sink = Arc::clone(journal);
             let sink = Arc::new(move |mark| sink.lock().push(Entry::Marked(mark)));
-            let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
+            let zones = task * LOGICAL_ZONES / 2..(task + 1) * LOGICAL_ZONES / 2;
             let (array, first) = (Arc::clone(&recorded.array), ZoneId(zones.start));
             // With all drives present the workload first fails a zone, so that cuts fall around the failure and the zone's reset.
             let fails_zone = shape.missing == MissingDrive::None && task == 0;
-            let task =
-                Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS).wears(shape.worn());
+            let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS_PER_TASK)
+                .allow_wear(shape.worn());
             spawn(&*driver, "workload", async move {
                 let task =
                     if fails_zone { task.fails_first_zone(array.fail_zone(first)).await? } else { task };
@@ -144,7 +144,7 @@ impl RecordedArray {
             let device = first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write));
             // The deferring device lies above the recorder, so that the recording has each operation at the time of its
             // execution.
-            devices.push(if shape.late { DeferredDevice::over(device, LATE) } else { device });
+            devices.push(if shape.late { DeferredDevice::over(device, MAX_EXECUTION_DELAY) } else { device });
         }
         let new = devices.split_off(shape.drives).pop();
         let stripe_unit = Bytes(shape.unit * 512);
@@ -173,11 +173,11 @@ impl RecordedArray {
             (MissingDrive::During(slot, _), _) => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 if let Some(emu) = drives.get(slot) {
-                    fail(emu);
+                    fail_drive(emu);
                 }
                 Ok(None)
             }
-            (MissingDrive::Worn(worn), _) if worn.when == When::Before => {
+            (MissingDrive::Worn(worn), _) if worn.when == WearTime::Before => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 if let Some(emu) = drives.get(worn.slot) {
                     emu.wear(worn.part(), worn.state);
@@ -202,7 +202,7 @@ pub(super) async fn replace(array: &Array, slot: usize, new: Arc<dyn ZonedDevice
 }
 
 /// Makes every later operation of an emulated drive fail.
-fn fail(emu: &Emu) {
+fn fail_drive(emu: &Emu) {
     for op in [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone] {
         emu.fail(FaultSpec::all(op));
     }

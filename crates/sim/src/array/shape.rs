@@ -10,7 +10,7 @@ use crate::{CrashOptions, Rng};
 /// Metadata zones of a drive, before the physical zone of logical zone 0.
 pub(crate) const METADATA_ZONES: u32 = 3;
 /// Logical zones of an array in the target `array`.
-pub(crate) const ZONES: u32 = 6;
+pub(crate) const LOGICAL_ZONES: u32 = 6;
 
 /// Which drive is missing or fails before the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,12 +34,12 @@ pub(crate) struct Worn {
     pub zone: usize,
     /// The state after the wear: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
     pub state: ZoneState,
-    pub when: When,
+    pub when: WearTime,
 }
 
 /// When a physical zone wears out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum When {
+pub(crate) enum WearTime {
     /// The zone wears out while the workload runs.
     Before,
     /// The zone wears out at the power cut.
@@ -97,7 +97,7 @@ impl Shape {
         let slot = rng.index(drives);
         let missing = match workload % 8 {
             1 => MissingDrive::Before(slot),
-            5 => MissingDrive::Worn(Shape::worn_of(options, workload, slot)),
+            5 => MissingDrive::Worn(Shape::draw_worn_zone(options, workload, slot)),
             2 | 6 => MissingDrive::Replaced(slot),
             3 | 7 => MissingDrive::During(slot, rng.chance(50)),
             _ => MissingDrive::None,
@@ -106,18 +106,18 @@ impl Shape {
         let late = workload % 8 == 4;
         let mut rng = Rng::at(options.seed, &[workload, 0xd1ff]);
         let uneven = rng.chance(40).then(|| rng.draw());
-        Shape { drives, unit, capacity, cache, missing, zones: ZONES, open: 8, late, uneven }
+        Shape { drives, unit, capacity, cache, missing, zones: LOGICAL_ZONES, open: 8, late, uneven }
     }
 
-    fn worn_of(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
+    fn draw_worn_zone(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
         let mut rng = Rng::at(options.seed, &[workload, 0x0143]);
         let state = if rng.chance(50) { ZoneState::ReadOnly } else { ZoneState::Offline };
         let when = match rng.below(4) {
-            0 => When::At,
-            1 => When::After,
-            _ => When::Before,
+            0 => WearTime::At,
+            1 => WearTime::After,
+            _ => WearTime::Before,
         };
-        Worn { slot, zone: rng.index(ZONES as usize), state, when }
+        Worn { slot, zone: rng.index(LOGICAL_ZONES as usize), state, when }
     }
 
     /// The physical zone that wears out in this workload.

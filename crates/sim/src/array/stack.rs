@@ -22,33 +22,33 @@ use super::states::{self, Cut};
 use crate::exploration::panic_message;
 use crate::files::{self, FilesOracle};
 use crate::model::{Fault, Progress};
-use crate::oracle::TWICE;
-use crate::recorder::Sink;
+use crate::oracle::SECOND_CUT_EVERY;
+use crate::recorder::EventSink;
 use crate::report::FailureKind;
 use crate::second_cut::Images;
 use crate::trace::{Drive, Event, Trace};
 use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// Longest time that an acknowledgement is delayed beyond the drive's own latency.
-const JITTER: Duration = Duration::from_micros(40);
+const MAX_ACK_DELAY: Duration = Duration::from_micros(40);
 /// Text added to the description of a fault that a mount without one drive shows.
-pub(super) const WITH_LESS: &str = " (mounted again without one drive)";
+pub(super) const WITHOUT_ONE_DRIVE: &str = " (mounted again without one drive)";
 /// Latest time at which a drive fails or is replaced, in microseconds.
-const SOON: u64 = 20_000;
+const LATEST_FAILURE_US: u64 = 20_000;
 
 /// Explores the target `fs` or `log` on an array; see [`CrashOptions`].
 pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
     if !matches!(options.target, Target::Fs | Target::Log) {
         return Err(Error::NotOnArray(options.target.to_string()));
     }
-    states::spread(options, |workload, share| {
+    states::explore_workloads(options, |workload, share| {
         let record = record(options, workload)?;
         let (target, seed) = (options.target, options.seed);
         // The oracle derives the plan from the trace's header. The drives' events stay in the recording.
         let drive = Drive::tiny(record.shape.cache);
         let trace =
             Trace { target, seed, workload, drive, ordered: false, modelled: false, events: Vec::new() };
-        let stack = Stack { options, oracle: FilesOracle::new(&trace, options.broken_rules) };
+        let stack = FilesOnArray { options, oracle: FilesOracle::new(&trace, options.broken_rules) };
         let judge =
             |cut: &Cut<Progress>, failure, images, seed| stack.judge(&cut.model, failure, images, seed);
         let promised = |cut: &mut Progress, now: &Progress| cut.promised.clone_from(&now.promised);
@@ -71,15 +71,16 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
         block_on(&*driver, async {
             let sink = Arc::clone(&journal);
             let open = options.broken_rules.of_array(OpenOptions::default());
-            let recorded =
-                RecordedArray::new(&shape, &drives, JITTER, open, move |entry| sink.lock().push(entry))
-                    .await?;
+            let recorded = RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, move |entry| {
+                sink.lock().push(entry)
+            })
+            .await?;
             let sink = Arc::clone(&journal);
-            let steps = steps(move |step| sink.lock().push(Entry::Step(step)));
-            let recorder = Recorder::above(recorded.device(), JITTER, Duration::ZERO, steps);
+            let steps = step_sink(move |step| sink.lock().push(Entry::Step(step)));
+            let recorder = Recorder::above(recorded.device(), MAX_ACK_DELAY, Duration::ZERO, steps);
             let work = files::work(target, (seed, workload), shape.cache, recorder, options.broken_rules);
             let work = spawn(&*driver, "files", work);
-            let when = Duration::from_micros(clock % SOON);
+            let when = Duration::from_micros(clock % LATEST_FAILURE_US);
             if let Some(entry) = recorded.inject_failure(&shape, &drives, when).await? {
                 journal.lock().push(entry);
             }
@@ -95,7 +96,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
 
 /// Passes on the workload's steps that a recorder above an array sees, without the operations, which are recorded at the
 /// drives.
-pub(super) fn steps(sink: impl Fn(Event) + Send + Sync + 'static) -> Sink {
+pub(super) fn step_sink(sink: impl Fn(Event) + Send + Sync + 'static) -> EventSink {
     Arc::new(move |event| {
         if !event.is_io() && !matches!(event, Event::Refused { .. }) {
             sink(event);
@@ -136,14 +137,14 @@ pub(super) fn cuts<M: Clone>(
 
 /// In a few states, mounts the array and the file system and cuts the power during the mount, in some of them several times.
 /// Gives the number of cuts.
-pub(super) fn mounts_cut(
+pub(super) fn cut_during_mounts(
     images: &mut Images,
     rng: &mut Rng,
     options: &CrashOptions,
     mount: &MountOptions,
 ) -> u32 {
     let mut cuts = 0;
-    while rng.below(TWICE) == 0 {
+    while rng.below(SECOND_CUT_EVERY) == 0 {
         let drives = ImageDrives::on_own_clock(std::mem::take(images), rng.draw(), latency());
         let time = Duration::from_micros(rng.below(6_000));
         let (open, mount) = (open(&drives, None, options), mount.clone());
@@ -179,22 +180,22 @@ pub(super) fn open(
     async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
 }
 
-struct Stack<'a> {
+struct FilesOnArray<'a> {
     options: &'a CrashOptions,
     oracle: FilesOracle,
 }
 
-impl Stack<'_> {
+impl FilesOnArray<'_> {
     fn judge(&self, progress: &Progress, failure: DriveFailure, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
-        let cuts = mounts_cut(&mut images, &mut rng, self.options, self.oracle.options());
+        let cuts = cut_during_mounts(&mut images, &mut rng, self.options, self.oracle.options());
         let drives = ImageDrives::on_own_clock(images, rng.draw(), Latency::NONE);
         let mut faults = self.judge_mount(&drives, None, progress);
         if let DriveFailure::After(drive) = failure
             && faults.is_empty()
         {
             faults = self.judge_mount(&drives, Some(drive), progress);
-            faults.iter_mut().for_each(|fault| fault.what += WITH_LESS);
+            faults.iter_mut().for_each(|fault| fault.what += WITHOUT_ONE_DRIVE);
         }
         add_mount_cuts(&mut faults, cuts);
         faults
@@ -203,7 +204,7 @@ impl Stack<'_> {
     fn judge_mount(&self, drives: &ImageDrives, without: Option<usize>, progress: &Progress) -> Vec<Fault> {
         block_on(&*drives.driver, async {
             match open(drives, without, self.options).await {
-                Ok(device) => self.oracle.mounted(&device, progress).await,
+                Ok(device) => self.oracle.judge_mounted(&device, progress).await,
                 Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
             }
         })

@@ -5,22 +5,22 @@ use zoned::emu::{Latency, Media};
 use super::record::{Entry, Recording};
 use super::shape::DriveFailure;
 use crate::choose::Sample;
-use crate::exploration::{Exploration, catching_panics, keep_random, sort_failures, tries};
+use crate::exploration::{Exploration, catching_panics, keep_random, probe_attempts, sort_failures};
 use crate::model::Fault;
 use crate::replay::{Completions, Replay};
 use crate::second_cut::Images;
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
 
 /// Number of workloads, roughly, over which an exploration of an array spreads.
-const WORKLOADS: u64 = 24;
+const TARGET_WORKLOADS: u64 = 24;
 /// Least number of states that each workload contributes to an exploration.
-const SHARE: u64 = 300;
+const MIN_STATES_PER_WORKLOAD: u64 = 300;
 /// From this many states on, an exploration takes every cut of one workload of each kind.
-const THOROUGH: u64 = 80_000;
+const EVERY_CUT_FROM_STATES: u64 = 80_000;
 /// Workloads that show each kind of failed drive once. Workloads with worn zones come after these.
-const KINDS: u64 = 4;
+const DRIVE_FAILURE_KINDS: u64 = 4;
 /// Most outcomes tried of one cut with one failed drive.
-const ROUNDS: u64 = 24;
+const MAX_OUTCOMES_PER_CUT: u64 = 24;
 
 /// A point at which the power is cut. The model holds the steps that had begun, and the promises made before the next event.
 pub(super) struct Cut<M> {
@@ -36,7 +36,10 @@ pub(super) struct Cut<M> {
 pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, DriveFailure, Images, u64) -> Vec<Fault> + Sync);
 
 /// Explores one workload after the other until enough states are checked.
-pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Result<Report>) -> Result<Report> {
+pub(super) fn explore_workloads(
+    options: &CrashOptions,
+    explore: impl Fn(u64, u64) -> Result<Report>,
+) -> Result<Report> {
     if let Some(only) = options.only {
         return explore(only.workload, 1);
     }
@@ -44,8 +47,8 @@ pub(super) fn spread(options: &CrashOptions, explore: impl Fn(u64, u64) -> Resul
     let mut workload = 0;
     while report.states < options.states {
         let left = options.states - report.states;
-        let share = (options.states / WORKLOADS).max(SHARE).min(left);
-        let whole = options.states >= THOROUGH && workload < KINDS;
+        let share = (options.states / TARGET_WORKLOADS).max(MIN_STATES_PER_WORKLOAD).min(left);
+        let whole = options.states >= EVERY_CUT_FROM_STATES && workload < DRIVE_FAILURE_KINDS;
         report.add(explore(workload, if whole { u64::MAX } else { share })?);
         if options.first_failure && !report.is_clean() {
             break;
@@ -67,7 +70,7 @@ pub(super) fn explore<M: Send + Sync>(
     let per_cut = record.shape.failures(true).len() as u64;
     let rounds = match states {
         u64::MAX => 1,
-        _ => (states / (cuts.len() as u64 * per_cut).max(1)).clamp(1, ROUNDS),
+        _ => (states / (cuts.len() as u64 * per_cut).max(1)).clamp(1, MAX_OUTCOMES_PER_CUT),
     };
     if let Some(only) = options.only {
         cuts.retain(|cut| cut.entry as u64 == only.event);
@@ -184,17 +187,22 @@ impl<M: Sync> CutExplorer<'_, M> {
         let images: Images =
             present.iter().filter_map(|drive| Some((*drive, images.get(*drive)?.clone()))).collect();
         let mut faults = Vec::new();
-        for _ in 0..tries(self.options, true) {
+        for _ in 0..probe_attempts(self.options, true) {
             faults = catching_panics(|| (self.judge)(cut, failure, images.clone(), fingerprint as u64));
             if !faults.is_empty() {
                 break;
             }
         }
         let id = StateId { workload: self.workload, event: cut.entry as u64, outcome, twice: false };
-        exploration.add(id, &faults, |what| format!("{shape:?}, {failure:?}: {what}"), || self.command(id));
+        exploration.add(
+            id,
+            &faults,
+            |what| format!("{shape:?}, {failure:?}: {what}"),
+            || self.replay_command(id),
+        );
     }
 
-    fn command(&self, id: StateId) -> String {
+    fn replay_command(&self, id: StateId) -> String {
         let (target, seed) = (self.options.target, self.options.seed);
         let mut command = format!("furrow crash --target {target} --seed {seed}");
         if self.options.on_array {

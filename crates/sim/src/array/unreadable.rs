@@ -27,20 +27,20 @@ impl UnreadableBlocks {
     }
 
     /// The address of a row of a logical zone on the drive.
-    fn place(&self, zone: ZoneId, row: u64) -> Lba {
+    fn address_of(&self, zone: ZoneId, row: u64) -> Lba {
         Lba(u64::from(zone.0 + METADATA_ZONES) * self.zone_size.0 + row)
     }
 
     /// Makes a row of a logical zone unreadable.
     pub(super) fn add(&self, zone: ZoneId, row: u64) {
-        let at = self.place(zone, row);
+        let at = self.address_of(zone, row);
         self.now.lock().insert(at);
         self.ever.lock().insert(at);
     }
 
     /// Whether a row of a logical zone was ever unreadable.
     pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
-        self.ever.lock().contains(&self.place(zone, row))
+        self.ever.lock().contains(&self.address_of(zone, row))
     }
 }
 

@@ -9,12 +9,12 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice,
 };
 
-use super::model::{Mark, Shown, UNREADABLE};
+use super::model::{Mark, Shown, UNREADABLE_BLOCK_DIGEST};
 use super::shape::Worn;
 use crate::Rng;
 
 /// A function that takes the marks of an array's workload.
-pub(crate) type Sink = Arc<dyn Fn(Mark) + Send + Sync>;
+pub(crate) type MarkSink = Arc<dyn Fn(Mark) + Send + Sync>;
 
 /// A zone that a task of the workload writes.
 struct TaskZone {
@@ -24,7 +24,7 @@ struct TaskZone {
     over: bool,
     /// The zone is failed: a reset is the only operation that it takes, once no drive is missing.
     failed: bool,
-    /// A physical zone wears out during the workload (`wears`), and a reset was refused for that (`reset_refused`).
+    /// A physical zone wears out during the workload (`allow_wear`), and a reset was refused for that (`reset_refused`).
     wears: bool,
     reset_refused: bool,
 }
@@ -32,7 +32,7 @@ struct TaskZone {
 /// A task of the array's workload, with zones of its own.
 pub(crate) struct Task {
     device: Arc<dyn ZonedDevice>,
-    sink: Sink,
+    sink: MarkSink,
     rng: Rng,
     zones: Vec<TaskZone>,
     steps: usize,
@@ -45,7 +45,7 @@ pub(crate) fn digest(block: &[u8]) -> u64 {
 }
 
 /// Reads the state and the content of all zones of an array. `may`: whether the read of a block may be a media error.
-pub(crate) async fn show(
+pub(crate) async fn read_all_zones(
     device: &Arc<dyn ZonedDevice>,
     may: &(dyn Fn(ZoneId, u64) -> bool + Sync),
 ) -> Result<Vec<Shown>, String> {
@@ -66,7 +66,7 @@ pub(crate) async fn show(
                         match device.read(start, BufMut::zeroed(size)).await {
                             Ok(found) => blocks.push(digest(&found)),
                             Err(e) if e.kind() == ErrorKind::Media && may(info.zone, n) => {
-                                blocks.push(UNREADABLE)
+                                blocks.push(UNREADABLE_BLOCK_DIGEST)
                             }
                             Err(e) => return Err(format!("a read of zone {}, block {n}: {e}", info.zone)),
                         }
@@ -85,7 +85,7 @@ impl Task {
     /// A task that writes `zones`; `shown` is the content of all zones of the array.
     pub(crate) fn new(
         device: &Arc<dyn ZonedDevice>,
-        sink: Sink,
+        sink: MarkSink,
         seed: u64,
         zones: Range<u32>,
         shown: &[Shown],
@@ -117,7 +117,7 @@ impl Task {
     }
 
     /// Allows the array to refuse the task's operations on the worn zone.
-    pub(crate) fn wears(mut self, worn: Option<Worn>) -> Task {
+    pub(crate) fn allow_wear(mut self, worn: Option<Worn>) -> Task {
         for task_zone in &mut self.zones {
             task_zone.wears = worn.is_some_and(|worn| worn.zone == task_zone.zone.index());
         }

@@ -5,14 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use kv::parallel_wal::{BatchBuilder, BatchError, Family, RecordKind, parse};
 
 /// Versions of a key that the tables keep: a single delete takes the newest away, and the older one is seen again.
-const VERSIONS: usize = 2;
+const KEPT_VERSIONS: usize = 2;
 /// The family of an encoded [`Contents`] that holds the family numbers and the sequence.
-const HEADER: Family = Family(u32::MAX - 1);
-const SEQUENCE: &[u8] = b"sequence";
+const HEADER_FAMILY: Family = Family(u32::MAX - 1);
+const SEQUENCE_KEY: &[u8] = b"sequence";
 
 /// One record of a write batch, with its sequence.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct SequencedRecord {
     pub sequence: u64,
     pub kind: RecordKind,
     pub family: u32,
@@ -36,14 +36,14 @@ impl Contents {
     }
 
     /// Applies one record to the modelled tables.
-    pub(super) fn apply(&mut self, entry: &Entry) {
+    pub(super) fn apply(&mut self, entry: &SequencedRecord) {
         self.sequence = self.sequence.max(entry.sequence);
         let at = (entry.family, entry.key.clone());
         match entry.kind {
             RecordKind::Put => {
                 let versions = self.versions.entry(at).or_default();
                 versions.push(entry.value.clone());
-                versions.drain(..versions.len().saturating_sub(VERSIONS));
+                versions.drain(..versions.len().saturating_sub(KEPT_VERSIONS));
             }
             RecordKind::Delete => drop(self.versions.remove(&at)),
             RecordKind::SingleDelete => {
@@ -58,7 +58,8 @@ impl Contents {
                 });
             }
             RecordKind::Merge => {
-                let sum = number(self.get(at.0, &at.1)).wrapping_add(number(Some(&entry.value)));
+                let sum =
+                    counter_value(self.get(at.0, &at.1)).wrapping_add(counter_value(Some(&entry.value)));
                 let versions = self.versions.entry(at).or_default();
                 versions.pop();
                 versions.push(sum.to_le_bytes().to_vec());
@@ -73,7 +74,7 @@ impl Contents {
     }
 
     /// Every key with its newest version.
-    pub(super) fn newest(&self) -> impl Iterator<Item = (&(u32, Vec<u8>), &Vec<u8>)> {
+    pub(super) fn newest_values(&self) -> impl Iterator<Item = (&(u32, Vec<u8>), &Vec<u8>)> {
         self.versions.iter().filter_map(|(key, versions)| Some((key, versions.last()?)))
     }
 
@@ -85,9 +86,9 @@ impl Contents {
 
     /// The contents of the modelled tables as a write batch of puts.
     pub(super) fn encode(&self) -> Vec<u8> {
-        let header = BatchBuilder::new().put(HEADER, SEQUENCE, &self.sequence.to_le_bytes());
+        let header = BatchBuilder::new().put(HEADER_FAMILY, SEQUENCE_KEY, &self.sequence.to_le_bytes());
         let families = self.families.iter().map(|family| family.to_le_bytes());
-        let header = families.fold(header, |batch, family| batch.put(HEADER, &family, &[]));
+        let header = families.fold(header, |batch, family| batch.put(HEADER_FAMILY, &family, &[]));
         let versions =
             self.versions.iter().flat_map(|(key, versions)| versions.iter().map(move |v| (key, v)));
         let put = |batch: BatchBuilder, ((family, key), value): (&(u32, Vec<u8>), &Vec<u8>)| {
@@ -101,11 +102,11 @@ impl Contents {
         let mut contents = Contents::default();
         for record in parse(bytes)? {
             let record = record?;
-            if record.family != HEADER {
+            if record.family != HEADER_FAMILY {
                 let at = (record.family.0, record.key.to_vec());
                 contents.versions.entry(at).or_default().push(record.value.to_vec());
-            } else if record.key == SEQUENCE {
-                contents.sequence = number(Some(record.value));
+            } else if record.key == SEQUENCE_KEY {
+                contents.sequence = counter_value(Some(record.value));
             } else {
                 contents.families.extend(record.key.first_chunk().map(|family| u32::from_le_bytes(*family)));
             }
@@ -115,7 +116,7 @@ impl Contents {
 }
 
 /// The number in a counter's value, to which a merge adds; 0 for a key without a value.
-fn number(value: Option<impl AsRef<[u8]>>) -> u64 {
+fn counter_value(value: Option<impl AsRef<[u8]>>) -> u64 {
     value.and_then(|value| value.as_ref().first_chunk().copied()).map_or(0, u64::from_le_bytes)
 }
 
@@ -123,8 +124,8 @@ fn number(value: Option<impl AsRef<[u8]>>) -> u64 {
 mod tests {
     use super::*;
 
-    fn entry(sequence: u64, kind: RecordKind, key: &[u8], value: &[u8]) -> Entry {
-        Entry { sequence, kind, family: 1, key: key.to_vec(), value: value.to_vec() }
+    fn entry(sequence: u64, kind: RecordKind, key: &[u8], value: &[u8]) -> SequencedRecord {
+        SequencedRecord { sequence, kind, family: 1, key: key.to_vec(), value: value.to_vec() }
     }
 
     #[test]
@@ -139,8 +140,11 @@ mod tests {
         contents.apply(&entry(5, RecordKind::SingleDelete, b"a", b""));
         assert_eq!(contents.get(1, b"a"), Some(&b"old".to_vec()), "a put that was applied twice shows");
         contents.apply(&entry(6, RecordKind::DeleteRange, b"a", b"c"));
-        assert_eq!((contents.get(1, b"a"), contents.newest().count(), contents.sequence), (None, 1, 6));
+        assert_eq!(
+            (contents.get(1, b"a"), contents.newest_values().count(), contents.sequence),
+            (None, 1, 6)
+        );
         contents.drop_family(1);
-        assert_eq!((contents.newest().count(), contents.families.len()), (0, 2));
+        assert_eq!((contents.newest_values().count(), contents.families.len()), (0, 2));
     }
 }

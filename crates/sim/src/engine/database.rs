@@ -16,17 +16,17 @@ use units::{block_on, spawn};
 use zoned::ZonedDevice;
 
 use super::contents::Contents;
-use super::key_order::{KeyOrder, Turn};
+use super::key_order::{BatchTurn, KeyOrder};
 use super::model_tables::{self, ModelTables};
-use super::plan::{FAMILIES, RARE_FAMILY};
+use super::plan::{EXTRA_FAMILIES, RARE_FAMILY};
 use super::shape::{Mode, Shape};
 use crate::BrokenRules;
 
-const DIRECTORY: &str = "/db";
-const CHECKPOINTS: &str = "/checkpoints";
+const DATABASE_DIRECTORY: &str = "/db";
+const CHECKPOINT_DIRECTORY: &str = "/checkpoints";
 /// Most records of the parallel WAL in flight: more than the number of writers.
-const OPEN: usize = 64;
-const FAMILY: FamilyInfo = FamilyInfo { merges: true, one_stripe: false };
+const MAX_OPEN_RECORDS: usize = 64;
+const FAMILY_INFO: FamilyInfo = FamilyInfo { merges: true, one_stripe: false };
 
 /// The content of a database, by family and key.
 pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
@@ -73,7 +73,7 @@ pub(crate) fn mount_options(broken: BrokenRules) -> MountOptions {
     })
 }
 
-fn text(error: impl std::fmt::Display) -> String {
+fn error_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
@@ -87,7 +87,7 @@ impl Database {
         let options = mount_options(broken);
         let mount = Fs::mount(Arc::clone(device), &options);
         let fs = block_on(&**device.driver(), mount).map_err(|e| format!("mount: {e}"))?;
-        if shape.mode == Mode::Group && fs.stat(&format!("{DIRECTORY}/{LOG_FILE}")).is_ok() {
+        if shape.mode == Mode::Group && fs.stat(&format!("{DATABASE_DIRECTORY}/{LOG_FILE}")).is_ok() {
             let parallel = Shape { mode: Mode::Waltz, ..*shape };
             Database::open_on(&fs, &parallel, broken)?.close_database(true)?;
         }
@@ -96,8 +96,8 @@ impl Database {
 
     fn open_on(fs: &Fs, shape: &Shape, broken: BrokenRules) -> Result<Database, String> {
         let store = if shape.modelled {
-            let tables = ModelTables::open(fs, DIRECTORY, RARE_FAMILY + 1, broken)?;
-            model_tables::make_directory(fs, CHECKPOINTS)?;
+            let tables = ModelTables::open(fs, DATABASE_DIRECTORY, RARE_FAMILY + 1, broken)?;
+            model_tables::make_directory(fs, CHECKPOINT_DIRECTORY)?;
             let below = Arc::clone(&tables) as Arc<dyn Tables>;
             let parallel_wal = open_parallel_wal(fs, shape, below, tables.families(), broken)?;
             tables.report_flushes_to(&parallel_wal);
@@ -109,16 +109,16 @@ impl Database {
                 block_cache: 1 << 20,
                 unlogged: shape.mode != Mode::Group,
                 adds: true,
-                families: FAMILIES,
+                families: EXTRA_FAMILIES,
                 ..DbOptions::default()
             };
-            let db = Arc::new(Db::open(fs, DIRECTORY, &options).map_err(text)?);
+            let db = Arc::new(Db::open(fs, DATABASE_DIRECTORY, &options).map_err(error_text)?);
             if shape.mode == Mode::Group {
                 Store::Group(db)
             } else {
                 let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
                 let below = Arc::clone(&tables) as Arc<dyn Tables>;
-                let families = (0..=u32::from(FAMILIES)).map(Family).collect();
+                let families = (0..=u32::from(EXTRA_FAMILIES)).map(Family).collect();
                 let parallel_wal = open_parallel_wal(fs, shape, below, families, broken)?;
                 tables.report_flushes_to(&parallel_wal);
                 Store::Rocks { db, parallel_wal, tables }
@@ -137,20 +137,20 @@ impl Database {
     ) -> Result<Outcome, String> {
         let written = match &self.store {
             Store::Group(db) => {
-                db.write(&WriteBatch::from_data(batch), how.synced).map_err(text)?;
+                db.write(&WriteBatch::from_data(batch), how.synced).map_err(error_text)?;
                 return Ok(Outcome::Done);
             }
             Store::Rocks { parallel_wal, tables, .. } => {
-                let apply = |mark| tables.apply(batch, mark).map_err(text);
+                let apply = |mark| tables.apply(batch, mark).map_err(error_text);
                 let apply_soon = |mark| async move {
                     if refused {
                         Err(None)
                     } else {
-                        tables.apply_soon(batch, mark).await.map_err(|e| Some(text(e)))
+                        tables.apply_soon(batch, mark).await.map_err(|e| Some(error_text(e)))
                     }
                 };
                 match &self.order {
-                    None => parallel_wal.write(batch, how, unless(refused, apply)),
+                    None => parallel_wal.write(batch, how, apply_unless_refused(refused, apply)),
                     Some(order) => {
                         let _turn = self.turn(order, batch).await?;
                         tables.ready().await;
@@ -159,12 +159,12 @@ impl Database {
                 }
             }
             Store::Model { parallel_wal, tables } => {
-                let apply = |mark| tables.apply(batch, mark).map_err(text);
+                let apply = |mark| tables.apply(batch, mark).map_err(error_text);
                 match &self.order {
-                    None => parallel_wal.write(batch, how, unless(refused, apply)),
+                    None => parallel_wal.write(batch, how, apply_unless_refused(refused, apply)),
                     Some(order) => {
                         let _turn = self.turn(order, batch).await?;
-                        let apply = unless(refused, apply);
+                        let apply = apply_unless_refused(refused, apply);
                         parallel_wal.write_ordered(batch, how, |mark| async move { apply(mark) }).await
                     }
                 }
@@ -179,18 +179,18 @@ impl Database {
     }
 
     /// The turn of an ordered write, which stands in for the parallel WAL's key locks.
-    async fn turn<'o>(&self, order: &'o KeyOrder, batch: &[u8]) -> Result<Option<Turn<'o>>, String> {
+    async fn turn<'o>(&self, order: &'o KeyOrder, batch: &[u8]) -> Result<Option<BatchTurn<'o>>, String> {
         if !self.broken.keeps_key_order() {
             return Ok(None);
         }
-        order.turn(batch).await.map(Some).map_err(text)
+        order.turn(batch).await.map(Some).map_err(error_text)
     }
 
     /// The value of a key in the database's default family.
     pub(super) fn read(&self, key: &str) -> Result<Option<Vec<u8>>, String> {
         match &self.store {
             Store::Group(db) | Store::Rocks { db, .. } => {
-                Ok(db.get(key.as_bytes()).map_err(text)?.map(|value| value.to_vec()))
+                Ok(db.get(key.as_bytes()).map_err(error_text)?.map(|value| value.to_vec()))
             }
             Store::Model { tables, .. } => Ok(tables.get(0, key.as_bytes())),
         }
@@ -206,7 +206,7 @@ impl Database {
     }
 
     /// Runs a blocking call on the store, on a thread of its own where the calling thread serves other writes too.
-    async fn apart<T: Send + 'static>(
+    async fn run_on_own_thread<T: Send + 'static>(
         &self,
         run: impl FnOnce(Store) -> Result<T, String> + Send + 'static,
     ) -> Result<T, String> {
@@ -217,8 +217,8 @@ impl Database {
         spawn(&**self.fs.driver(), "sim-apart", async move { run(store) }).await
     }
 
-    /// Runs a step of modelled tables by [`apart`](Database::apart).
-    async fn apart_on_model(
+    /// Runs a step of modelled tables by [`run_on_own_thread`](Database::apart).
+    async fn run_on_model_tables(
         &self,
         run: impl FnOnce(&ParallelWal, &ModelTables) -> Result<(), String> + Send + 'static,
     ) -> Result<(), String> {
@@ -226,15 +226,15 @@ impl Database {
             Store::Model { parallel_wal, tables } => run(&parallel_wal, &tables),
             Store::Group(_) | Store::Rocks { .. } => Err("the step is of modelled tables".into()),
         };
-        self.apart(run).await
+        self.run_on_own_thread(run).await
     }
 
     /// Makes every answered write of the database durable.
     pub(super) async fn sync(&self) -> Result<(), String> {
-        self.apart(|store| match store {
-            Store::Group(db) => db.sync_wal().map_err(text),
+        self.run_on_own_thread(|store| match store {
+            Store::Group(db) => db.sync_wal().map_err(error_text),
             Store::Rocks { parallel_wal, .. } | Store::Model { parallel_wal, .. } => {
-                parallel_wal.sync().map_err(text)
+                parallel_wal.sync().map_err(error_text)
             }
         })
         .await
@@ -243,17 +243,19 @@ impl Database {
     /// Writes the database's memtables to tables. `alone`: no ordered write runs during the flush.
     pub(super) async fn flush(&self, alone: bool) -> Result<Outcome, String> {
         let alone = alone && self.order.is_some();
-        self.apart(move |store| match store {
-            Store::Group(db) => db.flush().map(|()| Outcome::Done).map_err(text),
+        self.run_on_own_thread(move |store| match store {
+            Store::Group(db) => db.flush().map(|()| Outcome::Done).map_err(error_text),
             Store::Rocks { parallel_wal, tables, .. } => {
                 let flush = || tables.flush();
                 let flushed = if alone { parallel_wal.exclusive(flush) } else { flush() };
-                flushed.map(|()| Outcome::Done).map_err(text)
+                flushed.map(|()| Outcome::Done).map_err(error_text)
             }
             Store::Model { parallel_wal, tables } => {
                 let flush = || tables.flush_or_fail();
                 let flushed = if alone { parallel_wal.exclusive(flush) } else { flush() };
-                flushed.map(|done| if done { Outcome::Done } else { Outcome::FlushFailed }).map_err(text)
+                flushed
+                    .map(|done| if done { Outcome::Done } else { Outcome::FlushFailed })
+                    .map_err(error_text)
             }
         })
         .await
@@ -261,8 +263,8 @@ impl Database {
 
     /// Flushes RocksDB's default family without telling the parallel WAL, concurrently with writes.
     pub(super) async fn flush_past(&self) -> Result<(), String> {
-        self.apart(|store| match store {
-            Store::Group(db) | Store::Rocks { db, .. } => db.flush().map_err(text),
+        self.run_on_own_thread(|store| match store {
+            Store::Group(db) | Store::Rocks { db, .. } => db.flush().map_err(error_text),
             Store::Model { .. } => Err("modelled tables flush all families".into()),
         })
         .await
@@ -270,10 +272,10 @@ impl Database {
 
     /// Creates a family of modelled tables.
     pub(super) async fn create_family(&self, family: u32) -> Result<(), String> {
-        self.apart_on_model(move |parallel_wal, tables| {
+        self.run_on_model_tables(move |parallel_wal, tables| {
             parallel_wal.exclusive(|| {
-                tables.create_family(Family(family)).map_err(text)?;
-                parallel_wal.set_family(Family(family), Some(FAMILY));
+                tables.create_family(Family(family)).map_err(error_text)?;
+                parallel_wal.set_family(Family(family), Some(FAMILY_INFO));
                 Ok(())
             })
         })
@@ -282,9 +284,9 @@ impl Database {
 
     /// Drops a family of modelled tables.
     pub(super) async fn drop_family(&self, family: u32) -> Result<(), String> {
-        self.apart_on_model(move |parallel_wal, tables| {
+        self.run_on_model_tables(move |parallel_wal, tables| {
             parallel_wal.exclusive(|| {
-                tables.drop_family(Family(family)).map_err(text)?;
+                tables.drop_family(Family(family)).map_err(error_text)?;
                 parallel_wal.set_family(Family(family), None);
                 Ok(())
             })
@@ -295,25 +297,25 @@ impl Database {
     /// Ingests a batch's records as a table of modelled tables.
     pub(super) async fn ingest(&self, batch: Vec<u8>) -> Result<(), String> {
         let marks = self.broken.marks_before_ingestion();
-        self.apart_on_model(move |parallel_wal, tables| {
+        self.run_on_model_tables(move |parallel_wal, tables| {
             if marks {
-                parallel_wal.exactly_once().map_err(text)?;
+                parallel_wal.exactly_once().map_err(error_text)?;
             }
-            parallel_wal.exclusive(|| tables.ingest(&batch)).map_err(text)
+            parallel_wal.exclusive(|| tables.ingest(&batch)).map_err(error_text)
         })
         .await
     }
 
     /// Writes the checkpoint `name` of modelled tables.
     pub(super) async fn checkpoint(&self, name: &str) -> Result<(), String> {
-        let path = format!("{CHECKPOINTS}/{name}");
-        self.apart_on_model(move |_, tables| tables.checkpoint(&path).map_err(text)).await
+        let path = format!("{CHECKPOINT_DIRECTORY}/{name}");
+        self.run_on_model_tables(move |_, tables| tables.checkpoint(&path).map_err(error_text)).await
     }
 
     /// Turns on or off that flushes of modelled tables wait and fail at random.
-    pub(super) fn set_unsteady(&self, unsteady: bool) {
+    pub(super) fn set_random_flush_faults(&self, unsteady: bool) {
         if let Store::Model { tables, .. } = &self.store {
-            tables.set_unsteady(unsteady);
+            tables.set_random_flush_faults(unsteady);
         }
     }
 
@@ -321,16 +323,16 @@ impl Database {
         let mut content = Content::new();
         match &self.store {
             Store::Group(db) | Store::Rocks { db, .. } => {
-                for family in 0..=u32::from(FAMILIES) {
-                    let mut cursor = db.iter_in(family, &[]).map_err(text)?;
+                for family in 0..=u32::from(EXTRA_FAMILIES) {
+                    let mut cursor = db.iter_in(family, &[]).map_err(error_text)?;
                     while cursor.valid() {
                         content.insert((family, cursor.key().to_vec()), cursor.value().to_vec());
                         cursor.next();
                     }
-                    cursor.status().map_err(text)?;
+                    cursor.status().map_err(error_text)?;
                 }
             }
-            Store::Model { tables, .. } => content = visible(&tables.live()),
+            Store::Model { tables, .. } => content = visible_content(&tables.live_contents()),
         }
         Ok(content)
     }
@@ -340,11 +342,12 @@ impl Database {
         if !matches!(self.store, Store::Model { .. }) {
             return Ok(BTreeMap::new());
         }
-        let entries = self.fs.read_dir(CHECKPOINTS).map_err(text)?;
-        let whole = entries.into_iter().filter(|entry| !entry.name.ends_with(model_tables::UNFINISHED));
+        let entries = self.fs.read_dir(CHECKPOINT_DIRECTORY).map_err(error_text)?;
+        let whole =
+            entries.into_iter().filter(|entry| !entry.name.ends_with(model_tables::UNFINISHED_SUFFIX));
         let read = |name: String| {
-            let contents = model_tables::read(&self.fs, &format!("{CHECKPOINTS}/{name}"))?;
-            Ok((name, visible(&contents)))
+            let contents = model_tables::read(&self.fs, &format!("{CHECKPOINT_DIRECTORY}/{name}"))?;
+            Ok((name, visible_content(&contents)))
         };
         whole.map(|entry| read(entry.name)).collect()
     }
@@ -370,7 +373,7 @@ impl Database {
             }
             Store::Model { parallel_wal, tables } => {
                 close(&parallel_wal)?;
-                tables.settle();
+                tables.wait_for_flush();
                 Ok(())
             }
         }
@@ -387,22 +390,23 @@ fn open_parallel_wal(
     broken: BrokenRules,
 ) -> Result<Arc<ParallelWal>, String> {
     let batching = if shape.mode == Mode::Auto { Batching::Auto } else { Batching::Each };
-    let options = ParallelOptions { open: OPEN, batching, spare: true, zones: shape.zones };
-    let log = Arc::new(FsLog::open(fs, DIRECTORY, &options).map_err(text)?) as Arc<dyn TicketLog>;
+    let options = ParallelOptions { open: MAX_OPEN_RECORDS, batching, spare: true, zones: shape.zones };
+    let log =
+        Arc::new(FsLog::open(fs, DATABASE_DIRECTORY, &options).map_err(error_text)?) as Arc<dyn TicketLog>;
     let options = ParallelWalOptions { log_limit: shape.log_limit, ..ParallelWalOptions::default() };
-    let families = families.into_iter().map(|family| (family, FAMILY));
+    let families = families.into_iter().map(|family| (family, FAMILY_INFO));
     let opened = ParallelWal::open(log, tables, families, broken.of_parallel_wal(options));
-    opened.map(Arc::new).map_err(text)
+    opened.map(Arc::new).map_err(error_text)
 }
 
 /// The newest version of every key of modelled tables, without the hidden family.
-fn visible(contents: &Contents) -> Content {
-    let newest = contents.newest().filter(|((family, _), _)| *family != Family::MARKS.0);
+fn visible_content(contents: &Contents) -> Content {
+    let newest = contents.newest_values().filter(|((family, _), _)| *family != Family::MARKS.0);
     newest.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
 /// `apply`, unless the workload's step asks the tables to refuse the batch.
-fn unless(
+fn apply_unless_refused(
     refused: bool,
     apply: impl FnOnce(Option<Mark>) -> Result<Applied, String>,
 ) -> impl FnOnce(Option<Mark>) -> Result<Applied, Option<String>> {

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use crate::linear::{Did, Op, Value, is_linearizable};
 
 use super::database::Content;
-use super::plan::{Act, COUNTERS, Change, Key, MERGES, STEPS, checkpoint, step_of, value};
+use super::plan::{
+    Act, COUNTER_KEYS, Change, Key, MERGES_PER_COUNTER, STEPS_PER_WRITER, checkpoint_name, step_of, value,
+};
 use super::shape::WRITERS;
 use crate::model::{Fault, fault};
 use crate::plan::Plan;
@@ -23,7 +25,7 @@ use crate::trace::Event;
 use crate::{Recorder, Step};
 
 /// Bits of a mark in a trace below the index of a step: they hold the result of a read.
-const NUMBER_BITS: u32 = 20;
+const READ_RESULT_BITS: u32 = 20;
 
 /// The marks of one step in a trace. Places are indices of events.
 #[derive(Clone, Copy, Default, Debug)]
@@ -43,7 +45,7 @@ pub(super) fn mark_begun(recorder: &Recorder, writer: usize, index: usize) {
 
 /// Records that a step was answered; `saw`: the result of a read.
 pub(super) fn mark_answered(recorder: &Recorder, writer: usize, index: usize, saw: Value) {
-    let number = (index as u64) << NUMBER_BITS | saw.unwrap_or(0);
+    let number = (index as u64) << READ_RESULT_BITS | saw.unwrap_or(0);
     recorder.attempt(Plan::step(WRITERS + writer, usize::try_from(number).unwrap_or(usize::MAX)));
 }
 
@@ -57,7 +59,7 @@ pub(super) struct Judge {
 }
 
 /// A workload's history as one cut, or one checkpoint, sees it. Places are indices of events.
-struct View<'a> {
+struct HistoryView<'a> {
     judge: &'a Judge,
     found: &'a Content,
     /// Steps that began at or after this place have no effect.
@@ -76,13 +78,13 @@ struct View<'a> {
 
 impl Judge {
     pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
-        let mut done = vec![vec![StepMarks::default(); STEPS]; WRITERS];
+        let mut done = vec![vec![StepMarks::default(); STEPS_PER_WRITER]; WRITERS];
         let mut at = |step: Step, with: &dyn Fn(&mut StepMarks, Value)| {
             let (task, number) = Plan::place(step);
             let (writer, index, saw) = if task < WRITERS {
                 (task, number, 0)
             } else {
-                (task - WRITERS, number >> NUMBER_BITS, number as u64 & ((1 << NUMBER_BITS) - 1))
+                (task - WRITERS, number >> READ_RESULT_BITS, number as u64 & ((1 << READ_RESULT_BITS) - 1))
             };
             if let Some(done) = done.get_mut(writer).and_then(|acts| acts.get_mut(index)) {
                 with(done, (saw != 0).then_some(saw));
@@ -116,25 +118,25 @@ impl Judge {
 
     /// The rules that the content found after a cut behind the event `cut` breaks.
     pub(super) fn judge(&self, cut: usize, found: &Content) -> Vec<Fault> {
-        let until = self.until(cut);
+        let until = self.marks_end(cut);
         let read = (until + 1, until + 2);
-        View { judge: self, found, cut, until, settled: 0, promises: until, read, latest: 0 }.faults()
+        HistoryView { judge: self, found, cut, until, settled: 0, promises: until, read, latest: 0 }.faults()
     }
 
     /// The rules that the checkpoints found after a cut behind the event `cut` break.
     pub(super) fn judge_checkpoints(&self, cut: usize, found: &BTreeMap<String, Content>) -> Vec<Fault> {
-        let until = self.until(cut);
+        let until = self.marks_end(cut);
         let mut faults = Vec::new();
         let mut missing = found.clone();
         for (_, done, (writer, index)) in self.steps().filter(|(act, ..)| **act == Act::Checkpoint) {
-            let name = checkpoint(writer, index);
+            let name = checkpoint_name(writer, index);
             let before = |place: Option<usize>| place.filter(|place| *place < until);
             match (missing.remove(&name), done.begun.filter(|begun| *begun < cut)) {
                 (Some(content), Some(begun)) => {
                     let answered = before(done.answered).unwrap_or(until);
                     let read = (begun, answered + 1);
                     let (cut, until) = (cut.min(answered), until.min(answered));
-                    let view = View {
+                    let view = HistoryView {
                         judge: self,
                         found: &content,
                         cut,
@@ -165,7 +167,7 @@ impl Judge {
 
     /// The place up to which marks count at a cut: marks up to the drive's next change lie before the cut as well as after, so
     /// promises count and new writes do not.
-    fn until(&self, cut: usize) -> usize {
+    fn marks_end(&self, cut: usize) -> usize {
         self.next_io.get(cut).copied().unwrap_or(cut)
     }
 
@@ -177,17 +179,17 @@ impl Judge {
     }
 }
 
-impl View<'_> {
+impl HistoryView<'_> {
     fn faults(mut self) -> Vec<Fault> {
-        self.latest = self.latest();
+        self.latest = self.begin_of_newest_found_batch();
         let mut faults = Vec::new();
-        let registers = self.registers();
+        let registers = self.register_operations();
         for (key, ops) in &registers {
-            faults.extend(self.register(key, ops));
+            faults.extend(self.judge_register(key, ops));
         }
-        (0..COUNTERS).for_each(|n| faults.extend(self.counter(&Key::counter(n))));
-        faults.extend(self.torn());
-        let counters: Vec<Key> = (0..COUNTERS).map(Key::counter).collect();
+        (0..COUNTER_KEYS).for_each(|n| faults.extend(self.judge_counter(&Key::counter_key(n))));
+        faults.extend(self.judge_batch_atomicity());
+        let counters: Vec<Key> = (0..COUNTER_KEYS).map(Key::counter_key).collect();
         for (family, name) in self.found.keys() {
             let key = Key { family: *family, name: String::from_utf8_lossy(name).into_owned() };
             if !registers.contains_key(&key) && !counters.contains(&key) {
@@ -197,7 +199,7 @@ impl View<'_> {
         faults
     }
 
-    fn before(&self, place: Option<usize>) -> bool {
+    fn lies_before_cut(&self, place: Option<usize>) -> bool {
         place.is_some_and(|place| place < self.until)
     }
 
@@ -206,17 +208,17 @@ impl View<'_> {
     }
 
     /// The step whose value a key has in the found content.
-    fn number(&self, key: &Key) -> Value {
+    fn step_of_value(&self, key: &Key) -> Value {
         self.value(key).and_then(|value| value.first_chunk()).map(|number| u64::from_le_bytes(*number))
     }
 
     fn digit(&self, counter: &Key, digit: u32) -> u64 {
-        self.number(counter).unwrap_or(0) >> (2 * digit) & 3
+        self.step_of_value(counter).unwrap_or(0) >> (2 * digit) & 3
     }
 
     /// Whether a value or a digit shows that a step's batch is found.
     fn shows(&self, act: &Act, step: (usize, usize)) -> bool {
-        let has = |key| self.number(key).and_then(step_of) == Some(step);
+        let has = |key| self.step_of_value(key).and_then(step_of) == Some(step);
         match act {
             Act::Write { changes, .. } => changes.iter().any(|change| match change {
                 Change::Put(key) => has(key),
@@ -229,14 +231,14 @@ impl View<'_> {
     }
 
     /// The place at which the newest found batch began. An ingested table does not count, as it is not in the log.
-    fn latest(&self) -> usize {
+    fn begin_of_newest_found_batch(&self) -> usize {
         let batches = self.judge.steps().filter(|(act, ..)| matches!(act, Act::Write { .. }));
         let there = batches.filter(|(act, _, step)| self.shows(act, *step));
         there.filter_map(|(_, done, _)| done.begun).filter(|begun| *begun < self.cut).max().unwrap_or(0)
     }
 
     /// Whether the whole effect of the step must be found.
-    fn certain(&self, act: &Act, done: &StepMarks, step: (usize, usize)) -> bool {
+    fn must_be_found(&self, act: &Act, done: &StepMarks, step: (usize, usize)) -> bool {
         let answered_before = |place: usize| done.answered.is_some_and(|at| at < place);
         done.promised.is_some_and(|at| at < self.promises)
             || answered_before(self.settled)
@@ -245,24 +247,24 @@ impl View<'_> {
     }
 
     /// A write as an operation on a register; `None` if the write had not begun, or was refused.
-    fn write(&self, act: &Act, done: &StepMarks, step: (usize, usize), did: Did) -> Option<Op> {
+    fn write_operation(&self, act: &Act, done: &StepMarks, step: (usize, usize), did: Did) -> Option<Op> {
         let begun = done.begun.filter(|begun| *begun < self.cut)?;
-        if self.before(done.refused) {
+        if self.lies_before_cut(done.refused) {
             return None;
         }
         let returned = done.answered.filter(|at| *at < self.until).map(|at| at as u64);
-        Some(Op { did, called: begun as u64, returned, certain: self.certain(act, done, step) })
+        Some(Op { did, called: begun as u64, returned, certain: self.must_be_found(act, done, step) })
     }
 
     /// The operations on each key before the cut.
-    fn registers(&self) -> BTreeMap<Key, Vec<Op>> {
+    fn register_operations(&self) -> BTreeMap<Key, Vec<Op>> {
         let mut registers: BTreeMap<Key, Vec<Op>> = BTreeMap::new();
         for (act, done, step) in self.judge.steps() {
             match act {
                 Act::Write { changes, .. } => {
                     for (key, set) in changes.iter().flat_map(Change::sets) {
                         let did = Did::Write(set.then(|| super::plan::id(step.0, step.1)));
-                        registers.entry(key).or_default().extend(self.write(act, done, step, did));
+                        registers.entry(key).or_default().extend(self.write_operation(act, done, step, did));
                     }
                 }
                 Act::Read(register) => {
@@ -270,19 +272,22 @@ impl View<'_> {
                         && answered < self.until
                     {
                         let read = Op::answered(Did::Read(done.saw), begun as u64, answered as u64);
-                        registers.entry(Key::register(*register)).or_default().push(read);
+                        registers.entry(Key::register_key(*register)).or_default().push(read);
                     }
                 }
                 Act::Ingest(keys) => {
                     for key in keys {
                         let did = Did::Write(Some(super::plan::id(step.0, step.1)));
-                        registers.entry(key.clone()).or_default().extend(self.write(act, done, step, did));
+                        registers
+                            .entry(key.clone())
+                            .or_default()
+                            .extend(self.write_operation(act, done, step, did));
                     }
                 }
                 Act::DropFamily(family) => {
                     for key in Key::own(*family) {
                         let ops = registers.entry(key).or_default();
-                        ops.extend(self.write(act, done, step, Did::Write(None)));
+                        ops.extend(self.write_operation(act, done, step, Did::Write(None)));
                     }
                 }
                 Act::Flush | Act::FlushPast | Act::Sync | Act::CreateFamily(_) | Act::Checkpoint => {}
@@ -291,8 +296,8 @@ impl View<'_> {
         registers
     }
 
-    fn register(&self, key: &Key, ops: &[Op]) -> Option<Fault> {
-        let number = self.number(key);
+    fn judge_register(&self, key: &Key, ops: &[Op]) -> Option<Fault> {
+        let number = self.step_of_value(key);
         if let Some(found) = self.value(key)
             && number.is_none_or(|id| value(self.judge.salt, id) != *found)
         {
@@ -306,10 +311,13 @@ impl View<'_> {
         let written = number.is_none() || ops.iter().any(|op| op.did == Did::Write(number));
         let kind = if written { FailureKind::Lost } else { FailureKind::Invented };
         let what = number.map_or_else(|| "nothing".to_owned(), |id| format!("{id} of {:?}", step_of(id)));
-        Some(fault(kind, format!("{} has {what}: no order explains it: {}", key.name, described(&ops))))
+        Some(fault(
+            kind,
+            format!("{} has {what}: no order explains it: {}", key.name, describe_operations(&ops)),
+        ))
     }
 
-    fn counter(&self, key: &Key) -> Vec<Fault> {
+    fn judge_counter(&self, key: &Key) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut merges: BTreeMap<u32, (&StepMarks, bool)> = BTreeMap::new();
         for (act, done, step) in self.judge.steps() {
@@ -318,11 +326,11 @@ impl View<'_> {
                 if let Change::Merge(counter, digit) = change
                     && counter == key
                 {
-                    merges.insert(*digit, (done, self.certain(act, done, step)));
+                    merges.insert(*digit, (done, self.must_be_found(act, done, step)));
                 }
             }
         }
-        for digit in 0..=MERGES {
+        for digit in 0..=MERGES_PER_COUNTER {
             let times = self.digit(key, digit);
             let merge =
                 merges.get(&digit).filter(|(done, _)| done.begun.is_some_and(|begun| begun < self.cut));
@@ -337,14 +345,14 @@ impl View<'_> {
         faults
     }
 
-    fn torn(&self) -> Option<Fault> {
-        let [p, q] = Key::pair().map(|key| self.number(&key));
+    fn judge_batch_atomicity(&self) -> Option<Fault> {
+        let [p, q] = Key::paired_keys().map(|key| self.step_of_value(&key));
         (p != q).then(|| fault(FailureKind::Lost, format!("a batch is torn: {p:?} and {q:?}")))
     }
 }
 
 /// The last operations of a history, for the description of a fault.
-fn described(ops: &[Op]) -> String {
+fn describe_operations(ops: &[Op]) -> String {
     let mut ops = ops.to_vec();
     ops.sort_by_key(|op| op.called);
     let skip = ops.len().saturating_sub(12);

@@ -10,12 +10,12 @@ use units::sync::Event;
 /// Orders batches: of two that share a key, the second begins after the end of the first.
 #[derive(Default)]
 pub(super) struct KeyOrder {
-    queue: Mutex<Queue>,
+    queue: Mutex<ClaimQueue>,
     left: Event,
 }
 
 #[derive(Default)]
-struct Queue {
+struct ClaimQueue {
     next: u64,
     /// The waiting and the running batches, in the order of their arrival.
     claims: Vec<(u64, Claim)>,
@@ -52,14 +52,14 @@ impl Claim {
 }
 
 /// The right of a batch to run. Dropping the turn ends the batch.
-pub(super) struct Turn<'a> {
+pub(super) struct BatchTurn<'a> {
     order: &'a KeyOrder,
     number: u64,
 }
 
 impl KeyOrder {
     /// Waits until the batch may begin, then gives its turn.
-    pub(super) async fn turn(&self, batch: &[u8]) -> Result<Turn<'_>, BatchError> {
+    pub(super) async fn turn(&self, batch: &[u8]) -> Result<BatchTurn<'_>, BatchError> {
         let claim = Claim::of(batch)?;
         let number = {
             let mut queue = self.queue.lock();
@@ -68,7 +68,7 @@ impl KeyOrder {
             queue.claims.push((number, claim));
             number
         };
-        let turn = Turn { order: self, number };
+        let turn = BatchTurn { order: self, number };
         loop {
             let seen = self.left.version();
             if self.queue.lock().may_begin(number) {
@@ -79,7 +79,7 @@ impl KeyOrder {
     }
 }
 
-impl Queue {
+impl ClaimQueue {
     fn may_begin(&self, number: u64) -> bool {
         let Some((_, mine)) = self.claims.iter().find(|(other, _)| *other == number) else { return false };
         !self
@@ -90,7 +90,7 @@ impl Queue {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BatchTurn<'_> {
     fn drop(&mut self) {
         self.order.queue.lock().claims.retain(|(number, _)| *number != self.number);
         self.order.left.notify();

@@ -43,14 +43,14 @@ use crate::second_cut::{Images, SecondCut};
 use crate::trace::{Drive, Event, Trace};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
 
-/// Longest random delay of an acknowledgement, so that operations of several threads overlap (`JITTER`), and of a few appends,
-/// so that a memtable may be flushed while these are in flight (`TAIL`).
-pub(crate) const JITTER: Duration = Duration::from_micros(30);
-pub(crate) const TAIL: Duration = Duration::from_millis(12);
+/// Longest random delay of an acknowledgement, so that operations of several threads overlap (`MAX_ACK_DELAY`), and of a few appends,
+/// so that a memtable may be flushed while these are in flight (`MAX_LATE_APPEND_DELAY`).
+pub(crate) const MAX_ACK_DELAY: Duration = Duration::from_micros(30);
+pub(crate) const MAX_LATE_APPEND_DELAY: Duration = Duration::from_millis(12);
 /// Number of keys that are written after a recovery, each synced.
-const AFTER: u64 = 3;
+const KEYS_AFTER_RECOVERY: u64 = 3;
 
-fn after_key(n: u64) -> Vec<u8> {
+fn key_after_recovery(n: u64) -> Vec<u8> {
     format!("~after{n}").into_bytes()
 }
 
@@ -58,7 +58,7 @@ fn after_key(n: u64) -> Vec<u8> {
 pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
     let drive = Shape::of(seed, workload, volatile_cache).drive;
     let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), RealDriver::new());
-    let recorder = Recorder::with_tail(emu, JITTER, TAIL);
+    let recorder = Recorder::with_late_appends(emu, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY);
     work((seed, workload), volatile_cache, &recorder, broken)
         .map_err(|e| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}")))?;
     Ok(trace_of((seed, workload), volatile_cache, drive, recorder.take()))
@@ -87,13 +87,13 @@ pub(crate) fn work(
     block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))
         .map_err(|e| e.to_string())?;
     let database = Database::open(&device, &shape, broken)?;
-    for batch in plan::before(&shape) {
+    for batch in plan::batches_before_writers(&shape) {
         database.finish(database.write(&batch, WriteOptions::SYNCED, false))?;
     }
-    database.set_unsteady(true);
+    database.set_random_flush_faults(true);
     recorder.ready();
     let recorder = Arc::clone(recorder);
-    let (salt, plan) = (seed ^ workload, plan::plan(seed, workload, &shape));
+    let (salt, plan) = (seed ^ workload, plan::plan_steps(seed, workload, &shape));
     let run = Run { salt, database, recorder, answered: Mutex::default(), mode: shape.mode, plan };
     std::thread::scope(|scope| {
         let run = &run;
@@ -104,7 +104,7 @@ pub(crate) fn work(
         let ended = writers.into_iter().map(|w| w.join().unwrap_or_else(|_| Err("a writer panicked".into())));
         ended.collect::<std::result::Result<(), String>>()
     })?;
-    run.database.set_unsteady(false);
+    run.database.set_random_flush_faults(false);
     run.database.close(shape.closes)
 }
 
@@ -135,7 +135,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs a step of a writer. `before`: the steps that were answered before the step began, and are not yet promised.
+    /// Runs a step of a writer. `batches_before_writers`: the steps that were answered before the step began, and are not yet promised.
     async fn run(
         &self,
         act: &Act,
@@ -154,30 +154,32 @@ impl Run {
             Act::Write { changes, sync, logged, refused } => {
                 let how = WriteOptions { synced: *sync, logged: *logged, ..WriteOptions::SYNCED };
                 match database.write(&batch(changes), how, *refused).await? {
-                    Outcome::Done if *sync => answer(self.logged(before).into_iter().chain([step]).collect()),
+                    Outcome::Done if *sync => {
+                        answer(self.logged_steps(before).into_iter().chain([step]).collect())
+                    }
                     Outcome::Done => answer(BTreeSet::new()),
                     Outcome::Refused | Outcome::FlushFailed => self.recorder.failed(step),
                 }
             }
             Act::Read(register) => {
-                let value = database.read(&Key::register(*register).name)?;
+                let value = database.read(&Key::register_key(*register).name)?;
                 let saw = value.and_then(|v| v.first_chunk().copied()).map(u64::from_le_bytes);
                 mark_answered(&self.recorder, writer, index, saw);
                 self.recorder.acknowledged(step);
             }
             Act::Sync => {
                 database.sync().await?;
-                self.promise(self.logged(before));
+                self.promise(self.logged_steps(before));
             }
             Act::FlushPast => {
                 database.flush_past().await?;
-                self.promise(self.of_default(before));
+                self.promise(self.steps_in_default_family(before));
             }
             Act::Flush => {
                 if database.flush(index.is_multiple_of(4)).await? == Outcome::Done {
                     // A flush of RocksDB with its own WAL covers one family.
                     let group = self.mode == Mode::Group;
-                    self.promise(if group { self.of_default(before) } else { before });
+                    self.promise(if group { self.steps_in_default_family(before) } else { before });
                 }
             }
             Act::CreateFamily(family) => {
@@ -194,7 +196,7 @@ impl Run {
                 answer(BTreeSet::from([step]));
             }
             Act::Checkpoint => {
-                database.checkpoint(&plan::checkpoint(writer, index)).await?;
+                database.checkpoint(&plan::checkpoint_name(writer, index)).await?;
                 answer(before.into_iter().chain([step]).collect());
             }
         }
@@ -202,16 +204,16 @@ impl Run {
     }
 
     /// Keeps the steps that a sync of the log makes durable.
-    fn logged(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
-        self.only(steps, Act::is_logged)
+    fn logged_steps(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
+        self.filter_steps(steps, Act::is_logged)
     }
 
     /// Keeps the steps that a flush of the default family makes durable.
-    fn of_default(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
-        self.only(steps, Act::is_of_default)
+    fn steps_in_default_family(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
+        self.filter_steps(steps, Act::is_of_default)
     }
 
-    fn only(&self, mut steps: BTreeSet<Step>, of: impl Fn(&Act) -> bool) -> BTreeSet<Step> {
+    fn filter_steps(&self, mut steps: BTreeSet<Step>, of: impl Fn(&Act) -> bool) -> BTreeSet<Step> {
         steps.retain(|step| {
             let (writer, index) = Plan::place(*step);
             self.plan.get(writer).and_then(|acts| acts.get(index)).is_some_and(&of)
@@ -231,10 +233,10 @@ impl Run {
 /// The device below the database while a state is judged: one drive, or an array.
 pub(crate) trait BaseDevice {
     /// The device over these images of drives.
-    fn plain(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
+    fn unrecorded_device(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
 
     /// The device over these images of drives, recorded.
-    fn recorded(&self, images: Images) -> std::result::Result<Recorded, String>;
+    fn recorded_device(&self, images: Images) -> std::result::Result<Recorded, String>;
 }
 
 /// A recorded device.
@@ -249,13 +251,13 @@ pub(crate) struct Recorded {
 struct OneDrive;
 
 impl BaseDevice for OneDrive {
-    fn plain(&self, mut images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
+    fn unrecorded_device(&self, mut images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
         let (_, image) = images.pop().ok_or("no drive")?;
         Ok(Emu::from_media(image, "emu:image", Latency::NONE, RealDriver::new()))
     }
 
-    fn recorded(&self, images: Images) -> std::result::Result<Recorded, String> {
-        let recorder = Recorder::new(self.plain(images)?, Duration::ZERO);
+    fn recorded_device(&self, images: Images) -> std::result::Result<Recorded, String> {
+        let recorder = Recorder::new(self.unrecorded_device(images)?, Duration::ZERO);
         let log = Arc::clone(&recorder);
         let events = move || log.take().into_iter().map(|event| (0, event)).collect();
         Ok(Recorded { recorder, events: Box::new(events) })
@@ -272,7 +274,7 @@ pub(crate) struct EngineOracle {
 impl EngineOracle {
     pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> EngineOracle {
         let shape = Shape::of_trace(trace);
-        let plan = plan::plan(trace.seed, trace.workload, &shape);
+        let plan = plan::plan_steps(trace.seed, trace.workload, &shape);
         // The drive's events: a cut is named by its index among them.
         let events: Vec<&Event> =
             trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
@@ -282,7 +284,7 @@ impl EngineOracle {
 
     /// Mounts the image of a cut behind the event `cut`, opens the database in the mode of `shape`, calls `with` with the
     /// content, judges the checkpoints, closes, checks.
-    fn session(
+    fn judge_opening(
         &self,
         device: &Arc<dyn ZonedDevice>,
         shape: &Shape,
@@ -314,16 +316,17 @@ impl EngineOracle {
     }
 
     /// Opens the database of a cut behind the event `cut`, in a mode that the seed gives, and judges its content.
-    pub(crate) fn once(&self, device: &Arc<dyn ZonedDevice>, seed: u64, cut: usize) -> Vec<Fault> {
+    pub(crate) fn judge_first_cut(&self, device: &Arc<dyn ZonedDevice>, seed: u64, cut: usize) -> Vec<Fault> {
         let shape = self.shape.reopened(seed, 0);
-        let mut faults = self.session(device, &shape, cut, |_, content| self.judge.judge(cut, &content));
-        add_mode(&mut faults, &shape);
+        let mut faults =
+            self.judge_opening(device, &shape, cut, |_, content| self.judge.judge(cut, &content));
+        add_mode_to_faults(&mut faults, &shape);
         faults
     }
 
     /// Opens the database after a cut, writes on, cuts the power again during the writes, and opens the database again.
-    pub(crate) fn twice(&self, images: Images, base: &dyn BaseDevice, probe: Probe) -> Vec<Fault> {
-        let recorded = match base.recorded(images.clone()) {
+    pub(crate) fn judge_second_cut(&self, images: Images, base: &dyn BaseDevice, probe: Probe) -> Vec<Fault> {
+        let recorded = match base.recorded_device(images.clone()) {
             Ok(recorded) => recorded,
             Err(e) => return vec![fault(FailureKind::Mount, e)],
         };
@@ -331,12 +334,13 @@ impl EngineOracle {
         let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
         let mut between = None;
         let shape = self.shape.reopened(probe.seed, 0);
-        let mut faults = self.session(&device, &shape, probe.event, |database, content| {
+        let mut faults = self.judge_opening(&device, &shape, probe.event, |database, content| {
             recorder.ready();
             between = Some(content);
-            for n in 0..AFTER {
+            for n in 0..KEYS_AFTER_RECOVERY {
                 recorder.attempt(Step(n));
-                let batch = BatchBuilder::new().put(Family::DEFAULT, &after_key(n), &n.to_le_bytes());
+                let batch =
+                    BatchBuilder::new().put(Family::DEFAULT, &key_after_recovery(n), &n.to_le_bytes());
                 let batch = batch.build();
                 if let Err(e) = database.finish(database.write(&batch, WriteOptions::SYNCED, false)) {
                     return vec![fault(FailureKind::Mount, format!("a write after the recovery: {e}"))];
@@ -345,17 +349,18 @@ impl EngineOracle {
             }
             Vec::new()
         });
-        add_mode(&mut faults, &shape);
+        add_mode_to_faults(&mut faults, &shape);
         let mut cut = SecondCut::of_drives(images, &(recorded.events)(), &mut Rng::new(probe.seed));
         let place = cut.place();
-        let device = match base.plain(std::mem::take(&mut cut.images)) {
+        let device = match base.unrecorded_device(std::mem::take(&mut cut.images)) {
             Ok(device) => device,
             Err(e) => return vec![fault(FailureKind::Mount, e + &place)],
         };
         let shape = self.shape.reopened(probe.seed, 1);
-        let mut again = self.session(&device, &shape, probe.event, |_, mut content| {
-            let there: Vec<u64> =
-                (0..AFTER).filter(|n| content.remove(&(0, after_key(*n))).is_some()).collect();
+        let mut again = self.judge_opening(&device, &shape, probe.event, |_, mut content| {
+            let there: Vec<u64> = (0..KEYS_AFTER_RECOVERY)
+                .filter(|n| content.remove(&(0, key_after_recovery(*n))).is_some())
+                .collect();
             let mut faults = self.judge.judge(probe.event, &content);
             if there.len() < cut.promised.len() {
                 faults.push(fault(FailureKind::Lost, "a key synced after the first recovery is gone"));
@@ -369,7 +374,7 @@ impl EngineOracle {
             }
             faults
         });
-        add_mode(&mut again, &shape);
+        add_mode_to_faults(&mut again, &shape);
         faults.append(&mut again);
         for fault in &mut faults {
             fault.what += &place;
@@ -379,7 +384,7 @@ impl EngineOracle {
 }
 
 /// Adds the mode in which the database was opened to the descriptions of faults.
-fn add_mode(faults: &mut [Fault], shape: &Shape) {
+fn add_mode_to_faults(faults: &mut [Fault], shape: &Shape) {
     for fault in faults {
         fault.what += &format!(" (opened in {:?})", shape.mode);
     }
@@ -389,11 +394,11 @@ impl Oracle for EngineOracle {
     fn probe(&self, image: Media, _: &Progress, probe: Probe) -> Vec<Fault> {
         let images = vec![(0, image)];
         if probe.twice {
-            return self.twice(images, &OneDrive, probe);
+            return self.judge_second_cut(images, &OneDrive, probe);
         }
-        OneDrive.plain(images).map_or_else(
+        OneDrive.unrecorded_device(images).map_or_else(
             |e| vec![fault(FailureKind::Mount, e)],
-            |device| self.once(&device, probe.seed, probe.event),
+            |device| self.judge_first_cut(&device, probe.seed, probe.event),
         )
     }
 }

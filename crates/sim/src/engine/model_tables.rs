@@ -22,24 +22,24 @@ use kv::parallel_wal::{
 use parking_lot::Mutex;
 use units::{Bytes, Spawned, block_on, sleep_until, spawn};
 
-use super::contents::{Contents, Entry};
+use super::contents::{Contents, SequencedRecord};
 use crate::{BrokenRules, Rng};
 
 /// Percentage of flushes that wait before they choose their memtables, and longest wait.
-const STALLS: u64 = 40;
-const LONGEST_STALL: u64 = 4_000_000;
+const STALL_PERCENT: u64 = 40;
+const LONGEST_STALL_NS: u64 = 4_000_000;
 /// Percentage of flushes that fail with their memtables sealed.
-const FAILURES: u64 = 10;
+const FAILURE_PERCENT: u64 = 10;
 
 /// The end of the name of a file that is being written.
-pub(super) const UNFINISHED: &str = ".new";
+pub(super) const UNFINISHED_SUFFIX: &str = ".new";
 
 /// Flushes until all memtables must be empty, while no batch is applied.
 const FLUSH_ATTEMPTS: u32 = 16;
 
-const FLOOR: &[u8] = b"f";
-const TICKETS: &[u8] = b"t";
-const TICKETS_END: &[u8] = b"u";
+const FLOOR_KEY: &[u8] = b"f";
+const TICKET_KEY_PREFIX: &[u8] = b"t";
+const TICKET_KEYS_END: &[u8] = b"u";
 
 /// The modelled tables of a database.
 pub(super) struct ModelTables {
@@ -72,9 +72,9 @@ struct State {
 /// The entries of a family that are not in tables.
 #[derive(Default)]
 struct Memtables {
-    active: Vec<Entry>,
+    active: Vec<SequencedRecord>,
     /// Entries of a flush that is running or has failed.
-    sealed: Vec<Entry>,
+    sealed: Vec<SequencedRecord>,
 }
 
 impl Memtables {
@@ -89,7 +89,7 @@ impl State {
         self.memtables.iter().filter(|(_, tables)| !tables.is_empty()).map(|(family, _)| *family).collect()
     }
 
-    fn apply(&mut self, entries: impl Iterator<Item = Entry>) {
+    fn apply(&mut self, entries: impl Iterator<Item = SequencedRecord>) {
         for entry in entries {
             if let Some(memtables) = self.memtables.get_mut(&entry.family) {
                 self.live.apply(&entry);
@@ -99,14 +99,14 @@ impl State {
     }
 }
 
-fn failed(error: impl std::fmt::Display) -> LogError {
+fn log_error(error: impl std::fmt::Display) -> LogError {
     LogError::new(LogErrorKind::Failed, error.to_string())
 }
 
 /// The records of a batch, numbered from the sequence `first` on.
-fn entries(batch: &[u8], first: u64) -> Result<Vec<Entry>, BatchError> {
+fn batch_entries(batch: &[u8], first: u64) -> Result<Vec<SequencedRecord>, BatchError> {
     let numbered = parse(batch)?.zip(first..).map(|(record, sequence)| {
-        record.map(|record| Entry {
+        record.map(|record| SequencedRecord {
             sequence,
             kind: record.kind,
             family: record.family.0,
@@ -118,7 +118,7 @@ fn entries(batch: &[u8], first: u64) -> Result<Vec<Entry>, BatchError> {
 }
 
 fn ticket_key(ticket: fs::Ticket) -> Vec<u8> {
-    [TICKETS, &ticket.0.to_be_bytes()].concat()
+    [TICKET_KEY_PREFIX, &ticket.0.to_be_bytes()].concat()
 }
 
 impl ModelTables {
@@ -160,7 +160,7 @@ impl ModelTables {
     }
 
     /// Turns on or off that flushes wait and fail at random.
-    pub(super) fn set_unsteady(&self, unsteady: bool) {
+    pub(super) fn set_random_flush_faults(&self, unsteady: bool) {
         self.unsteady.store(unsteady, Ordering::Release);
     }
 
@@ -171,7 +171,7 @@ impl ModelTables {
     }
 
     /// The contents a reader sees: memtables over tables.
-    pub(super) fn live(&self) -> Contents {
+    pub(super) fn live_contents(&self) -> Contents {
         self.state.lock().live.clone()
     }
 
@@ -182,20 +182,19 @@ impl ModelTables {
     /// Applies a batch with its mark to the memtables, without the records of families that do not exist.
     pub(super) fn apply(&self, batch: &[u8], mark: Option<Mark>) -> Result<Applied, BatchError> {
         let mut state = self.state.lock();
-        let records = entries(batch, state.live.sequence + 1)?;
+        let records = batch_entries(batch, state.live.sequence + 1)?;
         let last = state.live.sequence + records.len() as u64;
-        let marks = mark.map_or_else(BatchBuilder::new, |mark| {
-            let put = BatchBuilder::new().put(Family::MARKS, &ticket_key(mark.ticket), &[]);
-            match mark.floor {
-                Some(floor) => put.delete_range(Family::MARKS, TICKETS, &ticket_key(floor)).put(
-                    Family::MARKS,
-                    FLOOR,
-                    &floor.0.to_le_bytes(),
-                ),
-                None => put,
-            }
-        });
-        let marks = entries(&marks.build(), last + 1)?;
+        let marks =
+            mark.map_or_else(BatchBuilder::new, |mark| {
+                let put = BatchBuilder::new().put(Family::MARKS, &ticket_key(mark.ticket), &[]);
+                match mark.floor {
+                    Some(floor) => put
+                        .delete_range(Family::MARKS, TICKET_KEY_PREFIX, &ticket_key(floor))
+                        .put(Family::MARKS, FLOOR_KEY, &floor.0.to_le_bytes()),
+                    None => put,
+                }
+            });
+        let marks = batch_entries(&marks.build(), last + 1)?;
         state.live.sequence = last + marks.len() as u64;
         state.apply(records.into_iter().chain(marks));
         Ok(Applied { last: Sequence(last) })
@@ -225,18 +224,18 @@ impl ModelTables {
 
     /// Puts the records of a batch into the tables past memtables and log. To be called while no batch is being applied.
     pub(super) fn ingest(&self, batch: &[u8]) -> Result<(), LogError> {
-        let overlaps = |entry: &Entry| {
+        let overlaps = |entry: &SequencedRecord| {
             let state = self.state.lock();
             let memtables = state.memtables.get(&entry.family);
-            let covers = |one: &Entry| one.kind == RecordKind::DeleteRange || one.key == entry.key;
+            let covers = |one: &SequencedRecord| one.kind == RecordKind::DeleteRange || one.key == entry.key;
             memtables.is_some_and(|m| m.active.iter().chain(&m.sealed).any(covers))
         };
-        if entries(batch, 0).map_err(failed)?.iter().any(overlaps) {
+        if batch_entries(batch, 0).map_err(log_error)?.iter().any(overlaps) {
             self.empty_memtables()?;
         }
         let ingested = {
             let mut state = self.state.lock();
-            let ingested = entries(batch, state.live.sequence + 1).map_err(failed)?;
+            let ingested = batch_entries(batch, state.live.sequence + 1).map_err(log_error)?;
             state.live.sequence += ingested.len() as u64;
             ingested
         };
@@ -263,7 +262,7 @@ impl ModelTables {
     }
 
     /// Waits for the end of the background flush.
-    pub(super) fn settle(&self) {
+    pub(super) fn wait_for_flush(&self) {
         let task = self.background.lock().take();
         if let Some(task) = task {
             block_on(&**self.fs.driver(), task);
@@ -276,7 +275,7 @@ impl ModelTables {
         while !self.flush_once(may_fail)? && !self.broken.takes_abandoned_flush_for_done() {}
         let empty = self.state.lock().unflushed().is_empty();
         if empty || self.broken.takes_abandoned_flush_for_done() {
-            self.reports().into_iter().for_each(|parallel_wal| parallel_wal.all_flushed(written));
+            self.reported_wal().into_iter().for_each(|parallel_wal| parallel_wal.all_flushed(written));
         }
         Ok(())
     }
@@ -286,8 +285,8 @@ impl ModelTables {
         let _flushing = self.flushing.lock();
         let drops = self.state.lock().drops;
         let early = self.broken.chooses_families_before_stall().then(|| self.state.lock().unflushed());
-        self.stall();
-        let sealed: Vec<Entry> = {
+        self.stall_at_random();
+        let sealed: Vec<SequencedRecord> = {
             let mut state = self.state.lock();
             let chosen = early.unwrap_or_else(|| state.unflushed());
             let chosen = state.memtables.iter_mut().filter(|(family, _)| chosen.contains(family));
@@ -300,11 +299,11 @@ impl ModelTables {
         if sealed.is_empty() {
             return Ok(true);
         }
-        if let Some(parallel_wal) = self.reports() {
+        if let Some(parallel_wal) = self.reported_wal() {
             parallel_wal.flush_begins()?;
         }
-        self.stall();
-        if may_fail && self.is_unsteady(FAILURES) {
+        self.stall_at_random();
+        if may_fail && self.is_unsteady(FAILURE_PERCENT) {
             return Err(LogError::new(LogErrorKind::Busy, "the modelled flush fails"));
         }
         if self.state.lock().drops != drops {
@@ -326,14 +325,14 @@ impl ModelTables {
             let flushed = state.memtables.iter_mut().filter(|(family, _)| largest.contains_key(family));
             flushed.for_each(|(_, memtables)| memtables.sealed.clear());
         }
-        if let Some(parallel_wal) = self.reports() {
+        if let Some(parallel_wal) = self.reported_wal() {
             let flushed = largest.iter().map(|(family, largest)| (Family(*family), Sequence(*largest)));
             flushed.for_each(|(family, largest)| parallel_wal.flushed(family, largest));
         }
         Ok(true)
     }
 
-    fn reports(&self) -> Option<Arc<ParallelWal>> {
+    fn reported_wal(&self) -> Option<Arc<ParallelWal>> {
         self.reports_to.get().and_then(Weak::upgrade)
     }
 
@@ -341,10 +340,10 @@ impl ModelTables {
         self.unsteady.load(Ordering::Acquire) && self.random.lock().chance(percent)
     }
 
-    fn stall(&self) {
-        if self.is_unsteady(STALLS) {
+    fn stall_at_random(&self) {
+        if self.is_unsteady(STALL_PERCENT) {
             let driver = &**self.fs.driver();
-            let wait = Duration::from_nanos(self.random.lock().below(LONGEST_STALL));
+            let wait = Duration::from_nanos(self.random.lock().below(LONGEST_STALL_NS));
             block_on(driver, sleep_until(driver, driver.now().after(wait)));
         }
     }
@@ -361,7 +360,7 @@ impl ModelTables {
 
     /// Writes a file whole: a power cut leaves the old content or the new.
     fn write(&self, path: &str, content: &[u8]) -> Result<(), LogError> {
-        let unfinished = format!("{path}{UNFINISHED}");
+        let unfinished = format!("{path}{UNFINISHED_SUFFIX}");
         let written = async {
             match self.fs.unlink(&unfinished).await {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -374,7 +373,7 @@ impl ModelTables {
             self.fs.rename(&unfinished, path).await?;
             self.fs.sync().await
         };
-        block_on(&**self.fs.driver(), written).map_err(failed)
+        block_on(&**self.fs.driver(), written).map_err(log_error)
     }
 }
 
@@ -400,7 +399,7 @@ pub(super) fn make_directory(fs: &Fs, path: &str) -> Result<(), String> {
 
 impl Tables for ModelTables {
     fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError> {
-        self.apply(batch, mark).map(|_| ()).map_err(failed)
+        self.apply(batch, mark).map(|_| ()).map_err(log_error)
     }
 
     fn flush(&self) -> Result<(), LogError> {
@@ -414,7 +413,7 @@ impl Tables for ModelTables {
                 return Ok(());
             }
         }
-        Err(failed("memtables are not empty after a flush"))
+        Err(log_error("memtables are not empty after a flush"))
     }
 
     fn flush_soon(&self, over: FlushOver) {
@@ -427,7 +426,7 @@ impl Tables for ModelTables {
     }
 
     fn floor(&self) -> Result<Option<fs::Ticket>, LogError> {
-        let floor = self.get(Family::MARKS.0, FLOOR);
+        let floor = self.get(Family::MARKS.0, FLOOR_KEY);
         Ok(floor.and_then(|f| f.first_chunk().copied()).map(|f| fs::Ticket(u64::from_le_bytes(f))))
     }
 
@@ -439,12 +438,12 @@ impl Tables for ModelTables {
         if !self.state.lock().live.families.contains(&Family::MARKS.0) {
             self.create_family(Family::MARKS)?;
         }
-        let batch = BatchBuilder::new().delete_range(Family::MARKS, TICKETS, TICKETS_END).put(
+        let batch = BatchBuilder::new().delete_range(Family::MARKS, TICKET_KEY_PREFIX, TICKET_KEYS_END).put(
             Family::MARKS,
-            FLOOR,
+            FLOOR_KEY,
             &floor.0.to_le_bytes(),
         );
-        self.apply(&batch.build(), None).map(|_| ()).map_err(failed)
+        self.apply(&batch.build(), None).map(|_| ()).map_err(log_error)
     }
 
     fn drop_marks(&self) -> Result<(), LogError> {

@@ -8,28 +8,28 @@ use super::shape::{Mode, Shape, WRITERS};
 use crate::Rng;
 
 /// Number of steps of each writer.
-pub(super) const STEPS: usize = 36;
+pub(super) const STEPS_PER_WRITER: usize = 36;
 /// Number of column families beside the default one.
-pub(super) const FAMILIES: u8 = 1;
+pub(super) const EXTRA_FAMILIES: u8 = 1;
 /// A family of modelled tables that is written rarely: its memtable is often empty.
 pub(super) const RARE_FAMILY: u32 = 2;
 /// The number of the first family that a writer creates.
 const FIRST_OWN_FAMILY: u32 = 16;
 /// Number of keys of the rare family, and of each family that a writer creates.
-const RARE: u64 = 2;
+const RARE_KEYS: u64 = 2;
 const OWN: u64 = 3;
 /// Number of keys that are written with sync, and read: few, so that writers share keys.
-const REGISTERS: u64 = 4;
+const REGISTER_KEYS: u64 = 4;
 /// Number of keys whose writes a power cut may lose.
-const MIXED: u64 = 8;
+const LOSABLE_KEYS: u64 = 8;
 /// Number of keys that range deletes remove.
-const RANGED: u64 = 5;
+const RANGE_DELETED_KEYS: u64 = 5;
 /// Number of keys that are merged, and the most merges of each. Each merge adds to a digit of two bits of its own.
-pub(super) const COUNTERS: u64 = 4;
-pub(super) const MERGES: u32 = 31;
+pub(super) const COUNTER_KEYS: u64 = 4;
+pub(super) const MERGES_PER_COUNTER: u32 = 31;
 /// Bytes of the longest value; few values are longer than a block.
-const LONG: usize = 9000;
-const SHORT: usize = 700;
+const LONGEST_VALUE: usize = 9000;
+const LONGEST_SHORT_VALUE: usize = 700;
 
 /// A key and its family.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -39,24 +39,24 @@ pub(super) struct Key {
 }
 
 impl Key {
-    fn numbered(kind: &str, n: u64) -> Key {
-        Key { family: (n % (u64::from(FAMILIES) + 1)) as u32, name: format!("{kind}{n}") }
+    fn numbered_key(kind: &str, n: u64) -> Key {
+        Key { family: (n % (u64::from(EXTRA_FAMILIES) + 1)) as u32, name: format!("{kind}{n}") }
     }
 
-    pub(super) fn register(n: u64) -> Key {
+    pub(super) fn register_key(n: u64) -> Key {
         Key { family: 0, name: format!("r{n}") }
     }
 
-    pub(super) fn counter(n: u64) -> Key {
-        Key::numbered("c", n)
+    pub(super) fn counter_key(n: u64) -> Key {
+        Key::numbered_key("c", n)
     }
 
     /// Two keys that always change in one batch.
-    pub(super) fn pair() -> [Key; 2] {
+    pub(super) fn paired_keys() -> [Key; 2] {
         [Key { family: 0, name: "p".into() }, Key { family: 1, name: "q".into() }]
     }
 
-    fn rare(n: u64) -> Key {
+    fn rare_key(n: u64) -> Key {
         Key { family: RARE_FAMILY, name: format!("b{n}") }
     }
 
@@ -66,7 +66,7 @@ impl Key {
     }
 
     /// A key that range deletes may remove: all such keys are in one family.
-    fn ranged(n: u64) -> Key {
+    fn range_deleted_key(n: u64) -> Key {
         Key { family: 1, name: format!("z{n}") }
     }
 }
@@ -89,7 +89,9 @@ impl Change {
         match self {
             Change::Put(key) => vec![(key.clone(), true)],
             Change::Delete(key) | Change::SingleDelete(key) => vec![(key.clone(), false)],
-            Change::DeleteRange(from, to) => (*from..*to).map(|n| (Key::ranged(n), false)).collect(),
+            Change::DeleteRange(from, to) => {
+                (*from..*to).map(|n| (Key::range_deleted_key(n), false)).collect()
+            }
             Change::Merge(..) => Vec::new(),
         }
     }
@@ -100,7 +102,7 @@ impl Change {
             Change::Put(key) | Change::Delete(key) | Change::SingleDelete(key) | Change::Merge(key, _) => {
                 key.family == 0
             }
-            Change::DeleteRange(from, _) => Key::ranged(*from).family == 0,
+            Change::DeleteRange(from, _) => Key::range_deleted_key(*from).family == 0,
         }
     }
 }
@@ -144,24 +146,24 @@ impl Act {
 
 /// The number that a step's values begin with; no two steps have the same number.
 pub(super) fn id(writer: usize, index: usize) -> u64 {
-    (1 + writer * STEPS + index) as u64
+    (1 + writer * STEPS_PER_WRITER + index) as u64
 }
 
 /// The name of the checkpoint that a step writes.
-pub(super) fn checkpoint(writer: usize, index: usize) -> String {
+pub(super) fn checkpoint_name(writer: usize, index: usize) -> String {
     format!("{writer}.{index}")
 }
 
 /// The step that wrote a value.
 pub(super) fn step_of(id: u64) -> Option<(usize, usize)> {
     let n = usize::try_from(id.checked_sub(1)?).ok()?;
-    (n < WRITERS * STEPS).then_some((n / STEPS, n % STEPS))
+    (n < WRITERS * STEPS_PER_WRITER).then_some((n / STEPS_PER_WRITER, n % STEPS_PER_WRITER))
 }
 
 /// The value that a step puts: its number, then bytes that only this step writes.
 pub(super) fn value(salt: u64, id: u64) -> Vec<u8> {
     let mut rng = Rng::at(salt, &[id, 0xba7c]);
-    let len = if rng.chance(6) { rng.index(LONG) } else { rng.index(SHORT) };
+    let len = if rng.chance(6) { rng.index(LONGEST_VALUE) } else { rng.index(LONGEST_SHORT_VALUE) };
     let mut value = id.to_le_bytes().to_vec();
     while value.len() < len {
         value.extend_from_slice(&rng.draw().to_le_bytes());
@@ -177,7 +179,7 @@ pub(super) fn batch(salt: u64, id: u64, changes: &[Change]) -> Vec<u8> {
         Change::Delete(Key { family, name }) => batch.delete(Family(*family), name.as_bytes()),
         Change::SingleDelete(Key { family, name }) => batch.single_delete(Family(*family), name.as_bytes()),
         Change::DeleteRange(from, to) => {
-            let (from, to) = (Key::ranged(*from), Key::ranged(*to));
+            let (from, to) = (Key::range_deleted_key(*from), Key::range_deleted_key(*to));
             batch.delete_range(Family(from.family), from.name.as_bytes(), to.name.as_bytes())
         }
         Change::Merge(Key { family, name }, digit) => {
@@ -188,11 +190,11 @@ pub(super) fn batch(salt: u64, id: u64, changes: &[Change]) -> Vec<u8> {
 }
 
 /// The batches that are written before the writers begin. The first one turns the marks of a parallel WAL on.
-pub(super) fn before(shape: &Shape) -> Vec<Vec<u8>> {
+pub(super) fn batches_before_writers(shape: &Shape) -> Vec<Vec<u8>> {
     if !shape.put_counters {
         return Vec::new();
     }
-    let counters = || (0..COUNTERS).map(Key::counter);
+    let counters = || (0..COUNTER_KEYS).map(Key::counter_key);
     let merge =
         |batch: BatchBuilder, Key { family, name }| batch.merge(Family(family), name.as_bytes(), &[0; 8]);
     let put = |batch: BatchBuilder, Key { family, name }| batch.put(Family(family), name.as_bytes(), &[0; 8]);
@@ -203,7 +205,7 @@ pub(super) fn before(shape: &Shape) -> Vec<Vec<u8>> {
 }
 
 /// The plan of a workload: the steps of all writers.
-pub(super) fn plan(seed: u64, workload: u64, shape: &Shape) -> Vec<Vec<Act>> {
+pub(super) fn plan_steps(seed: u64, workload: u64, shape: &Shape) -> Vec<Vec<Act>> {
     let mut rng = Rng::at(seed, &[workload, 0xac7]);
     let mut merged: BTreeMap<u64, u32> = BTreeMap::new();
     let mut plans = vec![Vec::new(); WRITERS];
@@ -211,10 +213,10 @@ pub(super) fn plan(seed: u64, workload: u64, shape: &Shape) -> Vec<Vec<Act>> {
     let mut model = Rng::at(seed, &[workload, 0x7ab1]);
     let mut own: Vec<Option<u32>> = vec![None; WRITERS];
     // One step of each writer per round, so that the digits of a counter are spread over time and writers.
-    for index in 0..STEPS {
+    for index in 0..STEPS_PER_WRITER {
         for (writer, (acts, single)) in plans.iter_mut().zip(&mut single).enumerate() {
             if let Some(own) = own.get_mut(writer).filter(|_| shape.modelled)
-                && let Some(act) = act_on_model(&mut model, shape, (writer, index), own)
+                && let Some(act) = draw_model_step(&mut model, shape, (writer, index), own)
             {
                 acts.push(act);
                 continue;
@@ -242,41 +244,43 @@ fn act(
     let often = if shape.lazy { 8 } else { 30 };
     match kind {
         0..=6 if shape.lazy && rng.chance(70) => {
-            mixed(rng, often, Some(Key { family: 0, name: format!("u{writer}.{index}") }))
+            mixed_batch(rng, often, Some(Key { family: 0, name: format!("u{writer}.{index}") }))
         }
         7 if shape.lazy => Act::Flush,
         0..=3 => {
-            let (one, other) = (rng.below(REGISTERS), rng.below(REGISTERS));
-            let mut changes = vec![Change::Put(Key::register(one))];
+            let (one, other) = (rng.below(REGISTER_KEYS), rng.below(REGISTER_KEYS));
+            let mut changes = vec![Change::Put(Key::register_key(one))];
             if one != other && rng.chance(30) {
-                changes.push(Change::Put(Key::register(other)));
+                changes.push(Change::Put(Key::register_key(other)));
             }
             write(changes, true)
         }
-        4 => write(vec![Change::Delete(Key::register(rng.below(REGISTERS)))], true),
-        5..=8 => Act::Read(rng.below(REGISTERS)),
+        4 => write(vec![Change::Delete(Key::register_key(rng.below(REGISTER_KEYS)))], true),
+        5..=8 => Act::Read(rng.below(REGISTER_KEYS)),
         9 if rng.chance(50) => Act::Flush,
         9 => Act::Sync,
-        10 => write(Key::pair().into_iter().map(Change::Put).collect(), rng.chance(often)),
+        10 => write(Key::paired_keys().into_iter().map(Change::Put).collect(), rng.chance(often)),
         11 if rng.chance(40) => {
-            let (a, b) = (rng.below(RANGED + 1), rng.below(RANGED + 1));
+            let (a, b) = (rng.below(RANGE_DELETED_KEYS + 1), rng.below(RANGE_DELETED_KEYS + 1));
             write(vec![Change::DeleteRange(a.min(b), a.max(b))], rng.chance(often))
         }
-        11 | 12 => write(vec![Change::Put(Key::ranged(rng.below(RANGED)))], rng.chance(often)),
+        11 | 12 => {
+            write(vec![Change::Put(Key::range_deleted_key(rng.below(RANGE_DELETED_KEYS)))], rng.chance(often))
+        }
         13 if shape.mode != Mode::Group => {
-            let changes = vec![Change::Put(Key::register(rng.below(REGISTERS)))];
+            let changes = vec![Change::Put(Key::register_key(rng.below(REGISTER_KEYS)))];
             Act::Write { changes, sync: rng.chance(50), logged: true, refused: true }
         }
         14..=16 if shape.merges => {
-            let counter = rng.below(COUNTERS);
+            let counter = rng.below(COUNTER_KEYS);
             let digit = merged.entry(counter).or_default();
-            if *digit == MERGES {
+            if *digit == MERGES_PER_COUNTER {
                 return Act::Sync;
             }
             *digit += 1;
-            let mut changes = vec![Change::Merge(Key::counter(counter), *digit - 1)];
+            let mut changes = vec![Change::Merge(Key::counter_key(counter), *digit - 1)];
             if rng.chance(40) {
-                changes.push(Change::Put(Key::numbered("m", rng.below(MIXED))));
+                changes.push(Change::Put(Key::numbered_key("m", rng.below(LOSABLE_KEYS))));
             }
             write(changes, rng.chance(often))
         }
@@ -288,16 +292,16 @@ fn act(
                 write(vec![Change::Put(key)], rng.chance(50))
             }
         },
-        _ => mixed(rng, often, None),
+        _ => mixed_batch(rng, often, None),
     }
 }
 
 /// A batch over keys that are not read; `synced` per cent of such batches are synced. The key `fresh`, which no other batch
 /// writes, shows whether the batch is found.
-fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
-    let keys: BTreeSet<u64> = (0..1 + rng.below(3)).map(|_| rng.below(MIXED)).collect();
+fn mixed_batch(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
+    let keys: BTreeSet<u64> = (0..1 + rng.below(3)).map(|_| rng.below(LOSABLE_KEYS)).collect();
     let change = |n| {
-        let key = Key::numbered("m", n);
+        let key = Key::numbered_key("m", n);
         if rng.chance(20) { Change::Delete(key) } else { Change::Put(key) }
     };
     let changes = keys.into_iter().map(change).chain(fresh.map(Change::Put)).collect();
@@ -305,7 +309,7 @@ fn mixed(rng: &mut Rng, synced: u64, fresh: Option<Key>) -> Act {
 }
 
 /// A step that modelled tables take and RocksDB does not, or none. `own`: the family that the writer has created.
-fn act_on_model(
+fn draw_model_step(
     rng: &mut Rng,
     shape: &Shape,
     (writer, index): (usize, usize),
@@ -317,7 +321,7 @@ fn act_on_model(
     };
     Some(match (rng.below(20), *own) {
         (0 | 1, None) => {
-            let family = FIRST_OWN_FAMILY + (writer * STEPS + index) as u32;
+            let family = FIRST_OWN_FAMILY + (writer * STEPS_PER_WRITER + index) as u32;
             *own = Some(family);
             Act::CreateFamily(family)
         }
@@ -327,18 +331,18 @@ fn act_on_model(
         }
         (2..=4, Some(family)) => {
             let mut keys: Vec<Key> = Key::own(family).filter(|_| rng.chance(50)).collect();
-            keys.push(Key::numbered("m", rng.below(MIXED)));
+            keys.push(Key::numbered_key("m", rng.below(LOSABLE_KEYS)));
             put(keys, rng.chance(40))
         }
-        (5 | 6, _) => put(vec![Key::rare(rng.below(RARE))], true),
+        (5 | 6, _) => put(vec![Key::rare_key(rng.below(RARE_KEYS))], true),
         (7 | 8, _) if shape.exact && !shape.ordered => {
-            let keys: BTreeSet<u64> = (0..1 + rng.below(2)).map(|_| rng.below(MIXED)).collect();
-            let changes = keys.into_iter().map(|n| Change::Put(Key::numbered("m", n))).collect();
+            let keys: BTreeSet<u64> = (0..1 + rng.below(2)).map(|_| rng.below(LOSABLE_KEYS)).collect();
+            let changes = keys.into_iter().map(|n| Change::Put(Key::numbered_key("m", n))).collect();
             Act::Write { changes, sync: false, logged: false, refused: false }
         }
         (9, _) if shape.exact => {
-            let registers = (0..REGISTERS).map(Key::register);
-            let keys = registers.chain((0..MIXED).map(|n| Key::numbered("m", n)));
+            let registers = (0..REGISTER_KEYS).map(Key::register_key);
+            let keys = registers.chain((0..LOSABLE_KEYS).map(|n| Key::numbered_key("m", n)));
             Act::Ingest(keys.filter(|_| rng.chance(30)).collect())
         }
         (10, _) => Act::Checkpoint,
@@ -359,7 +363,7 @@ mod tests {
             seen.insert(format!("{:?}", shape.mode));
             assert!(!shape.ordered || (shape.mode != Mode::Group && !shape.merges), "{shape:?}");
             seen.extend(shape.ordered.then(|| format!("ordered on {}", shape.threads)));
-            for act in plan(7, workload, &shape).into_iter().flatten() {
+            for act in plan_steps(7, workload, &shape).into_iter().flatten() {
                 match act {
                     Act::Write { refused: true, .. } => drop(seen.insert("refused".into())),
                     Act::Write { changes, sync, logged: true, .. } => changes.iter().for_each(|change| {
@@ -376,8 +380,8 @@ mod tests {
 
     #[test]
     fn a_value_names_its_step() {
-        assert_eq!(step_of(id(3, STEPS - 1)), Some((3, STEPS - 1)));
-        assert_eq!((step_of(0), step_of(id(3, STEPS - 1) + 1)), (None, None));
+        assert_eq!(step_of(id(3, STEPS_PER_WRITER - 1)), Some((3, STEPS_PER_WRITER - 1)));
+        assert_eq!((step_of(0), step_of(id(3, STEPS_PER_WRITER - 1) + 1)), (None, None));
         assert_eq!(value(1, 7)[..8], 7_u64.to_le_bytes());
     }
 }

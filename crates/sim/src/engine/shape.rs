@@ -7,7 +7,7 @@ use crate::trace::{Drive, Trace};
 pub(super) const WRITERS: usize = 4;
 
 /// Period of workloads: of this many in a row, those with an odd number run on modelled tables.
-const WORKLOADS: u64 = 5;
+const WORKLOAD_PERIOD: u64 = 5;
 
 /// The WAL of a workload's database.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,7 +51,7 @@ pub(super) struct Shape {
 impl Shape {
     pub(super) fn of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
         let drawn = Rng::at(seed, &[workload, 0x04de]).chance(50);
-        Shape::with(seed, workload, volatile_cache, drawn, workload % WORKLOADS % 2 == 1)
+        Shape::with(seed, workload, volatile_cache, drawn, workload % WORKLOAD_PERIOD % 2 == 1)
     }
 
     /// The shape of a recorded workload. Traces of older builds are neither ordered nor modelled.

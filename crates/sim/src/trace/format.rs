@@ -41,14 +41,14 @@ use crate::{Error, Result, Target};
 
 const MAGIC: [u8; 8] = *b"FURTRACE";
 const VERSION: u32 = 1;
-const VOLATILE: u32 = 1;
-const REORDERS: u32 = 2;
-const ORDERED: u32 = 4;
-const MODELLED: u32 = 8;
+const FLAG_VOLATILE_CACHE: u32 = 1;
+const FLAG_REORDERS: u32 = 2;
+const FLAG_ORDERED_WRITES: u32 = 4;
+const FLAG_MODELLED_TABLES: u32 = 8;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Header {
+struct TraceHeader {
     magic: [u8; 8],
     version: U32,
     target: U32,
@@ -62,7 +62,7 @@ struct Header {
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
-struct Record {
+struct EventRecord {
     kind: u8,
     detail: u8,
     reserved: U16,
@@ -72,7 +72,7 @@ struct Record {
     reserved_too: U64,
 }
 
-const _: () = assert!(size_of::<Header>() == 88 && size_of::<Record>() == 32);
+const _: () = assert!(size_of::<TraceHeader>() == 88 && size_of::<EventRecord>() == 32);
 
 impl Trace {
     /// The trace as the bytes of a trace file.
@@ -110,11 +110,11 @@ fn encode(trace: &Trace) -> Vec<u8> {
         drive.max_append,
         drive.atomic_write,
     ];
-    let flags = u32::from(drive.volatile_cache) * VOLATILE
-        + u32::from(drive.reorders) * REORDERS
-        + u32::from(trace.ordered) * ORDERED
-        + u32::from(trace.modelled) * MODELLED;
-    let header = Header {
+    let flags = u32::from(drive.volatile_cache) * FLAG_VOLATILE_CACHE
+        + u32::from(drive.reorders) * FLAG_REORDERS
+        + u32::from(trace.ordered) * FLAG_ORDERED_WRITES
+        + u32::from(trace.modelled) * FLAG_MODELLED_TABLES;
+    let header = TraceHeader {
         magic: MAGIC,
         version: VERSION.into(),
         target: trace.target.number().into(),
@@ -128,13 +128,15 @@ fn encode(trace: &Trace) -> Vec<u8> {
     let mut out = header.as_bytes().to_vec();
     for event in &trace.events {
         let (kind, detail, id, place, payload): (u8, u8, u64, u64, &[u8]) = match event {
-            Event::Submit { op, what: Op::Write { at, data, how } } => (1, durable(*how), op.0, at.0, data),
+            Event::Submit { op, what: Op::Write { at, data, how } } => {
+                (1, durability_detail(*how), op.0, at.0, data)
+            }
             Event::Submit { op, what: Op::Append { zone, data, how } } => {
-                (2, durable(*how), op.0, zone.0.into(), data)
+                (2, durability_detail(*how), op.0, zone.0.into(), data)
             }
             Event::Submit { op, what: Op::Flush } => (3, 0, op.0, 0, &[]),
             Event::Submit { op, what: Op::Zone { zone, action } } => {
-                (4, number_of(*action), op.0, zone.0.into(), &[])
+                (4, action_number(*action), op.0, zone.0.into(), &[])
             }
             // Reads and reports change nothing on the medium and are not recorded.
             Event::Submit { op, what: Op::Read { .. } | Op::Report { .. } } => (3, 0, op.0, 0, &[]),
@@ -147,7 +149,7 @@ fn encode(trace: &Trace) -> Vec<u8> {
             Event::Drive { drive } => (11, 0, u64::from(*drive), 0, &[]),
         };
         let length = u32::try_from(payload.len()).expect("an operation is shorter than a zone");
-        let record = Record {
+        let record = EventRecord {
             kind,
             detail,
             reserved: 0.into(),
@@ -167,7 +169,7 @@ fn encode(trace: &Trace) -> Vec<u8> {
 fn decode(bytes: &[u8]) -> Result<Trace> {
     let (body, crc) = bytes.split_last_chunk::<4>().ok_or(Error::Trace("it is empty"))?;
     let (header, mut rest) =
-        Header::ref_from_prefix(body).map_err(|_| Error::Trace("it is shorter than its header"))?;
+        TraceHeader::ref_from_prefix(body).map_err(|_| Error::Trace("it is shorter than its header"))?;
     if header.magic != MAGIC {
         return Err(Error::Trace("it does not begin as a trace does"));
     }
@@ -191,23 +193,26 @@ fn decode(bytes: &[u8]) -> Result<Trace> {
     if !block_size.is_power_of_two() || zone_capacity > zone_size || zones == 0 || conventional > zones {
         return Err(Error::Trace("its drive cannot exist"));
     }
-    if header.flags.get() & !(VOLATILE | REORDERS | ORDERED | MODELLED) != 0 {
+    if header.flags.get()
+        & !(FLAG_VOLATILE_CACHE | FLAG_REORDERS | FLAG_ORDERED_WRITES | FLAG_MODELLED_TABLES)
+        != 0
+    {
         return Err(Error::Trace("it has a flag that this build does not know"));
     }
-    let volatile_cache = header.flags.get() & VOLATILE != 0;
-    let reorders = header.flags.get() & REORDERS != 0;
-    let ordered = header.flags.get() & ORDERED != 0;
-    let modelled = header.flags.get() & MODELLED != 0;
+    let volatile_cache = header.flags.get() & FLAG_VOLATILE_CACHE != 0;
+    let reorders = header.flags.get() & FLAG_REORDERS != 0;
+    let ordered = header.flags.get() & FLAG_ORDERED_WRITES != 0;
+    let modelled = header.flags.get() & FLAG_MODELLED_TABLES != 0;
     let target = Target::from_number(header.target.get()).ok_or(Error::Trace("its target is unknown"))?;
     let mut events = Vec::new();
     while !rest.is_empty() {
         let (record, tail) =
-            Record::ref_from_prefix(rest).map_err(|_| Error::Trace("its last event is cut off"))?;
+            EventRecord::ref_from_prefix(rest).map_err(|_| Error::Trace("its last event is cut off"))?;
         let payload = tail
             .get(..record.length.get() as usize)
             .ok_or(Error::Trace("an event is longer than the file"))?;
         rest = tail.get(payload.len()..).unwrap_or_default();
-        events.push(event(record, payload)?);
+        events.push(decode_event(record, payload)?);
     }
     if events.len() as u64 != header.events.get() {
         return Err(Error::Trace("events are missing"));
@@ -235,7 +240,7 @@ fn decode(bytes: &[u8]) -> Result<Trace> {
     })
 }
 
-fn event(record: &Record, payload: &[u8]) -> Result<Event> {
+fn decode_event(record: &EventRecord, payload: &[u8]) -> Result<Event> {
     let (op, step) = (OpNumber(record.id.get()), Step(record.id.get()));
     let zone = || {
         u32::try_from(record.place.get())
@@ -251,7 +256,8 @@ fn event(record: &Record, payload: &[u8]) -> Result<Event> {
         2 => Event::Submit { op, what: Op::Append { zone: zone()?, data: Buf::copy_from(payload), how } },
         3 => Event::Submit { op, what: Op::Flush },
         4 => {
-            let action = action(record.detail).ok_or(Error::Trace("a zone command is unknown"))?;
+            let action =
+                action_from_number(record.detail).ok_or(Error::Trace("a zone command is unknown"))?;
             Event::Submit { op, what: Op::Zone { zone: zone()?, action } }
         }
         5 => Event::Acked { op, at: (record.detail == 1).then_some(Lba(record.place.get())) },
@@ -268,11 +274,11 @@ fn event(record: &Record, payload: &[u8]) -> Result<Event> {
     })
 }
 
-fn durable(how: Durability) -> u8 {
+fn durability_detail(how: Durability) -> u8 {
     u8::from(how == Durability::Durable)
 }
 
-fn number_of(action: Action) -> u8 {
+fn action_number(action: Action) -> u8 {
     match action {
         Action::Open => 1,
         Action::Close => 2,
@@ -281,15 +287,17 @@ fn number_of(action: Action) -> u8 {
     }
 }
 
-fn action(number: u8) -> Option<Action> {
-    [Action::Open, Action::Close, Action::Finish, Action::Reset].into_iter().find(|a| number_of(*a) == number)
+fn action_from_number(number: u8) -> Option<Action> {
+    [Action::Open, Action::Close, Action::Finish, Action::Reset]
+        .into_iter()
+        .find(|a| action_number(*a) == number)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn example() -> Trace {
+    fn example_trace() -> Trace {
         let drive = Drive {
             block_size: 4096,
             zones: 48,
@@ -322,8 +330,8 @@ mod tests {
 
     #[test]
     fn a_trace_of_version_1_reads_and_writes_back_byte_for_byte() {
-        let ordered = Trace { target: Target::Engine, ordered: true, ..example() };
-        for (name, example) in [("trace-v1", example()), ("trace-v1-ordered", ordered)] {
+        let ordered = Trace { target: Target::Engine, ordered: true, ..example_trace() };
+        for (name, example) in [("trace-v1", example_trace()), ("trace-v1-ordered", ordered)] {
             let path = format!("{}/tests/golden/{name}.bin", env!("CARGO_MANIFEST_DIR"));
             if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
                 example.save(path.as_ref()).expect("writable");
@@ -336,7 +344,7 @@ mod tests {
 
     #[test]
     fn optional_parts_of_a_trace_are_written_and_read_back() {
-        let mut trace = example();
+        let mut trace = example_trace();
         trace.drive.reorders = true;
         trace.ordered = true;
         trace.modelled = true;
@@ -349,7 +357,7 @@ mod tests {
 
     #[test]
     fn any_change_of_a_trace_is_refused() {
-        let good = example().encode();
+        let good = example_trace().encode();
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x11;
@@ -361,7 +369,7 @@ mod tests {
     #[test]
     fn bytes_with_a_fitting_checksum_are_a_trace_or_an_error() {
         let mut rng = crate::Rng::new(3);
-        let good = example().encode();
+        let good = example_trace().encode();
         for _ in 0..2000 {
             let mut bad = good[..good.len() - 4].to_vec();
             for _ in 0..3 {
