@@ -87,7 +87,7 @@ impl Core {
             writes: Arc::clone(&writes),
         });
         let client: Arc<dyn LogClient> = Arc::<Checkpoints>::clone(&checkpoints);
-        members.serve(Arc::downgrade(&client));
+        members.set_log_client(Arc::downgrade(&client));
         let core = Arc::new(Core {
             ctx,
             members,
@@ -135,22 +135,22 @@ impl Core {
                 let infos = (zones.start..end).map(|z| self.zones.info(ZoneId(z)));
                 Io::ready(Ok(Done::Zones(infos.collect())))
             }
-            Op::Read { at, into } => match self.locate(name, at, into.len()) {
+            Op::Read { at, into } => match self.locate_transfer(name, at, into.len()) {
                 Ok((zone, offset)) => self.zones.enter(zone, Work::Read { offset, into }),
                 Err(e) => Io::ready(Err(e.with_buffer(into))),
             },
-            Op::Write { at, data, how } => match self.locate(name, at, data.len()) {
+            Op::Write { at, data, how } => match self.locate_transfer(name, at, data.len()) {
                 Ok((zone, offset)) => self.zones.enter(zone, Work::Write { offset: Some(offset), data, how }),
                 Err(e) => Io::ready(Err(e)),
             },
             Op::Append { zone, data, how } => {
-                let checked = self.length(name, data.len(), self.ctx.geometry.max_append);
-                match checked.and_then(|_| self.known(name, zone)) {
+                let checked = self.transfer_blocks(name, data.len(), self.ctx.geometry.max_append);
+                match checked.and_then(|_| self.check_zone_exists(name, zone)) {
                     Ok(()) => self.zones.enter(zone, Work::Write { offset: None, data, how }),
                     Err(e) => Io::ready(Err(e)),
                 }
             }
-            Op::Zone { zone, action } => match self.known(name, zone) {
+            Op::Zone { zone, action } => match self.check_zone_exists(name, zone) {
                 Ok(()) => self.zones.enter(zone, Work::Act(action)),
                 Err(e) => Io::ready(Err(e)),
             },
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// The number of blocks of a transfer of `bytes`.
-    fn length(&self, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
+    fn transfer_blocks(&self, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
         let size = u64::from(self.ctx.geometry.block_size);
         let bytes = bytes as u64;
         if bytes == 0 || !bytes.is_multiple_of(size) {
@@ -174,7 +174,7 @@ impl Core {
     }
 
     /// Refuses a zone beyond the last one.
-    fn known(&self, name: &'static str, id: ZoneId) -> Result<()> {
+    fn check_zone_exists(&self, name: &'static str, id: ZoneId) -> Result<()> {
         if id.0 < self.ctx.geometry.zones {
             return Ok(());
         }
@@ -184,9 +184,9 @@ impl Core {
     }
 
     /// Zone and offset of a transfer.
-    fn locate(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, Blocks)> {
+    fn locate_transfer(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, Blocks)> {
         let geometry = &self.ctx.geometry;
-        let blocks = self.length(name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
+        let blocks = self.transfer_blocks(name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
         let Some(id) = geometry.zone_of(at) else {
             let blocks = u64::from(geometry.zones) * geometry.zone_size.0;
             let error = self.ctx.error(ErrorKind::OutOfRange, name).at(at);

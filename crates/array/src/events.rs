@@ -11,7 +11,7 @@ use zoned::{Blocks, Driver, ZoneId, ZoneState};
 use crate::layout::Slot;
 
 /// Most events that wait for a slow monitor. Older ones are dropped, and counted in [`EventKind::Dropped`].
-const MOST: usize = 1024;
+const MAX_WAITING_EVENTS: usize = 1024;
 
 /// An event.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -213,7 +213,7 @@ pub(crate) struct Bus(Mutex<Vec<Weak<Queue>>>);
 
 impl Bus {
     /// A new subscription.
-    pub(crate) fn watch(&self) -> Events {
+    pub(crate) fn subscribe(&self) -> Events {
         let queue = Arc::new(Queue::default());
         self.0.lock().push(Arc::downgrade(&queue));
         Events(queue)
@@ -230,7 +230,7 @@ impl Bus {
         for queue in queues {
             {
                 let mut waiting = queue.waiting.lock();
-                if waiting.0.len() >= MOST {
+                if waiting.0.len() >= MAX_WAITING_EVENTS {
                     waiting.0.pop_front();
                     waiting.1 += 1;
                 }
@@ -251,13 +251,13 @@ mod tests {
     fn a_slow_subscriber_gets_the_number_of_dropped_events() {
         let driver = VirtualDriver::new(1);
         let bus = Bus::default();
-        let events = bus.watch();
-        for n in 0..MOST as u64 + 5 {
+        let events = bus.subscribe();
+        for n in 0..MAX_WAITING_EVENTS as u64 + 5 {
             bus.publish(&*driver, EventKind::ScrubEnded { errors: n, mismatches: 0 });
         }
         assert_eq!(events.try_next().map(|event| event.kind), Some(EventKind::Dropped(5)));
         let next = events.try_next().map(|event| event.kind);
         assert_eq!(next, Some(EventKind::ScrubEnded { errors: 5, mismatches: 0 }));
-        assert_eq!(std::iter::from_fn(|| events.try_next()).count(), MOST - 1);
+        assert_eq!(std::iter::from_fn(|| events.try_next()).count(), MAX_WAITING_EVENTS - 1);
     }
 }

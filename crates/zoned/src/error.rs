@@ -112,7 +112,7 @@ impl ErrorKind {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn description(self) -> &'static str {
         use ErrorKind as K;
         match self {
             K::NotAtWritePointer => "not at the write pointer",
@@ -234,7 +234,7 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let inner = &self.0;
-        f.write_str(inner.kind.words())?;
+        f.write_str(inner.kind.description())?;
         if let ErrorKind::Held { pid } = inner.kind
             && pid != 0
         {

@@ -42,7 +42,7 @@ fn a_child_holds_a_drive_until_killed() {
     }
 }
 
-fn start(path: &Path) -> Child {
+fn start_child_that_holds(path: &Path) -> Child {
     let mut child = Command::new(std::env::current_exe().expect("known"))
         .args(["--exact", "a_child_holds_a_drive_until_killed", "--nocapture"])
         .env(HELD_FILE, path)
@@ -60,7 +60,7 @@ fn a_killed_process_loses_unflushed_data_and_leaves_no_lock() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("drive.img");
     let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut child = start(&path);
+    let mut child = start_child_that_holds(&path);
     drop(alone);
     let error = open(&path).expect_err("held by the child");
     assert_eq!(error.kind(), ErrorKind::Held { pid: child.id() });

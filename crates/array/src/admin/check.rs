@@ -56,9 +56,9 @@ pub struct CheckReport {
 }
 
 /// Most problems of one kind that a check lists one by one; it only counts further ones.
-const NAMED: usize = 64;
+const MAX_LISTED_PROBLEMS: usize = 64;
 /// Bytes that a deep check reads from each drive at a time.
-const CHUNK: u64 = 512 << 10;
+const READ_CHUNK_BYTES: u64 = 512 << 10;
 
 /// Checks the array that `devices` are members of. The array must not be in use. Reads only.
 ///
@@ -120,7 +120,7 @@ impl CheckReport {
             }
         }
         for (slot, why) in &mount.unusable {
-            self.add(Severity::Warning, Some(*slot), None, why.in_full());
+            self.add(Severity::Warning, Some(*slot), None, why.reason_and_remedy());
         }
         for worn in mount.worn_zones() {
             let what = format!("the zone is {:?}: it takes no more writes", worn.state);
@@ -180,7 +180,7 @@ impl CheckReport {
         let block = u64::from(mount.superblock.block_size);
         let there = mount.present.iter().flatten();
         let most = there.map(|present| present.device.geometry().max_transfer.0).min().unwrap_or(u64::MAX);
-        let chunk = ((CHUNK / block).min(most) / layout.unit).max(1) * layout.unit;
+        let chunk = ((READ_CHUNK_BYTES / block).min(most) / layout.unit).max(1) * layout.unit;
         let (mut row, mut wrong) = (0, 0);
         while row < all {
             let end = (row + chunk).min(if row < sure { sure } else { all });
@@ -220,7 +220,7 @@ impl CheckReport {
             for (part, stripe) in sum.chunks(unit).zip(row / layout.unit..) {
                 if compare && part.iter().any(|byte| *byte != 0) {
                     wrong += 1;
-                    if wrong <= NAMED {
+                    if wrong <= MAX_LISTED_PROBLEMS {
                         let what = format!("the parity of stripe {stripe} does not fit its data");
                         self.add(Severity::Error, None, Some(id), what);
                     }
@@ -228,8 +228,8 @@ impl CheckReport {
             }
             row = end;
         }
-        if wrong > NAMED {
-            let what = format!("the parity of {} more stripes does not fit", wrong - NAMED);
+        if wrong > MAX_LISTED_PROBLEMS {
+            let what = format!("the parity of {} more stripes does not fit", wrong - MAX_LISTED_PROBLEMS);
             self.add(Severity::Error, None, Some(id), what);
         }
         Ok(())

@@ -10,19 +10,19 @@ use zoned::{
 use crate::CreateOptions;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{
-    BAD_ROWS, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, RELOCATION, Superblock,
+    FEATURE_BAD_ROWS, FEATURE_RELOCATION, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, Superblock,
 };
 use crate::format::zone_entries::{self, ZoneEntry, per_block};
 use crate::layout::physical_zones::{METADATA_ZONES, is_metadata_zone};
 use crate::layout::{MAX_MEMBERS, Slot};
-use crate::member::RESERVE;
+use crate::member::SUPERBLOCK_RESERVE_BLOCKS;
 
 /// The first epoch of a new array.
 const FIRST_EPOCH: u64 = 1;
 /// The first generation of the zones of a new array.
 const FIRST_GENERATION: u64 = 1;
 /// The least number of open logical zones that an array must allow. `fs` needs more and checks that itself.
-const LEAST_OPEN: u32 = 1;
+const MIN_OPEN_ZONES: u32 = 1;
 
 /// Creates an array of `devices`, in this order. **All data on the devices is lost.**
 ///
@@ -38,7 +38,7 @@ pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -
     // All drives are checked before data of any drive is lost.
     for device in devices {
         let zones = device.report(0..device.geometry().zones).await?;
-        may_hold(device, "create", zones.iter().take(METADATA_ZONES as usize))?;
+        refuse_worn_zones(device, "create", zones.iter().take(METADATA_ZONES as usize))?;
         reports.push(zones);
     }
     for (device, zones) in devices.iter().zip(&reports) {
@@ -51,7 +51,7 @@ pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -
 }
 
 /// Refuses a drive if one of its physical `zones` takes no writes.
-pub(crate) fn may_hold<'a>(
+pub(crate) fn refuse_worn_zones<'a>(
     device: &Arc<dyn ZonedDevice>,
     operation: &'static str,
     mut zones: impl Iterator<Item = &'a ZoneInfo>,
@@ -133,7 +133,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
             return refuse(ErrorKind::Unsupported, why);
         }
         let limit = g.max_open.into_iter().chain(g.max_active).min();
-        if limit.is_some_and(|limit| limit < METADATA_ZONES + LEAST_OPEN) {
+        if limit.is_some_and(|limit| limit < METADATA_ZONES + MIN_OPEN_ZONES) {
             let why = format!(
                 "{} can have {} zones open; the array's metadata takes {METADATA_ZONES}, and at least one more is \
                  needed",
@@ -163,13 +163,13 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     // record. A metadata zone has room for two checkpoints, so that records fit between two log rolls.
     let open = u64::from(open.unwrap_or(zones).saturating_sub(METADATA_ZONES));
     let entries = u64::from(zones).div_ceil(per_block(block).max(1) as u64);
-    let fixed = 1 + RESERVE + entries + 1;
+    let fixed = 1 + SUPERBLOCK_RESERVE_BLOCKS + entries + 1;
     let needed = 2 * (fixed + open * (unit + 1));
-    if zones <= METADATA_ZONES || capacity < needed.min(MOST_NEEDED) {
+    if zones <= METADATA_ZONES || capacity < needed.min(MAX_METADATA_ZONE_BLOCKS) {
         let why = format!(
             "{zones} zones of {capacity} blocks: the array's metadata takes {METADATA_ZONES} zones of at least \
              {} blocks, with this stripe unit",
-            needed.min(MOST_NEEDED)
+            needed.min(MAX_METADATA_ZONE_BLOCKS)
         );
         return refuse(ErrorKind::Invalid, why);
     }
@@ -178,7 +178,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     // zones to the number whose partial parity fits the log of one drive.
     let data = zones - METADATA_ZONES;
     let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1)).unwrap_or(u32::MAX);
-    let most = limits.max_active.unwrap_or(data).min(room).max(LEAST_OPEN);
+    let most = limits.max_active.unwrap_or(data).min(room).max(MIN_OPEN_ZONES);
     if most < data {
         limits.max_active = Some(most);
     }
@@ -190,7 +190,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         config: 1,
         compat: 0,
         ro_compat: 0,
-        incompat: RELOCATION | BAD_ROWS,
+        incompat: FEATURE_RELOCATION | FEATURE_BAD_ROWS,
         parities: 1,
         placement: LEFT_SYMMETRIC,
         block_size: block,
@@ -207,4 +207,4 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
 }
 
 /// A metadata zone of this many blocks is always large enough.
-const MOST_NEEDED: u64 = 1 << 20;
+const MAX_METADATA_ZONE_BLOCKS: u64 = 1 << 20;

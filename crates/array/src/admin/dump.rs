@@ -88,7 +88,7 @@ pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
 
 fn describe(metadata_zone: ZoneId, block: u64, blocks: u64, record: &Record) -> RecordDump {
     let place = record.place;
-    let (kind, text) = words(&record.body);
+    let (kind, text) = describe_body(&record.body);
     RecordDump {
         metadata_zone,
         block,
@@ -103,7 +103,7 @@ fn describe(metadata_zone: ZoneId, block: u64, blocks: u64, record: &Record) -> 
 }
 
 /// Kind and content of a record, as text.
-fn words(body: &Body) -> (&'static str, String) {
+fn describe_body(body: &Body) -> (&'static str, String) {
     let entries = |first: &ZoneId, entries: &[crate::format::zone_entries::ZoneEntry]| {
         let full = entries.iter().filter(|entry| entry.end.is_some()).count();
         match entries {
@@ -146,10 +146,10 @@ fn words(body: &Body) -> (&'static str, String) {
             ("hidden", format!("{}, rebuilt: nothing is hidden", of(zone, generation)))
         }
         Body::StaleRows { zone, generation, rows, .. } => {
-            ("hidden", format!("{}, rows {}", of(zone, generation), row_words(rows)))
+            ("hidden", format!("{}, rows {}", of(zone, generation), describe_rows(rows)))
         }
         Body::BadRows { zone, generation, rows } => {
-            ("lost", format!("{}, rows {}", of(zone, generation), row_words(rows)))
+            ("lost", format!("{}, rows {}", of(zone, generation), describe_rows(rows)))
         }
         Body::ZoneCopy { zone, generation, rows, copy, .. } => {
             ("swap", format!("{}, {rows} rows are copied to metadata zone {copy}", of(zone, generation)))
@@ -157,7 +157,7 @@ fn words(body: &Body) -> (&'static str, String) {
     }
 }
 
-fn row_words(rows: &RowSet) -> String {
+fn describe_rows(rows: &RowSet) -> String {
     let rows: Vec<String> =
         rows.ranges().iter().map(|range| format!("{} to {}", range.start, range.end)).collect();
     rows.join(", ")

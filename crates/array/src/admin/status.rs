@@ -42,7 +42,7 @@ pub enum MemberState {
 }
 
 /// Most failed zones that the operator's advice names.
-const NAMED: usize = 8;
+const MAX_NAMED_ZONES: usize = 8;
 
 /// A member and its drive.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,8 +148,9 @@ impl Status {
             ));
         }
         if !self.failed_zones.is_empty() {
-            let named: Vec<String> = self.failed_zones.iter().take(NAMED).map(ToString::to_string).collect();
-            let more = if self.failed_zones.len() > NAMED { ", ..." } else { "" };
+            let named: Vec<String> =
+                self.failed_zones.iter().take(MAX_NAMED_ZONES).map(ToString::to_string).collect();
+            let more = if self.failed_zones.len() > MAX_NAMED_ZONES { ", ..." } else { "" };
             advice.push(format!(
                 "{} zones are lost, as two drives lacked their parts ({}{more}): with every drive there and none of \
                  their parts worn, reset them to have them back.",
@@ -177,7 +178,7 @@ impl Array {
         let superblock = self.superblock();
         let member = |(slot, info): (Slot, &MemberInfo)| {
             let member = core.members.member(slot);
-            let filling = member.filling().filter(|_| info.rebuilding);
+            let filling = member.new_drive().filter(|_| info.rebuilding);
             let device = member.device();
             let state = match (&device, info.failed, info.rebuilding) {
                 (Some(_), false, _) => MemberState::Good,
@@ -213,7 +214,7 @@ impl Array {
 
     /// A subscription to all events of the array from now on.
     pub fn events(&self) -> Events {
-        self.core.ctx.events.watch()
+        self.core.ctx.events.subscribe()
     }
 }
 
@@ -223,7 +224,7 @@ impl Array {
 /// Errors: [`ErrorKind::NotFound`] if no drive is a member of an array, [`ErrorKind::Invalid`] if the drives are of
 /// several arrays.
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
-    let mut status = of_members(devices).await?;
+    let mut status = status_of_members(devices).await?;
     // If a mount is impossible, the superblocks alone give the status.
     if let Ok(mount) =
         Mount::gather(log_reader::claims(devices.to_vec()).await?, OpenOptions::default(), None).await
@@ -240,7 +241,7 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
 }
 
 /// The status that the superblocks of `devices` give.
-pub(crate) async fn of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
+pub(crate) async fn status_of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
     let claims = log_reader::claims(devices.to_vec()).await?;
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);

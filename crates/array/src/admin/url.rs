@@ -16,7 +16,7 @@ use zoned::contents::{Signature, peek};
 use zoned::discover::Machine;
 use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 
-use crate::admin::status::of_members;
+use crate::admin::status::status_of_members;
 use crate::array::Array;
 use crate::degraded::errors::Retries;
 use crate::{OpenOptions, Status};
@@ -29,7 +29,7 @@ use crate::{OpenOptions, Status};
 pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     match listed(rest)? {
         Some(urls) => open_all(rest, &urls, driver),
-        None => by_name(rest, driver),
+        None => members_of_named_array(rest, driver),
     }
 }
 
@@ -41,7 +41,7 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
         rest.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
     } else if is_file(rest) {
         let text = std::fs::read_to_string(rest).map_err(|error| {
-            refusal(ErrorKind::Host, rest, format!("reading the list of members: {error}"))
+            url_error(ErrorKind::Host, rest, format!("reading the list of members: {error}"))
         })?;
         let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default().trim());
         lines.filter(|line| !line.is_empty()).map(str::to_owned).collect()
@@ -49,7 +49,7 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
         return Ok(None);
     };
     if urls.is_empty() {
-        return Err(refusal(
+        return Err(url_error(
             ErrorKind::Invalid,
             rest,
             "the URL names no members: array:URL,URL,URL".to_owned(),
@@ -58,11 +58,11 @@ pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
     let mut seen = BTreeSet::new();
     for url in &urls {
         if url.starts_with("array:") {
-            return Err(refusal(ErrorKind::Unsupported, url, "an array of arrays is not built".to_owned()));
+            return Err(url_error(ErrorKind::Unsupported, url, "an array of arrays is not built".to_owned()));
         }
         url.parse::<DeviceUrl>()?;
         if !seen.insert(without_settings(url)) {
-            return Err(refusal(ErrorKind::Invalid, rest, format!("{url} is named twice")));
+            return Err(url_error(ErrorKind::Invalid, rest, format!("{url} is named twice")));
         }
     }
     Ok(Some(urls))
@@ -117,7 +117,7 @@ pub fn remember(rest: &str, url: &str) -> Result<bool> {
         file.sync_all()
     };
     add().map(|()| true).map_err(|error| {
-        refusal(
+        url_error(
             ErrorKind::Host,
             rest,
             format!("adding {url} to the list of members: {error}; add it by hand"),
@@ -161,7 +161,7 @@ fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec
     }
     if devices.is_empty() {
         let why = format!("none of its members is there: {}", missing.join(", "));
-        return Err(refusal(ErrorKind::NotFound, rest, why));
+        return Err(url_error(ErrorKind::NotFound, rest, why));
     }
     Ok(devices)
 }
@@ -173,12 +173,12 @@ fn is_missing(kind: ErrorKind) -> bool {
 }
 
 /// A drive with the signature of an array's member: its URL, and the device if it could be opened.
-type Found = (String, Result<Arc<dyn ZonedDevice>>);
+type FoundDrive = (String, Result<Arc<dyn ZonedDevice>>);
 
 /// The drives of this machine that are members of the array with this label or UUID. Drives in use by the kernel are
 /// skipped.
-fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
-    let mut found: Vec<Found> = Vec::new();
+fn members_of_named_array(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let mut found: Vec<FoundDrive> = Vec::new();
     for drive in Machine::here().zoned_drives().into_iter().filter(|drive| drive.uses.is_empty()) {
         let claims = peek(&Path::new("/dev").join(&drive.name))
             .is_ok_and(|contents| contents.signatures.contains(&Signature::FurrowArray));
@@ -186,14 +186,14 @@ fn by_name(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevi
             found.push((url.clone(), zoned::open(url, Arc::clone(driver))));
         }
     }
-    of_name(name, found, driver)
+    select_members(name, found, driver)
 }
 
 /// The status that the superblock of one drive gives. Transient errors are retried.
-async fn status_of(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
+async fn status_of_drive(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
     let mut retries = Retries::default();
     loop {
-        match of_members(std::slice::from_ref(device)).await {
+        match status_of_members(std::slice::from_ref(device)).await {
             Err(error) if retries.wait(&**device.driver(), &error).await => {}
             result => return result,
         }
@@ -204,7 +204,11 @@ async fn status_of(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
 /// skipped with a warning, because its array is unknown. If the array then lacks a drive, and the skipped drive is
 /// held by another process or cannot be read now, that error is returned: an array that is opened without a member
 /// fails it for good.
-fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+fn select_members(
+    name: &str,
+    found: Vec<FoundDrive>,
+    driver: &Arc<dyn Driver>,
+) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let (mut members, mut closed) = (Vec::new(), Vec::new());
     let (mut arrays, mut good) = (BTreeSet::new(), 0);
     for (url, device) in found {
@@ -216,7 +220,7 @@ fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Ve
                 continue;
             }
         };
-        let status = match block_on(&**driver, status_of(&device)) {
+        let status = match block_on(&**driver, status_of_drive(&device)) {
             Ok(status) => status,
             // The drive is no member of an array, or of an array of an unknown format.
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Unsupported) => continue,
@@ -247,18 +251,18 @@ fn of_name(name: &str, found: Vec<Found>, driver: &Arc<dyn Driver>) -> Result<Ve
             for (url, error) in closed {
                 why.push_str(&format!("; {url} may be one, and cannot be opened: {error}"));
             }
-            Err(refusal(ErrorKind::NotFound, name, why))
+            Err(url_error(ErrorKind::NotFound, name, why))
         }
         1 => Ok(members),
         _ => {
             let list: Vec<String> = arrays.iter().map(ToString::to_string).collect();
             let why = format!("{} arrays have this name: use one's UUID: {}", list.len(), list.join(", "));
-            Err(refusal(ErrorKind::Invalid, name, why))
+            Err(url_error(ErrorKind::Invalid, name, why))
         }
     }
 }
 
-fn refusal(kind: ErrorKind, rest: &str, why: String) -> Error {
+fn url_error(kind: ErrorKind, rest: &str, why: String) -> Error {
     let url = if rest.starts_with("array:") { rest.to_owned() } else { format!("array:{rest}") };
     Error::new(kind, &Arc::from(url), "open").because(why)
 }
@@ -275,9 +279,9 @@ mod tests {
 
     /// A drive whose next reads fail with an error of the host.
     #[derive(Debug)]
-    struct Busy(Arc<dyn ZonedDevice>, AtomicU32);
+    struct FailingReads(Arc<dyn ZonedDevice>, AtomicU32);
 
-    impl ZonedDevice for Busy {
+    impl ZonedDevice for FailingReads {
         fn geometry(&self) -> &Geometry {
             self.0.geometry()
         }
@@ -311,11 +315,11 @@ mod tests {
         let options = CreateOptions { label: "barn".into(), ..CreateOptions::default() };
         block_on(&*driver, crate::create(&drives, &options)).expect("created");
         let members = |reads: u32| {
-            let busy = Arc::new(Busy(Arc::clone(&drives[3]), AtomicU32::new(reads)));
+            let busy = Arc::new(FailingReads(Arc::clone(&drives[3]), AtomicU32::new(reads)));
             let others = drives.iter().take(3).map(Arc::clone);
             let found =
                 others.chain([busy as Arc<dyn ZonedDevice>]).map(|drive| ("emu:x".to_owned(), Ok(drive)));
-            of_name("barn", found.collect(), &driver)
+            select_members("barn", found.collect(), &driver)
         };
         assert_eq!(members(3).expect("it passes").len(), 4);
         let error = members(u32::MAX).expect_err("without it the array would fail it for good");
@@ -382,7 +386,7 @@ mod tests {
             .collect();
         let options = CreateOptions { label: "barn".into(), ..CreateOptions::default() };
         block_on(&*driver, crate::create(&drives, &options)).expect("created");
-        let found = |count: usize, error: Option<ErrorKind>| -> Vec<Found> {
+        let found = |count: usize, error: Option<ErrorKind>| -> Vec<FoundDrive> {
             let error = error.map(|kind| Err(Error::new(kind, &Arc::from("emu:x"), "open")));
             let drives = drives.iter().take(count).map(|drive| Ok(Arc::clone(drive)));
             error.into_iter().chain(drives).map(|device| ("emu:x".to_owned(), device)).collect()
@@ -398,11 +402,12 @@ mod tests {
             (0, Some(ErrorKind::Denied), Err(ErrorKind::Denied)),
             (0, Some(ErrorKind::Gone), Err(ErrorKind::NotFound)),
         ] {
-            let members = of_name("barn", found(count, error), &driver);
+            let members = select_members("barn", found(count, error), &driver);
             let members = members.map(|members| members.len()).map_err(|error| error.kind());
             assert_eq!(members, wanted, "{count} {error:?}");
         }
-        let text = of_name("barn", found(0, Some(ErrorKind::Gone)), &driver).expect_err("none").to_string();
+        let text =
+            select_members("barn", found(0, Some(ErrorKind::Gone)), &driver).expect_err("none").to_string();
         assert!(text.contains("emu:x may be one"), "{text}");
     }
 }

@@ -14,19 +14,19 @@ use crate::Pace;
 use crate::background::latency::MAX_SAMPLES;
 
 /// The job counts as alone when no client operation ended for this long.
-const ALONE: Duration = Duration::from_millis(50);
+const ALONE_AFTER: Duration = Duration::from_millis(50);
 /// The time between two adjustments of a background job's rate.
-const PERIOD: Duration = Duration::from_millis(5);
+const ADJUST_PERIOD: Duration = Duration::from_millis(5);
 /// How long a background job rests, to measure clients without the job.
-const REST: Duration = Duration::from_millis(10);
+const REST_TIME: Duration = Duration::from_millis(10);
 /// The time from one rest of a background job to the next.
-const BETWEEN: Duration = Duration::from_millis(500);
+const REST_INTERVAL: Duration = Duration::from_millis(500);
 /// The least number of latency samples that give a percentile.
-const ENOUGH: usize = 20;
+const MIN_PERCENTILE_SAMPLES: usize = 20;
 /// A background job's first rate beside clients, in bytes per second.
-const FIRST: f64 = 64e6;
+const FIRST_RATE: f64 = 64e6;
 /// The highest rate of a background job, in bytes per second.
-const MOST: f64 = 8e9;
+const HIGHEST_RATE: f64 = 8e9;
 
 /// The rate control of one background job.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ impl Pacer {
     pub(crate) fn new(pace: Pace, now: Instant) -> Pacer {
         Pacer {
             pace,
-            rate: FIRST,
+            rate: FIRST_RATE,
             baseline: None,
             seen: Vec::new(),
             last_client: None,
@@ -61,13 +61,13 @@ impl Pacer {
     }
 
     /// Adds latencies of client operations that ended since the last call, by `now`.
-    pub(crate) fn clients(&mut self, now: Instant, latencies: &mut Vec<Duration>) {
+    pub(crate) fn add_client_latencies(&mut self, now: Instant, latencies: &mut Vec<Duration>) {
         if latencies.is_empty() {
             return;
         }
         self.last_client = Some(now);
         // Client operations that end at the start of a rest were queued behind the background job.
-        let failures_persisted = self.rest.is_none_or(|until| now.after(REST * 3 / 4) >= until);
+        let failures_persisted = self.rest.is_none_or(|until| now.after(REST_TIME * 3 / 4) >= until);
         if failures_persisted && self.seen.len() < MAX_SAMPLES {
             self.seen.append(latencies);
         }
@@ -75,42 +75,42 @@ impl Pacer {
     }
 
     /// True if clients are active, so that the job has to limit its rate.
-    pub(crate) fn is_shared(&self, now: Instant) -> bool {
-        self.pace.tail_percent > 0 && self.last_client.is_some_and(|at| now.since(at) < ALONE)
+    pub(crate) fn has_clients(&self, now: Instant) -> bool {
+        self.pace.tail_percent > 0 && self.last_client.is_some_and(|at| now.since(at) < ALONE_AFTER)
     }
 
     /// When the job may submit its next `bytes`: at once if the result is not after `now`. A caller that
     /// waits asks again.
     pub(crate) fn ask(&mut self, now: Instant, bytes: u64) -> Instant {
         let most = self.pace.max_rate.map_or(f64::INFINITY, |most| most.0.max(1) as f64);
-        if !self.is_shared(now) {
+        if !self.has_clients(now) {
             // After a time without clients, the next client operation finds the job at rest.
             (self.rest, self.next_rest, self.baseline) = (None, now, None);
             self.seen.clear();
-            return self.spend(now, bytes, most);
+            return self.schedule_bytes(now, bytes, most);
         }
         if let Some(until) = self.rest {
             if now < until {
                 return until;
             }
             self.rest = None;
-            self.next_rest = now.after(BETWEEN);
-            self.baseline = self.percentile().or(self.baseline);
+            self.next_rest = now.after(REST_INTERVAL);
+            self.baseline = self.take_p99_latency().or(self.baseline);
             self.restart_samples(now);
         } else if now >= self.next_rest {
-            self.rest = Some(now.after(REST));
+            self.rest = Some(now.after(REST_TIME));
             self.restart_samples(now);
-            return now.after(REST);
-        } else if now.since(self.adjusted) >= PERIOD {
-            if let (Some(now_is), Some(baseline)) = (self.percentile(), self.baseline) {
+            return now.after(REST_TIME);
+        } else if now.since(self.adjusted) >= ADJUST_PERIOD {
+            if let (Some(now_is), Some(baseline)) = (self.take_p99_latency(), self.baseline) {
                 let bound = baseline.mul_f64(f64::from(self.pace.tail_percent) / 100.0);
                 self.rate *= if now_is > bound { 0.67 } else { 1.125 };
             }
             let least = self.pace.min_rate.0 as f64;
-            self.rate = self.rate.min(MOST).max(least);
+            self.rate = self.rate.min(HIGHEST_RATE).max(least);
             self.restart_samples(now);
         }
-        self.spend(now, bytes, self.rate.min(most))
+        self.schedule_bytes(now, bytes, self.rate.min(most))
     }
 
     fn restart_samples(&mut self, now: Instant) {
@@ -118,7 +118,7 @@ impl Pacer {
         self.seen.clear();
     }
 
-    fn spend(&mut self, now: Instant, bytes: u64, rate: f64) -> Instant {
+    fn schedule_bytes(&mut self, now: Instant, bytes: u64, rate: f64) -> Instant {
         if self.next > now {
             return self.next;
         }
@@ -129,8 +129,8 @@ impl Pacer {
     }
 
     /// The clients' 99th percentile latency since the last adjustment of the job's rate.
-    fn percentile(&mut self) -> Option<Duration> {
-        if self.seen.len() < ENOUGH {
+    fn take_p99_latency(&mut self) -> Option<Duration> {
+        if self.seen.len() < MIN_PERCENTILE_SAMPLES {
             return None;
         }
         let at = (self.seen.len() * 99 / 100).min(self.seen.len() - 1);
@@ -157,7 +157,7 @@ mod tests {
                 mark = (now, sent);
             }
             let mut seen: Vec<Duration> = latency(recent).into_iter().collect();
-            pacer.clients(now, &mut seen);
+            pacer.add_client_latencies(now, &mut seen);
             let at = pacer.ask(now, 64 << 10);
             if at <= now {
                 sent += 64 << 10;

@@ -11,13 +11,13 @@ use crate::background::pace::Pacer;
 use crate::core::Core;
 
 /// Bytes of each drive that a background job reads or writes at a time while clients are active.
-const SHARED_CHUNK: u64 = 64 << 10;
+const CHUNK_BYTES_BESIDE_CLIENTS: u64 = 64 << 10;
 /// Bytes of each drive that a background job reads or writes at a time without clients.
-const CHUNK: u64 = 512 << 10;
+const CHUNK_BYTES_ALONE: u64 = 512 << 10;
 /// The longest sleep of a background job, which must notice its cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Chunks that a background job has in flight without clients.
-const DEPTH: usize = 12;
+const MAX_CHUNKS_IN_FLIGHT: usize = 12;
 
 /// A job with its pace.
 pub(crate) struct Runner {
@@ -34,28 +34,32 @@ impl Runner {
     }
 
     /// Hands new latency samples of the clients to the pacer.
-    fn sample(&mut self) {
+    fn feed_latencies_to_pacer(&mut self) {
         let mut seen = self.core.latencies.take();
-        self.pacer.clients(self.core.ctx.driver.now(), &mut seen);
+        self.pacer.add_client_latencies(self.core.ctx.driver.now(), &mut seen);
     }
 
     /// The rows of a background job's next chunk, and how many chunks may be in flight.
-    pub(crate) fn window(&mut self) -> (u64, usize) {
-        self.sample();
+    pub(crate) fn next_chunk_rows(&mut self) -> (u64, usize) {
+        self.feed_latencies_to_pacer();
         let block = u64::from(self.core.ctx.geometry.block_size);
         let now = self.core.ctx.driver.now();
-        let (bytes, depth) = if self.pacer.is_shared(now) { (SHARED_CHUNK, 1) } else { (CHUNK, DEPTH) };
+        let (bytes, depth) = if self.pacer.has_clients(now) {
+            (CHUNK_BYTES_BESIDE_CLIENTS, 1)
+        } else {
+            (CHUNK_BYTES_ALONE, MAX_CHUNKS_IN_FLIGHT)
+        };
         ((bytes / block).clamp(1, self.core.reconstruct.longest_read()), depth)
     }
 
     /// Waits until the job may read `rows` more. False if the job is to end.
-    pub(crate) async fn turn(&mut self, rows: u64) -> bool {
+    pub(crate) async fn wait_for_turn(&mut self, rows: u64) -> bool {
         let bytes = rows * u64::from(self.core.ctx.geometry.block_size);
         loop {
             if self.job.is_ended_early() {
                 return false;
             }
-            self.sample();
+            self.feed_latencies_to_pacer();
             let now = self.core.ctx.driver.now();
             let at = self.pacer.ask(now, bytes);
             if at <= now {

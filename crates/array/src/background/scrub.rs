@@ -23,7 +23,7 @@ use crate::layout::{Piece, Slot, Stripe};
 use crate::metrics::add;
 
 /// Most mismatching stripes that a scrub's report lists.
-const NAMED: usize = 256;
+const MAX_LISTED_MISMATCHES: usize = 256;
 
 impl Array {
     /// Scrubs to the end: see [`Array::start_scrub`].
@@ -38,7 +38,7 @@ impl Array {
     /// is nothing to compare then. A drive that fails meanwhile ends the scrub.
     pub fn start_scrub(&self, options: ScrubOptions) -> Result<Scrub> {
         let core = &self.core;
-        whole_array(core)?;
+        refuse_degraded_array(core)?;
         let handle = Jobs::begin(&core.jobs.scrub, Job::new(None, &core.ctx.driver)).ok_or_else(|| {
             let error = core.ctx.error(ErrorKind::Invalid, "scrub");
             error.because("a scrub runs already: wait for it, or cancel it")
@@ -47,9 +47,9 @@ impl Array {
         let (core, ours) = (Arc::clone(core), handle.clone());
         let task = async move {
             let runner = Runner::new(&core, &ours.job, options.pace);
-            let mut walk = Walk { runner, options, report: ScrubReport::default() };
+            let mut walk = RunningScrub { runner, options, report: ScrubReport::default() };
             let result = walk.run().await;
-            let Walk { mut report, runner, .. } = walk;
+            let RunningScrub { mut report, runner, .. } = walk;
             drop(runner);
             report.elapsed = ours.progress().elapsed;
             let (errors, mismatches) = (report.read_errors, report.mismatch_count);
@@ -67,7 +67,7 @@ impl Array {
 }
 
 /// Refuses to scrub an array that lacks a drive.
-fn whole_array(core: &Core) -> Result<()> {
+fn refuse_degraded_array(core: &Core) -> Result<()> {
     let Some(lacking) = core.members.iter().find(|member| !member.is_good()) else { return Ok(()) };
     let why = format!(
         "drive {} is lacking, so that there is nothing to compare parity with: rebuild it first",
@@ -77,7 +77,7 @@ fn whole_array(core: &Core) -> Result<()> {
 }
 
 /// Rows that a scrub is reading from all drives.
-struct Chunk {
+struct ScrubChunk {
     row: u64,
     count: u64,
     /// The reads of a chunk, by slot; `None` if the drive has failed.
@@ -85,13 +85,13 @@ struct Chunk {
 }
 
 /// A scrub that runs.
-struct Walk {
+struct RunningScrub {
     runner: Runner,
     options: ScrubOptions,
     report: ScrubReport,
 }
 
-impl Walk {
+impl RunningScrub {
     async fn run(&mut self) -> Result<()> {
         let core = Arc::clone(&self.runner.core);
         let job = Arc::clone(&self.runner.job);
@@ -118,28 +118,28 @@ impl Walk {
         let whole = core.ctx.layout.stripe_of(end);
         let rows = core.ctx.layout.row(whole).min(core.ctx.layout.zone_capacity);
         let slots: Vec<Slot> = (0..core.ctx.layout.drives).map(Slot).collect();
-        let mut reads: VecDeque<Chunk> = VecDeque::new();
+        let mut reads: VecDeque<ScrubChunk> = VecDeque::new();
         let mut next = 0;
         while next < rows || !reads.is_empty() {
             loop {
-                let (chunk, depth) = self.runner.window();
+                let (chunk, depth) = self.runner.next_chunk_rows();
                 if next >= rows || reads.len() >= depth {
                     break;
                 }
                 // A chunk holds whole stripes only, so that a mismatch names a stripe.
                 let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);
-                if !self.runner.turn(count * slots.len() as u64).await {
+                if !self.runner.wait_for_turn(count * slots.len() as u64).await {
                     return Err(core.ctx.error(ErrorKind::Cancelled, "scrub"));
                 }
-                whole_array(core)?;
+                refuse_degraded_array(core)?;
                 let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);
-                reads.push_back(Chunk { row: next, count, ios: slots.iter().map(read).collect() });
+                reads.push_back(ScrubChunk { row: next, count, ios: slots.iter().map(read).collect() });
                 next += count;
             }
-            let Some(Chunk { row, count, ios }) = reads.pop_front() else { continue };
+            let Some(ScrubChunk { row, count, ios }) = reads.pop_front() else { continue };
             let Some(ios) = ios.into_iter().collect::<Option<Vec<Io<BufMut>>>>() else {
-                return whole_array(core);
+                return refuse_degraded_array(core);
             };
             let mut sum = BufMut::zeroed(core.ctx.bytes(count));
             let mut count_read_error = false;
@@ -150,7 +150,7 @@ impl Walk {
                         xor(&mut sum, &data);
                     }
                     Err(e) => {
-                        self.failed(core, *slot, e).await?;
+                        self.judge_failed_read(core, *slot, e).await?;
                         count_read_error = true;
                     }
                 }
@@ -163,22 +163,22 @@ impl Walk {
                 self.report.changed += 1;
                 return Ok(());
             }
-            self.compare(core, id, generation, row, &sum, count_read_error).await?;
+            self.compare_stripes(core, id, generation, row, &sum, count_read_error).await?;
         }
-        self.rest(core, id, end).await
+        self.scrub_partial_stripe(core, id, end).await
     }
 
     /// Handles a failed read of a scrub; returns an error if the drive has failed.
-    async fn failed(&mut self, core: &Arc<Core>, slot: Slot, error: Error) -> Result<()> {
+    async fn judge_failed_read(&mut self, core: &Arc<Core>, slot: Slot, error: Error) -> Result<()> {
         if fails_the_drive(error.kind()) {
             core.members.fail(slot, &error).await?;
-            return whole_array(core);
+            return refuse_degraded_array(core);
         }
         Ok(())
     }
 
     /// Compares the stripes of a chunk, whose XOR over all drives is `sum`.
-    async fn compare(
+    async fn compare_stripes(
         &mut self,
         core: &Arc<Core>,
         id: ZoneId,
@@ -193,16 +193,22 @@ impl Walk {
             self.report.stripes += 1;
             if count_read_error {
                 // A scrub reads the stripes of a failed chunk one by one to find the unreadable unit.
-                self.stripe(core, id, generation, stripe).await?;
+                self.scrub_stripe(core, id, generation, stripe).await?;
             } else if part.iter().any(|byte| *byte != 0) {
-                self.mismatch(core, id, generation, stripe).await?;
+                self.report_mismatch(core, id, generation, stripe).await?;
             }
         }
         Ok(())
     }
 
     /// Reads the units of one stripe, repairs an unreadable one, and compares.
-    async fn stripe(&mut self, core: &Arc<Core>, id: ZoneId, generation: u64, stripe: Stripe) -> Result<()> {
+    async fn scrub_stripe(
+        &mut self,
+        core: &Arc<Core>,
+        id: ZoneId,
+        generation: u64,
+        stripe: Stripe,
+    ) -> Result<()> {
         let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
         let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
         let mut bad = Vec::new();
@@ -213,7 +219,7 @@ impl Walk {
                 Err(_) if core.zones.was_reset(id, generation) => return Ok(()),
                 Err(e) => {
                     of_the_medium &= core.failures.count_read_error(id, slot, row..row + rows, &e);
-                    self.failed(core, slot, e).await?;
+                    self.judge_failed_read(core, slot, e).await?;
                     bad.push(slot);
                 }
             }
@@ -226,7 +232,7 @@ impl Walk {
         let [slot] = bad.as_slice() else {
             self.report.lost += bad.len() as u64;
             if bad.is_empty() && sum.iter().any(|byte| *byte != 0) {
-                self.mismatch(core, id, generation, stripe).await?;
+                self.report_mismatch(core, id, generation, stripe).await?;
             }
             return Ok(());
         };
@@ -249,7 +255,7 @@ impl Walk {
         Ok(())
     }
 
-    async fn mismatch(
+    async fn report_mismatch(
         &mut self,
         core: &Arc<Core>,
         id: ZoneId,
@@ -274,7 +280,7 @@ impl Walk {
         tracing::warn!(zone = id.0, stripe = stripe.0, "parity does not fit its data");
         add(&core.ctx.metrics.scrub_mismatches, 1);
         self.report.mismatch_count += 1;
-        if self.report.mismatches.len() < NAMED {
+        if self.report.mismatches.len() < MAX_LISTED_MISMATCHES {
             self.report.mismatches.push(Mismatch { zone: id, stripe });
         }
         if self.options.repair_parity {
@@ -285,7 +291,7 @@ impl Walk {
     }
 
     /// Reads the blocks of a stripe that is not whole through the read path, which repairs them.
-    async fn rest(&mut self, core: &Arc<Core>, id: ZoneId, end: Blocks) -> Result<()> {
+    async fn scrub_partial_stripe(&mut self, core: &Arc<Core>, id: ZoneId, end: Blocks) -> Result<()> {
         let start = core.ctx.layout.start(core.ctx.layout.stripe_of(end));
         if start >= end {
             return Ok(());

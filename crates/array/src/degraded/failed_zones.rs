@@ -1,7 +1,7 @@
 //! Failed zones: two drives lack their part, because one drive is missing and another drive's part is offline.
 //!
 //! The content of the zone cannot be reconstructed, and a new drive's part would be zeros. So the zone is offline, and
-//! recorded as failed with its generation: its end is [`ZoneEntry::LOST`]. Its parts are finished, so that no drive
+//! recorded as failed with its generation: its end is [`ZoneEntry::END_OF_FAILED_ZONE`]. Its parts are finished, so that no drive
 //! counts them as active.
 //!
 //! A reset makes the zone usable again. The reset is possible once every drive is present and no part of the zone is worn,
@@ -57,7 +57,7 @@ pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
     let mut recorded = Ok(());
     if let Some((generation, active)) = lost {
         tracing::error!(zone = id.0, "two drives lack their part of the zone: the zone failed");
-        let entries = vec![ZoneEntry { generation, end: Some(ZoneEntry::LOST) }];
+        let entries = vec![ZoneEntry { generation, end: Some(ZoneEntry::END_OF_FAILED_ZONE) }];
         recorded = core.members.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await;
         if active && recorded.is_ok() {
             // The drive with the offline part refuses the finish.

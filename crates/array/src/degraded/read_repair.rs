@@ -19,7 +19,7 @@ use zoned::{Blocks, Buf, Durability, Result, ZoneId};
 use crate::context::Context;
 use crate::events::EventKind;
 use crate::format::record::Body;
-use crate::format::superblock::RELOCATION;
+use crate::format::superblock::FEATURE_RELOCATION;
 use crate::layout::{Piece, Slot, Stripe};
 use crate::member::Member;
 use crate::membership::Membership;
@@ -28,14 +28,14 @@ use crate::zone::stale_rows::RelocatedParity;
 use crate::zone::table::ZoneTable;
 
 /// The most relocated bytes of one drive, over all zones.
-const MAX_RELOCATED: u64 = 16 << 20;
+const MAX_RELOCATED_BYTES: u64 = 16 << 20;
 /// Relocated blocks of a drive take no more than one in this many blocks of a metadata zone.
-const LOG_SHARE: u64 = 4;
+const MAX_LOG_SHARE: u64 = 4;
 
 /// Blocks of the log of a member that relocated content may take.
 pub(crate) fn max_relocated(ctx: &Context, member: &Member) -> u64 {
     let capacity = member.log.lock().capacity;
-    (capacity / LOG_SHARE).min(MAX_RELOCATED / u64::from(ctx.geometry.block_size))
+    (capacity / MAX_LOG_SHARE).min(MAX_RELOCATED_BYTES / u64::from(ctx.geometry.block_size))
 }
 
 /// Read repair of an array in use.
@@ -145,7 +145,7 @@ impl ReadRepair {
 
     /// True if the log of a drive has room for more relocated content. Every checkpoint contains all relocated content.
     fn has_room(&self, slot: Slot) -> bool {
-        let relocates = self.members.config.lock().incompat & RELOCATION != 0;
+        let relocates = self.members.config.lock().incompat & FEATURE_RELOCATION != 0;
         let taken = |id: ZoneId| self.zones.zone(id).relocated_cost(&self.ctx.layout, id, slot);
         let more = 2 * (self.ctx.layout.unit + 1) + 1;
         let member = self.members.member(slot);

@@ -24,7 +24,7 @@ use crate::zone::stale_rows::{Overlay, apply_relocated};
 use crate::zone::table::ZoneTable;
 
 /// Rows of one drive that a reconstruction reads.
-struct Source {
+struct SourceRows {
     slot: Slot,
     row: u64,
     rows: u64,
@@ -36,7 +36,7 @@ struct Source {
 pub(crate) struct Reconstruction {
     /// Parity of the piece's stripe, if memory holds it.
     parity: Option<Buf>,
-    sources: Vec<Source>,
+    sources: Vec<SourceRows>,
     /// Blocks of the piece that are in flight: their content is in memory.
     in_flight: Overlay,
 }
@@ -85,7 +85,7 @@ impl Reconstruct {
         } else if let Some(relocated) = zone.relocated.get(&piece.stripe) {
             let slot = layout.parity(id, piece.stripe);
             if self.members.member(slot).bad_rows.intersects(id, &(first..first + len)) {
-                return Err(error().because(bad_rows::REASON));
+                return Err(error().because(bad_rows::BAD_ROWS_REASON));
             }
             limit = limit.min(relocated.end);
             parity = Some(relocated.unit.slice(rows));
@@ -94,22 +94,23 @@ impl Reconstruct {
         } else {
             let slot = layout.parity(id, piece.stripe);
             let io = self.read_rows(id, slot, first, len).ok_or_else(|| gone(slot, "parity"))?;
-            sources.push(Source { slot, row: first, rows: len, io, overlay: Overlay::default() });
+            sources.push(SourceRows { slot, row: first, rows: len, io, overlay: Overlay::default() });
         }
         let equation = Equation { stripe: piece.stripe, rows: row..row + len, end: limit };
         for Term { slot, count, .. } in equation.terms(layout, id, Some(piece.index)) {
-            let (io, overlay) = match zone.stale.held(self.ctx.bytes(1), slot, first, count) {
-                Some(relocated) => {
-                    let mut into = BufMut::zeroed(self.ctx.bytes(count));
-                    relocated.apply(&mut into);
-                    (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
-                }
-                None => {
-                    let io = self.read_rows(id, slot, first, count).ok_or_else(|| gone(slot, "data"))?;
-                    (io, zone.stale.over(self.ctx.bytes(1), slot, first, count))
-                }
-            };
-            sources.push(Source { slot, row: first, rows: count, io, overlay });
+            let (io, overlay) =
+                match zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), slot, first, count) {
+                    Some(relocated) => {
+                        let mut into = BufMut::zeroed(self.ctx.bytes(count));
+                        relocated.apply(&mut into);
+                        (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
+                    }
+                    None => {
+                        let io = self.read_rows(id, slot, first, count).ok_or_else(|| gone(slot, "data"))?;
+                        (io, zone.stale.over(self.ctx.bytes(1), slot, first, count))
+                    }
+                };
+            sources.push(SourceRows { slot, row: first, rows: count, io, overlay });
         }
         Ok(Reconstruction { parity, sources, in_flight: Overlay::new(in_flight) })
     }
@@ -127,7 +128,7 @@ impl Reconstruct {
             xor(into, parity);
         }
         let mut failed = Ok(());
-        for Source { slot, row, rows, io, overlay } in sources {
+        for SourceRows { slot, row, rows, io, overlay } in sources {
             match self.retry_read(id, slot, (row, rows), io.await).await {
                 Ok(mut read) => {
                     overlay.apply(&mut read);
@@ -246,7 +247,7 @@ impl Reconstruct {
         let parity = self.ctx.layout.parity(id, stripe) == slot
             && zone.relocated.contains_key(&stripe)
             && !self.members.member(slot).bad_rows.intersects(id, &(row..row + 1));
-        parity || zone.stale.held(self.ctx.bytes(1), slot, row, 1).is_some()
+        parity || zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), slot, row, 1).is_some()
     }
 
     /// Puts the content that memory holds over rows that were read from a drive: relocated content, and the parity of the

@@ -30,7 +30,7 @@ use crate::layout::Slot;
 /// Bytes of a header.
 pub(crate) const SIZE: usize = RecordHeader::SIZE;
 /// Flag of a record in a checkpoint: the record repeats the state in memory.
-const CHECKPOINT: u32 = 1;
+const CHECKPOINT_FLAG: u32 = 1;
 
 /// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -95,7 +95,7 @@ pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
         magic: RecordHeader::MAGIC,
         version: RecordHeader::VERSION.into(),
         kind: kind.into(),
-        flags: if header.checkpoint { CHECKPOINT } else { 0 }.into(),
+        flags: if header.checkpoint { CHECKPOINT_FLAG } else { 0 }.into(),
         array: *header.array.as_bytes(),
         epoch: header.epoch.into(),
         sequence: header.sequence.into(),
@@ -125,7 +125,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
     let kind = KINDS.iter().find(|(_, number)| *number == raw.kind.get()).map(|(kind, _)| *kind)?;
     let header = Header {
         kind,
-        checkpoint: raw.flags.get() & CHECKPOINT != 0,
+        checkpoint: raw.flags.get() & CHECKPOINT_FLAG != 0,
         array: Uuid::from_bytes(raw.array),
         epoch: raw.epoch.get(),
         sequence: raw.sequence.get(),
@@ -142,7 +142,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::golden;
+    use super::super::golden_file;
     use super::*;
 
     fn sample() -> Header {
@@ -164,7 +164,7 @@ mod tests {
     fn version_1_reads_as_it_was_written() {
         let payload: Vec<u8> = (0..=255).collect();
         let fresh = [&encode(&sample(), &payload)[..], &payload].concat();
-        let golden = golden("record-v1.bin", &fresh);
+        let golden = golden_file("record-v1.bin", &fresh);
         let (header, found) = decode(&golden).expect("the golden record is good");
         assert_eq!((header, found), (sample(), &payload[..]));
         assert_eq!(fresh, golden);

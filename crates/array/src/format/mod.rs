@@ -15,11 +15,11 @@ pub(crate) use units::crc32c;
 
 /// The highest epoch, sequence number and superblock change that a mount accepts. No array counts that far: a higher number is
 /// damage. Numbers above leave room to count on.
-pub(crate) const HIGHEST: u64 = u64::MAX >> 1;
+pub(crate) const HIGHEST_COUNTER: u64 = u64::MAX >> 1;
 
 /// The golden file `name`. With `FURROW_BLESS=1` in the environment it is written first: for a new version only.
 #[cfg(test)]
-pub(crate) fn golden(name: &str, fresh: &[u8]) -> Vec<u8> {
+pub(crate) fn golden_file(name: &str, fresh: &[u8]) -> Vec<u8> {
     let path = format!("{}/tests/golden/{name}", env!("CARGO_MANIFEST_DIR"));
     if std::env::var_os("FURROW_BLESS").is_some() {
         std::fs::write(&path, fresh).expect("the golden file is writable");

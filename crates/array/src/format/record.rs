@@ -82,7 +82,7 @@ impl Body {
     }
 
     /// The fields of the header: kind, zone, generation, start, end.
-    fn fields(&self) -> (Kind, ZoneId, u64, Blocks, Blocks) {
+    fn header_fields(&self) -> (Kind, ZoneId, u64, Blocks, Blocks) {
         let (none, zero) = (ZoneId(0), Blocks::ZERO);
         match *self {
             Body::Superblock(_) => (Kind::Superblock, none, 0, zero, zero),
@@ -110,7 +110,7 @@ impl Body {
 
 /// Encodes a record.
 pub(crate) fn encode(place: RecordId, body: &Body, block_size: u32) -> Buf {
-    let (kind, zone, generation, start, end) = body.fields();
+    let (kind, zone, generation, start, end) = body.header_fields();
     let RecordId { array, member, epoch, sequence, checkpoint } = place;
     let header = Header { kind, checkpoint, array, epoch, sequence, member, zone, generation, start, end };
     let payload = body.payload();
@@ -133,8 +133,8 @@ pub(crate) fn decode(bytes: &Buf, block_size: u32) -> Result<Option<(Record, u64
     let body = match header.kind {
         Kind::Superblock => match superblock::decode(header.array, payload) {
             Ok(sb) => Body::Superblock(sb),
-            Err(superblock::Refused::Malformed) => return Ok(None),
-            Err(superblock::Refused::Foreign(why)) => return Err(why),
+            Err(superblock::SuperblockRefusal::Malformed) => return Ok(None),
+            Err(superblock::SuperblockRefusal::Foreign(why)) => return Err(why),
         },
         Kind::Zones | Kind::RebuiltZones => match zone_entries::decode(payload) {
             Some((first, entries)) if header.kind == Kind::Zones => Body::Zones { first, entries },
@@ -189,11 +189,11 @@ mod tests {
 
     use super::*;
 
-    fn place(sequence: u64) -> RecordId {
+    fn record_id(sequence: u64) -> RecordId {
         RecordId { array: Uuid::from_u128(5), member: Slot(2), epoch: 3, sequence, checkpoint: sequence == 1 }
     }
 
-    fn bodies() -> Vec<Body> {
+    fn sample_bodies() -> Vec<Body> {
         let sb = Superblock { uuid: Uuid::from_u128(5), ..superblock::tests::sample() };
         let (zone, generation, start, end) = (ZoneId(4), 9, Blocks(16), Blocks(18));
         vec![
@@ -219,10 +219,10 @@ mod tests {
         let entry = |end| ZoneEntry { generation: 3, end };
         let body =
             Body::RebuiltZones { first: ZoneId(2), entries: vec![entry(Some(Blocks(7))), entry(None)] };
-        let fresh = encode(place(4), &body, 512);
-        let golden = Buf::copy_from(&super::super::golden("rebuilt-v1.bin", &fresh));
+        let fresh = encode(record_id(4), &body, 512);
+        let golden = Buf::copy_from(&super::super::golden_file("rebuilt-v1.bin", &fresh));
         let (record, blocks) = decode(&golden, 512).expect("known").expect("whole");
-        assert_eq!((record, blocks), (Record { place: place(4), body }, 1));
+        assert_eq!((record, blocks), (Record { place: record_id(4), body }, 1));
         assert_eq!(*fresh, *golden);
     }
 
@@ -230,15 +230,18 @@ mod tests {
     fn records_are_found_between_garbage() {
         for block in [512, 4096] {
             let mut bytes = Vec::new();
-            for (body, n) in bodies().iter().zip(0..) {
+            for (body, n) in sample_bodies().iter().zip(0..) {
                 bytes.extend(vec![0xa5; block as usize * (n % 3)]);
-                let record = encode(place(n as u64), body, block);
+                let record = encode(record_id(n as u64), body, block);
                 assert_eq!(record.len() as u64, body.blocks(block) * u64::from(block));
                 bytes.extend_from_slice(&record);
             }
             let found = scan(&Buf::copy_from(&bytes), block).expect("of this build");
-            let wanted: Vec<Record> =
-                bodies().into_iter().zip(0..).map(|(body, n)| Record { place: place(n), body }).collect();
+            let wanted: Vec<Record> = sample_bodies()
+                .into_iter()
+                .zip(0..)
+                .map(|(body, n)| Record { place: record_id(n), body })
+                .collect();
             assert_eq!(found, wanted);
         }
     }
@@ -253,9 +256,9 @@ mod tests {
 
     #[test]
     fn a_truncated_record_is_not_decoded() {
-        let whole = encode(place(1), &bodies()[4], 512);
+        let whole = encode(record_id(1), &sample_bodies()[4], 512);
         let (record, blocks) = decode(&whole, 512).expect("ours").expect("whole");
-        assert_eq!((record.body, blocks * 512), (bodies()[4].clone(), whole.len() as u64));
+        assert_eq!((record.body, blocks * 512), (sample_bodies()[4].clone(), whole.len() as u64));
         assert_eq!(decode(&whole.slice(..whole.len() - 512), 512), Ok(None));
     }
 

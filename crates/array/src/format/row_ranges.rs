@@ -29,11 +29,11 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a payload of stale or bad rows before its ranges.
-const FIXED: usize = 16;
+const FIXED_BYTES: usize = 16;
 /// Bytes of a range.
-const RANGE: usize = 16;
+const RANGE_BYTES: usize = 16;
 /// Flag of a record of stale rows: the physical zone was rewritten.
-const REWRITTEN: u32 = 1;
+const REWRITTEN_FLAG: u32 = 1;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]
@@ -58,8 +58,8 @@ struct RawCopy {
     mask: U64,
 }
 
-const _: () = assert!(size_of::<Raw>() == FIXED);
-const _: () = assert!(size_of::<RawRange>() == RANGE);
+const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
+const _: () = assert!(size_of::<RawRange>() == RANGE_BYTES);
 const _: () = assert!(size_of::<RawCopy>() == 16);
 
 /// The payload of a record of stale or bad rows.
@@ -69,7 +69,7 @@ pub(crate) fn encode(rows: &RowSet, rewritten: bool) -> Vec<u8> {
 
 fn encode_ranges(ranges: &[Range<u64>], rewritten: bool) -> Vec<u8> {
     let count = u32::try_from(ranges.len()).expect("a few ranges").into();
-    let flags = if rewritten { REWRITTEN } else { 0 }.into();
+    let flags = if rewritten { REWRITTEN_FLAG } else { 0 }.into();
     let mut bytes = Raw { count, flags, reserved: 0.into() }.as_bytes().to_vec();
     for range in ranges {
         bytes.extend_from_slice(RawRange { start: range.start.into(), end: range.end.into() }.as_bytes());
@@ -81,7 +81,7 @@ fn encode_ranges(ranges: &[Range<u64>], rewritten: bool) -> Vec<u8> {
 pub(crate) fn decode(payload: &[u8]) -> Option<(RowSet, bool)> {
     let (raw, mut rest) = Raw::read_from_prefix(payload).ok()?;
     let count = raw.count.get() as usize;
-    if count.checked_mul(RANGE)? > rest.len() {
+    if count.checked_mul(RANGE_BYTES)? > rest.len() {
         return None;
     }
     let mut rows = RowSet::default();
@@ -94,7 +94,7 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(RowSet, bool)> {
         }
         rows.insert(range);
     }
-    Some((rows, raw.flags.get() & REWRITTEN != 0))
+    Some((rows, raw.flags.get() & REWRITTEN_FLAG != 0))
 }
 
 /// The payload of the record of a zone copy.
@@ -112,18 +112,18 @@ pub(crate) fn decode_copy(payload: &[u8]) -> Option<(ZoneId, u64)> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::golden;
+    use super::super::golden_file;
     use super::*;
 
     #[test]
     fn version_1_reads_as_it_was_written() {
         let rows: RowSet = [3..9, 16..17, 40..u64::MAX].into_iter().collect();
         let fresh = encode(&rows, true);
-        let golden_rows = golden("hidden-v1.bin", &fresh);
+        let golden_rows = golden_file("hidden-v1.bin", &fresh);
         assert_eq!(decode(&golden_rows), Some((rows, true)));
         assert_eq!(fresh, golden_rows);
         let fresh = encode_copy(ZoneId(2), 0x0123_4567_89ab_cdef);
-        let golden_copy = golden("swap-v1.bin", &fresh);
+        let golden_copy = golden_file("swap-v1.bin", &fresh);
         assert_eq!(decode_copy(&golden_copy), Some((ZoneId(2), 0x0123_4567_89ab_cdef)));
         assert_eq!(fresh, golden_copy);
     }
@@ -132,7 +132,7 @@ mod tests {
     fn bad_rows_read_as_they_were_written_in_version_1() {
         let rows: RowSet = [0..1, 7..9].into_iter().collect();
         let fresh = encode(&rows, false);
-        let golden_rows = golden("lost-v1.bin", &fresh);
+        let golden_rows = golden_file("lost-v1.bin", &fresh);
         assert_eq!(decode(&golden_rows), Some((rows, false)));
         assert_eq!(fresh, golden_rows);
     }

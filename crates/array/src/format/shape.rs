@@ -37,16 +37,17 @@ impl Shape {
             Body::Superblock(_) | Body::CheckpointEnd => true,
             Body::Zones { first, entries } | Body::RebuiltZones { first, entries } => {
                 let last = self.layout.capacity();
-                let ends = |entry: &ZoneEntry| entry.is_lost() || entry.end.is_none_or(|end| end <= last);
+                let ends =
+                    |entry: &ZoneEntry| entry.is_failed_zone() || entry.end.is_none_or(|end| end <= last);
                 u64::from(first.0) + entries.len() as u64 <= u64::from(self.zones) && entries.iter().all(ends)
             }
             Body::ResetIntent { zone, .. } => self.has(*zone),
             Body::PartialParity { zone, start, end, rows, .. } => {
                 let (layout, stripe) = (&self.layout, self.layout.stripe_of(*start));
                 self.has(*zone)
-                    && self.in_stripe(*start, *end)
+                    && self.is_in_one_stripe(*start, *end)
                     && place.member == layout.parity(*zone, stripe)
-                    && self.is_long(
+                    && self.has_blocks(
                         rows,
                         layout.rows(stripe, *start, *end).iter().map(|r| r.end - r.start).sum(),
                     )
@@ -54,16 +55,16 @@ impl Shape {
             Body::RelocatedParity { zone, start, end, unit, .. } => {
                 let (layout, stripe) = (&self.layout, self.layout.stripe_of(*start));
                 self.has(*zone)
-                    && self.in_stripe(*start, *end)
+                    && self.is_in_one_stripe(*start, *end)
                     && *start == layout.start(stripe)
                     && place.member == layout.parity(*zone, stripe)
-                    && self.is_long(unit, layout.unit_of(stripe))
+                    && self.has_blocks(unit, layout.unit_of(stripe))
             }
             Body::RelocatedData { zone, start, end, data, .. } => {
                 self.has(*zone)
-                    && self.in_stripe(*start, *end)
-                    && self.in_unit(*zone, place.member, *start, *end)
-                    && self.is_long(data, end.minus(*start).0)
+                    && self.is_in_one_stripe(*start, *end)
+                    && self.is_in_one_unit_of(*zone, place.member, *start, *end)
+                    && self.has_blocks(data, end.minus(*start).0)
             }
             Body::StaleRows { zone, rows, .. } | Body::BadRows { zone, rows, .. } => {
                 self.has(*zone) && rows.end() <= self.layout.zone_capacity
@@ -82,16 +83,16 @@ impl Shape {
         zone.0 < self.zones
     }
 
-    fn in_stripe(&self, start: Blocks, end: Blocks) -> bool {
+    fn is_in_one_stripe(&self, start: Blocks, end: Blocks) -> bool {
         start < end && start < self.layout.capacity() && end <= self.layout.end(self.layout.stripe_of(start))
     }
 
-    fn in_unit(&self, zone: ZoneId, slot: Slot, start: Blocks, end: Blocks) -> bool {
+    fn is_in_one_unit_of(&self, zone: ZoneId, slot: Slot, start: Blocks, end: Blocks) -> bool {
         let piece = self.layout.locate(zone, start);
         piece.slot == slot && end.minus(start).0 <= piece.len
     }
 
-    fn is_long(&self, data: &[u8], blocks: u64) -> bool {
+    fn has_blocks(&self, data: &[u8], blocks: u64) -> bool {
         data.len() as u64 == blocks * u64::from(self.block_size)
     }
 }

@@ -35,31 +35,31 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::HIGHEST;
+use super::HIGHEST_COUNTER;
 use crate::layout::{MAX_MEMBERS, Slot};
 use zoned::Geometry;
 
 /// The superblock version that this build writes and reads.
 const VERSION: u32 = 1;
 /// Bytes of a superblock before its table of members.
-const FIXED: usize = 256;
+const FIXED_BYTES: usize = 256;
 /// Bytes of a member.
-const MEMBER: usize = 32;
+const MEMBER_BYTES: usize = 32;
 /// The state of a member that failed.
-const FAILED: u32 = 1;
+const MEMBER_STATE_FAILED: u32 = 1;
 /// The state of a new drive whose rebuild is not complete.
-const REBUILDING: u32 = 2;
+const MEMBER_STATE_REBUILDING: u32 = 2;
 /// The longest label.
 pub(crate) const MAX_LABEL: usize = 64;
 /// The read-only-compatible features this build knows.
 const KNOWN_RO_COMPAT: u64 = 0;
 /// Feature bit: zones may have stale rows with relocated content. Without this bit a zone with stale rows is
 /// full after a mount.
-pub(crate) const RELOCATION: u64 = 1;
+pub(crate) const FEATURE_RELOCATION: u64 = 1;
 /// Feature bit: bad rows are recorded. Without this bit a row that cannot be reconstructed ends a rebuild.
-pub(crate) const BAD_ROWS: u64 = 2;
+pub(crate) const FEATURE_BAD_ROWS: u64 = 2;
 /// The incompatible features this build knows.
-const KNOWN_INCOMPAT: u64 = RELOCATION | BAD_ROWS;
+const KNOWN_INCOMPAT: u64 = FEATURE_RELOCATION | FEATURE_BAD_ROWS;
 /// Number of the placement that rotates stripes left-symmetrically over all drives.
 pub(crate) const LEFT_SYMMETRIC: u32 = 1;
 
@@ -99,17 +99,17 @@ struct RawMember {
     reserved: [u8; 12],
 }
 
-const _: () = assert!(size_of::<Raw>() == FIXED);
-const _: () = assert!(size_of::<RawMember>() == MEMBER);
+const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
+const _: () = assert!(size_of::<RawMember>() == MEMBER_BYTES);
 const _: () = assert!(std::mem::offset_of!(Raw, config) == 32);
 const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
 const _: () = assert!(std::mem::offset_of!(Raw, max_active) == 172);
 
 /// Value of a zone limit that no build has recorded yet.
-const NOT_RECORDED: u32 = 0;
+const LIMIT_NOT_RECORDED: u32 = 0;
 /// No limit.
-const UNLIMITED: u32 = u32::MAX;
+const LIMIT_UNLIMITED: u32 = u32::MAX;
 
 /// The superblock's entry of a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -198,7 +198,7 @@ impl Superblock {
 
 /// Why a superblock is not usable.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Refused {
+pub(crate) enum SuperblockRefusal {
     /// The payload is no superblock, or its numbers contradict each other.
     Malformed,
     /// The superblock is another build's: the message for the user.
@@ -210,7 +210,7 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     let mut label = [0; MAX_LABEL];
     label.iter_mut().zip(sb.label.as_bytes()).for_each(|(to, from)| *to = *from);
     let limit = |of: fn(Limits) -> Option<u32>| {
-        U32::new(sb.limits.map_or(NOT_RECORDED, |limits| of(limits).unwrap_or(UNLIMITED)))
+        U32::new(sb.limits.map_or(LIMIT_NOT_RECORDED, |limits| of(limits).unwrap_or(LIMIT_UNLIMITED)))
     };
     let raw = Raw {
         version: VERSION.into(),
@@ -241,8 +241,8 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     for member in &sb.members {
         let state = match (member.failed, member.rebuilding) {
             (false, _) => 0,
-            (true, false) => FAILED,
-            (true, true) => REBUILDING,
+            (true, false) => MEMBER_STATE_FAILED,
+            (true, true) => MEMBER_STATE_REBUILDING,
         };
         let raw = RawMember { uuid: *member.uuid.as_bytes(), state: state.into(), reserved: [0; 12] };
         bytes.extend_from_slice(raw.as_bytes());
@@ -251,25 +251,25 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
 }
 
 /// Decodes the payload of a superblock record of the array `uuid`.
-pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> {
-    let (raw, mut rest) = Raw::read_from_prefix(payload).map_err(|_| Refused::Malformed)?;
+pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, SuperblockRefusal> {
+    let (raw, mut rest) = Raw::read_from_prefix(payload).map_err(|_| SuperblockRefusal::Malformed)?;
     let version = raw.version.get();
     if version != VERSION {
-        return Err(Refused::Foreign(format!(
+        return Err(SuperblockRefusal::Foreign(format!(
             "the array has format version {version}, this build reads version {VERSION}: use a build that reads \
              version {version}"
         )));
     }
     let unknown = raw.incompat.get() & !KNOWN_INCOMPAT;
     if unknown != 0 {
-        return Err(Refused::Foreign(format!(
+        return Err(SuperblockRefusal::Foreign(format!(
             "the array uses features that this build does not know (incompat bits {unknown:#x}): use a newer build"
         )));
     }
     let (parities, placement) = (raw.parities.get(), raw.placement.get());
     let shares = (raw.share_of.get(), raw.share_by.get());
     if parities != 1 || placement != LEFT_SYMMETRIC || shares != (1, 1) {
-        return Err(Refused::Foreign(format!(
+        return Err(SuperblockRefusal::Foreign(format!(
             "the array has {parities} units of parity in a stripe, placement {placement} and zone shares {shares:?}; \
              this build knows one unit of parity, placement {LEFT_SYMMETRIC} and shares (1, 1): use a newer build"
         )));
@@ -277,10 +277,10 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
     let count = raw.members.get();
     let mut members = Vec::new();
     for _ in 0..count.min(MAX_MEMBERS) {
-        let (member, left) = RawMember::read_from_prefix(rest).map_err(|_| Refused::Malformed)?;
+        let (member, left) = RawMember::read_from_prefix(rest).map_err(|_| SuperblockRefusal::Malformed)?;
         rest = left;
         let (uuid, state) = (Uuid::from_bytes(member.uuid), member.state.get());
-        members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == REBUILDING });
+        members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == MEMBER_STATE_REBUILDING });
     }
     let block = raw.block_size.get();
     // The array's bytes and `config` must fit 64 bits, and its zones 32.
@@ -290,7 +290,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         .and_then(|blocks| blocks.checked_mul(u64::from(block)));
     let sound = (3..=MAX_MEMBERS).contains(&count)
         && bytes.is_some()
-        && raw.config.get() <= HIGHEST
+        && raw.config.get() <= HIGHEST_COUNTER
         && raw.zones.get().checked_add(raw.metadata_zones.get()).is_some()
         && block.is_power_of_two()
         && (512..=65_536).contains(&block)
@@ -302,12 +302,12 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Refused> 
         && raw.zone_size.get() <= u64::from(u32::MAX);
     let label = raw.label.get(..raw.label_len.get() as usize).and_then(|label| str::from_utf8(label).ok());
     let limit = |raw: U32| match raw.get() {
-        NOT_RECORDED => None,
-        UNLIMITED => Some(None),
+        LIMIT_NOT_RECORDED => None,
+        LIMIT_UNLIMITED => Some(None),
         limit => Some(Some(limit)),
     };
     let limits = limit(raw.max_open).zip(limit(raw.max_active));
-    let (true, Some(label)) = (sound, label) else { return Err(Refused::Malformed) };
+    let (true, Some(label)) = (sound, label) else { return Err(SuperblockRefusal::Malformed) };
     Ok(Superblock {
         uuid,
         config: raw.config.get(),
@@ -341,7 +341,7 @@ pub(crate) fn unwritable(sb: &Superblock) -> Option<String> {
 pub(crate) mod tests {
     use proptest::prelude::*;
 
-    use super::super::golden;
+    use super::super::golden_file;
     use super::*;
 
     pub(crate) fn sample() -> Superblock {
@@ -370,7 +370,7 @@ pub(crate) mod tests {
 
     #[test]
     fn version_1_reads_as_it_was_written() {
-        let golden = golden("superblock-v1.bin", &encode(&sample()));
+        let golden = golden_file("superblock-v1.bin", &encode(&sample()));
         assert_eq!(decode(sample().uuid, &golden), Ok(sample()));
         assert_eq!(encode(&sample()), golden);
     }
@@ -379,7 +379,7 @@ pub(crate) mod tests {
     fn recorded_limits_read_as_they_were_written() {
         let limits = Some(Limits { max_open: Some(11), max_active: None });
         let superblock = Superblock { limits, ..sample() };
-        let golden = golden("superblock-limits-v1.bin", &encode(&superblock));
+        let golden = golden_file("superblock-limits-v1.bin", &encode(&superblock));
         assert_eq!(decode(superblock.uuid, &golden), Ok(superblock.clone()));
         assert_eq!(encode(&superblock), golden);
     }
@@ -387,7 +387,7 @@ pub(crate) mod tests {
     #[test]
     fn unknown_features_are_refused_with_advice() {
         let foreign = |sb: Superblock| match decode(sb.uuid, &encode(&sb)) {
-            Err(Refused::Foreign(why)) => why,
+            Err(SuperblockRefusal::Foreign(why)) => why,
             other => panic!("{other:?}"),
         };
         assert!(foreign(Superblock { incompat: 8, ..sample() }).contains("incompat bits 0x8"));
@@ -405,7 +405,7 @@ pub(crate) mod tests {
             Superblock { zone_capacity: Blocks(20_000), ..sample() },
         ];
         for sb in bad {
-            assert_eq!(decode(sb.uuid, &encode(&sb)), Err(Refused::Malformed), "{sb:?}");
+            assert_eq!(decode(sb.uuid, &encode(&sb)), Err(SuperblockRefusal::Malformed), "{sb:?}");
         }
     }
 

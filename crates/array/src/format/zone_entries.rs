@@ -15,11 +15,11 @@ use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a zones record's payload before its entries.
-const FIXED: usize = 16;
+const FIXED_BYTES: usize = 16;
 /// Bytes of an entry.
-pub(crate) const ENTRY: usize = 16;
+pub(crate) const ENTRY_BYTES: usize = 16;
 /// Value of a zone entry without a recorded end.
-const NONE: u64 = u64::MAX;
+const END_NOT_RECORDED: u64 = u64::MAX;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]
@@ -36,8 +36,8 @@ struct RawEntry {
     end: U64,
 }
 
-const _: () = assert!(size_of::<Raw>() == FIXED);
-const _: () = assert!(size_of::<RawEntry>() == ENTRY);
+const _: () = assert!(size_of::<Raw>() == FIXED_BYTES);
+const _: () = assert!(size_of::<RawEntry>() == ENTRY_BYTES);
 
 /// The recorded state of a logical zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -48,11 +48,11 @@ pub(crate) struct ZoneEntry {
 
 impl ZoneEntry {
     /// The end that a failed zone's entry records. Above every other end.
-    pub(crate) const LOST: Blocks = Blocks(u64::MAX - 1);
+    pub(crate) const END_OF_FAILED_ZONE: Blocks = Blocks(u64::MAX - 1);
 
     /// True if the entry says that the zone has failed.
-    pub(crate) fn is_lost(&self) -> bool {
-        self.end == Some(ZoneEntry::LOST)
+    pub(crate) fn is_failed_zone(&self) -> bool {
+        self.end == Some(ZoneEntry::END_OF_FAILED_ZONE)
     }
 
     /// Merges another record's entry of the same zone: the higher generation counts, and within one
@@ -68,7 +68,7 @@ impl ZoneEntry {
 
 /// The number of zone entries in a record of one block.
 pub(crate) fn per_block(block_size: u32) -> usize {
-    (block_size as usize - super::header::SIZE - FIXED) / ENTRY
+    (block_size as usize - super::header::SIZE - FIXED_BYTES) / ENTRY_BYTES
 }
 
 /// Splits the entries of all zones into records of one block each: the first zone, and the entries.
@@ -85,7 +85,7 @@ pub(crate) fn encode(first: ZoneId, entries: &[ZoneEntry]) -> Vec<u8> {
     let count = u32::try_from(entries.len()).expect("a block's worth of entries").into();
     let mut bytes = Raw { first: first.0.into(), count, reserved: 0.into() }.as_bytes().to_vec();
     for entry in entries {
-        let end = entry.end.map_or(NONE, |end| end.0).into();
+        let end = entry.end.map_or(END_NOT_RECORDED, |end| end.0).into();
         bytes.extend_from_slice(RawEntry { generation: entry.generation.into(), end }.as_bytes());
     }
     bytes
@@ -95,7 +95,7 @@ pub(crate) fn encode(first: ZoneId, entries: &[ZoneEntry]) -> Vec<u8> {
 pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
     let (raw, mut rest) = Raw::read_from_prefix(payload).ok()?;
     let count = raw.count.get() as usize;
-    if count.checked_mul(ENTRY)? > rest.len() {
+    if count.checked_mul(ENTRY_BYTES)? > rest.len() {
         return None;
     }
     let mut entries = Vec::with_capacity(count);
@@ -105,7 +105,7 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
         let end = entry.end.get();
         entries.push(ZoneEntry {
             generation: entry.generation.get(),
-            end: (end != NONE).then_some(Blocks(end)),
+            end: (end != END_NOT_RECORDED).then_some(Blocks(end)),
         });
     }
     Some((ZoneId(raw.first.get()), entries))
@@ -115,14 +115,14 @@ pub(crate) fn decode(payload: &[u8]) -> Option<(ZoneId, Vec<ZoneEntry>)> {
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::golden;
+    use super::super::golden_file;
     use super::*;
 
     #[test]
     fn version_1_reads_as_it_was_written() {
         let entry = |generation, end| ZoneEntry { generation, end };
         let entries = [entry(1, None), entry(u64::MAX, Some(Blocks(56))), entry(3, Some(Blocks::ZERO))];
-        let golden = golden("zones-v1.bin", &encode(ZoneId(7), &entries));
+        let golden = golden_file("zones-v1.bin", &encode(ZoneId(7), &entries));
         assert_eq!(decode(&golden), Some((ZoneId(7), entries.to_vec())));
         assert_eq!(encode(ZoneId(7), &entries), golden);
     }
@@ -133,9 +133,9 @@ mod tests {
         zone.merge(ZoneEntry { generation: 3, end: Some(Blocks(1)) });
         zone.merge(ZoneEntry { generation: 4, end: None });
         assert_eq!(zone, ZoneEntry { generation: 4, end: Some(Blocks(9)) });
-        zone.merge(ZoneEntry { generation: 4, end: Some(ZoneEntry::LOST) });
+        zone.merge(ZoneEntry { generation: 4, end: Some(ZoneEntry::END_OF_FAILED_ZONE) });
         zone.merge(ZoneEntry { generation: 4, end: Some(Blocks(10)) });
-        assert!(zone.is_lost());
+        assert!(zone.is_failed_zone());
         zone.merge(ZoneEntry { generation: 5, end: None });
         assert_eq!(zone, ZoneEntry { generation: 5, end: None });
         zone.merge(ZoneEntry { generation: 5, end: Some(Blocks(2)) });

@@ -82,7 +82,9 @@ impl Actions {
             Err(_) if lost && action == Action::Reset && self.zones.reset_blocker(id).is_none() => {
                 ZoneState::Empty
             }
-            Err(_) => return deferred.complete(completer, Err(self.zones.illegal(zone, id, name))),
+            Err(_) => {
+                return deferred.complete(completer, Err(self.zones.illegal_state_error(zone, id, name)));
+            }
         };
         let nothing_to_do = match action {
             Action::Finish => zone.state == ZoneState::Full,
@@ -116,14 +118,14 @@ impl Actions {
                 Action::Finish => core.finish_zone(id, generation).await,
                 _ => core.reset_zone(id, generation).await,
             };
-            core.changed(id, action, &result);
+            core.command_ended(id, action, &result);
             completer.complete(result.map(|_| Done::Unit));
             core.zones.pump(id);
         });
     }
 
     /// A command on a zone has ended: the zone has its new state, or an unknown one.
-    fn changed(&self, id: ZoneId, action: Action, result: &Result<Blocks>) {
+    fn command_ended(&self, id: ZoneId, action: Action, result: &Result<Blocks>) {
         let mut limits = self.zones.limits.lock();
         let mut zone = self.zones.zone(id);
         zone.busy = false;

@@ -19,7 +19,7 @@ use crate::zone::stale_rows::Overlay;
 use crate::zone::table::ZoneTable;
 
 /// One piece of a client's read, under way.
-enum Part {
+enum ReadPart {
     /// The piece's content, from memory.
     Ready(BufMut),
     /// A read of the piece's drive.
@@ -61,49 +61,56 @@ impl Reads {
         for piece in self.ctx.layout.pieces(id, offset, written) {
             let mut part = rest.split_to(self.ctx.bytes(piece.len));
             let row = self.ctx.layout.row(piece.stripe) + piece.row;
-            if let Some(relocated) = zone.stale.held(self.ctx.bytes(1), piece.slot, row, piece.len) {
+            if let Some(relocated) =
+                zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), piece.slot, row, piece.len)
+            {
                 relocated.apply(&mut part);
-                parts.push(Part::Ready(part));
+                parts.push(ReadPart::Ready(part));
                 continue;
             }
             parts.push(match self.members.member(piece.slot).read(id, row, part) {
                 Ok(io) => {
                     let overlay = zone.stale.over(self.ctx.bytes(1), piece.slot, row, piece.len);
-                    Part::Read(piece, io, overlay)
+                    ReadPart::Read(piece, io, overlay)
                 }
                 Err(part) => {
                     add(&self.ctx.metrics.degraded_reads, 1);
-                    Part::Reconstruct(part, self.reconstruct.piece(zone, id, piece))
+                    ReadPart::Reconstruct(part, self.reconstruct.piece(zone, id, piece))
                 }
             });
         }
         if !rest.is_empty() {
             rest.fill(0);
-            parts.push(Part::Ready(rest));
+            parts.push(ReadPart::Ready(rest));
         }
         let (this, generation) = (Arc::clone(self), zone.generation);
         deferred.run(async move {
-            let result = this.gather(id, generation, parts).await;
+            let result = this.join_parts(id, generation, parts).await;
             completer.complete(result.map(Done::Read));
         });
     }
 
     /// Waits for the parts of a read and joins them.
-    async fn gather(self: &Arc<Self>, id: ZoneId, generation: u64, parts: Vec<Part>) -> Result<BufMut> {
+    async fn join_parts(
+        self: &Arc<Self>,
+        id: ZoneId,
+        generation: u64,
+        parts: Vec<ReadPart>,
+    ) -> Result<BufMut> {
         let mut whole: Option<BufMut> = None;
         let mut failed: Option<Error> = None;
         for part in parts {
-            let from_drives = !matches!(part, Part::Ready(_));
+            let from_drives = !matches!(part, ReadPart::Ready(_));
             let (buf, result) = match part {
-                Part::Ready(buf) => (buf, Ok(())),
-                Part::Read(piece, io, overlay) => {
+                ReadPart::Ready(buf) => (buf, Ok(())),
+                ReadPart::Read(piece, io, overlay) => {
                     self.read_or_reconstruct(id, generation, piece, io, overlay).await
                 }
-                Part::Reconstruct(mut buf, Ok(reconstruction)) => {
+                ReadPart::Reconstruct(mut buf, Ok(reconstruction)) => {
                     let result = self.reconstruct.complete(id, reconstruction, &mut buf).await;
                     (buf, result)
                 }
-                Part::Reconstruct(buf, Err(e)) => (buf, Err(e)),
+                ReadPart::Reconstruct(buf, Err(e)) => (buf, Err(e)),
             };
             let (buf, result) = match result {
                 // The zone was reset during the read: the drives may have been read before and after the
@@ -115,7 +122,7 @@ impl Reads {
                 }
                 result => (buf, result),
             };
-            failed = failed.or(result.err().map(|error| self.unanswered(id, error)));
+            failed = failed.or(result.err().map(|error| self.unreadable_error(id, error)));
             match &mut whole {
                 Some(whole) => whole.unsplit(buf),
                 None => whole = Some(buf),
@@ -130,7 +137,7 @@ impl Reads {
 
     /// The error of blocks that cannot be reconstructed. If a drive's part of the zone is offline, that is the cause, but the
     /// logical zone is not offline: other blocks can be read.
-    fn unanswered(&self, id: ZoneId, error: Error) -> Error {
+    fn unreadable_error(&self, id: ZoneId, error: Error) -> Error {
         if error.kind() != ErrorKind::ZoneOffline {
             return error;
         }
@@ -193,7 +200,7 @@ impl Reads {
         }
         let rows = row..row + piece.len;
         let why = |second: Error| match member.bad_rows.intersects(id, &rows) {
-            true => format!("{}: {second}", bad_rows::REASON),
+            true => format!("{}: {second}", bad_rows::BAD_ROWS_REASON),
             false => second.to_string(),
         };
         // The drive's own error is the cause, and the failed reconstruction the context.

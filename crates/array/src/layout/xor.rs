@@ -15,13 +15,13 @@ pub(crate) fn xor(into: &mut [u8], from: &[u8]) {
 }
 
 /// Bytes of parity that are computed at a time: they stay in the first-level cache.
-const CHUNK: usize = 4096;
+const PARITY_CHUNK_BYTES: usize = 4096;
 
 /// Appends the XOR of the parts of `whole` to `onto`. Each part has `unit` bytes; a shorter last part is ignored.
-pub(crate) fn fold(onto: &mut BufMut, whole: &[u8], unit: usize) {
+pub(crate) fn xor_parts(onto: &mut BufMut, whole: &[u8], unit: usize) {
     let mut at = 0;
     while at < unit {
-        let (begin, to) = (onto.len(), unit.min(at + CHUNK));
+        let (begin, to) = (onto.len(), unit.min(at + PARITY_CHUNK_BYTES));
         let mut parts = whole.chunks_exact(unit).filter_map(|part| part.get(at..to));
         onto.extend_from_slice(parts.next().unwrap_or_default());
         if let Some(parity) = onto.get_mut(begin..) {
@@ -41,7 +41,7 @@ mod tests {
             let whole: Vec<u8> = (0..4 * unit).map(|n| (n * n / 7 + n) as u8).collect();
             let mut onto = BufMut::with_capacity(unit);
             onto.extend_from_slice(b"before");
-            fold(&mut onto, &whole, unit);
+            xor_parts(&mut onto, &whole, unit);
             let mut wanted = whole[..unit].to_vec();
             whole.chunks(unit).skip(1).for_each(|part| xor(&mut wanted, part));
             assert_eq!((&onto[..6], &onto[6..]), (&b"before"[..], &wanted[..]), "{unit}");

@@ -71,12 +71,12 @@ impl BadRows {
 }
 
 /// The reason that the error of a read of bad rows gives.
-pub(crate) const REASON: &str = "the content is lost: two drives could not read rows that it is reconstructed from. Copy the \
+pub(crate) const BAD_ROWS_REASON: &str = "the content is lost: two drives could not read rows that it is reconstructed from. Copy the \
                                  readable blocks of the array's zone, and reset the zone";
 
 /// The error of a read of bad rows at `at`.
 pub(crate) fn error(device: &dyn ZonedDevice, at: Lba) -> Error {
-    Error::new(ErrorKind::Media, &device.geometry().name, "read").at(at).because(REASON)
+    Error::new(ErrorKind::Media, &device.geometry().name, "read").at(at).because(BAD_ROWS_REASON)
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 use zoned::{Blocks, Buf, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZonedDevice};
 
-use crate::format::HIGHEST;
+use crate::format::HIGHEST_COUNTER;
 use crate::format::record::{Body, Record};
 use crate::format::shape::Shape;
 use crate::format::superblock::Superblock;
@@ -103,17 +103,17 @@ pub(crate) struct LogContents {
 
 /// Which partial parity records a mount keeps in memory.
 #[derive(Debug)]
-pub(crate) struct Needed {
+pub(crate) struct NeededParity {
     /// Number of stripes below the highest one of a zone that may have been in flight.
     pub doubt: u64,
     /// For each zone, the number of rows that every drive with a known pointer has written.
     pub lowest: Vec<u64>,
 }
 
-impl Needed {
+impl NeededParity {
     /// The first stripe of a zone whose partial parity may be needed, if `highest` is the highest stripe with a record. A
     /// drive may have lost everything in its cache, so the lowest pointer counts too.
-    fn first(&self, layout: &Layout, zone: ZoneId, highest: Stripe) -> Stripe {
+    fn first_needed_stripe(&self, layout: &Layout, zone: ZoneId, highest: Stripe) -> Stripe {
         let lowest = self.lowest.get(zone.index()).map_or(0, |row| row / layout.unit.max(1));
         Stripe(highest.0.saturating_sub(self.doubt).min(lowest.saturating_sub(1)))
     }
@@ -121,13 +121,13 @@ impl Needed {
 
 /// Reads all metadata zones of a member of an array of this shape.
 ///
-/// Errors: those of the drive, and [`ErrorKind::Damaged`] if a record has an epoch or sequence number above [`HIGHEST`].
+/// Errors: those of the drive, and [`ErrorKind::Damaged`] if a record has an epoch or sequence number above [`HIGHEST_COUNTER`].
 pub(crate) async fn read(
     device: &Arc<dyn ZonedDevice>,
     shape: &Shape,
     array: Uuid,
     slot: Slot,
-    needed: &Needed,
+    needed: &NeededParity,
 ) -> Result<(LogContents, Vec<ZoneInfo>)> {
     let mut log = LogContents::default();
     let zones = device.report(metadata_zones()).await?;
@@ -143,7 +143,7 @@ pub(crate) async fn read(
         }
     }
     let epoch = log.epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
-    if epoch.max(log.sequence) > HIGHEST {
+    if epoch.max(log.sequence) > HIGHEST_COUNTER {
         let error = Error::new(ErrorKind::Damaged, &device.geometry().name, "read the metadata log");
         return Err(error.because(format!(
             "its records have epochs up to {epoch} and numbers up to {}: no array counts that far. Leave the drive out, and \
@@ -184,7 +184,7 @@ impl LogContents {
     }
 
     /// Adds a record to the contents. Partial parity that no mount needs is dropped.
-    fn add(&mut self, shape: &Shape, from: ZoneId, needed: &Needed, record: Record) {
+    fn add(&mut self, shape: &Shape, from: ZoneId, needed: &NeededParity, record: Record) {
         let layout = &shape.layout;
         let sequence = record.place.sequence;
         self.sequence = self.sequence.max(sequence);
@@ -222,7 +222,7 @@ impl LogContents {
                 let rows = Buf::copy_from(&rows);
                 stripes.entry(stripe).or_default().push(Partial { start, end, rows });
                 let highest = stripes.last_key_value().map_or(stripe, |(stripe, _)| *stripe);
-                let kept = stripes.split_off(&needed.first(layout, zone, highest));
+                let kept = stripes.split_off(&needed.first_needed_stripe(layout, zone, highest));
                 if let Some((stripe, _)) = std::mem::replace(stripes, kept).last_key_value() {
                     let dropped = contents.dropped.entry(zone).or_default();
                     *dropped = (*dropped).max(*stripe);

@@ -11,9 +11,9 @@ use crate::layout::Slot;
 use crate::layout::physical_zones::metadata_zones;
 
 /// Bytes of a metadata zone that are read at a time.
-const CHUNK: u64 = 4 << 20;
+const READ_CHUNK_BYTES: u64 = 4 << 20;
 /// Blocks that contain the first record of a zone, a superblock, at the smallest block size.
-const FIRST: u64 = 8;
+const FIRST_RECORD_BLOCKS: u64 = 8;
 
 /// A drive's own superblock record: its array and its slot.
 #[derive(Clone, Debug)]
@@ -45,14 +45,15 @@ pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>
     let mut newest: Option<Claim> = None;
     let mut unreadable = 0;
     for info in device.report(metadata_zones()).await? {
-        let count = info.pointer.0.min(FIRST);
+        let count = info.pointer.0.min(FIRST_RECORD_BLOCKS);
         if count == 0 || info.state == ZoneState::Offline || info.state == ZoneState::Conventional {
             continue;
         }
         let block = device.geometry().block_size;
-        let (bytes, bad) = read_around(device, device.geometry().start(info.zone), count).await?;
+        let (bytes, bad) = read_past_unreadable(device, device.geometry().start(info.zone), count).await?;
         unreadable += bad;
-        let found = record::decode(&bytes.freeze(), block).map_err(|why| foreign(device, why))?;
+        let found =
+            record::decode(&bytes.freeze(), block).map_err(|why| unreadable_superblock_error(device, why))?;
         if let Some((Record { place, body: Body::Superblock(superblock) }, _)) = found
             && newest.as_ref().is_none_or(|claim| claim.superblock.config <= superblock.config)
         {
@@ -70,7 +71,7 @@ pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>
 }
 
 /// Reads blocks of a drive. Unreadable blocks are zeros in the result, and counted.
-async fn read_around(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64) -> Result<(BufMut, u64)> {
+async fn read_past_unreadable(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64) -> Result<(BufMut, u64)> {
     let size = device.geometry().block_size as usize;
     match device.read(at, BufMut::zeroed(count as usize * size)).await {
         Ok(data) => return Ok((data, 0)),
@@ -109,7 +110,7 @@ pub(crate) async fn newest(device: &Arc<dyn ZonedDevice>, claim: &Claim) -> Resu
     Ok(newest)
 }
 
-fn foreign(device: &Arc<dyn ZonedDevice>, why: String) -> Error {
+fn unreadable_superblock_error(device: &Arc<dyn ZonedDevice>, why: String) -> Error {
     Error::new(ErrorKind::Unsupported, &device.geometry().name, "read the superblock").because(why)
 }
 
@@ -127,8 +128,8 @@ pub(crate) async fn each_record(
         return Ok(0);
     }
     // The longest record has a header and a stripe unit.
-    let longest = unit + 1 + FIRST;
-    let chunk = (CHUNK / size).min(geometry.max_transfer.0).max(1);
+    let longest = unit + 1 + FIRST_RECORD_BLOCKS;
+    let chunk = (READ_CHUNK_BYTES / size).min(geometry.max_transfer.0).max(1);
     let mut held = BufMut::with_capacity(0);
     let (mut from, mut read, mut unreadable) = (0, 0, 0);
     while from < info.pointer.0 {
@@ -136,7 +137,7 @@ pub(crate) async fn each_record(
         while read < info.pointer.0 && read - from < longest {
             let count = chunk.min(info.pointer.0 - read);
             let at = Lba(geometry.start(info.zone).0 + read);
-            let (more, bad) = read_around(device, at, count).await?;
+            let (more, bad) = read_past_unreadable(device, at, count).await?;
             unreadable += bad;
             held.extend_from_slice(&more);
             read += count;
@@ -145,7 +146,7 @@ pub(crate) async fn each_record(
         let mut at = 0;
         while at < bytes.len() && (read == info.pointer.0 || bytes.len() - at >= (longest * size) as usize) {
             let found = record::decode(&bytes.slice(at..), geometry.block_size);
-            let step = match found.map_err(|why| foreign(device, why))? {
+            let step = match found.map_err(|why| unreadable_superblock_error(device, why))? {
                 Some((record, blocks)) => {
                     visit(from + at as u64 / size, blocks, record);
                     blocks

@@ -24,7 +24,7 @@ use crate::member::physical_zone::PhysicalZone;
 use crate::metrics::Metrics;
 
 /// Blocks at the end of a metadata zone that are reserved for superblocks: the record of a failure must find room.
-pub(crate) const RESERVE: u64 = 4;
+pub(crate) const SUPERBLOCK_RESERVE_BLOCKS: u64 = 4;
 /// Blocks that the end record of a checkpoint takes.
 const END: u64 = 1;
 
@@ -32,7 +32,7 @@ const END: u64 = 1;
 struct Drive(Arc<dyn ZonedDevice>);
 
 /// A new drive whose rebuild runs.
-struct Filling {
+struct NewDrive {
     device: Arc<dyn ZonedDevice>,
     /// For each logical zone: true once the new drive holds its part of the zone.
     has: Box<[AtomicBool]>,
@@ -45,7 +45,7 @@ pub(crate) struct Member {
     /// The slot's drive; `None` if it is missing or failed.
     drive: ArcSwapOption<Drive>,
     /// The new drive whose rebuild runs, to take the slot.
-    filling: ArcSwapOption<Filling>,
+    filling: ArcSwapOption<NewDrive>,
     pub log: Mutex<Log>,
     /// Notified when a log roll is over.
     pub rolled: Event,
@@ -104,7 +104,7 @@ impl Log {
 
     /// Blocks of the metadata zone left for records other than superblocks.
     pub(crate) fn left(&self) -> u64 {
-        self.capacity.saturating_sub(self.pointer + self.reserved + RESERVE)
+        self.capacity.saturating_sub(self.pointer + self.reserved + SUPERBLOCK_RESERVE_BLOCKS)
     }
 
     /// Begins a checkpoint of the log. False if one is being written already.
@@ -156,7 +156,7 @@ impl Member {
     }
 
     /// The drive that takes the writes of a zone: also a new drive, once it holds its part of the zone.
-    pub(crate) fn device_of(&self, zone: ZoneId) -> Option<Arc<dyn ZonedDevice>> {
+    pub(crate) fn device_for_zone(&self, zone: ZoneId) -> Option<Arc<dyn ZonedDevice>> {
         self.device().or_else(|| {
             let filling = self.filling.load();
             let new = filling.as_ref()?;
@@ -166,7 +166,7 @@ impl Member {
     }
 
     /// The slot's new drive whose rebuild runs.
-    pub(crate) fn filling(&self) -> Option<Arc<dyn ZonedDevice>> {
+    pub(crate) fn new_drive(&self) -> Option<Arc<dyn ZonedDevice>> {
         self.filling.load().as_ref().map(|new| Arc::clone(&new.device))
     }
 
@@ -174,7 +174,7 @@ impl Member {
     pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
         self.next_incarnation(&mut self.log.lock());
-        self.filling.store(Some(Arc::new(Filling { device, has, aborted: AtomicBool::new(false) })));
+        self.filling.store(Some(Arc::new(NewDrive { device, has, aborted: AtomicBool::new(false) })));
     }
 
     /// Begins a new incarnation of the slot: work that began on the earlier drive has no effect from now on.
@@ -190,7 +190,7 @@ impl Member {
 
     /// Notes that the new drive holds its part of a zone (`has`), or does not any more. While it does, the
     /// zone's writes go to the new drive too.
-    pub(crate) fn has_zone(&self, zone: ZoneId, has: bool) {
+    pub(crate) fn set_has_zone(&self, zone: ZoneId, has: bool) {
         if let Some(new) = &*self.filling.load()
             && let Some(known) = new.has.get(zone.index())
         {
@@ -249,7 +249,7 @@ impl Member {
         if let Some(Drive(device)) = drive.as_deref() {
             return Some(PhysicalZone::part(&**device, zone).write(row, data, Durability::Cached));
         }
-        let device = self.device_of(zone)?;
+        let device = self.device_for_zone(zone)?;
         self.metrics.rebuilt(data.len());
         Some(PhysicalZone::part(&*device, zone).write(row, data, Durability::Cached))
     }
@@ -274,7 +274,7 @@ impl Member {
 
     /// Sends a command to the drive's part of a zone.
     pub(crate) fn act(&self, zone: ZoneId, action: Action) -> Option<Io<()>> {
-        Some(PhysicalZone::part(&*self.device_of(zone)?, zone).act(action))
+        Some(PhysicalZone::part(&*self.device_for_zone(zone)?, zone).act(action))
     }
 
     /// Flushes the drive; `None` if its cache is not volatile.
@@ -369,7 +369,7 @@ impl Member {
         checkpoint: bool,
         how: Durability,
     ) -> Result<Option<Io<()>>, NoRoom> {
-        let kept = if matches!(body, Body::Superblock(_)) { 0 } else { RESERVE };
+        let kept = if matches!(body, Body::Superblock(_)) { 0 } else { SUPERBLOCK_RESERVE_BLOCKS };
         self.put(log, body, checkpoint, how, kept)
     }
 

@@ -18,7 +18,7 @@ use crate::member::NoRoom;
 use crate::member::drive_ios::DriveIos;
 
 /// A log roll under way.
-struct Roll {
+struct LogRoll {
     /// The incarnation of the drive that holds the log.
     incarnation: u64,
     /// The metadata zone that the log leaves.
@@ -57,7 +57,7 @@ impl Membership {
 
     /// Sends new records of a log to the next metadata zone, a superblock first. `None` if a log roll is
     /// under way.
-    fn begin_roll(&self, slot: Slot) -> Option<Roll> {
+    fn begin_roll(&self, slot: Slot) -> Option<LogRoll> {
         let member = self.member(slot);
         let mut log = member.log.lock();
         if !log.begin_roll() {
@@ -69,7 +69,7 @@ impl Membership {
         let superblock = Body::Superblock(self.config.lock().clone());
         (log.zone, log.pointer) = (next_metadata_zone(old), 0);
         let first = member.append_to(&mut log, &superblock, true, Durability::Cached);
-        Some(Roll { incarnation: log.incarnation, old, device: member.device(), first })
+        Some(LogRoll { incarnation: log.incarnation, old, device: member.device(), first })
     }
 
     /// Moves the log of `slot` early, if little room is left in its metadata zone.
@@ -89,11 +89,11 @@ impl Membership {
         self: &Arc<Self>,
         client: &dyn LogClient,
         slot: Slot,
-        roll: Roll,
+        roll: LogRoll,
         commits: &mut Vec<(ZoneId, Blocks)>,
     ) -> Result<()> {
         let member = self.member(slot);
-        let Roll { incarnation, old, device, first } = roll;
+        let LogRoll { incarnation, old, device, first } = roll;
         let full = |NoRoom| self.full_error("checkpoint");
         let mut ios = DriveIos::default();
         ios.push(slot, first.map_err(full)?);

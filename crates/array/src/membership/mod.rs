@@ -93,7 +93,7 @@ impl Membership {
     }
 
     /// Sets the zones that the logs serve.
-    pub(crate) fn serve(&self, client: Weak<dyn LogClient>) {
+    pub(crate) fn set_log_client(&self, client: Weak<dyn LogClient>) {
         assert!(self.client.set(client).is_ok(), "an array is assembled once");
     }
 

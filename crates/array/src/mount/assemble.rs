@@ -21,7 +21,7 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::events::Bus;
 use crate::format::record::Body;
-use crate::format::superblock::{self, BAD_ROWS, Limits};
+use crate::format::superblock::{self, FEATURE_BAD_ROWS, Limits};
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
 use crate::layout::physical_zones::METADATA_ZONES;
@@ -63,7 +63,7 @@ impl Mount {
         self.finish_zone_rewrites().await?;
         let recovered = self.recover_zones().await?;
         let (full, failed) = (recovered.full.clone(), recovered.failed.clone());
-        let targets = self.targets().await?;
+        let targets = self.checkpoint_zones().await?;
         let core = self.begin_epoch(recovered, &targets).await?;
         self.end_old_epoch(&targets, &full, &failed).await?;
         zone_rewrite::rewrite_zones(&core, self.options.rebuild_above).await.of_array()?;
@@ -135,11 +135,11 @@ impl Mount {
             }
             Verdict::Empty if !worn => empty(ZoneState::Empty, fresh),
             Verdict::Reset if !worn => {
-                self.reset(id).await?;
+                self.reset_parts(id).await?;
                 empty(ZoneState::Empty, fresh.saturating_add(1))
             }
             _ => {
-                let (mut zone, bad_rows) = self.restore(id, entry, decision, worn).await?;
+                let (mut zone, bad_rows) = self.resync_zone(id, entry, decision, worn).await?;
                 // The worn part of the zone cannot be reset. The content of the other parts must not come
                 // back when the drive with the worn part fails or is replaced.
                 zone.resetting = decision.verdict == Verdict::Reset;
@@ -150,7 +150,7 @@ impl Mount {
     }
 
     /// Completes the reset of a logical zone on all its physical zones.
-    async fn reset(&self, id: ZoneId) -> Result<(), MountError> {
+    async fn reset_parts(&self, id: ZoneId) -> Result<(), MountError> {
         for (slot, present) in self.members() {
             let info = present.report.get(id.index());
             if info.is_some_and(|info| info.state != ZoneState::Empty) {
@@ -161,7 +161,7 @@ impl Mount {
     }
 
     /// Resyncs the stripes of a zone that may have been in flight. Also returns the bad rows of each drive's part.
-    async fn restore(
+    async fn resync_zone(
         &self,
         id: ZoneId,
         entry: ZoneEntry,
@@ -183,7 +183,7 @@ impl Mount {
             bad_rows: self.bad_rows_of(id, entry.generation),
             rules: self.options.rules(),
         };
-        let relocates = self.superblock.incompat & superblock::RELOCATION != 0;
+        let relocates = self.superblock.incompat & superblock::FEATURE_RELOCATION != 0;
         let verdict = match decision.verdict {
             _ if worn => Verdict::Full,
             Verdict::OpenAboveStale if !relocates => Verdict::Full,
@@ -234,7 +234,7 @@ impl Mount {
     }
 
     /// The metadata zone of each drive that takes the mount's checkpoint: one without records that count.
-    async fn targets(&self) -> Result<Vec<Option<ZoneId>>, MountError> {
+    async fn checkpoint_zones(&self) -> Result<Vec<Option<ZoneId>>, MountError> {
         let mut targets = Vec::new();
         for (slot, present) in (0..).map(Slot).zip(&self.present) {
             let Some(present) = present else {
@@ -265,7 +265,7 @@ impl Mount {
         recovered: Recovered,
         targets: &[Option<ZoneId>],
     ) -> Result<Arc<Core>, MountError> {
-        let core = self.core(recovered.zones, targets).of_array()?;
+        let core = self.build_core(recovered.zones, targets).of_array()?;
         for (id, bad_rows) in recovered.bad_rows {
             core.members.iter().zip(bad_rows).for_each(|(member, rows)| member.bad_rows.set(id, rows));
         }
@@ -302,17 +302,17 @@ impl Mount {
         self.flush().await
     }
 
-    fn core(&mut self, mut zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Arc<Core>> {
+    fn build_core(&mut self, mut zones: Vec<Zone>, targets: &[Option<ZoneId>]) -> Result<Arc<Core>> {
         let geometry = self.geometry()?;
         if self.superblock.limits.is_none() && self.present.iter().all(Option::is_some) {
             let Geometry { max_open, max_active, .. } = geometry;
             self.superblock.limits = Some(Limits { max_open, max_active });
             self.superblock.config += 1;
         }
-        if self.superblock.incompat & BAD_ROWS == 0 {
+        if self.superblock.incompat & FEATURE_BAD_ROWS == 0 {
             // The superblock's feature bit keeps out builds that do not know bad rows and would read zeros
             // there.
-            self.superblock.incompat |= BAD_ROWS;
+            self.superblock.incompat |= FEATURE_BAD_ROWS;
             self.superblock.config += 1;
         }
         let mut limits = Resources::default();

@@ -13,7 +13,7 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Bytes, Durability, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice,
 };
 
-use crate::format::HIGHEST;
+use crate::format::HIGHEST_COUNTER;
 use crate::format::crc32c;
 use crate::format::header;
 use crate::format::record::{self, Body, RecordId};
@@ -43,7 +43,7 @@ fn latency() -> Latency {
     Latency::all(Duration::from_micros(10))
 }
 
-fn blank(n: usize, driver: &Arc<dyn Driver>) -> Arc<Emu> {
+fn blank_drive(n: usize, driver: &Arc<dyn Driver>) -> Arc<Emu> {
     let options = EmuOptions {
         name: format!("emu:{n}"),
         block_size: BLOCK as u32,
@@ -67,7 +67,7 @@ fn blocks(zone: u32, from: u64, to: u64) -> Buf {
 impl Fixture {
     fn new() -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-        let drives = (0..LAYOUT.drives as usize).map(|n| blank(n, &driver)).collect();
+        let drives = (0..LAYOUT.drives as usize).map(|n| blank_drive(n, &driver)).collect();
         let fixture = Fixture { driver, drives };
         block_on(&*fixture.driver, async {
             let options =
@@ -138,7 +138,7 @@ impl Fixture {
 
     /// Writes a record of the drive's log again, with one number changed and valid checksums. `at`: offset of
     /// the number's first byte in the record; `wide`: the number has eight bytes, not four.
-    fn reseal(&self, slot: Slot, which: usize, (at, wide, number): (usize, bool, u64)) {
+    fn change_number(&self, slot: Slot, which: usize, (at, wide, number): (usize, bool, u64)) {
         let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
         block_on(&*self.driver, async {
             let zones = device.report(metadata_zones()).await.expect("reported");
@@ -167,7 +167,7 @@ impl Fixture {
     }
 
     /// Calls all functions that read the drives without assembling the array.
-    async fn look(&self) -> Vec<crate::Problem> {
+    async fn read_without_mount(&self) -> Vec<crate::Problem> {
         drop(crate::dump(&self.devices(&[])).await);
         drop(crate::status(&self.devices(&[])).await);
         let check = crate::check(&self.devices(&[]), CheckOptions { deep: true }).await;
@@ -193,7 +193,7 @@ fn bytes(len: usize) -> Buf {
 }
 
 /// Implausible records for the second drive, each with one fault, and the name of the fault.
-fn unsound() -> Vec<(&'static str, Body)> {
+fn implausible_records() -> Vec<(&'static str, Body)> {
     let (zone, generation, beyond) = (ZoneId(1), 1, ZoneId(4));
     let entries = vec![ZoneEntry { generation: 9, end: Some(Blocks(3)) }; 2];
     let high_end = ZoneEntry { generation: 9, end: Some(Blocks(373)) };
@@ -283,14 +283,14 @@ fn unsound() -> Vec<(&'static str, Body)> {
 #[test]
 fn an_implausible_record_is_ignored() {
     let fixture = Fixture::new();
-    for (what, body) in unsound() {
+    for (what, body) in implausible_records() {
         println!("{what}");
         let bad = fixture.copy();
         assert!(bad.craft(SLOT, false, &|place, _| (place, body.clone())));
         for without in [None, Some(3)] {
             let bad = bad.copy();
             block_on(&*bad.driver, async {
-                let problems = bad.look().await;
+                let problems = bad.read_without_mount().await;
                 assert!(
                     problems.iter().any(|problem| problem.what.contains("implausible")),
                     "{what}: {problems:?}"
@@ -315,7 +315,7 @@ fn an_implausible_record_is_ignored() {
 }
 
 /// The error of opening an array with a crafted record.
-fn refused(
+fn assert_open_refused(
     fixture: &Fixture,
     fresh: bool,
     change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body),
@@ -323,7 +323,7 @@ fn refused(
     let bad = fixture.copy();
     assert!(bad.craft(SLOT, fresh, change));
     block_on(&*bad.driver, async {
-        bad.look().await;
+        bad.read_without_mount().await;
         bad.open(&[]).await.map(drop).expect_err("refused")
     })
 }
@@ -331,13 +331,15 @@ fn refused(
 #[test]
 fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
     let fixture = Fixture::new();
-    for number in [HIGHEST + 1, u64::MAX - 1, u64::MAX] {
+    for number in [HIGHEST_COUNTER + 1, u64::MAX - 1, u64::MAX] {
         for fresh in [false, true] {
             let body = Body::ResetIntent { zone: ZoneId(0), generation: 77 };
-            let epoch =
-                refused(&fixture, fresh, &|place, _| (RecordId { epoch: number, ..place }, body.clone()));
-            let count =
-                refused(&fixture, fresh, &|place, _| (RecordId { sequence: number, ..place }, body.clone()));
+            let epoch = assert_open_refused(&fixture, fresh, &|place, _| {
+                (RecordId { epoch: number, ..place }, body.clone())
+            });
+            let count = assert_open_refused(&fixture, fresh, &|place, _| {
+                (RecordId { sequence: number, ..place }, body.clone())
+            });
             for error in [epoch, count] {
                 assert_eq!(error.kind(), ErrorKind::Damaged);
                 assert!(error.to_string().contains("no array counts that far"), "{error}");
@@ -354,7 +356,7 @@ fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
     ];
     for change in changes {
         for fresh in [false, true] {
-            let error = refused(&fixture, fresh, &|place, mut superblock| {
+            let error = assert_open_refused(&fixture, fresh, &|place, mut superblock| {
                 superblock.config += 1;
                 change(&mut superblock);
                 (place, Body::Superblock(superblock))
@@ -384,7 +386,7 @@ fn a_superblock_whose_numbers_overflow_is_not_decoded() {
                 (place, Body::Superblock(superblock))
             }));
             block_on(&*bad.driver, async {
-                bad.look().await;
+                bad.read_without_mount().await;
                 verify(&bad.open(&[]).await.expect("opened")).await;
             });
         }
@@ -392,7 +394,7 @@ fn a_superblock_whose_numbers_overflow_is_not_decoded() {
 }
 
 /// Numbers around all limits of the formats.
-fn number() -> impl Strategy<Value = u64> {
+fn any_number() -> impl Strategy<Value = u64> {
     let edges = vec![
         0,
         1,
@@ -414,7 +416,7 @@ fn number() -> impl Strategy<Value = u64> {
         u64::from(u32::MAX) - 3,
         u64::from(u32::MAX),
         1 << 32,
-        HIGHEST,
+        HIGHEST_COUNTER,
         u64::MAX - 2,
         u64::MAX - 1,
         u64::MAX,
@@ -422,34 +424,34 @@ fn number() -> impl Strategy<Value = u64> {
     prop_oneof![4 => proptest::sample::select(edges), 3 => 0_u64..20, 2 => 0_u64..400, 1 => any::<u64>()]
 }
 
-fn small() -> impl Strategy<Value = u32> {
-    prop_oneof![6 => 0_u32..5, 1 => number().prop_map(|number| number as u32)]
+fn any_small_number() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => 0_u32..5, 1 => any_number().prop_map(|number| number as u32)]
 }
 
-fn entry() -> impl Strategy<Value = ZoneEntry> {
-    (number(), proptest::option::of(number()))
+fn any_zone_entry() -> impl Strategy<Value = ZoneEntry> {
+    (any_number(), proptest::option::of(any_number()))
         .prop_map(|(generation, end)| ZoneEntry { generation, end: end.map(Blocks) })
 }
 
-fn ranges() -> impl Strategy<Value = RowSet> {
-    proptest::collection::vec((number(), number()), 0..4).prop_map(|mut ends| {
+fn any_rows() -> impl Strategy<Value = RowSet> {
+    proptest::collection::vec((any_number(), any_number()), 0..4).prop_map(|mut ends| {
         ends.sort_unstable();
         ends.into_iter().map(|(a, b)| a.min(b)..a.max(b)).collect()
     })
 }
 
 /// A record's content and place: every kind but superblocks.
-fn body() -> impl Strategy<Value = Body> {
+fn any_record_body() -> impl Strategy<Value = Body> {
     let payload = prop_oneof![(0_usize..6).prop_map(|blocks| blocks * BLOCK), 0_usize..3000].prop_map(bytes);
     // The end of the record's blocks: a few blocks behind their start, or any number.
     let run = prop_oneof![
         (0_u64..372, 0_u64..14).prop_map(|(from, len)| (from, from + len)),
         (0_u64..31, 1_u64..13).prop_map(|(stripe, len)| (stripe * 12, stripe * 12 + len)),
-        (number(), number())
+        (any_number(), any_number())
     ];
-    let about = (small(), prop_oneof![3 => 0_u64..4, 1 => number()], run, payload);
-    let entries = proptest::collection::vec(entry(), 0..6);
-    (0..9_u8, about, entries, ranges(), (small(), any::<bool>())).prop_map(
+    let about = (any_small_number(), prop_oneof![3 => 0_u64..4, 1 => any_number()], run, payload);
+    let entries = proptest::collection::vec(any_zone_entry(), 0..6);
+    (0..9_u8, about, entries, any_rows(), (any_small_number(), any::<bool>())).prop_map(
         |(kind, (zone, generation, (start, end), data), entries, ranges, (other, rebuilt))| {
             let (zone, start, end) = (ZoneId(zone), Blocks(start), Blocks(end));
             match kind {
@@ -467,8 +469,8 @@ fn body() -> impl Strategy<Value = Body> {
     )
 }
 
-/// A superblock with one field changed to `number`.
-fn changed(field: u8, number: u64, mut sb: Superblock) -> Superblock {
+/// A superblock with one field changed to `any_number`.
+fn changed_superblock(field: u8, number: u64, mut sb: Superblock) -> Superblock {
     let small = number as u32;
     sb.config = sb.config.wrapping_add(1);
     match field {
@@ -493,7 +495,7 @@ fn changed(field: u8, number: u64, mut sb: Superblock) -> Superblock {
 }
 
 /// Submits every operation to an array: any may fail, and none may panic.
-async fn use_it(array: &Array) {
+async fn use_array(array: &Array) {
     let device = dev(array);
     let geometry = device.geometry().clone();
     let readable = geometry.zone_capacity.min(geometry.max_transfer).0.min(4096) as usize;
@@ -526,14 +528,14 @@ async fn use_it(array: &Array) {
 
 /// Reads crafted drives, mounts them, also without one drive, replaces the missing drive, and uses the array.
 fn mount_and_use(fixture: &Fixture) {
-    block_on(&*fixture.driver, async { drop(fixture.look().await) });
+    block_on(&*fixture.driver, async { drop(fixture.read_without_mount().await) });
     for without in [&[][..], &[2]] {
         let fixture = fixture.copy();
-        let spare = blank(9, &fixture.driver);
+        let spare = blank_drive(9, &fixture.driver);
         block_on(&*fixture.driver, async {
             for _ in 0..2 {
                 if let Ok(array) = fixture.open(without).await {
-                    use_it(&array).await;
+                    use_array(&array).await;
                     for slot in without {
                         drop(
                             array
@@ -560,18 +562,18 @@ proptest! {
     /// A mount of drives whose own log records have changed numbers gives an array or an error.
     #[test]
     fn no_number_of_a_record_makes_a_mount_panic(
-        changes in proptest::collection::vec((0_u32..4, 0_usize..64, (0_usize..256, any::<bool>(), number())), 1..5),
+        changes in proptest::collection::vec((0_u32..4, 0_usize..64, (0_usize..256, any::<bool>(), any_number())), 1..5),
     ) {
         let fixture = FARM.with(Fixture::copy);
-        changes.iter().for_each(|(slot, which, change)| fixture.reseal(Slot(*slot), *which, *change));
+        changes.iter().for_each(|(slot, which, change)| fixture.change_number(Slot(*slot), *which, *change));
         mount_and_use(&fixture);
     }
 
     /// A mount of drives with added records of any numbers gives an array or an error.
     #[test]
     fn no_record_makes_a_mount_panic(
-        records in proptest::collection::vec((0_u32..4, body(), number(), 0_u8..24), 1..6),
-        superblock in proptest::option::weighted(0.3, (0_u8..13, number(), any::<bool>(), any::<bool>())),
+        records in proptest::collection::vec((0_u32..4, any_record_body(), any_number(), 0_u8..24), 1..6),
+        superblock in proptest::option::weighted(0.3, (0_u8..13, any_number(), any::<bool>(), any::<bool>())),
     ) {
         let fixture = FARM.with(Fixture::copy);
         for (slot, body, number, place) in &records {
@@ -587,7 +589,7 @@ proptest! {
         }
         if let Some((field, number, fresh, on_all_drives)) = superblock {
             for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| on_all_drives || *slot == SLOT) {
-                let _room = fixture.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed(field, number, old))));
+                let _room = fixture.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed_superblock(field, number, old))));
             }
         }
         mount_and_use(&fixture);

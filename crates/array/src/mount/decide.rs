@@ -108,7 +108,7 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     };
     let mut pointer = slots().map(missing).min().unwrap_or(Blocks::ZERO);
     for slot in slots().filter(|slot| at(*slot) == PartState::Missing) {
-        pointer = pointer.min(recoverable(evidence, slot, pointer));
+        pointer = pointer.min(first_unrecoverable(evidence, slot, pointer));
     }
     let untouched = slots().all(|slot| matches!(at(slot), PartState::Written(0) | PartState::Missing));
     if pointer == Blocks::ZERO {
@@ -125,7 +125,7 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     };
     // The pointer of a drive that lost its cache may be below everything that was in flight. The stripe at
     // the pointer is resynced in any case.
-    let lowest = lowest(evidence).saturating_sub(1);
+    let lowest = lowest_stripe(evidence).saturating_sub(1);
     let from = highest.saturating_sub(evidence.doubt).min(lowest).min(layout.stripe_of(pointer).0);
     let from = Stripe(from);
     let above = |slot| match at(slot) {
@@ -143,7 +143,7 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
 }
 
 /// The stripe at the lowest pointer of any drive. All lower stripes are whole, parity included.
-fn lowest(evidence: &Evidence<'_>) -> u64 {
+fn lowest_stripe(evidence: &Evidence<'_>) -> u64 {
     let rows = evidence.parts.iter().filter_map(|part| match part {
         PartState::Written(row) => Some(row / evidence.layout.unit),
         _ => None,
@@ -153,12 +153,12 @@ fn lowest(evidence: &Evidence<'_>) -> u64 {
 
 /// The first block of the missing drive `lost` that cannot be reconstructed. The other drives hold all blocks below
 /// `pointer`.
-fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
+fn first_unrecoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
     let layout = &evidence.layout;
     let stale_parity = evidence.stale.stale_parity(layout, evidence.zone, evidence.relocated);
     let suspect = stale_parity.first().map_or(u64::MAX, |stripe| stripe.0);
     // All stripes below `first` are whole, parity included.
-    let first = lowest(evidence).saturating_sub(1).min(suspect);
+    let first = lowest_stripe(evidence).saturating_sub(1).min(suspect);
     for stripe in (first..layout.stripes()).map(Stripe) {
         if layout.start(stripe) >= pointer {
             break;
@@ -196,7 +196,7 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
             // A mount of a worn zone relocates the parity of the last stripe.
             let known = evidence.relocated.get(&stripe).map(|parity| parity.end);
             let known = known.filter(|known| *known <= pointer && at < *known);
-            match best(partials, at, pointer).map(|partial| partial.end).or(known) {
+            match best_partial_for(partials, at, pointer).map(|partial| partial.end).or(known) {
                 Some(known) => at = known.min(end),
                 None if row_there(at.minus(start).0) => at = at.plus(Blocks(1)),
                 None => return at,
@@ -209,7 +209,7 @@ fn recoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
 /// The record of partial parity to reconstruct the block `at` from: of the records that cover the block, the
 /// one with the lowest end. It was written for the block; data below a later record's end may have been in
 /// flight.
-pub(crate) fn best(partials: &[Partial], at: Blocks, pointer: Blocks) -> Option<&Partial> {
+pub(crate) fn best_partial_for(partials: &[Partial], at: Blocks, pointer: Blocks) -> Option<&Partial> {
     let covers = |partial: &&Partial| partial.start <= at && at < partial.end && partial.end <= pointer;
     partials.iter().filter(covers).min_by_key(|partial| partial.end)
 }
@@ -230,7 +230,8 @@ mod tests {
         // checkpoint.
         let (checkpoint, normal) = (partial(0, 20), partial(2, 12));
         for partials in [[checkpoint.clone(), normal.clone()], [normal, checkpoint]] {
-            let end = |at, pointer| best(&partials, Blocks(at), Blocks(pointer)).map(|best| best.end.0);
+            let end =
+                |at, pointer| best_partial_for(&partials, Blocks(at), Blocks(pointer)).map(|best| best.end.0);
             for (at, pointer, wanted) in [
                 (3, 15, Some(12)),
                 // The blocks that the checkpoint covers never landed in full: its record does not count.

@@ -18,7 +18,7 @@ pub(crate) enum Unusable {
 
 impl Unusable {
     /// The reason for leaving out a drive, for a list of missing drives.
-    pub(crate) fn briefly(self) -> &'static str {
+    pub(crate) fn short_reason(self) -> &'static str {
         match self {
             Unusable::Unreadable => "cannot read its metadata",
             Unusable::Unwritable => "takes no writes",
@@ -26,7 +26,7 @@ impl Unusable {
     }
 
     /// The reason for leaving out a drive, and the remedy, for a check's report.
-    pub(crate) fn in_full(self) -> &'static str {
+    pub(crate) fn reason_and_remedy(self) -> &'static str {
         match self {
             Unusable::Unreadable => {
                 "the metadata log cannot be read in full: a mount works without the drive; replace the drive, by itself or by another one"

@@ -12,11 +12,13 @@ use crate::mount::gather::Mount;
 impl Mount {
     /// True if a zone has failed, now or before an earlier mount.
     pub(crate) fn has_failed(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
-        if entry.is_lost() {
+        if entry.is_failed_zone() {
             // A failed zone whose reset was begun is not failed: the mount completes the reset.
-            return !self.intent(id, entry.generation) || self.absent(id) > 1 || self.worn(id);
+            return !self.has_reset_intent(id, entry.generation)
+                || self.missing_parts(id) > 1
+                || self.worn(id);
         }
-        self.absent(id) > 1 && !self.was_empty(id, entry, decision)
+        self.missing_parts(id) > 1 && !self.was_empty(id, entry, decision)
     }
 
     /// True if nothing of a zone was durable, because its first block is missing. If the drive of that block lacks
@@ -24,7 +26,7 @@ impl Mount {
     /// other drive may hold more.
     fn was_empty(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
         let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
-        if self.intent(id, entry.generation) {
+        if self.has_reset_intent(id, entry.generation) {
             // The zone was not empty: a reset was begun, or the end of the zone was recorded.
             return true;
         }

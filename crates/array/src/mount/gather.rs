@@ -14,14 +14,14 @@ use crate::layout::physical_zones::part_zones;
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::fits::fits;
-use crate::member::log_contents::{self, EpochContents, LogContents, Needed, Partial};
+use crate::member::log_contents::{self, EpochContents, LogContents, NeededParity, Partial};
 use crate::member::log_reader::Claim;
 use crate::mount::candidate::Candidate;
 use crate::mount::decide::{Decision, Evidence, PartState, decide};
 use crate::mount::errors::{FromDrive, MountError, Unusable};
 use crate::zone::stale_rows::{RelocatedParity, StaleRows};
 use crate::zone::worn::WornZone;
-use crate::zone::{MAX_TRANSFER, WINDOW};
+use crate::zone::{MAX_BYTES_IN_FLIGHT, MAX_TRANSFER};
 
 /// A present drive, the contents of its log, and its zone reports.
 pub(crate) struct Present {
@@ -83,7 +83,7 @@ impl Mount {
         let bad = incomplete.iter().filter(|one| one.log.unreadable() > 0 && one.is_expected(&superblock));
         unusable.extend(bad.map(|one| (one.claim.slot, Unusable::Unreadable)));
         if present.iter().filter(|place| place.is_none()).count() > 1 {
-            return Err(too_few(&superblock, &newly_failed, &unusable)).of_array();
+            return Err(too_few_drives_error(&superblock, &newly_failed, &unusable)).of_array();
         }
         let name = match superblock.label.as_str() {
             "" => Arc::from(format!("array:{}", superblock.uuid)),
@@ -99,7 +99,7 @@ impl Mount {
         let layout = Shape::of(&superblock).layout;
         let mut mount = Mount {
             candidate: find_candidate(incomplete, &superblock),
-            doubt: doubt_of(&superblock, &layout),
+            doubt: stripes_in_doubt(&superblock, &layout),
             unusable,
             options,
             name,
@@ -118,7 +118,7 @@ impl Mount {
     /// the pointers of the drives.
     async fn reread_logs(&mut self) -> Result<(), MountError> {
         let (layout, block) = (self.layout, self.superblock.block_size as usize);
-        let mut needed = Needed { doubt: self.doubt, lowest: Vec::new() };
+        let mut needed = NeededParity { doubt: self.doubt, lowest: Vec::new() };
         let mut again = false;
         for id in (0..self.superblock.zones).map(ZoneId) {
             let slots = || (0..layout.drives).map(Slot);
@@ -175,7 +175,7 @@ impl Mount {
     }
 
     /// The number of drives that lack their part of a zone.
-    pub(crate) fn absent(&self, id: ZoneId) -> usize {
+    pub(crate) fn missing_parts(&self, id: ZoneId) -> usize {
         (0..self.layout.drives).filter(|slot| self.part(Slot(*slot), id) == PartState::Missing).count()
     }
 
@@ -250,7 +250,7 @@ impl Mount {
     }
 
     /// True if a reset of the zone was begun in `generation`.
-    pub(crate) fn intent(&self, id: ZoneId, generation: u64) -> bool {
+    pub(crate) fn has_reset_intent(&self, id: ZoneId, generation: u64) -> bool {
         let mut logs = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot)));
         logs.any(|contents| contents.intents.contains(&(id, generation)))
     }
@@ -258,7 +258,7 @@ impl Mount {
     pub(crate) fn decide(&self, id: ZoneId) -> (ZoneEntry, Decision) {
         let entry = self.entry(id);
         let (stale, relocated) = self.relocated_content(id, entry.generation);
-        let intent = self.intent(id, entry.generation);
+        let intent = self.has_reset_intent(id, entry.generation);
         let parts: Vec<PartState> = (0..self.layout.drives).map(|slot| self.part(Slot(slot), id)).collect();
         let partials = self.partials(id, entry.generation);
         tracing::debug!(zone = id.0, ?entry, intent, ?parts, "found");
@@ -269,7 +269,7 @@ impl Mount {
             parts: &parts,
             stale: &stale,
             relocated: &relocated,
-            entry: ZoneEntry { end: entry.end.filter(|_| !entry.is_lost()), ..entry },
+            entry: ZoneEntry { end: entry.end.filter(|_| !entry.is_failed_zone()), ..entry },
             intent,
             partials: &partials,
             doubt: self.doubt,
@@ -302,7 +302,7 @@ impl Claimant {
     }
 }
 
-fn refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
+fn mount_refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
     Error::new(kind, &Arc::from("array"), "open").because(why)
 }
 
@@ -311,11 +311,14 @@ fn refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
 async fn read_logs(
     claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
 ) -> Result<(Vec<Claimant>, Vec<Claimant>), MountError> {
-    let lowest = lowest(&claims).await?;
+    let lowest = lowest_written_rows(&claims).await?;
     let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
     for (device, claim) in claims {
         let shape = Shape::of(&claim.superblock);
-        let needed = Needed { doubt: doubt_of(&claim.superblock, &shape.layout), lowest: lowest.clone() };
+        let needed = NeededParity {
+            doubt: stripes_in_doubt(&claim.superblock, &shape.layout),
+            lowest: lowest.clone(),
+        };
         let read = log_contents::read(&device, &shape, claim.superblock.uuid, claim.slot, &needed);
         let (mut log, zones) = read.await.of(claim.slot)?;
         let blocks = log.unreadable();
@@ -346,9 +349,9 @@ fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<S
         let bad: Vec<String> = bad.map(|one| format!("{:?}", one.device)).collect();
         if !bad.is_empty() {
             let why = format!("the metadata of {} cannot be read in full", bad.join(", "));
-            return Err(refusal(ErrorKind::Media, why));
+            return Err(mount_refusal(ErrorKind::Media, why));
         }
-        return Err(refusal(
+        return Err(mount_refusal(
             ErrorKind::NotFound,
             "none of the drives is a member of an array: create one first",
         ));
@@ -358,10 +361,10 @@ fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<S
             "{:?} is of array {}, others are of {}: name those of one array only",
             one.device, one.claim.superblock.uuid, newest.uuid
         );
-        return Err(refusal(ErrorKind::Invalid, why));
+        return Err(mount_refusal(ErrorKind::Invalid, why));
     }
     if let Some(why) = superblock::unwritable(newest) {
-        return Err(refusal(ErrorKind::Unsupported, why));
+        return Err(mount_refusal(ErrorKind::Unsupported, why));
     }
     // Each superblock was decoded with the geometry it names itself, so compare that geometry with the newest one's.
     let shape = Shape::of(newest);
@@ -370,7 +373,7 @@ fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<S
             "{:?} says that the array has other zones, stripe units or drives than its newest superblock: leave it out",
             one.device
         );
-        return Err(refusal(ErrorKind::Damaged, why));
+        return Err(mount_refusal(ErrorKind::Damaged, why));
     }
     Ok(newest.clone())
 }
@@ -394,7 +397,7 @@ async fn place_members(
         let place = present.get_mut(slot.index()).expect("a member of the array");
         if place.is_some() {
             let why = format!("two drives say that they are member {}: leave one out", slot.0);
-            return Err(refusal(ErrorKind::Invalid, why)).of_array();
+            return Err(mount_refusal(ErrorKind::Invalid, why)).of_array();
         }
         *place = Some(Present { device, log, zones, report, begun: None });
     }
@@ -409,7 +412,7 @@ fn leave_out_unusable(
     let mut unusable = Vec::new();
     loop {
         // After an interrupted mount an older epoch counts, and so do unreadable blocks of the older epoch.
-        let epoch = whole_epoch(present);
+        let epoch = newest_whole_epoch(present);
         let found = (0..).map(Slot).zip(present.iter_mut()).find_map(|(slot, place)| {
             let (present, epoch) = place.as_ref().zip(epoch)?;
             let why = match () {
@@ -421,17 +424,21 @@ fn leave_out_unusable(
             Some((slot, place, why))
         });
         let Some((slot, place, why)) = found else { return (epoch, unusable) };
-        tracing::error!(slot = slot.0, "the drive {}: left out", why.briefly());
+        tracing::error!(slot = slot.0, "the drive {}: left out", why.short_reason());
         *place = None;
         unusable.push((slot, why));
     }
 }
 
 /// The error of an array that lacks more than one drive.
-fn too_few(superblock: &Superblock, newly_failed: &[Slot], unusable: &[(Slot, Unusable)]) -> Error {
+fn too_few_drives_error(
+    superblock: &Superblock,
+    newly_failed: &[Slot],
+    unusable: &[(Slot, Unusable)],
+) -> Error {
     let missing = newly_failed.iter().map(|slot| {
         let why = unusable.iter().find(|(of, _)| of == slot);
-        format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.briefly()))
+        format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.short_reason()))
     });
     let failed = (0_u32..).zip(&superblock.members).filter(|(_, member)| member.failed);
     let list: Vec<String> = missing.chain(failed.map(|(slot, _)| format!("{slot} failed"))).collect();
@@ -440,7 +447,7 @@ fn too_few(superblock: &Superblock, newly_failed: &[Slot], unusable: &[(Slot, Un
         superblock.members.len(),
         list.join(", ")
     );
-    refusal(ErrorKind::Gone, why)
+    mount_refusal(ErrorKind::Gone, why)
 }
 
 /// The new drive whose interrupted rebuild is to go on, among the drives without a complete checkpoint.
@@ -462,14 +469,14 @@ fn find_candidate(incomplete: Vec<Claimant>, superblock: &Superblock) -> Option<
 }
 
 /// The newest epoch that is complete on all present drives.
-fn whole_epoch(present: &[Option<Present>]) -> Option<u64> {
+fn newest_whole_epoch(present: &[Option<Present>]) -> Option<u64> {
     let epochs = || present.iter().flatten().map(|present| &present.log.epochs);
     let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|contents| contents.complete));
     epochs().next()?.keys().rev().find(whole).copied()
 }
 
 /// For each zone, the number of rows that every drive with a known pointer has written.
-async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, MountError> {
+async fn lowest_written_rows(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, MountError> {
     let mut lowest: Vec<u64> = Vec::new();
     for (device, claim) in claims {
         let parts = part_zones(claim.superblock.zones);
@@ -486,7 +493,7 @@ async fn lowest(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, Mo
 }
 
 /// The number of stripes below the highest block of a zone that may have been in flight.
-fn doubt_of(superblock: &Superblock, layout: &Layout) -> u64 {
+fn stripes_in_doubt(superblock: &Superblock, layout: &Layout) -> u64 {
     let stripe = layout.unit * layout.data_units() * u64::from(superblock.block_size);
-    (WINDOW + MAX_TRANSFER) / stripe + 3
+    (MAX_BYTES_IN_FLIGHT + MAX_TRANSFER) / stripe + 3
 }

@@ -18,7 +18,7 @@ use crate::layout::{Layout, Slot, Stripe};
 use crate::member::bad_rows;
 use crate::member::log_contents::Partial;
 use crate::member::physical_zone::PhysicalZone;
-use crate::mount::decide::{Decision, PartState, Verdict, best};
+use crate::mount::decide::{Decision, PartState, Verdict, best_partial_for};
 use crate::mount::errors::{FromDrive, MountError};
 use crate::rules::Rules;
 use crate::zone::stale_rows::RelocatedParity;
@@ -75,13 +75,13 @@ impl Resync {
         stripes.extend(self.stripes_with_bad_parity());
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
         stripes.extend((decision.from.0..=last.0).map(Stripe));
-        self.forget_above(decision);
+        self.forget_parity_above_pointer(decision);
         let mut torn = None;
         for stripe in stripes {
             if layout.start(stripe) >= pointer {
                 break;
             }
-            let (units, unknown) = self.units(stripe, pointer).await?;
+            let (units, unknown) = self.read_units(stripe, pointer).await?;
             let mut sum = BufMut::zeroed(self.bytes(layout.unit_of(stripe)));
             units.iter().for_each(|unit| xor(&mut sum, unit));
             let slot = layout.parity(self.zone, stripe);
@@ -104,7 +104,7 @@ impl Resync {
             }
             if layout.end(stripe) <= pointer {
                 // Bad parity matches no data, and does not make a stripe torn.
-                if self.whole(stripe, sum, &unknown).await? && !was_bad && torn.is_none() {
+                if self.resync_whole_stripe(stripe, sum, &unknown).await? && !was_bad && torn.is_none() {
                     torn = Some(stripe);
                 }
                 self.add_bad_parity(stripe, &unknown);
@@ -112,7 +112,7 @@ impl Resync {
             }
             if verdict.is_open() {
                 if unknown.is_empty() {
-                    self.partly(stripe, &sum, pointer).await?;
+                    self.resync_partial_stripe(stripe, &sum, pointer).await?;
                     sum.truncate(self.bytes(layout.filled(stripe, 0, pointer)));
                     parity = sum;
                     continue;
@@ -156,7 +156,7 @@ impl Resync {
 
     /// Forgets relocated parity of stripes that end above the pointer: these stripes never became whole, and
     /// new writes do not match their old parity. Above a recorded end there are zeros only.
-    fn forget_above(&mut self, decision: &Decision) {
+    fn forget_parity_above_pointer(&mut self, decision: &Decision) {
         if decision.verdict != Verdict::Known {
             self.relocated.retain(|_, parity| parity.end <= decision.pointer);
         }
@@ -195,7 +195,7 @@ impl Resync {
     }
 
     /// Reads rows of a drive's part of the zone; empty if the rows are unreadable.
-    async fn found(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, MountError> {
+    async fn readable_rows(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, MountError> {
         match self.read(slot, row, count).await {
             Err(e) if e.kind() == ErrorKind::Media => Ok(BufMut::default()),
             found => found.of(slot),
@@ -204,7 +204,12 @@ impl Resync {
 
     /// The first `count` blocks of a stripe on one drive, and the rows that are missing or unreadable.
     /// Missing and unreadable rows are zeros in the result.
-    async fn blocks(&self, slot: Slot, stripe: Stripe, count: u64) -> Result<(BufMut, Vec<u64>), MountError> {
+    async fn read_blocks(
+        &self,
+        slot: Slot,
+        stripe: Stripe,
+        count: u64,
+    ) -> Result<(BufMut, Vec<u64>), MountError> {
         let (row, size) = (self.layout.row(stripe), self.bytes(1));
         let mut blocks = BufMut::zeroed(self.bytes(count));
         if self.device(slot).is_none() {
@@ -222,7 +227,7 @@ impl Resync {
         }
         let mut lacking = Vec::new();
         for (place, at) in blocks.chunks_mut(size).zip(0..) {
-            if let Some(held) = self.stale.held(size, slot, row + at, 1) {
+            if let Some(held) = self.stale.overlay_if_all_relocated(size, slot, row + at, 1) {
                 held.apply(place);
                 continue;
             }
@@ -236,7 +241,7 @@ impl Resync {
     }
 
     /// The data units of a stripe below the pointer, and the rows that two drives lack, which are zeros.
-    async fn units(
+    async fn read_units(
         &self,
         stripe: Stripe,
         pointer: Blocks,
@@ -246,12 +251,14 @@ impl Resync {
         for index in 0..layout.data_units() {
             let slot = layout.data(self.zone, stripe, index);
             let count = layout.filled(stripe, index, pointer);
-            if let Some(held) = self.stale.held(self.bytes(1), slot, layout.row(stripe), count) {
+            if let Some(held) =
+                self.stale.overlay_if_all_relocated(self.bytes(1), slot, layout.row(stripe), count)
+            {
                 let mut unit = BufMut::zeroed(self.bytes(count));
                 held.apply(&mut unit);
                 units.push(unit);
             } else if count > 0 {
-                let (unit, rows) = self.blocks(slot, stripe, count).await?;
+                let (unit, rows) = self.read_blocks(slot, stripe, count).await?;
                 lacking.extend(rows.into_iter().map(|row| (row, index)));
                 units.push(unit);
             } else {
@@ -277,7 +284,7 @@ impl Resync {
         Ok((units, unknown))
     }
 
-    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `units`: all
+    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `read_units`: all
     /// data units of the stripe; the block to reconstruct is not read from them. `in_place`: caches the
     /// parity that is read from its place.
     async fn reconstruct(
@@ -294,8 +301,8 @@ impl Resync {
         let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
         let at = layout.unit_start(stripe, index).plus(Blocks(row));
         let place = self.bytes(row)..self.bytes(row + 1);
-        let (source, limit) = match (self.relocated.get(&stripe), best(partials, at, pointer)) {
-            (_, Some(partial)) => (self.row_of(stripe, partial, row).of_array()?, partial.end),
+        let (source, limit) = match (self.relocated.get(&stripe), best_partial_for(partials, at, pointer)) {
+            (_, Some(partial)) => (self.partial_parity_row(stripe, partial, row).of_array()?, partial.end),
             _ if self.is_bad(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
                 return Ok(None);
             }
@@ -309,7 +316,7 @@ impl Resync {
                         _ => u64::MAX,
                     };
                     let rows = layout.unit_of(stripe).min(written);
-                    let (parity, lacking) = self.blocks(slot, stripe, rows).await?;
+                    let (parity, lacking) = self.read_blocks(slot, stripe, rows).await?;
                     *in_place = Some((parity.freeze(), lacking));
                 }
                 match in_place {
@@ -331,7 +338,7 @@ impl Resync {
     }
 
     /// One parity row of a record of partial parity.
-    fn row_of(&self, stripe: Stripe, partial: &Partial, row: u64) -> Result<Buf> {
+    fn partial_parity_row(&self, stripe: Stripe, partial: &Partial, row: u64) -> Result<Buf> {
         let mut before = 0;
         for range in self.layout.rows(stripe, partial.start, partial.end) {
             if range.contains(&row) {
@@ -349,7 +356,7 @@ impl Resync {
     }
 
     /// Writes rows at the drive's own pointer in the zone. False if the physical zone wore out.
-    async fn extend(&mut self, slot: Slot, row: u64, rows: Buf) -> Result<bool, MountError> {
+    async fn write_at_pointer(&mut self, slot: Slot, row: u64, rows: Buf) -> Result<bool, MountError> {
         let Some(device) = self.device(slot).filter(|_| !rows.is_empty()) else { return Ok(true) };
         let end = row + (rows.len() / self.bytes(1)) as u64;
         match PhysicalZone::part(&**device, self.zone).write(row, rows, Durability::Cached).await {
@@ -365,7 +372,12 @@ impl Resync {
     }
 
     /// Makes the final parity rows of a stripe that is not whole match the stripe's data.
-    async fn partly(&mut self, stripe: Stripe, sum: &BufMut, pointer: Blocks) -> Result<(), MountError> {
+    async fn resync_partial_stripe(
+        &mut self,
+        stripe: Stripe,
+        sum: &BufMut,
+        pointer: Blocks,
+    ) -> Result<(), MountError> {
         let layout = self.layout;
         let slot = layout.parity(self.zone, stripe);
         let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
@@ -376,12 +388,12 @@ impl Resync {
             return Ok(());
         }
         let there = written.saturating_sub(first).min(needed);
-        let found = self.found(slot, first, there).await?;
+        let found = self.readable_rows(slot, first, there).await?;
         let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         fits |= !self.rules.resyncs();
         let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
         // If the physical zone wore out, the parity rows are relocated later.
-        if !(self.extend(slot, first + there, Buf::copy_from(rest)).await? && fits) {
+        if !(self.write_at_pointer(slot, first + there, Buf::copy_from(rest)).await? && fits) {
             self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
@@ -389,7 +401,7 @@ impl Resync {
 
     /// Makes the parity of a whole stripe match the data, apart from unknown rows. True if the stripe is torn: its parity was
     /// written for other data, or was never written and has no place any more.
-    async fn whole(
+    async fn resync_whole_stripe(
         &mut self,
         stripe: Stripe,
         mut sum: BufMut,
@@ -409,7 +421,7 @@ impl Resync {
             Some(PartState::Written(at)) => at.saturating_sub(row).min(unit),
             _ => unit,
         };
-        let found = self.found(slot, row, there).await?;
+        let found = self.readable_rows(slot, row, there).await?;
         for place in unknown.iter().map(|row| self.bytes(*row)..self.bytes(row + 1)) {
             // The parity of an unknown row has no right value, so that the old one stays.
             if let Some((place, found)) = sum.get_mut(place.clone()).zip(found.get(place)) {
@@ -419,7 +431,7 @@ impl Resync {
         let sum = sum.freeze();
         let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         // If the physical zone wore out, the parity is relocated.
-        if self.extend(slot, row + there, sum.slice(self.bytes(there)..)).await? && fits {
+        if self.write_at_pointer(slot, row + there, sum.slice(self.bytes(there)..)).await? && fits {
             self.relocated.remove(&stripe);
             self.stale.remove(slot, &(row..row + unit));
             return Ok(false);

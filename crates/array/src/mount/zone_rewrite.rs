@@ -33,9 +33,9 @@ use crate::mount::errors::{FromDrive, MountError, is_drive_fault, second_failure
 use crate::zone::Zone;
 
 /// Bytes that a zone rewrite copies at a time.
-const CHUNK: u64 = 1 << 20;
+const COPY_CHUNK_BYTES: u64 = 1 << 20;
 /// Blocks of the two records of a zone rewrite.
-const RECORDS: u64 = 2;
+const REWRITE_RECORD_BLOCKS: u64 = 2;
 
 /// Ends full zones behind their torn stripes if the relocated content of the zones that take no writes does not fit the logs:
 /// zones with the most relocated content first. The dropped blocks were never durable. Called before the checkpoint that
@@ -75,7 +75,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
             _ if rows == 0 => {}
             state if state.is_active() => open.push((rows, id)),
             ZoneState::Full => full.push((rows, id)),
-            _ => add_cost(core, &mut taken, &zone, id),
+            _ => add_relocated_cost(core, &mut taken, &zone, id),
         }
     }
     // The full zones with the least relocated content stay as they are.
@@ -87,7 +87,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
         let mut with = taken.clone();
         let slots = {
             let zone = core.zones.zone(id);
-            add_cost(core, &mut with, &zone, id);
+            add_relocated_cost(core, &mut with, &zone, id);
             zone.relocates(&core.ctx.layout, id)
         };
         let room = with
@@ -118,7 +118,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
 }
 
 /// Adds the blocks that the relocated content of a zone takes in each log.
-fn add_cost(core: &Core, taken: &mut [u64], zone: &Zone, id: ZoneId) {
+fn add_relocated_cost(core: &Core, taken: &mut [u64], zone: &Zone, id: ZoneId) {
     for (slot, taken) in (0..).map(Slot).zip(taken) {
         if core.members.member(slot).is_good() {
             *taken += zone.relocated_cost(&core.ctx.layout, id, slot);
@@ -142,7 +142,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     let block = core.ctx.geometry.block_size;
     // A log without room for the rewrite's two records rolls first: later, the copy occupies the zone that
     // the log would move to.
-    core.members.reserve(&[(slot, RECORDS)]).await;
+    core.members.reserve(&[(slot, REWRITE_RECORD_BLOCKS)]).await;
     let Some(device) = member.device() else { return Ok(()) };
     let (generation, rows, full, copy) = {
         let zone = core.zones.zone(id);
@@ -163,14 +163,14 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     let mask = core.ctx.driver.random();
     let mut row = 0;
     while row < rows {
-        let count = chunk(&device, block).min(if row < there { there - row } else { rows - row });
+        let count = chunk_blocks(&device, block).min(if row < there { there - row } else { rows - row });
         let mut data = if row < there {
             match rows_to_copy(core, id, slot, row, count).await {
                 Err(e) if e.kind() == ErrorKind::Media => {
                     // The content of the part cannot be reconstructed, because the other parts are being
                     // rewritten too. The part stays as it is.
                     tracing::warn!(slot = slot.0, zone = id.0, error = %e, "the part is not rewritten: it cannot be read in full");
-                    member.unreserve(RECORDS);
+                    member.unreserve(REWRITE_RECORD_BLOCKS);
                     copy_zone.act(Action::Reset).await.of(slot)?;
                     return device.flush().await.of(slot);
                 }
@@ -225,8 +225,8 @@ async fn rows_to_copy(core: &Arc<Core>, id: ZoneId, slot: Slot, row: u64, count:
     Ok(data)
 }
 
-fn chunk(device: &Arc<dyn ZonedDevice>, block: u32) -> u64 {
-    (CHUNK / u64::from(block)).min(device.geometry().max_transfer.0).max(1)
+fn chunk_blocks(device: &Arc<dyn ZonedDevice>, block: u32) -> u64 {
+    (COPY_CHUNK_BYTES / u64::from(block)).min(device.geometry().max_transfer.0).max(1)
 }
 
 /// XORs the mask into the first bytes of each block, or removes it: user data may have a record's magic.
@@ -251,7 +251,7 @@ pub(crate) async fn copy_back(
     part.clear().await?;
     let mut row = 0;
     while row < rows {
-        let count = chunk(device, block).min(rows - row);
+        let count = chunk_blocks(device, block).min(rows - row);
         let bytes = usize::try_from(count * u64::from(block)).expect("a chunk");
         let mut data = copy.read(row, BufMut::zeroed(bytes)).await?;
         apply_mask(&mut data, block, mask);

@@ -26,8 +26,8 @@ use crate::layout::{Layout, Slot, Stripe};
 use crate::zone::stale_rows::{RelocatedParity, StaleRows};
 
 /// Bytes of writes that a zone has in flight at most; further writes wait in memory. After a power cut no
-/// more than `WINDOW` and one transfer are in doubt.
-pub(crate) const WINDOW: u64 = 16 << 20;
+/// more than `MAX_BYTES_IN_FLIGHT` and one transfer are in doubt.
+pub(crate) const MAX_BYTES_IN_FLIGHT: u64 = 16 << 20;
 /// The longest read or write of an array, in bytes.
 pub(crate) const MAX_TRANSFER: u64 = 8 << 20;
 /// The highest generation of a zone. A zone with this generation cannot be reset until the array is opened
@@ -56,7 +56,7 @@ pub(crate) enum Work {
 
 /// A write of a zone that is in flight.
 #[derive(Debug)]
-pub(crate) struct Flight {
+pub(crate) struct WriteInFlight {
     pub id: u64,
     start: Blocks,
     pub end: Blocks,
@@ -94,7 +94,7 @@ pub(crate) struct Zone {
     pub logging: bool,
     commits: VecDeque<Commit>,
     covered: Blocks,
-    pub flights: VecDeque<Flight>,
+    pub flights: VecDeque<WriteInFlight>,
     /// How many of the first flights have landed, and where the last of these ends.
     landed: (usize, Blocks),
     next_flight: u64,
@@ -169,7 +169,8 @@ impl Zone {
         self.busy
             || match work {
                 Work::Write { data, .. } => {
-                    self.in_flight > 0 && self.in_flight.saturating_add(data.len() as u64) > WINDOW
+                    self.in_flight > 0
+                        && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT
                 }
                 Work::Act(Action::Reset | Action::Finish) | Work::Pause => !self.flights.is_empty(),
                 Work::Act(_) | Work::Read { .. } => false,
@@ -188,7 +189,7 @@ impl Zone {
     }
 
     /// The number of stripes whose parity is relocated although their rows on the drive are not stale.
-    fn parity_alone(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
+    fn relocated_parity_units(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
         let alone = |stripe: &&Stripe| {
             let row = layout.row(**stripe);
             layout.parity(id, **stripe) == slot
@@ -199,12 +200,13 @@ impl Zone {
 
     /// Blocks that the records of relocated content of zone `id` may take in a drive's checkpoint.
     pub(crate) fn relocated_cost(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
-        self.stale.cost(layout, slot) + self.parity_alone(layout, id, slot) * (layout.unit + 1)
+        self.stale.cost(layout, slot) + self.relocated_parity_units(layout, id, slot) * (layout.unit + 1)
     }
 
     /// Number of rows on all drives whose content is or will be in the logs.
     pub(crate) fn relocated_rows(&self, layout: &Layout, id: ZoneId) -> u64 {
-        let alone: u64 = (0..layout.drives).map(|slot| self.parity_alone(layout, id, Slot(slot))).sum();
+        let alone: u64 =
+            (0..layout.drives).map(|slot| self.relocated_parity_units(layout, id, Slot(slot))).sum();
         self.stale.rows() + alone * layout.unit
     }
 
@@ -231,7 +233,7 @@ impl Zone {
     /// The zone's entry in a checkpoint.
     pub(crate) fn entry(&self) -> ZoneEntry {
         let end = match self.state {
-            ZoneState::Offline => Some(ZoneEntry::LOST),
+            ZoneState::Offline => Some(ZoneEntry::END_OF_FAILED_ZONE),
             // A worn zone that a mount found empty is empty again once its drive is replaced.
             ZoneState::ReadOnly => self.end.filter(|end| *end > Blocks::ZERO),
             _ => self.end,
@@ -271,7 +273,7 @@ impl Zone {
         self.next_flight += 1;
         self.in_flight += data.len() as u64;
         let parities = Vec::new();
-        self.flights.push_back(Flight {
+        self.flights.push_back(WriteInFlight {
             id,
             start,
             end,
@@ -421,7 +423,7 @@ impl Zone {
     }
 
     /// Removes and returns the writes that can be acknowledged now. In a poisoned zone: all writes that have ended.
-    pub(crate) fn release(&mut self) -> Vec<Flight> {
+    pub(crate) fn release(&mut self) -> Vec<WriteInFlight> {
         let mut out = Vec::new();
         if self.poison.is_some() {
             let (ended, in_flight_of): (Vec<_>, Vec<_>) =

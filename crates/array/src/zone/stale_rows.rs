@@ -180,7 +180,13 @@ impl StaleRows {
     }
 
     /// The content of rows of a drive if all of them are relocated, so that no read of the drive is needed.
-    pub(crate) fn held(&self, block: usize, slot: Slot, row: u64, count: u64) -> Option<Overlay> {
+    pub(crate) fn overlay_if_all_relocated(
+        &self,
+        block: usize,
+        slot: Slot,
+        row: u64,
+        count: u64,
+    ) -> Option<Overlay> {
         self.0.get(&slot)?;
         self.missing(slot, block, row..row + count).is_none().then(|| self.over(block, slot, row, count))
     }

@@ -183,7 +183,7 @@ impl ZoneTable {
         name: &'static str,
         event: ZoneEvent,
     ) -> Result<()> {
-        let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, name))?;
+        let to = zone.state.transition(event).map_err(|_| self.illegal_state_error(zone, id, name))?;
         let (max_open, max_active) = (self.ctx.geometry.max_open, self.ctx.geometry.max_active);
         match limits.admit(zone.state, max_open, max_active) {
             Ok(Admission::Granted) => {}
@@ -210,14 +210,14 @@ impl ZoneTable {
     /// Closes a zone.
     pub(crate) fn close(&self, limits: &mut Resources, zone: &mut Zone, id: ZoneId) -> Result<()> {
         let event = ZoneEvent::Close { empty: zone.pointer == Blocks::ZERO && zone.poison.is_none() };
-        let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, "close"))?;
+        let to = zone.state.transition(event).map_err(|_| self.illegal_state_error(zone, id, "close"))?;
         limits.moved(id, zone.state, to);
         zone.state = to;
         Ok(())
     }
 
     /// The error of an operation that the zone's state does not allow.
-    pub(crate) fn illegal(&self, zone: &Zone, id: ZoneId, name: &'static str) -> Error {
+    pub(crate) fn illegal_state_error(&self, zone: &Zone, id: ZoneId, name: &'static str) -> Error {
         let kind = match zone.state {
             ZoneState::Offline => return self.failed_zone_error(id, name),
             ZoneState::ReadOnly => ErrorKind::ZoneReadOnly,

@@ -13,7 +13,7 @@ use zoned::{Blocks, Bytes, Durability, ZoneId, ZonedDevice};
 const CAPACITY: u64 = 120;
 const ZONES: u32 = 8;
 /// Blocks that each zone has before the rebuild.
-const BEFORE: u64 = 3;
+const BLOCKS_BEFORE_REBUILD: u64 = 3;
 
 /// Latencies of drives that flush slowly: a hundred writes are submitted during one flush.
 fn latency() -> Latency {
@@ -71,7 +71,7 @@ fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
         let array = Array::open(devices(&drives), OpenOptions::default()).await.expect("opened");
         let dev = device(&array);
         for zone in 0..ZONES {
-            write(&dev, zone, 0, BEFORE).await;
+            write(&dev, zone, 0, BLOCKS_BEFORE_REBUILD).await;
         }
         array.fail(Slot(1)).await.expect("done");
         let options = RebuildOptions { pace: Pace::UNBOUNDED };
@@ -85,7 +85,7 @@ fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
                 let dev = Arc::clone(&dev);
                 spawn(&*driver, "writer", async move {
                     let start = dev.geometry().start(ZoneId(zone));
-                    for n in BEFORE..4 * CAPACITY {
+                    for n in BLOCKS_BEFORE_REBUILD..4 * CAPACITY {
                         let data = blocks(zone, n, n + 1);
                         dev.write(start.plus(Blocks(n)), data, Durability::Cached).await.expect("written");
                     }

@@ -24,7 +24,7 @@ struct Shape {
 
 /// One generation of a zone's content: block `n` holds the tag `first + n`.
 #[derive(Clone, Debug, Default)]
-struct Life {
+struct ZoneLife {
     tag: u64,
     /// Blocks that a mount found, below the blocks that are written by tag.
     base: Vec<Vec<u8>>,
@@ -39,20 +39,20 @@ struct Life {
     gone: bool,
 }
 
-impl Life {
+impl ZoneLife {
     fn expected(&self, n: u64) -> Vec<u8> {
         self.base.get(n as usize).cloned().unwrap_or_else(|| block(self.tag, n))
     }
 }
 
-type Lives = Vec<Vec<Life>>;
+type ZoneLives = Vec<Vec<ZoneLife>>;
 
 fn block(tag: u64, n: u64) -> Vec<u8> {
     let mut rng = SplitMix64::new(tag ^ (n << 32) ^ 0x5eed);
     (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
 }
 
-fn below(rng: &mut SplitMix64, n: u64) -> u64 {
+fn random_below(rng: &mut SplitMix64, n: u64) -> u64 {
     rng.draw() % n.max(1)
 }
 
@@ -85,7 +85,7 @@ fn devices(emus: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
 /// Submits random operations to the array until the power is cut.
 async fn workload(
     dev: Arc<dyn ZonedDevice>,
-    lives: Arc<Mutex<Lives>>,
+    lives: Arc<Mutex<ZoneLives>>,
     seed: u64,
     zones: std::ops::Range<u32>,
 ) {
@@ -94,11 +94,11 @@ async fn workload(
     let capacity = geometry.zone_capacity.0;
     let mut next_tag = seed << 20;
     loop {
-        let zone = ZoneId(zones.start + below(&mut rng, u64::from(zones.end - zones.start)) as u32);
+        let zone = ZoneId(zones.start + random_below(&mut rng, u64::from(zones.end - zones.start)) as u32);
         let at = zone.0 as usize;
-        match below(&mut rng, 20) {
+        match random_below(&mut rng, 20) {
             0 => {
-                let before: Vec<(usize, Life)> =
+                let before: Vec<(usize, ZoneLife)> =
                     lives.lock().iter().map(|l| (l.len(), l.last().expect("one").clone())).collect();
                 if dev.flush().await.is_ok() {
                     for (all, (count, then)) in lives.lock().iter_mut().zip(before) {
@@ -122,9 +122,9 @@ async fn workload(
                 let life = lives[at].last_mut().expect("one");
                 life.ended = true;
                 next_tag += 1;
-                lives[at].push(Life { tag: next_tag, ..Life::default() });
+                lives[at].push(ZoneLife { tag: next_tag, ..ZoneLife::default() });
             }
-            2 if below(&mut rng, 3) == 0 => {
+            2 if random_below(&mut rng, 3) == 0 => {
                 lives.lock()[at].last_mut().expect("one").finishing = true;
                 dev.zone(zone, Action::Finish).await.expect("finish");
                 let mut lives = lives.lock();
@@ -135,7 +135,7 @@ async fn workload(
             _ => {
                 // A few writes of the workload are in flight together.
                 let mut ios = Vec::new();
-                for _ in 0..1 + below(&mut rng, 4) {
+                for _ in 0..1 + random_below(&mut rng, 4) {
                     let (tag, from) = {
                         let lives = lives.lock();
                         let life = lives[at].last().expect("one");
@@ -144,15 +144,16 @@ async fn workload(
                         }
                         (life.tag, life.submitted)
                     };
-                    let most = if below(&mut rng, 4) == 0 { 24 } else { 3 };
-                    let len = (1 + below(&mut rng, most)).min(capacity - from);
+                    let most = if random_below(&mut rng, 4) == 0 { 24 } else { 3 };
+                    let len = (1 + random_below(&mut rng, most)).min(capacity - from);
                     if len == 0 {
                         break;
                     }
                     let data: Vec<u8> = (from..from + len).flat_map(|n| block(tag, n)).collect();
-                    let how = if below(&mut rng, 6) == 0 { Durability::Durable } else { Durability::Cached };
+                    let how =
+                        if random_below(&mut rng, 6) == 0 { Durability::Durable } else { Durability::Cached };
                     let data = Buf::copy_from(&data);
-                    let io = if below(&mut rng, 2) == 0 {
+                    let io = if random_below(&mut rng, 2) == 0 {
                         dev.submit(Op::Append { zone, data, how })
                     } else {
                         let at = geometry.start(zone).plus(Blocks(from));
@@ -183,8 +184,8 @@ async fn workload(
 }
 
 /// The fault of a zone whose content should be that of `life`; `None` if there is none.
-fn judge(
-    life: &Life,
+fn zone_fault(
+    life: &ZoneLife,
     state: ZoneState,
     pointer: u64,
     content: &[Vec<u8>],
@@ -213,9 +214,9 @@ fn judge(
 }
 
 /// Compares the content of an array with the contents that the model allows.
-async fn check(
+async fn check_contents(
     dev: &Arc<dyn ZonedDevice>,
-    lives: &Lives,
+    lives: &ZoneLives,
     strict: bool,
 ) -> Result<Vec<(ZoneState, u64, Vec<Vec<u8>>)>, String> {
     let mut seen = Vec::new();
@@ -232,7 +233,7 @@ async fn check(
             .iter()
             .rev()
             .take(3)
-            .map(|life| judge(life, info.state, info.pointer.0, &content, strict))
+            .map(|life| zone_fault(life, info.state, info.pointer.0, &content, strict))
             .collect();
         // A reset that was submitted before the power cut may have happened.
         let reset = info.state == ZoneState::Empty && all.last().is_some_and(|life| life.ending);
@@ -244,7 +245,7 @@ async fn check(
     Ok(seen)
 }
 
-fn over(media: Vec<Media>, seed: u64) -> (Arc<dyn Driver>, Vec<Arc<Emu>>) {
+fn drives_over(media: Vec<Media>, seed: u64) -> (Arc<dyn Driver>, Vec<Arc<Emu>>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let latency = Latency::all(Duration::from_micros(10));
     let emus = media
@@ -261,7 +262,7 @@ fn cut(emus: &[Arc<Emu>], seed: u64) -> Vec<Media> {
 
 /// The drive that fails in a crash test, and when.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Loss {
+enum DriveFailure {
     None,
     Before(usize),
     /// The drive fails while the workload runs, and is present at the mount (true) or not.
@@ -274,25 +275,25 @@ enum Loss {
 fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     let mut rng = SplitMix64::new(seed);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
-    let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
-    let shape = Shape { drives, capacity, cache: below(&mut rng, 4) != 0 };
-    let lost = below(&mut rng, u64::from(drives)) as usize;
-    let loss = match below(&mut rng, 5) {
-        0 => Loss::None,
-        1 => Loss::Before(lost),
-        2 => Loss::At(lost),
-        3 => Loss::During(lost, below(&mut rng, 2) == 0),
-        _ => Loss::After(lost),
+    let (drives, unit, capacity) = shapes[random_below(&mut rng, shapes.len() as u64) as usize];
+    let shape = Shape { drives, capacity, cache: random_below(&mut rng, 4) != 0 };
+    let lost = random_below(&mut rng, u64::from(drives)) as usize;
+    let loss = match random_below(&mut rng, 5) {
+        0 => DriveFailure::None,
+        1 => DriveFailure::Before(lost),
+        2 => DriveFailure::At(lost),
+        3 => DriveFailure::During(lost, random_below(&mut rng, 2) == 0),
+        _ => DriveFailure::After(lost),
     };
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let drives = emus(shape, &driver);
-    let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new(
-        (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
+    let lives: Arc<Mutex<ZoneLives>> = Arc::new(Mutex::new(
+        (0..ZONES).map(|z| vec![ZoneLife { tag: u64::from(z) << 40, ..ZoneLife::default() }]).collect(),
     ));
-    let until = Duration::from_micros(300 + below(&mut rng, 8_000));
+    let until = Duration::from_micros(300 + random_below(&mut rng, 8_000));
     // The mount relocates content of stale rows as far as the logs have room, or rewrites every zone with
     // stale rows.
-    let rebuild_above = Bytes(if below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
+    let rebuild_above = Bytes(if random_below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
     let options = OpenOptions { broken_rule: broken, rebuild_above, ..OpenOptions::default() };
     let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
     block_on(&*driver, async {
@@ -300,7 +301,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
             CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
         let mut devices = devices(&drives);
         array::create(&devices, &create).await.expect("created");
-        if let Loss::Before(lost) = loss {
+        if let DriveFailure::Before(lost) = loss {
             devices.remove(lost);
         }
         let dev: Arc<dyn ZonedDevice> = Array::open(devices, options.clone()).await.expect("opened");
@@ -314,7 +315,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         }
         let half = until / 2;
         sleep_until(&*driver, driver.now().after(half)).await;
-        if let Loss::During(lost, _) = loss {
+        if let DriveFailure::During(lost, _) = loss {
             for op in [FaultOp::Write, FaultOp::Zone, FaultOp::Flush, FaultOp::Read] {
                 drives[lost].fail(FaultSpec::all(op));
             }
@@ -323,14 +324,14 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     });
     let mut media = cut(&drives, seed ^ 0xc0de);
     let lives = lives.lock().clone();
-    if let Loss::Before(lost) | Loss::At(lost) | Loss::During(lost, false) = loss {
+    if let DriveFailure::Before(lost) | DriveFailure::At(lost) | DriveFailure::During(lost, false) = loss {
         media.remove(lost);
     }
     // The power is also cut during a few mounts.
-    let strict = !matches!(loss, Loss::Before(_) | Loss::At(_) | Loss::During(..));
-    for round in 0..below(&mut rng, 3) {
-        let (driver, emus) = over(media, seed ^ round);
-        let time = Duration::from_micros(below(&mut rng, 2_000));
+    let strict = !matches!(loss, DriveFailure::Before(_) | DriveFailure::At(_) | DriveFailure::During(..));
+    for round in 0..random_below(&mut rng, 3) {
+        let (driver, emus) = drives_over(media, seed ^ round);
+        let time = Duration::from_micros(random_below(&mut rng, 2_000));
         let (d, devs, options) = (Arc::clone(&driver), devices(&emus), options.clone());
         block_on(&*driver, async move {
             drop(spawn(&*d, "mount", async move {
@@ -340,21 +341,21 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         });
         media = cut(&emus, seed ^ 0xf00d ^ round);
     }
-    let (driver, emus) = over(media, seed ^ 7);
+    let (driver, emus) = drives_over(media, seed ^ 7);
     let check_all = |devs: Vec<Arc<dyn ZonedDevice>>, strict: bool| {
         block_on(&*driver, async {
             let dev: Arc<dyn ZonedDevice> =
                 Array::open(devs, options.clone()).await.map_err(|e| format!("{what}: mount: {e}"))?;
-            let seen = check(&dev, &lives, strict).await.map_err(|e| format!("{what}: {e}"))?;
+            let seen = check_contents(&dev, &lives, strict).await.map_err(|e| format!("{what}: {e}"))?;
             Ok::<_, String>((dev, seen))
         })
     };
     let (dev, seen) = check_all(devices(&emus), strict)?;
-    if !matches!(loss, Loss::After(_)) && below(&mut rng, 2) == 0 {
-        return write_on(dev, &emus, seen, strict, &options, &mut rng, &what);
+    if !matches!(loss, DriveFailure::After(_)) && random_below(&mut rng, 2) == 0 {
+        return write_and_cut_again(dev, &emus, seen, strict, &options, &mut rng, &what);
     }
     drop(dev);
-    if let Loss::After(lost) = loss {
+    if let DriveFailure::After(lost) = loss {
         let mut devs = devices(&emus);
         devs.remove(lost);
         let (_dev, again) = check_all(devs, true)?;
@@ -374,7 +375,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
 
 /// Writes after a mount, cuts the power again, perhaps with one drive less, and mounts the array again;
 /// twice.
-fn write_on(
+fn write_and_cut_again(
     mut dev: Arc<dyn ZonedDevice>,
     emus: &[Arc<Emu>],
     mut seen: Vec<(ZoneState, u64, Vec<Vec<u8>>)>,
@@ -389,7 +390,7 @@ fn write_on(
         let life = |(zone, (state, pointer, content)): (u64, (ZoneState, u64, Vec<Vec<u8>>))| {
             let full = state == ZoneState::Full;
             // The content that a mount found is final, also that of a full zone.
-            vec![Life {
+            vec![ZoneLife {
                 tag: (round << 50) | (zone << 40),
                 base: content,
                 submitted: pointer,
@@ -397,11 +398,11 @@ fn write_on(
                 durable: pointer,
                 finishing: full,
                 finished: full,
-                ..Life::default()
+                ..ZoneLife::default()
             }]
         };
-        let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new((0..).zip(seen).map(life).collect()));
-        let until = Duration::from_micros(below(rng, 5_000));
+        let lives: Arc<Mutex<ZoneLives>> = Arc::new(Mutex::new((0..).zip(seen).map(life).collect()));
+        let until = Duration::from_micros(random_below(rng, 5_000));
         block_on(&*driver, async {
             for task in 0..2_u32 {
                 let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
@@ -411,20 +412,20 @@ fn write_on(
             sleep_until(&*driver, driver.now().after(until)).await;
         });
         let mut media = cut(&emus, rng.draw());
-        let loses = whole && below(rng, 2) == 0;
-        let lost = below(rng, media.len() as u64) as usize;
+        let loses = whole && random_below(rng, 2) == 0;
+        let lost = random_below(rng, media.len() as u64) as usize;
         if loses {
             media.remove(lost);
         }
         whole &= !loses;
         let what = format!("{what}, written on for {until:?}, round {round}, lost {lost}: {loses}");
-        let (driver, next) = over(media, rng.draw());
+        let (driver, next) = drives_over(media, rng.draw());
         let lives = lives.lock().clone();
         (dev, seen) = block_on(&*driver, async {
             let dev: Arc<dyn ZonedDevice> = Array::open(devices(&next), options.clone())
                 .await
                 .map_err(|e| format!("{what}: mount: {e}"))?;
-            let seen = check(&dev, &lives, whole).await.map_err(|e| format!("{what}: {e}"))?;
+            let seen = check_contents(&dev, &lives, whole).await.map_err(|e| format!("{what}: {e}"))?;
             Ok::<_, String>((dev, seen))
         })?;
         emus = next;
@@ -485,21 +486,21 @@ fn each_broken_rule_is_found() {
 }
 
 /// A new drive replaces a missing one while the workload runs; the power is cut before, during or after the rebuild.
-fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
+fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
     let mut rng = SplitMix64::new(seed ^ 0x9e1);
     let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
-    let (drives, unit, capacity) = shapes[below(&mut rng, shapes.len() as u64) as usize];
-    let shape = Shape { drives, capacity, cache: below(&mut rng, 4) != 0 };
-    let lost = below(&mut rng, u64::from(drives)) as usize;
+    let (drives, unit, capacity) = shapes[random_below(&mut rng, shapes.len() as u64) as usize];
+    let shape = Shape { drives, capacity, cache: random_below(&mut rng, 4) != 0 };
+    let lost = random_below(&mut rng, u64::from(drives)) as usize;
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let drives = emus(shape, &driver);
     let new = emus(shape, &driver).remove(0);
-    let lives: Arc<Mutex<Lives>> = Arc::new(Mutex::new(
-        (0..ZONES).map(|z| vec![Life { tag: u64::from(z) << 40, ..Life::default() }]).collect(),
+    let lives: Arc<Mutex<ZoneLives>> = Arc::new(Mutex::new(
+        (0..ZONES).map(|z| vec![ZoneLife { tag: u64::from(z) << 40, ..ZoneLife::default() }]).collect(),
     ));
     let done = Arc::new(Mutex::new(None));
-    let before = Duration::from_micros(300 + below(&mut rng, 4_000));
-    let until = Duration::from_micros(below(&mut rng, 20_000));
+    let before = Duration::from_micros(300 + random_below(&mut rng, 4_000));
+    let until = Duration::from_micros(random_below(&mut rng, 20_000));
     block_on(&*driver, async {
         let create =
             CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
@@ -532,20 +533,20 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
     let stale = media.remove(lost);
     media.push(new.power_cut(&mut Seeded::new(seed ^ 0xbeef)));
     let mut what = format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {before:?} {until:?}");
-    if below(&mut rng, 3) == 0 {
+    if random_below(&mut rng, 3) == 0 {
         what += ", the old one is back";
         media.push(stale);
-    } else if replaced && below(&mut rng, 2) == 0 {
-        let other = below(&mut rng, media.len() as u64 - 1) as usize;
+    } else if replaced && random_below(&mut rng, 2) == 0 {
+        let other = random_below(&mut rng, media.len() as u64 - 1) as usize;
         what += &format!(", another is lost: {other}");
         media.remove(other);
     }
-    let (driver, emus) = over(media, seed ^ 7);
+    let (driver, emus) = drives_over(media, seed ^ 7);
     let goes_on = block_on(&*driver, async {
         let array = Array::open(devices(&emus), OpenOptions::default());
         let array = array.await.map_err(|e| format!("{what}: mount: {e}"))?;
         let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
-        check(&dev, &lives, false).await.map_err(|e| format!("{what}: {e}"))?;
+        check_contents(&dev, &lives, false).await.map_err(|e| format!("{what}: {e}"))?;
         let Some(rebuild) = array.rebuild() else { return Ok::<bool, String>(false) };
         rebuild.wait().await.map_err(|e| format!("{what}: the rebuild goes on: {e}"))?;
         Ok(true)
@@ -554,13 +555,13 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
         // The new drive holds all its content: the array can work without another drive.
         let mut devices = devices(&emus);
         // The new drive, with older content than the other drives, and another drive are missing.
-        let other = below(&mut rng, 2) as usize;
+        let other = random_below(&mut rng, 2) as usize;
         devices.remove(other);
         block_on(&*driver, async {
             let array = Array::open(devices, OpenOptions::default());
             let dev: Arc<dyn ZonedDevice> =
                 array.await.map_err(|e| format!("{what}: without {other}: {e}"))?;
-            check(&dev, &lives, false).await.map_err(|e| format!("{what}: without {other}: {e}"))
+            check_contents(&dev, &lives, false).await.map_err(|e| format!("{what}: without {other}: {e}"))
         })?;
     }
     Ok((replaced, goes_on))
@@ -568,7 +569,7 @@ fn run_replaced(seed: u64) -> Result<(bool, bool), String> {
 
 #[test]
 fn a_new_drive_holds_all_content_after_any_cut() {
-    let results: Vec<Result<(bool, bool), String>> = seeds(300).map(run_replaced).collect();
+    let results: Vec<Result<(bool, bool), String>> = seeds(300).map(run_with_rebuild).collect();
     let failures: Vec<String> = results.iter().filter_map(|result| result.clone().err()).collect();
     assert!(failures.is_empty(), "{}", failure_text(&failures, results.len(), "a_new_drive_holds"));
     let replaced = results.iter().filter(|result| matches!(result, Ok((true, _)))).count();

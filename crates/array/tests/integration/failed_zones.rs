@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::{BLOCK, Ground, METADATA_ZONES, blocks};
+use crate::ground::{ArrayFixture, BLOCK, METADATA_ZONES, blocks};
 use array::{Array, OpenOptions, ScrubOptions, Slot};
 use zoned::emu::{Emu, Latency};
 use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -12,32 +12,32 @@ const ZONE: ZoneId = ZoneId(1);
 /// Logical zones of the test array: more than may be active.
 const ZONES: u32 = 10;
 
-fn ground() -> Ground {
-    Ground::new(4, ZONES, 96, 4)
+fn ground() -> ArrayFixture {
+    ArrayFixture::new(4, ZONES, 96, 4)
 }
 
-fn wear(ground: &Ground, slot: usize, zone: ZoneId) {
+fn wear(ground: &ArrayFixture, slot: usize, zone: ZoneId) {
     ground.emus[slot].wear(ZoneId(zone.0 + METADATA_ZONES), ZoneState::Offline);
 }
 
 /// Replaces a drive of the array by a new one.
-fn replace(ground: &mut Ground, array: &Arc<Array>, slot: u32) {
-    let fresh = Ground::new(4, ZONES, 96, 4).emus[0].media();
+fn replace(ground: &mut ArrayFixture, array: &Arc<Array>, slot: u32) {
+    let fresh = ArrayFixture::new(4, ZONES, 96, 4).emus[0].media();
     let new = Emu::from_media(fresh, "emu:new", Latency::NONE, Arc::clone(&ground.driver));
     ground.wait(array.replace(Slot(slot), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
     ground.emus[slot as usize] = new;
 }
 
-fn fail(ground: &Ground, array: &Arc<Array>, slot: u32) {
+fn fail(ground: &ArrayFixture, array: &Arc<Array>, slot: u32) {
     ground.wait(array.fail(Slot(slot))).expect("failed");
 }
 
-fn reset(ground: &Ground, array: &Arc<Array>, zone: ZoneId) -> Result<(), Error> {
+fn reset(ground: &ArrayFixture, array: &Arc<Array>, zone: ZoneId) -> Result<(), Error> {
     let device: &dyn ZonedDevice = &**array;
     ground.wait(device.zone(zone, Action::Reset))
 }
 
-fn is_lost(ground: &Ground, array: &Arc<Array>) {
+fn assert_zone_lost(ground: &ArrayFixture, array: &Arc<Array>) {
     assert_eq!(ground.zone(array, ZONE).state, ZoneState::Offline);
     let device: &dyn ZonedDevice = &**array;
     let start = device.geometry().start(ZONE);
@@ -55,7 +55,7 @@ fn is_lost(ground: &Ground, array: &Arc<Array>) {
 }
 
 /// Asserts that the zone works like any other zone, after a restart too.
-fn is_back(ground: &Ground, array: Arc<Array>) {
+fn assert_zone_works(ground: &ArrayFixture, array: Arc<Array>) {
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Empty);
     assert_eq!(array.status().failed_zones, []);
     assert_eq!(array.status().advice(), [""; 0]);
@@ -64,21 +64,21 @@ fn is_back(ground: &Ground, array: Arc<Array>) {
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
     drop(array);
     for without in 0..4 {
-        let again = Ground { driver: Arc::clone(&ground.driver), emus: copies(ground) };
+        let again = ArrayFixture { driver: Arc::clone(&ground.driver), emus: copies(ground) };
         let array = again.open_without(without);
         ground.check(&array, ZONE, 2, 50);
         ground.check(&array, ZoneId(2), 1, 60);
     }
 }
 
-fn copies(ground: &Ground) -> Vec<Arc<Emu>> {
+fn copies(ground: &ArrayFixture) -> Vec<Arc<Emu>> {
     let copy =
         |emu: &Arc<Emu>| Emu::from_media(emu.media(), "emu:again", Latency::NONE, Arc::clone(&ground.driver));
     ground.emus.iter().map(copy).collect()
 }
 
 /// An array whose zone failed while the array was closed: one drive's part is offline, and another drive is missing.
-fn failed_zone() -> (Ground, Arc<Array>) {
+fn failed_zone() -> (ArrayFixture, Arc<Array>) {
     let ground = ground();
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, 30, 4);
@@ -93,32 +93,32 @@ fn failed_zone() -> (Ground, Arc<Array>) {
 #[test]
 fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
     let (mut ground, array) = failed_zone();
-    is_lost(&ground, &array);
+    assert_zone_lost(&ground, &array);
     ground.check(&array, ZoneId(2), 1, 60);
     let error = reset(&ground, &array, ZONE).expect_err("a drive is lacking");
     assert!(error.to_string().contains("drive 0 is lacking"), "{error}");
     replace(&mut ground, &array, 0);
-    is_lost(&ground, &array);
+    assert_zone_lost(&ground, &array);
     let error = reset(&ground, &array, ZONE).expect_err("a part is offline");
     assert!(error.to_string().contains("its part on drive 2 is offline"), "{error}");
     drop(array);
     let array = ground.open(OpenOptions::default());
-    is_lost(&ground, &array);
+    assert_zone_lost(&ground, &array);
     reset(&ground, &array, ZONE).expect_err("a part is offline");
     fail(&ground, &array, 2);
     replace(&mut ground, &array, 2);
     // New drives lack the content: the zone must not read as zeros, also after a restart.
-    is_lost(&ground, &array);
+    assert_zone_lost(&ground, &array);
     drop(array);
     let status = ground.wait(array::status(&ground.devices())).expect("status");
     assert_eq!(status.failed_zones, [ZONE]);
     let array = ground.open(OpenOptions::default());
-    is_lost(&ground, &array);
+    assert_zone_lost(&ground, &array);
     let report = ground.wait(array.scrub(ScrubOptions { repair_parity: true, ..ScrubOptions::default() }));
     let report = report.expect("scrubbed");
     assert_eq!((report.zones, report.mismatch_count, report.parity_rewritten), (1, 0, 0));
     reset(&ground, &array, ZONE).expect("everything is there");
-    is_back(&ground, array);
+    assert_zone_works(&ground, array);
 }
 
 #[test]
@@ -132,22 +132,22 @@ fn a_zone_fails_and_is_reset_while_the_array_is_in_use() {
         fail(&ground, &array, 0);
         wear(&ground, 2, ZONE);
         replace(&mut ground, &array, 0);
-        is_lost(&ground, &array);
+        assert_zone_lost(&ground, &array);
         ground.check(&array, ZoneId(2), 1, 60);
-        fills_all_others(&ground, &array);
+        assert_other_zones_fill(&ground, &array);
         fail(&ground, &array, 2);
         replace(&mut ground, &array, 2);
-        is_lost(&ground, &array);
+        assert_zone_lost(&ground, &array);
         reset(&ground, &array, ZONE).expect("everything is there");
         // The zone that failed may be active again, instead of another zone.
         let device: &dyn ZonedDevice = &*array;
         ground.wait(device.zone(ZoneId(3), Action::Reset)).expect("reset");
-        is_back(&ground, array);
+        assert_zone_works(&ground, array);
     }
 }
 
 /// Asserts that the limit of active zones is reached beside the failed zone.
-fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
+fn assert_other_zones_fill(ground: &ArrayFixture, array: &Arc<Array>) {
     let most = (&**array as &dyn ZonedDevice).geometry().max_active.expect("limited");
     for id in (3..).map(ZoneId).take(most as usize - 1) {
         ground.write(array, id, 1, 0, 20, 20);
@@ -158,7 +158,7 @@ fn fills_all_others(ground: &Ground, array: &Arc<Array>) {
 #[test]
 fn a_failed_zone_is_not_active_after_a_mount() {
     let (ground, array) = failed_zone();
-    fills_all_others(&ground, &array);
+    assert_other_zones_fill(&ground, &array);
     let physical = ZoneId(ZONE.0 + METADATA_ZONES).0;
     for emu in &ground.emus[1..] {
         let device = &**emu as &dyn ZonedDevice;

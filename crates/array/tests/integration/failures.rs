@@ -18,7 +18,7 @@ struct Zone {
 
 /// A load on `zones`: writes and appends of all lengths, a few in flight, flushes and durable writes. Returns
 /// the first error, at which the load stops.
-async fn load(
+async fn write_load(
     dev: Arc<dyn ZonedDevice>,
     zones: std::ops::Range<u32>,
     seed: u64,
@@ -62,7 +62,7 @@ async fn load(
     (state, None)
 }
 
-async fn holds(dev: &Arc<dyn ZonedDevice>, zones: &[(u32, Zone)]) {
+async fn assert_zones_hold(dev: &Arc<dyn ZonedDevice>, zones: &[(u32, Zone)]) {
     let infos = dev.report_all().expect("report");
     for (zone, state) in zones {
         let pointer = infos[*zone as usize].pointer.0;
@@ -81,12 +81,12 @@ fn a_drive_unplugged_at_any_moment_loses_no_data() {
         let zones = block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             bench.drives[slot].unplug(after as i64);
-            let one = spawn(&*bench.driver, "load", load(device(&array), 0..3, after));
-            let two = spawn(&*bench.driver, "load", load(device(&array), 3..6, after + 1000));
+            let one = spawn(&*bench.driver, "load", write_load(device(&array), 0..3, after));
+            let two = spawn(&*bench.driver, "load", write_load(device(&array), 3..6, after + 1000));
             let ((a, first), (b, second)) = (one.await, two.await);
             assert_eq!((first, second), (None, None), "no operation fails: unplugged after {after}");
             let states: Vec<(u32, Zone)> = (0..).zip(a.into_iter().chain(b)).collect();
-            holds(&device(&array), &states).await;
+            assert_zones_hold(&device(&array), &states).await;
             let health = array.status().health();
             assert!(health == Health::Degraded || after >= 150, "{health:?} after {after}");
             device(&array).flush().await.expect("flushed");
@@ -98,7 +98,7 @@ fn a_drive_unplugged_at_any_moment_loses_no_data() {
         for without in [vec![], vec![slot]] {
             block_on(&*bench.driver, async {
                 let array = bench.open(&without).await;
-                holds(&device(&array), &zones).await;
+                assert_zones_hold(&device(&array), &zones).await;
             });
         }
     }
@@ -114,7 +114,7 @@ fn a_second_failed_drive_is_an_error_and_never_wrong_data() {
             let dev = device(&array);
             bench.drives[1].unplug(10);
             bench.drives[3].unplug(10 + 3 * after as i64);
-            let (states, failed) = load(Arc::clone(&dev), 0..4, after).await;
+            let (states, failed) = write_load(Arc::clone(&dev), 0..4, after).await;
             let broken = array.is_broken();
             broke += u32::from(broken);
             assert_eq!(failed.is_some(), broken, "{failed:?}");

@@ -10,9 +10,9 @@ use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, Zon
 
 /// A drive that carries out some operations only at their completion, a millisecond after their submission.
 #[derive(Debug)]
-struct Late(Arc<Flaky>, fn(&Op) -> bool);
+struct LateDevice(Arc<Flaky>, fn(&Op) -> bool);
 
-impl ZonedDevice for Late {
+impl ZonedDevice for LateDevice {
     fn geometry(&self) -> &Geometry {
         self.0.geometry()
     }
@@ -33,12 +33,12 @@ impl ZonedDevice for Late {
     }
 }
 
-fn late(drive: &Arc<Flaky>, what: fn(&Op) -> bool) -> Arc<dyn ZonedDevice> {
-    Arc::new(Late(Arc::clone(drive), what))
+fn late_device(drive: &Arc<Flaky>, what: fn(&Op) -> bool) -> Arc<dyn ZonedDevice> {
+    Arc::new(LateDevice(Arc::clone(drive), what))
 }
 
 async fn open_late(bench: &Bench) -> Arc<Array> {
-    let late = bench.drives.iter().map(|drive| late(drive, |op| matches!(op, Op::Write { .. })));
+    let late = bench.drives.iter().map(|drive| late_device(drive, |op| matches!(op, Op::Write { .. })));
     Array::open(late.collect(), OpenOptions::default()).await.expect("opened")
 }
 
@@ -161,9 +161,9 @@ fn parts_of_worn_zones_count_as_active_and_reaching_the_limit_fails_no_drive() {
 
 /// A drive that answers one time that too many zones are active, like a drive with other users.
 #[derive(Debug)]
-struct Busy(Arc<Flaky>, std::sync::atomic::AtomicBool);
+struct RefusesOnce(Arc<Flaky>, std::sync::atomic::AtomicBool);
 
-impl ZonedDevice for Busy {
+impl ZonedDevice for RefusesOnce {
     fn geometry(&self) -> &Geometry {
         self.0.geometry()
     }
@@ -191,11 +191,9 @@ impl ZonedDevice for Busy {
 fn an_open_that_one_drive_refuses_is_the_callers_error_and_fails_no_drive() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
-        let busy = bench
-            .drives
-            .iter()
-            .enumerate()
-            .map(|(n, drive)| Arc::new(Busy(Arc::clone(drive), (n == 2).into())) as Arc<dyn ZonedDevice>);
+        let busy = bench.drives.iter().enumerate().map(|(n, drive)| {
+            Arc::new(RefusesOnce(Arc::clone(drive), (n == 2).into())) as Arc<dyn ZonedDevice>
+        });
         let array = Array::open(busy.collect(), OpenOptions::default()).await.expect("opened");
         let dev = device(&array);
         let at = dev.geometry().start(ZoneId(1));
@@ -212,10 +210,9 @@ fn a_zone_whose_first_write_was_refused_can_be_reset_and_written() {
     for close in [false, true] {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
-            let busy =
-                bench.drives.iter().enumerate().map(|(n, drive)| {
-                    Arc::new(Busy(Arc::clone(drive), (n == 2).into())) as Arc<dyn ZonedDevice>
-                });
+            let busy = bench.drives.iter().enumerate().map(|(n, drive)| {
+                Arc::new(RefusesOnce(Arc::clone(drive), (n == 2).into())) as Arc<dyn ZonedDevice>
+            });
             let array = Array::open(busy.collect(), OpenOptions::default()).await.expect("opened");
             let dev = device(&array);
             let at = dev.geometry().start(ZoneId(1));
@@ -238,7 +235,7 @@ fn late_errors_of_a_failed_drive_mark_no_zone_as_worn() {
         let bench = Bench::new(1);
         block_on(&*bench.driver, async {
             let mut devices = bench.devices(&[slot]);
-            devices.insert(slot, late(&bench.drives[slot], |op| matches!(op, Op::Write { .. })));
+            devices.insert(slot, late_device(&bench.drives[slot], |op| matches!(op, Op::Write { .. })));
             let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
             let dev = device(&array);
             write(&dev, 1, 0, 37).await;
@@ -281,7 +278,7 @@ fn a_log_roll_keeps_the_parity_of_a_worn_zone() {
 #[test]
 fn a_degraded_read_beside_a_reset_mixes_no_generations() {
     let bench = Bench::new(1);
-    let late = late(&bench.drives[0], |op| matches!(op, Op::Read { .. }));
+    let late = late_device(&bench.drives[0], |op| matches!(op, Op::Read { .. }));
     block_on(&*bench.driver, async {
         let mut devices = bench.devices(&[0, 4]);
         devices.insert(0, late);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::common::{Bench, Flaky, METADATA, device, verify, verify_all, write, write_content};
-use crate::ground::Ground;
+use crate::ground::ArrayFixture;
 use array::{Array, Health, MemberState, OpenOptions, RebuildOptions, RecordDump, Slot};
 use units::{Driver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
@@ -15,7 +15,7 @@ use zoned::{Action, Blocks, Durability, Geometry, Io, Op, ZoneId, ZoneState, Zon
 fn a_log_without_room_for_a_superblock_rolls_and_fails_no_drive() {
     // Each round of the test writes two superblocks to every log, and nothing else: 24 rounds fill a metadata
     // zone.
-    let ground = Ground::new(5, 3, 96, 2);
+    let ground = ArrayFixture::new(5, 3, 96, 2);
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZoneId(0), 1, 0, 100, 7);
     ground.wait(array.fail(Slot(2))).expect("failed");
@@ -44,21 +44,21 @@ fn a_log_without_room_for_a_superblock_rolls_and_fails_no_drive() {
 
 /// A drive some of whose operations complete only when the test allows them.
 #[derive(Debug)]
-struct Held {
+struct HoldingDevice {
     inner: Arc<Flaky>,
     which: fn(&Op) -> bool,
     hold: AtomicBool,
     let_go: Arc<AtomicBool>,
 }
 
-impl Held {
-    fn over(drive: &Arc<Flaky>, which: fn(&Op) -> bool) -> Arc<Held> {
+impl HoldingDevice {
+    fn over(drive: &Arc<Flaky>, which: fn(&Op) -> bool) -> Arc<HoldingDevice> {
         let (hold, let_go) = (AtomicBool::new(false), Arc::default());
-        Arc::new(Held { inner: Arc::clone(drive), which, hold, let_go })
+        Arc::new(HoldingDevice { inner: Arc::clone(drive), which, hold, let_go })
     }
 }
 
-impl ZonedDevice for Held {
+impl ZonedDevice for HoldingDevice {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
@@ -88,7 +88,7 @@ fn the_log_roll_of_a_failed_drive_leaves_the_log_of_the_new_drive_alone() {
     let new = Bench::drive(&bench.driver, 9);
     let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
     block_on(&*bench.driver, async {
-        let slow = Held::over(&bench.drives[0], |op| matches!(op, Op::Flush));
+        let slow = HoldingDevice::over(&bench.drives[0], |op| matches!(op, Op::Flush));
         let mut devices = bench.devices(&[0]);
         devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
@@ -143,7 +143,7 @@ fn rows_are_recorded_as_stale_only_after_their_content_is_durable() {
     let later = |ms| sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(ms)));
     block_on(&*bench.driver, async {
         let durable = |op: &Op| matches!(op, Op::Write { how: Durability::Durable, .. });
-        let slow = Held::over(&bench.drives[2], durable);
+        let slow = HoldingDevice::over(&bench.drives[2], durable);
         let raw = Arc::clone(&bench.drives[2]) as Arc<dyn ZonedDevice>;
         let mut devices = bench.devices(&[2]);
         devices.push(Arc::clone(&slow) as Arc<dyn ZonedDevice>);

@@ -1,6 +1,6 @@
 //! Which drives a durable write flushes.
 
-use crate::ground::{Ground, blocks};
+use crate::ground::{ArrayFixture, blocks};
 use array::OpenOptions;
 use zoned::{Durability, Lba, ZoneId, ZonedDevice};
 
@@ -8,7 +8,7 @@ const ZONE: ZoneId = ZoneId(1);
 
 #[test]
 fn a_durable_write_flushes_the_drives_with_unflushed_blocks_of_its_zone_only() {
-    let ground = Ground::new(5, 5, 96, 4);
+    let ground = ArrayFixture::new(5, 5, 96, 4);
     let array = ground.open(OpenOptions::default());
     let device: &dyn ZonedDevice = &*array;
     // A durable write of one block flushes the drive of the block, and the drive with the record of its

@@ -41,7 +41,7 @@ fn emus(driver: &Arc<dyn Driver>, cache: bool) -> Vec<Arc<Emu>> {
     (0..DRIVES).map(emu).collect()
 }
 
-fn over(media: Vec<Media>, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
+fn drives_over(media: Vec<Media>, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
     let emu = |(n, media)| {
         Emu::from_media(
             media,
@@ -59,12 +59,12 @@ fn devices(emus: &[Arc<Emu>], without: Option<usize>) -> Vec<Arc<dyn ZonedDevice
 }
 
 /// An open array, and its device handle.
-struct Open {
+struct OpenArray {
     array: Arc<Array>,
     device: Arc<dyn ZonedDevice>,
 }
 
-impl std::ops::Deref for Open {
+impl std::ops::Deref for OpenArray {
     type Target = Arc<dyn ZonedDevice>;
 
     fn deref(&self) -> &Arc<dyn ZonedDevice> {
@@ -72,12 +72,12 @@ impl std::ops::Deref for Open {
     }
 }
 
-async fn open(emus: &[Arc<Emu>], without: Option<usize>) -> Open {
+async fn open(emus: &[Arc<Emu>], without: Option<usize>) -> OpenArray {
     let array = Array::open(devices(emus, without), OpenOptions::default()).await.expect("opened");
-    Open { device: Arc::clone(&array) as Arc<dyn ZonedDevice>, array }
+    OpenArray { device: Arc::clone(&array) as Arc<dyn ZonedDevice>, array }
 }
 
-async fn create(emus: &[Arc<Emu>]) -> Open {
+async fn create(emus: &[Arc<Emu>]) -> OpenArray {
     let options = CreateOptions { stripe_unit: Bytes(UNIT * BLOCK as u64), ..CreateOptions::default() };
     array::create(&devices(emus, None), &options).await.expect("created");
     open(emus, None).await
@@ -92,18 +92,18 @@ fn content(zone: u32, from: u64, count: u64) -> Vec<u8> {
     (from..from + count).flat_map(block).collect()
 }
 
-async fn write(array: &Open, zone: u32, from: u64, count: u64, how: Durability) -> zoned::Result<()> {
+async fn write(array: &OpenArray, zone: u32, from: u64, count: u64, how: Durability) -> zoned::Result<()> {
     let at = array.geometry().start(ZoneId(zone)).plus(Blocks(from));
     array.write(at, Buf::copy_from(&content(zone, from, count)), how).await
 }
 
-async fn read(array: &Open, zone: u32, from: u64, count: u64) -> zoned::Result<Vec<u8>> {
+async fn read(array: &OpenArray, zone: u32, from: u64, count: u64) -> zoned::Result<Vec<u8>> {
     let at = array.geometry().start(ZoneId(zone)).plus(Blocks(from));
     let found = array.read(at, BufMut::zeroed(count as usize * BLOCK)).await?;
     Ok(found.to_vec())
 }
 
-async fn holds(array: &Open, zone: u32, count: u64, when: &str) {
+async fn assert_holds(array: &OpenArray, zone: u32, count: u64, when: &str) {
     for from in 0..count {
         let found = read(array, zone, from, 1).await.unwrap_or_else(|e| panic!("{when}: {e}"));
         assert_eq!(found, content(zone, from, 1), "{when}: zone {zone}, block {from}");
@@ -150,7 +150,7 @@ fn metadata_is_read_back_by_a_remount() {
             // Each mount uses copies of the same drives, because a missing drive counts as failed from then
             // on.
             let media: Vec<Media> = emus.iter().map(|emu| emu.media().clone()).collect();
-            let again = over(media, emus[0].driver());
+            let again = drives_over(media, emus[0].driver());
             for mount in ["first mount", "second mount"] {
                 let array = open(&again, without).await;
                 let when = format!("{mount}, without {without:?}");
@@ -160,7 +160,7 @@ fn metadata_is_read_back_by_a_remount() {
                 assert_eq!((zones[1].state, zones[3].state), (ZoneState::Full, ZoneState::Full), "{when}");
                 assert_eq!(zones[2].pointer.0, 2, "{when}");
                 for (zone, count) in [(0, STRIPE + UNIT + 1), (1, 5), (2, 2), (3, capacity)] {
-                    holds(&array, zone, count, &when).await;
+                    assert_holds(&array, zone, count, &when).await;
                 }
             }
         }
@@ -186,8 +186,8 @@ fn a_durable_write_and_all_below_it_survive_a_power_cut_and_a_drive() {
             for without in [None, Some(0), Some(1), Some(2), Some(3)] {
                 let cut = |(n, emu): (u64, &Arc<Emu>)| emu.power_cut(&mut Seeded::new(seed ^ (n << 20)));
                 let media: Vec<Media> = (0..).zip(&emus).map(cut).collect();
-                let array = open(&over(media, emus[0].driver()), without).await;
-                holds(&array, 0, durable, &format!("seed {seed}, without {without:?}")).await;
+                let array = open(&drives_over(media, emus[0].driver()), without).await;
+                assert_holds(&array, 0, durable, &format!("seed {seed}, without {without:?}")).await;
             }
         });
     }
@@ -200,7 +200,7 @@ fn appends_opens_closes_and_finishes_complete() {
     run(&driver, async move {
         let array = create(&emus).await;
         let zone = ZoneId(1);
-        let state = async |array: &Open| array.report(0..4).await.expect("reported")[1].state;
+        let state = async |array: &OpenArray| array.report(0..4).await.expect("reported")[1].state;
         array.zone(zone, Action::Open).await.expect("opened");
         assert_eq!(state(&array).await, ZoneState::ExplicitOpen);
         let mut ios = Vec::new();
@@ -217,7 +217,7 @@ fn appends_opens_closes_and_finishes_complete() {
         assert_eq!(state(&array).await, ZoneState::Closed);
         array.zone(zone, Action::Finish).await.expect("finished");
         assert_eq!(state(&array).await, ZoneState::Full);
-        holds(&array, 1, 21, "after a finish").await;
+        assert_holds(&array, 1, 21, "after a finish").await;
         array.zone(zone, Action::Reset).await.expect("reset");
         assert_eq!(state(&array).await, ZoneState::Empty);
     });
@@ -246,7 +246,7 @@ fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
             };
             failing(0);
             everything(1).await.unwrap_or_else(|e| panic!("{op:?} on one drive: {e}"));
-            holds(&array, 0, 2 * STRIPE + 3, "with one drive that fails").await;
+            assert_holds(&array, 0, 2 * STRIPE + 3, "with one drive that fails").await;
             if op != FaultOp::Read {
                 assert!(array.array.superblock().members[0].failed, "{op:?} was not noticed");
             }
@@ -254,7 +254,7 @@ fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
             let result = everything(2).await;
             if op == FaultOp::Read && result.is_ok() {
                 // Blocks that the first faulty drive could not read are relocated by now.
-                holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
+                assert_holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
                 return 0;
             }
             let error = result.expect_err("two drives fail");
@@ -286,7 +286,7 @@ fn parity_of_unaligned_writes_over_several_stripes_is_in_its_place() {
                 write(&array, 0, before, end - before, Durability::Durable).await.expect("written");
                 for without in 0..DRIVES {
                     let media: Vec<Media> = emus.iter().map(|emu| emu.media().clone()).collect();
-                    let lacking = open(&over(media, emus[0].driver()), Some(without)).await;
+                    let lacking = open(&drives_over(media, emus[0].driver()), Some(without)).await;
                     assert_eq!(lacking.report(0..4).await.expect("reported")[0].pointer.0, end);
                     let whole = read(&lacking, 0, 0, end).await.expect("read");
                     let when = format!("{before} and {count} blocks, without {without}");

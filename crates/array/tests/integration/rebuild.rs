@@ -13,13 +13,13 @@ use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Profile, Seeded};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, ErrorKind, Io, Lba, ZoneId, ZonedDevice};
 
-fn zn540(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
+fn zn540_drive(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let profile = Profile::load("zn540").expect("there");
     let options = EmuOptions { zones: 8, name: name.into(), ..EmuOptions::of_profile(profile) };
     Emu::memory(options, Arc::clone(driver))
 }
 
-fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
+fn tiny_drive(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let options = EmuOptions {
         name: name.into(),
         block_size: 512,
@@ -37,17 +37,17 @@ fn tiny(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     Emu::memory(options, Arc::clone(driver))
 }
 
-type Make = fn(&Arc<dyn Driver>, &str) -> Arc<Emu>;
+type MakeDrive = fn(&Arc<dyn Driver>, &str) -> Arc<Emu>;
 
 /// A test bench: an array of five drives, and the drives.
 struct Bench {
     driver: Arc<dyn Driver>,
     drives: Vec<Arc<Emu>>,
-    make: Make,
+    make: MakeDrive,
 }
 
 impl Bench {
-    fn new(seed: u64, make: Make, unit: u64) -> Bench {
+    fn new(seed: u64, make: MakeDrive, unit: u64) -> Bench {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
         let drives: Vec<Arc<Emu>> = (0..5).map(|n| make(&driver, &format!("emu:{n}"))).collect();
         let bench = Bench { driver, drives, make };
@@ -130,8 +130,8 @@ async fn fill(device: &Arc<dyn ZonedDevice>, zone: u32, bytes: u64) {
 
 /// Seconds of virtual time that a rebuild of `bytes` on the new drive takes, and that writing `bytes` to one
 /// drive takes.
-fn repair_time(bytes: u64) -> (f64, f64) {
-    let bench = Bench::new(1, zn540, 64 << 10);
+fn rebuild_seconds(bytes: u64) -> (f64, f64) {
+    let bench = Bench::new(1, zn540_drive, 64 << 10);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         // The rebuilt content is in two zones: one that is open and one that is full.
@@ -143,7 +143,7 @@ fn repair_time(bytes: u64) -> (f64, f64) {
         let took = bench.driver.now().since(start).as_secs_f64();
         assert_eq!(array.status().health(), Health::Clean);
         assert_eq!(array.counters().rebuilt_bytes, bytes);
-        let alone = zn540(&bench.driver, "alone") as Arc<dyn ZonedDevice>;
+        let alone = zn540_drive(&bench.driver, "alone") as Arc<dyn ZonedDevice>;
         let start = bench.driver.now();
         fill(&alone, 0, bytes / 2).await;
         fill(&alone, 1, bytes / 2).await;
@@ -154,8 +154,8 @@ fn repair_time(bytes: u64) -> (f64, f64) {
 #[test]
 fn a_rebuild_takes_as_long_as_writing_the_valid_content() {
     let mib = 1 << 20;
-    let (short, short_alone) = repair_time(32 * mib);
-    let (long, long_alone) = repair_time(96 * mib);
+    let (short, short_alone) = rebuild_seconds(32 * mib);
+    let (long, long_alone) = rebuild_seconds(96 * mib);
     let rate = 64.0 / (long - short);
     let bandwidth = 64.0 / (long_alone - short_alone);
     println!(
@@ -171,7 +171,7 @@ fn a_rebuild_takes_as_long_as_writing_the_valid_content() {
 }
 
 /// The latency that 999 of 1,000 operations stay below.
-fn tail(latencies: &mut [Duration]) -> Duration {
+fn p999_latency(latencies: &mut [Duration]) -> Duration {
     latencies.sort_unstable();
     latencies[latencies.len() * 999 / 1000]
 }
@@ -201,8 +201,8 @@ async fn client(
 }
 
 /// The clients' tail latency without and beside a rebuild, and the rebuild's rate in MiB/s.
-fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
-    let bench = Bench::new(3, zn540, 64 << 10);
+fn run_rebuild_beside_clients(pace: Pace) -> (Duration, Duration, f64) {
+    let bench = Bench::new(3, zn540_drive, 64 << 10);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let bytes = 64_u64 << 20;
@@ -229,25 +229,25 @@ fn beside_clients(pace: Pace) -> (Duration, Duration, f64) {
         println!(
             "{pace:?}: p99.9 of {} without {:?}, of {} beside {:?}, {rate:.0} MiB/s, {:?}",
             before.len(),
-            tail(&mut before),
+            p999_latency(&mut before),
             during.len(),
-            tail(&mut during),
+            p999_latency(&mut during),
             progress
         );
-        (tail(&mut before), tail(&mut during), rate)
+        (p999_latency(&mut before), p999_latency(&mut during), rate)
     })
 }
 
 #[test]
 fn a_rebuild_bounds_the_clients_tail_latency_and_keeps_its_minimum_rate() {
-    let (without, beside, rate) = beside_clients(Pace::default());
+    let (without, beside, rate) = run_rebuild_beside_clients(Pace::default());
     assert!(beside < without * 2, "{beside:?}, {without:?} without");
     assert!(rate > 8.0, "{rate:.1} MiB/s");
-    let (_, unregarded, fast) = beside_clients(Pace::UNBOUNDED);
+    let (_, unregarded, fast) = run_rebuild_beside_clients(Pace::UNBOUNDED);
     assert!(fast > rate && unregarded > beside, "{fast:.0} MiB/s, {unregarded:?}");
     // The rebuild keeps its minimum rate whatever the clients' latency.
     let least = Pace { min_rate: Bytes(100 << 20), max_rate: Some(Bytes(100 << 20)), tail_percent: 1 };
-    let (_, _, rate) = beside_clients(least);
+    let (_, _, rate) = run_rebuild_beside_clients(least);
     assert!((60.0..101.0).contains(&rate), "{rate:.0} MiB/s");
 }
 
@@ -271,7 +271,7 @@ async fn verify_all(device: &Arc<dyn ZonedDevice>) {
 #[test]
 fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
     for stop in 1..=4 {
-        let mut bench = Bench::new(stop, tiny, 2048);
+        let mut bench = Bench::new(stop, tiny_drive, 2048);
         let new = bench.fresh();
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
@@ -323,7 +323,7 @@ fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
 #[test]
 fn after_a_new_drive_fails_another_one_can_replace_it() {
     for after in [0, 1, 9, 14] {
-        let mut bench = Bench::new(after, tiny, 2048);
+        let mut bench = Bench::new(after, tiny_drive, 2048);
         let (bad, good) = (bench.fresh(), bench.fresh());
         bad.fail(FaultSpec { after, ..FaultSpec::all(FaultOp::Write) });
         block_on(&*bench.driver, async {
@@ -362,7 +362,7 @@ fn after_a_new_drive_fails_another_one_can_replace_it() {
 #[test]
 fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
     for after in [0, 1, 4] {
-        let bench = Bench::new(after, tiny, 2048);
+        let bench = Bench::new(after, tiny_drive, 2048);
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             let events = array.events();
@@ -402,7 +402,7 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
 
 #[test]
 fn a_replaced_drive_that_comes_back_is_left_out() {
-    let mut bench = Bench::new(8, tiny, 2048);
+    let mut bench = Bench::new(8, tiny_drive, 2048);
     let new = bench.fresh();
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -433,7 +433,7 @@ fn a_replaced_drive_that_comes_back_is_left_out() {
 
 #[test]
 fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
-    let bench = Bench::new(5, tiny, 2048);
+    let bench = Bench::new(5, tiny_drive, 2048);
     let new = bench.fresh();
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -463,7 +463,13 @@ fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
 }
 
 /// Resets a zone and writes it anew, again and again; the zone has `blocks` blocks at the end.
-async fn rewrite(device: Arc<dyn ZonedDevice>, zone: u32, seed: u64, blocks: u64, over: Arc<Mutex<bool>>) {
+async fn rewrite_zone_repeatedly(
+    device: Arc<dyn ZonedDevice>,
+    zone: u32,
+    seed: u64,
+    blocks: u64,
+    over: Arc<Mutex<bool>>,
+) {
     let mut rng = SplitMix64::new(seed);
     loop {
         device.zone(ZoneId(zone), Action::Reset).await.expect("reset");
@@ -477,7 +483,7 @@ async fn rewrite(device: Arc<dyn ZonedDevice>, zone: u32, seed: u64, blocks: u64
 #[test]
 fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
     for seed in 0..12 {
-        let mut bench = Bench::new(seed, tiny, 2048);
+        let mut bench = Bench::new(seed, tiny_drive, 2048);
         let new = bench.fresh();
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
@@ -487,8 +493,13 @@ fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
             let clients: Vec<_> = CONTENT[..4]
                 .iter()
                 .map(|(zone, blocks)| {
-                    let work =
-                        rewrite(device(&array), *zone, seed + u64::from(*zone), *blocks, Arc::clone(&over));
+                    let work = rewrite_zone_repeatedly(
+                        device(&array),
+                        *zone,
+                        seed + u64::from(*zone),
+                        *blocks,
+                        Arc::clone(&over),
+                    );
                     spawn(&*bench.driver, "client", work)
                 })
                 .collect();
@@ -514,7 +525,7 @@ fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
 }
 
 /// A drive with a single data zone, of 8 MiB.
-fn one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
+fn drive_with_one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let options = EmuOptions {
         name: name.into(),
         block_size: 512,
@@ -533,27 +544,27 @@ fn one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
 fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
     // Numbers of blocks: in two stripes (eight rows on each drive); in the zone at first (more than one
     // chunk); in the zone at the end.
-    const STRIPES: u64 = 32;
-    const FIRST: u64 = 2048 * 4;
-    const LAST: u64 = 16_384 * 4;
+    const BLOCKS_OF_TWO_STRIPES: u64 = 32;
+    const BLOCKS_AT_FIRST: u64 = 2048 * 4;
+    const BLOCKS_AT_END: u64 = 16_384 * 4;
     // A rebuild may copy 8192 rows in a second; the client writes 8000.
     let most = Bytes(4 << 20);
-    let bench = Bench::new(1, one_zone, 2048);
+    let bench = Bench::new(1, drive_with_one_zone, 2048);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         array.fail(Slot(2)).await.expect("failed");
-        write(&device(&array), 0, 0, FIRST).await;
+        write(&device(&array), 0, 0, BLOCKS_AT_FIRST).await;
         let over = Arc::new(Mutex::new(false));
         let client = spawn(&*bench.driver, "client", {
             let (device, over) = (device(&array), Arc::clone(&over));
             async move {
                 let (driver, start) = (Arc::clone(device.driver()), device.geometry().start(ZoneId(0)));
-                let mut at = FIRST;
+                let mut at = BLOCKS_AT_FIRST;
                 // The client reads until the rebuild ends, so that the pace holds to the end.
                 while !*over.lock() {
-                    if at < LAST {
-                        write(&device, 0, at, at + STRIPES).await;
-                        at += STRIPES;
+                    if at < BLOCKS_AT_END {
+                        write(&device, 0, at, at + BLOCKS_OF_TWO_STRIPES).await;
+                        at += BLOCKS_OF_TWO_STRIPES;
                     } else {
                         device.read(start, BufMut::zeroed(512)).await.expect("read");
                     }
@@ -574,7 +585,7 @@ fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
         let took = progress.elapsed.as_secs_f64();
         assert!(took >= least, "{progress:?}, at least {least:.3} s");
         assert!(bytes > f64::from(6 << 20), "{progress:?}");
-        assert!(written > 3 * LAST / 4, "{written} blocks: the zone was to be busy until then");
+        assert!(written > 3 * BLOCKS_AT_END / 4, "{written} blocks: the zone was to be busy until then");
         assert_eq!(array.status().health(), Health::Clean);
         verify(&device(&array), 0, written).await;
     });

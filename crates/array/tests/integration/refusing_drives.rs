@@ -37,7 +37,7 @@ fn options(rebuild_above: u64) -> OpenOptions {
 
 /// Opens an array of which one drive fails some operations. True if the drive failed during the mount; it may
 /// also fail in a later operation. Asserts that the array has all its content, now and after a power cut.
-fn opens(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool {
+fn assert_opens_without(bench: &Bench, slot: usize, options: &OpenOptions, what: &str) -> bool {
     let (met, left_out) = block_on(&*bench.driver, async {
         let array = Array::open(bench.devices(&[]), options.clone()).await;
         let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -90,7 +90,7 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
                         let reported = array::status(&again.devices(&[])).await.expect("status");
                         assert_eq!(reported.health(), Health::Clean, "a status submits no writes");
                     });
-                    if !opens(&again, slot, &options(rebuild_above), &what) {
+                    if !assert_opens_without(&again, slot, &options(rebuild_above), &what) {
                         break;
                     }
                     met += 1;

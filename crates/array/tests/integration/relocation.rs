@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::Ground;
+use crate::ground::ArrayFixture;
 use array::{Layout, OpenOptions, Slot, Stripe};
 use units::{Driver, VirtualDriver};
 use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
@@ -11,31 +11,31 @@ use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
 const ZONE: ZoneId = ZoneId(2);
 /// Blocks that are written durably before the unacknowledged ones: a stripe and a half, in units of 4 blocks
 /// on 4 drives.
-const BEFORE: u64 = 18;
+const DURABLE_BLOCKS: u64 = 18;
 const CAPACITY: u64 = 128;
 
 /// An array with 7 unacknowledged blocks on drives 0 and 3, across the end of a stripe unit: in places of parity and of data.
-fn ground() -> Ground {
-    let ground = Ground::new(4, 5, CAPACITY, 4);
+fn ground() -> ArrayFixture {
+    let ground = ArrayFixture::new(4, 5, CAPACITY, 4);
     let array = ground.open(OpenOptions::default());
-    ground.write(&array, ZONE, 1, 0, BEFORE, 3);
+    ground.write(&array, ZONE, 1, 0, DURABLE_BLOCKS, 3);
     drop(array);
     ground.leave_behind(0, ZONE, 7);
     ground.leave_behind(3, ZONE, 7);
     ground
 }
 
-fn never() -> OpenOptions {
+fn options_without_rewrite() -> OpenOptions {
     OpenOptions { rebuild_above: Bytes(1 << 20), ..OpenOptions::default() }
 }
 
 #[test]
 fn a_zone_with_stale_rows_takes_writes() {
     let ground = ground();
-    let array = ground.open(never());
+    let array = ground.open(options_without_rewrite());
     let info = ground.zone(&array, ZONE);
-    assert_eq!((info.state, info.pointer.0), (ZoneState::Closed, BEFORE));
-    ground.write(&array, ZONE, 1, BEFORE, 70, 5);
+    assert_eq!((info.state, info.pointer.0), (ZoneState::Closed, DURABLE_BLOCKS));
+    ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 70, 5);
     let counters = array.counters();
     assert!(counters.relocations >= 5, "{counters:?}");
     ground.check(&array, ZONE, 1, 70);
@@ -48,14 +48,14 @@ fn a_zone_with_stale_rows_takes_writes() {
 
 #[test]
 fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
-    for to in [BEFORE + 1, 25, 40, 70, 3 * CAPACITY] {
+    for to in [DURABLE_BLOCKS + 1, 25, 40, 70, 3 * CAPACITY] {
         for lost in 0..4 {
             let ground = ground();
-            let array = ground.open(never());
-            ground.write(&array, ZONE, 1, BEFORE, to, 2);
+            let array = ground.open(options_without_rewrite());
+            ground.write(&array, ZONE, 1, DURABLE_BLOCKS, to, 2);
             drop(array);
             for _ in 0..2 {
-                let array = ground.open(never());
+                let array = ground.open(options_without_rewrite());
                 ground.check(&array, ZONE, 1, to);
                 assert_eq!(ground.zone(&array, ZONE).pointer.0, to);
             }
@@ -72,12 +72,12 @@ fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
 #[test]
 fn a_drive_that_fails_beside_relocated_units_is_reconstructed_and_replaced() {
     let ground = ground();
-    let array = ground.open(never());
-    ground.write(&array, ZONE, 1, BEFORE, 30, 2);
+    let array = ground.open(options_without_rewrite());
+    ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 30, 2);
     let lost = Slot(2);
     ground.wait(array.fail(lost)).expect("failed");
     ground.check(&array, ZONE, 1, 30);
-    let new = Ground::new(4, 5, CAPACITY, 4).emus[0].media();
+    let new = ArrayFixture::new(4, 5, CAPACITY, 4).emus[0].media();
     let new = Emu::from_media(new, "new", Latency::NONE, Arc::clone(&ground.driver));
     ground.wait(array.replace(lost, new)).expect("replaced");
     ground.write(&array, ZONE, 1, 30, 90, 4);
@@ -98,8 +98,8 @@ fn a_zone_with_too_many_stale_rows_is_rewritten() {
         .collect();
     assert_eq!(records.iter().filter(|text| text.starts_with("swap")).count(), 2, "{records:?}");
     assert_eq!(records.iter().filter(|text| text.contains("rebuilt")).count(), 2, "{records:?}");
-    assert_eq!(ground.zone(&array, ZONE).pointer.0, BEFORE);
-    ground.write(&array, ZONE, 1, BEFORE, 100, 5);
+    assert_eq!(ground.zone(&array, ZONE).pointer.0, DURABLE_BLOCKS);
+    ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 100, 5);
     assert_eq!(array.counters().relocations, 0);
     drop(array);
     let array = ground.open_without(3);
@@ -111,22 +111,22 @@ fn zones_whose_relocated_content_does_not_fit_the_logs_are_rewritten() {
     let ground = ground();
     // The logs may hold relocated units in a quarter of a metadata zone: 32 blocks in this array.
     for zone in [1, 3].map(ZoneId) {
-        let array = ground.open(never());
-        ground.write(&array, zone, 1, 0, BEFORE, 3);
+        let array = ground.open(options_without_rewrite());
+        ground.write(&array, zone, 1, 0, DURABLE_BLOCKS, 3);
         drop(array);
         ground.leave_behind(0, zone, 9);
     }
-    let array = ground.open(never());
+    let array = ground.open(options_without_rewrite());
     let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
     let of = |kind: &str| drives[0].records.iter().filter(|record| record.kind == kind).count();
     assert!(of("swap") >= 1 && of("hidden") > of("swap"), "{} swaps, {} hidden", of("swap"), of("hidden"));
     for zone in (1..4).map(ZoneId) {
-        assert_eq!(ground.zone(&array, zone).pointer.0, BEFORE);
-        ground.write(&array, zone, 1, BEFORE, 60, 7);
+        assert_eq!(ground.zone(&array, zone).pointer.0, DURABLE_BLOCKS);
+        ground.write(&array, zone, 1, DURABLE_BLOCKS, 60, 7);
         ground.check(&array, zone, 1, 60);
     }
     drop(array);
-    let array = ground.open(never());
+    let array = ground.open(options_without_rewrite());
     (1..4).map(ZoneId).for_each(|zone| ground.check(&array, zone, 1, 60));
 }
 
@@ -134,11 +134,11 @@ fn zones_whose_relocated_content_does_not_fit_the_logs_are_rewritten() {
 fn a_log_without_room_for_the_records_of_a_zone_rewrite_rolls_first() {
     // Twenty zones with stale rows, and with all their partial parity in the log of drive 0.
     let (zones, capacity) = (20, 94);
-    let ground = Ground::with_open(4, zones, capacity, 1, zones + 2);
+    let ground = ArrayFixture::with_open(4, zones, capacity, 1, zones + 2);
     let layout = Layout { drives: 4, unit: 1, zone_capacity: capacity };
     let parity_on_0 = |zone| (1..).map(Stripe).find(|stripe| layout.parity(ZoneId(zone), *stripe) == Slot(0));
     let before = |zone| layout.start(parity_on_0(zone).expect("one in four")).0 + 1;
-    let array = ground.open(never());
+    let array = ground.open(options_without_rewrite());
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, before(zone), 3));
     drop(array);
     (0..zones).for_each(|zone| ground.leave_behind(0, ZoneId(zone), 2));
@@ -158,11 +158,11 @@ fn a_log_without_room_for_the_records_of_a_zone_rewrite_rolls_first() {
 fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
     for lost in 0..4 {
         let mut ground = ground();
-        let array = ground.open(never());
+        let array = ground.open(options_without_rewrite());
         // Drive 2's place of the stripe's first blocks is above the pointer: these blocks stay in the drive's
         // cache. The place of the parity is stale.
         let stays = ground.emus[2].media();
-        ground.write(&array, ZONE, 9, BEFORE, 24, 6);
+        ground.write(&array, ZONE, 9, DURABLE_BLOCKS, 24, 6);
         drop(array);
         let driver: Arc<dyn Driver> = VirtualDriver::new(2);
         let again = |(n, emu): (usize, &Arc<Emu>)| {
@@ -171,11 +171,11 @@ fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
         };
         ground.emus = ground.emus.iter().enumerate().map(again).collect();
         ground.driver = driver;
-        let array = ground.open(never());
-        assert_eq!(ground.zone(&array, ZONE).pointer.0, BEFORE);
+        let array = ground.open(options_without_rewrite());
+        assert_eq!(ground.zone(&array, ZONE).pointer.0, DURABLE_BLOCKS);
         ground.wait(array.fail(Slot(lost))).expect("failed");
-        ground.check(&array, ZONE, 1, BEFORE);
-        ground.write(&array, ZONE, 1, BEFORE, 21, 1);
+        ground.check(&array, ZONE, 1, DURABLE_BLOCKS);
+        ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 21, 1);
         ground.check(&array, ZONE, 1, 21);
         ground.write(&array, ZONE, 1, 21, 60, 7);
         ground.check(&array, ZONE, 1, 60);
@@ -188,14 +188,14 @@ fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
 #[test]
 fn a_reset_forgets_relocated_content() {
     let ground = ground();
-    let array = ground.open(never());
-    ground.write(&array, ZONE, 1, BEFORE, 40, 3);
+    let array = ground.open(options_without_rewrite());
+    ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 40, 3);
     let device: &dyn ZonedDevice = &*array;
     ground.wait(device.zone(ZONE, Action::Reset)).expect("reset");
     ground.write(&array, ZONE, 2, 0, 90, 7);
     ground.check(&array, ZONE, 2, 90);
     drop(array);
-    let array = ground.open(never());
+    let array = ground.open(options_without_rewrite());
     ground.check(&array, ZONE, 2, 90);
 }
 
@@ -203,15 +203,15 @@ fn a_reset_forgets_relocated_content() {
 fn a_finish_over_stale_rows_keeps_the_content() {
     for lost in 0..4 {
         let ground = ground();
-        let array = ground.open(never());
-        ground.write(&array, ZONE, 1, BEFORE, BEFORE + 3, 3);
+        let array = ground.open(options_without_rewrite());
+        ground.write(&array, ZONE, 1, DURABLE_BLOCKS, DURABLE_BLOCKS + 3, 3);
         let device: &dyn ZonedDevice = &*array;
         ground.wait(device.zone(ZONE, Action::Finish)).expect("finished");
-        ground.check(&array, ZONE, 1, BEFORE + 3);
+        ground.check(&array, ZONE, 1, DURABLE_BLOCKS + 3);
         drop(array);
         let array = ground.open_without(lost);
         assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
-        ground.check(&array, ZONE, 1, BEFORE + 3);
+        ground.check(&array, ZONE, 1, DURABLE_BLOCKS + 3);
     }
 }
 
@@ -221,7 +221,7 @@ fn a_finish_over_stale_rows_keeps_the_content() {
 fn relocated_parity_without_stale_rows_is_bounded_too() {
     let (drive, zones, end) = (1, 6, 100);
     let layout = Layout { drives: 4, unit: 4, zone_capacity: CAPACITY };
-    let ground = Ground::new(4, zones, CAPACITY, 4);
+    let ground = ArrayFixture::new(4, zones, CAPACITY, 4);
     let array = ground.open(OpenOptions::default());
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
@@ -234,7 +234,10 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
             row < rows && layout.parity(zone, Stripe(row / layout.unit)) == Slot(drive as u32)
         });
     }
-    for (options, most) in [(never(), 32), (OpenOptions { rebuild_above: Bytes(0), ..never() }, 0)] {
+    for (options, most) in [
+        (options_without_rewrite(), 32),
+        (OpenOptions { rebuild_above: Bytes(0), ..options_without_rewrite() }, 0),
+    ] {
         let array = ground.open(options);
         let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
         let of =
@@ -242,7 +245,7 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
         assert!(of("swap") >= 1, "{} swaps", of("swap"));
         // Records from before the zone's rewrite are still in the log.
         drop(array);
-        let array = ground.open(never());
+        let array = ground.open(options_without_rewrite());
         let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
         let left = drives[drive].records.iter().filter(|record| record.kind == "relocated").count();
         assert!(left as u64 * (layout.unit + 1) <= most, "{left} units");
@@ -254,7 +257,7 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
             .emus
             .iter()
             .map(|emu| Emu::from_media(emu.media(), "again", Latency::NONE, Arc::clone(&ground.driver)));
-        let again = Ground { driver: Arc::clone(&ground.driver), emus: emus.collect() };
+        let again = ArrayFixture { driver: Arc::clone(&ground.driver), emus: emus.collect() };
         let array = again.open_without(lost);
         (0..zones).for_each(|zone| again.check(&array, ZoneId(zone), 1, end));
     }
@@ -270,11 +273,11 @@ fn a_part_that_cannot_be_read_is_not_rewritten_and_stays_readable_elsewhere() {
         ground.emus[slot].fail(FaultSpec::all(FaultOp::Read).in_zone(physical));
         let rebuild = || OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() };
         let array = ground.open(rebuild());
-        ground.check(&array, ZONE, 1, BEFORE);
-        ground.write(&array, ZONE, 1, BEFORE, 60, 5);
+        ground.check(&array, ZONE, 1, DURABLE_BLOCKS);
+        ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 60, 5);
         ground.check(&array, ZONE, 1, 60);
         drop(array);
-        ground.emus[slot].heal();
+        ground.emus[slot].clear_faults();
         let array = ground.open(rebuild());
         ground.check(&array, ZONE, 1, 60);
         drop(array);

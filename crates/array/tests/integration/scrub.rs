@@ -9,7 +9,7 @@ use array::{Array, CheckOptions, EventKind, Health, MANY_ERRORS, OpenOptions, Sc
 use units::{Driver, block_on, sleep_until, spawn};
 use zoned::{Action, Blocks, BufMut, Error, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
-async fn settle(bench: &Bench) {
+async fn wait_for_repairs(bench: &Bench) {
     sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(5))).await;
 }
 
@@ -26,13 +26,13 @@ fn an_unreadable_block_is_repaired_once() {
             bench.drives[2].unreadable.lock().insert(bench.drives[2].row(zone, row));
         }
         verify_all(&dev).await;
-        settle(&bench).await;
+        wait_for_repairs(&bench).await;
         let first = array.counters();
         assert!(first.read_errors == 3 && first.read_errors == first.read_repairs, "{first:?}");
         assert!(first.relocations == 3, "{first:?}");
         // The second read of an unreadable row finds the relocated content.
         verify_all(&dev).await;
-        settle(&bench).await;
+        wait_for_repairs(&bench).await;
         assert_eq!(array.counters().read_errors, first.read_errors);
         assert_eq!(array.status().members[2].media_errors, first.read_errors);
         let published: Vec<_> = std::iter::from_fn(|| events.try_next()).collect();
@@ -66,7 +66,7 @@ fn a_reset_forgets_repaired_blocks() {
         write_content(&dev).await;
         bench.drives[1].unreadable.lock().insert(bench.drives[1].row(0, 5));
         verify_all(&dev).await;
-        settle(&bench).await;
+        wait_for_repairs(&bench).await;
         bench.drives[1].unreadable.lock().clear();
         dev.zone(ZoneId(0), Action::Reset).await.expect("reset");
         let data = BufMut::zeroed(64 * BLOCK).freeze();
@@ -224,7 +224,7 @@ fn many_media_errors_are_reported_and_fail_no_drive() {
             bench.drives[4].unreadable.lock().insert(bench.drives[4].row(0, row));
         }
         verify(&dev, 0, 0, 1920).await;
-        settle(&bench).await;
+        wait_for_repairs(&bench).await;
         let status = array.status();
         assert!(status.members[4].media_errors > MANY_ERRORS);
         assert_eq!(status.health(), Health::Clean);
@@ -285,7 +285,7 @@ fn a_read_that_fails_with_a_host_error_fails_no_drive() {
                 bench.drives[2].unreadable.lock().insert(bench.drives[2].row(0, row));
             }
             verify_all(&dev).await;
-            settle(&bench).await;
+            wait_for_repairs(&bench).await;
             let counters = array.counters();
             assert_eq!(array.status().health(), Health::Clean, "{kind:?}");
             assert!(counters.degraded_reads > 0 && counters.relocations == 0, "{kind:?}: {counters:?}");
@@ -295,24 +295,25 @@ fn a_read_that_fails_with_a_host_error_fails_no_drive() {
 
 /// A drive with a small maximum transfer.
 #[derive(Debug)]
-struct Short {
+struct ShortTransferDrive {
     inner: Arc<Flaky>,
     geometry: Geometry,
     refused: AtomicU32,
 }
 
-impl Short {
+impl ShortTransferDrive {
     /// The drive's maximum transfer: more than a stripe unit and a header, and less than any part of the
     /// array would read at once.
-    const MOST: Blocks = Blocks(8);
+    const MAX_TRANSFER: Blocks = Blocks(8);
 
-    fn over(inner: &Arc<Flaky>) -> Arc<Short> {
-        let geometry = Geometry { max_transfer: Short::MOST, ..inner.geometry().clone() };
-        Arc::new(Short { inner: Arc::clone(inner), geometry, refused: AtomicU32::new(0) })
+    fn over(inner: &Arc<Flaky>) -> Arc<ShortTransferDrive> {
+        let geometry =
+            Geometry { max_transfer: ShortTransferDrive::MAX_TRANSFER, ..inner.geometry().clone() };
+        Arc::new(ShortTransferDrive { inner: Arc::clone(inner), geometry, refused: AtomicU32::new(0) })
     }
 }
 
-impl ZonedDevice for Short {
+impl ZonedDevice for ShortTransferDrive {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -338,7 +339,7 @@ impl ZonedDevice for Short {
 #[test]
 fn scrub_check_and_rebuild_respect_the_drives_maximum_transfer() {
     let bench = Bench::new(31);
-    let short: Vec<Arc<Short>> = bench.drives.iter().map(Short::over).collect();
+    let short: Vec<Arc<ShortTransferDrive>> = bench.drives.iter().map(ShortTransferDrive::over).collect();
     let devices = || short.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
     block_on(&*bench.driver, async {
         let array = Array::open(devices(), OpenOptions::default()).await.expect("opened");

@@ -15,11 +15,11 @@ use zoned::{Blocks, Buf, Bytes, Durability, Geometry, Io, Op, ZoneId, ZonedDevic
 const UNIT: u64 = 4;
 const STRIPE: u64 = 4 * UNIT;
 /// Most bytes of a zone's writes that are in flight.
-const WINDOW: u64 = 16 << 20;
+const MAX_BYTES_IN_FLIGHT: u64 = 16 << 20;
 
 /// A drive that counts its reads, and the bytes of writes that it has not acknowledged.
 #[derive(Debug)]
-struct Counted {
+struct CountingDrive {
     inner: Arc<Emu>,
     reads: AtomicU64,
     /// Bytes of writes to data zones that are in flight, now and at most.
@@ -27,7 +27,7 @@ struct Counted {
     most: AtomicU64,
 }
 
-impl ZonedDevice for Counted {
+impl ZonedDevice for CountingDrive {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
@@ -60,9 +60,9 @@ impl ZonedDevice for Counted {
 }
 
 /// Five drives of `zones` zones without limits, and their array.
-fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<Counted>>, Arc<Array>) {
+fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<CountingDrive>>, Arc<Array>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-    let drives: Vec<Arc<Counted>> = (0..5)
+    let drives: Vec<Arc<CountingDrive>> = (0..5)
         .map(|n| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
@@ -77,7 +77,7 @@ fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<Cou
             };
             let inner = Emu::memory(options, Arc::clone(&driver));
             let (reads, most) = (AtomicU64::new(0), AtomicU64::new(0));
-            Arc::new(Counted { inner, reads, flying: Arc::default(), most })
+            Arc::new(CountingDrive { inner, reads, flying: Arc::default(), most })
         })
         .collect();
     let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
@@ -126,7 +126,7 @@ fn whole_stripes_are_written_without_a_read_and_without_a_log() {
     let (driver, drives, array) = ground(4, UNIT, 480);
     assert_eq!(array.geometry().optimal_write, Blocks(STRIPE), "the recommended write is a stripe");
     block_on(&*driver, async {
-        let reads = |drives: &[Arc<Counted>]| -> u64 {
+        let reads = |drives: &[Arc<CountingDrive>]| -> u64 {
             drives.iter().map(|drive| drive.reads.load(Ordering::Relaxed)).sum()
         };
         let before = reads(&drives);
@@ -207,8 +207,11 @@ fn no_more_than_a_window_of_a_zones_writes_is_in_flight() {
         }
     });
     let most: u64 = drives.iter().map(|drive| drive.most.load(Ordering::Relaxed)).sum();
-    assert!(most > WINDOW / 2, "{most} bytes: many are in flight");
-    assert!(most <= WINDOW / 4 * 5, "{most} bytes with parity, the window is {WINDOW}");
+    assert!(most > MAX_BYTES_IN_FLIGHT / 2, "{most} bytes: many are in flight");
+    assert!(
+        most <= MAX_BYTES_IN_FLIGHT / 4 * 5,
+        "{most} bytes with parity, the window is {MAX_BYTES_IN_FLIGHT}"
+    );
     assert_eq!(array.counters().partial_parity_bytes, 0);
     assert_eq!(drives[0].flying.load(Ordering::Relaxed), 0);
 }

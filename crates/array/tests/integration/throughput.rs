@@ -110,7 +110,7 @@ fn whole_stripes_are_written_at_the_bandwidth_of_four_drives() {
 }
 
 /// Microseconds that an idle drive takes for a write of `blocks` blocks.
-fn idle(blocks: u64) -> f64 {
+fn idle_write_micros(blocks: u64) -> f64 {
     let device = one();
     let driver = Arc::clone(device.driver());
     let data = Buf::copy_from(&vec![0x5a; blocks as usize * 4096]);
@@ -129,14 +129,14 @@ fn idle(blocks: u64) -> f64 {
 #[test]
 fn one_write_at_a_time_takes_as_long_as_its_slowest_drive() {
     // A record of partial parity is a block longer than its rows.
-    let logged = |rows: u64| idle(rows).max(idle(rows + 1));
+    let logged = |rows: u64| idle_write_micros(rows).max(idle_write_micros(rows + 1));
     // Writes of whole stripes keep all drives busy: the drives' bandwidth is the ceiling.
     let busy = UNIT as f64 / 256.0 / writes(&one(), 64 << 10, UNIT, 32).rate * 1e6;
     for (name, piece) in [("4 KiB", 1), ("16 KiB", 4), ("64 KiB", UNIT), ("256 KiB", 4 * UNIT)] {
         // The last of a stripe's four units sends the parity to its place, and nothing is logged.
         let ceiling = match piece {
-            64 => idle(UNIT).max(busy),
-            _ => (3.0 * logged(piece) + idle(piece)) / 4.0,
+            64 => idle_write_micros(UNIT).max(busy),
+            _ => (3.0 * logged(piece) + idle_write_micros(piece)) / 4.0,
         };
         let run = writes(&fresh(), 64 << 10, piece, 1);
         let share = ceiling / run.mean;
@@ -217,11 +217,11 @@ fn a_small_write_costs_two_blocks_more() {
         let io = device.write(Lba(at), Buf::zeroed(4096), Durability::Cached);
         block_on(&**device.driver(), io).expect("written");
         let after = array.counters();
-        most = most.max(beside_data(&after) - beside_data(&before));
+        most = most.max(bytes_beside_data(&after) - bytes_beside_data(&before));
         before = after;
     }
     let data = before.data_bytes - begin.data_bytes;
-    let more = beside_data(&before) - beside_data(&begin);
+    let more = bytes_beside_data(&before) - bytes_beside_data(&begin);
     println!(
         "a 4 KiB write: at most {most} bytes more, {:.0} on average",
         more as f64 * 4096.0 / data as f64
@@ -233,6 +233,6 @@ fn a_small_write_costs_two_blocks_more() {
 }
 
 /// Bytes written to drives beside clients' data.
-fn beside_data(counters: &array::Counters) -> u64 {
+fn bytes_beside_data(counters: &array::Counters) -> u64 {
     counters.parity_bytes + counters.partial_parity_bytes + counters.metadata_bytes
 }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::{BLOCK, Ground, METADATA_ZONES};
+use crate::ground::{ArrayFixture, BLOCK, METADATA_ZONES};
 use array::{Array, Layout, OpenOptions, Slot, Stripe};
 use zoned::emu::{FaultOp, FaultSpec};
 use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -11,8 +11,8 @@ use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 const ZONES: u32 = 6;
 
 /// Three drives with six zones, all full; the first `durable` blocks of each are flushed.
-fn full(layout: Layout, durable: u64) -> Ground {
-    let ground = Ground::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+fn drives_with_full_zones(layout: Layout, durable: u64) -> ArrayFixture {
+    let ground = ArrayFixture::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
     let array = ground.open(OpenOptions::default());
     for (from, to) in [(0, durable), (durable, layout.capacity().0)] {
         (0..ZONES).for_each(|zone| ground.write(&array, ZoneId(zone), 1, from, to, 8));
@@ -24,7 +24,7 @@ fn full(layout: Layout, durable: u64) -> Ground {
 }
 
 /// The state of each zone, and the content of all its blocks.
-fn content(ground: &Ground, array: &Arc<Array>) -> Vec<(ZoneState, Vec<u8>)> {
+fn zone_contents(ground: &ArrayFixture, array: &Arc<Array>) -> Vec<(ZoneState, Vec<u8>)> {
     let device: &dyn ZonedDevice = &**array;
     let read = |zone: ZoneId| {
         let info = ground.zone(array, zone);
@@ -36,20 +36,20 @@ fn content(ground: &Ground, array: &Arc<Array>) -> Vec<(ZoneState, Vec<u8>)> {
 }
 
 /// The number of records of a kind in the log of each drive.
-fn records(ground: &Ground, kind: &str) -> Vec<usize> {
+fn record_counts(ground: &ArrayFixture, kind: &str) -> Vec<usize> {
     let drives = ground.wait(array::dump(&ground.devices())).expect("dumped");
     drives.iter().map(|drive| drive.records.iter().filter(|record| record.kind == kind).count()).collect()
 }
 
 /// Asserts that another mount, and a mount without any one drive, shows the same content.
-fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
+fn assert_content_stays(ground: &ArrayFixture, shown: &[(ZoneState, Vec<u8>)]) {
     let array = ground.open(OpenOptions::default());
-    assert!(content(ground, &array) == shown, "after another mount");
+    assert!(zone_contents(ground, &array) == shown, "after another mount");
     drop(array);
     for lost in 0..ground.emus.len() {
-        let again = Ground::of(ground.emus.iter().map(|emu| emu.media()));
+        let again = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
         let array = again.open_without(lost);
-        assert!(content(&again, &array) == shown, "without drive {lost}");
+        assert!(zone_contents(&again, &array) == shown, "without drive {lost}");
     }
 }
 
@@ -59,10 +59,10 @@ fn stays(ground: &Ground, shown: &[(ZoneState, Vec<u8>)]) {
 fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
     let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
     let (durable, first_torn) = (20, 12);
-    let ground = full(layout, durable);
+    let ground = drives_with_full_zones(layout, durable);
     (0..ZONES).for_each(|zone| ground.rewrite(1, ZoneId(zone), |row| row >= first_torn));
     let array = ground.open(OpenOptions::default());
-    let shown = content(&ground, &array);
+    let shown = zone_contents(&ground, &array);
     (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, durable));
     let end = layout.end(Stripe(first_torn)).0 as usize * BLOCK as usize;
     for (state, blocks) in &shown {
@@ -70,23 +70,23 @@ fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
         assert!(blocks[end..].iter().all(|byte| *byte == 0), "what was never durable is not shown");
     }
     drop(array);
-    stays(&ground, &shown);
+    assert_content_stays(&ground, &shown);
 }
 
 /// Torn stripes whose parity fits the logs keep their blocks: whether they were durable is unknown.
 #[test]
 fn a_torn_zone_keeps_its_blocks_if_the_logs_have_room() {
     let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
-    let ground = full(layout, 20);
+    let ground = drives_with_full_zones(layout, 20);
     // Only two stripes of the zone have mismatching parity.
     ground.rewrite(0, ZoneId(2), |row| {
         row > 12 && row < 19 && layout.parity(ZoneId(2), Stripe(row)) == Slot(0)
     });
     let array = ground.open(OpenOptions::default());
     (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, layout.capacity().0));
-    let shown = content(&ground, &array);
+    let shown = zone_contents(&ground, &array);
     drop(array);
-    stays(&ground, &shown);
+    assert_content_stays(&ground, &shown);
 }
 
 /// The parity of one torn stripe of each zone exceeds the bound of relocated content: zones are rewritten.
@@ -94,21 +94,21 @@ fn a_torn_zone_keeps_its_blocks_if_the_logs_have_room() {
 fn full_zones_are_rewritten_if_their_parity_does_not_fit_the_logs() {
     let layout = Layout { drives: 3, unit: 5, zone_capacity: 93 };
     let drive = 0;
-    let ground = full(layout, 20);
+    let ground = drives_with_full_zones(layout, 20);
     for zone in (0..ZONES).map(ZoneId) {
         let torn = (4..).map(Stripe).find(|stripe| layout.parity(zone, *stripe) == Slot(drive));
         let first = layout.row(torn.expect("one in three"));
         ground.rewrite(drive as usize, zone, |row| (first..first + layout.unit).contains(&row));
     }
     let array = ground.open(OpenOptions::default());
-    let swaps = records(&ground, "swap");
+    let swaps = record_counts(&ground, "swap");
     assert!(swaps[drive as usize] > 0, "{swaps:?}");
     (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, layout.capacity().0));
-    let shown = content(&ground, &array);
+    let shown = zone_contents(&ground, &array);
     drop(array);
-    stays(&ground, &shown);
+    assert_content_stays(&ground, &shown);
     // Relocated content may take a quarter of a metadata zone, counted in units and their headers.
-    let left = records(&ground, "relocated")[drive as usize] as u64;
+    let left = record_counts(&ground, "relocated")[drive as usize] as u64;
     assert!(left * (layout.unit + 1) <= layout.zone_capacity / 4, "{left} units");
 }
 
@@ -119,7 +119,7 @@ fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
     let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
     let (written, end) = (12, 20);
     for missing in [0, 1] {
-        let ground = Ground::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+        let ground = ArrayFixture::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
         let array = ground.open(OpenOptions::default());
         ground.write(&array, zone, 1, 0, written, 4);
         ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
@@ -147,7 +147,7 @@ fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
 #[test]
 fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
     let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
-    let ground = Ground::new(4, ZONES, layout.zone_capacity, layout.unit);
+    let ground = ArrayFixture::new(4, ZONES, layout.zone_capacity, layout.unit);
     let array = ground.open(OpenOptions::default());
     ground.write(&array, zone, 1, 0, 48, 4);
     let device: &dyn ZonedDevice = &*array;
@@ -168,6 +168,6 @@ fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
         assert!(error.to_string().contains("offline") && error.to_string().contains("medium"), "{error}");
     }
     assert!(*read(0, 4).expect("another drive's") == *crate::ground::blocks(1, 0, 4));
-    ground.emus[unreadable.index()].heal();
+    ground.emus[unreadable.index()].clear_faults();
     assert!(*read(0, 48).expect("it can be read again") == *crate::ground::blocks(1, 0, 48));
 }

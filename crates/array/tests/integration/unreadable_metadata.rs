@@ -37,7 +37,7 @@ fn records(bench: &Bench, slot: usize) -> Vec<RecordDump> {
 }
 
 /// Opens an array whose drive in `slot` has unreadable metadata, replaces the drive, and waits for the rebuild.
-fn is_whole_again(bench: &Bench, slot: usize, what: &str) {
+fn assert_rebuilt(bench: &Bench, slot: usize, what: &str) {
     block_on(&*bench.driver, async {
         let reported = array::status(&bench.devices(&[])).await.expect("status");
         let array = bench.open(&[]).await;
@@ -92,7 +92,7 @@ fn an_unreadable_record_of_any_kind_loses_no_data() {
                 let again = bench.cut(slot as u64);
                 let at = again.drives[slot].inner.geometry().start(record.metadata_zone).plus(Blocks(block));
                 again.drives[slot].unreadable.lock().insert(at);
-                is_whole_again(&again, slot, &format!("drive {slot}, block {block}: {record:?}"));
+                assert_rebuilt(&again, slot, &format!("drive {slot}, block {block}: {record:?}"));
             }
         }
     }
@@ -110,7 +110,7 @@ fn an_unreadable_record_of_any_kind_loses_no_data() {
 }
 
 /// The last block of the last record of a kind in a drive's log.
-fn last_of(bench: &Bench, slot: usize, kind: &str) -> Option<Lba> {
+fn last_block_of_kind(bench: &Bench, slot: usize, kind: &str) -> Option<Lba> {
     let record = records(bench, slot).into_iter().rfind(|record| record.kind == kind)?;
     let start = bench.drives[slot].inner.geometry().start(record.metadata_zone);
     Some(start.plus(Blocks(record.block + record.blocks - 1)))
@@ -132,9 +132,9 @@ fn zones_whose_rebuild_notes_are_unreadable_are_copied_again() {
     let mut bench = bench;
     bench.drives[2] = new;
     let bench = bench.cut(3);
-    let noted = last_of(&bench, 2, "rebuilt").expect("zones are noted");
+    let noted = last_block_of_kind(&bench, 2, "rebuilt").expect("zones are noted");
     bench.drives[2].unreadable.lock().insert(noted);
-    is_whole_again(&bench, 2, "a note");
+    assert_rebuilt(&bench, 2, "a note");
 }
 
 #[test]
@@ -155,14 +155,14 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
             drop(Array::open(bench.devices(&[]), options).await);
             bench.drives[1].unplug(i64::MAX);
         });
-        let Some(record) = last_of(&bench, 1, "swap") else { continue };
+        let Some(record) = last_block_of_kind(&bench, 1, "swap") else { continue };
         met += 1;
         // The copy of the zone is in the metadata zone behind the next one.
         let copied = ZoneId((record.0 as u32 / 512 + 2) % METADATA);
         for bad in [record, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
             let again = bench.cut(after as u64);
             again.drives[1].unreadable.lock().insert(bad);
-            is_whole_again(&again, 1, &format!("after {after}, block {bad:?}"));
+            assert_rebuilt(&again, 1, &format!("after {after}, block {bad:?}"));
         }
         if met == 3 {
             break;
@@ -219,7 +219,7 @@ fn an_unreadable_block_of_an_old_epoch_leaves_no_drive_out() {
 fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
     let bench = with_content();
     for slot in [1, 3] {
-        let at = last_of(&bench, slot, "partial-parity").expect("logged");
+        let at = last_block_of_kind(&bench, slot, "partial-parity").expect("logged");
         bench.drives[slot].unreadable.lock().insert(at);
     }
     block_on(&*bench.driver, async {

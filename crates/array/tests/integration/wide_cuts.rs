@@ -10,12 +10,12 @@ use zoned::emu::{Choose, Emu, EmuOptions, Latency};
 use zoned::*;
 
 /// Blocks in 32 MiB: more than an array may have in flight.
-const MUCH: u64 = 64 * 1024;
+const BLOCKS_OF_32_MIB: u64 = 64 * 1024;
 
 /// A power cut that loses a long tail of unflushed blocks of one drive, and keeps all other blocks that it may keep.
-struct Tails;
+struct LoseTails;
 
-impl Choose for Tails {
+impl Choose for LoseTails {
     fn choose(&mut self, options: usize) -> usize {
         // The first option of a choice keeps all blocks in the cache, the last one none.
         if options > 300 { options - 1 } else { 0 }
@@ -27,7 +27,7 @@ fn latency() -> Latency {
 }
 
 /// Five drives with the first `start` blocks of zone 1 flushed, and `more` in their caches.
-fn cached(start: u64, more: u64) -> Vec<Arc<Emu>> {
+fn drives_with_cached_blocks(start: u64, more: u64) -> Vec<Arc<Emu>> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let drive = |n| {
         let options = EmuOptions {
@@ -74,9 +74,9 @@ fn devices(drives: &[Arc<Emu>], lost: Option<usize>) -> Vec<Arc<dyn ZonedDevice>
 }
 
 /// The drives after a power cut in which drive `emptied` loses its cache.
-fn after(drives: &[Arc<Emu>], emptied: usize, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
+fn drives_after_cut(drives: &[Arc<Emu>], emptied: usize, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
     let again = |(slot, drive): (usize, &Arc<Emu>)| {
-        let media = if slot == emptied { drive.power_cut(&mut Tails) } else { drive.media() };
+        let media = if slot == emptied { drive.power_cut(&mut LoseTails) } else { drive.media() };
         Emu::from_media(media, &format!("emu:{slot}"), latency(), Arc::clone(driver))
     };
     drives.iter().enumerate().map(again).collect()
@@ -86,7 +86,7 @@ fn after(drives: &[Arc<Emu>], emptied: usize, driver: &Arc<dyn Driver>) -> Vec<A
 /// can fail then.
 fn cut(drives: &[Arc<Emu>], start: u64, emptied: usize, lost: Option<usize>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(2);
-    let again = after(drives, emptied, &driver);
+    let again = drives_after_cut(drives, emptied, &driver);
     block_on(&*driver, async {
         let array = Array::open(devices(&again, lost), OpenOptions::default()).await.expect("opened");
         let dev = device(&array);
@@ -112,7 +112,7 @@ fn cut(drives: &[Arc<Emu>], start: u64, emptied: usize, lost: Option<usize>) {
 
 #[test]
 fn flushed_blocks_survive_an_emptied_cache_and_a_lost_drive() {
-    let drives = cached(101, MUCH);
+    let drives = drives_with_cached_blocks(101, BLOCKS_OF_32_MIB);
     for lost in [0, 1, 3, 4] {
         cut(&drives, 101, 2, Some(lost));
     }
@@ -122,7 +122,7 @@ fn flushed_blocks_survive_an_emptied_cache_and_a_lost_drive() {
 #[test]
 fn a_zone_takes_writes_after_one_drive_lost_its_cache() {
     for start in [101, 103] {
-        let drives = cached(start, MUCH);
+        let drives = drives_with_cached_blocks(start, BLOCKS_OF_32_MIB);
         cut(&drives, start, 2, None);
         cut(&drives, start, 4, None);
     }
@@ -131,9 +131,9 @@ fn a_zone_takes_writes_after_one_drive_lost_its_cache() {
 /// Power cuts of a zone with stale rows, whose content is in the log of the drive that loses its cache.
 #[test]
 fn flushed_blocks_among_stale_rows_survive_an_emptied_cache_and_a_lost_drive() {
-    let drives = cached(101, 2048);
+    let drives = drives_with_cached_blocks(101, 2048);
     let driver: Arc<dyn Driver> = VirtualDriver::new(3);
-    let drives = after(&drives, 2, &driver);
+    let drives = drives_after_cut(&drives, 2, &driver);
     let flushed = 203;
     block_on(&*driver, async {
         let array = Array::open(devices(&drives, None), OpenOptions::default()).await.expect("opened");
@@ -142,7 +142,7 @@ fn flushed_blocks_among_stale_rows_survive_an_emptied_cache_and_a_lost_drive() {
         assert!(pointer < flushed, "{pointer}: rows above are hidden");
         write(&dev, 1, pointer, flushed).await;
         dev.flush().await.expect("done");
-        fill(&dev, flushed, MUCH).await;
+        fill(&dev, flushed, BLOCKS_OF_32_MIB).await;
     });
     for emptied in 0..5 {
         for lost in (0..5).filter(|lost| *lost != emptied) {

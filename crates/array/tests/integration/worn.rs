@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::{BLOCK, Ground, METADATA_ZONES, blocks};
+use crate::ground::{ArrayFixture, BLOCK, METADATA_ZONES, blocks};
 use array::{CreateOptions, Health, MemberState, OpenOptions, Slot};
 use units::{sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -12,11 +12,15 @@ use zoned::{Action, Blocks, BufMut, Bytes, Durability, ErrorKind, ZoneId, ZoneSt
 const ZONE: ZoneId = ZoneId(1);
 
 /// An array with a written zone, whose part on drive 2 is worn.
-fn worn(state: ZoneState, while_open: bool) -> (Ground, Arc<array::Array>) {
-    worn_on(Ground::new(4, 5, 96, 4), state, while_open)
+fn array_with_worn_part(state: ZoneState, while_open: bool) -> (ArrayFixture, Arc<array::Array>) {
+    wear_part_of(ArrayFixture::new(4, 5, 96, 4), state, while_open)
 }
 
-fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, Arc<array::Array>) {
+fn wear_part_of(
+    ground: ArrayFixture,
+    state: ZoneState,
+    while_open: bool,
+) -> (ArrayFixture, Arc<array::Array>) {
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, 30, 4);
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
@@ -38,7 +42,7 @@ fn worn_on(ground: Ground, state: ZoneState, while_open: bool) -> (Ground, Arc<a
 fn a_worn_zone_is_read_from_its_drive_or_from_the_others() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for while_open in [true, false] {
-            let (ground, array) = worn(state, while_open);
+            let (ground, array) = array_with_worn_part(state, while_open);
             ground.check(&array, ZONE, 1, 30);
             assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive is lost");
         }
@@ -49,7 +53,7 @@ fn a_worn_zone_is_read_from_its_drive_or_from_the_others() {
 fn errors_of_writes_and_resets_of_a_worn_zone_name_the_drive() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for while_open in [true, false] {
-            let (ground, array) = worn(state, while_open);
+            let (ground, array) = array_with_worn_part(state, while_open);
             let device: &dyn ZonedDevice = &*array;
             let start = device.geometry().start(ZONE);
             // The write is long enough to reach every drive, also the one with the worn part.
@@ -78,8 +82,8 @@ fn errors_of_writes_and_resets_of_a_worn_zone_name_the_drive() {
 fn a_worn_zone_counts_as_active_after_a_mount_too() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for while_open in [true, false] {
-            let ground = Ground::new(4, 10, 96, 4);
-            let (ground, array) = worn_on(ground, state, while_open);
+            let ground = ArrayFixture::new(4, 10, 96, 4);
+            let (ground, array) = wear_part_of(ground, state, while_open);
             let device: &dyn ZonedDevice = &*array;
             let most = device.geometry().max_active.expect("limited");
             if while_open {
@@ -111,7 +115,7 @@ fn a_worn_zone_counts_as_active_after_a_mount_too() {
 #[test]
 fn a_worn_zone_keeps_its_content_when_another_drive_fails() {
     for lost in [0, 1, 3] {
-        let (ground, array) = worn(ZoneState::ReadOnly, false);
+        let (ground, array) = array_with_worn_part(ZoneState::ReadOnly, false);
         drop(array);
         let array = ground.open_without(lost);
         assert_eq!(ground.zone(&array, ZONE).pointer, Blocks(30), "without {lost}");
@@ -123,10 +127,10 @@ fn a_worn_zone_keeps_its_content_when_another_drive_fails() {
 #[test]
 fn a_worn_zone_keeps_its_content_when_drives_are_replaced() {
     for (replaced, lost) in [(0, 1), (0, 3), (1, 0), (3, 1)] {
-        let (ground, array) = worn(ZoneState::ReadOnly, false);
+        let (ground, array) = array_with_worn_part(ZoneState::ReadOnly, false);
         drop(array);
         let array = ground.open_without(replaced as usize);
-        let fresh = Ground::new(4, 5, 96, 4).emus.remove(0).media();
+        let fresh = ArrayFixture::new(4, 5, 96, 4).emus.remove(0).media();
         let new = Emu::from_media(fresh, "new", Latency::NONE, Arc::clone(&ground.driver));
         ground.wait(array.replace(Slot(replaced), new)).expect("replaced");
         ground.wait(array.fail(Slot(lost))).expect("failed");
@@ -138,7 +142,7 @@ fn a_worn_zone_keeps_its_content_when_drives_are_replaced() {
 #[test]
 fn the_end_of_a_worn_zone_stays_where_a_mount_found_it() {
     for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
-        let (ground, array) = worn(ZoneState::ReadOnly, true);
+        let (ground, array) = array_with_worn_part(ZoneState::ReadOnly, true);
         let device: &dyn ZonedDevice = &*array;
         // Drive 2 refuses the write, the other drives take it: whole stripes lie above what drive 2 has.
         let at = device.geometry().start(ZONE).plus(Blocks(30));
@@ -173,7 +177,7 @@ fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         // The power is cut at many moments of a reset.
         for time in (0..120).step_by(4) {
-            let ground = Ground::new(4, 5, 96, 4);
+            let ground = ArrayFixture::new(4, 5, 96, 4);
             let array = ground.open(OpenOptions::default());
             ground.write(&array, ZONE, 1, 0, 30, 4);
             ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
@@ -183,11 +187,11 @@ fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
             });
             let left = ground.wait(async {
                 sleep_until(&*ground.driver, ground.driver.now().after(Duration::from_micros(time))).await;
-                Ground::of(ground.emus.iter().map(|emu| emu.media()))
+                ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()))
             });
             drop(reset);
             let part = ZoneId(ZONE.0 + METADATA_ZONES);
-            let holds = |ground: &Ground, drive: usize| {
+            let holds = |ground: &ArrayFixture, drive: usize| {
                 let device: &dyn ZonedDevice = &*ground.emus[drive];
                 let report = ground.wait(device.report(part.0..part.0 + 1)).expect("told");
                 report[0].pointer > Blocks::ZERO
@@ -202,7 +206,7 @@ fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
             let array = left.open(OpenOptions::default());
             assert_eq!(left.zone(&array, ZONE).pointer == Blocks::ZERO, empty, "after {time} us, {state:?}");
             left.wait(array.fail(Slot(2))).expect("failed");
-            let fresh = Ground::new(4, 5, 96, 4).emus.remove(0).media();
+            let fresh = ArrayFixture::new(4, 5, 96, 4).emus.remove(0).media();
             let new = Emu::from_media(fresh, "new", Latency::NONE, Arc::clone(&left.driver));
             left.wait(array.replace(Slot(2), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
             drop(array);
@@ -225,7 +229,7 @@ fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
 #[test]
 fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_good() {
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
-        let ground = Ground::new(4, 5, 96, 4);
+        let ground = ArrayFixture::new(4, 5, 96, 4);
         let array = ground.open(OpenOptions::default());
         ground.write(&array, ZONE, 1, 0, 30, 4);
         drop(array);
@@ -253,7 +257,7 @@ fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_
 
         // A replacement with a worn zone has no place for content, and is refused before anything on that drive is lost.
         ground.wait(array.fail(Slot(3))).expect("failed");
-        let other = Ground::new(4, 5, 96, 4);
+        let other = ArrayFixture::new(4, 5, 96, 4);
         let media = other.emus[3].media();
         for zone in [ZONE.0 + METADATA_ZONES, 2] {
             let new = Emu::from_media(media.clone(), "new", Latency::NONE, Arc::clone(&ground.driver));

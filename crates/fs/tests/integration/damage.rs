@@ -268,7 +268,7 @@ fn a_metadata_zone_that_cannot_be_read_fails_the_mount() {
         drive.emu.fail(FaultSpec::all(FaultOp::Read).in_zone(zone));
         let error = drive.try_mount().map(|_| ()).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Device(zoned::ErrorKind::Media), "{error}");
-        drive.emu.heal();
+        drive.emu.clear_faults();
     }
     let fs = drive.mount();
     drive.run(read(&fs, "/0")).unwrap_err();

@@ -67,7 +67,7 @@ fn the_epoch_before_a_torn_snapshot_is_mounted() {
                 done = n;
             }
         });
-        drive.emu.heal();
+        drive.emu.clear_faults();
         let drive = drive.cut(&mut Seeded::new(after as u64));
         let fs = drive.mount();
         let path = format!("/{}", done % 20);

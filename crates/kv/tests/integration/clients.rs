@@ -191,7 +191,7 @@ fn a_failed_drive_gives_errors_and_no_false_reply() {
             "{wal}: {replies:?}"
         );
         let media = emu.media().cut(&mut Seeded::new(1));
-        emu.heal();
+        emu.clear_faults();
         let _poisoned = engine.close();
         let _poisoned = units::block_on(&**fs.driver(), fs.unmount());
         drop((engine, fs));

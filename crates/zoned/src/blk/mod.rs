@@ -13,9 +13,9 @@ use sys::{Engine, EngineKind};
 
 use crate::blk::limits::Limits;
 pub(crate) use crate::blk::wire::command;
-use crate::blk::wire::{BlkWire, Zones};
+use crate::blk::wire::{BlkWire, BlockZones};
 use crate::kernel::{
-    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, Parts, engine_details, refuse_virtual,
+    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, OpenedDevice, engine_details, refuse_virtual,
 };
 use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
 
@@ -59,7 +59,7 @@ struct Kernels {
 fn assemble(
     name: Arc<str>,
     limits: Limits,
-    zones: Arc<dyn Zones>,
+    zones: Arc<dyn BlockZones>,
     kernels: Kernels,
     details: Vec<(&'static str, String)>,
     driver: Arc<dyn Driver>,
@@ -70,7 +70,7 @@ fn assemble(
         .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
     let geometry = limits.geometry(&name, &report).map_err(|why| refused(ErrorKind::Unsupported, why))?;
     let report = limits::infos(&geometry, 0, &report);
-    let rules = crate::kernel::Rules {
+    let rules = crate::kernel::QueueRules {
         block: geometry.block_size as usize,
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
@@ -79,7 +79,7 @@ fn assemble(
     };
     let wire = Box::new(BlkWire::new(geometry.clone(), zones));
     let Kernels { usual: kernel, blocking } = kernels;
-    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, blocking, details }, driver))
+    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, wire, kernel, blocking, details }, driver))
 }
 
 #[cfg(test)]

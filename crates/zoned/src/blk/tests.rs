@@ -10,13 +10,13 @@ use sys::block::{Condition, Zone, ZoneKind as Kind};
 use units::{Bytes, RealDriver, VirtualDriver};
 
 use super::*;
-use crate::blk::wire::Zones;
+use crate::blk::wire::BlockZones;
 use crate::conformance::failures;
 use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec};
-use crate::kernel::fake::{Blocking, Fake, SHAPES, block, empty, errno, options};
+use crate::kernel::fake::{Blocking, Fake, SHAPES, block, errno, options, zeroed_block};
 use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneInfo, ZoneState};
 
-impl Zones for Fake {
+impl BlockZones for Fake {
     fn file(&self) -> Arc<File> {
         Fake::file(self)
     }
@@ -36,7 +36,7 @@ impl Zones for Fake {
             let reported: Vec<ZoneId> = zones.iter().map(|info| info.zone).collect();
             self.lost_pointers.lock().retain(|zone, noticed| !(*noticed && reported.contains(zone)));
         }
-        Ok(zones.iter().map(|info| reply(&geometry, info)).collect())
+        Ok(zones.iter().map(|info| report_entry(&geometry, info)).collect())
     }
 
     fn command(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
@@ -57,7 +57,7 @@ impl Zones for Fake {
     }
 }
 
-fn reply(geometry: &crate::Geometry, info: &ZoneInfo) -> Zone {
+fn report_entry(geometry: &crate::Geometry, info: &ZoneInfo) -> Zone {
     let bytes = |blocks: Blocks| blocks.bytes(geometry.block_size);
     let start = Bytes(geometry.start(info.zone).0 * u64::from(geometry.block_size));
     Zone {
@@ -79,7 +79,7 @@ fn reply(geometry: &crate::Geometry, info: &ZoneInfo) -> Zone {
     }
 }
 
-fn over(fake: &Fake, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
+fn device_over(fake: &Fake, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
     let geometry = fake.geometry();
     let limits = Limits {
         block_size: geometry.block_size,
@@ -97,11 +97,11 @@ fn over(fake: &Fake, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
 fn drive(options: EmuOptions, seed: u64) -> (Fake, Arc<dyn ZonedDevice>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let fake = Fake::new(options, &driver);
-    let dev = over(&fake, &driver);
+    let dev = device_over(&fake, &driver);
     (fake, dev)
 }
 
-fn kinds<T: crate::FromDone>(ios: Vec<Io<T>>) -> Vec<Option<ErrorKind>> {
+fn error_kinds<T: crate::FromDone>(ios: Vec<Io<T>>) -> Vec<Option<ErrorKind>> {
     ios.into_iter().map(|io| io.wait().err().map(|e| e.kind())).collect()
 }
 
@@ -131,7 +131,7 @@ fn the_suite_passes_in_real_time_on_threads() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     for shape in &SHAPES[..2] {
         let fake = Fake::new(options(shape), &driver);
-        let found = failures(&over(&fake, &driver));
+        let found = failures(&device_over(&fake, &driver));
         assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
     }
 }
@@ -141,7 +141,7 @@ fn queued_neighbours_go_out_as_one_write() {
     let (fake, dev) = drive(EmuOptions::tiny(), 1);
     let before = fake.requests.load(Ordering::Relaxed);
     let ios = (0..14).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
-    assert_eq!(kinds(ios), vec![None; 14]);
+    assert_eq!(error_kinds(ios), vec![None; 14]);
     assert_eq!(fake.requests.load(Ordering::Relaxed) - before, 2, "the first, and all that came meanwhile");
 }
 
@@ -152,7 +152,7 @@ fn a_merged_write_is_durable_if_one_of_its_parts_is() {
     let (fake, dev) = drive(options, 1);
     let how = |at| if at == 9 { Durability::Durable } else { Durability::Cached };
     let ios: Vec<Io<()>> = (0..14).map(|at| dev.write(Lba(at), block(4096, at), how(at))).collect();
-    assert_eq!(kinds(ios), vec![None; 14]);
+    assert_eq!(error_kinds(ios), vec![None; 14]);
     for seed in 0..20 {
         let cut = fake.emu.power_cut(&mut crate::emu::Seeded::new(seed));
         let after: Arc<dyn ZonedDevice> =
@@ -185,7 +185,7 @@ fn a_failed_write_fails_what_builds_on_it_and_nothing_else() {
     let ios: Vec<Io<()>> = (0..4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     let other = dev.write(dev.geometry().start(ZoneId(1)), block(4096, 9), Durability::Cached);
     let off = Some(ErrorKind::NotAtWritePointer);
-    assert_eq!(kinds(ios), vec![Some(ErrorKind::Media), off, off, off]);
+    assert_eq!(error_kinds(ios), vec![Some(ErrorKind::Media), off, off, off]);
     other.wait().expect("another zone");
     dev.write(Lba(0), block(4096, 1), Durability::Cached).wait().expect("the pointer did not move");
 }
@@ -196,7 +196,7 @@ fn a_bad_block_does_not_fail_its_neighbours_in_a_merged_write() {
     // The first write succeeds; the merged write fails, and then its parts are sent one by one.
     fake.emu.fail(FaultSpec { after: 1, ..FaultSpec::next(FaultOp::Write) });
     let ios = (0..10).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
-    assert_eq!(kinds(ios), vec![None; 10]);
+    assert_eq!(error_kinds(ios), vec![None; 10]);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn appends_behind_a_failed_one_take_the_place_that_is_free() {
     let got: Vec<_> = ios.into_iter().map(|io| io.wait().map_err(|e| e.kind())).collect();
     assert_eq!(got, [Err(ErrorKind::Media), Ok(Lba(0)), Ok(Lba(1))]);
     for at in 0..2 {
-        let found = dev.read(Lba(at), empty(4096)).wait().expect("reads");
+        let found = dev.read(Lba(at), zeroed_block(4096)).wait().expect("reads");
         assert_eq!(*found, *block(4096, at + 1));
     }
 }
@@ -222,7 +222,7 @@ fn a_block_layer_that_lost_track_of_a_pointer_costs_reports_and_no_error() {
         fake.lost_pointers.lock().insert(ZoneId(0), false);
         let ios =
             (first..first + 4).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
-        assert_eq!(kinds(ios), vec![None; 4]);
+        assert_eq!(error_kinds(ios), vec![None; 4]);
     }
 }
 
@@ -233,15 +233,15 @@ fn a_zone_that_wears_out_is_named_so() {
     fake.emu.wear(ZoneId(0), ZoneState::ReadOnly);
     let error = dev.write(Lba(1), block(4096, 8), Durability::Cached).wait().expect_err("worn");
     assert_eq!((error.kind(), error.zone()), (ErrorKind::ZoneReadOnly, Some(ZoneId(0))));
-    assert_eq!(*dev.read(Lba(0), empty(4096)).wait().expect("reads"), *block(4096, 7));
+    assert_eq!(*dev.read(Lba(0), zeroed_block(4096)).wait().expect("reads"), *block(4096, 7));
     let requests = fake.requests.load(Ordering::Relaxed);
     let error = dev.zone(ZoneId(0), Action::Reset).wait().expect_err("worn");
     assert_eq!(error.kind(), ErrorKind::ZoneReadOnly);
     assert_eq!(fake.requests.load(Ordering::Relaxed), requests, "it was not sent");
     fake.emu.wear(ZoneId(0), ZoneState::Offline);
-    let mut error = dev.read(Lba(0), empty(4096)).wait().expect_err("offline");
+    let mut error = dev.read(Lba(0), zeroed_block(4096)).wait().expect_err("offline");
     assert!(error.take_buffer().is_some());
-    let error = dev.read(Lba(0), empty(4096)).wait().expect_err("offline");
+    let error = dev.read(Lba(0), zeroed_block(4096)).wait().expect_err("offline");
     assert_eq!(error.kind(), ErrorKind::ZoneOffline);
 }
 
@@ -263,11 +263,11 @@ fn a_reset_waits_for_the_reads_before_it_and_reads_behind_it_find_nothing() {
     for seed in 0..30 {
         let (_, dev) = drive(EmuOptions::tiny(), seed);
         dev.write(Lba(0), block(4096, 7), Durability::Cached).wait().expect("writes");
-        let before: Vec<_> = (0..4).map(|_| dev.read(Lba(0), empty(4096))).collect();
+        let before: Vec<_> = (0..4).map(|_| dev.read(Lba(0), zeroed_block(4096))).collect();
         let reset = dev.zone(ZoneId(0), Action::Reset);
-        let behind = dev.read(Lba(0), empty(4096));
+        let behind = dev.read(Lba(0), zeroed_block(4096));
         let write = dev.write(Lba(0), block(4096, 8), Durability::Cached);
-        let last = dev.read(Lba(0), empty(4096));
+        let last = dev.read(Lba(0), zeroed_block(4096));
         for read in before {
             assert_eq!(*read.wait().expect("reads"), *block(4096, 7));
         }
@@ -288,7 +288,7 @@ fn a_report_shows_what_was_submitted_before_it() {
         let report = dev.report(0..3).wait().expect("reports");
         let states: Vec<_> = report.iter().map(|info| (info.state, info.pointer.0)).collect();
         assert_eq!(states, [(ZoneState::ImplicitOpen, 5), (ZoneState::Full, 14), (ZoneState::Empty, 0)]);
-        assert_eq!(kinds(writes), vec![None; 5]);
+        assert_eq!(error_kinds(writes), vec![None; 5]);
         finish.wait().expect("finishes");
     }
 }
@@ -299,11 +299,11 @@ fn an_unplugged_device_ends_every_operation_as_gone() {
         let (fake, dev) = drive(EmuOptions::tiny(), seed);
         dev.write(Lba(0), block(4096, 7), Durability::Cached).wait().expect("writes");
         let writes = (1..6).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
-        let (read, reset) = (dev.read(Lba(0), empty(4096)), dev.zone(ZoneId(1), Action::Reset));
+        let (read, reset) = (dev.read(Lba(0), zeroed_block(4096)), dev.zone(ZoneId(1), Action::Reset));
         let report = dev.report(0..4);
         fake.gone.store(true, Ordering::SeqCst);
         let gone = Some(ErrorKind::Gone);
-        assert_eq!(kinds(writes), vec![gone; 5]);
+        assert_eq!(error_kinds(writes), vec![gone; 5]);
         assert_eq!(reset.wait().err().map(|e| e.kind()), gone);
         assert_eq!(report.wait().err().map(|e| e.kind()), gone);
         let mut error = read.wait().expect_err("gone");
@@ -318,7 +318,7 @@ fn an_unplugged_device_ends_every_operation_as_gone() {
 fn what_is_in_flight_when_the_device_is_dropped_still_happens() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(8);
     let fake = Fake::new(EmuOptions::tiny(), &driver);
-    let dev = over(&fake, &driver);
+    let dev = device_over(&fake, &driver);
     let mut ios: Vec<Io<()>> =
         (0..8).map(|at| dev.write(Lba(at), block(4096, at), Durability::Cached)).collect();
     let last = ios.pop().expect("eight");
@@ -335,7 +335,7 @@ fn any_op() -> impl Strategy<Value = (u32, u64, u64, u8)> {
     (0..3_u32, 0..14_u64, 1..4_u64, 0..10_u8)
 }
 
-fn make(dev: &Arc<dyn ZonedDevice>, tag: u64, (zone, at, len, what): (u32, u64, u64, u8)) -> Option<Op> {
+fn make_op(dev: &Arc<dyn ZonedDevice>, tag: u64, (zone, at, len, what): (u32, u64, u64, u8)) -> Option<Op> {
     let geometry = dev.geometry();
     let start = geometry.start(ZoneId(zone));
     let data = || {
@@ -354,7 +354,7 @@ fn make(dev: &Arc<dyn ZonedDevice>, tag: u64, (zone, at, len, what): (u32, u64, 
     })
 }
 
-fn said(result: crate::Result<Done>) -> String {
+fn describe_result(result: crate::Result<Done>) -> String {
     match result {
         Ok(Done::Read(data)) => {
             format!("read {:?}", data.chunks(4096).map(|block| block[0]).collect::<Vec<_>>())
@@ -378,11 +378,11 @@ proptest! {
         let plain: Arc<dyn ZonedDevice> = Emu::memory(options(), VirtualDriver::new(1));
         let tagged = || ops.iter().copied().zip(1_u64..);
         let ios: Vec<Io> =
-            tagged().filter_map(|(op, tag)| make(&dev, tag, op)).map(|op| dev.submit(op)).collect();
-        let together: Vec<String> = ios.into_iter().map(|io| said(io.wait())).collect();
+            tagged().filter_map(|(op, tag)| make_op(&dev, tag, op)).map(|op| dev.submit(op)).collect();
+        let together: Vec<String> = ios.into_iter().map(|io| describe_result(io.wait())).collect();
         let one_by_one: Vec<String> = tagged()
-            .filter_map(|(op, tag)| make(&plain, tag, op))
-            .map(|op| said(plain.submit(op).wait()))
+            .filter_map(|(op, tag)| make_op(&plain, tag, op))
+            .map(|op| describe_result(plain.submit(op).wait()))
             .collect();
         prop_assert_eq!(together, one_by_one);
         let states = |dev: &Arc<dyn ZonedDevice>| dev.report_all().expect("reports");

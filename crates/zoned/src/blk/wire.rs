@@ -13,7 +13,7 @@ use crate::kernel::{DeviceLock, ExpectedReply, Failure, KernelOp, Wire};
 use crate::{Action, Done, ErrorKind, Geometry, Lba};
 
 /// Functions of a zoned block device that block the calling thread (ioctls).
-pub(super) trait Zones: Send + Sync + 'static {
+pub(super) trait BlockZones: Send + Sync + 'static {
     /// The block device's file for reads and writes.
     fn file(&self) -> Arc<File>;
     /// Reports the block device's zones from the one at `from` on.
@@ -24,7 +24,7 @@ pub(super) trait Zones: Send + Sync + 'static {
     fn is_gone(&self) -> bool;
 }
 
-impl Zones for DeviceLock {
+impl BlockZones for DeviceLock {
     fn file(&self) -> Arc<File> {
         Arc::clone(&self.file)
     }
@@ -55,12 +55,12 @@ pub(crate) fn command(file: &File, action: Action, at: Bytes, len: Bytes) -> io:
 /// Encodes operations as requests to a block device.
 pub(super) struct BlkWire {
     geometry: Geometry,
-    zones: Arc<dyn Zones>,
+    zones: Arc<dyn BlockZones>,
     file: Arc<File>,
 }
 
 impl BlkWire {
-    pub(super) fn new(geometry: Geometry, zones: Arc<dyn Zones>) -> BlkWire {
+    pub(super) fn new(geometry: Geometry, zones: Arc<dyn BlockZones>) -> BlkWire {
         let file = zones.file();
         BlkWire { geometry, zones, file }
     }

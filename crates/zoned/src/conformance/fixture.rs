@@ -33,7 +33,7 @@ impl<'a> Fixture<'a> {
     }
 
     /// An empty zone that this check has not used; `None` if no such zone is left.
-    pub(super) fn try_zone(&mut self) -> Outcome<Option<ZoneId>> {
+    pub(super) fn next_empty_zone(&mut self) -> Outcome<Option<ZoneId>> {
         while self.next < self.geometry().zones {
             let zone = ZoneId(self.next);
             self.next += 1;
@@ -45,7 +45,7 @@ impl<'a> Fixture<'a> {
     }
 
     pub(super) fn zone(&mut self) -> Outcome<ZoneId> {
-        self.try_zone()?.ok_or("the device has too few empty zones for this check".into())
+        self.next_empty_zone()?.ok_or("the device has too few empty zones for this check".into())
     }
 
     pub(super) fn info(&self, zone: ZoneId) -> Outcome<ZoneInfo> {
@@ -86,39 +86,39 @@ impl<'a> Fixture<'a> {
     }
 
     /// Blocks of the longest append that fits into a zone.
-    pub(super) fn piece(&self) -> u64 {
+    pub(super) fn max_append_blocks(&self) -> u64 {
         let geometry = self.geometry();
         geometry.max_append.min(geometry.zone_capacity).min(geometry.max_transfer).0
     }
 
     /// Fills a zone: writes small zones to the end, finishes large ones.
     pub(super) fn fill(&self, zone: ZoneId) -> Outcome {
-        const QUICK: u64 = 64 << 20;
+        const MAX_WRITTEN_BYTES: u64 = 64 << 20;
         let geometry = self.geometry();
         let (mut at, end) = (0, geometry.zone_capacity.0);
-        if geometry.zone_capacity.bytes(geometry.block_size).0 > QUICK {
-            at = self.piece();
-            must("a write", self.write(self.start(zone), self.data(1, at)))?;
-            return must("a finish", self.act(zone, Action::Finish));
+        if geometry.zone_capacity.bytes(geometry.block_size).0 > MAX_WRITTEN_BYTES {
+            at = self.max_append_blocks();
+            expect_ok("a write", self.write(self.start(zone), self.data(1, at)))?;
+            return expect_ok("a finish", self.act(zone, Action::Finish));
         }
         while at < end {
             let n = geometry.max_transfer.0.min(end - at);
-            must("a write", self.write(self.start(zone).plus(Blocks(at)), self.data(at, n)))?;
+            expect_ok("a write", self.write(self.start(zone).plus(Blocks(at)), self.data(at, n)))?;
             at += n;
         }
         Ok(())
     }
 
     /// Checks that a read at `at` returns `data`.
-    pub(super) fn holds(&self, at: Lba, data: &Buf) -> Outcome {
+    pub(super) fn expect_content(&self, at: Lba, data: &Buf) -> Outcome {
         let size = self.geometry().block_size as usize;
-        let found = must("a read", self.read(at, (data.len() / size) as u64))?;
-        check(*found == **data, || format!("block {at} does not read back as written"))
+        let found = expect_ok("a read", self.read(at, (data.len() / size) as u64))?;
+        ensure(*found == **data, || format!("block {at} does not read back as written"))
     }
 
-    pub(super) fn state(&self, zone: ZoneId, state: ZoneState, pointer: u64) -> Outcome {
+    pub(super) fn expect_state(&self, zone: ZoneId, state: ZoneState, pointer: u64) -> Outcome {
         let info = self.info(zone)?;
-        check(info.state == state && info.pointer.0 == pointer, || {
+        ensure(info.state == state && info.pointer.0 == pointer, || {
             let (found, at) = (info.state, info.pointer.0);
             format!("zone {zone} is {found:?} with the pointer at {at}; {state:?} at {pointer} was expected")
         })
@@ -126,12 +126,12 @@ impl<'a> Fixture<'a> {
 }
 
 /// Requires that an operation succeeds.
-pub(super) fn must<T>(what: &str, result: Result<T>) -> Outcome<T> {
+pub(super) fn expect_ok<T>(what: &str, result: Result<T>) -> Outcome<T> {
     result.map_err(|e| format!("{what} failed: {e}"))
 }
 
 /// Requires that an operation fails with one of `kinds`, and an error that names the device.
-pub(super) fn refused<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
+pub(super) fn expect_error<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
     match result {
         Ok(_) => Err(format!("{what} succeeded; {kinds:?} was expected")),
         Err(e) if !kinds.contains(&e.kind()) => Err(format!("{what} gave {e:?}; {kinds:?} was expected")),
@@ -141,9 +141,14 @@ pub(super) fn refused<T>(what: &str, result: Result<T>, kinds: &[ErrorKind]) -> 
 }
 
 /// Requires that an operation fails with one of `kinds`, and an error that names `zone`.
-pub(super) fn refused_in<T>(zone: ZoneId, what: &str, result: Result<T>, kinds: &[ErrorKind]) -> Outcome {
+pub(super) fn expect_error_in_zone<T>(
+    zone: ZoneId,
+    what: &str,
+    result: Result<T>,
+    kinds: &[ErrorKind],
+) -> Outcome {
     let named = result.as_ref().err().map(|e| (e.zone(), e.to_string()));
-    refused(what, result, kinds)?;
+    expect_error(what, result, kinds)?;
     match named {
         Some((Some(found), _)) if found == zone => Ok(()),
         Some((_, text)) => Err(format!("{what}: the error does not name zone {zone}: {text}")),
@@ -152,6 +157,6 @@ pub(super) fn refused_in<T>(zone: ZoneId, what: &str, result: Result<T>, kinds: 
 }
 
 /// Requires that `ok` is true.
-pub(super) fn check(ok: bool, message: impl FnOnce() -> String) -> Outcome {
+pub(super) fn ensure(ok: bool, message: impl FnOnce() -> String) -> Outcome {
     if ok { Ok(()) } else { Err(message()) }
 }

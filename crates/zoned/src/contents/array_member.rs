@@ -25,9 +25,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use super::samples::{Layout, Samples};
 
-const SUPERBLOCK: u16 = 1;
+const KIND_SUPERBLOCK: u16 = 1;
 /// Bytes of a record's header before its checksum.
-const COVERED: usize = RecordHeader::SIZE - 4;
+const CHECKSUMMED_BYTES: usize = RecordHeader::SIZE - 4;
 
 /// The header of a record in a metadata zone of an array's drive. The array crate's `format/header.rs` has the table.
 #[doc(hidden)]
@@ -57,7 +57,7 @@ const _: () = assert!(std::mem::offset_of!(RecordHeader, array) == 16);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, member) == 48);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, generation) == 56);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, payload_len) == 80);
-const _: () = assert!(std::mem::offset_of!(RecordHeader, header_crc) == COVERED);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, header_crc) == CHECKSUMMED_BYTES);
 
 impl RecordHeader {
     /// The first eight bytes of a record's header.
@@ -69,7 +69,7 @@ impl RecordHeader {
 
     /// The checksum that the header's field `header_crc` should have.
     pub fn checksum(&self) -> u32 {
-        crc32c(&[self.as_bytes().get(..COVERED).unwrap_or_default()])
+        crc32c(&[self.as_bytes().get(..CHECKSUMMED_BYTES).unwrap_or_default()])
     }
 
     /// The record header at the start of `bytes`, and the bytes behind it. `None` unless magic, version and
@@ -137,7 +137,7 @@ pub(super) fn array_member(layout: &Layout, samples: &Samples) -> Option<ArrayMe
 /// The epoch and content of a superblock record; `None` if the bytes are no superblock record.
 fn decode(bytes: &[u8]) -> Option<(u64, ArrayMember)> {
     let (header, payload) =
-        RecordHeader::read(bytes).filter(|(header, _)| header.kind.get() == SUPERBLOCK)?;
+        RecordHeader::read(bytes).filter(|(header, _)| header.kind.get() == KIND_SUPERBLOCK)?;
     let (raw, _) = Superblock::ref_from_prefix(payload).ok()?;
     let label = raw.label.get(..raw.label_len.get() as usize).unwrap_or_default();
     let member = ArrayMember {
@@ -153,17 +153,17 @@ fn decode(bytes: &[u8]) -> Option<(u64, ArrayMember)> {
 pub(super) mod tests {
     use super::*;
 
-    const ARRAY: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
+    const ARRAY_UUID: u128 = 0x0011_2233_4455_6677_8899_aabb_ccdd_eeff;
 
     /// A superblock record, made of the array crate's golden header and golden superblock.
     pub(in crate::contents) fn record(epoch: u64) -> Vec<u8> {
         let header = include_bytes!("../../../array/tests/golden/record-v1.bin");
         let superblock = include_bytes!("../../../array/tests/golden/superblock-v1.bin");
         let mut record = header[..128].to_vec();
-        record[10..12].copy_from_slice(&SUPERBLOCK.to_le_bytes());
+        record[10..12].copy_from_slice(&KIND_SUPERBLOCK.to_le_bytes());
         record[32..40].copy_from_slice(&epoch.to_le_bytes());
-        let crc = crc32c(&[&record[..COVERED]]);
-        record[COVERED..128].copy_from_slice(&crc.to_le_bytes());
+        let crc = crc32c(&[&record[..CHECKSUMMED_BYTES]]);
+        record[CHECKSUMMED_BYTES..128].copy_from_slice(&crc.to_le_bytes());
         record.extend_from_slice(superblock);
         record
     }
@@ -171,7 +171,8 @@ pub(super) mod tests {
     #[test]
     fn the_golden_superblock_names_array_label_and_drive() {
         let (epoch, member) = decode(&record(7)).unwrap();
-        let wanted = ArrayMember { array: Uuid::from_u128(ARRAY), label: "barn".into(), drive: 3, drives: 5 };
+        let wanted =
+            ArrayMember { array: Uuid::from_u128(ARRAY_UUID), label: "barn".into(), drive: 3, drives: 5 };
         assert_eq!((epoch, &member), (7, &wanted));
         let text = "drive 3 of the 5 of array 'barn', 00112233-4455-6677-8899-aabbccddeeff";
         assert_eq!(member.to_string(), text);

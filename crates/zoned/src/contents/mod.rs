@@ -61,12 +61,12 @@ impl Contents {
         let geometry = dev.geometry();
         let mut contents = Contents::default();
         for zone in report.iter().filter(|zone| zone.kind == ZoneKind::Sequential) {
-            contents.count(zone.state, zone.pointer.bytes(geometry.block_size));
+            contents.count_zone(zone.state, zone.pointer.bytes(geometry.block_size));
         }
         let layout = Layout::of(geometry);
         let mut samples = Samples::default();
         for place in layout.places() {
-            contents.unreadable += sample(dev, report, place, &mut samples).await;
+            contents.unreadable += sample_range(dev, report, place, &mut samples).await;
         }
         contents.recognise(&layout, &samples);
         contents.sample_conventional(dev, &layout).await;
@@ -99,7 +99,7 @@ impl Contents {
     }
 
     /// Counts a sequential zone of the examined drive.
-    fn count(&mut self, state: ZoneState, pointer: Bytes) {
+    fn count_zone(&mut self, state: ZoneState, pointer: Bytes) {
         // Read-only and offline zones cannot be overwritten, so nothing in them can be lost.
         if matches!(state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline) {
             return;
@@ -180,7 +180,12 @@ fn is_uniform(bytes: &[u8]) -> bool {
 }
 
 /// Reads the written part of the byte range `place` into `samples`; returns the number of unreadable parts.
-async fn sample(dev: &dyn ZonedDevice, report: &[ZoneInfo], place: Range<u64>, samples: &mut Samples) -> u32 {
+async fn sample_range(
+    dev: &dyn ZonedDevice,
+    report: &[ZoneInfo],
+    place: Range<u64>,
+    samples: &mut Samples,
+) -> u32 {
     let geometry = dev.geometry();
     let (block, zone_size) = (u64::from(geometry.block_size), geometry.zone_size.0);
     let mut unreadable = 0;

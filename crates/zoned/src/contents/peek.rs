@@ -20,7 +20,7 @@ pub fn peek(node: &Path) -> io::Result<Contents> {
     let zones = sys::block::report(&file, Bytes(0), u32::MAX)?;
     let mut contents = Contents::default();
     for zone in zones.iter().filter(|zone| !is_conventional(zone)) {
-        contents.count(state(zone.condition), Bytes(readable(zone)));
+        contents.count_zone(zone_state(zone.condition), Bytes(readable_bytes(zone)));
     }
     let conventional = zones.iter().take_while(|zone| is_conventional(zone)).count();
     let layout = Layout {
@@ -29,19 +29,19 @@ pub fn peek(node: &Path) -> io::Result<Contents> {
         zones: u32::try_from(zones.len()).unwrap_or(u32::MAX),
         conventional: u32::try_from(conventional).unwrap_or(u32::MAX),
     };
-    let samples = sample(&file, &layout, &zones, &mut contents.unreadable);
+    let samples = read_samples(&file, &layout, &zones, &mut contents.unreadable);
     contents.recognise(&layout, &samples);
     Ok(contents)
 }
 
-fn sample(file: &File, layout: &Layout, zones: &[Zone], unreadable: &mut u32) -> Samples {
+fn read_samples(file: &File, layout: &Layout, zones: &[Zone], unreadable: &mut u32) -> Samples {
     let mut samples = Samples::default();
     for place in layout.places() {
         let mut at = place.start;
         while at < place.end {
             let zone = at.checked_div(layout.zone_size).and_then(|n| zones.get(usize::try_from(n).ok()?));
             let Some(zone) = zone else { break };
-            let upto = place.end.min(zone.start.0.saturating_add(readable(zone)));
+            let upto = place.end.min(zone.start.0.saturating_add(readable_bytes(zone)));
             if at < upto {
                 let mut bytes = vec![0; usize::try_from(upto - at).unwrap_or(0)];
                 match file.read_exact_at(&mut bytes, at) {
@@ -60,7 +60,7 @@ fn is_conventional(zone: &Zone) -> bool {
 }
 
 /// Number of bytes from a zone's start that hold data.
-fn readable(zone: &Zone) -> u64 {
+fn readable_bytes(zone: &Zone) -> u64 {
     match zone.condition {
         _ if is_conventional(zone) => zone.len.0,
         Condition::Full => zone.capacity.0,
@@ -69,7 +69,7 @@ fn readable(zone: &Zone) -> u64 {
     }
 }
 
-fn state(condition: Condition) -> ZoneState {
+fn zone_state(condition: Condition) -> ZoneState {
     match condition {
         Condition::Empty => ZoneState::Empty,
         Condition::ImplicitOpen => ZoneState::ImplicitOpen,

@@ -6,14 +6,14 @@ use std::ops::Range;
 use crate::Geometry;
 
 /// Bytes that are sampled at the start and at the end of a drive.
-const EDGE: u64 = 128 << 10;
+const EDGE_BYTES: u64 = 128 << 10;
 /// Bytes that are sampled at the start of a zone.
-const HEAD: u64 = 4 << 10;
+const ZONE_HEAD_BYTES: u64 = 4 << 10;
 /// Number of first zones, of first sequential zones and of last zones whose start is read.
-const ZONES: u32 = 8;
+const MAX_SAMPLED_ZONES: u32 = 8;
 /// Number of conventional zones that are sampled, and of blocks read from each.
-const CONVENTIONAL: u32 = 64;
-const BLOCKS: u64 = 16;
+const MAX_SAMPLED_CONVENTIONAL: u32 = 64;
+const SAMPLES_IN_EACH_ZONE: u64 = 16;
 /// Offsets of btrfs's superblock copies, each in the zone at the offset or in the next zone.
 const BTRFS_COPIES: [u64; 2] = [512 << 30, 4 << 40];
 
@@ -48,10 +48,10 @@ impl Layout {
 
     /// Zones whose start is sampled, because it may hold a signature.
     pub(super) fn sampled_zones(&self) -> BTreeSet<u32> {
-        let from = |first: u32| first..first.saturating_add(ZONES);
+        let from = |first: u32| first..first.saturating_add(MAX_SAMPLED_ZONES);
         let mut zones: BTreeSet<u32> = from(0).collect();
         zones.extend(from(self.conventional));
-        zones.extend(from(self.zones.saturating_sub(ZONES)));
+        zones.extend(from(self.zones.saturating_sub(MAX_SAMPLED_ZONES)));
         for copy in BTRFS_COPIES {
             let zone = copy.checked_div(self.zone_size).and_then(|zone| u32::try_from(zone).ok());
             zones.extend(zone.into_iter().flat_map(|zone| [zone, zone.saturating_add(1)]));
@@ -63,12 +63,14 @@ impl Layout {
     /// Byte offsets of the samples in conventional zones: an evenly spread list for each sampled zone. The
     /// first two zones, which file systems use first, are always sampled.
     pub(super) fn conventional_samples(&self) -> Vec<Vec<u64>> {
-        let step = (self.conventional / CONVENTIONAL).max(1);
+        let step = (self.conventional / MAX_SAMPLED_CONVENTIONAL).max(1);
         let mut zones: BTreeSet<u32> = (0..self.conventional.min(2)).collect();
         zones.extend((0..self.conventional).step_by(step as usize));
         let within = |zone: u32| {
             let start = u64::from(zone).saturating_mul(self.zone_size);
-            (0..BLOCKS).map(|n| start.saturating_add(self.zone_size / BLOCKS * n)).collect()
+            (0..SAMPLES_IN_EACH_ZONE)
+                .map(|n| start.saturating_add(self.zone_size / SAMPLES_IN_EACH_ZONE * n))
+                .collect()
         };
         zones.into_iter().map(within).collect()
     }
@@ -76,9 +78,9 @@ impl Layout {
     /// Byte ranges of the drive to sample: disjoint, within the drive.
     pub fn places(&self) -> Vec<Range<u64>> {
         let start = |zone: u32| u64::from(zone).saturating_mul(self.zone_size);
-        let mut wanted = vec![0..EDGE, self.size.saturating_sub(EDGE)..self.size];
+        let mut wanted = vec![0..EDGE_BYTES, self.size.saturating_sub(EDGE_BYTES)..self.size];
         let heads = self.sampled_zones().into_iter();
-        wanted.extend(heads.map(|zone| start(zone)..start(zone).saturating_add(HEAD)));
+        wanted.extend(heads.map(|zone| start(zone)..start(zone).saturating_add(ZONE_HEAD_BYTES)));
         wanted.sort_unstable_by_key(|place| place.start);
         let mut places: Vec<Range<u64>> = Vec::new();
         for place in wanted {

@@ -90,10 +90,10 @@ impl fmt::Display for Signature {
 }
 
 /// Signatures at fixed offsets of the drive.
-const AT_START: &[(Signature, u64, &[u8])] = &[
+const SIGNATURES_IN_DRIVE: &[(Signature, u64, &[u8])] = &[
     (Signature::Btrfs, 65_536 + 64, b"_BHRfS_M"),
-    (Signature::F2fs, 1_024, F2FS),
-    (Signature::F2fs, 5_120, F2FS),
+    (Signature::F2fs, 1_024, F2FS_MAGIC),
+    (Signature::F2fs, 5_120, F2FS_MAGIC),
     (Signature::Zonefs, 0, b"SFOZ"),
     (Signature::DmZoned, 0, b"DBZD"),
     (Signature::Luks, 0, b"LUKS\xba\xbe"),
@@ -106,36 +106,36 @@ const AT_START: &[(Signature, u64, &[u8])] = &[
     (Signature::Gpt, 4_096, GPT),
 ];
 /// Signatures at fixed offsets from the start of a zone.
-const IN_ZONES: &[(Signature, u64, &[u8])] = &[
+const SIGNATURES_IN_ZONES: &[(Signature, u64, &[u8])] = &[
     (Signature::FurrowFs, 0, b"FURROWFS"),
     (Signature::FurrowArray, 0, b"FURROWMD"),
     // In ZenFS the magic follows the checksum and the length of the first log record.
     (Signature::ZenFs, 8, b"FNEZ"),
     (Signature::Btrfs, 64, b"_BHRfS_M"),
 ];
-const F2FS: &[u8] = &[0x10, 0x20, 0xf5, 0xf2];
+const F2FS_MAGIC: &[u8] = &[0x10, 0x20, 0xf5, 0xf2];
 const GPT: &[u8] = b"EFI PART";
 const MD: [u8; 4] = [0xfc, 0x4e, 0x2b, 0xa9];
 
 /// Possible byte offsets of the LVM label.
-const LVM_SECTORS: [u64; 4] = [0, 512, 1_024, 1_536];
+const LVM_LABEL_OFFSETS: [u64; 4] = [0, 512, 1_024, 1_536];
 /// Byte offset of the label type within the LVM label.
-const LVM_TYPE: u64 = 24;
+const LVM_TYPE_OFFSET: u64 = 24;
 /// Byte offset of ext's superblock, and in it the magic, the logarithm of the block size above 1 KiB, and the
 /// revision.
 const EXT: u64 = 1_024;
-const EXT_MAGIC: u64 = EXT + 56;
-const EXT_BLOCK: u64 = EXT + 24;
-const EXT_REVISION: u64 = EXT + 76;
+const EXT_MAGIC_AT: u64 = EXT + 56;
+const EXT_BLOCK_SIZE_AT: u64 = EXT + 24;
+const EXT_REVISION_AT: u64 = EXT + 76;
 /// Largest valid values of ext's block size (64 KiB) and revision.
-const EXT_MOST: (u32, u32) = (6, 1);
+const EXT_MAX_BLOCK_AND_REVISION: (u32, u32) = (6, 1);
 /// Byte offset of the partition table in a boot sector: four entries, followed by two bytes of magic.
-const MBR_TABLE: u64 = 446;
-const MBR_ENTRY: usize = 16;
-const MBR_TABLE_LEN: usize = 4 * MBR_ENTRY;
+const MBR_TABLE_AT: u64 = 446;
+const MBR_ENTRY_BYTES: usize = 16;
+const MBR_TABLE_BYTES: usize = 4 * MBR_ENTRY_BYTES;
 const MBR_MAGIC: &[u8] = &[0x55, 0xaa];
 /// Byte offset of the partition type within an entry of the MBR partition table.
-const MBR_TYPE: usize = 4;
+const MBR_TYPE_OFFSET: usize = 4;
 
 /// The signatures found in a drive's samples, each once. Any bytes give an answer.
 pub fn detect(layout: &Layout, samples: &Samples) -> Vec<Signature> {
@@ -144,11 +144,14 @@ pub fn detect(layout: &Layout, samples: &Samples) -> Vec<Signature> {
     for zone in layout.sampled_zones() {
         let start = u64::from(zone).saturating_mul(layout.zone_size);
         found.extend(
-            IN_ZONES.iter().filter(|(_, at, magic)| is(start.saturating_add(*at), magic)).map(|p| p.0),
+            SIGNATURES_IN_ZONES
+                .iter()
+                .filter(|(_, at, magic)| is(start.saturating_add(*at), magic))
+                .map(|p| p.0),
         );
     }
-    found.extend(AT_START.iter().filter(|(_, at, magic)| is(*at, magic)).map(|probe| probe.0));
-    if LVM_SECTORS.iter().any(|at| is(*at, b"LABELONE") && is(at + LVM_TYPE, b"LVM2 001")) {
+    found.extend(SIGNATURES_IN_DRIVE.iter().filter(|(_, at, magic)| is(*at, magic)).map(|probe| probe.0));
+    if LVM_LABEL_OFFSETS.iter().any(|at| is(*at, b"LABELONE") && is(at + LVM_TYPE_OFFSET, b"LVM2 001")) {
         found.push(Signature::Lvm);
     }
     md(layout, samples, &mut found);
@@ -192,18 +195,23 @@ fn ext(samples: &Samples) -> bool {
     let u32_at = |at: u64| Some(u32::from_le_bytes(samples.get(at, 4)?.try_into().ok()?));
     let sense = || {
         let (inodes, blocks) = (u32_at(EXT)?, u32_at(EXT + 4)?);
-        let (size, revision) = (u32_at(EXT_BLOCK)?, u32_at(EXT_REVISION)?);
-        Some(inodes > 0 && blocks > 0 && size <= EXT_MOST.0 && revision <= EXT_MOST.1)
+        let (size, revision) = (u32_at(EXT_BLOCK_SIZE_AT)?, u32_at(EXT_REVISION_AT)?);
+        Some(
+            inodes > 0
+                && blocks > 0
+                && size <= EXT_MAX_BLOCK_AND_REVISION.0
+                && revision <= EXT_MAX_BLOCK_AND_REVISION.1,
+        )
     };
-    samples.get(EXT_MAGIC, 2) == Some(&[0x53, 0xef]) && sense() == Some(true)
+    samples.get(EXT_MAGIC_AT, 2) == Some(&[0x53, 0xef]) && sense() == Some(true)
 }
 
 /// True if the samples hold an MBR. The magic has only two bytes, so the partition table must have an entry
 /// and no impossible one.
 fn mbr(samples: &Samples) -> bool {
-    let Some(table) = samples.get(MBR_TABLE, MBR_TABLE_LEN) else { return false };
-    let entries = || table.chunks_exact(MBR_ENTRY);
+    let Some(table) = samples.get(MBR_TABLE_AT, MBR_TABLE_BYTES) else { return false };
+    let entries = || table.chunks_exact(MBR_ENTRY_BYTES);
     let legal = |entry: &[u8]| matches!(entry.first(), Some(0 | 0x80));
-    let used = |entry: &[u8]| entry.get(MBR_TYPE).is_some_and(|kind| *kind != 0);
+    let used = |entry: &[u8]| entry.get(MBR_TYPE_OFFSET).is_some_and(|kind| *kind != 0);
     samples.get(510, 2) == Some(MBR_MAGIC) && entries().all(legal) && entries().any(used)
 }

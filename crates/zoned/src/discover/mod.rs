@@ -15,7 +15,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 pub use drive::{DriveKind, ZonedDrive};
-pub(crate) use find::{Named, Target};
+pub(crate) use find::{DriveName, FoundDrive};
 pub use interface::Interface;
 pub use uses::Use;
 

@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::find::group_name;
-use super::{DriveKind, Machine, Named, Node, Use};
+use super::{DriveKind, DriveName, Machine, Node, Use};
 use crate::Interface;
 use crate::{Bytes, ErrorKind};
 
 /// A test's machine in a directory. A device node is a file that says what it is: `b 259:0`.
-struct Made {
+struct MachineDir {
     root: TempDir,
 }
 
@@ -28,9 +28,9 @@ fn identify(path: &Path) -> io::Result<Node> {
     })
 }
 
-impl Made {
-    fn new() -> Made {
-        let made = Made { root: TempDir::new().unwrap() };
+impl MachineDir {
+    fn new() -> MachineDir {
+        let made = MachineDir { root: TempDir::new().unwrap() };
         for directory in ["dev/disk/by-id", "sys/class/block", "sys/dev/block", "sys/dev/char", "proc/self"] {
             fs::create_dir_all(made.at(directory)).unwrap();
         }
@@ -109,7 +109,7 @@ impl Made {
     }
 
     fn found(&self, interface: Interface, path: &str) -> Result<String, (ErrorKind, String)> {
-        let target = self.machine().find(interface, &Named::Path(path.into()))?;
+        let target = self.machine().find(interface, &DriveName::Path(path.into()))?;
         self.machine().check(&target)?;
         Ok(target.node.display().to_string())
     }
@@ -120,7 +120,7 @@ impl Made {
         serial: &str,
         namespace: Option<u32>,
     ) -> Result<String, String> {
-        let named = Named::Serial { text: serial.into(), namespace };
+        let named = DriveName::Serial { text: serial.into(), namespace };
         let target = self.machine().find(interface, &named).map_err(|(_, why)| why)?;
         Ok(target.node.display().to_string())
     }
@@ -139,7 +139,7 @@ use Interface::{Block, Nvme};
 
 #[test]
 fn a_zoned_drive_is_found_by_node_by_link_and_by_serial() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.disk("host-managed");
     made.link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
@@ -158,7 +158,7 @@ fn a_zoned_drive_is_found_by_node_by_link_and_by_serial() {
 
 #[test]
 fn a_controller_of_several_namespaces_wants_a_number() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "OTHER", &[1], "host-managed");
     made.nvme(3, "ZNS3", &[1, 2], "host-managed");
     let why = made.by_serial(Nvme, "ZNS3", None).unwrap_err();
@@ -172,7 +172,7 @@ fn a_controller_of_several_namespaces_wants_a_number() {
 
 #[test]
 fn another_node_of_the_same_drive_is_named() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.disk("host-managed");
     let invalid = ErrorKind::Invalid;
@@ -185,7 +185,7 @@ fn another_node_of_the_same_drive_is_named() {
 
 #[test]
 fn a_partition_names_its_drive() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.block("nvme/nvme0/nvme0n1", "nvme0n1p2", "259:99", &[("partition", "2")]);
     made.disk("host-managed");
@@ -195,7 +195,7 @@ fn a_partition_names_its_drive() {
 
 #[test]
 fn what_is_no_device_is_refused() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.write("home/drive.img", "just bytes");
     made.write("dev/tty", "c 5:0");
     made.refused(Block, "/home/drive.img", ErrorKind::Invalid, &["emu:/home/drive.img"]);
@@ -211,7 +211,7 @@ fn disks_without_zones_for_us_are_refused_each_in_its_words() {
         ("none", Some(0x10), "host-aware"),
         ("host-aware", None, "host-aware"),
     ] {
-        let made = Made::new();
+        let made = MachineDir::new();
         made.disk(zoned);
         if let Some(byte) = page {
             let page = [0, 0xb1, 0, 60, 0, 0, 0, 0, byte, 0];
@@ -219,7 +219,7 @@ fn disks_without_zones_for_us_are_refused_each_in_its_words() {
         }
         made.refused(Block, "/dev/sda", ErrorKind::Invalid, &[words]);
     }
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "PLAIN", &[1], "none");
     made.refused(Nvme, "/dev/ng0n1", ErrorKind::Invalid, &["ordinary"]);
     assert!(made.by_serial(Nvme, "PLAIN", None).unwrap_err().contains("ordinary"));
@@ -229,7 +229,7 @@ const ROOT: &str = "22 1 8:99 / / rw,relatime shared:1 - ext4 /dev/root rw\n";
 
 #[test]
 fn a_mounted_drive_is_refused_through_both_nodes() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.write("proc/self/mountinfo", &format!("{ROOT}40 22 259:1 / /my\\040data rw - zonefs /dev/x rw\n"));
     made.refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["mounted at /my data"]);
@@ -238,7 +238,7 @@ fn a_mounted_drive_is_refused_through_both_nodes() {
 
 #[test]
 fn a_mount_is_found_by_its_source_where_the_file_system_has_a_number_of_its_own() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.link("dev/disk/by-id/a", "../../nvme0n1");
     made.write("proc/self/mountinfo", &format!("{ROOT}40 22 0:45 / /b rw - btrfs /dev/disk/by-id/a rw\n"));
@@ -247,7 +247,7 @@ fn a_mount_is_found_by_its_source_where_the_file_system_has_a_number_of_its_own(
 
 #[test]
 fn a_second_device_of_a_mounted_btrfs_is_refused() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.write("sys/fs/btrfs/1234-abcd/devices/nvme0n1/size", "1");
     made.refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["btrfs 1234-abcd"]);
@@ -255,20 +255,20 @@ fn a_second_device_of_a_mounted_btrfs_is_refused() {
 
 #[test]
 fn a_drive_under_lvm_or_md_is_refused_and_so_is_swap() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.disk("host-managed");
     made.block("virtual", "dm-3", "253:3", &[("dm/name", "vg-fast"), ("dm/uuid", "LVM-abc")]);
     made.write("sys/devices/scsi/host0/sda/holders/dm-3/x", "");
     made.refused(Block, "/dev/sda", ErrorKind::InUse, &["LVM volume vg-fast (dm-3)"]);
 
-    let made = Made::new();
+    let made = MachineDir::new();
     made.disk("host-managed");
     made.block("virtual", "md0", "9:0", &[("md/level", "linear")]);
     // The md device holds a partition, not the whole disk.
     made.write("sys/devices/scsi/host0/sda/sda1/holders/md0/x", "");
     made.refused(Block, "/dev/sda", ErrorKind::InUse, &["md array md0"]);
 
-    let made = Made::new();
+    let made = MachineDir::new();
     made.disk("host-managed");
     made.write("proc/swaps", "Filename Type Size Used Priority\n/dev/sda partition 1 0 -2\n");
     made.refused(Block, "/dev/sda", ErrorKind::InUse, &["swap"]);
@@ -276,7 +276,7 @@ fn a_drive_under_lvm_or_md_is_refused_and_so_is_swap() {
 
 #[test]
 fn the_zoned_drives_are_listed_with_what_they_are_and_how_to_name_them() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.nvme(1, "PLAIN", &[1], "none");
     made.disk("host-managed");
@@ -302,7 +302,7 @@ fn the_zoned_drives_are_listed_with_what_they_are_and_how_to_name_them() {
 
 #[test]
 fn every_url_of_the_list_leads_to_its_drive() {
-    let made = Made::new();
+    let made = MachineDir::new();
     made.nvme(0, "SAME", &[1, 2], "host-managed");
     made.nvme(1, "ONE", &[1], "host-managed");
     for drive in made.machine().zoned_drives() {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use sys::sysfs::{Mount, parse_mounts, parse_swaps};
 
-use super::{Machine, Refusal, Target};
+use super::{FoundDrive, Machine, Refusal};
 use crate::ErrorKind;
 
 /// A use of a drive by the kernel.
@@ -43,7 +43,7 @@ impl fmt::Display for Use {
 
 impl Machine {
     /// Refuses a drive that the kernel uses or that this process may not open for writing.
-    pub(crate) fn check(&self, target: &Target) -> Result<(), Refusal> {
+    pub(crate) fn check(&self, target: &FoundDrive) -> Result<(), Refusal> {
         if let Some(block) = &target.block {
             let uses = self.uses(block);
             if !uses.is_empty() {
@@ -52,7 +52,7 @@ impl Machine {
                 return Err((ErrorKind::InUse, why));
             }
         }
-        self.permitted(&target.node)
+        self.refuse_without_permission(&target.node)
     }
 
     /// Uses of a block device and its partitions by the kernel.

@@ -103,7 +103,7 @@ impl Content {
     }
 
     /// The part of the chunk at byte `at`, up to `end`, without a copy.
-    pub(super) fn part(&self, pool: &Pool, at: usize, end: usize) -> &[u8] {
+    pub(super) fn chunk_part(&self, pool: &Pool, at: usize, end: usize) -> &[u8] {
         let (index, offset) = (at / pool.chunk, at % pool.chunk);
         let n = (end - at).min(pool.chunk - offset);
         match self.chunks.get(index).and_then(Option::as_ref) {

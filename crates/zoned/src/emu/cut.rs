@@ -8,7 +8,7 @@ use units::SplitMix64;
 use crate::emu::Media;
 use crate::emu::content::{Content, Pool};
 use crate::emu::history::{Epoch, History, Pending, Rewrites};
-use crate::emu::zone::{Doubt, Zone};
+use crate::emu::zone::{UndurableOps, Zone};
 use crate::{Geometry, ZoneState};
 
 /// Makes the choices that the device contract leaves to a drive at a power cut.
@@ -156,26 +156,26 @@ enum Garbage {
 impl Cut<'_> {
     fn zone(mut self, zone: &Zone, start: u64) -> Zone {
         self.start = start;
-        let mut after = Zone { doubt: Doubt::None, ..zone.clone() };
+        let mut after = Zone { doubt: UndurableOps::None, ..zone.clone() };
         match &zone.doubt {
-            Doubt::None => {
+            UndurableOps::None => {
                 if zone.state.is_active() {
                     after.state = if zone.written == 0 { ZoneState::Empty } else { ZoneState::Closed };
                 }
             }
-            Doubt::Sequential(history) => self.sequential(zone, history, &mut after),
-            Doubt::Conventional(rewrites) => after.content = self.conventional(rewrites),
+            UndurableOps::Sequential(history) => self.cut_sequential(zone, history, &mut after),
+            UndurableOps::Conventional(rewrites) => after.content = self.cut_conventional(rewrites),
         }
         after
     }
 
-    fn one_of(&mut self, options: usize) -> usize {
+    fn choose_one_of(&mut self, options: usize) -> usize {
         if options > 1 { self.choose.choose(options) } else { 0 }
     }
 
-    fn sequential(&mut self, zone: &Zone, history: &History, after: &mut Zone) {
+    fn cut_sequential(&mut self, zone: &Zone, history: &History, after: &mut Zone) {
         // Option 0 is the zone's newest epoch; each undone reset leads to the epoch before.
-        let pick = self.one_of(history.past.len() + 1);
+        let pick = self.choose_one_of(history.past.len() + 1);
         let (epoch, content) = match history.past.len().checked_sub(pick) {
             Some(index) if pick > 0 => {
                 let epoch = history.past.get(index).expect("one of the past");
@@ -183,13 +183,13 @@ impl Cut<'_> {
             }
             _ => (&history.now, &zone.content),
         };
-        let finished = epoch.finish_durable || (epoch.finish.is_some() && self.one_of(2) == 0);
+        let finished = epoch.finish_durable || (epoch.finish.is_some() && self.choose_one_of(2) == 0);
         let reach = if finished {
             epoch.submitted
         } else {
-            epoch.submitted - self.one_of((epoch.submitted - epoch.durable) as usize + 1) as u64
+            epoch.submitted - self.choose_one_of((epoch.submitted - epoch.durable) as usize + 1) as u64
         };
-        let (content, reach) = self.epoch(epoch, content, reach, finished);
+        let (content, reach) = self.cut_epoch(epoch, content, reach, finished);
         after.content = content;
         after.written = reach;
         after.state = match zone.state {
@@ -202,12 +202,12 @@ impl Cut<'_> {
 
     /// The content of an epoch of a zone cut at `reach`, and the pointer lowered to what the atomic unit
     /// allows.
-    fn epoch(&mut self, epoch: &Epoch, content: &Content, reach: u64, finished: bool) -> (Content, u64) {
+    fn cut_epoch(&mut self, epoch: &Epoch, content: &Content, reach: u64, finished: bool) -> (Content, u64) {
         let size = u64::from(self.geometry.block_size);
         let mut result = content.clone();
         let mut reach = reach;
         let mut garbage = None;
-        for (write, at) in self.landing(&epoch.writes, reach) {
+        for (write, at) in self.landing_addresses(&epoch.writes, reach) {
             if at != write.at {
                 let mut data = vec![0; (write.len * size) as usize];
                 content.read(self.pool, (write.at * size) as usize, &mut data);
@@ -220,12 +220,12 @@ impl Cut<'_> {
                     reach = piece;
                     break;
                 }
-                if !write.solid && write.acked.is_none() && self.one_of(2) == 1 {
-                    let kind = *garbage.get_or_insert_with(|| match self.one_of(2) {
+                if !write.solid && write.acked.is_none() && self.choose_one_of(2) == 1 {
+                    let kind = *garbage.get_or_insert_with(|| match self.choose_one_of(2) {
                         0 => Garbage::Noise,
                         _ => Garbage::Zeros,
                     });
-                    self.spoil(&mut result, piece, next, kind);
+                    self.overwrite_unlanded(&mut result, piece, next, kind);
                 }
                 piece = next;
             }
@@ -243,7 +243,7 @@ impl Cut<'_> {
     /// addresses. Appends in flight may have landed in any order: those between two acknowledged writes are
     /// permuted freely, and appends of equal length may swap places, unless one was submitted after a write
     /// between the two was acknowledged.
-    fn landing<'w>(&mut self, writes: &'w [Pending], reach: u64) -> Vec<(&'w Pending, u64)> {
+    fn landing_addresses<'w>(&mut self, writes: &'w [Pending], reach: u64) -> Vec<(&'w Pending, u64)> {
         let free = |w: &Pending| w.append && w.acked.is_none();
         let together = |a: &Pending, b: &Pending| free(a) && free(b) && a.solid == b.solid && a.end() == b.at;
         let mut runs = Vec::with_capacity(writes.len());
@@ -274,7 +274,7 @@ impl Cut<'_> {
                     (near || far).then_some(place)
                 };
                 let places: Vec<usize> = order.iter().enumerate().skip(slot).filter_map(may_swap).collect();
-                let pick = self.one_of(places.len());
+                let pick = self.choose_one_of(places.len());
                 order.swap(slot, places.get(pick).copied().unwrap_or(slot));
             }
             placed.push((order.get(slot).expect("one for each slot").1, at));
@@ -283,7 +283,7 @@ impl Cut<'_> {
     }
 
     /// Overwrites blocks that never landed with noise or zeros, never with data of the host.
-    fn spoil(&self, content: &mut Content, from: u64, to: u64, kind: Garbage) {
+    fn overwrite_unlanded(&self, content: &mut Content, from: u64, to: u64, kind: Garbage) {
         let size = self.geometry.block_size as usize;
         for block in from..to {
             let mut data = vec![0; size];
@@ -296,7 +296,7 @@ impl Cut<'_> {
     }
 
     /// The outcome of a conventional zone: each block holds its old content or one of the new ones.
-    fn conventional(&mut self, rewrites: &Rewrites) -> Content {
+    fn cut_conventional(&mut self, rewrites: &Rewrites) -> Content {
         let size = self.geometry.block_size as usize;
         let mut content = rewrites.base.clone();
         let mut decided = BTreeSet::new();
@@ -306,7 +306,7 @@ impl Cut<'_> {
             while at < end {
                 let next = self.piece_end(at, end);
                 let open = (at..next).any(|block| !decided.contains(&block));
-                if open && (piece.durable || self.one_of(2) == 0) {
+                if open && (piece.durable || self.choose_one_of(2) == 0) {
                     for block in at..next {
                         if decided.insert(block) {
                             let from = (block - piece.at) as usize * size;

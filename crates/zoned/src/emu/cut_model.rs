@@ -11,7 +11,7 @@ use crate::{Action, Blocks, Buf, BufMut, Done, Durability, ErrorKind, Lba, Op, Z
 const BLOCK: usize = 512;
 const ZONES: u32 = 4;
 const CAPACITY: u64 = 6;
-const SIZE: u64 = 8;
+const ZONE_SIZE: u64 = 8;
 
 /// A write of a block, as the host knows it.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ struct Written {
 
 /// A zone between two resets, as the host knows it.
 #[derive(Clone, Debug, Default)]
-struct Life {
+struct EpochModel {
     /// The reset operation that began the epoch; 0 if none did.
     reset: u64,
     /// The epoch's writes by offset, at the addresses that the device chose.
@@ -32,7 +32,7 @@ struct Life {
 
 #[derive(Default)]
 struct Model {
-    lives: BTreeMap<u32, Vec<Life>>,
+    lives: BTreeMap<u32, Vec<EpochModel>>,
     /// Every tag ever written to a conventional block, with the operation that wrote it, in order.
     rewrites: BTreeMap<u64, Vec<Written>>,
     acked: BTreeMap<u64, u64>,
@@ -62,12 +62,14 @@ impl Model {
     /// Checks a sequential zone after a power cut: the zone is in one of its epochs with all blocks that must
     /// survive.
     fn judge(&self, zone: u32, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
-        let empty = [Life::default()];
+        let empty = [EpochModel::default()];
         let lives = self.lives.get(&zone).map_or(&empty[..], |l| &l[..]);
         let mut reasons = Vec::new();
         for (index, life) in lives.iter().enumerate() {
             // A durable block of a later epoch rules an earlier epoch out.
-            let later = lives[index + 1..].iter().any(|l| self.touched(l) || self.durable.contains(&l.reset));
+            let later = lives[index + 1..]
+                .iter()
+                .any(|l| self.has_durable_block(l) || self.durable.contains(&l.reset));
             match if later { Err("a later life is durable".into()) } else { self.fits(life, state, tags) } {
                 Ok(()) => return Ok(()),
                 Err(why) => reasons.push(format!("life {index}: {why}")),
@@ -76,12 +78,12 @@ impl Model {
         Err(format!("zone {zone} is {state:?} with {tags:?}: {}", reasons.join("; ")))
     }
 
-    fn touched(&self, life: &Life) -> bool {
+    fn has_durable_block(&self, life: &EpochModel) -> bool {
         let finish = life.finish.is_some_and(|f| self.durable.contains(&f));
         finish || life.blocks.iter().any(|b| self.durable.contains(&b.op))
     }
 
-    fn fits(&self, life: &Life, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
+    fn fits(&self, life: &EpochModel, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
         let finish_durable = life.finish.is_some_and(|f| self.durable.contains(&f));
         let durable = if finish_durable {
             life.blocks.len()
@@ -177,7 +179,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (zone.clone(), 1..4_u64, prop::bool::weighted(0.1)).prop_map(|(z, n, f)| Step::Append(z, n, f)),
         3 => (zone.clone(), 1..4_u64, prop::bool::weighted(0.1)).prop_map(|(z, n, f)| Step::Write(z, n, f)),
-        2 => (0..SIZE, 1..3_u64, prop::bool::weighted(0.1)).prop_map(|(a, n, f)| Step::Rewrite(a, n, f)),
+        2 => (0..ZONE_SIZE, 1..3_u64, prop::bool::weighted(0.1)).prop_map(|(a, n, f)| Step::Rewrite(a, n, f)),
         2 => (zone.clone(), Just(Action::Reset)).prop_map(|(z, a)| Step::Act(z, a)),
         1 => (zone, prop_oneof![Just(Action::Finish), Just(Action::Open), Just(Action::Close)])
             .prop_map(|(z, a)| Step::Act(z, a)),
@@ -216,7 +218,7 @@ impl Run {
             block_size: BLOCK as u32,
             zones: ZONES,
             conventional: 1,
-            zone_size: Blocks(SIZE),
+            zone_size: Blocks(ZONE_SIZE),
             zone_capacity: Blocks(CAPACITY),
             max_open: Some(2),
             max_active: Some(2),
@@ -255,8 +257,8 @@ impl Run {
             .collect()
     }
 
-    fn life(&mut self, zone: u32) -> &mut Life {
-        let lives = self.model.lives.entry(zone).or_insert_with(|| vec![Life::default()]);
+    fn current_epoch(&mut self, zone: u32) -> &mut EpochModel {
+        let lives = self.model.lives.entry(zone).or_insert_with(|| vec![EpochModel::default()]);
         lives.last_mut().expect("one at least")
     }
 
@@ -267,8 +269,8 @@ impl Run {
                 let tags = self.tags(count);
                 let (zone_id, data, how) = (ZoneId(zone), tagged(&tags), how(fua));
                 let append = matches!(step, Step::Append(..));
-                let pointer = self.life(zone).blocks.len() as u64;
-                let at = Lba(u64::from(zone) * SIZE + pointer);
+                let pointer = self.current_epoch(zone).blocks.len() as u64;
+                let at = Lba(u64::from(zone) * ZONE_SIZE + pointer);
                 let op = if append {
                     Op::Append { zone: zone_id, data, how }
                 } else {
@@ -278,7 +280,7 @@ impl Run {
                     if let Done::At(landed) = done {
                         assert_eq!(landed, at);
                     }
-                    self.life(zone).blocks.extend(tags.into_iter().map(|tag| Written { op, tag }));
+                    self.current_epoch(zone).blocks.extend(tags.into_iter().map(|tag| Written { op, tag }));
                     if append {
                         self.model.appends.insert(op);
                     }
@@ -288,7 +290,7 @@ impl Run {
                 }
             }
             Step::Rewrite(at, count, fua) => {
-                let count = count.min(SIZE - at);
+                let count = count.min(ZONE_SIZE - at);
                 let tags = self.tags(count);
                 let op = Op::Write { at: Lba(at), data: tagged(&tags), how: how(fua) };
                 let (op, _) = self.submit(&op).expect("conventional zones take all");
@@ -302,13 +304,13 @@ impl Run {
             Step::Act(zone, action) => {
                 let before = self.media.report(zone..zone + 1).remove(0).state;
                 let Some((op, _)) = self.submit(&Op::Zone { zone: ZoneId(zone), action }) else { return };
-                self.life(zone);
+                self.current_epoch(zone);
                 match action {
                     Action::Reset if before != ZoneState::Empty => {
                         let lives = self.model.lives.get_mut(&zone).expect("made above");
-                        lives.push(Life { reset: op, ..Life::default() });
+                        lives.push(EpochModel { reset: op, ..EpochModel::default() });
                     }
-                    Action::Finish if before != ZoneState::Full => self.life(zone).finish = Some(op),
+                    Action::Finish if before != ZoneState::Full => self.current_epoch(zone).finish = Some(op),
                     _ => {}
                 }
             }
@@ -338,7 +340,7 @@ impl Run {
 
     fn judge(&self, after: &Media) -> Result<(), String> {
         for info in after.report(0..ZONES) {
-            let start = u64::from(info.zone.0) * SIZE;
+            let start = u64::from(info.zone.0) * ZONE_SIZE;
             let tags: Vec<_> = (0..info.pointer.0).map(|offset| read(after, start + offset)).collect();
             if info.zone.0 == 0 {
                 tags.iter().zip(0..).try_for_each(|(tag, at)| self.model.judge_rewritten(at, *tag))?;

@@ -14,7 +14,7 @@ struct Bench {
 }
 
 /// A zone after a power cut: its state, and the first byte of each block up to the pointer.
-type Seen = (ZoneState, Vec<u8>);
+type ZoneAfterCut = (ZoneState, Vec<u8>);
 
 fn block(tag: u8) -> Vec<u8> {
     vec![tag; BLOCK]
@@ -66,7 +66,7 @@ impl Bench {
         let mut seen = BTreeSet::new();
         while all.next() {
             let after = self.media.cut(&mut all);
-            seen.insert(zones.iter().map(|z| show(&zone_content(&after, *z))).collect());
+            seen.insert(zones.iter().map(|z| describe_zone(&zone_content(&after, *z))).collect());
         }
         seen
     }
@@ -77,7 +77,7 @@ impl Bench {
 }
 
 /// The zone's state and blocks. A block that is not all one byte is `?`, one of zeros `0`.
-fn zone_content(media: &Media, zone: u32) -> Seen {
+fn zone_content(media: &Media, zone: u32) -> ZoneAfterCut {
     let info = media.report(zone..zone + 1).remove(0);
     let start = media.geometry().start(ZoneId(zone));
     let tags = (0..info.pointer.0).map(|offset| tag_at(media, start.plus(Blocks(offset)))).collect();
@@ -91,7 +91,7 @@ fn tag_at(media: &Media, at: Lba) -> u8 {
     if data.iter().all(|b| *b == first) { if first == 0 { b'0' } else { first } } else { b'?' }
 }
 
-fn show((state, tags): &Seen) -> String {
+fn describe_zone((state, tags): &ZoneAfterCut) -> String {
     let tags = String::from_utf8_lossy(tags);
     match state {
         ZoneState::Closed => format!("C:{tags}"),

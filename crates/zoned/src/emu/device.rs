@@ -71,7 +71,7 @@ impl Emu {
             clocks: Mutex::new(timing.rested()),
             timing,
             // An earlier device may have left operations on the medium, whose numbers must not be reused.
-            next: AtomicU64::new(media.unused().0),
+            next: AtomicU64::new(media.first_unused_id().0),
             media,
             due: Mutex::default(),
             faulty: AtomicBool::new(false),
@@ -82,10 +82,10 @@ impl Emu {
     /// A copy of the drive's medium, which shares data until one of the two is written. The content of a
     /// drive file is read into memory; panics if reading fails.
     pub fn media(&self) -> Media {
-        self.settle();
+        self.acknowledge_due();
         let copy = || self.media.detached().expect("the drive file is readable");
         match &self.reorder {
-            Some(reorder) => reorder.with_all(copy),
+            Some(reorder) => reorder.with_all_landed(copy),
             None => copy(),
         }
     }
@@ -113,7 +113,7 @@ impl Emu {
     }
 
     /// Removes all injected faults of the drive.
-    pub fn heal(&self) {
+    pub fn clear_faults(&self) {
         self.faults.lock().clear();
         self.faulty.store(false, Ordering::Release);
     }
@@ -136,7 +136,7 @@ impl Emu {
 
     /// Acknowledges operations whose completion time has passed. Only flushes and power cuts depend on
     /// acknowledgements, so this is called before either.
-    fn settle(&self) {
+    fn acknowledge_due(&self) {
         if !self.media.track {
             return;
         }
@@ -153,7 +153,7 @@ impl Emu {
     }
 
     /// The zone (`None` for all) that must be in the drive file before `op` completes, and the operation's name.
-    fn must_store(&self, op: &Op) -> Option<(Option<ZoneId>, &'static str)> {
+    fn zone_to_store(&self, op: &Op) -> Option<(Option<ZoneId>, &'static str)> {
         let at_once = |how: Durability| how == Durability::Durable || !self.geometry.volatile_cache;
         let zone = match op {
             Op::Flush => return Some((None, op.name())),
@@ -189,7 +189,12 @@ impl Emu {
     }
 
     /// The handle of an append that module `reorder` holds until it lands.
-    fn land_at(&self, at: Instant, id: OpId, writes: Option<(Option<ZoneId>, &'static str)>) -> Io {
+    fn held_append_handle(
+        &self,
+        at: Instant,
+        id: OpId,
+        writes: Option<(Option<ZoneId>, &'static str)>,
+    ) -> Io {
         let reorder = Arc::clone(self.reorder.as_ref().expect("it holds the append"));
         let (driver, name) = (Arc::clone(&self.driver), Arc::clone(&self.geometry.name));
         // The task holds a weak reference, because the flusher must end when the drive is dropped.
@@ -227,17 +232,17 @@ impl ZonedDevice for Emu {
         let numbered = tracked || self.reorder.is_some();
         let id = if numbered { OpId(self.next.fetch_add(1, Ordering::Relaxed)) } else { OpId::default() };
         if tracked && matches!(op, Op::Flush) {
-            self.settle();
+            self.acknowledge_due();
         }
         let fault = if self.faulty.load(Ordering::Acquire) { self.fault(&op) } else { None };
-        let writes = if self.flusher.is_some() { self.must_store(&op) } else { None };
+        let writes = if self.flusher.is_some() { self.zone_to_store(&op) } else { None };
         if let (Some(reorder), None) = (&self.reorder, &fault)
-            && reorder.hold(id, &op)
+            && reorder.hold_append(id, &op)
         {
             if tracked {
                 self.due.lock().push(Reverse((at, id)));
             }
-            return self.land_at(at, id, writes);
+            return self.held_append_handle(at, id, writes);
         }
         let result = match fault {
             Some((error, landed)) => Err(match op {

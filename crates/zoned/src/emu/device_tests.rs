@@ -172,7 +172,7 @@ fn injected_faults_hit_the_operations_they_name_and_no_others() {
     assert_eq!((error.kind(), error.take_buffer().map(|b| b.len())), (ErrorKind::Media, Some(4096)));
     emu.fail(FaultSpec::all(FaultOp::Flush));
     assert!(dev.flush().wait().is_err() && dev.flush().wait().is_err());
-    emu.heal();
+    emu.clear_faults();
     assert!(dev.flush().wait().is_ok());
     assert_eq!(dev.report(0..1).wait().expect("reports").remove(0).pointer, Blocks(5));
 }

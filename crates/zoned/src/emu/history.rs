@@ -73,7 +73,7 @@ impl Pending {
 
 impl Epoch {
     /// Makes every block of the epoch below `pointer` durable.
-    fn raise(&mut self, pointer: u64) {
+    fn raise_durable_pointer(&mut self, pointer: u64) {
         self.begun_by = None;
         self.durable = self.durable.max(pointer);
         let durable = self.durable;
@@ -83,20 +83,20 @@ impl Epoch {
 
     /// Applies a flush to the epoch that covers acknowledgements before `before`; true if any block of the
     /// epoch is durable now.
-    fn harden(&mut self, before: Sequence) -> bool {
+    fn apply_flush(&mut self, before: Sequence) -> bool {
         let covered = |acked: Option<Sequence>| acked.is_some_and(|seq| seq < before);
         let mut any = false;
         if self.begun_by.is_some_and(|e| covered(e.acked)) {
-            self.raise(0);
+            self.raise_durable_pointer(0);
             any = true;
         }
         if let Some(end) = self.writes.iter().filter(|w| covered(w.acked)).map(Pending::end).max() {
-            self.raise(end);
+            self.raise_durable_pointer(end);
             any = true;
         }
         if !self.finish_durable && self.finish.is_some_and(|e| covered(e.acked)) {
             self.finish_durable = true;
-            self.raise(self.submitted);
+            self.raise_durable_pointer(self.submitted);
             any = true;
         }
         any
@@ -108,7 +108,7 @@ impl Epoch {
         if let Some(event) = self.begun_by.as_mut().filter(|e| e.id == id) {
             event.acked = Some(seq);
             if lasting {
-                self.raise(0);
+                self.raise_durable_pointer(0);
             }
             return Some(lasting);
         }
@@ -116,7 +116,7 @@ impl Epoch {
             event.acked = Some(seq);
             if lasting {
                 self.finish_durable = true;
-                self.raise(self.submitted);
+                self.raise_durable_pointer(self.submitted);
             }
             return Some(lasting);
         }
@@ -124,7 +124,7 @@ impl Epoch {
         write.acked = Some(seq);
         let (end, lasting) = (write.end(), lasting || write.fua);
         if lasting {
-            self.raise(end);
+            self.raise_durable_pointer(end);
         } else if write.solid {
             self.writes.retain(|w| w.id != id);
         }
@@ -141,7 +141,7 @@ impl History {
     }
 
     /// Records a submitted write of the zone.
-    pub(super) fn wrote(&mut self, write: Pending) {
+    pub(super) fn record_write(&mut self, write: Pending) {
         self.now.submitted = write.end();
         self.now.writes.push(write);
     }
@@ -178,13 +178,13 @@ impl History {
     }
 
     /// Applies a flush to the zone's history that covers acknowledgements before `before`.
-    pub(super) fn harden(&mut self, before: Sequence) {
-        if self.now.harden(before) {
+    pub(super) fn apply_flush(&mut self, before: Sequence) {
+        if self.now.apply_flush(before) {
             self.past.clear();
             return;
         }
         let newest =
-            (0..self.past.len()).rev().find(|i| self.past.get_mut(*i).is_some_and(|e| e.harden(before)));
+            (0..self.past.len()).rev().find(|i| self.past.get_mut(*i).is_some_and(|e| e.apply_flush(before)));
         if let Some(index) = newest {
             self.past.drain(..index);
         }
@@ -227,7 +227,7 @@ impl Rewrites {
         }
     }
 
-    pub(super) fn harden(&mut self, before: Sequence) {
+    pub(super) fn apply_flush(&mut self, before: Sequence) {
         self.pieces.iter_mut().for_each(|p| p.durable |= p.acked.is_some_and(|seq| seq < before));
     }
 

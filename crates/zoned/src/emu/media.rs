@@ -10,7 +10,7 @@ use crate::checks;
 use crate::emu::EmuOptions;
 use crate::emu::content::{Content, Hash128, Pool};
 use crate::emu::file::drive::Drive;
-use crate::emu::file::flush::Zones;
+use crate::emu::file::flush::FlushedZones;
 use crate::emu::history::{OpId, Sequence};
 use crate::emu::zone::{Origin, Zone};
 use crate::{
@@ -31,7 +31,7 @@ pub struct Moment(Sequence);
 pub struct Media {
     pub(super) geometry: Arc<Geometry>,
     pub(super) pool: Arc<Pool>,
-    pub(super) zones: Box<[Slot]>,
+    pub(super) zones: Box<[ZoneSlot]>,
     pub(super) track: bool,
     /// True if appends in flight land in any order, which module `reorder` implements above the medium.
     pub(super) reorder: bool,
@@ -42,7 +42,7 @@ pub struct Media {
     pub(super) drive: Option<Arc<Drive>>,
 }
 
-impl Zones for Media {
+impl FlushedZones for Media {
     fn block_size(&self) -> u32 {
         self.geometry.block_size
     }
@@ -59,19 +59,19 @@ impl Zones for Media {
 /// A zone on cache lines of its own, so that locks of neighbouring zones do not share a line.
 #[derive(Debug)]
 #[repr(align(128))]
-pub(super) struct Slot(pub(super) Mutex<Zone>);
+pub(super) struct ZoneSlot(pub(super) Mutex<Zone>);
 
 /// Operations that are not acknowledged yet.
 #[derive(Clone, Debug, Default)]
 struct Tracker {
     sequence: Sequence,
     last: OpId,
-    in_flight: BTreeMap<OpId, Target>,
+    in_flight: BTreeMap<OpId, AckTarget>,
 }
 
 /// The zone or flush that an acknowledgement applies to.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+enum AckTarget {
     Zone(ZoneId),
     Flush { covers: Sequence },
 }
@@ -104,7 +104,7 @@ impl Media {
         Media {
             geometry,
             pool,
-            zones: zones.into_iter().map(|z| Slot(Mutex::new(z))).collect(),
+            zones: zones.into_iter().map(|z| ZoneSlot(Mutex::new(z))).collect(),
             track: false,
             reorder: false,
             resources: Mutex::new(resources),
@@ -136,7 +136,7 @@ impl Media {
             while at < below {
                 let n = (below - at).min(buffer.len() as u64) as usize;
                 let part = buffer.get_mut(..n).expect("no longer than a chunk");
-                drive.read(ZoneId(id), at, part).map_err(|e| self.host("read", ZoneId(id), e))?;
+                drive.read(ZoneId(id), at, part).map_err(|e| self.host_error("read", ZoneId(id), e))?;
                 content.write(&self.pool, at as usize, part, true);
                 at += n as u64;
             }
@@ -185,7 +185,7 @@ impl Media {
     }
 
     fn try_read(&self, at: Lba, into: &mut BufMut) -> Result<()> {
-        let (id, offset, blocks) = self.locate("read", at, into.len())?;
+        let (id, offset, blocks) = self.locate_transfer("read", at, into.len())?;
         let size = u64::from(self.geometry.block_size);
         let zone = self.lock(id);
         let readable = match zone.state {
@@ -214,7 +214,7 @@ impl Media {
         };
         let (lower, upper) = data.split_at_mut((below * size) as usize);
         if let (Some(drive), false) = (&self.drive, lower.is_empty()) {
-            drive.read(id, offset * size, lower).map_err(|e| self.host("read", id, e).at(at))?;
+            drive.read(id, offset * size, lower).map_err(|e| self.host_error("read", id, e).at(at))?;
             for (block, data) in zone.overlay.range(offset..offset + below) {
                 let from = ((block - offset) * size) as usize;
                 lower.get_mut(from..from + data.len()).expect("a block within").copy_from_slice(data);
@@ -226,7 +226,7 @@ impl Media {
 
     /// Writes at a zone's pointer, or at any address of a conventional zone.
     pub(super) fn write(&self, op: OpId, at: Lba, data: &Buf, how: Durability) -> Result<()> {
-        let (id, offset, _) = self.locate("write", at, data.len())?;
+        let (id, offset, _) = self.locate_transfer("write", at, data.len())?;
         let origin = Origin { id: op, append: false, fua: how == Durability::Durable, born: self.moment().0 };
         if !self.geometry.is_conventional(id) {
             return self.put(id, "write", Some(offset), data, origin).map(|_| ());
@@ -246,7 +246,7 @@ impl Media {
             zone.rewrite(&self.pool, size as u64, offset, data, self.track.then_some(origin));
         }
         self.expect_ack(op, id);
-        self.wrote("write", id, zone, data.len())
+        self.record_write("write", id, zone, data.len())
     }
 
     /// Appends at a zone's pointer; returns the address.
@@ -296,7 +296,7 @@ impl Media {
             if zone.state.is_open() && offset + blocks < capacity && at.is_none_or(|at| at == offset) {
                 zone.put(&self.pool, size, data, track);
                 self.expect_ack(origin.id, id);
-                return self.wrote(name, id, zone, data.len()).map(|()| offset);
+                return self.record_write(name, id, zone, data.len()).map(|()| offset);
             }
         }
         let mut resources = self.resources.lock();
@@ -322,18 +322,18 @@ impl Media {
         let event = ZoneEvent::Write { fills: offset + blocks == capacity };
         self.admit(&mut resources, &zone, name, id)?;
         if self.track {
-            zone.remember();
+            zone.start_history();
         }
         self.transition(&mut resources, &mut zone, name, id, event)?;
         zone.put(&self.pool, size, data, track);
         self.expect_ack(origin.id, id);
         drop(resources);
-        self.wrote(name, id, zone, data.len()).map(|()| offset)
+        self.record_write(name, id, zone, data.len()).map(|()| offset)
     }
 
     /// Marks a changed zone for the next flush of the drive file. With too many unflushed bytes the flush
     /// happens at once, the only case in which a submitter waits for the file.
-    fn wrote(
+    fn record_write(
         &self,
         name: &'static str,
         id: ZoneId,
@@ -345,10 +345,14 @@ impl Media {
             drive.touch(id);
         }
         drop(zone);
-        if drive.grew(bytes) { drive.flush(self).map_err(|e| self.host(name, id, e)) } else { Ok(()) }
+        if drive.add_unflushed(bytes) {
+            drive.flush(self).map_err(|e| self.host_error(name, id, e))
+        } else {
+            Ok(())
+        }
     }
 
-    fn host(&self, name: &'static str, id: ZoneId, e: std::io::Error) -> Error {
+    fn host_error(&self, name: &'static str, id: ZoneId, e: std::io::Error) -> Error {
         self.error(ErrorKind::Host, name, id).because(e.to_string()).from_source(e)
     }
 
@@ -358,7 +362,7 @@ impl Media {
             let mut tracker = self.tracker.lock();
             let covers = tracker.sequence;
             tracker.last = tracker.last.max(op);
-            tracker.in_flight.insert(op, Target::Flush { covers });
+            tracker.in_flight.insert(op, AckTarget::Flush { covers });
         }
     }
 
@@ -370,7 +374,7 @@ impl Media {
             Action::Finish => ("finish", ZoneEvent::Finish),
             Action::Reset => ("reset", ZoneEvent::Reset),
         };
-        self.known(name, id)?;
+        self.check_zone_exists(name, id)?;
         let mut resources = self.resources.lock();
         let mut zone = self.lock(id);
         let was = zone.state;
@@ -382,7 +386,7 @@ impl Media {
             self.admit(&mut resources, &zone, name, id)?;
         }
         if self.track && was != ZoneState::Conventional {
-            zone.remember();
+            zone.start_history();
         }
         self.transition(&mut resources, &mut zone, name, id, event)?;
         let track = self.track.then_some(op);
@@ -393,7 +397,7 @@ impl Media {
         }
         self.expect_ack(op, id);
         drop(resources);
-        self.wrote(name, id, zone, 0)
+        self.record_write(name, id, zone, 0)
     }
 
     /// The states of the given zones.
@@ -428,13 +432,13 @@ impl Media {
         drop(tracker);
         let block = u64::from(self.geometry.block_size);
         match target {
-            Target::Zone(zone) => {
+            AckTarget::Zone(zone) => {
                 let lasting = !self.geometry.volatile_cache;
                 self.lock(zone).acknowledge(&self.pool, block, id, sequence, lasting);
             }
-            Target::Flush { covers } => {
+            AckTarget::Flush { covers } => {
                 for slot in &self.zones {
-                    slot.0.lock().harden(&self.pool, block, covers);
+                    slot.0.lock().apply_flush(&self.pool, block, covers);
                 }
             }
         }
@@ -491,7 +495,7 @@ impl Media {
     }
 
     /// An operation number above all used ones.
-    pub(super) fn unused(&self) -> OpId {
+    pub(super) fn first_unused_id(&self) -> OpId {
         OpId(self.tracker.lock().last.0 + 1)
     }
 
@@ -499,7 +503,7 @@ impl Media {
         if self.track {
             let mut tracker = self.tracker.lock();
             tracker.last = tracker.last.max(op);
-            tracker.in_flight.insert(op, Target::Zone(zone));
+            tracker.in_flight.insert(op, AckTarget::Zone(zone));
         }
     }
 
@@ -549,12 +553,12 @@ impl Media {
         Ok(())
     }
 
-    fn known(&self, name: &'static str, id: ZoneId) -> Result<()> {
+    fn check_zone_exists(&self, name: &'static str, id: ZoneId) -> Result<()> {
         checks::known(&self.geometry, name, id)
     }
 
     /// A transfer's zone, offset in the zone and number of blocks.
-    fn locate(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, u64, u64)> {
+    fn locate_transfer(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, u64, u64)> {
         checks::locate(&self.geometry, name, at, bytes).map(|t| (t.zone, t.offset, t.blocks))
     }
 
@@ -566,7 +570,7 @@ impl Media {
 impl Clone for Media {
     fn clone(&self) -> Media {
         let resources = self.resources.lock();
-        let zones = self.zones.iter().map(|slot| Slot(Mutex::new(slot.0.lock().clone()))).collect();
+        let zones = self.zones.iter().map(|slot| ZoneSlot(Mutex::new(slot.0.lock().clone()))).collect();
         Media {
             geometry: Arc::clone(&self.geometry),
             pool: Arc::clone(&self.pool),

@@ -118,7 +118,7 @@ impl Plane {
 
 impl Group {
     /// Removes the bytes that have left the write buffer by `at`.
-    fn settle(&mut self, at: u64) {
+    fn drain_buffer_until(&mut self, at: u64) {
         while let Some(Reverse((end, bytes))) = self.leaving.peek().copied()
             && end <= at
         {
@@ -129,14 +129,14 @@ impl Group {
 
     /// The earliest time from `at` on at which `bytes` more fit into a write buffer of `size`. Writes enter
     /// the buffer in order of arrival.
-    fn room(&mut self, at: u64, bytes: u64, size: u64) -> u64 {
+    fn time_of_buffer_room(&mut self, at: u64, bytes: u64, size: u64) -> u64 {
         let mut at = at.max(self.entered);
-        self.settle(at);
+        self.drain_buffer_until(at);
         while self.held + bytes > size
             && let Some(Reverse((end, _))) = self.leaving.peek().copied()
         {
             at = at.max(end);
-            self.settle(at);
+            self.drain_buffer_until(at);
         }
         self.entered = at;
         at
@@ -146,7 +146,7 @@ impl Group {
 impl ModelState {
     /// A pseudo-random number determined by the number of draws, so that equal runs of the time model draw
     /// equal numbers.
-    fn draw(&mut self) -> u64 {
+    fn next_random(&mut self) -> u64 {
         self.draws = self.draws.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut z = self.draws;
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -155,14 +155,14 @@ impl ModelState {
     }
 
     /// Start of the controller's next free interval of length `time` after `at`.
-    fn command(&mut self, at: u64, time: u64) -> u64 {
+    fn reserve_controller(&mut self, at: u64, time: u64) -> u64 {
         let start = at.max(self.controller);
         self.controller = start + time;
         start
     }
 
     /// End of a transfer of length `time` on the channel of `plane`, from `at` on.
-    fn channel(&mut self, plane: u64, at: u64, time: u64) -> u64 {
+    fn reserve_channel(&mut self, plane: u64, at: u64, time: u64) -> u64 {
         if time == 0 || self.channels.is_empty() {
             return at;
         }
@@ -184,7 +184,7 @@ impl ModelState {
 }
 
 /// Nanoseconds that `bytes` take at `bandwidth` bytes per second; 0 if `bandwidth` is 0 (no limit).
-fn moving(bytes: u64, bandwidth: u64) -> u64 {
+fn transfer_time(bytes: u64, bandwidth: u64) -> u64 {
     if bandwidth == 0 {
         return 0;
     }
@@ -256,15 +256,15 @@ impl Model {
 
     fn read(&self, state: &mut ModelState, now: u64, at: Lba, bytes: u64) -> u64 {
         let times = &self.profile.read;
-        let start = state.command(now, times.controller.0);
+        let start = state.reserve_controller(now, times.controller.0);
         let counted = if times.per_kib_limit.0 == 0 { bytes } else { bytes.min(times.per_kib_limit.0) };
         let own = times.latency.0 + counted * times.per_kib.0 / KIB;
         let moved = match (&self.profile.flash, &self.profile.arm) {
             (Some(flash), _) => self.read_flash(state, flash, start, at, bytes),
-            (None, Some(arm)) => self.swing(state, arm, start, at.0, bytes),
+            (None, Some(arm)) => self.arm_end_time(state, arm, start, at.0, bytes),
             (None, None) => start,
         };
-        state.reading = state.reading.max(start) + moving(bytes, times.bandwidth.0);
+        state.reading = state.reading.max(start) + transfer_time(bytes, times.bandwidth.0);
         (moved + own).max(state.reading)
     }
 
@@ -275,9 +275,9 @@ impl Model {
         let mut end = start;
         for index in offset / page..(offset + bytes).div_ceil(page) {
             let plane = self.plane_of(zone, index);
-            let draw = state.draw();
-            let cells = state.plane(plane).read(start, flash.read.pick(draw));
-            end = end.max(state.channel(plane, cells, flash.transfer.0));
+            let draw = state.next_random();
+            let cells = state.plane(plane).read(start, flash.read.pick_time(draw));
+            end = end.max(state.reserve_channel(plane, cells, flash.transfer.0));
         }
         end
     }
@@ -296,7 +296,7 @@ impl Model {
         } else {
             (write.latency, write.controller, write.implicit_open)
         };
-        let start = state.command(now, controller.0);
+        let start = state.reserve_controller(now, controller.0);
         while state.in_flight.peek().is_some_and(|Reverse(end)| *end <= now) {
             state.in_flight.pop();
         }
@@ -314,9 +314,9 @@ impl Model {
         let end = match (&self.profile.flash, &self.profile.arm) {
             (Some(flash), _) => match write.acknowledge {
                 Acknowledge::Program => self.program(state, flash, ready, put),
-                Acknowledge::Buffer => self.buffer(state, flash, start, ready, put),
+                Acknowledge::Buffer => self.write_to_buffer(state, flash, start, ready, put),
             },
-            (None, Some(arm)) => self.store(state, arm, start, ready, put),
+            (None, Some(arm)) => self.write_to_disk_cache(state, arm, start, ready, put),
             (None, None) => ready,
         };
         if write.contention_from > 0 {
@@ -347,22 +347,30 @@ impl Model {
         let cursor = &mut state.group(group).cursor;
         let plane = group + (*cursor % self.spread) * self.groups;
         *cursor += 1;
-        state.draining = now.max(state.draining) + moving(flash.page.0, self.profile.write.bandwidth.0);
+        state.draining =
+            now.max(state.draining) + transfer_time(flash.page.0, self.profile.write.bandwidth.0);
         let begin = if self.profile.write.bandwidth.0 == 0 { at } else { at.max(state.draining) };
-        let moved = state.channel(plane, begin, flash.transfer.0);
-        let draw = state.draw();
-        state.plane(plane).program(at, moved, flash.program.pick(draw))
+        let moved = state.reserve_channel(plane, begin, flash.transfer.0);
+        let draw = state.next_random();
+        state.plane(plane).program(at, moved, flash.program.pick_time(draw))
     }
 
     /// End of a group's last queued program operation.
-    fn drained(&self, state: &ModelState, group: u64) -> u64 {
+    fn last_program_end(&self, state: &ModelState, group: u64) -> u64 {
         let planes = state.planes.iter().skip(group as usize).step_by(self.groups as usize);
         planes.filter_map(|plane| plane.programs.back().map(|(_, end)| *end)).max().unwrap_or(0)
     }
 
     /// Times a buffered write: the write is acknowledged when its bytes fit into the buffer; a programmed
     /// page leaves the buffer.
-    fn buffer(&self, state: &mut ModelState, flash: &Flash, start: u64, ready: u64, put: &Put) -> u64 {
+    fn write_to_buffer(
+        &self,
+        state: &mut ModelState,
+        flash: &Flash,
+        start: u64,
+        ready: u64,
+        put: &Put,
+    ) -> u64 {
         let page = flash.page.0;
         let size = self.profile.write.buffer.0.max(page * 2);
         let group = u64::from(put.zone.0) % self.groups;
@@ -371,7 +379,7 @@ impl Model {
             let part = left.min(page);
             left -= part;
             let here = state.group(group);
-            entered = here.room(entered, part, size);
+            entered = here.time_of_buffer_room(entered, part, size);
             here.held += part;
             here.pending += part;
             if here.pending >= page {
@@ -386,7 +394,7 @@ impl Model {
         }
         self.pad(state, flash, group, entered);
         // Lower blocks of the zone may lie on any plane of the zone's group.
-        acknowledged.max(self.drained(state, group))
+        acknowledged.max(self.last_program_end(state, group))
     }
 
     /// Programs the incomplete page of a group.
@@ -409,7 +417,7 @@ impl Model {
                 self.pad(state, flash, group, now);
             }
         }
-        let programs = (0..self.groups).map(|group| self.drained(state, group)).max().unwrap_or(0);
+        let programs = (0..self.groups).map(|group| self.last_program_end(state, group)).max().unwrap_or(0);
         now.max(state.drained).max(programs) + self.profile.flush.latency.0
     }
 
@@ -424,14 +432,14 @@ impl Model {
             Action::Finish if written == 0 || is_full => times.finish_empty.0,
             Action::Finish => {
                 let rest = (full - written) * u64::from(self.geometry.block_size);
-                times.finish.0 + moving(rest, times.finish_bandwidth.0)
+                times.finish.0 + transfer_time(rest, times.finish_bandwidth.0)
             }
             Action::Reset => times.reset.at(if is_full { full } else { written }, full),
         }
     }
 
     /// Time at which a disk's arm has moved to block `at` and passed over `bytes`.
-    fn swing(&self, state: &mut ModelState, arm: &Arm, start: u64, at: u64, bytes: u64) -> u64 {
+    fn arm_end_time(&self, state: &mut ModelState, arm: &Arm, start: u64, at: u64, bytes: u64) -> u64 {
         let seek = if at == state.arm_at {
             0
         } else {
@@ -442,14 +450,21 @@ impl Model {
             arm.settle.0 + (range as f64 * share) as u64 + arm.turn.0 / 2
         };
         state.arm_at = at.saturating_add(bytes / u64::from(self.geometry.block_size).max(1));
-        state.arm = state.arm.max(start) + seek + moving(bytes, arm.bandwidth.0);
+        state.arm = state.arm.max(start) + seek + transfer_time(bytes, arm.bandwidth.0);
         state.arm
     }
 
     /// Times a disk's write, which is acknowledged as soon as the cache has space.
-    fn store(&self, state: &mut ModelState, arm: &Arm, start: u64, ready: u64, put: &Put) -> u64 {
-        let room = state.group(0).room(start, put.bytes, self.profile.write.buffer.0);
-        let end = self.swing(state, arm, room, put.at, put.bytes);
+    fn write_to_disk_cache(
+        &self,
+        state: &mut ModelState,
+        arm: &Arm,
+        start: u64,
+        ready: u64,
+        put: &Put,
+    ) -> u64 {
+        let room = state.group(0).time_of_buffer_room(start, put.bytes, self.profile.write.buffer.0);
+        let end = self.arm_end_time(state, arm, room, put.at, put.bytes);
         state.drained = state.drained.max(end);
         let through = self.profile.write.acknowledge == Acknowledge::Program
             || (put.durable && self.geometry.volatile_cache);
@@ -484,8 +499,8 @@ mod tests {
         let mut group = Group { held: 8, ..Group::default() };
         group.leaving.push(Reverse((30, 4)));
         group.leaving.push(Reverse((20, 4)));
-        assert_eq!(group.room(10, 4, 12), 10);
-        assert_eq!(group.room(10, 6, 12), 20);
+        assert_eq!(group.time_of_buffer_room(10, 4, 12), 10);
+        assert_eq!(group.time_of_buffer_room(10, 6, 12), 20);
         assert_eq!(group.held, 4);
     }
 
@@ -495,7 +510,7 @@ mod tests {
         group.leaving.push(Reverse((20, 4)));
         group.leaving.push(Reverse((30, 4)));
         let mut enter = |at, bytes| {
-            let entered = group.room(at, bytes, 8);
+            let entered = group.time_of_buffer_room(at, bytes, 8);
             group.held += bytes;
             entered
         };

@@ -236,7 +236,7 @@ pub(super) struct Times(pub(super) Box<[u64]>);
 pub(super) struct Curve(Box<[(u64, u64)]>);
 
 /// The filled share of a whole zone, on a curve.
-const FULL: u64 = 1_000_000_000;
+const WHOLE_ZONE: u64 = 1_000_000_000;
 
 impl Profile {
     /// True if the profile lets every operation complete at once.
@@ -247,7 +247,7 @@ impl Profile {
 
 impl Flash {
     /// The number of planes of the whole drive.
-    fn planes_in_all(&self) -> Option<u64> {
+    fn planes_of_drive(&self) -> Option<u64> {
         let dies = u64::from(self.channels.get()) * u64::from(self.dies.get());
         dies.checked_mul(u64::from(self.planes.get()))
     }
@@ -255,7 +255,7 @@ impl Flash {
 
 impl Shape {
     /// Checks a profile's rules that its types do not express.
-    fn check(&self) -> Result<(), (usize, String)> {
+    fn check_rules(&self) -> Result<(), (usize, String)> {
         let Shape { block_size, zone_size, zone_capacity, max_append, .. } = self;
         let block = block_size.as_ref().map_or(4096, |b| b.as_ref().0);
         if let Some(given) = block_size
@@ -305,7 +305,7 @@ impl Time {
 
 impl Times {
     /// One of the times in the list, selected by `draw`.
-    pub(super) fn pick(&self, draw: u64) -> u64 {
+    pub(super) fn pick_time(&self, draw: u64) -> u64 {
         let index = usize::try_from(draw % self.0.len().max(1) as u64).unwrap_or_default();
         self.0.get(index).copied().unwrap_or_default()
     }
@@ -314,8 +314,8 @@ impl Times {
 impl Curve {
     /// The curve's time at the filled share `part` / `whole`, interpolated.
     pub(super) fn at(&self, part: u64, whole: u64) -> u64 {
-        let fill = u128::from(part) * u128::from(FULL) / u128::from(whole.max(1));
-        let fill = u64::try_from(fill).unwrap_or(FULL);
+        let fill = u128::from(part) * u128::from(WHOLE_ZONE) / u128::from(whole.max(1));
+        let fill = u64::try_from(fill).unwrap_or(WHOLE_ZONE);
         let after = self.0.partition_point(|(at, _)| *at < fill);
         let (Some(high), Some(low)) =
             (self.0.get(after).or(self.0.last()), self.0.get(after.saturating_sub(1)))
@@ -413,7 +413,7 @@ impl<'de> Deserialize<'de> for Curve {
         if !points.is_sorted_by(|a, b| a.percent < b.percent) {
             return Err(D::Error::custom("the points must be in order of percent"));
         }
-        let fill = |percent: f64| (percent / 100.0 * FULL as f64) as u64;
+        let fill = |percent: f64| (percent / 100.0 * WHOLE_ZONE as f64) as u64;
         Ok(Curve(points.into_iter().map(|p| (fill(p.percent), p.time.0)).collect()))
     }
 }

@@ -42,7 +42,7 @@ impl Reorder {
 
     /// Holds an append that only needs space in an open zone; returns false for any other operation, which takes
     /// effect at once, after the held appends.
-    pub(super) fn hold(&self, id: OpId, op: &Op) -> bool {
+    pub(super) fn hold_append(&self, id: OpId, op: &Op) -> bool {
         let mut held = self.held.lock();
         match op {
             Op::Append { zone, data, how } if self.fits(&held, *zone, data) => {
@@ -94,7 +94,7 @@ impl Reorder {
     }
 
     /// A copy of the medium with all submitted appends landed.
-    pub(super) fn with_all(&self, copy: impl FnOnce() -> Media) -> Media {
+    pub(super) fn with_all_landed(&self, copy: impl FnOnce() -> Media) -> Media {
         let held = self.held.lock();
         let media = copy();
         for (zone, appends) in &held.zones {

@@ -22,12 +22,12 @@ pub(super) struct Zone {
     /// True if the zone changed since the last flush to the drive file.
     pub(super) touched: bool,
     /// Operations of the zone that are not durable; empty if power cuts are not tracked.
-    pub(super) doubt: Doubt,
+    pub(super) doubt: UndurableOps,
 }
 
 /// Operations of a zone that are not durable.
 #[derive(Clone, Debug, Default)]
-pub(super) enum Doubt {
+pub(super) enum UndurableOps {
     /// No operation is in doubt, or power cuts are not tracked.
     #[default]
     None,
@@ -56,24 +56,24 @@ impl Zone {
             content: Content::default(),
             overlay: BTreeMap::new(),
             touched: false,
-            doubt: Doubt::None,
+            doubt: UndurableOps::None,
         }
     }
 
     /// Starts the history of a sequential zone. Must be called before the zone's state changes, because the
     /// history includes the state.
-    pub(super) fn remember(&mut self) {
+    pub(super) fn start_history(&mut self) {
         self.history();
     }
 
     /// The zone's history, created on first use.
     fn history(&mut self) -> &mut History {
-        if !matches!(self.doubt, Doubt::Sequential(_)) {
+        if !matches!(self.doubt, UndurableOps::Sequential(_)) {
             let settled = History::settled(self.written, self.state == ZoneState::Full);
-            self.doubt = Doubt::Sequential(Box::new(settled));
+            self.doubt = UndurableOps::Sequential(Box::new(settled));
         }
         match &mut self.doubt {
-            Doubt::Sequential(history) => history,
+            UndurableOps::Sequential(history) => history,
             _ => unreachable!("made above"),
         }
     }
@@ -83,7 +83,16 @@ impl Zone {
         let at = self.written;
         let len = data.len() as u64 / block;
         if let Some(Origin { id, append, fua, born }) = track {
-            self.history().wrote(Pending { id, at, len, append, fua, born, acked: None, solid: false });
+            self.history().record_write(Pending {
+                id,
+                at,
+                len,
+                append,
+                fua,
+                born,
+                acked: None,
+                solid: false,
+            });
         }
         self.content.write(pool, (at * block) as usize, data, false);
         self.written += len;
@@ -92,11 +101,11 @@ impl Zone {
     /// Writes blocks of a conventional zone.
     pub(super) fn rewrite(&mut self, pool: &Pool, block: u64, at: u64, data: &Buf, track: Option<Origin>) {
         if let Some(Origin { id, fua, .. }) = track {
-            if !matches!(self.doubt, Doubt::Conventional(_)) {
+            if !matches!(self.doubt, UndurableOps::Conventional(_)) {
                 let base = self.content.clone();
-                self.doubt = Doubt::Conventional(Box::new(Rewrites { base, pieces: Vec::new() }));
+                self.doubt = UndurableOps::Conventional(Box::new(Rewrites { base, pieces: Vec::new() }));
             }
-            if let Doubt::Conventional(rewrites) = &mut self.doubt {
+            if let UndurableOps::Conventional(rewrites) = &mut self.doubt {
                 let data = data.clone();
                 rewrites.pieces.push(Rewrite { id, at, data, fua, acked: None, durable: false });
             }
@@ -128,28 +137,28 @@ impl Zone {
     /// Records the acknowledgement of an operation of the zone.
     pub(super) fn acknowledge(&mut self, pool: &Pool, block: u64, id: OpId, seq: Sequence, lasting: bool) {
         match &mut self.doubt {
-            Doubt::None => {}
-            Doubt::Sequential(history) => history.acknowledge(id, seq, lasting),
-            Doubt::Conventional(rewrites) => rewrites.acknowledge(id, seq, lasting),
+            UndurableOps::None => {}
+            UndurableOps::Sequential(history) => history.acknowledge(id, seq, lasting),
+            UndurableOps::Conventional(rewrites) => rewrites.acknowledge(id, seq, lasting),
         }
         self.settle(pool, block);
     }
 
     /// Applies a flush to the zone that covers acknowledgements before `before`.
-    pub(super) fn harden(&mut self, pool: &Pool, block: u64, before: Sequence) {
+    pub(super) fn apply_flush(&mut self, pool: &Pool, block: u64, before: Sequence) {
         match &mut self.doubt {
-            Doubt::None => {}
-            Doubt::Sequential(history) => history.harden(before),
-            Doubt::Conventional(rewrites) => rewrites.harden(before),
+            UndurableOps::None => {}
+            UndurableOps::Sequential(history) => history.apply_flush(before),
+            UndurableOps::Conventional(rewrites) => rewrites.apply_flush(before),
         }
         self.settle(pool, block);
     }
 
     fn settle(&mut self, pool: &Pool, block: u64) {
         let settled = match &mut self.doubt {
-            Doubt::None => return,
-            Doubt::Sequential(history) => history.is_settled(),
-            Doubt::Conventional(rewrites) => {
+            UndurableOps::None => return,
+            UndurableOps::Sequential(history) => history.is_settled(),
+            UndurableOps::Conventional(rewrites) => {
                 for piece in rewrites.settle() {
                     rewrites.base.write(pool, (piece.at * block) as usize, &piece.data, true);
                 }
@@ -157,7 +166,7 @@ impl Zone {
             }
         };
         if settled {
-            self.doubt = Doubt::None;
+            self.doubt = UndurableOps::None;
         }
     }
 }

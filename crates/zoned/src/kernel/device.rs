@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use crate::checks::{self, Transfer};
 use crate::kernel::flushes::Flushes;
 use crate::kernel::zone_counts::ZoneCounts;
-use crate::kernel::zone_queue::{Claims, Reply, Rules, Step, Task, ZoneQueue};
+use crate::kernel::zone_queue::{Claims, QueueRules, Reply, Step, ZoneQueue, ZoneTask};
 use crate::kernel::{Failure, Kernel, KernelOp, ShortVec, Wire};
 use crate::{
     Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
@@ -18,9 +18,9 @@ use crate::{
 };
 
 /// What a backend provides when it opens a device.
-pub(crate) struct Parts {
+pub(crate) struct OpenedDevice {
     pub(crate) geometry: Geometry,
-    pub(crate) rules: Rules,
+    pub(crate) rules: QueueRules,
     /// A report of all zones of the device.
     pub(crate) report: Vec<ZoneInfo>,
     pub(crate) wire: Box<dyn Wire>,
@@ -42,8 +42,8 @@ pub(crate) struct KernelDevice {
 
 struct Shared {
     geometry: Geometry,
-    rules: Rules,
-    queues: Box<[Slot]>,
+    rules: QueueRules,
+    queues: Box<[QueueSlot]>,
     wire: Box<dyn Wire>,
     kernel: Arc<dyn Kernel>,
     blocking: Arc<dyn Kernel>,
@@ -54,10 +54,10 @@ struct Shared {
 
 /// A zone's queue on cache lines of its own, so that locks of neighbouring zones do not share a line.
 #[repr(align(128))]
-struct Slot(Mutex<ZoneQueue<Waiter>>);
+struct QueueSlot(Mutex<ZoneQueue<Waiter>>);
 
 // 10 MB for a drive with 75,000 zones.
-const _: () = assert!(size_of::<Slot>() == 128);
+const _: () = assert!(size_of::<QueueSlot>() == 128);
 
 /// The receiver of a zone operation's result.
 #[derive(Debug)]
@@ -75,10 +75,11 @@ struct PendingReport {
 }
 
 impl KernelDevice {
-    pub(crate) fn new(parts: Parts, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
-        let Parts { geometry, rules, report, wire, kernel, blocking, details } = parts;
+    pub(crate) fn new(parts: OpenedDevice, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
+        let OpenedDevice { geometry, rules, report, wire, kernel, blocking, details } = parts;
         assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
-        let queues: Box<[Slot]> = report.iter().map(|info| Slot(Mutex::new(ZoneQueue::new(info)))).collect();
+        let queues: Box<[QueueSlot]> =
+            report.iter().map(|info| QueueSlot(Mutex::new(ZoneQueue::new(info)))).collect();
         let zone_counts = ZoneCounts::default();
         for slot in &queues {
             zone_counts.update(Claims::default(), slot.0.lock().claims());
@@ -94,10 +95,11 @@ impl KernelDevice {
     }
 
     /// Submits an operation to its zone's queue.
-    fn submit_to_zone(&self, zone: ZoneId, name: &'static str, at: Option<Lba>, task: Task) -> Io {
+    fn submit_to_zone(&self, zone: ZoneId, name: &'static str, at: Option<Lba>, task: ZoneTask) -> Io {
         let (completer, io) = self.pair();
         let waiter = Waiter::Caller { completer, name, at };
-        let answers = self.shared.event(zone, |queue, rules, steps| queue.submit(rules, task, waiter, steps));
+        let answers =
+            self.shared.handle_event(zone, |queue, rules, steps| queue.submit(rules, task, waiter, steps));
         answers.deliver();
         io
     }
@@ -130,10 +132,10 @@ impl KernelDevice {
             completer: Mutex::new(Some(completer)),
         });
         for zone in zones.map(ZoneId) {
-            let answers = shared.event(zone, |queue, rules, steps| {
+            let answers = shared.handle_event(zone, |queue, rules, steps| {
                 if !queue.is_quiet() {
                     pending.missing.fetch_add(1, Ordering::Relaxed);
-                    queue.submit(rules, Task::Fence, Waiter::Report(Arc::clone(&pending)), steps);
+                    queue.submit(rules, ZoneTask::Fence, Waiter::Report(Arc::clone(&pending)), steps);
                 }
             });
             answers.deliver();
@@ -181,10 +183,10 @@ impl Shared {
     }
 
     /// Passes an event to a zone's queue, then executes the resulting steps without the queue's lock.
-    fn event(
+    fn handle_event(
         self: &Arc<Shared>,
         zone: ZoneId,
-        apply: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
+        apply: impl FnOnce(&mut ZoneQueue<Waiter>, &QueueRules, &mut ShortVec<Step<Waiter>>),
     ) -> Completions {
         let mut steps = ShortVec::new();
         {
@@ -206,10 +208,11 @@ impl Shared {
             Step::Read { at, into, past, waiter } => {
                 let blocks = (into.len() / self.rules.block) as u64;
                 self.send(KernelOp::Read { at: self.address(zone, at), into }, move |shared, result| {
-                    let result = join(result, past);
+                    let result = join_read(result, past);
                     let ok = result.is_ok();
-                    let mut answers = shared
-                        .event(zone, |queue, rules, steps| queue.read_done(rules, at, blocks, ok, steps));
+                    let mut answers = shared.handle_event(zone, |queue, rules, steps| {
+                        queue.read_done(rules, at, blocks, ok, steps)
+                    });
                     shared.answer(zone, waiter, result, &mut answers);
                     answers
                 });
@@ -219,7 +222,7 @@ impl Shared {
                 let (data, durable) = (write.data(), self.needs_fua(write.durable));
                 let kernel = if write.is_repeated() { &self.blocking } else { &self.kernel };
                 self.send_through(kernel, KernelOp::Write { at, data, durable }, move |shared, result| {
-                    let result = result.map(drop).map_err(|failure| shared.limit(zone, failure));
+                    let result = result.map(drop).map_err(|failure| shared.name_reached_limit(zone, failure));
                     shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
                         queue.write_done(rules, write, result, steps);
                     })
@@ -230,7 +233,7 @@ impl Shared {
                 let durable = self.needs_fua(durable);
                 self.send(KernelOp::Append { zone, data, durable }, move |shared, result| {
                     let result = result.and_then(|done| shared.offset(zone, done));
-                    let result = result.map_err(|failure| shared.limit(zone, failure));
+                    let result = result.map_err(|failure| shared.name_reached_limit(zone, failure));
                     shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
                         queue.append_done(rules, blocks, waiter, result, steps);
                     })
@@ -239,10 +242,10 @@ impl Shared {
             Step::Zone { action, waiter } => {
                 self.send(KernelOp::Zone { zone, action }, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| match action {
-                        Action::Open => shared.limit(zone, failure),
+                        Action::Open => shared.name_reached_limit(zone, failure),
                         _ => failure,
                     });
-                    shared.event(zone, |queue, rules, steps| {
+                    shared.handle_event(zone, |queue, rules, steps| {
                         queue.command_done(rules, action, waiter, result, steps)
                     })
                 })
@@ -256,7 +259,7 @@ impl Shared {
                         };
                         info.ok_or_else(|| shared.no_report())
                     });
-                    shared.event(zone, |queue, rules, steps| queue.report_done(rules, info, steps))
+                    shared.handle_event(zone, |queue, rules, steps| queue.report_done(rules, info, steps))
                 })
             }
         }
@@ -270,15 +273,15 @@ impl Shared {
         zone: ZoneId,
         durable: bool,
         ok: bool,
-        apply: impl FnOnce(&mut ZoneQueue<Waiter>, &Rules, &mut ShortVec<Step<Waiter>>),
+        apply: impl FnOnce(&mut ZoneQueue<Waiter>, &QueueRules, &mut ShortVec<Step<Waiter>>),
     ) -> Completions {
         let mut below = 0;
-        let answers = self.event(zone, |queue, rules, steps| {
+        let answers = self.handle_event(zone, |queue, rules, steps| {
             let counts = ok && self.geometry.volatile_cache;
             if counts {
                 match durable {
                     true => below = queue.cached_until(),
-                    false => queue.cached(self.flushes.next()),
+                    false => queue.record_cached(self.flushes.next()),
                 }
                 if queue.needs_flush_below() {
                     below = self.flushes.next();
@@ -286,7 +289,7 @@ impl Shared {
             }
             apply(queue, rules, steps);
             if counts {
-                queue.acknowledged(durable);
+                queue.record_acknowledged(durable);
             }
         });
         if below <= self.flushes.done() {
@@ -375,7 +378,7 @@ impl Shared {
     }
 
     /// Names the limit behind a drive's refusal to open a zone, because not every drive returns an error for the limits.
-    fn limit(&self, zone: ZoneId, mut failure: Failure) -> Failure {
+    fn name_reached_limit(&self, zone: ZoneId, mut failure: Failure) -> Failure {
         if matches!(failure.kind, ErrorKind::Media | ErrorKind::Host) {
             let state = self.queue(zone).lock().state();
             if let Some(kind) = self.zone_counts.limit_reached(state, &self.geometry) {
@@ -450,7 +453,7 @@ impl Shared {
     }
 
     /// The error for an operation on a removed device.
-    fn gone(&self, op: Op) -> Error {
+    fn gone_error(&self, op: Op) -> Error {
         let zone = match &op {
             Op::Read { at, .. } | Op::Write { at, .. } => self.geometry.zone_of(*at),
             Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
@@ -469,7 +472,7 @@ impl Shared {
 }
 
 /// Rejoins a read's buffer with its part past the pointer, which reads as zeros.
-fn join(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Result<Reply, Failure> {
+fn join_read(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Result<Reply, Failure> {
     match result {
         Ok(Done::Read(mut into)) => {
             if let Some(mut past) = past {
@@ -496,32 +499,32 @@ impl ZonedDevice for KernelDevice {
     fn submit(&self, op: Op) -> Io {
         let geometry = &self.shared.geometry;
         if self.shared.gone.load(Ordering::Relaxed) {
-            return Io::ready(Err(self.shared.gone(op)));
+            return Io::ready(Err(self.shared.gone_error(op)));
         }
         let name = op.name();
         match op {
             Op::Read { at, into } => match checks::locate(geometry, name, at, into.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
-                    self.submit_to_zone(zone, name, Some(at), Task::Read { at: offset, into })
+                    self.submit_to_zone(zone, name, Some(at), ZoneTask::Read { at: offset, into })
                 }
                 Err(error) => Io::ready(Err(error.with_buffer(into))),
             },
             Op::Write { at, data, how } => match checks::locate(geometry, name, at, data.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
                     let durable = how == Durability::Durable;
-                    self.submit_to_zone(zone, name, Some(at), Task::Write { at: offset, data, durable })
+                    self.submit_to_zone(zone, name, Some(at), ZoneTask::Write { at: offset, data, durable })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Append { zone, data, how } => match checks::append(geometry, name, zone, data.len()) {
                 Ok(_) => {
                     let durable = how == Durability::Durable;
-                    self.submit_to_zone(zone, name, None, Task::Append { data, durable })
+                    self.submit_to_zone(zone, name, None, ZoneTask::Append { data, durable })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Zone { zone, action } => match checks::known(geometry, name, zone) {
-                Ok(()) => self.submit_to_zone(zone, name, None, Task::Zone(action)),
+                Ok(()) => self.submit_to_zone(zone, name, None, ZoneTask::Zone(action)),
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Flush => self.flush(name),

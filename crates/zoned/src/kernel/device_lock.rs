@@ -69,13 +69,13 @@ impl DeviceLock {
         let file = match opened {
             Ok(file) => file,
             Err(e) if e.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
-                return Err(held(name, path, &found));
+                return Err(held_error(name, path, &found));
             }
             Err(e) => return Err(failed(e)),
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // A locked block node is no error, because udev locks it briefly; `O_EXCL` has decided already.
-            Err(Errno::WOULDBLOCK) if node == Node::Character => return Err(held(name, path, &found)),
+            Err(Errno::WOULDBLOCK) if node == Node::Character => return Err(held_error(name, path, &found)),
             _ => {}
         }
         let sysfs = sysfs_of(&found).map_err(failed)?;
@@ -111,9 +111,9 @@ pub(crate) fn attribute(folder: &Path, name: &str) -> Option<String> {
 
 /// The error for a device that another process holds. Names the process, mount point or stacked device if it can be
 /// found.
-fn held(name: &Arc<str>, path: &Path, node: &Metadata) -> Error {
+fn held_error(name: &Arc<str>, path: &Path, node: &Metadata) -> Error {
     let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-    let pid = lock_holder(&locks, node.dev(), node.ino()).or_else(|| opener(node.rdev()));
+    let pid = lock_holder(&locks, node.dev(), node.ino()).or_else(|| process_with_open(node.rdev()));
     let error = Error::new(ErrorKind::Held { pid: pid.unwrap_or(0) }, name, "open");
     let mounts = sys::sysfs::mounts().unwrap_or_default();
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
@@ -155,7 +155,7 @@ fn holder_above(sysfs: &Path) -> Option<String> {
 }
 
 /// A process that has the device open. Only root sees processes of other users.
-fn opener(rdev: u64) -> Option<u32> {
+fn process_with_open(rdev: u64) -> Option<u32> {
     let processes = fs::read_dir("/proc").ok()?;
     let pids = processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let opens = |pid: &u32| {

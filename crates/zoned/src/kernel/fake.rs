@@ -121,7 +121,7 @@ impl Inner {
     }
 
     /// The zone and the kind of a request that changes a zone.
-    fn changes(&self, request: &Request) -> Option<(ZoneId, InFlight)> {
+    fn changed_zone(&self, request: &Request) -> Option<(ZoneId, InFlight)> {
         let zone = |at: u64| self.geometry().zone_of(Lba(at));
         match request {
             Request::Write { at, .. } => {
@@ -183,7 +183,7 @@ impl Inner {
                 let zone = self.geometry().zone_of(at).expect("checked");
                 if let Some(noticed) = self.lost_pointers.lock().get_mut(&zone) {
                     *noticed |= blocking || !self.notices_blocking.load(Ordering::Relaxed);
-                    return plain(Err(io::Error::from_raw_os_error(5)));
+                    return finished_without_buffer(Err(io::Error::from_raw_os_error(5)));
                 }
                 let data = gather(&data);
                 let len = data.len() as u64;
@@ -192,17 +192,19 @@ impl Inner {
                 if result.is_err() && self.several_paths.load(Ordering::Relaxed) {
                     self.lost_pointers.lock().insert(zone, true);
                 }
-                plain(result.map(|_| len).map_err(|e| errno(e.kind())))
+                finished_without_buffer(result.map(|_| len).map_err(|e| errno(e.kind())))
             }
-            Request::Sync { .. } => plain(self.apply(Op::Flush).map(|_| 0).map_err(|e| errno(e.kind()))),
-            Request::Call(call) => plain(call()),
+            Request::Sync { .. } => {
+                finished_without_buffer(self.apply(Op::Flush).map(|_| 0).map_err(|e| errno(e.kind())))
+            }
+            Request::Call(call) => finished_without_buffer(call()),
             Request::NvmeOut { command, data, .. } => crate::nvme::fake::perform_out(self, command, &data),
             Request::NvmeIn { command, into, .. } => crate::nvme::fake::perform_in(self, command, into),
         }
     }
 }
 
-pub(crate) fn plain(result: io::Result<u64>) -> Finished {
+pub(crate) fn finished_without_buffer(result: io::Result<u64>) -> Finished {
     Finished { result, status: 0, buffer: None }
 }
 
@@ -238,7 +240,7 @@ impl Fake {
     fn start(&self, request: Request, finish: Finish, blocking: bool) {
         let inner = Arc::clone(&self.0);
         inner.requests.fetch_add(1, Ordering::Relaxed);
-        let change = inner.changes(&request);
+        let change = inner.changed_zone(&request);
         if let Some((zone, kind)) = change {
             inner.begin(zone, kind);
         }
@@ -263,6 +265,6 @@ pub(crate) fn block(size: u32, tag: u64) -> Buf {
 }
 
 /// A zeroed buffer of one block.
-pub(crate) fn empty(size: u32) -> BufMut {
+pub(crate) fn zeroed_block(size: u32) -> BufMut {
     BufMut::zeroed(size as usize)
 }

@@ -27,11 +27,11 @@ use sys::{Engine, EngineKind};
 
 use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
-pub(crate) use device::{KernelDevice, Parts};
+pub(crate) use device::{KernelDevice, OpenedDevice};
 pub(crate) use device_lock::{DeviceLock, Node, attribute, sysfs_of};
 pub(crate) use failure::Failure;
 pub(crate) use wire::{ExpectedReply, Kernel, KernelOp, Wire};
-pub(crate) use zone_queue::Rules;
+pub(crate) use zone_queue::QueueRules;
 
 /// A list that nearly always has one element and then needs no allocation.
 pub(crate) type ShortVec<T> = SmallVec<[T; 1]>;

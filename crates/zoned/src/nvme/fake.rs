@@ -13,15 +13,15 @@ fn address(command: &Command) -> Lba {
     Lba(u64::from(command.cdw10) | u64::from(command.cdw11) << 32)
 }
 
-fn ended(result: crate::Result<Done>, buffer: Option<BufMut>) -> Finished {
+fn finished_command(result: crate::Result<Done>, buffer: Option<BufMut>) -> Finished {
     match result {
         Ok(Done::At(at)) => Finished { result: Ok(at.0), status: 0, buffer },
         Ok(_) => Finished { result: Ok(0), status: 0, buffer },
-        Err(e) => Finished { result: Ok(u64::MAX), status: status(e.kind()), buffer },
+        Err(e) => Finished { result: Ok(u64::MAX), status: nvme_status(e.kind()), buffer },
     }
 }
 
-fn status(kind: ErrorKind) -> u16 {
+fn nvme_status(kind: ErrorKind) -> u16 {
     match kind {
         ErrorKind::ZoneFull => 0x1b9,
         ErrorKind::ZoneReadOnly => 0x1ba,
@@ -64,7 +64,7 @@ pub(crate) fn perform_out(fake: &Inner, command: Command, data: &[Buf]) -> Finis
         }
         _ => panic!("{command:?}"),
     };
-    let mut finished = ended(fake.apply(op), None);
+    let mut finished = finished_command(fake.apply(op), None);
     if fake.internal_errors.load(Ordering::Relaxed) && finished.status != 0 {
         finished.status = 0x006;
     }
@@ -82,7 +82,7 @@ pub(crate) fn perform_in(fake: &Inner, command: Command, into: BufMut) -> Finish
         Ok(_) => unreachable!("a read"),
         Err(mut e) => {
             let buffer = e.take_buffer();
-            ended(Err(e), buffer)
+            finished_command(Err(e), buffer)
         }
     }
 }

@@ -26,17 +26,17 @@ use sys::Engine;
 use sys::nvme::Command;
 
 use crate::kernel::{
-    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, Parts, Rules, attribute, engine_details,
-    refuse_virtual, sysfs_of,
+    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, OpenedDevice, QueueRules, attribute,
+    engine_details, refuse_virtual, sysfs_of,
 };
-use crate::nvme::shape::Facts;
+use crate::nvme::shape::IdentifyData;
 use crate::nvme::wire::{Namespace, NvmeWire, report};
 use crate::{Action, Driver, Error, ErrorKind, Result, ZonedDevice};
 
 /// Opens a zoned namespace by its generic character device. The device, and the namespace's block device if there is
 /// one, stay locked until the last operation has completed.
 ///
-/// Fails with [`ErrorKind::Held`] while another process holds either device, and with [`ErrorKind::Unsupported`] if
+/// Fails with [`ErrorKind::LockedNamespace`] while another process holds either device, and with [`ErrorKind::Unsupported`] if
 /// the namespace is not zoned or the clock is virtual. Needs root or `CAP_SYS_ADMIN`.
 pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     let name: Arc<str> = Arc::from(format!("nvme:{}", path.display()));
@@ -58,7 +58,7 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
         let why = format!("{} is not the same namespace", place.display());
         return Err(Error::new(ErrorKind::Invalid, &name, "open").because(why));
     }
-    let facts = Facts::identify(nsid, &|command, into| sys::nvme::admin(&node.file, command, into))
+    let facts = IdentifyData::identify(nsid, &|command, into| sys::nvme::admin(&node.file, command, into))
         .map_err(failed)?
         .map_err(|why| Error::new(ErrorKind::Unsupported, &name, "open").because(why))?;
     let engine = Engine::shared(how.engine)
@@ -74,7 +74,7 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
             None => "none".into(),
         },
     ));
-    let held = Held { node, block: block.map(|(hold, _)| hold) };
+    let held = LockedNamespace { node, block: block.map(|(hold, _)| hold) };
     Ok(assemble(name, nsid, &facts, Arc::new(held), engine, details, driver)?)
 }
 
@@ -82,7 +82,7 @@ pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result
 fn assemble(
     name: Arc<str>,
     nsid: u32,
-    facts: &Facts,
+    facts: &IdentifyData,
     namespace: Arc<dyn Namespace>,
     kernel: Arc<dyn Kernel>,
     details: Vec<(&'static str, String)>,
@@ -94,7 +94,7 @@ fn assemble(
         .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
     let geometry = facts.geometry(&name, &found).map_err(|why| refused(ErrorKind::Unsupported, why))?;
     let report = shape::infos(&geometry, 0, &found);
-    let rules = Rules {
+    let rules = QueueRules {
         block: geometry.block_size as usize,
         capacity: geometry.zone_capacity.0,
         max_transfer: geometry.max_transfer.0,
@@ -103,7 +103,7 @@ fn assemble(
     };
     let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));
     let blocking = Arc::clone(&kernel);
-    Ok(KernelDevice::new(Parts { geometry, rules, report, wire, kernel, blocking, details }, driver))
+    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, wire, kernel, blocking, details }, driver))
 }
 
 /// The node to lock for the device at `path`: the kernel's own node if it exists, because two nodes of one device have
@@ -145,12 +145,12 @@ fn block_node(path: &Path, name: &Arc<str>) -> Result<Option<PathBuf>> {
 }
 
 /// The locked character device and block device of a namespace.
-struct Held {
+struct LockedNamespace {
     node: DeviceLock,
     block: Option<DeviceLock>,
 }
 
-impl Namespace for Held {
+impl Namespace for LockedNamespace {
     fn file(&self) -> Arc<fs::File> {
         Arc::clone(&self.node.file)
     }

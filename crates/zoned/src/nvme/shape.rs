@@ -19,7 +19,7 @@ const ZONED_COMMAND_SET: u8 = 2;
 
 /// The identify data of a namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Facts {
+pub(super) struct IdentifyData {
     pub(super) controller: Controller,
     pub(super) namespace: Namespace,
     pub(super) zoned: ZonedNamespace,
@@ -27,11 +27,14 @@ pub(super) struct Facts {
 }
 
 /// Sends an admin command and waits; returns status and result.
-pub(super) type Admin<'a> = &'a dyn Fn(&Command, &mut [u8]) -> io::Result<(u16, u64)>;
+pub(super) type SendAdminCommand<'a> = &'a dyn Fn(&Command, &mut [u8]) -> io::Result<(u16, u64)>;
 
-impl Facts {
+impl IdentifyData {
     /// Sends the identify commands to a namespace. The inner error says why the namespace is unsupported.
-    pub(super) fn identify(nsid: u32, admin: Admin<'_>) -> io::Result<Result<Facts, String>> {
+    pub(super) fn identify(
+        nsid: u32,
+        admin: SendAdminCommand<'_>,
+    ) -> io::Result<Result<IdentifyData, String>> {
         let identify = |command: Command| -> io::Result<Result<Vec<u8>, Status>> {
             let mut into = vec![0; IDENTIFY_LEN];
             let (status, _) = admin(&command, &mut into)?;
@@ -70,7 +73,7 @@ impl Facts {
                 .ok_or_else(|| senseless("zoned namespace"))?;
             let zoned_controller =
                 ZonedController::decode(zoned_controller).ok_or_else(|| senseless("zoned controller"))?;
-            Ok(Facts { controller, namespace, zoned, zoned_controller })
+            Ok(IdentifyData { controller, namespace, zoned, zoned_controller })
         })())
     }
 
@@ -162,9 +165,9 @@ pub(super) mod tests {
     use super::*;
 
     /// Identify data of a drive with `geometry`.
-    pub(crate) fn facts(geometry: &Geometry) -> Facts {
+    pub(crate) fn identify_data(geometry: &Geometry) -> IdentifyData {
         let bytes = |blocks: Blocks| Some(blocks.bytes(geometry.block_size));
-        Facts {
+        IdentifyData {
             controller: Controller {
                 serial: "S1".into(),
                 model: "pretended".into(),
@@ -205,17 +208,17 @@ pub(super) mod tests {
         Zone { start, capacity, pointer: start, condition, sequential: true, finished_by_controller: false }
     }
 
-    fn example() -> Facts {
+    fn example_identify_data() -> IdentifyData {
         let (zone_size, zone_capacity) = (Blocks(4096), Blocks(3072));
         let shape = crate::emu::EmuOptions { zones: 4, zone_size, zone_capacity, ..Default::default() };
-        facts(&shape.geometry().expect("fits"))
+        identify_data(&shape.geometry().expect("fits"))
     }
 
     #[test]
     fn transfers_are_no_longer_than_the_kernel_always_passes() {
         let name = Arc::from("nvme:test");
         let report: Vec<Zone> = (0..4).map(zone).collect();
-        let mut facts = example();
+        let mut facts = example_identify_data();
         facts.controller.max_transfer = None;
         facts.zoned_controller.max_append = None;
         let geometry = facts.geometry(&name, &report).expect("fits");
@@ -232,20 +235,20 @@ pub(super) mod tests {
     fn metadata_odd_zones_and_short_reports_are_refused() {
         let name = Arc::from("nvme:test");
         let mut report: Vec<Zone> = (0..4).map(zone).collect();
-        let mut facts = example();
+        let mut facts = example_identify_data();
         assert!(facts.geometry(&name, &report[..3]).expect_err("short").contains("3 of 4"));
         facts.namespace.metadata = 8;
         assert!(facts.geometry(&name, &report).expect_err("metadata").contains("metadata"));
         report[1].sequential = false;
-        assert!(example().geometry(&name, &report).expect_err("odd").contains("block 4096"));
+        assert!(example_identify_data().geometry(&name, &report).expect_err("odd").contains("block 4096"));
     }
 
     #[test]
     fn a_namespace_of_another_command_set_is_refused_in_clear_words() {
-        let found = Facts::identify(1, &|_, _| Ok((0x002, 0))).expect("answers");
+        let found = IdentifyData::identify(1, &|_, _| Ok((0x002, 0))).expect("answers");
         assert!(found.expect_err("refused").contains("not a zoned namespace"));
-        let found = Facts::identify(1, &|_, _| Ok((0, 0))).expect("answers");
+        let found = IdentifyData::identify(1, &|_, _| Ok((0, 0))).expect("answers");
         assert!(found.expect_err("zeros").contains("not a zoned namespace"));
-        assert!(Facts::identify(1, &|_, _| Err(io::Error::from_raw_os_error(13))).is_err());
+        assert!(IdentifyData::identify(1, &|_, _| Err(io::Error::from_raw_os_error(13))).is_err());
     }
 }

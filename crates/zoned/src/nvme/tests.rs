@@ -12,16 +12,16 @@ use units::{Bytes, RealDriver, VirtualDriver};
 use super::*;
 use crate::conformance::failures;
 use crate::emu::{EmuOptions, FaultOp, FaultSpec};
-use crate::kernel::fake::{Fake, SHAPES, block, empty, errno, options};
+use crate::kernel::fake::{Fake, SHAPES, block, errno, options, zeroed_block};
 use crate::{Done, Durability, Io, Lba, Op, ZoneId, ZoneState};
 
 /// A fake namespace, with or without a block device beside it.
-struct Pretended {
+struct FakeNamespace {
     fake: Fake,
     block: bool,
 }
 
-impl Namespace for Pretended {
+impl Namespace for FakeNamespace {
     fn file(&self) -> Arc<File> {
         self.fake.file()
     }
@@ -48,9 +48,9 @@ impl Namespace for Pretended {
     }
 }
 
-fn over(fake: &Fake, block: bool, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
-    let facts = shape::tests::facts(fake.geometry());
-    let namespace = Arc::new(Pretended { fake: fake.clone(), block });
+fn device_over(fake: &Fake, block: bool, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
+    let facts = shape::tests::identify_data(fake.geometry());
+    let namespace = Arc::new(FakeNamespace { fake: fake.clone(), block });
     let kernel = Arc::new(fake.clone());
     let name = Arc::from("nvme:fake");
     assemble(name, 1, &facts, namespace, kernel, Vec::new(), Arc::clone(driver)).expect("opens")
@@ -59,7 +59,7 @@ fn over(fake: &Fake, block: bool, driver: &Arc<dyn Driver>) -> Arc<dyn ZonedDevi
 fn drive(options: EmuOptions, seed: u64) -> (Fake, Arc<dyn ZonedDevice>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let fake = Fake::new(options, &driver);
-    let dev = over(&fake, seed.is_multiple_of(2), &driver);
+    let dev = device_over(&fake, seed.is_multiple_of(2), &driver);
     (fake, dev)
 }
 
@@ -94,7 +94,7 @@ fn the_last_result_comes_when_the_device_is_released() {
     let fake = Fake::new(EmuOptions::tiny(), &driver);
     for _ in 0..50 {
         let before = Arc::strong_count(&fake.file());
-        let dev = over(&fake, true, &driver);
+        let dev = device_over(&fake, true, &driver);
         let ios: Vec<Io<Lba>> = (0..4).map(|tag| append(&dev, 0, tag)).collect();
         drop(dev);
         ios.into_iter().for_each(|io| assert!(io.wait().is_ok()));
@@ -108,7 +108,7 @@ fn the_suite_passes_in_real_time_on_threads() {
     let driver: Arc<dyn Driver> = RealDriver::new();
     for shape in &SHAPES[..2] {
         let fake = Fake::new(options(shape), &driver);
-        let found = failures(&over(&fake, true, &driver));
+        let found = failures(&device_over(&fake, true, &driver));
         assert!(found.is_empty(), "{shape}:\n{}", found.join("\n"));
     }
 }
@@ -124,7 +124,7 @@ fn appends_fly_together_and_land_in_any_order() {
     assert_eq!(sorted, (0..14).map(Lba).collect::<Vec<_>>());
     assert_ne!(got, sorted, "they landed in the order of submission");
     for (at, tag) in got.iter().zip(0..) {
-        assert_eq!(*dev.read(*at, empty(4096)).wait().expect("reads"), *block(4096, tag));
+        assert_eq!(*dev.read(*at, zeroed_block(4096)).wait().expect("reads"), *block(4096, tag));
     }
 }
 
@@ -135,7 +135,7 @@ fn an_acknowledged_append_is_readable_while_other_appends_are_in_flight() {
     let at = flying.remove(0).wait().expect("fits");
     let more = append(&dev, 0, 9);
     let before = fake.requests.load(Ordering::Relaxed);
-    let read = dev.read(at, empty(4096));
+    let read = dev.read(at, zeroed_block(4096));
     assert_eq!(fake.requests.load(Ordering::Relaxed), before + 1, "it does not wait for them");
     assert_eq!(*read.wait().expect("reads"), *block(4096, 0));
     more.wait().expect("fits");
@@ -226,7 +226,7 @@ fn the_drives_statuses_are_the_contracts_errors() {
         (0x002, ErrorKind::Invalid),
     ];
     let (fake, _) = drive(EmuOptions::tiny(), 1);
-    let namespace = Arc::new(Pretended { fake: fake.clone(), block: false });
+    let namespace = Arc::new(FakeNamespace { fake: fake.clone(), block: false });
     let wire = NvmeWire::new(fake.geometry().clone(), 1, namespace);
     use crate::kernel::{ExpectedReply, Wire};
     for (status, kind) in cases {
@@ -337,7 +337,7 @@ proptest! {
                     prop_assert!(found.entry(key).or_insert_with(BTreeSet::new).insert(at.0));
                     // Content of blocks that no reset has erased reads back.
                     if key.1 == life[key.0 as usize] {
-                        let read = dev.read(at, empty(4096)).wait().expect("reads");
+                        let read = dev.read(at, zeroed_block(4096)).wait().expect("reads");
                         prop_assert_eq!(&read[..8], &tag.to_le_bytes());
                     }
                 }

@@ -109,7 +109,7 @@ impl Wire for NvmeWire {
         let status = Status::new(status);
         let failure = match &result {
             Err(e) => Some(Failure::from_errno(e)),
-            Ok(_) if !status.is_success() => Some(of_status(status)),
+            Ok(_) if !status.is_success() => Some(failure_of_status(status)),
             Ok(_) => None,
         };
         if let Some(mut failure) = failure {
@@ -133,7 +133,7 @@ impl Wire for NvmeWire {
 }
 
 /// Maps an NVMe drive's status to a failure.
-fn of_status(status: Status) -> Failure {
+fn failure_of_status(status: Status) -> Failure {
     let kind = match status.kind() {
         StatusKind::TooManyActive => ErrorKind::TooManyActive,
         StatusKind::TooManyOpen => ErrorKind::TooManyOpen,

@@ -9,18 +9,18 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use super::query::{invalid, parameters};
-use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction, is_made};
+use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction, is_drive_file};
 use crate::{Blocks, Driver, Error, Result};
 
 /// An emulated drive's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmuUrl {
-    place: Place,
+    place: DriveLocation,
     parameters: BTreeMap<&'static str, String>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
+enum DriveLocation {
     Memory,
     File(PathBuf),
 }
@@ -49,8 +49,8 @@ impl EmuUrl {
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let place = match place {
             "" => return Err(invalid(url, "no path: use emu:PATH, or emu:mem for a drive in memory")),
-            "mem" => Place::Memory,
-            path => Place::File(PathBuf::from(path)),
+            "mem" => DriveLocation::Memory,
+            path => DriveLocation::File(PathBuf::from(path)),
         };
         let url = EmuUrl { place, parameters: parameters(url, query, EMU_PARAMETERS)? };
         url.options()?;
@@ -60,8 +60,8 @@ impl EmuUrl {
     /// The drive file's path; `None` for a drive in memory.
     pub fn path(&self) -> Option<&Path> {
         match &self.place {
-            Place::Memory => None,
-            Place::File(path) => Some(path),
+            DriveLocation::Memory => None,
+            DriveLocation::File(path) => Some(path),
         }
     }
 
@@ -142,23 +142,25 @@ impl EmuUrl {
 
     /// True if the drive exists: a drive in memory always does, a drive file must have been created.
     pub fn exists(&self) -> bool {
-        self.path().is_none_or(is_made)
+        self.path().is_none_or(is_drive_file)
     }
 
     /// Opens the emulated drive; with `create` a missing drive file is created.
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let options = self.options()?;
         match &self.place {
-            Place::Memory => Ok(Emu::memory(options, driver)),
-            Place::File(path) => {
+            DriveLocation::Memory => Ok(Emu::memory(options, driver)),
+            DriveLocation::File(path) => {
                 let wanted = options.clone();
-                Emu::open_checked(path, options, create, driver, &|found| self.agrees(&wanted, found))
+                Emu::open_checked(path, options, create, driver, &|found| {
+                    self.check_settings_agree(&wanted, found)
+                })
             }
         }
     }
 
     /// Checks that a drive file's settings agree with the parameters that the URL gives.
-    fn agrees(&self, wanted: &EmuOptions, found: &EmuOptions) -> Result<(), String> {
+    fn check_settings_agree(&self, wanted: &EmuOptions, found: &EmuOptions) -> Result<(), String> {
         let differs = |key: &str| match key {
             "zones" => wanted.zones != found.zones,
             "zone-size" => {
@@ -198,8 +200,8 @@ impl EmuUrl {
 
     fn name(&self) -> String {
         match &self.place {
-            Place::Memory => "emu:mem".into(),
-            Place::File(path) => format!("emu:{}", path.display()),
+            DriveLocation::Memory => "emu:mem".into(),
+            DriveLocation::File(path) => format!("emu:{}", path.display()),
         }
     }
 

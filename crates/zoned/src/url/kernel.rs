@@ -7,7 +7,7 @@ use std::sync::Arc;
 use sys::EngineKind;
 
 use super::query::{invalid, parameters};
-use crate::discover::{Interface, Machine, Named};
+use crate::discover::{DriveName, Interface, Machine};
 use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
 
 /// Parameters of the URL of a drive of this machine, with descriptions.
@@ -23,7 +23,7 @@ pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelUrl {
     interface: Interface,
-    named: Named,
+    named: DriveName,
     options: KernelOptions,
 }
 
@@ -61,9 +61,9 @@ impl KernelUrl {
                         "namespace: a device node has one already; it goes with a serial",
                     ));
                 }
-                Named::Path(PathBuf::from(path))
+                DriveName::Path(PathBuf::from(path))
             }
-            text => Named::Serial { text: text.to_owned(), namespace },
+            text => DriveName::Serial { text: text.to_owned(), namespace },
         };
         Ok(KernelUrl { interface, named, options: KernelOptions { engine } })
     }
@@ -75,7 +75,7 @@ impl KernelUrl {
 
     /// The drive's name in the URL.
     #[cfg(test)]
-    pub(crate) fn named(&self) -> &Named {
+    pub(crate) fn named(&self) -> &DriveName {
         &self.named
     }
 
@@ -104,8 +104,8 @@ impl fmt::Display for KernelUrl {
         write!(f, "{}:", self.interface.scheme())?;
         let mut joint = '?';
         match &self.named {
-            Named::Path(path) => write!(f, "{}", path.display())?,
-            Named::Serial { text, namespace } => {
+            DriveName::Path(path) => write!(f, "{}", path.display())?,
+            DriveName::Serial { text, namespace } => {
                 write!(f, "serial={text}")?;
                 if let Some(namespace) = namespace {
                     write!(f, "?namespace={namespace}")?;

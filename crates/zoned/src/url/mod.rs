@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use crate::Blocks;
 
-    fn refusal(url: &str) -> String {
+    fn parse_error_text(url: &str) -> String {
         open(url, VirtualDriver::new(1)).expect_err(url).to_string()
     }
 
@@ -169,11 +169,11 @@ mod tests {
 
     #[test]
     fn an_unknown_parameter_is_named_and_the_known_ones_are_listed() {
-        let text = refusal("emu:mem?zonez=8");
+        let text = parse_error_text("emu:mem?zonez=8");
         assert!(text.contains("zonez") && text.contains("zone-capacity"), "{text}");
-        let text = refusal("emu:mem?profile=fast");
+        let text = parse_error_text("emu:mem?profile=fast");
         assert!(text.contains("fast") && text.contains("null"), "{text}");
-        let text = refusal("blk:/dev/x?zones=8");
+        let text = parse_error_text("blk:/dev/x?zones=8");
         assert!(text.contains("zones") && text.contains("io"), "{text}");
     }
 
@@ -206,7 +206,7 @@ mod tests {
             ("emu:mem?profile=zn540&delay=1us", "one of the two"),
             ("emu:mem?profile=./not-here.toml", "not-here.toml"),
         ] {
-            let text = refusal(url);
+            let text = parse_error_text(url);
             assert!(text.contains(part), "{url}: {text}");
         }
     }
@@ -230,11 +230,11 @@ mod tests {
 
     #[test]
     fn a_missing_device_and_a_missing_file_have_different_errors() {
-        assert!(refusal("blk:/dev/no-such-device").contains("not found"));
-        assert!(refusal("nvme:/dev/no-such-device").contains("not found"));
-        let text = refusal("blk:/proc/self/exe");
+        assert!(parse_error_text("blk:/dev/no-such-device").contains("not found"));
+        assert!(parse_error_text("nvme:/dev/no-such-device").contains("not found"));
+        let text = parse_error_text("blk:/proc/self/exe");
         assert!(text.contains("emu:"), "{text}");
-        let text = refusal("nvme:serial=no-such-serial");
+        let text = parse_error_text("nvme:serial=no-such-serial");
         assert!(text.contains("no-such-serial") && text.contains("furrow device list"), "{text}");
     }
 }

@@ -14,60 +14,60 @@ const SHAPES: &[&str] = &[
     "zones=4&zone-size=4KiB",
 ];
 
-fn conforms(dev: &Arc<dyn ZonedDevice>) {
+fn assert_conforms(dev: &Arc<dyn ZonedDevice>) {
     let failures = zoned::conformance::failures(dev);
     assert!(failures.is_empty(), "{dev:?}:\n{}", failures.join("\n"));
 }
 
-fn over(place: &str, extra: &str, driver: fn() -> Arc<dyn Driver>) {
+fn run_suite_on_shapes(place: &str, extra: &str, driver: fn() -> Arc<dyn Driver>) {
     for shape in SHAPES {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("drive.img");
         let place = if place == "mem" { place.to_string() } else { path.display().to_string() };
         let url = format!("emu:{place}?{shape}{extra}");
-        conforms(&zoned::open_or_create(&url, driver()).expect(&url));
+        assert_conforms(&zoned::open_or_create(&url, driver()).expect(&url));
     }
 }
 
 #[test]
 fn memory_without_delay() {
-    over("mem", "", || VirtualDriver::new(1));
+    run_suite_on_shapes("mem", "", || VirtualDriver::new(1));
 }
 
 #[test]
 fn memory_with_a_delay_in_virtual_time() {
-    over("mem", "&delay=15us", || VirtualDriver::new(1));
+    run_suite_on_shapes("mem", "&delay=15us", || VirtualDriver::new(1));
 }
 
 #[test]
 fn memory_with_a_delay_in_real_time() {
-    over("mem", "&delay=15us", || RealDriver::new());
+    run_suite_on_shapes("mem", "&delay=15us", || RealDriver::new());
 }
 
 #[test]
 fn drives_with_times_of_their_own() {
     for profile in zoned::emu::Profile::names() {
-        over("mem", &format!("&profile={profile}"), || VirtualDriver::new(1));
+        run_suite_on_shapes("mem", &format!("&profile={profile}"), || VirtualDriver::new(1));
     }
-    over("file", "&profile=zn540", || VirtualDriver::new(1));
+    run_suite_on_shapes("file", "&profile=zn540", || VirtualDriver::new(1));
 }
 
 #[test]
 fn drives_whose_appends_land_in_any_order() {
-    over("mem", "&delay=15us&reorder=on", || VirtualDriver::new(1));
-    over("mem", "&delay=15us&reorder=on", || RealDriver::new());
-    over("file", "&delay=15us&reorder=on", || VirtualDriver::new(1));
-    over("mem", "&profile=confzns&reorder=on", || VirtualDriver::new(1));
+    run_suite_on_shapes("mem", "&delay=15us&reorder=on", || VirtualDriver::new(1));
+    run_suite_on_shapes("mem", "&delay=15us&reorder=on", || RealDriver::new());
+    run_suite_on_shapes("file", "&delay=15us&reorder=on", || VirtualDriver::new(1));
+    run_suite_on_shapes("mem", "&profile=confzns&reorder=on", || VirtualDriver::new(1));
 }
 
 #[test]
 fn a_file_in_virtual_time() {
-    over("file", "", || VirtualDriver::new(1));
+    run_suite_on_shapes("file", "", || VirtualDriver::new(1));
 }
 
 #[test]
 fn a_file_with_a_delay_in_real_time() {
-    over("file", "&delay=15us", || RealDriver::new());
+    run_suite_on_shapes("file", "&delay=15us", || RealDriver::new());
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_drive_tracks_power_cuts_and_refuses_reads_past_the_pointer() {
             ..zoned::emu::EmuOptions::tiny()
         };
         let dev: Arc<dyn ZonedDevice> = zoned::emu::Emu::memory(options, VirtualDriver::new(1));
-        conforms(&dev);
+        assert_conforms(&dev);
     }
 }
 

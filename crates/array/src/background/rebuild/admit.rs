@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoned::{Durability, ErrorKind, Result, join_all};
 
-use super::notes::Notes;
+use super::notes::RebuildNotes;
 use crate::core::Core;
 use crate::format::record::Body;
 use crate::layout::Slot;
@@ -13,7 +13,7 @@ use crate::membership::{CheckpointWrites, LogClient};
 /// Makes the new drive of `slot` a member, in this order: its log begins with a checkpoint; everything in flight ends and
 /// is flushed; the superblocks of all drives name the new member; the checkpoint gets its end record. Until then a crash
 /// leaves the array without the drive.
-pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &Notes) -> Result<()> {
+pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &RebuildNotes) -> Result<()> {
     let member = core.members.member(slot);
     let superblock = {
         let mut config = core.members.config.lock();

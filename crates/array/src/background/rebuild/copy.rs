@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::degraded::failed_zones::{fail_zone, offline_part};
 use crate::degraded::reconstruct::is_read_again;
-use crate::format::superblock::BAD_ROWS;
+use crate::format::superblock::FEATURE_BAD_ROWS;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
@@ -33,13 +33,13 @@ use crate::zone::Work;
 use crate::zone::stale_rows::RelocatedParity;
 
 /// The number of a zone's last stripes that are copied while the zone's I/O waits.
-const REST: u64 = 2;
+const LAST_STRIPES: u64 = 2;
 /// Rounds in which a copy follows the write pointer of a zone that clients write. Then other zones are copied
 /// first.
-const ROUNDS: u32 = 4;
+const MAX_CATCH_UP_ROUNDS: u32 = 4;
 
 /// The result of copying one zone to a new drive.
-pub(crate) enum Copied {
+pub(crate) enum CopyResult {
     /// The new drive holds its part of the zone: generation and end of the content.
     Done(ZoneEntry),
     /// Clients write the zone faster than the copy follows: the zone is copied later.
@@ -50,7 +50,7 @@ pub(crate) enum Copied {
 
 /// How long a copy follows a zone that clients write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tries {
+pub(crate) enum CopyPatience {
     /// Other zones are copied first if the copy of this one would take long.
     Patient,
     /// The copy follows the zone's write pointer to the end.
@@ -60,7 +60,7 @@ pub(crate) enum Tries {
 }
 
 /// The new drive that a rebuild fills for a slot.
-pub(crate) struct Target {
+pub(crate) struct RebuildTarget {
     slot: Slot,
     pub device: Arc<dyn ZonedDevice>,
     /// Bad rows of the zone that is being copied.
@@ -89,9 +89,9 @@ pub(crate) fn valid_rows(core: &Core, id: ZoneId, slot: Slot) -> u64 {
     if zone.is_gone() { 0 } else { core.ctx.layout.used(id, slot, zone.readable()) }
 }
 
-impl Target {
-    pub(super) fn new(slot: Slot, device: Arc<dyn ZonedDevice>) -> Target {
-        Target { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
+impl RebuildTarget {
+    pub(super) fn new(slot: Slot, device: Arc<dyn ZonedDevice>) -> RebuildTarget {
+        RebuildTarget { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
     }
 
     /// The new drive's part of a zone.
@@ -106,8 +106,8 @@ impl Target {
         runner: &mut Runner,
         id: ZoneId,
         kept: Option<ZoneEntry>,
-        tries: Tries,
-    ) -> Result<Copied> {
+        tries: CopyPatience,
+    ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
         match self.fill_zone(runner, id, kept, tries).await {
             Err(e) if e.kind() == ErrorKind::ZoneOffline => {
@@ -115,7 +115,7 @@ impl Target {
                 let Some(slot) = offline_part(&core, id).await else { return Err(e) };
                 tracing::error!(zone = id.0, error = %e, "the rebuild goes on without the zone");
                 core.zones.report_worn(id, slot, ZoneState::Offline);
-                fail_zone(&core, id).await.map(|()| Copied::Again)
+                fail_zone(&core, id).await.map(|()| CopyResult::Again)
             }
             result => result,
         }
@@ -126,8 +126,8 @@ impl Target {
         runner: &mut Runner,
         id: ZoneId,
         kept: Option<ZoneEntry>,
-        tries: Tries,
-    ) -> Result<Copied> {
+        tries: CopyPatience,
+    ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
         let ZoneProgress { generation, .. } = progress(&core, id);
         let kept = kept.filter(|kept| kept.generation == generation).and_then(|kept| kept.end);
@@ -146,42 +146,42 @@ impl Target {
         loop {
             let seen = progress(&core, id);
             if seen.generation != generation {
-                return Ok(Copied::Again);
+                return Ok(CopyResult::Again);
             }
             let left = seen.rows.saturating_sub(row);
-            if tries == Tries::Last {
+            if tries == CopyPatience::Last {
                 break;
             }
-            if left <= REST * core.ctx.layout.unit {
+            if left <= LAST_STRIPES * core.ctx.layout.unit {
                 // The rebuild waits for its turn while the zone is in use, so that the zone's I/O waits for
                 // the copy only.
                 let rest = valid_rows(&core, id, self.slot).saturating_sub(row);
-                if rest > 0 && !runner.turn(rest).await {
-                    return Err(self.ended(&core));
+                if rest > 0 && !runner.wait_for_turn(rest).await {
+                    return Err(self.early_end_error(&core));
                 }
-                if progress(&core, id).rows.saturating_sub(row) <= REST * core.ctx.layout.unit {
+                if progress(&core, id).rows.saturating_sub(row) <= LAST_STRIPES * core.ctx.layout.unit {
                     break;
                 }
                 continue;
             }
-            if rounds >= ROUNDS && left > last / 2 && tries == Tries::Patient {
-                return Ok(Copied::Later);
+            if rounds >= MAX_CATCH_UP_ROUNDS && left > last / 2 && tries == CopyPatience::Patient {
+                return Ok(CopyResult::Later);
             }
             (rounds, last) = (rounds + 1, left);
-            if let Err(e) = self.copy(runner, id, row..seen.rows, true).await {
+            if let Err(e) = self.copy_whole_stripes(runner, id, row..seen.rows, true).await {
                 // Copy errors of a zone that was reset meanwhile do not count.
-                return if core.zones.was_reset(id, generation) { Ok(Copied::Again) } else { Err(e) };
+                return if core.zones.was_reset(id, generation) { Ok(CopyResult::Again) } else { Err(e) };
             }
             row = seen.rows;
         }
         let paused: Io<()> = core.zones.enter(id, Work::Pause).typed();
         paused.await?;
-        let result = self.finish(runner, id, row, generation).await;
+        let result = self.copy_last_rows(runner, id, row, generation).await;
         {
             let mut zone = core.zones.zone(id);
             zone.busy = false;
-            if let Ok(Copied::Done(_)) = &result {
-                core.members.member(self.slot).has_zone(id, true);
+            if let Ok(CopyResult::Done(_)) = &result {
+                core.members.member(self.slot).set_has_zone(id, true);
                 // Until now the slot had the bad rows of the old drive, whose parity may be in memory.
                 core.members.member(self.slot).bad_rows.set(id, std::mem::take(&mut *self.bad.lock()));
                 // The new drive holds all content of the zone in place, so that none of its rows is stale.
@@ -197,13 +197,19 @@ impl Target {
     }
 
     /// Copies the last rows of a zone to the new drive. The zone's I/O waits meanwhile.
-    async fn finish(&self, runner: &mut Runner, id: ZoneId, row: u64, generation: u64) -> Result<Copied> {
+    async fn copy_last_rows(
+        &self,
+        runner: &mut Runner,
+        id: ZoneId,
+        row: u64,
+        generation: u64,
+    ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
         let layout = core.ctx.layout;
         let (end, full, over) = {
             let zone = core.zones.zone(id);
             if zone.generation != generation {
-                return Ok(Copied::Again);
+                return Ok(CopyResult::Again);
             }
             let end = match zone.is_gone() {
                 true => Blocks::ZERO,
@@ -216,7 +222,7 @@ impl Target {
         let last = layout.stripe_of(end);
         let whole = layout.row(last).min(rows);
         if row < whole {
-            self.copy(runner, id, row..whole, false).await?;
+            self.copy_whole_stripes(runner, id, row..whole, false).await?;
         }
         let from = row.max(whole);
         if from < rows {
@@ -228,9 +234,9 @@ impl Target {
                     let offset = layout.unit_start(last, index).plus(Blocks(at));
                     let piece =
                         Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
-                    self.data(&core, id, piece).await?
+                    self.reconstruct_data(&core, id, piece).await?
                 }
-                None => self.parity(&core, id, last, end, at..rows - first).await?,
+                None => self.compute_parity(&core, id, last, end, at..rows - first).await?,
             };
             self.write(id, from, part).await?;
             runner.job.add(core.ctx.bytes(rows - from) as u64);
@@ -239,13 +245,13 @@ impl Target {
         // relocated.
         let torn = over && end > layout.start(last) && end < layout.capacity();
         if torn && layout.parity(id, last) == self.slot {
-            let unit = self.parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
+            let unit = self.compute_parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
             core.zones.zone(id).relocated.insert(last, RelocatedParity { end, unit: unit.freeze() });
         }
         if full && rows < self.device.geometry().zone_capacity.0 {
             self.part(id).act(Action::Finish).await?;
         }
-        Ok(Copied::Done(ZoneEntry { generation, end: Some(end) }))
+        Ok(CopyResult::Done(ZoneEntry { generation, end: Some(end) }))
     }
 
     fn write(&self, id: ZoneId, row: u64, data: BufMut) -> Io<()> {
@@ -254,7 +260,13 @@ impl Target {
 
     /// Copies rows of whole stripes to the new drive. `paced`: at the pace that respects clients. No I/O of
     /// the copy is in flight when this returns.
-    async fn copy(&self, runner: &mut Runner, id: ZoneId, rows: Range<u64>, paced: bool) -> Result<()> {
+    async fn copy_whole_stripes(
+        &self,
+        runner: &mut Runner,
+        id: ZoneId,
+        rows: Range<u64>,
+        paced: bool,
+    ) -> Result<()> {
         let mut writes = VecDeque::new();
         let result = self.copy_rows(runner, id, rows, paced, &mut writes).await;
         for (_, io) in writes {
@@ -280,13 +292,13 @@ impl Target {
         let mut next = rows.start;
         while next < rows.end || !reads.is_empty() {
             loop {
-                let (chunk, depth) = runner.window();
+                let (chunk, depth) = runner.next_chunk_rows();
                 if next >= rows.end || reads.len() >= depth {
                     break;
                 }
                 let count = chunk.min(most).min(rows.end - next);
-                if (paced && !runner.turn(count).await) || runner.job.is_ended_early() {
-                    return Err(self.ended(&core));
+                if (paced && !runner.wait_for_turn(count).await) || runner.job.is_ended_early() {
+                    return Err(self.early_end_error(&core));
                 }
                 let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);
                 let ios: Option<Vec<Io<BufMut>>> = others.iter().map(read).collect();
@@ -309,17 +321,17 @@ impl Target {
                 let data = match data {
                     Ok(data) => data,
                     Err(e) if e.kind() == ErrorKind::Media => {
-                        sum = Some(self.one_by_one(&core, id, row, count, &others).await?);
+                        sum = Some(self.reconstruct_one_by_one(&core, id, row, count, &others).await?);
                         break;
                     }
-                    Err(e) => return Err(unrecoverable(&core, id, self.slot, *slot, e).await),
+                    Err(e) => return Err(unrecoverable_row_error(&core, id, self.slot, *slot, e).await),
                 };
                 match &mut sum {
                     Some(sum) => xor(sum, &data),
                     None => sum = Some(data),
                 }
             }
-            while writes.len() >= runner.window().1 {
+            while writes.len() >= runner.next_chunk_rows().1 {
                 self.landed(runner, writes.pop_front()).await?;
             }
             let data = sum.unwrap_or_default();
@@ -333,7 +345,7 @@ impl Target {
     }
 
     /// Reconstructs rows for the new drive one by one; rows that cannot be reconstructed become bad rows.
-    async fn one_by_one(
+    async fn reconstruct_one_by_one(
         &self,
         core: &Arc<Core>,
         id: ZoneId,
@@ -348,8 +360,8 @@ impl Target {
                 match core.reconstruct.rows_of(id, *slot, row, 1).await {
                     Ok(data) => xor(&mut sum, &data),
                     Err(e) => {
-                        if let Err(e) = self.give_up(core, id, row, e) {
-                            return Err(unrecoverable(core, id, self.slot, *slot, e).await);
+                        if let Err(e) = self.add_bad_row(core, id, row, e) {
+                            return Err(unrecoverable_row_error(core, id, self.slot, *slot, e).await);
                         }
                         sum.fill(0);
                         break;
@@ -362,7 +374,7 @@ impl Target {
     }
 
     /// Reconstructs data blocks of a stripe that is not whole, for the new drive; row by row if some fail.
-    async fn data(&self, core: &Arc<Core>, id: ZoneId, piece: Piece) -> Result<BufMut> {
+    async fn reconstruct_data(&self, core: &Arc<Core>, id: ZoneId, piece: Piece) -> Result<BufMut> {
         match core.reconstruct.piece_now(id, piece).await {
             Err(e) if e.kind() == ErrorKind::Media => {}
             part => return part,
@@ -373,7 +385,7 @@ impl Target {
             match core.reconstruct.piece_now(id, one).await {
                 Ok(row) => rows.extend_from_slice(&row),
                 Err(e) => {
-                    self.give_up(core, id, core.ctx.layout.row(piece.stripe) + one.row, e)?;
+                    self.add_bad_row(core, id, core.ctx.layout.row(piece.stripe) + one.row, e)?;
                     rows.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1)));
                 }
             }
@@ -382,7 +394,7 @@ impl Target {
     }
 
     /// Computes parity rows of the data of a stripe below `end`; row by row if some fail.
-    async fn parity(
+    async fn compute_parity(
         &self,
         core: &Arc<Core>,
         id: ZoneId,
@@ -399,7 +411,7 @@ impl Target {
             match core.reconstruct.parity(id, stripe, end, row..row + 1).await {
                 Ok(row) => unit.extend_from_slice(&row),
                 Err(e) => {
-                    self.give_up(core, id, core.ctx.layout.row(stripe) + row, e)?;
+                    self.add_bad_row(core, id, core.ctx.layout.row(stripe) + row, e)?;
                     unit.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1)));
                 }
             }
@@ -409,8 +421,8 @@ impl Target {
 
     /// Makes a row of the new drive bad: its place holds zeros. Returns the error instead if it is no media
     /// error, or if there are too many bad rows.
-    fn give_up(&self, core: &Core, id: ZoneId, row: u64, error: Error) -> Result<()> {
-        let records = core.members.config.lock().incompat & BAD_ROWS != 0;
+    fn add_bad_row(&self, core: &Core, id: ZoneId, row: u64, error: Error) -> Result<()> {
+        let records = core.members.config.lock().incompat & FEATURE_BAD_ROWS != 0;
         if error.kind() != ErrorKind::Media || core.members.is_broken() || !records {
             return Err(error);
         }
@@ -430,7 +442,7 @@ impl Target {
     }
 
     /// The error of a rebuild that ends early.
-    pub(crate) fn ended(&self, core: &Core) -> Error {
+    pub(crate) fn early_end_error(&self, core: &Core) -> Error {
         let (kind, why) = if core.members.member(self.slot).is_aborted() {
             (
                 ErrorKind::Gone,
@@ -444,7 +456,7 @@ impl Target {
 }
 
 /// The error of a row that two drives lack.
-pub(crate) async fn unrecoverable(
+pub(crate) async fn unrecoverable_row_error(
     core: &Arc<Core>,
     id: ZoneId,
     slot: Slot,

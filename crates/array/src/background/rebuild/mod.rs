@@ -21,12 +21,12 @@ use std::sync::atomic::Ordering;
 use zoned::{ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::RebuildOptions;
-use crate::admin::create::{self, empty, may_hold};
+use crate::admin::create::{self, empty, refuse_worn_zones};
 use crate::array::Array;
 use crate::background::jobs::{Job, Jobs, Rebuild};
 use crate::background::rebuild::admit::admit_member;
-use crate::background::rebuild::copy::{Copied, Target, Tries, valid_rows};
-use crate::background::rebuild::notes::{Known, Notes, still_there};
+use crate::background::rebuild::copy::{CopyPatience, CopyResult, RebuildTarget, valid_rows};
+use crate::background::rebuild::notes::{NotedZones, RebuildNotes, unchanged_noted_zones};
 use crate::background::runner::Runner;
 use crate::core::Core;
 use crate::events::EventKind;
@@ -84,9 +84,9 @@ impl Array {
         self.may_replace(slot)?;
         let superblock = self.superblock();
         fits(&device, &superblock, slot)?;
-        has_the_limits(core, &device)?;
+        refuse_lower_zone_limits(core, &device)?;
         let handle = begin_job(core, slot)?;
-        if let Err(e) = prepare(core, slot, &device).await {
+        if let Err(e) = prepare_new_drive(core, slot, &device).await {
             handle.end(Err(e.duplicate()));
             return Err(e);
         }
@@ -101,7 +101,7 @@ impl Array {
 }
 
 /// Refuses a new drive that cannot have as many zones open or active as the array promises.
-fn has_the_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Result<()> {
     let own = device.geometry();
     let lacks = |promised: Option<u32>, has: Option<u32>| {
         has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(METADATA_ZONES) > has.max(4)))
@@ -133,11 +133,11 @@ fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
 }
 
 /// Resets a new drive, and names it in the superblocks.
-async fn prepare(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
     // Every physical zone of the new drive that the array uses must take writes.
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
-    may_hold(device, "replace", zones.iter().take(needed))?;
+    refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
     empty(device, &zones).await?;
     let uuid = create::uuid(&*core.ctx.driver);
     core.members
@@ -164,10 +164,10 @@ fn run_rebuild(
     let (core, handle) = (Arc::clone(core), handle.clone());
     let task = async move {
         let mut runner = Runner::new(&core, &handle.job, options.pace);
-        let target = Target::new(slot, device);
+        let target = RebuildTarget::new(slot, device);
         let result = rebuild_member(&core, &mut runner, (slot, &target), from).await;
         if let Err(error) = &result {
-            give_up(&core, slot, handle.job.is_stopped(), error).await;
+            end_failed_rebuild(&core, slot, handle.job.is_stopped(), error).await;
         }
         core.members.member(slot).end_replacement();
         drop((runner, target));
@@ -181,7 +181,7 @@ fn run_rebuild(
 }
 
 /// Ends a failed rebuild: the array works without the drive. `stopped`: the next mount resumes it.
-async fn give_up(core: &Arc<Core>, slot: Slot, stopped: bool, error: &zoned::Error) {
+async fn end_failed_rebuild(core: &Arc<Core>, slot: Slot, stopped: bool, error: &zoned::Error) {
     let member = core.members.member(slot);
     member.abort_replacement();
     if stopped {
@@ -208,17 +208,17 @@ async fn give_up(core: &Arc<Core>, slot: Slot, stopped: bool, error: &zoned::Err
 async fn rebuild_member(
     core: &Arc<Core>,
     runner: &mut Runner,
-    (slot, target): (Slot, &Target),
+    (slot, target): (Slot, &RebuildTarget),
     from: Option<LogContents>,
 ) -> Result<()> {
     let noted = from.as_ref().map(notes::known).unwrap_or_default();
-    let kept = still_there(core, slot, &target.device, &noted).await?;
+    let kept = unchanged_noted_zones(core, slot, &target.device, &noted).await?;
     for (id, rows) in from.as_ref().map(|log| notes::bad_rows(log, &kept)).unwrap_or_default() {
         core.members.member(slot).bad_rows.set(id, rows);
     }
-    let mut notes = Notes::begin(core, slot, &target.device, &kept, from.as_ref()).await?;
+    let mut notes = RebuildNotes::begin(core, slot, &target.device, &kept, from.as_ref()).await?;
     let mut order: Vec<ZoneId> = (0..core.ctx.geometry.zones).map(ZoneId).collect();
-    count(core, runner, slot, &kept);
+    set_job_totals(core, runner, slot, &kept);
     // Zones that the new drive holds already come first, because they cost nothing, then active zones: until
     // an active zone is copied, its writes lack redundancy.
     order.sort_by_key(|id| (!kept.contains_key(id), !core.zones.zone(*id).state.is_active()));
@@ -228,23 +228,23 @@ async fn rebuild_member(
             return Err(if core.members.is_broken() {
                 core.members.broken_error("rebuild")
             } else {
-                target.ended(core)
+                target.early_end_error(core)
             });
         }
         let there = kept.get(&id).copied().filter(|_| tries == 0);
         // A zone with a rebuild note is not put off: a restarted copy would leave the note while the new
         // drive's zone is reset.
         let how = match tries {
-            LAST.. => Tries::Last,
-            ..PATIENCE if there.is_none() && !left.is_empty() => Tries::Patient,
-            _ => Tries::Follows,
+            MAX_COPY_RESTARTS.. => CopyPatience::Last,
+            ..MAX_PUT_OFFS if there.is_none() && !left.is_empty() => CopyPatience::Patient,
+            _ => CopyPatience::Follows,
         };
         match target.fill(runner, id, there, how).await {
-            Ok(Copied::Done(entry)) => {
-                done(core, runner, &mut notes, id, entry, there == Some(entry)).await?;
+            Ok(CopyResult::Done(entry)) => {
+                count_and_note_zone(core, runner, &mut notes, id, entry, there == Some(entry)).await?;
             }
-            Ok(Copied::Later) => left.push_back((id, tries + 1)),
-            Ok(Copied::Again) => left.push_front((id, tries + 1)),
+            Ok(CopyResult::Later) => left.push_back((id, tries + 1)),
+            Ok(CopyResult::Again) => left.push_front((id, tries + 1)),
             // The copy failed because another drive failed and broke the array.
             Err(_) if core.members.is_broken() => return Err(core.members.broken_error("rebuild")),
             Err(e) => return Err(e),
@@ -252,7 +252,7 @@ async fn rebuild_member(
     }
     target.device.flush().await?;
     if runner.job.is_ended_early() {
-        return Err(target.ended(core));
+        return Err(target.early_end_error(core));
     }
     let result = match admit_member(core, slot, &notes).await {
         Ok(()) => {
@@ -276,10 +276,10 @@ async fn rebuild_member(
 }
 
 /// Counts and notes a zone that was copied to the new drive, or kept on it.
-async fn done(
+async fn count_and_note_zone(
     core: &Arc<Core>,
     runner: &Runner,
-    notes: &mut Notes,
+    notes: &mut RebuildNotes,
     id: ZoneId,
     entry: ZoneEntry,
     noted: bool,
@@ -300,7 +300,7 @@ async fn done(
 }
 
 /// Sets the totals of the rebuild's progress.
-fn count(core: &Core, runner: &Runner, slot: Slot, kept: &Known) {
+fn set_job_totals(core: &Core, runner: &Runner, slot: Slot, kept: &NotedZones) {
     let job = &runner.job;
     let (mut zones, mut total, mut before) = (0, 0, 0);
     for id in (0..core.ctx.geometry.zones).map(ZoneId) {
@@ -321,13 +321,13 @@ fn count(core: &Core, runner: &Runner, slot: Slot, kept: &Known) {
 /// Resumes a rebuild that a restart interrupted.
 pub(crate) fn resume(core: &Arc<Core>, candidate: Candidate, options: RebuildOptions) -> Result<()> {
     let Candidate { slot, device, log } = candidate;
-    has_the_limits(core, &device)?;
+    refuse_lower_zone_limits(core, &device)?;
     let handle = begin_job(core, slot)?;
     run_rebuild(core, slot, device, options, Some(log), &handle);
     Ok(())
 }
 
 /// How often the copy of a zone that clients write is put off.
-const PATIENCE: u32 = 3;
+const MAX_PUT_OFFS: u32 = 3;
 /// How often the copy of a zone restarts after resets, before the zone's I/O waits for the copy.
-const LAST: u32 = 16;
+const MAX_COPY_RESTARTS: u32 = 16;

@@ -18,26 +18,26 @@ use crate::layout::row_set::RowSet;
 use crate::member::log_contents::LogContents;
 
 /// Generation and end of the zones that a new drive holds.
-pub(crate) type Known = BTreeMap<ZoneId, ZoneEntry>;
+pub(crate) type NotedZones = BTreeMap<ZoneId, ZoneEntry>;
 
 /// The log of a new drive until the drive is a member.
-pub(crate) struct Notes {
+pub(crate) struct RebuildNotes {
     device: Arc<dyn ZonedDevice>,
     place: RecordId,
     zone: ZoneId,
     pointer: u64,
 }
 
-impl Notes {
+impl RebuildNotes {
     /// Begins the rebuild notes, which name the zones kept from an earlier run, in a metadata zone without
     /// older notes. Then resets the older notes.
     pub(crate) async fn begin(
         core: &Core,
         slot: Slot,
         device: &Arc<dyn ZonedDevice>,
-        known: &Known,
+        known: &NotedZones,
         old: Option<&LogContents>,
-    ) -> Result<Notes> {
+    ) -> Result<RebuildNotes> {
         let used = |zone: ZoneId| {
             old.is_some_and(|log| log.epochs.values().any(|contents| contents.zones.contains(&zone)))
         };
@@ -57,7 +57,7 @@ impl Notes {
             sequence: old.map_or(0, |log| log.sequence + 1),
             checkpoint: false,
         };
-        let mut notes = Notes { device: Arc::clone(device), place, zone: target, pointer: 0 };
+        let mut notes = RebuildNotes { device: Arc::clone(device), place, zone: target, pointer: 0 };
         notes.write(&Body::Superblock(superblock)).await?;
         let mut entries = Vec::with_capacity(core.ctx.geometry.zones as usize);
         for id in (0..core.ctx.geometry.zones).map(ZoneId) {
@@ -137,7 +137,7 @@ impl Notes {
 }
 
 /// The zones that the notes of a drive contain.
-pub(crate) fn known(log: &LogContents) -> Known {
+pub(crate) fn known(log: &LogContents) -> NotedZones {
     let mut newest: BTreeMap<ZoneId, (u64, ZoneEntry)> = BTreeMap::new();
     for (zone, (sequence, entry)) in log.epochs.values().flat_map(|contents| &contents.rebuilt) {
         let place = newest.entry(*zone).or_insert((*sequence, *entry));
@@ -149,7 +149,7 @@ pub(crate) fn known(log: &LogContents) -> Known {
 }
 
 /// The bad rows that the rebuild notes record for the given zones.
-pub(crate) fn bad_rows(log: &LogContents, there: &Known) -> Vec<(ZoneId, RowSet)> {
+pub(crate) fn bad_rows(log: &LogContents, there: &NotedZones) -> Vec<(ZoneId, RowSet)> {
     let newest = |id: &ZoneId, entry: &ZoneEntry| {
         let all = log.epochs.values().filter_map(|contents| contents.bad_rows.get(id));
         let ours = all.filter(|record| record.generation == entry.generation);
@@ -159,14 +159,14 @@ pub(crate) fn bad_rows(log: &LogContents, there: &Known) -> Vec<(ZoneId, RowSet)
 }
 
 /// The zones with a rebuild note that a returning drive still holds unchanged.
-pub(crate) async fn still_there(
+pub(crate) async fn unchanged_noted_zones(
     core: &Core,
     slot: Slot,
     device: &Arc<dyn ZonedDevice>,
-    noted: &Known,
-) -> Result<Known> {
+    noted: &NotedZones,
+) -> Result<NotedZones> {
     let report = device.report(part_zones(core.ctx.geometry.zones)).await?;
-    let mut kept = Known::new();
+    let mut kept = NotedZones::new();
     for (info, id) in report.iter().zip((0..).map(ZoneId)) {
         let Some(entry) = noted.get(&id) else { continue };
         let zone = core.zones.zone(id);

@@ -9,7 +9,7 @@ use super::Writes;
 use crate::deferred::Deferred;
 use crate::format::record::Body;
 use crate::layout::steps::{Step, steps};
-use crate::layout::xor::{fold, xor};
+use crate::layout::xor::{xor, xor_parts};
 use crate::layout::{Piece, Stripe};
 use crate::member::drive_ios::DriveIos;
 use crate::metrics::add;
@@ -128,7 +128,7 @@ impl Writes {
                         }
                         let whole = data.get(at..at + unit * layout.data_units() as usize);
                         if let Some(whole) = whole.filter(|_| piece.row == 0) {
-                            fold(&mut zone.parity, whole, unit);
+                            xor_parts(&mut zone.parity, whole, unit);
                             folded = Some(piece.stripe);
                         } else {
                             zone.parity.extend_from_slice(&part);
@@ -160,7 +160,7 @@ impl Writes {
             for member in self.members.iter() {
                 let larger =
                     |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
-                if member.device_of(id).is_some_and(larger) {
+                if member.device_for_zone(id).is_some_and(larger) {
                     ios.push(member.slot, member.act(id, Action::Finish));
                 }
             }

@@ -14,7 +14,7 @@ pub const BLOCK: u32 = 512;
 pub const METADATA_ZONES: u32 = 3;
 
 /// The drives of a test, emulated, and their clock.
-pub struct Ground {
+pub struct ArrayFixture {
     pub driver: Arc<dyn Driver>,
     pub emus: Vec<Arc<Emu>>,
 }
@@ -29,15 +29,15 @@ pub fn blocks(life: u64, from: u64, to: u64) -> Buf {
     Buf::copy_from(&(from..to).flat_map(|n| block(life, n)).collect::<Vec<u8>>())
 }
 
-impl Ground {
+impl ArrayFixture {
     /// A test ground of `count` drives with `zones` logical zones of `capacity` blocks on each, and an array
     /// in units of `unit` blocks.
-    pub fn new(count: u32, zones: u32, capacity: u64, unit: u64) -> Ground {
-        Ground::with_open(count, zones, capacity, unit, 8)
+    pub fn new(count: u32, zones: u32, capacity: u64, unit: u64) -> ArrayFixture {
+        ArrayFixture::with_open(count, zones, capacity, unit, 8)
     }
 
     /// Like `new`, with drives that may have `open` zones open, and one more active.
-    pub fn with_open(count: u32, zones: u32, capacity: u64, unit: u64, open: u32) -> Ground {
+    pub fn with_open(count: u32, zones: u32, capacity: u64, unit: u64, open: u32) -> ArrayFixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emus: Vec<Arc<Emu>> = (0..count)
             .map(|n| {
@@ -56,7 +56,7 @@ impl Ground {
                 Emu::memory(options, Arc::clone(&driver))
             })
             .collect();
-        let ground = Ground { driver, emus };
+        let ground = ArrayFixture { driver, emus };
         let create =
             CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
         ground.wait(async { array::create(&ground.devices(), &create).await.expect("created") });
@@ -64,12 +64,12 @@ impl Ground {
     }
 
     /// Copies of the drives with these images, on a clock of their own.
-    pub fn of(images: impl Iterator<Item = Media>) -> Ground {
+    pub fn of(images: impl Iterator<Item = Media>) -> ArrayFixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emu =
             |(n, image)| Emu::from_media(image, &format!("emu:{n}"), Latency::NONE, Arc::clone(&driver));
         let emus = (0_u32..).zip(images).map(emu).collect();
-        Ground { driver, emus }
+        ArrayFixture { driver, emus }
     }
 
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {

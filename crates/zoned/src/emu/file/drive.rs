@@ -53,7 +53,7 @@ impl Drive {
     }
 
     /// Counts unflushed bytes of the drive file; true if a flush is due.
-    pub(in crate::emu) fn grew(&self, bytes: usize) -> bool {
+    pub(in crate::emu) fn add_unflushed(&self, bytes: usize) -> bool {
         self.unflushed.fetch_add(bytes as u64, Ordering::Relaxed) + bytes as u64 > MAX_UNFLUSHED
     }
 
@@ -72,7 +72,7 @@ impl Drive {
     }
 
     /// Frees the file's space of a reset zone.
-    pub(super) fn punch(&self, zone: ZoneId) {
+    pub(super) fn free_zone_space(&self, zone: ZoneId) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         if let Err(e) = rustix::fs::fallocate(&self.file, flags, self.at(zone, 0), self.header.stride()) {
             tracing::debug!(zone = zone.0, "the host keeps a reset zone's space: {e}");

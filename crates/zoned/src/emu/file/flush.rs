@@ -20,7 +20,7 @@ use crate::emu::zone::Zone;
 use crate::{Buf, ZoneId, ZoneState};
 
 /// The zones of a medium, as far as a flush of the drive file needs them.
-pub(in crate::emu) trait Zones {
+pub(in crate::emu) trait FlushedZones {
     /// Bytes in a block.
     fn block_size(&self) -> u32;
 
@@ -43,7 +43,7 @@ struct Snapshot {
 
 impl Drive {
     /// Makes all operations durable in the drive file that were submitted before the flush.
-    pub(in crate::emu) fn flush(&self, media: &dyn Zones) -> io::Result<()> {
+    pub(in crate::emu) fn flush(&self, media: &dyn FlushedZones) -> io::Result<()> {
         let mut table = self.table.lock();
         self.unflushed.store(0, Ordering::Relaxed);
         let touched = std::mem::take(&mut *self.touched.lock());
@@ -51,13 +51,13 @@ impl Drive {
     }
 
     /// Makes the given zones durable in the drive file.
-    pub(in crate::emu) fn flush_only(&self, media: &dyn Zones, zones: &[ZoneId]) -> io::Result<()> {
+    pub(in crate::emu) fn flush_only(&self, media: &dyn FlushedZones, zones: &[ZoneId]) -> io::Result<()> {
         let mut table = self.table.lock();
         self.touched.lock().retain(|z| !zones.contains(z));
         self.flush_zones(media, &mut table, zones)
     }
 
-    fn flush_zones(&self, media: &dyn Zones, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
+    fn flush_zones(&self, media: &dyn FlushedZones, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
         if table.failed {
             return Err(io::Error::other("an earlier flush failed: the drive must be opened again"));
         }
@@ -66,23 +66,23 @@ impl Drive {
         result
     }
 
-    fn try_flush(&self, media: &dyn Zones, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
+    fn try_flush(&self, media: &dyn FlushedZones, table: &mut Table, zones: &[ZoneId]) -> io::Result<()> {
         if zones.is_empty() {
             return Ok(());
         }
         let mut snapshots: Vec<Snapshot> = zones.iter().map(|id| snapshot(media, *id)).collect();
         let mut emptied = Vec::new();
         for snap in &snapshots {
-            let before = entry(table, snap.id);
+            let before = table_entry(table, snap.id);
             if before.resets != snap.resets && before.written > 0 {
                 let empty = Stored { state: ZoneState::Empty, written: 0, resets: snap.resets, ..*before };
-                self.record(snap.id, before, empty)?;
+                self.write_table_entry(snap.id, before, empty)?;
                 emptied.push(snap.id);
             }
         }
         if !emptied.is_empty() {
             self.sync()?;
-            emptied.into_iter().for_each(|zone| self.punch(zone));
+            emptied.into_iter().for_each(|zone| self.free_zone_space(zone));
         }
         let mut data = false;
         for snap in &mut snapshots {
@@ -93,23 +93,23 @@ impl Drive {
         }
         let mut entries = false;
         for snap in &snapshots {
-            let before = entry(table, snap.id);
+            let before = table_entry(table, snap.id);
             let (state, written, resets) = (snap.state, snap.written, snap.resets);
             let after = Stored { state, written, resets, ..*before };
             if after != *before {
-                self.record(snap.id, before, after)?;
+                self.write_table_entry(snap.id, before, after)?;
                 entries = true;
             }
         }
         if entries {
             self.sync()?;
         }
-        snapshots.into_iter().for_each(|snap| forget(media, snap));
+        snapshots.into_iter().for_each(|snap| free_stored_memory(media, snap));
         Ok(())
     }
 
     /// Writes an entry of the zone table into the zone's slot without the newest entry.
-    fn record(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
+    fn write_table_entry(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
         let after = Stored { sequence: before.sequence + 1, ..after };
         let bytes = after.encode(&self.header.uuid, zone.0);
         self.put(bytes.as_bytes(), self.header.slot_at(zone.0, after.sequence % 2))?;
@@ -119,7 +119,7 @@ impl Drive {
 
     /// Writes a zone's data that the drive file lacks. A zone that was reset during the flush is recorded as
     /// empty.
-    fn write_data(&self, media: &dyn Zones, snap: &mut Snapshot) -> io::Result<bool> {
+    fn write_data(&self, media: &dyn FlushedZones, snap: &mut Snapshot) -> io::Result<bool> {
         let size = u64::from(media.block_size());
         for (block, data) in &snap.rewrites {
             self.put(data, self.at(snap.id, block * size))?;
@@ -133,7 +133,7 @@ impl Drive {
                 (snap.resets, snap.written, snap.state) = (zone.resets, 0, ZoneState::Empty);
                 break;
             }
-            let part = zone.content.part(media.pool(), at, end);
+            let part = zone.content.chunk_part(media.pool(), at, end);
             assert!(!part.is_empty(), "what is not stored is in memory");
             self.put(part, self.at(snap.id, at as u64))?;
             at += part.len();
@@ -142,11 +142,11 @@ impl Drive {
     }
 }
 
-fn entry(table: &mut Table, id: ZoneId) -> &mut Stored {
+fn table_entry(table: &mut Table, id: ZoneId) -> &mut Stored {
     table.zones.get_mut(id.index()).expect("checked against the geometry")
 }
 
-fn snapshot(media: &dyn Zones, id: ZoneId) -> Snapshot {
+fn snapshot(media: &dyn FlushedZones, id: ZoneId) -> Snapshot {
     let mut zone = media.lock_zone(id);
     zone.touched = false;
     let state = match zone.state {
@@ -161,7 +161,7 @@ fn snapshot(media: &dyn Zones, id: ZoneId) -> Snapshot {
 }
 
 /// Frees the memory of data that is now in the drive file.
-fn forget(media: &dyn Zones, snap: Snapshot) {
+fn free_stored_memory(media: &dyn FlushedZones, snap: Snapshot) {
     let size = u64::from(media.block_size());
     let mut zone = media.lock_zone(snap.id);
     if zone.resets == snap.resets {

@@ -52,7 +52,7 @@ impl Emu {
             Error::new(ErrorKind::Damaged, &name, "open")
                 .because(format!("{what}: restore the file from a backup, or remove it and make a new drive"))
         };
-        if !create && !is_made(path) {
+        if !create && !is_drive_file(path) {
             let advice = "there is no drive file of that name; `furrow fs mkfs` and `furrow serve` make one";
             return Err(Error::new(ErrorKind::NotFound, &name, "open").because(advice));
         }
@@ -69,7 +69,7 @@ impl Emu {
             }
             _ => host("opening the drive file", e),
         })?;
-        hold(&file).map_err(|holder| match holder {
+        lock_file(&file).map_err(|holder| match holder {
             Holder::Process(pid) => Error::new(ErrorKind::Held { pid }, &name, "open")
                 .because("stop that process, or use another file"),
             Holder::Failed(e) => host("locking the drive file", e),
@@ -79,7 +79,7 @@ impl Emu {
             // The user has created an empty file: it gets a header like a missing one.
             options.geometry()?;
             let header = Header::new(&options, uuid(&*driver));
-            fill(&file, &header).map_err(|e| host("making the drive file", e))?;
+            write_header(&file, &header).map_err(|e| host("making the drive file", e))?;
             header
         } else {
             let mut bytes = [0; HEADER_LEN];
@@ -158,7 +158,7 @@ pub(crate) fn contradiction(name: &str, wanted: &str, found: &str) -> String {
 }
 
 /// True if `path` is a drive file. An empty file does not count.
-pub(crate) fn is_made(path: &Path) -> bool {
+pub(crate) fn is_drive_file(path: &Path) -> bool {
     // If the metadata cannot be read, opening the file reports the error.
     std::fs::metadata(path).map_or_else(|e| e.kind() != io::ErrorKind::NotFound, |found| found.len() > 0)
 }
@@ -169,7 +169,7 @@ enum Holder {
 }
 
 /// Locks a drive file. The kernel releases the lock when the process ends.
-fn hold(file: &File) -> Result<(), Holder> {
+fn lock_file(file: &File) -> Result<(), Holder> {
     match rustix::fs::flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(()),
         Err(rustix::io::Errno::WOULDBLOCK) => {
@@ -194,7 +194,7 @@ fn create_at(path: &Path, header: &Header) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".new-{}", std::process::id()));
     let file = OpenOptions::new().write(true).create(true).truncate(true).open(&temporary)?;
-    let made = fill(&file, header).and_then(|()| match std::fs::hard_link(&temporary, path) {
+    let made = write_header(&file, header).and_then(|()| match std::fs::hard_link(&temporary, path) {
         Err(e) if e.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         other => other,
     });
@@ -202,7 +202,7 @@ fn create_at(path: &Path, header: &Header) -> io::Result<()> {
     made.and(removed)
 }
 
-fn fill(file: &File, header: &Header) -> io::Result<()> {
+fn write_header(file: &File, header: &Header) -> io::Result<()> {
     file.set_len(header.file_len())?;
     file.write_all_at(header.as_bytes(), 0)?;
     file.sync_all()

@@ -24,15 +24,15 @@ fn options() -> EmuOptions {
     }
 }
 
-struct Place {
+struct TempDrivePath {
     _folder: tempfile::TempDir,
     path: PathBuf,
 }
 
-fn place() -> Place {
+fn temp_drive_path() -> TempDrivePath {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let path = folder.path().join("drive.img");
-    Place { _folder: folder, path }
+    TempDrivePath { _folder: folder, path }
 }
 
 fn open(path: &Path) -> Result<Arc<Emu>> {
@@ -73,7 +73,7 @@ fn zone_content(dev: &Arc<Emu>, zone: u32) -> (ZoneState, Vec<u8>) {
 
 #[test]
 fn flushed_data_survives_a_restart_and_unflushed_data_does_not() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     append(&dev, 1, b'a', 3);
     act(&dev, 2, Action::Finish);
@@ -92,7 +92,7 @@ fn flushed_data_survives_a_restart_and_unflushed_data_does_not() {
 
 #[test]
 fn a_durable_write_needs_no_flush() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     append(&dev, 1, b'a', 1);
     append(&dev, 2, b'x', 1);
@@ -106,7 +106,7 @@ fn a_durable_write_needs_no_flush() {
 
 #[test]
 fn without_a_volatile_cache_everything_is_durable_at_once() {
-    let place = place();
+    let place = temp_drive_path();
     let settings = EmuOptions { volatile_cache: false, ..options() };
     let dev = Emu::open_file(&place.path, Some(settings), VirtualDriver::new(1)).expect("made");
     append(&dev, 1, b'a', 2);
@@ -122,7 +122,7 @@ fn without_a_volatile_cache_everything_is_durable_at_once() {
 
 #[test]
 fn a_reset_and_new_content_replace_the_old_at_the_flush_and_never_mix() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     append(&dev, 1, b'a', 8);
     flush(&dev);
@@ -141,7 +141,7 @@ fn a_reset_and_new_content_replace_the_old_at_the_flush_and_never_mix() {
 
 #[test]
 fn conventional_blocks_are_overwritten_at_the_flush() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     let shared: Arc<dyn ZonedDevice> = dev.clone();
     let put = |at, tag, n| shared.write(Lba(at), tagged(tag, n), Durability::Cached).wait().expect("fits");
@@ -155,7 +155,7 @@ fn conventional_blocks_are_overwritten_at_the_flush() {
 
 #[test]
 fn the_error_of_a_second_open_names_the_holder() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     let error = open(&place.path).expect_err("held");
     assert_eq!(error.kind(), ErrorKind::Held { pid: std::process::id() });
@@ -166,7 +166,7 @@ fn the_error_of_a_second_open_names_the_holder() {
 
 #[test]
 fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
-    let place = place();
+    let place = temp_drive_path();
     drop(open(&place.path).expect("made"));
     let file = OpenOptions::new().write(true).open(&place.path).expect("there");
     let len = file.metadata().expect("has one").len();
@@ -189,7 +189,7 @@ fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
 
 #[test]
 fn opening_makes_a_file_only_where_one_is_asked_for() {
-    let place = place();
+    let place = temp_drive_path();
     let url = format!("emu:{}?zones=8&zone-size=1MiB", place.path.display());
     let refused = |url: &str| crate::open(url, VirtualDriver::new(1)).expect_err("nothing is there");
     assert_eq!(refused(&url).kind(), ErrorKind::NotFound);
@@ -206,7 +206,7 @@ fn opening_makes_a_file_only_where_one_is_asked_for() {
 
 #[test]
 fn a_torn_table_entry_falls_back_to_the_one_before() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     append(&dev, 1, b'a', 1);
     flush(&dev);
@@ -223,7 +223,7 @@ fn a_torn_table_entry_falls_back_to_the_one_before() {
 
 #[test]
 fn settings_that_contradict_the_file_are_named_with_both_values() {
-    let place = place();
+    let place = temp_drive_path();
     let at = place.path.display();
     let try_open = |query: &str| crate::open_or_create(&format!("emu:{at}{query}"), VirtualDriver::new(1));
     drop(try_open("?zones=8&zone-size=1MiB").expect("made"));
@@ -241,28 +241,28 @@ fn settings_that_contradict_the_file_are_named_with_both_values() {
 
 #[test]
 fn more_unflushed_data_than_the_bound_goes_to_the_file_unasked() {
-    let place = place();
+    let place = temp_drive_path();
     let settings =
         EmuOptions { zone_size: Blocks(16_384), zone_capacity: Blocks(16_384), conventional: 0, ..options() };
     let reopen =
         || Emu::open_file(&place.path, Some(settings.clone()), VirtualDriver::new(1)).expect("opens");
     let dev = reopen();
     for _ in 0..16_384 / 8 + 1 {
-        append(&dev, if look_pointer(&dev, 1) < 16_384 { 1 } else { 2 }, b'a', 8);
+        append(&dev, if pointer_in_report(&dev, 1) < 16_384 { 1 } else { 2 }, b'a', 8);
     }
     drop(dev);
     let dev = reopen();
-    assert!(look_pointer(&dev, 1) == 16_384);
+    assert!(pointer_in_report(&dev, 1) == 16_384);
 }
 
-fn look_pointer(dev: &Arc<Emu>, zone: u32) -> u64 {
+fn pointer_in_report(dev: &Arc<Emu>, zone: u32) -> u64 {
     let dev: Arc<dyn ZonedDevice> = dev.clone();
     dev.report(zone..zone + 1).wait().expect("reports").remove(0).pointer.0
 }
 
 #[test]
 fn a_worn_zone_stays_worn() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     append(&dev, 1, b'a', 1);
     dev.wear(ZoneId(1), ZoneState::ReadOnly);
@@ -273,7 +273,7 @@ fn a_worn_zone_stays_worn() {
 
 #[test]
 fn a_copy_of_the_medium_reads_like_the_drive() {
-    let place = place();
+    let place = temp_drive_path();
     let dev = open(&place.path).expect("made");
     (0..100).for_each(|_| append(&dev, 1, b'a', 1));
     flush(&dev);
@@ -284,7 +284,7 @@ fn a_copy_of_the_medium_reads_like_the_drive() {
 
 #[test]
 fn a_large_sparse_drive_costs_next_to_nothing() {
-    let place = place();
+    let place = temp_drive_path();
     let url = format!("emu:{}?zones=75000&zone-size=96MiB", place.path.display());
     let dev = crate::open_or_create(&url, VirtualDriver::new(1)).expect("made");
     assert_eq!(dev.geometry().zones, 75_000);
@@ -308,7 +308,7 @@ fn the_hosts_own_power_loss_never_mixes_old_and_new_content() {
     use crate::emu::{Choose, Seeded};
     let settings =
         EmuOptions { zone_size: Blocks(16), zone_capacity: Blocks(14), conventional: 0, ..options() };
-    let place = place();
+    let place = temp_drive_path();
     let open =
         |path: &Path| Emu::open_file(path, Some(settings.clone()), VirtualDriver::new(1)).expect("opens");
     let dev = open(&place.path);
@@ -352,7 +352,7 @@ fn the_hosts_own_power_loss_never_mixes_old_and_new_content() {
 }
 
 /// A drive file's header and two zone table entries as version 1 writes them.
-fn golden() -> Vec<u8> {
+fn golden_bytes() -> Vec<u8> {
     let uuid = *b"0123456789abcdef";
     let header =
         Header::new(&EmuOptions { conventional: 2, max_active: None, ..EmuOptions::default() }, uuid);
@@ -368,10 +368,10 @@ fn golden() -> Vec<u8> {
 fn the_golden_file_of_version_1_reads_and_writes_back_byte_for_byte() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/emu-drive-v1.bin");
     if std::env::var_os("UPDATE_GOLDEN").is_some() {
-        std::fs::write(path, golden()).expect("writable");
+        std::fs::write(path, golden_bytes()).expect("writable");
     }
     let bytes = std::fs::read(path).expect("committed");
-    assert_eq!(bytes, golden());
+    assert_eq!(bytes, golden_bytes());
     let header = Header::decode(&bytes).expect("valid");
     let options = header.options("x".into());
     assert_eq!((options.zones, options.conventional, options.max_active), (256, 2, None));
@@ -387,7 +387,7 @@ proptest::proptest! {
     #[test]
     fn any_bytes_give_a_header_or_an_error(mut bytes in proptest::collection::vec(0_u8.., 0..200), whole: bool) {
         if whole {
-            let good = golden();
+            let good = golden_bytes();
             let n = bytes.len().min(20);
             bytes.splice(..n, good[..n].iter().copied());
         }

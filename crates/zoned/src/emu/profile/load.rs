@@ -64,14 +64,14 @@ impl Profile {
         };
         let profile: Profile =
             toml::from_str(text).map_err(|e| refuse(e.span().map(|s| s.start), e.message()))?;
-        if let Err((at, why)) = profile.geometry.check() {
+        if let Err((at, why)) = profile.geometry.check_rules() {
             return Err(refuse(Some(at), &why));
         }
         if profile.flash.is_some() && profile.arm.is_some() {
             return Err(refuse(text.find("[arm]"), "a drive has [flash] or an [arm], not both"));
         }
         if let Some(flash) = &profile.flash
-            && flash.planes_in_all().is_none_or(|planes| planes > MAX_PLANES)
+            && flash.planes_of_drive().is_none_or(|planes| planes > MAX_PLANES)
         {
             let why = format!("channels x dies x planes: {MAX_PLANES} are the most");
             return Err(refuse(text.find("[flash]"), &why));

@@ -3,7 +3,8 @@
 use std::ops::Range;
 
 use super::{
-    Attempts, Item, MAX_ATTEMPTS, Part, Reply, Rules, Step, Task, Transfer, WriteRequest, ZoneQueue, blocks,
+    FailedAttempts, MAX_ATTEMPTS, Part, QueueRules, QueuedTask, Reply, Step, Transfer, WriteRequest,
+    ZoneQueue, ZoneTask, blocks_of,
 };
 use crate::kernel::{Failure, ShortVec};
 use crate::{Action, ErrorKind, ZoneEvent, ZoneInfo, ZoneState};
@@ -12,7 +13,7 @@ impl<W> ZoneQueue<W> {
     /// Handles the completion of a write.
     pub(crate) fn write_done(
         &mut self,
-        rules: &Rules,
+        rules: &QueueRules,
         write: WriteRequest<W>,
         result: Result<(), Failure>,
         out: &mut ShortVec<Step<W>>,
@@ -32,7 +33,7 @@ impl<W> ZoneQueue<W> {
                 let mut offset = at;
                 for part in parts {
                     let reply = if part.append { Reply::At(offset) } else { Reply::Unit };
-                    offset += blocks(rules, part.data.len());
+                    offset += blocks_of(rules, part.data.len());
                     out.push(Step::Answer { waiter: part.waiter, result: Ok(reply) });
                 }
             }
@@ -48,7 +49,7 @@ impl<W> ZoneQueue<W> {
     /// Fails the parts of a failed write, or puts them back at the front of the queue for another attempt.
     fn failed(
         &mut self,
-        rules: &Rules,
+        rules: &QueueRules,
         at: u64,
         parts: Vec<Part<W>>,
         failure: Failure,
@@ -59,14 +60,14 @@ impl<W> ZoneQueue<W> {
         let mut items = Vec::new();
         for part in parts {
             let at = offset;
-            offset += blocks(rules, part.data.len());
+            offset += blocks_of(rules, part.data.len());
             let attempts =
-                part.attempts.unwrap_or_else(|| Attempts { count: 0, failure: failure.duplicate() });
+                part.attempts.unwrap_or_else(|| FailedAttempts { count: 0, failure: failure.duplicate() });
             if again && attempts.count + 1 < MAX_ATTEMPTS {
                 let (data, durable) = (part.data, part.durable);
-                let task = Task::Write { at, data, durable };
-                let attempts = Some(Attempts { count: attempts.count + 1, ..attempts });
-                items.push(Item { task, attempts, append: part.append, waiter: part.waiter });
+                let task = ZoneTask::Write { at, data, durable };
+                let attempts = Some(FailedAttempts { count: attempts.count + 1, ..attempts });
+                items.push(QueuedTask { task, attempts, append: part.append, waiter: part.waiter });
             } else {
                 // After the last attempt the first failure of the write is reported.
                 let failure = if again { attempts.failure } else { failure.duplicate() };
@@ -81,7 +82,7 @@ impl<W> ZoneQueue<W> {
     /// Handles the completion of an append of `len` blocks. `result` is the append's offset in the zone.
     pub(crate) fn append_done(
         &mut self,
-        rules: &Rules,
+        rules: &QueueRules,
         len: u64,
         waiter: W,
         result: Result<u64, Failure>,
@@ -132,7 +133,7 @@ impl<W> ZoneQueue<W> {
     /// Handles the completion of a zone command.
     pub(crate) fn command_done(
         &mut self,
-        rules: &Rules,
+        rules: &QueueRules,
         action: Action,
         waiter: Option<W>,
         result: Result<(), Failure>,
@@ -174,7 +175,7 @@ impl<W> ZoneQueue<W> {
     /// become offline.
     pub(crate) fn read_done(
         &mut self,
-        rules: &Rules,
+        rules: &QueueRules,
         at: u64,
         len: u64,
         ok: bool,
@@ -192,7 +193,7 @@ impl<W> ZoneQueue<W> {
     /// Handles the completion of a report. If the report failed, every queued operation fails.
     pub(crate) fn report_done(
         &mut self,
-        rules: &Rules,
+        rules: &QueueRules,
         result: Result<ZoneInfo, Failure>,
         out: &mut ShortVec<Step<W>>,
     ) {
@@ -220,7 +221,7 @@ impl<W> ZoneQueue<W> {
         for item in std::mem::take(&mut self.queue) {
             let failure = item.attempts.map_or_else(|| failure.duplicate(), |attempts| attempts.failure);
             let result = match item.task {
-                Task::Read { into, .. } => Err(failure.with_buffer(into)),
+                ZoneTask::Read { into, .. } => Err(failure.with_buffer(into)),
                 _ => Err(failure),
             };
             out.push(Step::Answer { waiter: item.waiter, result });

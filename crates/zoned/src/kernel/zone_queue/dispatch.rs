@@ -3,13 +3,15 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::{Part, Reply, Rules, Step, Task, Transfer, WriteRequest, ZoneQueue, blocks, overlap};
+use super::{
+    Part, QueueRules, Reply, Step, Transfer, WriteRequest, ZoneQueue, ZoneTask, blocks_of, ranges_overlap,
+};
 use crate::kernel::{Failure, ShortVec};
 use crate::{Action, ErrorKind, ZoneEvent, ZoneState};
 
 impl<W> ZoneQueue<W> {
     /// Sends the zone's queued operations until one has to wait.
-    pub(super) fn dispatch(&mut self, rules: &Rules, out: &mut ShortVec<Step<W>>) {
+    pub(super) fn dispatch(&mut self, rules: &QueueRules, out: &mut ShortVec<Step<W>>) {
         while let Some(head) = self.queue.front() {
             if self.pointer_unknown {
                 if !self.is_changing() {
@@ -19,24 +21,24 @@ impl<W> ZoneQueue<W> {
                 return;
             }
             let started = match &head.task {
-                Task::Fence => !self.is_changing() && self.answer(Ok(Reply::Unit), out),
-                Task::Read { at, into } => {
-                    let (at, len) = (*at, blocks(rules, into.len()));
+                ZoneTask::Fence => !self.is_changing() && self.answer_head(Ok(Reply::Unit), out),
+                ZoneTask::Read { at, into } => {
+                    let (at, len) = (*at, blocks_of(rules, into.len()));
                     self.start_read(rules, at, len, out)
                 }
-                Task::Zone(action) => {
+                ZoneTask::Zone(action) => {
                     let action = *action;
                     self.start_command(action, out)
                 }
-                Task::Append { data, .. } if rules.native_append && !self.conventional => {
-                    let len = blocks(rules, data.len());
+                ZoneTask::Append { data, .. } if rules.native_append && !self.conventional => {
+                    let len = blocks_of(rules, data.len());
                     self.start_append(rules, len, out)
                 }
-                Task::Write { at, data, .. } if self.conventional => {
-                    let span = *at..*at + blocks(rules, data.len());
+                ZoneTask::Write { at, data, .. } if self.conventional => {
+                    let span = *at..*at + blocks_of(rules, data.len());
                     self.start_rewrite(rules, span, out)
                 }
-                Task::Write { .. } | Task::Append { .. } => {
+                ZoneTask::Write { .. } | ZoneTask::Append { .. } => {
                     !self.is_changing() && self.start_write(rules, out)
                 }
             };
@@ -51,10 +53,10 @@ impl<W> ZoneQueue<W> {
     }
 
     /// Completes the operation at the head of the zone's queue.
-    fn answer(&mut self, result: Result<Reply, Failure>, out: &mut ShortVec<Step<W>>) -> bool {
+    fn answer_head(&mut self, result: Result<Reply, Failure>, out: &mut ShortVec<Step<W>>) -> bool {
         let Some(item) = self.queue.pop_front() else { return false };
         let result = match (item.task, result, item.attempts) {
-            (Task::Read { into, .. }, Err(failure), _) => Err(failure.with_buffer(into)),
+            (ZoneTask::Read { into, .. }, Err(failure), _) => Err(failure.with_buffer(into)),
             // A repeated write reports its first failure, unless the zone has become read-only or offline since.
             (_, Err(failure), Some(first)) => Err(match failure.kind {
                 ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline => failure,
@@ -66,13 +68,13 @@ impl<W> ZoneQueue<W> {
         true
     }
 
-    fn start_read(&mut self, rules: &Rules, at: u64, len: u64, out: &mut ShortVec<Step<W>>) -> bool {
+    fn start_read(&mut self, rules: &QueueRules, at: u64, len: u64, out: &mut ShortVec<Step<W>>) -> bool {
         let range = at..at + len;
         if self.state == ZoneState::Offline {
-            return self.answer(Err(Failure::new(ErrorKind::ZoneOffline, String::new())), out);
+            return self.answer_head(Err(Failure::new(ErrorKind::ZoneOffline, String::new())), out);
         }
         if self.conventional {
-            if self.transfers.iter().any(|span| span.write && overlap(&span.blocks, &range)) {
+            if self.transfers.iter().any(|span| span.write && ranges_overlap(&span.blocks, &range)) {
                 return false;
             }
         } else if self.resetting || (range.end > self.solid && self.is_changing()) {
@@ -82,7 +84,7 @@ impl<W> ZoneQueue<W> {
         // drives differ past it.
         let there = if self.conventional { len } else { self.solid.saturating_sub(at).min(len) };
         let Some(item) = self.queue.pop_front() else { return false };
-        let Task::Read { mut into, .. } = item.task else { return false };
+        let ZoneTask::Read { mut into, .. } = item.task else { return false };
         if there == 0 {
             into.fill(0);
             out.push(Step::Answer { waiter: item.waiter, result: Ok(Reply::Read(into)) });
@@ -114,7 +116,7 @@ impl<W> ZoneQueue<W> {
         };
         if let Err(failure) = self.check_event(event) {
             self.resets = self.resets.saturating_sub(u32::from(action == Action::Reset));
-            return self.answer(Err(failure), out);
+            return self.answer_head(Err(failure), out);
         }
         let Some(item) = self.queue.pop_front() else { return false };
         self.busy = true;
@@ -123,17 +125,17 @@ impl<W> ZoneQueue<W> {
         true
     }
 
-    fn start_append(&mut self, rules: &Rules, len: u64, out: &mut ShortVec<Step<W>>) -> bool {
+    fn start_append(&mut self, rules: &QueueRules, len: u64, out: &mut ShortVec<Step<W>>) -> bool {
         if self.busy || (self.appends > 0 && self.sent + len > rules.capacity) {
             return false;
         }
         if self.appends == 0
             && let Err(failure) = self.check_write(rules, None, self.sent, len)
         {
-            return self.answer(Err(failure), out);
+            return self.answer_head(Err(failure), out);
         }
         let Some(item) = self.queue.pop_front() else { return false };
-        let Task::Append { data, durable } = item.task else { return false };
+        let ZoneTask::Append { data, durable } = item.task else { return false };
         self.appends += 1;
         self.sent += len;
         out.push(Step::Append { data, durable, waiter: item.waiter });
@@ -141,31 +143,31 @@ impl<W> ZoneQueue<W> {
     }
 
     /// Starts a write to a conventional zone, beside transfers of other blocks.
-    fn start_rewrite(&mut self, rules: &Rules, span: Range<u64>, out: &mut ShortVec<Step<W>>) -> bool {
-        if self.busy || self.transfers.iter().any(|other| overlap(&other.blocks, &span)) {
+    fn start_rewrite(&mut self, rules: &QueueRules, span: Range<u64>, out: &mut ShortVec<Step<W>>) -> bool {
+        if self.busy || self.transfers.iter().any(|other| ranges_overlap(&other.blocks, &span)) {
             return false;
         }
         if let Err(failure) = self.check_event(ZoneEvent::Write { fills: false }) {
-            return self.answer(Err(failure), out);
+            return self.answer_head(Err(failure), out);
         }
         let Some(item) = self.queue.pop_front() else { return false };
-        let Task::Write { at, data, durable } = item.task else { return false };
+        let ZoneTask::Write { at, data, durable } = item.task else { return false };
         self.transfers.push(Transfer { blocks: span, write: true });
-        let blocks = blocks(rules, data.len());
+        let blocks = blocks_of(rules, data.len());
         let part = Part { data, durable, append: false, attempts: None, waiter: item.waiter };
         out.push(Step::Write(WriteRequest { at, blocks, durable, parts: vec![part] }));
         true
     }
 
     /// Starts a write to a sequential zone: the head of the queue, merged with the adjacent writes queued after it.
-    fn start_write(&mut self, rules: &Rules, out: &mut ShortVec<Step<W>>) -> bool {
+    fn start_write(&mut self, rules: &QueueRules, out: &mut ShortVec<Step<W>>) -> bool {
         let at = self.sent;
         let mut end = at;
         let mut parts: Vec<Part<W>> = Vec::new();
         while let Some(item) = self.queue.front() {
             let (wanted, len) = match &item.task {
-                Task::Write { at, data, .. } => (Some(*at), blocks(rules, data.len())),
-                Task::Append { data, .. } if !rules.native_append => (None, blocks(rules, data.len())),
+                ZoneTask::Write { at, data, .. } => (Some(*at), blocks_of(rules, data.len())),
+                ZoneTask::Append { data, .. } if !rules.native_append => (None, blocks_of(rules, data.len())),
                 _ => break,
             };
             // A write that has failed before is sent alone, so that its failure does not fail its neighbours.
@@ -177,12 +179,13 @@ impl<W> ZoneQueue<W> {
                 // A queued write is checked again when the writes before it have completed, for they may
                 // fail.
                 if parts.is_empty() {
-                    return self.answer(Err(failure), out);
+                    return self.answer_head(Err(failure), out);
                 }
                 break;
             }
             let Some(item) = self.queue.pop_front() else { break };
-            let (Task::Write { data, durable, .. } | Task::Append { data, durable }) = item.task else {
+            let (ZoneTask::Write { data, durable, .. } | ZoneTask::Append { data, durable }) = item.task
+            else {
                 break;
             };
             let append = item.append || wanted.is_none();
@@ -202,7 +205,13 @@ impl<W> ZoneQueue<W> {
     }
 
     /// Checks a write of `len` blocks at `wanted` (`None` for an append) to a zone whose pointer is at `pointer`.
-    fn check_write(&self, rules: &Rules, wanted: Option<u64>, pointer: u64, len: u64) -> Result<(), Failure> {
+    fn check_write(
+        &self,
+        rules: &QueueRules,
+        wanted: Option<u64>,
+        pointer: u64,
+        len: u64,
+    ) -> Result<(), Failure> {
         self.check_event(ZoneEvent::Write { fills: false })
             .map_err(|failure| failure.at(wanted.unwrap_or(pointer)))?;
         if let Some(wanted) = wanted

@@ -28,7 +28,7 @@ use crate::{Action, Buf, BufMut, ZoneInfo, ZoneKind, ZoneState};
 
 /// Properties that all zone queues of a device share.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Rules {
+pub(crate) struct QueueRules {
     /// Bytes in a block.
     pub(crate) block: usize,
     /// Number of writable blocks of a sequential zone.
@@ -46,7 +46,7 @@ pub(crate) struct Rules {
 
 /// An operation on a zone. Addresses are blocks from the zone's start.
 #[derive(Debug)]
-pub(crate) enum Task {
+pub(crate) enum ZoneTask {
     Read {
         at: u64,
         into: BufMut,
@@ -114,13 +114,13 @@ struct Part<W> {
     data: Buf,
     durable: bool,
     append: bool,
-    attempts: Option<Attempts>,
+    attempts: Option<FailedAttempts>,
     waiter: W,
 }
 
 /// Earlier failed attempts of a write.
 #[derive(Debug)]
-struct Attempts {
+struct FailedAttempts {
     count: u32,
     /// The failure of the write's first attempt.
     failure: Failure,
@@ -143,10 +143,10 @@ impl<W> WriteRequest<W> {
 }
 
 #[derive(Debug)]
-struct Item<W> {
-    task: Task,
+struct QueuedTask<W> {
+    task: ZoneTask,
     /// Earlier failed attempts of the queued write.
-    attempts: Option<Attempts>,
+    attempts: Option<FailedAttempts>,
     /// True for an append that is sent again as a write.
     append: bool,
     waiter: W,
@@ -162,7 +162,7 @@ struct Transfer {
 /// The known state and pointer of a zone, and the zone's operations.
 #[derive(Debug)]
 pub(crate) struct ZoneQueue<W> {
-    queue: VecDeque<Item<W>>,
+    queue: VecDeque<QueuedTask<W>>,
     /// Acknowledged appends above `solid`: sorted, disjoint, not adjacent.
     landed: Vec<Range<u64>>,
     /// The conventional zone's transfers in flight.
@@ -244,7 +244,7 @@ impl<W> ZoneQueue<W> {
     }
 
     /// Records that cached blocks were acknowledged, which flush number `flush` or a later one makes durable.
-    pub(crate) fn cached(&mut self, flush: u32) {
+    pub(crate) fn record_cached(&mut self, flush: u32) {
         if !self.conventional {
             self.cached_until = flush;
         }
@@ -261,7 +261,7 @@ impl<W> ZoneQueue<W> {
     }
 
     /// Records the acknowledgement of a write or append to the zone.
-    pub(crate) fn acknowledged(&mut self, durable: bool) {
+    pub(crate) fn record_acknowledged(&mut self, durable: bool) {
         self.durable_above_gap = (self.durable_above_gap || durable) && !self.landed.is_empty();
     }
 
@@ -270,23 +270,29 @@ impl<W> ZoneQueue<W> {
     }
 
     /// Queues or starts an operation on the zone.
-    pub(crate) fn submit(&mut self, rules: &Rules, task: Task, waiter: W, out: &mut ShortVec<Step<W>>) {
+    pub(crate) fn submit(
+        &mut self,
+        rules: &QueueRules,
+        task: ZoneTask,
+        waiter: W,
+        out: &mut ShortVec<Step<W>>,
+    ) {
         match task {
-            Task::Read { at, into } if self.may_bypass(rules, at, &into) => {
+            ZoneTask::Read { at, into } if self.may_bypass(rules, at, &into) => {
                 self.reads += 1;
                 out.push(Step::Read { at, into, past: None, waiter });
             }
             task => {
-                self.resets += u32::from(matches!(task, Task::Zone(Action::Reset)));
-                self.queue.push_back(Item { task, attempts: None, append: false, waiter });
+                self.resets += u32::from(matches!(task, ZoneTask::Zone(Action::Reset)));
+                self.queue.push_back(QueuedTask { task, attempts: None, append: false, waiter });
                 self.dispatch(rules, out);
             }
         }
     }
 
     /// True if a read may bypass the queue: its blocks are acknowledged and no reset is queued or in flight.
-    fn may_bypass(&self, rules: &Rules, at: u64, into: &BufMut) -> bool {
-        let end = at + blocks(rules, into.len());
+    fn may_bypass(&self, rules: &QueueRules, at: u64, into: &BufMut) -> bool {
+        let end = at + blocks_of(rules, into.len());
         let there = end <= self.solid || self.landed.iter().any(|span| span.start <= at && end <= span.end);
         !self.conventional
             && !self.pointer_unknown
@@ -296,11 +302,11 @@ impl<W> ZoneQueue<W> {
     }
 }
 
-fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+fn ranges_overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
     a.start < b.end && b.start < a.end
 }
 
-fn blocks(rules: &Rules, bytes: usize) -> u64 {
+fn blocks_of(rules: &QueueRules, bytes: usize) -> u64 {
     bytes.checked_div(rules.block).unwrap_or(0) as u64
 }
 

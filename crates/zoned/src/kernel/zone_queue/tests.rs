@@ -10,9 +10,9 @@ use crate::{Blocks, ErrorKind, ZoneId};
 const BLOCK: usize = 512;
 const CAPACITY: u64 = 24;
 
-fn rules(native_append: bool) -> Rules {
+fn queue_rules(native_append: bool) -> QueueRules {
     let block_layer = !native_append;
-    Rules { block: BLOCK, capacity: CAPACITY, max_transfer: 4, native_append, block_layer }
+    QueueRules { block: BLOCK, capacity: CAPACITY, max_transfer: 4, native_append, block_layer }
 }
 
 fn info(state: ZoneState, pointer: u64) -> ZoneInfo {
@@ -23,7 +23,7 @@ fn info(state: ZoneState, pointer: u64) -> ZoneInfo {
 /// A zone queue under test, its steps in flight and its results.
 struct Harness {
     queue: ZoneQueue<u32>,
-    rules: Rules,
+    rules: QueueRules,
     in_flight: Vec<Step<u32>>,
     answers: BTreeMap<u32, Result<Reply, ErrorKind>>,
     next: u32,
@@ -35,7 +35,7 @@ impl Harness {
     }
 
     fn over(native_append: bool, info: &ZoneInfo) -> Harness {
-        let (queue, rules) = (ZoneQueue::new(info), rules(native_append));
+        let (queue, rules) = (ZoneQueue::new(info), queue_rules(native_append));
         Harness { queue, rules, in_flight: Vec::new(), answers: BTreeMap::new(), next: 0 }
     }
 
@@ -59,7 +59,7 @@ impl Harness {
         );
     }
 
-    fn submit(&mut self, task: Task) -> u32 {
+    fn submit(&mut self, task: ZoneTask) -> u32 {
         let (waiter, mut out) = (self.next, ShortVec::new());
         self.next += 1;
         self.queue.submit(&self.rules, task, waiter, &mut out);
@@ -68,15 +68,15 @@ impl Harness {
     }
 
     fn write(&mut self, at: u64, blocks: usize) -> u32 {
-        self.submit(Task::Write { at, data: Buf::zeroed(blocks * BLOCK), durable: false })
+        self.submit(ZoneTask::Write { at, data: Buf::zeroed(blocks * BLOCK), durable: false })
     }
 
     fn append(&mut self, blocks: usize) -> u32 {
-        self.submit(Task::Append { data: Buf::zeroed(blocks * BLOCK), durable: false })
+        self.submit(ZoneTask::Append { data: Buf::zeroed(blocks * BLOCK), durable: false })
     }
 
     fn read(&mut self, at: u64, blocks: usize) -> u32 {
-        self.submit(Task::Read { at, into: BufMut::zeroed(blocks * BLOCK) })
+        self.submit(ZoneTask::Read { at, into: BufMut::zeroed(blocks * BLOCK) })
     }
 
     /// Completes the queue's step at `index`: an append lands at `place`, a report returns `report`.
@@ -216,7 +216,7 @@ fn conventional_writes_run_side_by_side_unless_they_overlap() {
     );
     harness.succeed(0);
     assert_eq!(harness.in_flight.len(), 3);
-    let refused = harness.submit(Task::Zone(Action::Reset));
+    let refused = harness.submit(ZoneTask::Zone(Action::Reset));
     harness.succeed(0);
     harness.succeed(0);
     harness.succeed(0);
@@ -263,10 +263,10 @@ proptest! {
                     harness.read(at, len);
                 }
                 3 => {
-                    harness.submit(Task::Zone([Action::Reset, Action::Finish, Action::Open, Action::Close][len]));
+                    harness.submit(ZoneTask::Zone([Action::Reset, Action::Finish, Action::Open, Action::Close][len]));
                 }
                 4 => {
-                    harness.submit(Task::Fence);
+                    harness.submit(ZoneTask::Fence);
                 }
                 _ if harness.in_flight.is_empty() => {}
                 5 => {
