@@ -11,7 +11,7 @@ use crate::files::file::File;
 use crate::files::stat::{CheckReport, Superblock};
 use crate::metadata::mkfs::{check_geometry, read_superblock};
 use crate::metadata::replay::{Replayed, replay};
-use crate::metadata::state::{Node, ROOT, State};
+use crate::metadata::state::{Node, ROOT_INO, State};
 use crate::options::FileKind;
 use crate::rules::Rules;
 use crate::wal::ordered::recover::recover;
@@ -72,7 +72,7 @@ fn check_names(state: &State, out: &mut CheckReport) {
                 out.files += 1;
                 node.links
             }
-            Node::Directory { .. } => u32::from(ino != ROOT),
+            Node::Directory { .. } => u32::from(ino != ROOT_INO),
         };
         if found != expected {
             out.problems.push(format!("inode {ino} has {found} names and counts {expected}"));

@@ -51,7 +51,7 @@ impl Drop for FileLock {
     }
 }
 
-fn error(kind: ErrorKind, doing: &'static str, path: &str) -> Error {
+fn path_error(kind: ErrorKind, doing: &'static str, path: &str) -> Error {
     Error::new(kind, doing).at_path(path)
 }
 
@@ -148,16 +148,16 @@ impl Fs {
             if let Some(ino) = state.lookup(parent, name)
                 && matches!(state.nodes.get(&ino), Some(Node::Directory { .. }))
             {
-                return Err(error(ErrorKind::IsADirectory, DOING, path));
+                return Err(path_error(ErrorKind::IsADirectory, DOING, path));
             }
-            if let Some(other) = created_by(options.kind) {
+            if let Some(other) = function_that_creates(options.kind) {
                 let why = format!("`{other}` creates a file of this kind");
-                return Err(error(ErrorKind::Invalid, DOING, path).because(why));
+                return Err(path_error(ErrorKind::Invalid, DOING, path).because(why));
             }
-            let ino = self.make(&mut state, parent, name, options.kind, options.lifetime)?;
+            let ino = self.create_file(&mut state, parent, name, options.kind, options.lifetime)?;
             let older =
                 if options.kind == FileKind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
-            (self.writing_handle(&mut state, ino, DOING, path)?, older)
+            (self.handle_for_writing(&mut state, ino, DOING, path)?, older)
         };
         shared.metadata.bound_pending().await?;
         self.writer(handle, older).await
@@ -170,9 +170,10 @@ impl Fs {
         let (handle, older) = {
             let mut state = self.shared.state.lock();
             let (parent, name) = state.parent(DOING, path)?;
-            let ino = state.lookup(parent, name).ok_or_else(|| error(ErrorKind::NotFound, DOING, path))?;
+            let ino =
+                state.lookup(parent, name).ok_or_else(|| path_error(ErrorKind::NotFound, DOING, path))?;
             let older = open_logs(&state, parent, ino);
-            (self.writing_handle(&mut state, ino, DOING, path)?, older)
+            (self.handle_for_writing(&mut state, ino, DOING, path)?, older)
         };
         self.writer(handle, older).await
     }
@@ -198,24 +199,23 @@ impl Fs {
         opened
     }
 
-    fn writing_handle(
+    fn handle_for_writing(
         &self,
         state: &mut State,
         ino: u64,
         doing: &'static str,
         path: &str,
     ) -> Result<Arc<Handle>> {
-        let node = state.file_node(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
+        let node = state.file_node(ino).ok_or_else(|| path_error(ErrorKind::IsADirectory, doing, path))?;
         if std::mem::replace(&mut node.writing, true) {
-            return Err(
-                error(ErrorKind::Busy, doing, path).because("it has a writer already; close that one first")
-            );
+            return Err(path_error(ErrorKind::Busy, doing, path)
+                .because("it has a writer already; close that one first"));
         }
         let file = Arc::clone(&node.file);
         Ok(Handle::counted(&self.shared, state, &file))
     }
 
-    fn make(
+    fn create_file(
         &self,
         state: &mut State,
         parent: u64,
@@ -244,10 +244,10 @@ impl Fs {
             let (parent, name) = state.parent(DOING, path)?;
             let ino = match state.lookup(parent, name) {
                 Some(ino) => ino,
-                None => self.make(&mut state, parent, name, FileKind::ParallelLog, Lifetime::Short)?,
+                None => self.create_file(&mut state, parent, name, FileKind::ParallelLog, Lifetime::Short)?,
             };
-            check_parallel(&state, ino, DOING, path)?;
-            self.writing_handle(&mut state, ino, DOING, path)?
+            check_is_parallel_log(&state, ino, DOING, path)?;
+            self.handle_for_writing(&mut state, ino, DOING, path)?
         };
         let ino = handle.file.ino;
         let opened = open::open(handle, options).await;
@@ -270,10 +270,10 @@ impl Fs {
         let handle = {
             let mut state = self.shared.state.lock();
             let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
-            let file = check_parallel(&state, ino, DOING, path)?;
+            let file = check_is_parallel_log(&state, ino, DOING, path)?;
             if state.file_node(ino).is_some_and(|node| node.writing) {
                 return Err(
-                    error(ErrorKind::Busy, DOING, path).because("it has a writer; close that one first")
+                    path_error(ErrorKind::Busy, DOING, path).because("it has a writer; close that one first")
                 );
             }
             Handle::counted(&self.shared, &mut state, &file)
@@ -287,7 +287,7 @@ impl Fs {
         self.shared.check_open()?;
         let mut state = self.shared.state.lock();
         let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
-        let file = state.file(ino).ok_or_else(|| error(ErrorKind::IsADirectory, DOING, path))?;
+        let file = state.file(ino).ok_or_else(|| path_error(ErrorKind::IsADirectory, DOING, path))?;
         Ok(Reader::new(Handle::counted(&self.shared, &mut state, &file)))
     }
 
@@ -298,13 +298,13 @@ impl Fs {
         {
             let mut state = self.shared.state.lock();
             if path::parts(DOING, path)?.is_empty() {
-                return Err(error(ErrorKind::Exists, DOING, path));
+                return Err(path_error(ErrorKind::Exists, DOING, path));
             }
             let (parent, name) = state.parent(DOING, path)?;
             if state.lookup(parent, name).is_some() {
-                return Err(error(ErrorKind::Exists, DOING, path));
+                return Err(path_error(ErrorKind::Exists, DOING, path));
             }
-            self.make(&mut state, parent, name, FileKind::Directory, Lifetime::NotSet)?;
+            self.create_file(&mut state, parent, name, FileKind::Directory, Lifetime::NotSet)?;
         }
         self.shared.metadata.bound_pending().await
     }
@@ -324,15 +324,18 @@ impl Fs {
         {
             let mut state = self.shared.state.lock();
             let (parent, name) = state.parent(doing, path)?;
-            let ino = state.lookup(parent, name).ok_or_else(|| error(ErrorKind::NotFound, doing, path))?;
+            let ino =
+                state.lookup(parent, name).ok_or_else(|| path_error(ErrorKind::NotFound, doing, path))?;
             match state.nodes.get(&ino) {
                 Some(Node::Directory { entries, .. }) if directory && !entries.is_empty() => {
-                    return Err(error(ErrorKind::NotEmpty, doing, path));
+                    return Err(path_error(ErrorKind::NotEmpty, doing, path));
                 }
                 Some(Node::Directory { .. }) if !directory => {
-                    return Err(error(ErrorKind::IsADirectory, doing, path));
+                    return Err(path_error(ErrorKind::IsADirectory, doing, path));
                 }
-                Some(Node::File(_)) if directory => return Err(error(ErrorKind::NotADirectory, doing, path)),
+                Some(Node::File(_)) if directory => {
+                    return Err(path_error(ErrorKind::NotADirectory, doing, path));
+                }
                 _ => {}
             }
             state.commit(Record::Unlink { parent, name: name.to_owned() })?;
@@ -377,11 +380,11 @@ impl Fs {
             let mut state = self.shared.state.lock();
             let ino = state.resolve(DOING, from, &path::parts(DOING, from)?)?;
             if state.file(ino).is_none() {
-                return Err(error(ErrorKind::IsADirectory, DOING, from));
+                return Err(path_error(ErrorKind::IsADirectory, DOING, from));
             }
             let (parent, name) = state.parent(DOING, to)?;
             if state.lookup(parent, name).is_some() {
-                return Err(error(ErrorKind::Exists, DOING, to));
+                return Err(path_error(ErrorKind::Exists, DOING, to));
             }
             self.shared.metadata.check_room(&state, 64 + name.len() as u64)?;
             state.commit(Record::Link { ino, parent, name: name.to_owned() })?;
@@ -414,7 +417,7 @@ impl Fs {
                 let (size, modified_ms) = (Bytes(node.file.size()), node.file.content.read().modified_ms);
                 Ok(Stat { ino, kind: node.file.kind, size, modified_ms, links: node.links })
             }
-            None => Err(error(ErrorKind::NotFound, DOING, path)),
+            None => Err(path_error(ErrorKind::NotFound, DOING, path)),
         }
     }
 
@@ -455,23 +458,23 @@ impl Fs {
         const DOING: &str = "taking a lock";
         let parts = path::parts(DOING, path)?.join("/");
         if !self.shared.locks.lock().insert(parts.clone()) {
-            return Err(error(ErrorKind::Busy, DOING, path).because("the lock is held by this process"));
+            return Err(path_error(ErrorKind::Busy, DOING, path).because("the lock is held by this process"));
         }
         Ok(FileLock { locks: Arc::clone(&self.shared.locks), path: parts })
     }
 }
 
 /// The file of inode `ino`, which must be a parallel log: otherwise fails with `Invalid`.
-fn check_parallel(state: &State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<File>> {
-    let file = state.file(ino).ok_or_else(|| error(ErrorKind::IsADirectory, doing, path))?;
+fn check_is_parallel_log(state: &State, ino: u64, doing: &'static str, path: &str) -> Result<Arc<File>> {
+    let file = state.file(ino).ok_or_else(|| path_error(ErrorKind::IsADirectory, doing, path))?;
     if file.kind == FileKind::ParallelLog {
         return Ok(file);
     }
-    Err(error(ErrorKind::Invalid, doing, path).because("it is not a parallel log; choose another path"))
+    Err(path_error(ErrorKind::Invalid, doing, path).because("it is not a parallel log; choose another path"))
 }
 
 /// The name of the function that creates files of `kind`, for kinds that [`Fs::create`] refuses.
-fn created_by(kind: FileKind) -> Option<&'static str> {
+fn function_that_creates(kind: FileKind) -> Option<&'static str> {
     match kind {
         FileKind::Data | FileKind::Log => None,
         FileKind::ParallelLog => Some("parallel_log"),
@@ -486,21 +489,26 @@ fn open_logs(state: &State, parent: u64, ino: u64) -> Vec<Arc<LogWriter>> {
     others.filter_map(|file| file.content.read().log.writer.clone()).collect()
 }
 
-type Place<'a> = (u64, &'a str);
+type DirectoryAndName<'a> = (u64, &'a str);
 
 /// The directories and names that a rename moves from and to. Fails where the rename is not allowed.
-fn check_rename<'a>(state: &State, from: &'a str, to: &'a str) -> Result<(Place<'a>, Place<'a>)> {
+fn check_rename<'a>(
+    state: &State,
+    from: &'a str,
+    to: &'a str,
+) -> Result<(DirectoryAndName<'a>, DirectoryAndName<'a>)> {
     const DOING: &str = "renaming";
     let (from_parent, from_name) = state.parent(DOING, from)?;
     let (to_parent, to_name) = state.parent(DOING, to)?;
-    let ino = state.lookup(from_parent, from_name).ok_or_else(|| error(ErrorKind::NotFound, DOING, from))?;
+    let ino =
+        state.lookup(from_parent, from_name).ok_or_else(|| path_error(ErrorKind::NotFound, DOING, from))?;
     let moves_directory = matches!(state.nodes.get(&ino), Some(Node::Directory { .. }));
     if moves_directory {
         let mut up = to_parent;
         loop {
             if up == ino {
                 return Err(
-                    error(ErrorKind::Invalid, DOING, to).because("a directory cannot move into itself")
+                    path_error(ErrorKind::Invalid, DOING, to).because("a directory cannot move into itself")
                 );
             }
             match state.nodes.get(&up) {
@@ -512,12 +520,14 @@ fn check_rename<'a>(state: &State, from: &'a str, to: &'a str) -> Result<(Place<
     if let Some(replaced) = state.lookup(to_parent, to_name).filter(|replaced| *replaced != ino) {
         match state.nodes.get(&replaced) {
             Some(Node::Directory { .. }) if !moves_directory => {
-                return Err(error(ErrorKind::IsADirectory, DOING, to));
+                return Err(path_error(ErrorKind::IsADirectory, DOING, to));
             }
             Some(Node::Directory { entries, .. }) if !entries.is_empty() => {
-                return Err(error(ErrorKind::NotEmpty, DOING, to));
+                return Err(path_error(ErrorKind::NotEmpty, DOING, to));
             }
-            Some(Node::File(_)) if moves_directory => return Err(error(ErrorKind::NotADirectory, DOING, to)),
+            Some(Node::File(_)) if moves_directory => {
+                return Err(path_error(ErrorKind::NotADirectory, DOING, to));
+            }
             _ => {}
         }
     }

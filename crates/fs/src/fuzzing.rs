@@ -56,9 +56,9 @@ pub fn record(bytes: &[u8]) {
 /// kind (1 byte), length (1 byte), payload.
 pub fn metadata(bytes: &[u8]) {
     thread_local! {
-        static FRESH: Media = fresh();
+        static FRESH: Media = media_with_empty_file_system();
     }
-    let emu = emulated(FRESH.with(Media::clone));
+    let emu = emulated_drive(FRESH.with(Media::clone));
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     let appended = block_on(&**dev.driver(), append_records(&dev, bytes));
     if appended.is_none() {
@@ -89,7 +89,7 @@ pub fn metadata(bytes: &[u8]) {
 /// Fuzzes the recovery of an ordered log's entries.
 pub fn ordered_log(bytes: &[u8]) {
     header(bytes);
-    let emu = emulated(Media::new(&EmuOptions::tiny()));
+    let emu = emulated_drive(Media::new(&EmuOptions::tiny()));
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     let segment = write_entries(&dev, bytes);
     let cuts =
@@ -101,7 +101,7 @@ pub fn ordered_log(bytes: &[u8]) {
 /// Fuzzes the recovery of a parallel log's entries.
 pub fn parallel_log(bytes: &[u8]) {
     header(bytes);
-    let emu = emulated(Media::new(&EmuOptions::tiny()));
+    let emu = emulated_drive(Media::new(&EmuOptions::tiny()));
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     let segment = write_entries(&dev, bytes);
     let epochs = [Epoch { epoch: 0, first: 0, settled: 0 }, Epoch { epoch: 1, first: 8, settled: 6 }];
@@ -182,8 +182,8 @@ fn write_entries(dev: &Arc<dyn ZonedDevice>, bytes: &[u8]) -> Segment {
 }
 
 /// A drive with an empty file system. The drive keeps no history for power cuts.
-fn fresh() -> Media {
-    let emu = emulated(Media::new(&EmuOptions::tiny()));
+fn media_with_empty_file_system() -> Media {
+    let emu = emulated_drive(Media::new(&EmuOptions::tiny()));
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     let options = FormatOptions { uuid: Some(uuid()), ..FormatOptions::default() };
     block_on(&**dev.driver(), Fs::format(&dev, &options)).expect("an empty drive is formatted");
@@ -238,7 +238,7 @@ async fn append_records(dev: &Arc<dyn ZonedDevice>, bytes: &[u8]) -> Option<()> 
     None
 }
 
-fn emulated(media: Media) -> Arc<Emu> {
+fn emulated_drive(media: Media) -> Arc<Emu> {
     Emu::from_media(media, "emu:mem", Latency::default(), units::VirtualDriver::new(7))
 }
 

@@ -16,7 +16,7 @@ use crate::metadata::log::MetadataLog;
 use crate::metadata::state::State;
 use crate::options::MountOptions;
 use crate::zones::pins::Pins;
-use crate::zones::pool::Pool;
+use crate::zones::pool::ReadBufferPool;
 
 /// One mount.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     pub state: Arc<Mutex<State>>,
     pub metadata: Arc<MetadataLog>,
     pub pins: Pins,
-    pub pool: Pool,
+    pub pool: ReadBufferPool,
     /// Wakes the mount's background tasks.
     pub work: Event,
     /// Notified when space or an open zone became free, or certainly will not: tasks that wait for space or

@@ -9,7 +9,7 @@
 use zoned::{Buf, BufMut};
 
 /// The first buffer of a data file has this many bytes, so that a small file needs no long buffer.
-pub(crate) const FIRST_BUFFER: usize = 16 << 10;
+pub(crate) const FIRST_BUFFER_BYTES: usize = 16 << 10;
 
 /// The pages of one data file that are in memory.
 #[derive(Debug, Default)]
@@ -24,7 +24,7 @@ pub(crate) struct Pages {
 
 /// The outcome of looking up a file offset in the pages in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Lookup {
+pub(crate) enum PageLookup {
     /// This many bytes were copied from the pages.
     Hit(usize),
     /// No page holds the offset, nor this many bytes from the offset on.
@@ -38,7 +38,7 @@ impl Pages {
     }
 
     /// Copies the file's bytes at `offset` to the caller, as far as one page holds them.
-    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> Lookup {
+    pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> PageLookup {
         let mut free = into.len() as u64;
         let in_flight = self.in_flight.iter().map(|(at, data)| (*at, &**data));
         for (at, data) in in_flight.chain([(self.tail_at, &*self.tail)]).filter(|(_, data)| !data.is_empty())
@@ -54,10 +54,10 @@ impl Pages {
                 if let (Some(to), Some(from)) = (into.get_mut(..len), held.get(..len)) {
                     to.copy_from_slice(from);
                 }
-                return Lookup::Hit(len);
+                return PageLookup::Hit(len);
             }
         }
-        Lookup::Miss(free)
+        PageLookup::Miss(free)
     }
 
     /// Appends the front of `data` to the file's tail, which ends at `full` bytes. Returns the number of
@@ -65,7 +65,7 @@ impl Pages {
     /// device and then calls [`written`](Pages::written).
     pub(crate) fn append(&mut self, data: &[u8], full: usize) -> (usize, Option<(u64, Buf)>) {
         if self.tail.is_empty() {
-            let first = if self.tail_at == 0 { FIRST_BUFFER.min(full) } else { full };
+            let first = if self.tail_at == 0 { FIRST_BUFFER_BYTES.min(full) } else { full };
             self.tail = BufMut::with_capacity(first.max(data.len().min(full)));
         }
         let (now, _) = data.split_at(data.len().min(full - self.tail.len()));
@@ -122,7 +122,7 @@ impl Pages {
 mod tests {
     use super::*;
 
-    fn look_up(pages: &Pages, offset: u64, len: usize) -> (Lookup, Vec<u8>) {
+    fn look_up(pages: &Pages, offset: u64, len: usize) -> (PageLookup, Vec<u8>) {
         let mut into = vec![0; len];
         (pages.read(offset, &mut into), into)
     }
@@ -134,11 +134,11 @@ mod tests {
         let (taken, full) = pages.append(&[2; 6], 8);
         assert_eq!((taken, full.map(|(at, bytes)| (at, bytes.len()))), (2, Some((0, 8))));
         assert_eq!(pages.append(&[3; 4], 8), (4, None));
-        assert_eq!(look_up(&pages, 5, 9), (Lookup::Hit(3), vec![1, 2, 2, 0, 0, 0, 0, 0, 0]));
-        assert_eq!(look_up(&pages, 9, 9).0, Lookup::Hit(3));
+        assert_eq!(look_up(&pages, 5, 9), (PageLookup::Hit(3), vec![1, 2, 2, 0, 0, 0, 0, 0, 0]));
+        assert_eq!(look_up(&pages, 9, 9).0, PageLookup::Hit(3));
         pages.written(0, 8, 8);
-        assert_eq!(look_up(&pages, 5, 9).0, Lookup::Miss(3), "the tail begins 3 bytes on");
-        assert_eq!(look_up(&pages, 12, 9).0, Lookup::Miss(9));
+        assert_eq!(look_up(&pages, 5, 9).0, PageLookup::Miss(3), "the tail begins 3 bytes on");
+        assert_eq!(look_up(&pages, 12, 9).0, PageLookup::Miss(9));
     }
 
     #[test]
@@ -146,7 +146,7 @@ mod tests {
         let mut pages = Pages::default();
         assert!(pages.append(&[7; 8], 8).1.is_some());
         pages.written(0, 4, 8);
-        assert_eq!(look_up(&pages, 0, 8).0, Lookup::Miss(4));
+        assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
         assert_eq!(pages.padded_tail(4).map(|(at, bytes, len)| (at, bytes.len(), len)), Some((4, 4, 4)));
     }
 
@@ -158,6 +158,6 @@ mod tests {
         assert_eq!((at, &*padded, len), (0, &[7, 7, 7, 7, 7, 7, 0, 0][..], 6));
         pages.tail_written(6, 4, 16);
         assert_eq!(pages.padded_tail(4).map(|(at, _, len)| (at, len)), Some((4, 2)));
-        assert_eq!(look_up(&pages, 0, 8).0, Lookup::Miss(4));
+        assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::MAX_NAME;
-use crate::metadata::state::{Node, ROOT, State};
+use crate::metadata::state::{Node, ROOT_INO, State};
 
 /// The parts of a path.
 pub(crate) fn parts<'a>(doing: &'static str, path: &'a str) -> Result<Vec<&'a str>> {
@@ -28,7 +28,7 @@ pub(crate) fn parts<'a>(doing: &'static str, path: &'a str) -> Result<Vec<&'a st
 impl State {
     /// The inode at the end of the path `parts`.
     pub(crate) fn resolve(&self, doing: &'static str, path: &str, parts: &[&str]) -> Result<u64> {
-        let mut at = ROOT;
+        let mut at = ROOT_INO;
         for part in parts {
             let missing = || Error::new(ErrorKind::NotFound, doing).at_path(path);
             at = *self.directory(doing, path, at)?.get(*part).ok_or_else(missing)?;

@@ -9,17 +9,17 @@ use zoned::Buf;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
-use crate::files::pages::{FIRST_BUFFER, Pages};
+use crate::files::pages::{FIRST_BUFFER_BYTES, Pages};
 use crate::files::reader::Reader;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::Lifetime;
 use crate::shared::Handle;
 use crate::wal::ordered::file::LogFile;
-use crate::zones::place::Amount;
+use crate::zones::place::PlaceAmount;
 
 /// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
 /// stripe; at this bound, the padding that avoids such parity is about as long as the parity.
-const PADDING: u64 = 512;
+const DATA_BLOCKS_PER_PADDING_BLOCK: u64 = 512;
 
 /// Writes a file at its end. A file has one writer at a time, which several threads may call.
 ///
@@ -175,7 +175,7 @@ impl DataWriter {
     }
 
     /// Bytes of a data file's full buffer: as many of the device's optimal writes as fit, at least one.
-    fn full(&self) -> usize {
+    fn full_buffer_bytes(&self) -> usize {
         let shared = &self.handle.shared;
         let optimal = shared.device.geometry().optimal_write.0.max(1) * shared.block();
         let optimal = usize::try_from(optimal).expect("what a device takes at a time fits into memory");
@@ -186,7 +186,7 @@ impl DataWriter {
         let _turn = self.turn.acquire().await;
         self.check()?;
         self.handle.shared.metadata.check()?;
-        let full = self.full();
+        let full = self.full_buffer_bytes();
         let mut rest = data;
         while !rest.is_empty() {
             let out = {
@@ -198,7 +198,7 @@ impl DataWriter {
             };
             let Some((at, data)) = out else { break };
             let len = data.len() as u64;
-            self.store(at, &data, len, Amount::Whole).await.map_err(|e| self.poison(e))?;
+            self.write_data(at, &data, len, PlaceAmount::Whole).await.map_err(|e| self.poison(e))?;
         }
         Ok(())
     }
@@ -206,7 +206,7 @@ impl DataWriter {
     /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says, and commits their
     /// extents: the file ends behind the bytes written. `data` is the bytes, padded to whole blocks. Bytes
     /// that are not written return to the file's tail.
-    async fn store(&self, from: u64, data: &Buf, bytes: u64, amount: Amount) -> Result<()> {
+    async fn write_data(&self, from: u64, data: &Buf, bytes: u64, amount: PlaceAmount) -> Result<()> {
         let shared = &self.handle.shared;
         let lifetime = self.status.lock().lifetime;
         let placed = shared.place(lifetime, data, amount, false).await?;
@@ -233,7 +233,7 @@ impl DataWriter {
                 state.commit(Record::Extents { ino, from, size, modified_ms, extents: part.to_vec() })?;
             }
             // Pages and extents change under one lock: a reader finds each byte in a page or in an extent.
-            self.handle.file.content.write().pages.written(from, at, self.full());
+            self.handle.file.content.write().pages.written(from, at, self.full_buffer_bytes());
         }
         drop(placed);
         shared.metadata.bound_pending().await
@@ -241,7 +241,7 @@ impl DataWriter {
 
     /// Writes the file's tail, its last block padded. A partial last block stays in the tail as well. The
     /// caller holds the file's write turn.
-    async fn settle(&self) -> Result<()> {
+    async fn write_tail(&self) -> Result<()> {
         let block = usize::try_from(self.handle.shared.block()).expect("a block fits into memory");
         let (at, padded, len) = {
             let content = self.handle.file.content.read();
@@ -252,10 +252,11 @@ impl DataWriter {
         };
         let padding = {
             let (written, padding) = self.status.lock().blocks;
-            ((written + (padded.len() / block) as u64) / PADDING).saturating_sub(padding)
+            ((written + (padded.len() / block) as u64) / DATA_BLOCKS_PER_PADDING_BLOCK)
+                .saturating_sub(padding)
         };
-        self.store(at, &padded, len as u64, Amount::All { padding }).await?;
-        self.handle.file.content.write().pages.tail_written(len, block, self.full());
+        self.write_data(at, &padded, len as u64, PlaceAmount::All { padding }).await?;
+        self.handle.file.content.write().pages.tail_written(len, block, self.full_buffer_bytes());
         Ok(())
     }
 
@@ -263,7 +264,7 @@ impl DataWriter {
         let upto = {
             let _turn = self.turn.acquire().await;
             self.check()?;
-            self.settle().await.map_err(|e| self.poison(e))?;
+            self.write_tail().await.map_err(|e| self.poison(e))?;
             self.handle.shared.state.lock().journal.applied
         };
         // The commit runs without the file's write turn: appends continue meanwhile, and concurrent syncs
@@ -274,7 +275,7 @@ impl DataWriter {
     async fn truncate(&self, size: u64) -> Result<()> {
         let _turn = self.turn.acquire().await;
         self.check()?;
-        self.settle().await.map_err(|e| self.poison(e))?;
+        self.write_tail().await.map_err(|e| self.poison(e))?;
         let shared = &self.handle.shared;
         let (ino, modified_ms) = (self.handle.file.ino, shared.driver.unix_millis());
         {
@@ -295,7 +296,7 @@ impl DataWriter {
         if partial > 0 {
             Reader::new(Arc::clone(&self.handle)).read_at(Bytes(size - size % block), &mut bytes).await?;
         }
-        let room = FIRST_BUFFER.min(self.full());
+        let room = FIRST_BUFFER_BYTES.min(self.full_buffer_bytes());
         self.handle.file.content.write().pages.begin(size - size % block, &bytes, room);
         Ok(())
     }
@@ -306,7 +307,8 @@ impl DataWriter {
             return Ok(());
         }
         let poisoned = self.status.lock().poison.is_some();
-        let result = if poisoned { self.check() } else { self.settle().await.map_err(|e| self.poison(e)) };
+        let result =
+            if poisoned { self.check() } else { self.write_tail().await.map_err(|e| self.poison(e)) };
         self.status.lock().closed = true;
         let mut state = self.handle.shared.state.lock();
         let mut content = self.handle.file.content.write();

@@ -17,7 +17,7 @@ use crate::metadata::format::header::Header;
 use crate::metadata::format::record::Record;
 
 /// The longest single write to the metadata log, in bytes.
-const MAX_WRITE: usize = 1 << 20;
+const MAX_WRITE_BYTES: usize = 1 << 20;
 
 /// The metadata zones of one epoch, and the position at which the next record is written.
 #[derive(Clone, Debug)]
@@ -34,12 +34,12 @@ pub(crate) struct Chain {
 
 /// The metadata zones outside the chain.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Spare {
+pub(crate) struct SpareZones {
     /// Metadata zones outside the chain, each with true if the zone must be reset before it is written.
     pub zones: VecDeque<(ZoneId, bool)>,
 }
 
-impl Spare {
+impl SpareZones {
     /// Takes a zone for the metadata chain, and resets the zone where necessary; `None` if no zone is left.
     pub(crate) async fn take(&mut self, dev: &Arc<dyn ZonedDevice>) -> Result<Option<ZoneId>> {
         let Some((zone, dirty)) = self.zones.pop_front() else { return Ok(None) };
@@ -121,7 +121,7 @@ impl Chain {
     ) -> Result<u64> {
         let geometry = dev.geometry();
         let block = geometry.block_size as usize;
-        let blocks = self.room(dev).min(geometry.max_transfer.0).min((MAX_WRITE / block).max(1) as u64);
+        let blocks = self.room(dev).min(geometry.max_transfer.0).min((MAX_WRITE_BYTES / block).max(1) as u64);
         let limit = usize::try_from(blocks).unwrap_or(usize::MAX) * block;
         let mut bytes = Vec::new();
         if self.at == 0 {

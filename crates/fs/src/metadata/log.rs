@@ -11,20 +11,20 @@ use zoned::{Durability, ZonedDevice};
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::Superblock;
-use crate::metadata::chain::{Chain, Spare, zones_for_snapshot};
+use crate::metadata::chain::{Chain, SpareZones, zones_for_snapshot};
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::rules::Rules;
 
 /// A metadata epoch longer than this, plus some snapshots, is rolled even if its zones have room: a mount
 /// reads the whole epoch.
-const LONG_EPOCH: u64 = 64 << 20;
+const LONG_EPOCH_BYTES: u64 = 64 << 20;
 /// The factor by which a metadata epoch may be longer than its snapshot.
-const SNAPSHOTS: u64 = 4;
+const MAX_EPOCH_PER_SNAPSHOT: u64 = 4;
 /// Number of queued metadata records at which the cleaner commits them.
-pub(crate) const MAX_PENDING: usize = 4096;
+pub(crate) const MAX_PENDING_RECORDS: usize = 4096;
 /// Number of queued metadata records at which a caller that adds one waits for a commit.
-const HARD_PENDING: usize = 2 * MAX_PENDING;
+const HARD_MAX_PENDING_RECORDS: usize = 2 * MAX_PENDING_RECORDS;
 
 /// The writing end of the metadata log.
 #[derive(Debug)]
@@ -45,7 +45,7 @@ pub(crate) struct MetadataLog {
     /// Held during a roll.
     pub(super) roll_turn: Turnstile,
     pub(super) rolling: AtomicBool,
-    pub(super) position: Mutex<(Chain, Spare)>,
+    pub(super) position: Mutex<(Chain, SpareZones)>,
     /// The error that ended all writing of metadata.
     failed: Mutex<Option<Error>>,
     /// The highest metadata epoch seen or used.
@@ -54,9 +54,9 @@ pub(crate) struct MetadataLog {
 
 /// The end of the metadata log, as a mount found it.
 #[derive(Debug)]
-pub(crate) struct LogEnd {
+pub(crate) struct MetadataLogEnd {
     pub chain: Chain,
-    pub spare: Spare,
+    pub spare: SpareZones,
     pub max_epoch: u64,
 }
 
@@ -68,7 +68,7 @@ impl MetadataLog {
         rules: Rules,
         one_open: bool,
         (state, work): (Arc<Mutex<State>>, Event),
-        end: LogEnd,
+        end: MetadataLogEnd,
     ) -> Arc<MetadataLog> {
         Arc::new_cyclic(|me| MetadataLog {
             me: me.clone(),
@@ -158,10 +158,10 @@ impl MetadataLog {
     /// Waits for a commit if too many metadata records are queued.
     pub(crate) async fn bound_pending(&self) -> Result<()> {
         let pending = self.state.lock().journal.pending.len();
-        if pending > HARD_PENDING {
+        if pending > HARD_MAX_PENDING_RECORDS {
             return self.commit_all().await;
         }
-        if pending > MAX_PENDING {
+        if pending > MAX_PENDING_RECORDS {
             self.work.notify();
         }
         Ok(())
@@ -188,7 +188,7 @@ impl MetadataLog {
                 let written = chain.write(&self.device, &mut records, how).await?;
                 if written > 0 {
                     self.state.lock().journal.durable += written;
-                } else if spare.zones.len() as u64 > self.zones_for_roll() {
+                } else if spare.zones.len() as u64 > self.zones_that_a_roll_may_take() {
                     let Some(zone) = spare.take(&self.device).await? else { return Ok(false) };
                     chain.extend(zone);
                 } else {
@@ -207,7 +207,7 @@ impl MetadataLog {
         let geometry = self.device.geometry();
         let room = chain.room(&self.device);
         let long = chain.blocks(&self.device) * u64::from(geometry.block_size)
-            > LONG_EPOCH + SNAPSHOTS * self.state.lock().snapshot_bytes();
+            > LONG_EPOCH_BYTES + MAX_EPOCH_PER_SNAPSHOT * self.state.lock().snapshot_bytes();
         let spare_left = spare.zones.len() as u64;
         *self.position.lock() = (chain, spare);
         if matches!(result, Ok(true)) {
@@ -215,7 +215,8 @@ impl MetadataLog {
                 self.work.notify();
             }
             let half = geometry.zone_capacity.0 / 2;
-            let nearly_full = room < half && spare_left <= self.zones_for_roll() && !self.one_open;
+            let nearly_full =
+                room < half && spare_left <= self.zones_that_a_roll_may_take() && !self.one_open;
             if nearly_full || long {
                 self.roll_in_background();
             }
@@ -224,7 +225,7 @@ impl MetadataLog {
     }
 
     /// Metadata zones that a roll may take now.
-    fn zones_for_roll(&self) -> u64 {
+    fn zones_that_a_roll_may_take(&self) -> u64 {
         let bytes = self.state.lock().snapshot_bytes();
         zones_for_snapshot(self.device.geometry(), bytes)
     }

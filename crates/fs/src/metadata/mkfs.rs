@@ -16,24 +16,24 @@ use crate::metadata::chain::{Chain, zones_for_snapshot};
 use crate::metadata::format::header::{self, Header};
 use crate::metadata::format::record::Record;
 use crate::metadata::format::superblock::{self, Decoded, MAX_LABEL, VERSION};
-use crate::metadata::state::ROOT;
+use crate::metadata::state::ROOT_INO;
 use crate::options::FormatOptions;
-use crate::zones::slots::{MIN_SLOTS, Slots};
+use crate::zones::slots::{MIN_OPEN_ZONES, OpenZoneShares};
 
 /// Number of files for which the metadata zones are sized, on a device with room for as many.
-const FILES: u64 = 65_536;
+const FILES_TO_SIZE_METADATA_FOR: u64 = 65_536;
 /// Bytes that one file takes in a metadata snapshot, with a long name and some extents.
-const BYTES_PER_FILE: u64 = 512;
+const SNAPSHOT_BYTES_PER_FILE: u64 = 512;
 /// The metadata zones are sized for at most one file per this many blocks.
 const BLOCKS_PER_FILE: u64 = 8;
 /// The fewest zones for files: some for data, some for logs, and those kept for reclaim.
 const LEAST_FILE_ZONES: u32 = 6;
 /// Number of zone resets that a format keeps in flight.
-const RESETS: usize = 64;
+const RESETS_IN_FLIGHT: usize = 64;
 
 const DOING: &str = "formatting";
 /// The first words of the problem "a zone never held a superblock", which the check compares.
-const ABSENT: &str = "there is no superblock in zone";
+const NO_SUPERBLOCK_IN_ZONE: &str = "there is no superblock in zone";
 
 /// Fails where a device of this geometry cannot be formatted with `options`. Returns the first metadata zone and the number
 /// of metadata zones.
@@ -61,7 +61,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
     let geometry = dev.geometry();
     let (first, metadata) = check_format(geometry, options)?;
     let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device(DOING, e))?;
-    refuse_data(dev, &report, options).await?;
+    check_device_is_blank(dev, &report, options).await?;
     let uuid = options.uuid.unwrap_or_else(|| {
         let bytes = (u128::from(dev.driver().random()) << 64) | u128::from(dev.driver().random());
         uuid::Builder::from_random_bytes(bytes.to_be_bytes()).into_uuid()
@@ -81,12 +81,12 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
         features_incompat: 0,
     };
     let flush = async || dev.flush().await.map_err(|e| Error::device(DOING, e));
-    clear(dev, &report).await?;
+    reset_zones(dev, &report).await?;
     flush().await?;
     let header = Header { uuid, epoch: 1, nonce: dev.driver().random(), index: 0, first_sequence: 0 };
     let mut chain = Chain::begin(header, ZoneId(first));
     let mut records = VecDeque::from([
-        Record::Counters { next_ino: ROOT + 1, next_generation: 1 },
+        Record::Counters { next_ino: ROOT_INO + 1, next_generation: 1 },
         Record::End { count: 1 },
     ]);
     chain.write(dev, &mut records, Durability::Durable).await?;
@@ -111,11 +111,15 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
 /// Number of zones for the metadata log: enough for two snapshots of a device full of files.
 fn metadata_zones(geometry: &Geometry) -> u32 {
     let blocks = u64::from(geometry.zones).saturating_mul(geometry.zone_capacity.0);
-    let files = FILES.max(u64::from(geometry.zones)).min(blocks / BLOCKS_PER_FILE);
-    u32::try_from(2 * zones_for_snapshot(geometry, files * BYTES_PER_FILE)).unwrap_or(u32::MAX)
+    let files = FILES_TO_SIZE_METADATA_FOR.max(u64::from(geometry.zones)).min(blocks / BLOCKS_PER_FILE);
+    u32::try_from(2 * zones_for_snapshot(geometry, files * SNAPSHOT_BYTES_PER_FILE)).unwrap_or(u32::MAX)
 }
 
-async fn refuse_data(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo], options: &FormatOptions) -> Result<()> {
+async fn check_device_is_blank(
+    dev: &Arc<dyn ZonedDevice>,
+    report: &[ZoneInfo],
+    options: &FormatOptions,
+) -> Result<()> {
     if options.force {
         return Ok(());
     }
@@ -132,13 +136,13 @@ async fn refuse_data(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo], options: &
     if contents.is_blank() { Ok(()) } else { refuse(contents.to_string()) }
 }
 
-async fn clear(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo]) -> Result<()> {
+async fn reset_zones(dev: &Arc<dyn ZonedDevice>, report: &[ZoneInfo]) -> Result<()> {
     let dirty = |z: &&ZoneInfo| {
         z.kind == ZoneKind::Sequential
             && !matches!(z.state, ZoneState::Empty | ZoneState::ReadOnly | ZoneState::Offline)
     };
     let zones: Vec<ZoneId> = report.iter().filter(dirty).map(|z| z.zone).collect();
-    for some in zones.chunks(RESETS) {
+    for some in zones.chunks(RESETS_IN_FLIGHT) {
         let resets = some.iter().map(|zone| dev.zone(*zone, Action::Reset)).collect();
         for reset in join_all(resets).await {
             reset.map_err(|e| Error::device(DOING, e))?;
@@ -182,12 +186,12 @@ pub(crate) async fn read_superblock(
         match found {
             Ok(Decoded::Good(sb)) => good.push((zone, sb)),
             Ok(Decoded::Damaged) => problems.push(format!("the superblock in zone {zone} is damaged")),
-            Ok(Decoded::Absent) => problems.push(format!("{ABSENT} {zone}")),
+            Ok(Decoded::Absent) => problems.push(format!("{NO_SUPERBLOCK_IN_ZONE} {zone}")),
             Err(error) => refused = refused.or(Some(error)),
         }
     }
     match (good.is_empty(), refused) {
-        (false, _) => choose(dev, report, good, problems).await,
+        (false, _) => choose_superblock(dev, report, good, problems).await,
         (true, Some(error)) => Err(error.at_path(&*dev.geometry().name)),
         (true, None) => Err(no_superblock(dev.geometry(), report, &problems)),
     }
@@ -196,7 +200,7 @@ pub(crate) async fn read_superblock(
 fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) -> Error {
     const DOING: &str = "reading the superblock";
     // A conventional zone does not report whether it was written; its first block was read before.
-    let absent = problems.iter().all(|p| p.starts_with(ABSENT));
+    let absent = problems.iter().all(|p| p.starts_with(NO_SUPERBLOCK_IN_ZONE));
     let blank = absent
         && report.iter().all(|z| {
             matches!(z.state, ZoneState::Empty | ZoneState::Offline) || z.kind == ZoneKind::Conventional
@@ -215,7 +219,7 @@ fn no_superblock(geometry: &Geometry, report: &[ZoneInfo], problems: &[String]) 
 
 /// The superblock copy whose file system wrote the metadata zones. Copies differ if blocks of another drive
 /// were written over one.
-async fn choose(
+async fn choose_superblock(
     dev: &Arc<dyn ZonedDevice>,
     report: &[ZoneInfo],
     good: Vec<(ZoneId, Superblock)>,
@@ -265,12 +269,12 @@ async fn choose(
 
 /// Fails if the device allows too few open zones for the file system.
 pub(crate) fn check_slots(geometry: &Geometry, doing: &'static str) -> Result<()> {
-    let total = Slots::of(geometry).total;
-    if total >= MIN_SLOTS {
+    let total = OpenZoneShares::of(geometry).total;
+    if total >= MIN_OPEN_ZONES {
         return Ok(());
     }
     let why = format!(
-        "the device allows {total} open (or active) zones at once, at least {MIN_SLOTS} are needed: one for metadata, \
+        "the device allows {total} open (or active) zones at once, at least {MIN_OPEN_ZONES} are needed: one for metadata, \
          two for logs, one for data; use a device that allows more"
     );
     Err(Error::new(ErrorKind::Invalid, doing).at_path(&*geometry.name).because(why))

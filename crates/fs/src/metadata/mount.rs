@@ -15,7 +15,7 @@ use crate::files::file::File;
 use crate::files::stat::{Superblock, ZoneRole};
 use crate::metadata::format::record::Record;
 use crate::metadata::format::superblock;
-use crate::metadata::log::{LogEnd, MetadataLog};
+use crate::metadata::log::{MetadataLog, MetadataLogEnd};
 use crate::metadata::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::metadata::replay::{Replayed, replay};
 use crate::metadata::state::State;
@@ -26,8 +26,8 @@ use crate::wal::ordered::recover::recover_with;
 use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::pins::Pins;
-use crate::zones::pool::Pool;
-use crate::zones::slots::{Slots, kept_for_reclaim};
+use crate::zones::pool::ReadBufferPool;
+use crate::zones::slots::{OpenZoneShares, kept_for_reclaim};
 use crate::zones::table::Phase;
 use crate::zones::{ahead, cleaner, lease};
 
@@ -57,19 +57,19 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
         trim_parallel_logs(&mut replayed.state, &report)?;
     }
     let torn = replayed.torn && !options.rules().writes_behind_torn_tails();
-    let shared = assemble(device, superblock, options, replayed, &report);
+    let shared = shared_state(device, superblock, options, replayed, &report);
     if options.read_only {
         return Ok(shared);
     }
     shared.close_opened(&report).await?;
-    finish_leftovers(&shared, &report).await;
+    finish_active_zones(&shared, &report).await;
     if torn {
         // A metadata log with a torn tail is rolled before the mount's first commit: a later mount would not
         // find records behind the torn tail.
         let epoch = shared.metadata.chain().epoch();
         shared.metadata.roll(epoch).await?;
     }
-    reset_active_dead(&shared, &report).await?;
+    reset_active_dead_zones(&shared, &report).await?;
     shared.background.store(3, Ordering::Release);
     let (me, work) = (Arc::downgrade(&shared), &shared.work);
     shared.driver.spawn("cleaner", Box::pin(cleaner::run(me.clone(), work.clone())));
@@ -79,7 +79,7 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     Ok(shared)
 }
 
-fn assemble(
+fn shared_state(
     device: Device,
     superblock: Superblock,
     options: &MountOptions,
@@ -89,13 +89,13 @@ fn assemble(
     let Replayed { mut state, chain, spare, max_epoch, .. } = replayed;
     let dev = Arc::clone(device.class(IoClass::Metadata));
     let geometry = dev.geometry();
-    let slots = Slots::of(geometry);
-    let slots = if options.open_ahead { slots } else { Slots { ahead: 0, ..slots } };
+    let slots = OpenZoneShares::of(geometry);
+    let slots = if options.open_ahead { slots } else { OpenZoneShares { ahead: 0, ..slots } };
     state.allocator.slots = Some(slots);
     state.allocator.kept = kept_for_reclaim(u64::from(geometry.zones));
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
-    place_zones(&mut state, report, slots, limited);
-    let (pins, pool) = (Pins::new(geometry.zones), Pool::new(geometry.block_size as usize));
+    decide_zone_uses(&mut state, report, slots, limited);
+    let (pins, pool) = (Pins::new(geometry.zones), ReadBufferPool::new(geometry.block_size as usize));
     let (state, work) = (Arc::new(Mutex::new(state)), Event::new());
     let driver = Arc::clone(dev.driver());
     let metadata = MetadataLog::new(
@@ -104,7 +104,7 @@ fn assemble(
         options.rules(),
         slots.metadata < 2,
         (Arc::clone(&state), work.clone()),
-        LogEnd { chain, spare, max_epoch },
+        MetadataLogEnd { chain, spare, max_epoch },
     );
     Arc::new_cyclic(|me| Shared {
         me: me.clone(),
@@ -142,13 +142,13 @@ async fn recover_logs(
         };
         let (uuid, broken) = (superblock.uuid, options.rules());
         let found = recover_with(dev, uuid, file.ino, &cuts, &segments, broken).await?;
-        let damage = read::damage(file.ino, None, &found);
+        let damage = read::damaged_log_error(file.ino, None, &found);
         if let Some(error) = &damage {
             tracing::error!(%error, "a log lost an entry");
         }
         // A damaged log is closed with its size before the damage: the log stays short, and every reader gets
         // the error.
-        let size = found.size.saturating_add(read::lost(found.missing, found.dropped_bytes));
+        let size = found.size.saturating_add(read::least_lost_bytes(found.missing, found.dropped_bytes));
         let used: Vec<bool> = segments.iter().zip(&found.used).map(|(s, used)| *used > s.start).collect();
         let keep = used.iter().rposition(|used| *used).map_or(0, |at| at + 1);
         let last_end = keep.checked_sub(1).and_then(|at| found.used.get(at)).copied().unwrap_or(Blocks::ZERO);
@@ -194,7 +194,7 @@ fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
 }
 
 /// Decides the use of each zone that is neither empty nor full.
-fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bool) {
+fn decide_zone_uses(state: &mut State, report: &[ZoneInfo], slots: OpenZoneShares, limited: bool) {
     for info in report {
         let Some(zone) = state.allocator.table.get(info.zone).copied() else { continue };
         match zone.phase {
@@ -205,7 +205,7 @@ fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bo
                 let partial = info.state != ZoneState::Full && info.pointer < info.capacity && zone.live > 0;
                 match zone.role {
                     ZoneRole::Data { lifetime } if partial => {
-                        continue_data(state, info, lifetime, slots, limited);
+                        continue_data_zone(state, info, lifetime, slots, limited);
                     }
                     ZoneRole::Log if partial && state.allocator.slot_free() => {
                         lease::offer_rest(&mut state.allocator, info.zone, info.pointer.0, info.capacity.0);
@@ -219,7 +219,13 @@ fn place_zones(state: &mut State, report: &[ZoneInfo], slots: Slots, limited: bo
     }
 }
 
-fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, slots: Slots, limited: bool) {
+fn continue_data_zone(
+    state: &mut State,
+    info: &ZoneInfo,
+    lifetime: crate::Lifetime,
+    slots: OpenZoneShares,
+    limited: bool,
+) {
     let role = ZoneRole::Data { lifetime };
     if state.allocator.open.len() < slots.data && state.allocator.slot_free() {
         state.allocator.table.set(info.zone, Phase::Data, role);
@@ -236,7 +242,7 @@ fn continue_data(state: &mut State, info: &ZoneInfo, lifetime: crate::Lifetime, 
 /// Finishes the zones that the device counts as active and that the mount will not write to, before the first
 /// write needs a zone. After a power cut, zones that were open may be closed, and a reset may not have
 /// happened.
-async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
+async fn finish_active_zones(shared: &Arc<Shared>, report: &[ZoneInfo]) {
     let geometry = shared.device.geometry();
     if geometry.max_open.is_none() && geometry.max_active.is_none() {
         return;
@@ -258,7 +264,7 @@ async fn finish_leftovers(shared: &Arc<Shared>, report: &[ZoneInfo]) {
 }
 
 /// A mount resets active zones without a live block at once: each would hold an open-zone slot.
-async fn reset_active_dead(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<()> {
+async fn reset_active_dead_zones(shared: &Arc<Shared>, report: &[ZoneInfo]) -> Result<()> {
     let active = |zone: &ZoneId| report.get(zone.index()).is_some_and(|z| z.state.is_active());
     let (dead, upto) = {
         let state = shared.state.lock();

@@ -16,7 +16,7 @@ use zoned::{ZoneInfo, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::Superblock;
-use crate::metadata::chain::{Chain, Spare};
+use crate::metadata::chain::{Chain, SpareZones};
 use crate::metadata::format::frame::{self, Binding, MAX_FRAME};
 use crate::metadata::format::header::{self, Header};
 use crate::metadata::format::record::Record;
@@ -25,14 +25,14 @@ use crate::metadata::state::State;
 use crate::zones::table::ZoneTable;
 
 /// Bytes of a replay's device reads.
-const CHUNK: u64 = 1 << 20;
+const READ_BYTES: u64 = 1 << 20;
 
 /// The result of a metadata replay: the state that the log describes, and the end of the log.
 #[derive(Debug)]
 pub(crate) struct Replayed {
     pub state: State,
     pub chain: Chain,
-    pub spare: Spare,
+    pub spare: SpareZones,
     pub max_epoch: u64,
     /// True if blocks behind the log's last record are written.
     pub torn: bool,
@@ -46,14 +46,14 @@ struct Epoch {
 }
 
 /// A replay's callback for the epoch and each record replayed.
-pub(crate) type Visit<'a> = &'a mut (dyn FnMut(u64, &Record) + Send);
+pub(crate) type VisitRecord<'a> = &'a mut (dyn FnMut(u64, &Record) + Send);
 
 /// Reads the metadata log.
 pub(crate) async fn replay(
     dev: &Arc<dyn ZonedDevice>,
     sb: &Superblock,
     report: &[ZoneInfo],
-    visit: Visit<'_>,
+    visit: VisitRecord<'_>,
 ) -> Result<Replayed> {
     let files_from = sb.metadata_first.0 + sb.metadata_zones;
     let pointer = |zone: ZoneId| report.get(zone.index()).map_or(0, |z| z.pointer.0);
@@ -63,7 +63,7 @@ pub(crate) async fn replay(
         let table = ZoneTable::new(dev.geometry(), report, files_from);
         let mut state = State::new(u64::from(sb.block_size), table);
         let (end, complete) = read_epoch(dev, epoch, &pointer, &mut state, visit).await?;
-        check_behind(dev, sb, epoch, &pointer, &end).await?;
+        check_durable_records_behind(dev, sb, epoch, &pointer, &end).await?;
         if !complete {
             torn_epochs.push(epoch.header.epoch);
             continue;
@@ -87,7 +87,7 @@ pub(crate) async fn replay(
         return Ok(Replayed {
             state,
             chain,
-            spare: Spare { zones: spare },
+            spare: SpareZones { zones: spare },
             max_epoch,
             torn,
             records: end.sequence,
@@ -108,7 +108,7 @@ async fn find_epochs(
         if pointer(zone) == 0 {
             continue;
         }
-        let Some(header) = read_header(dev, zone).await? else { continue };
+        let Some(header) = read_zone_header(dev, zone).await? else { continue };
         if header.uuid == sb.uuid {
             found.entry((header.epoch, header.nonce)).or_default().insert(header.index, (header, zone));
         }
@@ -123,14 +123,14 @@ async fn find_epochs(
     Ok((epochs, max_epoch))
 }
 
-async fn read_header(dev: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<Option<Header>> {
+async fn read_zone_header(dev: &Arc<dyn ZonedDevice>, zone: ZoneId) -> Result<Option<Header>> {
     let block = read_blocks(dev, zone, Blocks::ZERO, 1).await;
     let block = block.map_err(|e| Error::device("reading the metadata log", e))?;
     Ok(block.get(..header::SIZE).and_then(Header::decode))
 }
 
 /// Fails if a metadata record of the epoch behind its `end` proves that more records were durable.
-async fn check_behind(
+async fn check_durable_records_behind(
     dev: &Arc<dyn ZonedDevice>,
     sb: &Superblock,
     epoch: &Epoch,
@@ -149,7 +149,7 @@ async fn check_behind(
         // A metadata zone whose header is damaged may belong to any epoch.
         let other =
             |h: &Header| h.uuid == sb.uuid && (h.epoch, h.nonce) != (epoch.header.epoch, epoch.header.nonce);
-        if from == 0 && read_header(dev, zone).await?.as_ref().is_some_and(other) {
+        if from == 0 && read_zone_header(dev, zone).await?.as_ref().is_some_and(other) {
             continue;
         }
         let mut reader = ZoneReader::new(dev, zone, pointer(zone));
@@ -191,7 +191,7 @@ async fn read_epoch(
     epoch: &Epoch,
     pointer: &(dyn Fn(ZoneId) -> u64 + Sync),
     state: &mut State,
-    visit: Visit<'_>,
+    visit: VisitRecord<'_>,
 ) -> Result<(End, bool)> {
     let mut complete = false;
     let mut end = End { zones: 0, block: 0, begun: 0, sequence: 0, clean: true };
@@ -200,7 +200,7 @@ async fn read_epoch(
         let mut reader = ZoneReader::new(dev, zone, pointer(zone));
         let before = end.sequence;
         while let Some(record) = reader.next(&binding, end.sequence).await? {
-            let record = record.ok_or_else(|| unknown(zone, end.sequence))?;
+            let record = record.ok_or_else(|| unknown_record_error(zone, end.sequence))?;
             if let Record::End { count } = record {
                 complete |= count == end.sequence;
             }
@@ -225,7 +225,7 @@ async fn read_epoch(
     Ok((end, complete))
 }
 
-fn unknown(zone: ZoneId, sequence: u64) -> Error {
+fn unknown_record_error(zone: ZoneId, sequence: u64) -> Error {
     Error::new(ErrorKind::Version, "reading the metadata log")
         .in_zone(zone)
         .because(format!("record {sequence} is of a kind that this build does not know: use a newer build"))
@@ -296,7 +296,7 @@ impl<'a> ZoneReader<'a> {
             self.base += done as u64;
             let from = self.base + (self.window.len() / self.block) as u64;
             let geometry = self.dev.geometry();
-            let most = (CHUNK / self.block as u64).max(1).min(geometry.max_transfer.0);
+            let most = (READ_BYTES / self.block as u64).max(1).min(geometry.max_transfer.0);
             let blocks = self.pointer.saturating_sub(from).min(most);
             if blocks == 0 {
                 return Ok(());

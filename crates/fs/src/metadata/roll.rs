@@ -7,7 +7,7 @@ use zoned::{Action, Durability};
 
 use crate::device;
 use crate::error::{Error, Result};
-use crate::metadata::chain::{Chain, Spare};
+use crate::metadata::chain::{Chain, SpareZones};
 use crate::metadata::format::header::Header;
 use crate::metadata::format::record::Record;
 use crate::metadata::log::{MetadataLog, no_room};
@@ -74,7 +74,7 @@ impl MetadataLog {
             state.journal.since_snapshot = Some(Vec::new());
             state.snapshot()
         };
-        self.write_all(&mut chain, &mut spare, snapshot.into(), Durability::Cached).await?;
+        self.write_records(&mut chain, &mut spare, snapshot.into(), Durability::Cached).await?;
         // Records committed since the snapshot are in the old chain, and are written to the new chain too.
         // From here on commits wait for the roll.
         if turn.is_none() {
@@ -85,14 +85,14 @@ impl MetadataLog {
             state.journal.pending.clear();
             (state.journal.since_snapshot.take().unwrap_or_default(), state.journal.applied)
         };
-        self.write_all(&mut chain, &mut spare, since.into(), Durability::Cached).await?;
+        self.write_records(&mut chain, &mut spare, since.into(), Durability::Cached).await?;
         device::flush(&self.device, "flushing a snapshot").await?;
         chain.flushed();
         let end = VecDeque::from([Record::End { count: chain.sequence() }]);
-        self.write_all(&mut chain, &mut spare, end, Durability::Durable).await?;
+        self.write_records(&mut chain, &mut spare, end, Durability::Durable).await?;
         let (clean, mut dirty): (VecDeque<_>, VecDeque<_>) =
             spare.zones.into_iter().partition(|(_, dirty)| !dirty);
-        let old = std::mem::replace(&mut *self.position.lock(), (chain, Spare { zones: clean }));
+        let old = std::mem::replace(&mut *self.position.lock(), (chain, SpareZones { zones: clean }));
         self.state.lock().journal.durable = upto;
         drop(turn);
         // From here on nothing needs the metadata zones of the old chain.
@@ -108,10 +108,10 @@ impl MetadataLog {
         Ok(())
     }
 
-    async fn write_all(
+    async fn write_records(
         &self,
         chain: &mut Chain,
-        spare: &mut Spare,
+        spare: &mut SpareZones,
         mut records: VecDeque<Record>,
         how: Durability,
     ) -> Result<()> {

@@ -20,7 +20,7 @@ use crate::zones::allocator::Allocator;
 use crate::zones::table::ZoneTable;
 
 /// The inode number of the root directory.
-pub(crate) const ROOT: u64 = 1;
+pub(crate) const ROOT_INO: u64 = 1;
 
 /// An inode.
 #[derive(Debug)]
@@ -71,19 +71,19 @@ pub(crate) struct Journal {
     pub since_snapshot: Option<Vec<Record>>,
 }
 
-fn damaged(problem: String) -> Error {
+fn damaged_metadata_error(problem: String) -> Error {
     Error::new(ErrorKind::Corrupt, "replaying the metadata log").because(problem)
 }
 
 impl State {
     /// The metadata of an empty file system: a root directory.
     pub(crate) fn new(block: u64, zones: ZoneTable) -> State {
-        let root = Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms: 0 };
+        let root = Node::Directory { parent: ROOT_INO, entries: BTreeMap::new(), modified_ms: 0 };
         State {
             block,
-            nodes: BTreeMap::from([(ROOT, root)]),
+            nodes: BTreeMap::from([(ROOT_INO, root)]),
             orphans: BTreeMap::new(),
-            next_ino: ROOT + 1,
+            next_ino: ROOT_INO + 1,
             next_generation: 1,
             allocator: Allocator::new(zones),
             journal: Journal::default(),
@@ -149,8 +149,9 @@ impl State {
             Record::Link { ino, parent, name } => self.link(*parent, name, *ino),
             Record::Unlink { parent, name } => {
                 let ino = self.entries(*parent)?.remove(name);
-                let ino = ino
-                    .ok_or_else(|| damaged(format!("'{name}' is unlinked from inode {parent}, not there")))?;
+                let ino = ino.ok_or_else(|| {
+                    damaged_metadata_error(format!("'{name}' is unlinked from inode {parent}, not there"))
+                })?;
                 self.count_name(name, false);
                 self.drop_link(ino);
                 Ok(())
@@ -158,7 +159,7 @@ impl State {
             Record::Rename { from_parent, to_parent, from, to } => {
                 let ino = self.entries(*from_parent)?.get(from).copied();
                 let ino = ino.ok_or_else(|| {
-                    damaged(format!("'{from}' is renamed in inode {from_parent}, not there"))
+                    damaged_metadata_error(format!("'{from}' is renamed in inode {from_parent}, not there"))
                 })?;
                 let replaced = self.entries(*to_parent)?.get(to).copied();
                 if replaced == Some(ino) {
@@ -231,19 +232,19 @@ impl State {
     fn entries(&mut self, ino: u64) -> Result<&mut BTreeMap<String, u64>> {
         match self.nodes.get_mut(&ino) {
             Some(Node::Directory { entries, .. }) => Ok(entries),
-            _ => Err(damaged(format!("inode {ino} is no directory"))),
+            _ => Err(damaged_metadata_error(format!("inode {ino} is no directory"))),
         }
     }
 
     fn named_file(&self, ino: u64) -> Result<Arc<File>> {
-        self.file(ino).ok_or_else(|| damaged(format!("inode {ino} is no file")))
+        self.file(ino).ok_or_else(|| damaged_metadata_error(format!("inode {ino} is no file")))
     }
 
     fn log_file(&self, ino: u64) -> Result<Arc<File>> {
         let file = self.named_file(ino)?;
         match file.kind {
             FileKind::Log | FileKind::ParallelLog => Ok(file),
-            _ => Err(damaged(format!("inode {ino} is no log"))),
+            _ => Err(damaged_metadata_error(format!("inode {ino} is no log"))),
         }
     }
 
@@ -251,19 +252,19 @@ impl State {
         let file = self.named_file(ino)?;
         match file.kind {
             FileKind::ParallelLog => Ok(file),
-            _ => Err(damaged(format!("inode {ino} is no parallel log"))),
+            _ => Err(damaged_metadata_error(format!("inode {ino} is no parallel log"))),
         }
     }
 
     fn add_inode(&mut self, ino: u64, kind: FileKind, lifetime: Lifetime, modified_ms: u64) -> Result<()> {
         let node = if kind == FileKind::Directory {
-            Node::Directory { parent: ROOT, entries: BTreeMap::new(), modified_ms }
+            Node::Directory { parent: ROOT_INO, entries: BTreeMap::new(), modified_ms }
         } else {
             let file = File::new(ino, kind, lifetime, modified_ms);
             Node::File(FileNode { file, links: 0, handles: 0, writing: false })
         };
-        if ino <= ROOT || self.nodes.contains_key(&ino) {
-            return Err(damaged(format!("inode {ino} is made twice")));
+        if ino <= ROOT_INO || self.nodes.contains_key(&ino) {
+            return Err(damaged_metadata_error(format!("inode {ino} is made twice")));
         }
         self.nodes.insert(ino, node);
         self.next_ino = self.next_ino.max(ino.saturating_add(1));
@@ -272,7 +273,7 @@ impl State {
 
     fn link(&mut self, parent: u64, name: &str, ino: u64) -> Result<()> {
         if !self.nodes.contains_key(&ino) {
-            return Err(damaged(format!("'{name}' names inode {ino}, which is not there")));
+            return Err(damaged_metadata_error(format!("'{name}' names inode {ino}, which is not there")));
         }
         let replaced = self.entries(parent)?.insert(name.to_owned(), ino);
         if replaced.is_none() {
@@ -362,7 +363,7 @@ impl State {
         if fits && self.allocator.table.add_live(extent.zone, blocks, ZoneRole::Data { lifetime }) {
             return Ok(());
         }
-        Err(damaged(format!(
+        Err(damaged_metadata_error(format!(
             "an extent lies at {} of zone {}: no data zone has that",
             extent.start, extent.zone
         )))
@@ -380,7 +381,10 @@ impl State {
         let mut content = file.content.write();
         for extent in extents {
             if !extent.offset.is_multiple_of(self.block) || extent.offset < from || extent.bytes == 0 {
-                return Err(damaged(format!("inode {ino} has an extent at file offset {}", extent.offset)));
+                return Err(damaged_metadata_error(format!(
+                    "inode {ino} has an extent at file offset {}",
+                    extent.offset
+                )));
             }
             self.take(extent, content.lifetime)?;
         }
@@ -420,7 +424,7 @@ impl State {
         let fits = self.allocator.table.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
         let blocks = segment.end.minus(segment.start).0;
         if !fits || !self.allocator.table.add_live(segment.zone, blocks, ZoneRole::Log) {
-            return Err(damaged(format!(
+            return Err(damaged_metadata_error(format!(
                 "log {ino} has a segment in zone {}: no log zone has that",
                 segment.zone
             )));
@@ -496,7 +500,7 @@ impl State {
             let mut content = file.content.write();
             let segments = &mut content.log.segments;
             let Some(s) = segments.get_mut(segment) else {
-                return Err(damaged(format!("log {ino} has no segment number {segment}")));
+                return Err(damaged_metadata_error(format!("log {ino} has no segment number {segment}")));
             };
             let end = end.clamp(s.start, s.end);
             let freed = (s.zone, s.end.minus(end).0);
@@ -527,7 +531,7 @@ impl State {
         for (&ino, node) in &self.nodes {
             match node {
                 Node::Directory { entries, modified_ms, .. } => {
-                    if ino != ROOT {
+                    if ino != ROOT_INO {
                         let (kind, lifetime) = (FileKind::Directory, Lifetime::NotSet);
                         records.push(Record::Inode {
                             ino,
@@ -611,14 +615,14 @@ mod tests {
         let mut state = empty();
         let (kind, lifetime) = (FileKind::Data, Lifetime::NotSet);
         let create =
-            Record::Create { ino: 2, parent: ROOT, modified_ms: 0, kind, lifetime, name: "a".to_owned() };
+            Record::Create { ino: 2, parent: ROOT_INO, modified_ms: 0, kind, lifetime, name: "a".to_owned() };
         state.commit(create.clone()).expect("applies");
         // A record that fails is not counted: a commit up to the number of a record that does not exist would
         // never end.
         assert!(state.commit(create).is_err());
-        assert!(state.commit(Record::Unlink { parent: ROOT, name: "b".to_owned() }).is_err());
+        assert!(state.commit(Record::Unlink { parent: ROOT_INO, name: "b".to_owned() }).is_err());
         assert_eq!((state.journal.applied, state.journal.pending.len()), (1, 1));
-        state.commit(Record::Unlink { parent: ROOT, name: "a".to_owned() }).expect("applies");
+        state.commit(Record::Unlink { parent: ROOT_INO, name: "a".to_owned() }).expect("applies");
         assert_eq!((state.journal.applied, state.journal.pending.len()), (2, 2));
     }
 }

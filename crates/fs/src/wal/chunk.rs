@@ -9,7 +9,7 @@ use units::sync::Event;
 use zoned::BufMut;
 
 /// Number of chunk buffers kept for the next log read.
-const SPARE: usize = 16;
+const MAX_SPARE_BUFFERS: usize = 16;
 
 /// The buffers with which one task reads a log.
 #[derive(Debug, Default)]
@@ -76,7 +76,7 @@ impl Drop for ReadBuffer {
     fn drop(&mut self) {
         if let Some(data) = self.data.take() {
             let mut spare = self.memory.spare.lock();
-            if spare.len() < SPARE {
+            if spare.len() < MAX_SPARE_BUFFERS {
                 spare.push(data);
             }
         }

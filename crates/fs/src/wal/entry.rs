@@ -60,7 +60,7 @@ const FLAG_ODD: u16 = 2;
 const FLAG_VOID: u16 = 4;
 const FLAG_KNOWN: u16 = 8;
 /// The bytes at the start of an entry's second and later blocks that the mask changes.
-const WORD: usize = MAGIC.len();
+const MASKED_WORD_BYTES: usize = MAGIC.len();
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -199,7 +199,7 @@ impl EntryHeader {
 
     /// A header of log 1 for tests of recovery: one part of 10 bytes, and nothing is known to be durable.
     #[cfg(test)]
-    pub(super) fn of_a_test(epoch: u32, sequence: u64, needs: u64) -> EntryHeader {
+    pub(super) fn for_recovery_tests(epoch: u32, sequence: u64, needs: u64) -> EntryHeader {
         EntryHeader {
             padding: false,
             odd: false,
@@ -326,12 +326,12 @@ pub(super) fn copy_unmasked(from: &[u8], phase: usize, block_size: usize, mask: 
 }
 
 fn further_words_mut(part: &mut [u8], block_size: usize) -> impl Iterator<Item = &mut [u8]> {
-    part.chunks_mut(block_size).skip(1).filter_map(|block| block.get_mut(..WORD))
+    part.chunks_mut(block_size).skip(1).filter_map(|block| block.get_mut(..MASKED_WORD_BYTES))
 }
 
 /// The lowest mask under which only the first block of `part` begins with the magic of an entry.
 fn choose_mask(part: &[u8], block_size: usize) -> u32 {
-    let words = || part.chunks(block_size).skip(1).filter_map(|b| b.first_chunk::<WORD>());
+    let words = || part.chunks(block_size).skip(1).filter_map(|b| b.first_chunk::<MASKED_WORD_BYTES>());
     let magic = u32::from_le_bytes(MAGIC);
     // Each block after the first rules out one mask, so one of the first `blocks + 1` masks is left.
     let mut mask = 0_u32;
@@ -381,7 +381,7 @@ mod tests {
     }
 
     /// A payload whose second block begins with the magic of an entry.
-    fn embedding() -> Vec<u8> {
+    fn payload_with_entry_magic() -> Vec<u8> {
         let mut payload: Vec<u8> = (0..1000_u32).map(|n| n.to_le_bytes()[0]).collect();
         payload[BLOCK - HEADER_SIZE..][..4].copy_from_slice(&MAGIC);
         payload
@@ -391,11 +391,12 @@ mod tests {
     fn the_golden_entry_decodes_and_encodes_to_the_same_bytes() {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/log-entry-v2.bin");
         if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
-            std::fs::write(path, sealed(&embedding())).expect("the golden file can be written");
+            std::fs::write(path, sealed(&payload_with_entry_magic()))
+                .expect("the golden file can be written");
         }
         let golden = std::fs::read(path).expect("the golden file is committed");
         let (found, payload) = decode(&golden, &home(), BLOCK as u32).expect("the golden entry decodes");
-        assert_eq!(payload, embedding());
+        assert_eq!(payload, payload_with_entry_magic());
         assert_eq!(
             (found.log, found.generation, found.sequence, found.needs),
             (0x0102_0304_0506_0708, 42, 9, 8)
@@ -407,7 +408,7 @@ mod tests {
 
     #[test]
     fn no_further_block_begins_with_the_magic() {
-        let part = sealed(&embedding());
+        let part = sealed(&payload_with_entry_magic());
         assert_eq!(part[..4], MAGIC);
         assert_ne!(part[BLOCK..][..4], MAGIC);
         // A payload block that mask 1 would turn into the magic makes the writer choose another mask.
@@ -433,7 +434,7 @@ mod tests {
 
     #[test]
     fn any_changed_byte_is_noticed() {
-        let part = sealed(&embedding());
+        let part = sealed(&payload_with_entry_magic());
         for at in 0..HEADER_SIZE + 1000 {
             let mut damaged = part.clone();
             damaged[at] ^= 0x10;

@@ -15,12 +15,12 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, copy_unmasked};
 pub struct LogIndex {
     start: u64,
     end: u64,
-    extents: Vec<Extent>,
+    extents: Vec<PartPlace>,
 }
 
 /// One part of a log entry, as the index keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Extent {
+struct PartPlace {
     /// Stream offset of the part's first byte.
     offset: u64,
     /// The address of the block with the part's header.
@@ -99,7 +99,7 @@ impl LogIndex {
     /// Adds to the index the part whose header is at `lba`, with the next `length` bytes of the stream.
     pub(super) fn push(&mut self, lba: Lba, length: u32, mask: u32) {
         if length > 0 {
-            self.extents.push(Extent { offset: self.end, lba, length, mask });
+            self.extents.push(PartPlace { offset: self.end, lba, length, mask });
             self.end += u64::from(length);
         }
     }
@@ -148,7 +148,7 @@ impl LogIndex {
             let take = (u64::from(extent.length) - skip).min((len - plan.len) as u64);
             let bytes = |n: u64| usize::try_from(n).expect("a part's length fits in 32 bits");
             let end = plan.len + bytes(take);
-            let Extent { offset, lba, length, mask } = *extent;
+            let PartPlace { offset, lba, length, mask } = *extent;
             plan.parts.push(Planned { offset, lba, length, mask, skip: bytes(skip), into: plan.len..end });
             plan.len = end;
         }

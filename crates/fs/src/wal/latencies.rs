@@ -10,34 +10,34 @@
 use std::time::Duration;
 
 /// A write is chosen if its mean latency is below this fraction of an append's.
-const GAIN: f64 = 0.97;
+const WRITE_TIME_FRACTION: f64 = 0.97;
 /// Weights of a new latency in the running mean: the first if it is above the mean, the second if it is
 /// below. The weight above is greater, so that the log soon stops using a kind of operation that begins to
-/// queue because the drive's buffer is full. A latency counts as at most `OUTLIER` times the mean.
-const SLOWER: f64 = 0.3;
-const FASTER: f64 = 0.1;
-const OUTLIER: f64 = 1.5;
+/// queue because the drive's buffer is full. A latency counts as at most `MAX_TIMES_MEAN` times the mean.
+const WEIGHT_ABOVE_MEAN: f64 = 0.3;
+const WEIGHT_BELOW_MEAN: f64 = 0.1;
+const MAX_TIMES_MEAN: f64 = 1.5;
 /// Number of writes and of appends that are measured before the first choice between the two.
-const FIRST: u32 = 2;
+const MEASUREMENTS_BEFORE_CHOICE: u32 = 2;
 /// The most operations between two trials of the slower kind, write or append.
-const LONGEST: u32 = 1 << 14;
+const MAX_OPERATIONS_BETWEEN_TRIALS: u32 = 1 << 14;
 /// Number of size classes of operations: one for each power of two of blocks.
-const SIZES: usize = 24;
+const SIZE_CLASSES: usize = 24;
 
 /// An operation that takes this many times the shortest latency of its size waited in the drive's queue.
-const QUEUE: f64 = 2.0;
+const QUEUED_TIMES_SHORTEST: f64 = 2.0;
 
 /// Latencies of a log's writes and appends by size class.
 #[derive(Debug, Default)]
 pub(crate) struct Latencies {
-    sizes: [Size; SIZES],
+    sizes: [SizeLatencies; SIZE_CLASSES],
     queueing: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Size {
+struct SizeLatencies {
     /// Write and append.
-    kinds: [Kind; 2],
+    kinds: [KindLatency; 2],
     /// Number of operations until the slower kind, write or append, is tried again; and the length of this
     /// pause.
     left: u32,
@@ -47,7 +47,7 @@ struct Size {
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Kind {
+struct KindLatency {
     count: u32,
     mean: f64,
 }
@@ -55,14 +55,14 @@ struct Kind {
 impl Latencies {
     /// True if the next lone operation of `blocks` blocks is to be a write instead of an append.
     pub(crate) fn writes(&mut self, blocks: usize) -> bool {
-        let Some(size) = self.sizes.get_mut(place(blocks)) else { return false };
+        let Some(size) = self.sizes.get_mut(size_class(blocks)) else { return false };
         let [write, append] = size.kinds;
-        if write.count < FIRST || append.count < FIRST {
+        if write.count < MEASUREMENTS_BEFORE_CHOICE || append.count < MEASUREMENTS_BEFORE_CHOICE {
             return write.count <= append.count;
         }
-        let better = write.mean < append.mean * GAIN;
+        let better = write.mean < append.mean * WRITE_TIME_FRACTION;
         if size.left == 0 {
-            size.pause = (size.pause * 2).clamp(64, LONGEST);
+            size.pause = (size.pause * 2).clamp(64, MAX_OPERATIONS_BETWEEN_TRIALS);
             size.left = size.pause;
             return !better;
         }
@@ -78,10 +78,10 @@ impl Latencies {
     /// Records the latency of an operation of `blocks` blocks. `lone`: no other operation of the log was in
     /// flight or due.
     pub(crate) fn took(&mut self, blocks: usize, write: bool, lone: bool, time: Duration) {
-        let Some(size) = self.sizes.get_mut(place(blocks)) else { return };
+        let Some(size) = self.sizes.get_mut(size_class(blocks)) else { return };
         let least = size.least.map_or(time.as_secs_f64(), |least| least.min(time.as_secs_f64()));
         size.least = Some(least);
-        self.queueing = time.as_secs_f64() > least * QUEUE;
+        self.queueing = time.as_secs_f64() > least * QUEUED_TIMES_SHORTEST;
         if !lone {
             return;
         }
@@ -89,16 +89,16 @@ impl Latencies {
         let kind = if write { w } else { a };
         kind.count = kind.count.saturating_add(1);
         let seconds = time.as_secs_f64();
-        if kind.count <= FIRST {
+        if kind.count <= MEASUREMENTS_BEFORE_CHOICE {
             kind.mean += (seconds - kind.mean) / f64::from(kind.count);
             return;
         }
-        let weight = if seconds > kind.mean { SLOWER } else { FASTER };
-        kind.mean += (seconds.min(kind.mean * OUTLIER) - kind.mean) * weight;
+        let weight = if seconds > kind.mean { WEIGHT_ABOVE_MEAN } else { WEIGHT_BELOW_MEAN };
+        kind.mean += (seconds.min(kind.mean * MAX_TIMES_MEAN) - kind.mean) * weight;
     }
 }
 
-fn place(blocks: usize) -> usize {
+fn size_class(blocks: usize) -> usize {
     (usize::BITS - blocks.leading_zeros()) as usize
 }
 
@@ -106,7 +106,7 @@ fn place(blocks: usize) -> usize {
 mod tests {
     use super::*;
 
-    fn writes_of_100(write_us: u64, append_us: u64) -> usize {
+    fn writes_chosen_in_100(write_us: u64, append_us: u64) -> usize {
         let mut lone = Latencies::default();
         let mut writes = 0;
         for _ in 0..100 {
@@ -151,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_write_is_taken_where_it_is_faster_and_an_append_where_it_is_not() {
-        assert!(writes_of_100(11, 15) > 90);
-        assert!(writes_of_100(484, 484) < 10);
-        assert!(writes_of_100(15, 11) < 10);
+        assert!(writes_chosen_in_100(11, 15) > 90);
+        assert!(writes_chosen_in_100(484, 484) < 10);
+        assert!(writes_chosen_in_100(15, 11) < 10);
     }
 }

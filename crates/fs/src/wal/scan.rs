@@ -14,9 +14,9 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home};
 use crate::wal::segment::Segment;
 
 /// Bytes of one read.
-pub(super) const CHUNK: u64 = 1 << 20;
+pub(super) const CHUNK_BYTES: u64 = 1 << 20;
 /// Bytes of a scan's reads in flight.
-pub(super) const READ_AHEAD: u64 = 12 << 20;
+pub(super) const READ_AHEAD_BYTES: u64 = 12 << 20;
 
 /// A valid part of a log entry, and its place on the device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -30,7 +30,7 @@ pub(super) struct Found {
 }
 
 /// A scan's read of a piece of a segment.
-struct Chunk {
+struct ChunkRead {
     segment: usize,
     start: Blocks,
     blocks: Blocks,
@@ -46,8 +46,8 @@ pub(super) struct Scan {
     log: u64,
     segments: Vec<Segment>,
     memory: Arc<Memory>,
-    todo: VecDeque<Chunk>,
-    reads: VecDeque<(Chunk, ReadBuffer, Io<BufMut>)>,
+    todo: VecDeque<ChunkRead>,
+    reads: VecDeque<(ChunkRead, ReadBuffer, Io<BufMut>)>,
     in_flight: u64,
     blocks: Unscanned,
     /// The segment of the chunk that arrived last, and whether this was the segment's last chunk.
@@ -58,7 +58,7 @@ pub(super) struct Scan {
 }
 
 /// The state of a scan after a chunk.
-pub(super) struct Step {
+pub(super) struct ScanStep {
     /// Number of bytes scanned so far.
     pub(super) scanned: u64,
     /// True if the chunk was the last one of its segment.
@@ -80,7 +80,7 @@ impl Scan {
             log,
             segments: segments.to_vec(),
             memory: Arc::clone(memory),
-            todo: chunks(dev, segments).await?,
+            todo: chunk_reads(dev, segments).await?,
             reads: VecDeque::new(),
             in_flight: 0,
             blocks: Unscanned::new(u64::from(dev.geometry().block_size)),
@@ -94,7 +94,7 @@ impl Scan {
     /// if nothing is in flight and more is to be read: the caller waits until memory is freed.
     pub(super) fn read_ahead(&mut self, room: u64) -> bool {
         let geometry = self.dev.geometry();
-        while self.in_flight < READ_AHEAD
+        while self.in_flight < READ_AHEAD_BYTES
             && let Some(chunk) = self.todo.front()
         {
             let bytes = chunk.blocks.bytes(geometry.block_size).0;
@@ -104,7 +104,7 @@ impl Scan {
             let Some(segment) = self.segments.get(chunk.segment) else { break };
             let at = geometry.start(segment.zone).plus(chunk.start);
             let mut buffer =
-                self.memory.take(usize::try_from(bytes).expect("a chunk is at most CHUNK bytes"));
+                self.memory.take(usize::try_from(bytes).expect("a chunk is at most CHUNK_BYTES"));
             let io = self.dev.read(at, buffer.lend());
             self.reads.extend(self.todo.pop_front().map(|chunk| (chunk, buffer, io)));
             self.in_flight += bytes;
@@ -113,7 +113,7 @@ impl Scan {
     }
 
     /// Waits for the scan's next chunk; false if none is in flight.
-    pub(super) async fn arrive(&mut self) -> Result<bool> {
+    pub(super) async fn next_chunk_arrives(&mut self) -> Result<bool> {
         let Some((chunk, mut buffer, io)) = self.reads.pop_front() else { return Ok(false) };
         let data = io.await.map_err(|e| Error::device("recover a log", e))?;
         self.in_flight -= data.len() as u64;
@@ -126,14 +126,14 @@ impl Scan {
 
     /// Reads on without a bound on memory, and looks for parts in the next chunk as [`Scan::look`] does;
     /// `None` at the end of the scan.
-    pub(super) async fn next(&mut self, each: impl FnMut(Found, Payload, u64)) -> Result<Option<Step>> {
+    pub(super) async fn next(&mut self, each: impl FnMut(Found, Payload, u64)) -> Result<Option<ScanStep>> {
         self.read_ahead(u64::MAX);
-        Ok(if self.arrive().await? { Some(self.look(each)) } else { None })
+        Ok(if self.next_chunk_arrives().await? { Some(self.look(each)) } else { None })
     }
 
     /// Passes each part in the chunk that arrived last to `each`, with its payload and the number of bytes
     /// scanned.
-    pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> Step {
+    pub(super) fn look(&mut self, mut each: impl FnMut(Found, Payload, u64)) -> ScanStep {
         if let Some(segment) = self.segments.get(self.segment) {
             let home = Home { uuid: self.uuid, zone: segment.zone };
             let zone_start = self.dev.geometry().start(segment.zone);
@@ -147,14 +147,14 @@ impl Scan {
             }
         }
         self.blocks.drop_scanned(self.last);
-        Step { scanned: self.scanned, segment_over: self.last }
+        ScanStep { scanned: self.scanned, segment_over: self.last }
     }
 }
 
 /// The reads that cover all segments of the log up to their zones' write pointers.
-async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecDeque<Chunk>> {
+async fn chunk_reads(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecDeque<ChunkRead>> {
     let geometry = dev.geometry();
-    let step = Blocks((CHUNK / u64::from(geometry.block_size)).min(geometry.max_transfer.0).max(1));
+    let step = Blocks((CHUNK_BYTES / u64::from(geometry.block_size)).min(geometry.max_transfer.0).max(1));
     let mut chunks = VecDeque::new();
     for (number, segment) in segments.iter().enumerate() {
         let zones = segment.zone.0..segment.zone.0.saturating_add(1);
@@ -166,7 +166,7 @@ async fn chunks(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecD
         while start < end {
             let blocks = step.min(end.minus(start));
             let last = start.plus(blocks) == end;
-            chunks.push_back(Chunk { segment: number, start, blocks, last });
+            chunks.push_back(ChunkRead { segment: number, start, blocks, last });
             start = start.plus(blocks);
         }
     }

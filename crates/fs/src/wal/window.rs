@@ -9,21 +9,21 @@
 use units::Instant;
 
 /// Rates of bytes acknowledged that differ by a smaller fraction count as the same.
-const SAME: f64 = 0.01;
+const SAME_RATE_FRACTION: f64 = 0.01;
 /// The fraction for [`Window::from_one`] by which a larger window must raise the rate: a larger window there
 /// means fewer records in each entry, so it must gain more.
-const SAME_FROM_ONE: f64 = 0.05;
+const SAME_RATE_FRACTION_FROM_ONE: f64 = 0.05;
 /// For [`Window::from_one`]: after each change of the window, one part in this many of a round is not
 /// measured. The drive's buffer may take these operations faster than the drive can write them.
-const SKIP_FROM_ONE: usize = 4;
+const SKIPPED_PART_OF_ROUND: usize = 4;
 /// Operations in a round of measurement, for each operation in flight.
-const ROUND: usize = 2;
-const SHORTEST_ROUND: usize = 16;
+const ROUND_OPERATIONS_PER_IN_FLIGHT: usize = 2;
+const MIN_ROUND_OPERATIONS: usize = 16;
 /// Settled rounds before a trial of a larger window, and before the first trial of a smaller window. Later
 /// trials are rarer.
-const HOLD_UP: u32 = 32;
-const HOLD_DOWN: u32 = 128;
-const LONGEST_HOLD: u32 = 1 << 14;
+const ROUNDS_BEFORE_LARGER_WINDOW: u32 = 32;
+const ROUNDS_BEFORE_SMALLER_WINDOW: u32 = 128;
+const MAX_ROUNDS_BEFORE_TRIAL: u32 = 1 << 14;
 
 /// The controller of one log's window. Times are inputs.
 #[derive(Debug)]
@@ -42,13 +42,13 @@ pub(crate) struct Window {
     same: f64,
     /// The least number of operations in a round of measurement.
     shortest: usize,
-    trial: Trial,
-    round: Round,
+    trial: WindowTrial,
+    round: MeasuredRound,
 }
 
 /// The reason for the window's current limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-enum Trial {
+enum WindowTrial {
     /// The window's limit is the result of the last trial.
     Settled,
     /// The window's limit is half of `from`, whose rate was `before`.
@@ -61,7 +61,7 @@ enum Trial {
 
 /// A measurement.
 #[derive(Debug, Default)]
-struct Round {
+struct MeasuredRound {
     /// Number of operations that the measurement ignores, because they began under another limit.
     skip: usize,
     since: Option<Instant>,
@@ -75,15 +75,15 @@ impl Window {
         Window {
             most,
             limit: most,
-            up_in: HOLD_UP,
-            down_in: HOLD_DOWN,
-            hold_up: HOLD_UP,
-            hold_down: HOLD_DOWN,
+            up_in: ROUNDS_BEFORE_LARGER_WINDOW,
+            down_in: ROUNDS_BEFORE_SMALLER_WINDOW,
+            hold_up: ROUNDS_BEFORE_LARGER_WINDOW,
+            hold_down: ROUNDS_BEFORE_SMALLER_WINDOW,
             patient: false,
-            same: SAME,
-            shortest: SHORTEST_ROUND,
-            trial: Trial::Base { down: true },
-            round: Round { skip: most, ..Round::default() },
+            same: SAME_RATE_FRACTION,
+            shortest: MIN_ROUND_OPERATIONS,
+            trial: WindowTrial::Base { down: true },
+            round: MeasuredRound { skip: most, ..MeasuredRound::default() },
         }
     }
 
@@ -92,9 +92,10 @@ impl Window {
     /// of a measurement, more than the drive's buffer or a zone takes, because on some drives both are faster
     /// at first.
     pub(crate) fn from_one(most: usize, round: usize) -> Window {
-        let shortest = round.max(SHORTEST_ROUND);
-        let mut window = Window { patient: true, same: SAME_FROM_ONE, shortest, ..Window::new(most) };
-        window.try_limit(1, Trial::Base { down: false });
+        let shortest = round.max(MIN_ROUND_OPERATIONS);
+        let mut window =
+            Window { patient: true, same: SAME_RATE_FRACTION_FROM_ONE, shortest, ..Window::new(most) };
+        window.try_limit(1, WindowTrial::Base { down: false });
         window.round.skip = 0;
         window
     }
@@ -106,13 +107,13 @@ impl Window {
 
     /// True if one operation in flight is enough and no trial of another window is running.
     pub(crate) fn rests_at_one(&self) -> bool {
-        self.limit == 1 && self.trial == Trial::Settled
+        self.limit == 1 && self.trial == WindowTrial::Settled
     }
 
     /// Ends a trial of a larger window as one that gained nothing.
     pub(crate) fn give_up(&mut self) {
-        if matches!(self.trial, Trial::Up { .. }) {
-            self.judge(0.0);
+        if matches!(self.trial, WindowTrial::Up { .. }) {
+            self.end_round(0.0);
         }
     }
 
@@ -123,7 +124,7 @@ impl Window {
         }
         if !full {
             // The window did not limit the log, so the measurement is void.
-            self.round = Round { skip: self.limit, ..Round::default() };
+            self.round = MeasuredRound { skip: self.limit, ..MeasuredRound::default() };
             return;
         }
         if self.round.skip > 0 {
@@ -137,71 +138,73 @@ impl Window {
         self.round.bytes += bytes;
         self.round.ops += 1;
         let elapsed = now.since(since).as_secs_f64();
-        if self.round.ops >= (ROUND * self.limit).max(self.shortest) && elapsed > 0.0 {
+        if self.round.ops >= (ROUND_OPERATIONS_PER_IN_FLIGHT * self.limit).max(self.shortest) && elapsed > 0.0
+        {
             let rate = self.round.bytes as f64 / elapsed;
-            self.round = Round { since: Some(now), ..Round::default() };
-            self.judge(rate);
+            self.round = MeasuredRound { since: Some(now), ..MeasuredRound::default() };
+            self.end_round(rate);
         }
     }
 
-    fn judge(&mut self, rate: f64) {
+    fn end_round(&mut self, rate: f64) {
         match self.trial {
-            Trial::Base { down: true } => self.descend(rate),
-            Trial::Base { down: false } => self.ascend(rate),
+            WindowTrial::Base { down: true } => self.halve_window(rate),
+            WindowTrial::Base { down: false } => self.double_window(rate),
             // The rate of half the window is the same: half of that is tried next.
-            Trial::Down { before, .. } if rate >= before * (1.0 - self.same) => {
-                self.descend(rate.max(before))
+            WindowTrial::Down { before, .. } if rate >= before * (1.0 - self.same) => {
+                self.halve_window(rate.max(before))
             }
-            Trial::Down { from, .. } => {
-                self.try_limit(from, Trial::Settled);
-                self.hold_down = (self.hold_down * 2).min(LONGEST_HOLD);
+            WindowTrial::Down { from, .. } => {
+                self.try_limit(from, WindowTrial::Settled);
+                self.hold_down = (self.hold_down * 2).min(MAX_ROUNDS_BEFORE_TRIAL);
             }
-            Trial::Up { before, .. } if rate > before * (1.0 + self.same) => {
-                (self.hold_up, self.hold_down) = (HOLD_UP, HOLD_DOWN);
-                self.ascend(rate);
+            WindowTrial::Up { before, .. } if rate > before * (1.0 + self.same) => {
+                (self.hold_up, self.hold_down) = (ROUNDS_BEFORE_LARGER_WINDOW, ROUNDS_BEFORE_SMALLER_WINDOW);
+                self.double_window(rate);
             }
-            Trial::Up { from, .. } => {
-                self.try_limit(from, Trial::Settled);
+            WindowTrial::Up { from, .. } => {
+                self.try_limit(from, WindowTrial::Settled);
                 if self.patient {
-                    self.hold_up = (self.hold_up * 2).min(LONGEST_HOLD);
+                    self.hold_up = (self.hold_up * 2).min(MAX_ROUNDS_BEFORE_TRIAL);
                     self.up_in = self.hold_up;
                 }
             }
-            Trial::Settled => {
+            WindowTrial::Settled => {
                 self.up_in = self.up_in.saturating_sub(1);
                 self.down_in = self.down_in.saturating_sub(1);
                 if self.down_in == 0 {
                     self.down_in = self.hold_down;
-                    self.trial = Trial::Base { down: true };
+                    self.trial = WindowTrial::Base { down: true };
                 } else if self.up_in == 0 {
                     self.up_in = self.hold_up;
                     if self.limit < self.most {
-                        self.trial = Trial::Base { down: false };
+                        self.trial = WindowTrial::Base { down: false };
                     }
                 }
             }
         }
     }
 
-    fn descend(&mut self, rate: f64) {
+    fn halve_window(&mut self, rate: f64) {
         match self.limit {
-            1 => self.trial = Trial::Settled,
-            from => self.try_limit(from / 2, Trial::Down { before: rate, from }),
+            1 => self.trial = WindowTrial::Settled,
+            from => self.try_limit(from / 2, WindowTrial::Down { before: rate, from }),
         }
     }
 
-    fn ascend(&mut self, rate: f64) {
+    fn double_window(&mut self, rate: f64) {
         match self.limit {
             from if from < self.most => {
-                self.try_limit((from * 2).min(self.most), Trial::Up { before: rate, from });
+                self.try_limit((from * 2).min(self.most), WindowTrial::Up { before: rate, from });
             }
-            _ => self.trial = Trial::Settled,
+            _ => self.trial = WindowTrial::Settled,
         }
     }
 
-    fn try_limit(&mut self, limit: usize, trial: Trial) {
-        let skip = self.limit.max(limit).max(if self.patient { self.shortest / SKIP_FROM_ONE } else { 0 });
-        self.round = Round { skip, ..Round::default() };
+    fn try_limit(&mut self, limit: usize, trial: WindowTrial) {
+        let skip =
+            self.limit.max(limit).max(if self.patient { self.shortest / SKIPPED_PART_OF_ROUND } else { 0 });
+        self.round = MeasuredRound { skip, ..MeasuredRound::default() };
         (self.limit, self.trial) = (limit, trial);
     }
 }

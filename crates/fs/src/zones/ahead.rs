@@ -21,18 +21,18 @@ use crate::error::{Error, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::shared::Shared;
-use crate::zones::allocator::{Allocator, Left};
-use crate::zones::table::{LOW, Phase};
+use crate::zones::allocator::{Allocator, LeftZone};
+use crate::zones::table::{LOW_FREE_ZONES, Phase};
 
 /// Number of generations set aside by one metadata record. The next range is set aside when half of them are
 /// used.
-const GENERATIONS: u64 = 256;
+const GENERATIONS_PER_RECORD: u64 = 256;
 /// Pause before the device is asked again whether a zone that a log has left is full.
-const LOOK_AGAIN: Duration = Duration::from_micros(200);
+const FULL_ZONE_QUERY_PAUSE: Duration = Duration::from_micros(200);
 /// Number of queries for full zones before the task sleeps until it is woken. While a log waits for a zone,
 /// the task continues with longer pauses.
-const LOOKS: u32 = 16;
-const LOOK_RARELY: Duration = Duration::from_millis(5);
+const MAX_FULL_ZONE_QUERIES: u32 = 16;
+const LONG_FULL_ZONE_QUERY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The task that opens zones ahead for logs: runs until the mount is gone.
 pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
@@ -53,14 +53,18 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         });
         let look_again = {
             let state = shared.state.lock();
-            let anyway = looks < LOOKS || state.allocator.waiting_logs > 0;
+            let anyway = looks < MAX_FULL_ZONE_QUERIES || state.allocator.waiting_logs > 0;
             !progress && anyway && state.allocator.waits_for_a_full_zone()
         };
         let driver = Arc::clone(&shared.driver);
         drop(shared);
         if look_again {
             looks += 1;
-            let pause = if looks <= LOOKS { LOOK_AGAIN } else { LOOK_RARELY };
+            let pause = if looks <= MAX_FULL_ZONE_QUERIES {
+                FULL_ZONE_QUERY_PAUSE
+            } else {
+                LONG_FULL_ZONE_QUERY_PAUSE
+            };
             sleep_until(&*driver, driver.now().after(pause)).await;
         } else if !progress {
             work.changed_since(seen).await;
@@ -114,33 +118,33 @@ impl Allocator {
     }
 
     /// Number of zones still to be opened ahead for logs.
-    fn missing(&self) -> usize {
-        self.missing_with(0)
+    fn zones_still_to_open(&self) -> usize {
+        self.zones_still_to_open_with(0)
     }
 
-    fn missing_with(&self, more: usize) -> usize {
+    fn zones_still_to_open_with(&self, more: usize) -> usize {
         self.slots.map_or(0, |slots| slots.ahead + more).saturating_sub(self.zones_ahead())
     }
 
     /// True if empty zones are plentiful.
     pub(crate) fn has_plenty(&self) -> bool {
-        self.table.free_count() > 2 * (self.kept + LOW)
+        self.table.free_count() > 2 * (self.kept + LOW_FREE_ZONES)
     }
 
     /// Number of empty zones that data leaves to be opened ahead for logs: only while a log is open and space
     /// can be reclaimed.
     pub(crate) fn kept_for_logs(&self) -> usize {
-        if self.leases.is_empty() || self.exhausted { 0 } else { self.missing() }
+        if self.leases.is_empty() || self.exhausted { 0 } else { self.zones_still_to_open() }
     }
 
     /// Takes an empty zone to open ahead, if one more is to be opened.
     fn begin_open_ahead(&mut self) -> Option<ZoneId> {
-        let wide = self.has_plenty() && self.missing_with(self.wide) > 0;
-        if self.missing() == 0 && !wide || !self.may_open_ahead() || self.exhausted {
+        let wide = self.has_plenty() && self.zones_still_to_open_with(self.wide) > 0;
+        if self.zones_still_to_open() == 0 && !wide || !self.may_open_ahead() || self.exhausted {
             return None;
         }
         // Without an open log, the last empty zones are left to data.
-        let least = if self.leases.is_empty() { self.kept + LOW } else { self.kept };
+        let least = if self.leases.is_empty() { self.kept + LOW_FREE_ZONES } else { self.kept };
         let zone = self.table.first_free().filter(|_| self.table.free_count() > least)?;
         self.table.set(zone, Phase::Ahead, ZoneRole::Free);
         self.opening = true;
@@ -162,14 +166,14 @@ impl Allocator {
     /// Adds an empty, opened zone to those opened ahead.
     pub(crate) fn add_ahead(&mut self, zone: ZoneId) {
         self.table.set(zone, Phase::Ahead, ZoneRole::Free);
-        self.table.note(zone, ZoneState::ExplicitOpen, 0);
+        self.table.note_state(zone, ZoneState::ExplicitOpen, 0);
         self.ahead.push_back(zone);
     }
 
     /// True if open-zone slots are short while one is held by a zone that a log has left and that is not
     /// known to be full.
     fn waits_for_a_full_zone(&self) -> bool {
-        let short = self.missing() > 0 && !self.may_open_ahead();
+        let short = self.zones_still_to_open() > 0 && !self.may_open_ahead();
         let short = short || !self.lease_allowed() || !self.slot_free();
         !self.leaving.is_empty() && short
     }
@@ -192,20 +196,21 @@ impl Shared {
         let (next, upto) = {
             let mut state = self.state.lock();
             let left = &state.allocator.generations;
-            if left.end.saturating_sub(left.start) > GENERATIONS / 2 {
+            if left.end.saturating_sub(left.start) > GENERATIONS_PER_RECORD / 2 {
                 return Ok(false);
             }
             let next = state.next_generation.max(left.end);
             if !self.options.rules().reuses_generations() {
                 let next_ino = state.next_ino;
-                state.commit(Record::Counters { next_ino, next_generation: next + GENERATIONS })?;
+                state
+                    .commit(Record::Counters { next_ino, next_generation: next + GENERATIONS_PER_RECORD })?;
             }
             (next, state.journal.applied)
         };
         if !self.options.rules().reuses_generations() {
             self.metadata.commit_upto(upto).await?;
         }
-        self.state.lock().allocator.generations = next..next + GENERATIONS;
+        self.state.lock().allocator.generations = next..next + GENERATIONS_PER_RECORD;
         self.space.notify();
         Ok(true)
     }
@@ -218,7 +223,7 @@ impl Shared {
             if state.allocator.waits_for_a_full_zone() { state.allocator.leaving.clone() } else { Vec::new() }
         };
         let mut progress = false;
-        for Left { zone, .. } in left {
+        for LeftZone { zone, .. } in left {
             let report = self.device.class(IoClass::Log).report(zone.0..zone.0.saturating_add(1)).await;
             let full = report.is_ok_and(|r| r.first().is_some_and(|info| !info.state.is_active()));
             if full {

@@ -14,8 +14,8 @@ use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
-use crate::zones::slots::{MAX_DATA, Slots};
-use crate::zones::table::{LEAST_GAIN, Phase, Zone, ZoneTable};
+use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
+use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase, Zone, ZoneTable};
 
 /// The zones of a mount by use: the zones that writes may go to, and the empty zones kept for a purpose.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ pub(crate) struct Allocator {
     /// The data zones: file data is being written to them.
     pub open: Vec<Arc<OpenZone>>,
     /// How the open zones that the device allows are divided; `None` before the mount has decided it.
-    pub slots: Option<Slots>,
+    pub slots: Option<OpenZoneShares>,
     /// Zones that wait for a finish. Each holds an open-zone slot until the finish.
     pub finishing: Vec<ZoneId>,
     /// Zones with log segments in front and room for another log behind them.
@@ -33,7 +33,7 @@ pub(crate) struct Allocator {
     pub leases: BTreeMap<u64, Lease>,
     /// Zones that logs have left while entries may still be in flight. Each holds an open-zone slot until it
     /// is full.
-    pub leaving: Vec<Left>,
+    pub leaving: Vec<LeftZone>,
     /// Empty zones, opened ahead for the next logs that need one.
     pub ahead: VecDeque<ZoneId>,
     /// Number of further zones to open ahead while empty zones are plentiful: a striped log replaces its zones together.
@@ -70,13 +70,13 @@ pub(crate) struct Lease {
 
 /// A zone that the open log with inode `ino` has left.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Left {
+pub(crate) struct LeftZone {
     pub ino: u64,
     pub zone: ZoneId,
 }
 
 /// The zone for a write of file data, or why there is none yet.
-pub(super) enum Pick {
+pub(super) enum ZoneChoice {
     Zone(Arc<OpenZone>),
     /// The write waits: a zone or an open-zone slot becomes free without reclaim.
     Wait,
@@ -149,7 +149,7 @@ impl Allocator {
     }
 
     /// Queues an idle zone for a finish, which frees its open-zone slot.
-    pub(crate) fn give_up_a_slot(&mut self) {
+    pub(crate) fn free_a_slot(&mut self) {
         if let Some(rest) = self.rests.pop() {
             self.finishing.push(rest);
             return;
@@ -160,7 +160,7 @@ impl Allocator {
         let idle = self.open.iter().enumerate().find_map(|(i, z)| Some((i, z.retire()?)));
         if let Some((index, pointer)) = idle {
             let zone = self.open.remove(index).zone;
-            self.table.note(zone, ZoneState::Closed, pointer);
+            self.table.note_state(zone, ZoneState::Closed, pointer);
             self.finishing.push(zone);
         }
     }
@@ -170,13 +170,13 @@ impl Allocator {
     ///
     /// Not counted, although unused: the empty zones kept for reclaim, which needs them to empty any other
     /// zone; one rest of a log zone, kept for the next log; dead log segments in a zone with live ones; and
-    /// up to one part in `LEAST_GAIN` of each full zone. The whole segment of an open log counts as used; a
+    /// up to one part in `MIN_RECLAIM_GAIN_DIVISOR` of each full zone. The whole segment of an open log counts as used; a
     /// zone opened ahead for logs does not.
-    pub(crate) fn writable(&self, capacity: u64) -> u64 {
-        let least = (capacity / LEAST_GAIN).max(1);
+    pub(crate) fn writable_blocks(&self, capacity: u64) -> u64 {
+        let least = (capacity / MIN_RECLAIM_GAIN_DIVISOR).max(1);
         let gain = |zone: ZoneId, z: &Zone| match z.phase {
             Phase::Free | Phase::Ahead | Phase::Resetting => z.capacity,
-            Phase::Full if z.live == 0 || z.is_candidate(least) && !self.stuck.contains(&zone) => {
+            Phase::Full if z.live == 0 || z.is_reclaim_candidate(least) && !self.stuck.contains(&zone) => {
                 z.capacity - z.live
             }
             _ => 0,
@@ -195,7 +195,7 @@ impl Allocator {
 
     /// Chooses the zone for the next write of file data with `lifetime`. `privileged`: the write is a
     /// reclaim's.
-    pub(super) fn pick(&mut self, lifetime: Lifetime, privileged: bool) -> Pick {
+    pub(super) fn choose_zone(&mut self, lifetime: Lifetime, privileged: bool) -> ZoneChoice {
         // While all zones kept for reclaim are empty, reclaim can empty any zone, so every writer may use reclaim's zone.
         let whole = self.table.free_count() >= self.kept;
         let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
@@ -208,9 +208,9 @@ impl Allocator {
         if let Some(zone) = &best
             && distance(&zone) == (false, 0)
         {
-            return Pick::Zone(Arc::clone(zone));
+            return ZoneChoice::Zone(Arc::clone(zone));
         }
-        let data_slots = self.slots.map_or(MAX_DATA, |s| s.data);
+        let data_slots = self.slots.map_or(MAX_OPEN_DATA_ZONES, |s| s.data);
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(privileged)
@@ -219,17 +219,17 @@ impl Allocator {
             // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
             let plenty = self.table.free_count() > self.kept + data_slots;
             if best.is_none() || plenty {
-                return Pick::Zone(self.open_zone(zone, lifetime, privileged));
+                return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
             }
         }
         if let Some(zone) = best {
-            return Pick::Zone(zone);
+            return ZoneChoice::Zone(zone);
         }
         if !self.slot_free()
             && let Some(zone) = self.ahead.pop_back()
         {
             // A zone opened ahead already holds an open-zone slot.
-            return Pick::Zone(self.open_zone(zone, lifetime, privileged));
+            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
         }
         if !may_open && self.finishing.is_empty() {
             // A zone is queued for a finish, because no other task would free an open-zone slot for this
@@ -241,9 +241,9 @@ impl Allocator {
         // finish.
         let passing = |z: &Arc<OpenZone>| !z.has_room() && z.writing.load(Ordering::Acquire) > 0;
         if self.open.iter().any(passing) || !self.finishing.is_empty() || self.opening {
-            return Pick::Wait;
+            return ZoneChoice::Wait;
         }
-        Pick::Starved
+        ZoneChoice::Starved
     }
 
     /// The error of a write for which no space is left.
@@ -258,7 +258,7 @@ impl Allocator {
     pub(super) fn open_zone(&mut self, zone: ZoneId, lifetime: Lifetime, reclaim: bool) -> Arc<OpenZone> {
         let capacity = self.table.get(zone).map_or(0, |z| z.capacity);
         self.table.set(zone, Phase::Data, ZoneRole::Data { lifetime });
-        self.table.note(zone, ZoneState::ImplicitOpen, 0);
+        self.table.note_state(zone, ZoneState::ImplicitOpen, 0);
         let open = OpenZone::new(zone, lifetime, reclaim, capacity, 0);
         self.open.push(Arc::clone(&open));
         open

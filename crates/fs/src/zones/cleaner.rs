@@ -11,20 +11,20 @@ use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
-use crate::metadata::log::MAX_PENDING;
+use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
-use crate::zones::place::Amount;
-use crate::zones::table::{LEAST_GAIN, LOW, Phase};
+use crate::zones::place::PlaceAmount;
+use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
 /// Number of dead zones at which the cleaner commits the metadata records that freed them, instead of waiting
 /// for another commit.
-const MAX_DEAD: usize = 16;
+const MAX_DEAD_ZONES: usize = 16;
 /// A reclaim must gain this fraction of a zone while no writer waits for space.
-const EASY_GAIN: u64 = 4;
+const EASY_RECLAIM_GAIN_DIVISOR: u64 = 4;
 /// The longest copy of a reclaim, in bytes.
-const COPY: u64 = 1 << 20;
+const MAX_COPY_BYTES: u64 = 1 << 20;
 /// Pause before the cleaner checks again a dead zone that a reader holds.
-const PIN_WAIT: Duration = Duration::from_micros(200);
+const PINNED_ZONE_PAUSE: Duration = Duration::from_micros(200);
 
 /// Runs the cleaner until the mount is gone.
 pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
@@ -34,7 +34,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         if shared.metadata.is_closed() {
             return shared.end_background();
         }
-        let progress = match shared.clean_once().await {
+        let progress = match shared.clean_round().await {
             Ok(progress) => progress,
             Err(error) => {
                 tracing::warn!(%error, "background work failed");
@@ -52,13 +52,13 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
 
 impl Shared {
     /// One round of cleaning zones. Returns true if there may be more to do at once.
-    async fn clean_once(self: &Arc<Shared>) -> Result<bool> {
+    async fn clean_round(self: &Arc<Shared>) -> Result<bool> {
         if self.metadata.check().is_err() {
             self.state.lock().allocator.exhausted = true;
             self.space.notify();
             return Ok(false);
         }
-        if self.state.lock().journal.pending.len() > MAX_PENDING {
+        if self.state.lock().journal.pending.len() > MAX_PENDING_RECORDS {
             self.metadata.commit_all().await?;
         }
         let (strict, changes) = {
@@ -95,14 +95,14 @@ impl Shared {
         if retry {
             // The cleaner tries again after a pause: a reader holds the zone, or a zone is being opened
             // ahead.
-            sleep_until(&*self.driver, self.driver.now().after(PIN_WAIT)).await;
+            sleep_until(&*self.driver, self.driver.now().after(PINNED_ZONE_PAUSE)).await;
         }
         Ok(retry)
     }
 
     /// Finishes the zones that wait for a finish, which frees their open-zone slots.
     pub(crate) async fn finish_zones(&self) -> bool {
-        let _turn = self.zone_work().await;
+        let _turn = self.lock_zone_turn().await;
         self.finish_zones_now().await
     }
 
@@ -116,7 +116,7 @@ impl Shared {
             let mut state = self.state.lock();
             state.allocator.finishing.retain(|z| *z != zone);
             let pointer = state.allocator.table.pointer(zone).0;
-            state.allocator.table.note(zone, ZoneState::Full, pointer);
+            state.allocator.table.note_state(zone, ZoneState::Full, pointer);
             state.allocator.table.set_phase(zone, Phase::Full);
             state.allocator.note_reclaimable();
             drop(state);
@@ -128,20 +128,20 @@ impl Shared {
     /// Resets the zones without a live block: only once the metadata that freed the last block is durable,
     /// and not while a read is under way in the zone.
     pub(crate) async fn reset_zones(&self) -> Result<bool> {
-        let _turn = self.zone_work().await;
+        let _turn = self.lock_zone_turn().await;
         self.reset_zones_now().await
     }
 
     /// Locks the finish and reset of zones, if writers of logs do both themselves: without
     /// [`MountOptions::open_ahead`](crate::MountOptions::open_ahead).
-    async fn zone_work(&self) -> Option<Turn<'_>> {
+    async fn lock_zone_turn(&self) -> Option<Turn<'_>> {
         if self.options.open_ahead { None } else { Some(self.zone_turn.acquire().await) }
     }
 
     /// Finishes and resets zones in the path of a log's writer, before the log takes a zone: in a mount that
     /// opens no zones ahead.
-    pub(crate) async fn zones_before_a_log(&self) -> Result<()> {
-        if let Some(_turn) = self.zone_work().await {
+    pub(crate) async fn finish_and_reset_zones_for_log(&self) -> Result<()> {
+        if let Some(_turn) = self.lock_zone_turn().await {
             self.finish_zones_now().await;
             self.reset_zones_now().await?;
         }
@@ -153,8 +153,8 @@ impl Shared {
         let (dead, upto) = {
             let state = self.state.lock();
             let dead = state.allocator.table.dead();
-            let scarce = state.allocator.table.free_count() <= state.allocator.kept + LOW;
-            let urgent = state.allocator.wanted || scarce || dead.len() > MAX_DEAD;
+            let scarce = state.allocator.table.free_count() <= state.allocator.kept + LOW_FREE_ZONES;
+            let urgent = state.allocator.wanted || scarce || dead.len() > MAX_DEAD_ZONES;
             let by = |z: &ZoneId| state.allocator.table.get(*z).map_or(0, |z| z.freed_by);
             let upto = dead.iter().map(by).max().unwrap_or(0);
             (dead, if urgent && !broken { upto } else { 0 })
@@ -207,12 +207,15 @@ impl Shared {
     async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
         let victim = {
             let state = self.state.lock();
-            if state.allocator.table.free_count() > state.allocator.kept + LOW && !state.allocator.wanted {
+            if state.allocator.table.free_count() > state.allocator.kept + LOW_FREE_ZONES
+                && !state.allocator.wanted
+            {
                 return Ok(false);
             }
-            let fraction = if state.allocator.wanted { LEAST_GAIN } else { EASY_GAIN };
+            let fraction =
+                if state.allocator.wanted { MIN_RECLAIM_GAIN_DIVISOR } else { EASY_RECLAIM_GAIN_DIVISOR };
             let capacity = self.device.geometry().zone_capacity.0;
-            state.allocator.table.victim((capacity / fraction).max(1), &state.allocator.stuck)
+            state.allocator.table.reclaim_victim((capacity / fraction).max(1), &state.allocator.stuck)
         };
         let Some(victim) = victim else { return Ok(false) };
         let live = |shared: &Shared| shared.state.lock().allocator.table.get(victim).map_or(0, |z| z.live);
@@ -249,7 +252,7 @@ impl Shared {
             left = rest;
             let mut at = 0;
             while at < extent.bytes {
-                let bytes = (extent.bytes - at).min(COPY.next_multiple_of(block));
+                let bytes = (extent.bytes - at).min(MAX_COPY_BYTES.next_multiple_of(block));
                 let start = extent.start.plus(Blocks(at / block));
                 let part = Extent { offset: extent.offset + at, bytes, start, zone };
                 at += self.move_extent(*ino, part, lifetime).await?;
@@ -284,10 +287,10 @@ impl Shared {
             }
             whole.freeze()
         };
-        self.put_copy(ino, part, &data, lifetime).await
+        self.write_copy(ino, part, &data, lifetime).await
     }
 
-    async fn put_copy(
+    async fn write_copy(
         &self,
         ino: u64,
         mut part: Extent,
@@ -295,7 +298,7 @@ impl Shared {
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
         let block = self.block();
-        let placed = self.place(lifetime, data, Amount::Whole, true).await?;
+        let placed = self.place(lifetime, data, PlaceAmount::Whole, true).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {

@@ -13,28 +13,28 @@ use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
 use crate::shared::Shared;
-use crate::wal::ordered::writer::Released;
+use crate::wal::ordered::writer::ReleasedSegment;
 use crate::wal::segment::Segment;
-use crate::zones::allocator::{Allocator, Lease, Left};
+use crate::zones::allocator::{Allocator, Lease, LeftZone};
 use crate::zones::table::Phase;
 
 /// The rest of a log zone is finished instead of kept if it is shorter than this fraction of a zone.
-const SMALLEST_REST: u64 = 16;
+const SMALLEST_REST_DIVISOR: u64 = 16;
 /// Number of rests of log zones kept open for the next log.
 const MAX_RESTS: usize = 1;
 /// How long a log waits for another log to be closed if there are too few open zones for both. A database
 /// that switched its log closes the old one soon.
-const WAIT_FOR_A_LOG: Duration = Duration::from_secs(5);
+const WAIT_FOR_LOG_CLOSE: Duration = Duration::from_secs(5);
 /// A log without a write for this long is idle, and gives up its zone for a log that needs one. Two databases that sync in
 /// turn keep their zones.
-const IDLE: Duration = Duration::from_secs(1);
+const IDLE_LOG_AGE: Duration = Duration::from_secs(1);
 /// Interval at which a log that waits for a zone looks for an idle log.
-const LOOK_FOR_IDLE: Duration = Duration::from_millis(20);
+const IDLE_LOG_SEARCH_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Keeps the rest of a log zone for the next log. Queues the zone for a finish where the rest is too small, or where `most`
 /// rests are kept already.
 fn offer_rest_beside(allocator: &mut Allocator, zone: ZoneId, pointer: u64, capacity: u64, most: usize) {
-    let worth_it = capacity - pointer >= (capacity / SMALLEST_REST).max(1);
+    let worth_it = capacity - pointer >= (capacity / SMALLEST_REST_DIVISOR).max(1);
     if worth_it && allocator.rests.len() < most {
         allocator.table.set(zone, Phase::Rest, ZoneRole::Log);
         allocator.rests.push(zone);
@@ -50,7 +50,7 @@ pub(crate) fn offer_rest(allocator: &mut Allocator, zone: ZoneId, pointer: u64, 
 }
 
 /// The outcome of a search for a log's next segment.
-enum Found {
+enum SegmentSearch {
     /// A segment, and whether its zone is active beside the zone that the log leaves.
     Segment(Segment, bool),
     /// The log waits: a zone or an open-zone slot becomes free without reclaim.
@@ -63,11 +63,11 @@ enum Found {
 
 impl Allocator {
     /// Leases a segment to log `ino`. The caller commits the segment's metadata record.
-    fn find_segment(&mut self, ino: u64) -> Found {
+    fn find_segment(&mut self, ino: u64) -> SegmentSearch {
         let leased = self.leases.get(&ino).is_some_and(|lease| lease.active);
         let may_hold_more = self.lease_allowed();
         if !leased && !may_hold_more {
-            return Found::TooMany;
+            return SegmentSearch::TooMany;
         }
         // Rests and zones opened ahead are active already, and the zone that the log leaves stays active
         // until its last entries are written.
@@ -89,32 +89,32 @@ impl Allocator {
         // once its entries are written, and they are written before the first entry of the new zone.
         if !leased && !self.slot_free() {
             if self.finishing.is_empty() && !self.opening {
-                self.give_up_a_slot();
+                self.free_a_slot();
             }
             let coming = !self.finishing.is_empty() || self.opening;
-            return if coming { Found::Wait } else { Found::TooMany };
+            return if coming { SegmentSearch::Wait } else { SegmentSearch::TooMany };
         }
         if self.generations.is_empty() {
-            return Found::Wait;
+            return SegmentSearch::Wait;
         }
         match self.table.first_free().filter(|_| self.log_may_take_free()) {
             Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
-            None if self.opening => Found::Wait,
+            None if self.opening => SegmentSearch::Wait,
             None => match self.ahead.pop_front() {
                 Some(zone) => self.lease_whole(ino, zone, ZoneState::ExplicitOpen, leased),
-                None => Found::Starved,
+                None => SegmentSearch::Starved,
             },
         }
     }
 
-    fn lease_whole(&mut self, ino: u64, zone: ZoneId, as_state: ZoneState, both: bool) -> Found {
-        let Some(generation) = self.take_generation() else { return Found::Wait };
+    fn lease_whole(&mut self, ino: u64, zone: ZoneId, as_state: ZoneState, both: bool) -> SegmentSearch {
+        let Some(generation) = self.take_generation() else { return SegmentSearch::Wait };
         let end = Blocks(self.table.get(zone).map_or(0, |z| z.capacity));
         self.lease(ino, Segment { zone, generation, start: Blocks::ZERO, end }, as_state, both)
     }
 
     /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the zone that the log leaves.
-    fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> Found {
+    fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> SegmentSearch {
         self.table.set(segment.zone, Phase::Log, ZoneRole::Log);
         let before = self.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
         if let Some(before) = before.filter(|lease| lease.active) {
@@ -122,14 +122,14 @@ impl Allocator {
             // the zone ends, is used up. Entries for the old zone may still be buffered. They fill the zone,
             // and fail if the zone is finished before.
             let capacity = self.table.get(before.zone).map_or(0, |z| z.capacity);
-            self.table.note(before.zone, ZoneState::Full, capacity);
+            self.table.note_state(before.zone, ZoneState::Full, capacity);
             self.table.set_phase(before.zone, Phase::Full);
             if both {
-                self.leaving.push(Left { ino, zone: before.zone });
+                self.leaving.push(LeftZone { ino, zone: before.zone });
             }
         }
-        self.table.note(segment.zone, as_state, segment.start.0);
-        Found::Segment(segment, both)
+        self.table.note_state(segment.zone, as_state, segment.start.0);
+        SegmentSearch::Segment(segment, both)
     }
 
     /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
@@ -145,7 +145,7 @@ impl Allocator {
         let (mine, others) = std::mem::take(&mut self.leaving).into_iter().partition(|l| l.ino == ino);
         self.leaving = others;
         if pointer.is_none() {
-            self.finishing.extend(mine.into_iter().map(|left: Left| left.zone));
+            self.finishing.extend(mine.into_iter().map(|left: LeftZone| left.zone));
         }
         let Some(lease) = self.leases.remove(&ino).filter(|lease| lease.active) else { return };
         let Some(zone) = self.table.get(lease.zone).copied() else { return };
@@ -153,15 +153,15 @@ impl Allocator {
             Some(0) if zone.state == ZoneState::ExplicitOpen => self.add_ahead(lease.zone),
             Some(0) => self.table.set_phase(lease.zone, Phase::Free),
             Some(p) if p >= zone.capacity => {
-                self.table.note(lease.zone, ZoneState::Full, zone.capacity);
+                self.table.note_state(lease.zone, ZoneState::Full, zone.capacity);
                 self.table.set_phase(lease.zone, Phase::Full);
             }
             Some(p) => {
-                self.table.note(lease.zone, ZoneState::ImplicitOpen, p);
+                self.table.note_state(lease.zone, ZoneState::ImplicitOpen, p);
                 offer_rest_beside(self, lease.zone, p, zone.capacity, most);
             }
             None => {
-                self.table.note(lease.zone, ZoneState::Closed, zone.capacity);
+                self.table.note_state(lease.zone, ZoneState::Closed, zone.capacity);
                 self.finishing.push(lease.zone);
             }
         }
@@ -186,8 +186,8 @@ impl State {
                 let content = file.content.read();
                 (content.log.writer.clone(), content.log.segments.len(), content.modified_ms)
             };
-            let released = writer.and_then(|writer| writer.release_segment(IDLE));
-            let Some(Released { rest, size, next_sequence }) = released else { continue };
+            let released = writer.and_then(|writer| writer.release_segment(IDLE_LOG_AGE));
+            let Some(ReleasedSegment { rest, size, next_sequence }) = released else { continue };
             // The idle log's next segment record undoes this seal, and the log continues.
             let segments = u32::try_from(segments).expect("a log has fewer segments than zones");
             let last_end = rest.start;
@@ -206,10 +206,10 @@ impl Shared {
     /// beside the zone that the log leaves. Until the record is durable, a power cut loses the content of the segment. Waits
     /// only where no zone is available at once.
     pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
-        let mut waits: Option<Waits<'_>> = None;
+        let mut waits: Option<WaitingLog<'_>> = None;
         let mut give_up: Option<Instant> = None;
         let mut look: Option<Instant> = None;
-        self.zones_before_a_log().await?;
+        self.finish_and_reset_zones_for_log().await?;
         loop {
             let seen = self.space.version();
             self.check_open()?;
@@ -219,39 +219,41 @@ impl Shared {
                 let mut found = state.allocator.find_segment(ino);
                 let now = self.driver.now();
                 let look_now = look.is_some_and(|at| now >= at);
-                if matches!(found, Found::TooMany) && look_now && state.release_idle_log(ino)? {
+                if matches!(found, SegmentSearch::TooMany) && look_now && state.release_idle_log(ino)? {
                     found = state.allocator.find_segment(ino);
                 }
                 match found {
-                    Found::Segment(segment, beside) => {
+                    SegmentSearch::Segment(segment, beside) => {
                         state.commit(Record::Segment { ino, segment })?;
                         let upto = state.journal.applied;
                         state.allocator.commit_soon = upto;
                         Some((segment, upto, beside))
                     }
-                    Found::Starved if state.allocator.exhausted => return Err(state.allocator.no_space()),
-                    Found::TooMany if give_up.is_some_and(|at| now >= at) => {
+                    SegmentSearch::Starved if state.allocator.exhausted => {
+                        return Err(state.allocator.no_space());
+                    }
+                    SegmentSearch::TooMany if give_up.is_some_and(|at| now >= at) => {
                         return Err(Error::new(ErrorKind::Busy, "extending a log")
                             .because("more logs are open than the device's open zones allow; close one"));
                     }
-                    Found::TooMany => {
-                        waits.get_or_insert_with(|| Waits::begin(self, &mut state));
+                    SegmentSearch::TooMany => {
+                        waits.get_or_insert_with(|| WaitingLog::begin(self, &mut state));
                         if look.is_none() || look_now {
-                            look = Some(self.wake_after(LOOK_FOR_IDLE));
+                            look = Some(self.notify_space_after(IDLE_LOG_SEARCH_INTERVAL));
                         }
-                        give_up.get_or_insert_with(|| self.wake_after(WAIT_FOR_A_LOG));
+                        give_up.get_or_insert_with(|| self.notify_space_after(WAIT_FOR_LOG_CLOSE));
                         None
                     }
-                    Found::Starved => {
+                    SegmentSearch::Starved => {
                         state.allocator.wanted = true;
                         None
                     }
-                    Found::Wait => None,
+                    SegmentSearch::Wait => None,
                 }
             };
             self.kick_cleaner();
             if let Some(found) = found {
-                self.open_for_a_log(&found.0).await;
+                self.open_zone_for_log(&found.0).await;
                 return Ok(found);
             }
             self.log_waits.fetch_add(1, Ordering::Relaxed);
@@ -260,7 +262,7 @@ impl Shared {
     }
 
     /// Opens the zone of `segment`, in a mount that opens no zones ahead.
-    async fn open_for_a_log(&self, segment: &Segment) {
+    async fn open_zone_for_log(&self, segment: &Segment) {
         if !self.options.open_ahead
             && segment.start == Blocks::ZERO
             && let Err(error) = self.device.class(IoClass::Log).zone(segment.zone, Action::Open).await
@@ -270,7 +272,7 @@ impl Shared {
     }
 
     /// Notifies `space` after `time`. Returns the moment of the notification.
-    fn wake_after(&self, time: Duration) -> Instant {
+    fn notify_space_after(&self, time: Duration) -> Instant {
         let at = self.driver.now().after(time);
         let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
         self.driver.drive(Box::pin(async move {
@@ -284,16 +286,16 @@ impl Shared {
 }
 
 /// Counts a log that waits for an open zone. While there is one, the task in `ahead` looks for full zones.
-struct Waits<'a>(&'a Shared);
+struct WaitingLog<'a>(&'a Shared);
 
-impl<'a> Waits<'a> {
-    fn begin(shared: &'a Shared, state: &mut State) -> Waits<'a> {
+impl<'a> WaitingLog<'a> {
+    fn begin(shared: &'a Shared, state: &mut State) -> WaitingLog<'a> {
         state.allocator.waiting_logs += 1;
-        Waits(shared)
+        WaitingLog(shared)
     }
 }
 
-impl Drop for Waits<'_> {
+impl Drop for WaitingLog<'_> {
     fn drop(&mut self) {
         self.0.state.lock().allocator.waiting_logs -= 1;
     }

@@ -10,13 +10,13 @@ use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
-use crate::zones::allocator::Pick;
+use crate::zones::allocator::ZoneChoice;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
 
 /// Bytes of file data in flight to a zone while logs have priority. Drives that buffer writes reach their
 /// full rate with less.
-const PIECE: u64 = 64 << 10;
+const PACED_PIECE_BYTES: u64 = 64 << 10;
 
 /// Blocks of file data on the device that no file refers to yet. Until this is dropped, their zones do not
 /// count as dead.
@@ -40,7 +40,7 @@ impl Drop for Placed<'_> {
 
 /// How much of a writer's data to place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Amount {
+pub(crate) enum PlaceAmount {
     /// All data is placed, followed by up to `padding` blocks of zeros if the zeros end one of the device's
     /// optimal writes.
     All { padding: u64 },
@@ -51,20 +51,20 @@ pub(crate) enum Amount {
 
 /// How many of `blocks` blocks to write at block `at` of a zone with room for `room` blocks: up to the last
 /// end of an optimal write within them.
-fn whole(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
+fn blocks_to_last_optimal_end(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
     let over = (at + blocks) % optimal.max(1);
     if blocks == room || over >= blocks { blocks } else { blocks - over }
 }
 
 /// How many blocks of padding to add behind `blocks` blocks at block `at`, so that an optimal write or the
 /// zone ends behind the padding.
-fn missing(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
+fn padding_to_optimal_end(at: u64, blocks: u64, room: u64, optimal: u64) -> u64 {
     let end = at + blocks;
     (end.next_multiple_of(optimal.max(1)) - end).min(room - blocks)
 }
 
 /// `data` followed by `behind` blocks of zeros.
-fn padded(data: Buf, behind: u64, block: usize) -> Buf {
+fn with_zeros_behind(data: Buf, behind: u64, block: usize) -> Buf {
     if behind == 0 {
         return data;
     }
@@ -83,7 +83,7 @@ impl Shared {
         &self,
         lifetime: Lifetime,
         data: &Buf,
-        amount: Amount,
+        amount: PlaceAmount,
         privileged: bool,
     ) -> Result<Placed<'_>> {
         let device = self.device.class(if privileged { IoClass::Reclaim } else { IoClass::Write });
@@ -96,11 +96,11 @@ impl Shared {
         let mut failed = None;
         while at < data.len() {
             let left = ((data.len() - at) / block) as u64;
-            if amount == Amount::Whole && at > 0 && left < optimal {
+            if amount == PlaceAmount::Whole && at > 0 && left < optimal {
                 break;
             }
             let seen = self.space.version();
-            let open = match self.zone_now(lifetime, privileged) {
+            let open = match self.choose_data_zone(lifetime, privileged) {
                 Ok(Some(open)) => open,
                 Ok(None) if ios.is_empty() => {
                     self.kick_cleaner();
@@ -110,7 +110,7 @@ impl Shared {
                 Ok(None) => {
                     // The writes in flight end before the wait for space, because another task may wait for
                     // their end.
-                    failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                    failed = self.wait_for_writes(std::mem::take(&mut ios), &placed.held).await;
                     if failed.is_some() {
                         break;
                     }
@@ -124,7 +124,7 @@ impl Shared {
             let paced = self.is_paced();
             let here = Arc::clone(&open);
             let turn = if paced { Some(here.turn.acquire().await) } else { None };
-            let most = if paced { (PIECE / block as u64).max(optimal) } else { u64::MAX };
+            let most = if paced { (PACED_PIECE_BYTES / block as u64).max(optimal) } else { u64::MAX };
             let to = {
                 let mut next = open.next.lock();
                 let room = open.capacity.saturating_sub(*next);
@@ -134,18 +134,22 @@ impl Shared {
                 }
                 let mut behind = 0;
                 match amount {
-                    Amount::All { padding } if n == left => {
-                        let more = missing(*next, n, room, optimal);
+                    PlaceAmount::All { padding } if n == left => {
+                        let more = padding_to_optimal_end(*next, n, room, optimal);
                         let fits = more <= padding && n + more <= geometry.max_transfer.0.min(most);
                         behind = if fits { more } else { 0 };
                     }
-                    _ => n = whole(*next, n, room, optimal),
+                    _ => n = blocks_to_last_optimal_end(*next, n, room, optimal),
                 }
                 let to = at + usize::try_from(n).expect("no longer than the data") * block;
                 open.in_flight.fetch_add(1, Ordering::AcqRel);
                 open.writing.fetch_add(1, Ordering::AcqRel);
                 let lba = geometry.start(open.zone).plus(Blocks(*next));
-                ios.push(device.write(lba, padded(data.slice(at..to), behind, block), Durability::Cached));
+                ios.push(device.write(
+                    lba,
+                    with_zeros_behind(data.slice(at..to), behind, block),
+                    Durability::Cached,
+                ));
                 placed.runs.push((open.zone, Blocks(*next), n));
                 placed.padding = behind;
                 *next += n + behind;
@@ -155,13 +159,13 @@ impl Shared {
             placed.held.push(open);
             at = to;
             if turn.is_some() {
-                failed = self.settle(std::mem::take(&mut ios), &placed.held).await;
+                failed = self.wait_for_writes(std::mem::take(&mut ios), &placed.held).await;
                 if failed.is_some() {
                     break;
                 }
             }
         }
-        let late = self.settle(ios, &placed.held).await;
+        let late = self.wait_for_writes(ios, &placed.held).await;
         failed.or(late).map_or(Ok(placed), Err)
     }
 
@@ -176,7 +180,7 @@ impl Shared {
 
     /// Waits for all of the writes `ios` to the last zones of `held`, also after a failure: afterwards the
     /// zones' write pointers are known. Returns the last error.
-    async fn settle(&self, ios: Vec<Io<()>>, held: &[Arc<OpenZone>]) -> Option<Error> {
+    async fn wait_for_writes(&self, ios: Vec<Io<()>>, held: &[Arc<OpenZone>]) -> Option<Error> {
         let mut failed = None;
         let held = held.get(held.len().saturating_sub(ios.len())..).unwrap_or_default();
         for (result, open) in zoned::join_all(ios).await.into_iter().zip(held) {
@@ -192,19 +196,19 @@ impl Shared {
     }
 
     /// A zone for a write of file data; `None` if one may be found after the next change of `space`.
-    fn zone_now(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
+    fn choose_data_zone(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
         self.check_open()?;
         // A write fails after a failed metadata write: the cleaner stops, and would not finish a zone for it.
         self.metadata.check()?;
         let mut state = self.state.lock();
-        match state.allocator.pick(lifetime, privileged) {
-            Pick::Zone(zone) => return Ok(Some(zone)),
-            Pick::Wait if !privileged => {}
-            Pick::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,
+        match state.allocator.choose_zone(lifetime, privileged) {
+            ZoneChoice::Zone(zone) => return Ok(Some(zone)),
+            ZoneChoice::Wait if !privileged => {}
+            ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,
             // A reclaim's write waits only for writes in flight: the cleaner, which runs the reclaim, also
             // finishes zones.
-            Pick::Wait if state.allocator.finishing.is_empty() => {}
-            Pick::Wait | Pick::Starved => {
+            ZoneChoice::Wait if state.allocator.finishing.is_empty() => {}
+            ZoneChoice::Wait | ZoneChoice::Starved => {
                 // Before a write fails with `NoSpace`, data takes the zones opened ahead for logs.
                 let zone = state.allocator.ahead.pop_back().ok_or_else(|| state.allocator.no_space())?;
                 return Ok(Some(state.allocator.open_zone(zone, lifetime, privileged)));
@@ -217,7 +221,7 @@ impl Shared {
     fn end_write(&self, open: &Arc<OpenZone>) {
         let mut state = self.state.lock();
         let last = open.in_flight.fetch_sub(1, Ordering::AcqRel) == 1;
-        state.allocator.table.note(open.zone, ZoneState::ImplicitOpen, open.pointer());
+        state.allocator.table.note_state(open.zone, ZoneState::ImplicitOpen, open.pointer());
         if !last || open.has_room() {
             return;
         }
@@ -227,10 +231,10 @@ impl Shared {
             return;
         }
         if open.failed.load(Ordering::Acquire) {
-            state.allocator.table.note(open.zone, ZoneState::Closed, open.capacity);
+            state.allocator.table.note_state(open.zone, ZoneState::Closed, open.capacity);
             state.allocator.finishing.push(open.zone);
         } else {
-            state.allocator.table.note(open.zone, ZoneState::Full, open.capacity);
+            state.allocator.table.note_state(open.zone, ZoneState::Full, open.capacity);
             state.allocator.table.set_phase(open.zone, Phase::Full);
         }
         // From here on the full zone's dead blocks can be reclaimed.

@@ -4,23 +4,23 @@ use parking_lot::Mutex;
 use zoned::BufMut;
 
 /// The longest read buffer kept for reuse, in blocks.
-pub(crate) const MAX_BLOCKS: usize = 256;
-/// Number of read buffers kept of each length up to `SHORT` blocks.
-const KEPT: usize = 16;
-/// Number of read buffers kept of each length above `SHORT` blocks.
-const KEPT_LONG: usize = 2;
-const SHORT: usize = 32;
+pub(crate) const MAX_POOLED_BLOCKS: usize = 256;
+/// Number of read buffers kept of each length up to `SHORT_BUFFER_BLOCKS` blocks.
+const MAX_SHORT_BUFFERS_KEPT: usize = 16;
+/// Number of read buffers kept of each length above `SHORT_BUFFER_BLOCKS` blocks.
+const MAX_LONG_BUFFERS_KEPT: usize = 2;
+const SHORT_BUFFER_BLOCKS: usize = 32;
 
 /// Unused read buffers by their number of blocks.
 #[derive(Debug)]
-pub(crate) struct Pool {
+pub(crate) struct ReadBufferPool {
     block: usize,
     by_blocks: Vec<Mutex<Vec<BufMut>>>,
 }
 
-impl Pool {
-    pub(crate) fn new(block: usize) -> Pool {
-        Pool { block, by_blocks: (0..=MAX_BLOCKS).map(|_| Mutex::default()).collect() }
+impl ReadBufferPool {
+    pub(crate) fn new(block: usize) -> ReadBufferPool {
+        ReadBufferPool { block, by_blocks: (0..=MAX_POOLED_BLOCKS).map(|_| Mutex::default()).collect() }
     }
 
     /// A read buffer of `blocks` blocks with arbitrary content.
@@ -35,7 +35,11 @@ impl Pool {
             && buffer.len().is_multiple_of(self.block)
         {
             let mut kept = kept.lock();
-            let most = if buffer.len() / self.block > SHORT { KEPT_LONG } else { KEPT };
+            let most = if buffer.len() / self.block > SHORT_BUFFER_BLOCKS {
+                MAX_LONG_BUFFERS_KEPT
+            } else {
+                MAX_SHORT_BUFFERS_KEPT
+            };
             if kept.len() < most {
                 kept.push(buffer);
             }
@@ -49,7 +53,7 @@ mod tests {
 
     #[test]
     fn a_returned_buffer_is_used_again() {
-        let pool = Pool::new(4096);
+        let pool = ReadBufferPool::new(4096);
         let buffer = pool.get(2);
         let at = buffer.as_ptr();
         pool.put(buffer);

@@ -9,9 +9,9 @@ use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 
 /// Reclaim begins when this many empty zones are left besides those kept for reclaim.
-pub(crate) const LOW: usize = 2;
+pub(crate) const LOW_FREE_ZONES: usize = 2;
 /// A reclaim must gain this fraction of a zone, and at least a block.
-pub(crate) const LEAST_GAIN: u64 = 64;
+pub(crate) const MIN_RECLAIM_GAIN_DIVISOR: u64 = 64;
 
 /// The phase of a zone's life.
 ///
@@ -61,7 +61,7 @@ pub(crate) struct Zone {
 
 impl Zone {
     /// True for a full data zone from which a reclaim would gain at least `least` blocks.
-    pub(crate) fn is_candidate(&self, least: u64) -> bool {
+    pub(crate) fn is_reclaim_candidate(&self, least: u64) -> bool {
         let mixed = self.phase == Phase::Full && self.live > 0;
         mixed
             && matches!(self.role, ZoneRole::Data { .. })
@@ -162,7 +162,7 @@ impl ZoneTable {
 
     /// Sets the device's state and write pointer of a zone, as they are now or will be when the operations in
     /// flight have ended.
-    pub(crate) fn note(&mut self, zone: ZoneId, state: ZoneState, pointer: u64) {
+    pub(crate) fn note_state(&mut self, zone: ZoneId, state: ZoneState, pointer: u64) {
         if let Some(entry) = self.zones.get_mut(zone.index()) {
             entry.state = state;
             entry.pointer = pointer;
@@ -232,9 +232,9 @@ impl ZoneTable {
 
     /// The full data zone with the fewest live blocks, among those from which a reclaim would gain at least
     /// `least` blocks.
-    pub(crate) fn victim(&self, least: u64, except: &[ZoneId]) -> Option<ZoneId> {
+    pub(crate) fn reclaim_victim(&self, least: u64, except: &[ZoneId]) -> Option<ZoneId> {
         self.iter()
-            .filter(|(zone, z)| z.is_candidate(least) && !except.contains(zone))
+            .filter(|(zone, z)| z.is_reclaim_candidate(least) && !except.contains(zone))
             .min_by_key(|(_, z)| z.live)
             .map(|(zone, _)| zone)
     }

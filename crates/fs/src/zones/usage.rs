@@ -28,7 +28,7 @@ pub(crate) fn statfs(shared: &Shared) -> StatFs {
         free: bytes(
             state
                 .allocator
-                .writable(geometry.zone_capacity.0)
+                .writable_blocks(geometry.zone_capacity.0)
                 .min(capacity.saturating_sub(state.allocator.table.live())),
         ),
         garbage: Bytes(garbage.0),

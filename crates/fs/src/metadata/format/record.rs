@@ -85,13 +85,13 @@ fn kind_byte(kind: FileKind) -> u8 {
     }
 }
 
-fn kind_of(byte: u8) -> Option<FileKind> {
+fn kind_from_byte(byte: u8) -> Option<FileKind> {
     [FileKind::Data, FileKind::Log, FileKind::Directory, FileKind::ParallelLog]
         .into_iter()
         .find(|k| kind_byte(*k) == byte)
 }
 
-fn lifetime_of(byte: u8) -> Lifetime {
+fn lifetime_from_byte(byte: u8) -> Lifetime {
     use Lifetime as L;
     // A file's lifetime is a hint: an unknown lifetime does not refuse the file.
     [L::None, L::Short, L::Medium, L::Long, L::Extreme]
@@ -141,9 +141,9 @@ impl Put<'_> {
 }
 
 /// Takes little-endian fields from a record's payload; each gives `None` at the end of the payload.
-struct Take<'a>(&'a [u8]);
+struct FieldReader<'a>(&'a [u8]);
 
-impl Take<'_> {
+impl FieldReader<'_> {
     fn bytes<const N: usize>(&mut self) -> Option<[u8; N]> {
         let (bytes, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
@@ -163,11 +163,11 @@ impl Take<'_> {
     }
 
     fn kind(&mut self) -> Option<FileKind> {
-        kind_of(u8::from_le_bytes(self.bytes()?))
+        kind_from_byte(u8::from_le_bytes(self.bytes()?))
     }
 
     fn lifetime(&mut self) -> Option<Lifetime> {
-        self.bytes().map(|byte| lifetime_of(u8::from_le_bytes(byte)))
+        self.bytes().map(|byte| lifetime_from_byte(u8::from_le_bytes(byte)))
     }
 
     fn blocks(&mut self) -> Option<Blocks> {
@@ -278,7 +278,7 @@ impl Record {
     /// Decodes the payload of a record of this kind; `None` if the bytes are no such payload.
     pub(crate) fn decode(kind: u16, payload: &[u8]) -> Option<Record> {
         let (fields, rest) = payload.split_at_checked(*FIELDS.get(usize::from(kind))?)?;
-        let (mut take, mut rest) = (Take(fields), Take(rest));
+        let (mut take, mut rest) = (FieldReader(fields), FieldReader(rest));
         let ino = if matches!(kind, 2..=4 | 7..=11 | 13..=15) { take.u64()? } else { 0 };
         // The decoder takes the fields of each record in the order of the bytes.
         Some(match kind {
@@ -334,7 +334,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn samples() -> Vec<Record> {
+    fn sample_records() -> Vec<Record> {
         let extent = |n: u64| Extent { offset: n << 20, bytes: 4096, start: Blocks(n), zone: ZoneId(7) };
         let segment = Segment { zone: ZoneId(9), generation: 11, start: Blocks(3), end: Blocks(14) };
         let (kind, lifetime) = (FileKind::Log, Lifetime::Medium);
@@ -379,7 +379,7 @@ mod tests {
     }
 
     /// The metadata records of parallel logs, which have a golden file of their own.
-    fn parallel() -> Vec<Record> {
+    fn parallel_log_records() -> Vec<Record> {
         let (kind, lifetime) = (FileKind::ParallelLog, Lifetime::Short);
         vec![
             Record::Create { ino: 9, parent: 1, modified_ms: 9, kind, lifetime, name: "log".into() },
@@ -403,12 +403,12 @@ mod tests {
 
     #[test]
     fn golden_records_decode_and_encode_to_the_same_bytes() {
-        check_golden("records-v1.bin", &samples());
-        check_golden("records-parallel-v1.bin", &parallel());
+        check_golden("records-v1.bin", &sample_records());
+        check_golden("records-parallel-v1.bin", &parallel_log_records());
     }
 
-    fn check_golden(file: &str, samples: &[Record]) {
-        let golden = crate::metadata::format::golden(file, &encoded(samples));
+    fn check_golden(file: &str, sample_records: &[Record]) {
+        let golden = crate::metadata::format::golden(file, &encoded(sample_records));
         let mut read = Vec::new();
         let mut rest = &*golden;
         while let [k0, k1, l0, l1, after @ ..] = rest {
@@ -418,13 +418,13 @@ mod tests {
             );
             rest = &after[len..];
         }
-        assert_eq!(read, samples);
+        assert_eq!(read, sample_records);
         assert_eq!(encoded(&read), golden);
     }
 
     #[test]
     fn a_payload_that_is_cut_short_is_refused() {
-        for record in samples().into_iter().chain(parallel()) {
+        for record in sample_records().into_iter().chain(parallel_log_records()) {
             let mut payload = Vec::new();
             record.encode(&mut payload);
             for len in 0..payload.len() {

@@ -12,7 +12,7 @@ use crate::wal::segment::{Next, Segment};
 
 /// Sizes of a log's entries and regions that stay the same while the log is open.
 #[derive(Clone, Debug)]
-pub(super) struct Limits {
+pub(super) struct EntryLimits {
     pub(super) block_size: usize,
     /// The longest part.
     part: Blocks,
@@ -25,11 +25,11 @@ pub(super) struct Limits {
     region: u64,
 }
 
-impl Limits {
+impl EntryLimits {
     /// The most blocks of an entry, so that its parts can be counted in 16 bits.
     const MAX_ENTRY_BLOCKS: u64 = 1 << 15;
 
-    pub(super) fn new(geometry: &Geometry, options: &LogOptions) -> Limits {
+    pub(super) fn new(geometry: &Geometry, options: &LogOptions) -> EntryLimits {
         let block_size = geometry.block_size as usize;
         let device = match options.mode {
             IoMode::Write => geometry.max_transfer,
@@ -37,10 +37,10 @@ impl Limits {
         };
         let entry = options.buffer.div_ceil(block_size) as u64;
         let barrier = options.barrier_bytes();
-        Limits {
+        EntryLimits {
             block_size,
             part: Blocks(device.0.clamp(1, (MAX_PART / block_size) as u64)),
-            entry: Blocks(entry.clamp(1, Limits::MAX_ENTRY_BLOCKS)),
+            entry: Blocks(entry.clamp(1, EntryLimits::MAX_ENTRY_BLOCKS)),
             optimal: geometry.optimal_write.0.max(1),
             zone_size: geometry.zone_size,
             region: (barrier / block_size).max(usize::from(barrier > 0)) as u64,
@@ -125,7 +125,7 @@ impl Part {
 
 /// A sealed entry of the log, ready for the device.
 #[derive(Debug)]
-pub(super) struct Sealed {
+pub(super) struct SealedEntry {
     pub(super) sequence: u64,
     /// The number of the entry's region: the first entry of a region is submitted when nothing is in flight.
     pub(super) region: u64,
@@ -139,7 +139,7 @@ pub(super) struct Sealed {
 
 /// Why [`EntryBuffer::append`] stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Stop {
+pub(super) enum AppendStop {
     /// All appended bytes are in the buffer.
     Done,
     /// The segment is full: the caller gives the buffer another segment and appends the rest.
@@ -149,7 +149,7 @@ pub(super) enum Stop {
 /// The open entry of an ordered log, which takes the appended bytes, and the segment for its parts.
 #[derive(Debug)]
 pub(super) struct EntryBuffer {
-    pub(super) limits: Limits,
+    pub(super) limits: EntryLimits,
     data: Option<BufMut>,
     /// The most blocks that the open entry may have.
     most: Blocks,
@@ -171,7 +171,7 @@ pub(super) struct EntryBuffer {
 }
 
 impl EntryBuffer {
-    pub(super) fn new(limits: Limits, first_sequence: u64, keep: usize) -> EntryBuffer {
+    pub(super) fn new(limits: EntryLimits, first_sequence: u64, keep: usize) -> EntryBuffer {
         EntryBuffer {
             limits,
             data: None,
@@ -222,13 +222,13 @@ impl EntryBuffer {
         &mut self,
         data: &[u8],
         identity: &LogIdentity,
-        queue: &mut VecDeque<Sealed>,
-    ) -> (usize, Stop) {
+        queue: &mut VecDeque<SealedEntry>,
+    ) -> (usize, AppendStop) {
         let mut taken = 0;
         loop {
             let rest = data.get(taken..).unwrap_or_default();
             if rest.is_empty() {
-                return (taken, Stop::Done);
+                return (taken, AppendStop::Done);
             }
             if let (Some(part), Some(buffer)) = (self.parts.last_mut(), self.data.as_mut())
                 && HEADER_SIZE + part.length < part.room
@@ -246,7 +246,7 @@ impl EntryBuffer {
                 continue;
             }
             let Some(segment) = self.unused() else {
-                return (taken, Stop::NeedsSegment);
+                return (taken, AppendStop::NeedsSegment);
             };
             if self.parts.is_empty() {
                 self.most = self.limits.entry_in(&segment);
@@ -278,7 +278,7 @@ impl EntryBuffer {
     }
 
     /// Seals the open entry: the buffered bytes go to `queue` under one sequence.
-    pub(super) fn seal(&mut self, identity: &LogIdentity, queue: &mut VecDeque<Sealed>) {
+    pub(super) fn seal(&mut self, identity: &LogIdentity, queue: &mut VecDeque<SealedEntry>) {
         let Some(mut data) = self.data.take() else { return };
         let block_size = self.limits.block_size;
         data.resize(data.len().next_multiple_of(block_size), 0);
@@ -323,7 +323,7 @@ impl EntryBuffer {
             }
         }
         let (region, data) = (self.region, data.freeze());
-        queue.push_back(Sealed { sequence, region, alone, data, parts, acknowledged: 0 });
+        queue.push_back(SealedEntry { sequence, region, alone, data, parts, acknowledged: 0 });
     }
 
     /// Keeps the memory of a written entry for a later entry.
@@ -343,7 +343,7 @@ impl EntryBuffer {
     }
 }
 
-impl Sealed {
+impl SealedEntry {
     /// Bytes of the log's stream in the entry.
     pub(super) fn length(&self) -> u64 {
         self.parts.iter().map(|p| p.length as u64).sum()

@@ -51,13 +51,13 @@ struct MetadataRecords {
 
 /// Supplies an ordered log with segments of the file system's zones.
 #[derive(Debug)]
-struct Source {
+struct FileSegmentSource {
     shared: Weak<Shared>,
     ino: u64,
     metadata: Arc<MetadataRecords>,
 }
 
-impl SegmentSource for Source {
+impl SegmentSource for FileSegmentSource {
     fn next(&self) -> Pin<Box<dyn Future<Output = Result<Next>> + Send + '_>> {
         Box::pin(async move {
             let closed =
@@ -98,8 +98,11 @@ impl LogFile {
         let metadata =
             Arc::new(MetadataRecords { needed: AtomicU64::new(record), ..MetadataRecords::default() });
         let options = shared.options.log_options();
-        let source =
-            Arc::new(Source { shared: Arc::downgrade(&shared), ino, metadata: Arc::clone(&metadata) });
+        let source = Arc::new(FileSegmentSource {
+            shared: Arc::downgrade(&shared),
+            ino,
+            metadata: Arc::clone(&metadata),
+        });
         let (dev, uuid) = (Arc::clone(shared.device.class(IoClass::Log)), shared.superblock.uuid);
         let index = LogIndex::clone(&index);
         let writer = Arc::new(LogWriter::new(

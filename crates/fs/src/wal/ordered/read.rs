@@ -11,7 +11,7 @@ use crate::shared::{Handle, Shared};
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::ordered::recover::recover_with;
 use crate::wal::ordered::recovered::Recovered;
-use crate::wal::ordered::stream::{LogStream, Unrecovered, stream};
+use crate::wal::ordered::stream::{LogStream, UnrecoveredLog, stream};
 
 impl Shared {
     /// The index of a log's entries. The first call recovers the log from the device.
@@ -25,7 +25,7 @@ impl Shared {
         };
         let (device, rules) = (self.device.class(IoClass::Log), self.options.rules());
         let recovered = recover_with(device, self.superblock.uuid, file.ino, &cuts, &segments, rules).await?;
-        Ok(store(file, recovered))
+        Ok(store_recovery(file, recovered))
     }
 
     /// A stream of a log from its beginning, with read-ahead; `None` while the log has a writer, which serves reads itself. A
@@ -36,7 +36,7 @@ impl Shared {
             if log.writer.is_some() {
                 return None;
             }
-            let unrecovered = Unrecovered {
+            let unrecovered = UnrecoveredLog {
                 uuid: self.superblock.uuid,
                 log: handle.file.ino,
                 cuts: log.cuts.clone(),
@@ -57,7 +57,7 @@ impl Shared {
                         log.cuts == unrecovered.cuts && log.segments == unrecovered.segments
                     };
                     if unchanged {
-                        store(&handle.file, recovered);
+                        store_recovery(&handle.file, recovered);
                     }
                 }),
             };
@@ -90,15 +90,16 @@ impl Shared {
 }
 
 /// Keeps the result of a log's recovery, unless another recovery stored one before.
-fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
+fn store_recovery(file: &File, recovered: Recovered) -> Arc<LogIndex> {
     let mut content = file.content.write();
     if let Some(index) = &content.log.index {
         return Arc::clone(index);
     }
-    content.log.damage = damage(file.ino, content.log.sealed.map(|(size, _)| size), &recovered);
+    content.log.damage = damaged_log_error(file.ino, content.log.sealed.map(|(size, _)| size), &recovered);
     let index = Arc::new(recovered.index);
     if content.log.sealed.is_none() && content.log.writer.is_none() {
-        let size = recovered.size.saturating_add(lost(recovered.missing, recovered.dropped_bytes));
+        let size =
+            recovered.size.saturating_add(least_lost_bytes(recovered.missing, recovered.dropped_bytes));
         content.log.sealed = Some((size, recovered.next_sequence));
         content.size = size;
     }
@@ -108,17 +109,19 @@ fn store(file: &File, recovered: Recovered) -> Arc<LogIndex> {
 
 /// The least number of bytes that a log without a recorded size has lost: the dropped ones, and one of the
 /// missing entry.
-pub(crate) fn lost(missing: Option<u64>, dropped_bytes: u64) -> u64 {
+pub(crate) fn least_lost_bytes(missing: Option<u64>, dropped_bytes: u64) -> u64 {
     if missing.is_some() { dropped_bytes + 1 } else { 0 }
 }
 
 /// The error of a log that has lost durable bytes; `None` where the log is whole. `sealed`: the log's recorded size.
-pub(crate) fn damage(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option<Error> {
+pub(crate) fn damaged_log_error(ino: u64, sealed: Option<u64>, found: &Recovered) -> Option<Error> {
     let readable = found.size;
     let size = match sealed {
         Some(size) if readable < size => format!("{size}"),
         Some(_) => return None,
-        None => format!("at least {}", readable + lost(Some(found.missing?), found.dropped_bytes)),
+        None => {
+            format!("at least {}", readable + least_lost_bytes(Some(found.missing?), found.dropped_bytes))
+        }
     };
     let (next, end) = (found.missing.unwrap_or(found.next_sequence), found.index.end());
     let after = end.map_or_else(String::new, |lba| format!(", after the one at {lba:?}"));

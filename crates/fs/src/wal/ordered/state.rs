@@ -13,21 +13,21 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::LogIndex;
 use crate::wal::latencies::Latencies;
 use crate::wal::options::{IoMode, LogOptions};
-use crate::wal::ordered::buffer::{EntryBuffer, LogIdentity, Sealed};
+use crate::wal::ordered::buffer::{EntryBuffer, LogIdentity, SealedEntry};
 use crate::wal::ordered::operations::{FlushTag, Operations, PartTag};
 use crate::wal::stats::LogStats;
 use crate::wal::window::Window;
 
 /// The oldest and the newest log entry in flight are at most this many windows apart: one slow operation
 /// bounds how far the log runs ahead.
-const SPAN: usize = 4;
+const MAX_SPAN_IN_WINDOWS: usize = 4;
 
 /// If operations queue on the drive, a log entry that is not full waits while this many operations are in
 /// flight.
-const PARTLY_FILLED: usize = 2;
+const IN_FLIGHT_TO_DELAY_PARTLY_FILLED: usize = 2;
 
 /// The key of a waiting call of `sync`: the bytes that must be durable, and a unique number.
-pub(super) type Waiting = (u64, u64);
+pub(super) type SyncKey = (u64, u64);
 
 /// The state of an ordered log's writer.
 pub(super) struct WriterState {
@@ -36,7 +36,7 @@ pub(super) struct WriterState {
     pub(super) options: LogOptions,
     pub(super) buffer: EntryBuffer,
     /// Sealed entries by sequence, from the oldest that the device has not acknowledged.
-    pub(super) queue: VecDeque<Sealed>,
+    pub(super) queue: VecDeque<SealedEntry>,
     /// The next part to send to the device: its entry's sequence, and the part's number.
     next: (u64, usize),
     pub(super) operations: Operations,
@@ -57,7 +57,7 @@ pub(super) struct WriterState {
     /// Bytes of the log that must be on the device before the next flush is submitted.
     flush_goal: Option<u64>,
     /// The waiting calls of `sync`, with their wakers.
-    pub(super) waiting: BTreeMap<Waiting, Option<Waker>>,
+    pub(super) waiting: BTreeMap<SyncKey, Option<Waker>>,
     /// True while one of the waiting calls of `sync` drives the log's operations.
     pub(super) led: bool,
     pub(super) next_id: u64,
@@ -170,7 +170,7 @@ impl WriterState {
                 }
                 // The open entry stays in the buffer, because it would only wait on the drive: meanwhile more
                 // records can join it.
-                if self.latencies.queueing() && self.operations.len() >= PARTLY_FILLED {
+                if self.latencies.queueing() && self.operations.len() >= IN_FLIGHT_TO_DELAY_PARTLY_FILLED {
                     break;
                 }
                 self.buffer.seal(&self.identity, &mut self.queue);
@@ -182,7 +182,9 @@ impl WriterState {
             let barrier = entry.region != self.region && !self.options.rules().ignores_barriers();
             // Operations on different zones complete in any order: without this wait the log could have two
             // zones open at a time.
-            if !lone && (barrier || part.waits_for_earlier || ahead >= SPAN * self.window.limit()) {
+            if !lone
+                && (barrier || part.waits_for_earlier || ahead >= MAX_SPAN_IN_WINDOWS * self.window.limit())
+            {
                 break;
             }
             let (zone, lba, data, how) = (part.zone, part.lba, entry.bytes_of(part), Durability::Cached);
@@ -209,7 +211,7 @@ impl WriterState {
 
     /// The entry of the next part to send, and the number of entries between it and the oldest one in the
     /// queue.
-    fn next_entry(&self) -> Option<(&Sealed, usize)> {
+    fn next_entry(&self) -> Option<(&SealedEntry, usize)> {
         let oldest = self.queue.front()?.sequence;
         let ahead = usize::try_from(self.next.0.checked_sub(oldest)?).ok()?;
         Some((self.queue.get(ahead)?, ahead))

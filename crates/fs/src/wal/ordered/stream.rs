@@ -27,7 +27,7 @@ use crate::wal::index::LogIndex;
 use crate::wal::index::{Check, Plan, Planned, Run};
 use crate::wal::ordered::recovered::{Cut, Recovered, check_order};
 use crate::wal::ordered::sort::{Part, Sorter};
-use crate::wal::scan::{CHUNK, READ_AHEAD, Scan};
+use crate::wal::scan::{CHUNK_BYTES, READ_AHEAD_BYTES, Scan};
 use crate::wal::segment::Segment;
 
 /// The most memory that reading a log uses for its bytes: bytes being read, held by the sorter, and waiting
@@ -35,7 +35,7 @@ use crate::wal::segment::Segment;
 pub const MEMORY: Bytes = Bytes(32 << 20);
 /// When this many bytes after an entry are scanned and the entry still waits for an earlier one, its bytes
 /// are dropped from memory.
-pub(super) const HELD: u64 = 8 << 20;
+pub(super) const MAX_HELD_BYTES: u64 = 8 << 20;
 
 /// The time and memory that reading a log took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -61,7 +61,7 @@ pub struct ReadStats {
 
 /// The stream bytes of one part of an entry, on their way to the log's reader.
 #[derive(Debug)]
-struct Item {
+struct StreamPart {
     /// The part's bytes as they are on the device; `None`: the reader reads them from the part at `lba`.
     payload: Option<Payload>,
     /// The distance of the part's first byte in `payload` from a block boundary.
@@ -71,10 +71,10 @@ struct Item {
     lba: Lba,
 }
 
-impl From<Part> for Item {
-    fn from(part: Part) -> Item {
+impl From<Part> for StreamPart {
+    fn from(part: Part) -> StreamPart {
         let header = part.found.header;
-        Item {
+        StreamPart {
             payload: part.payload,
             phase: HEADER_SIZE,
             length: header.length,
@@ -86,25 +86,25 @@ impl From<Part> for Item {
 
 /// The queue between the filler, which reads ahead, and the log's reader.
 #[derive(Debug, Default)]
-struct Pipe {
-    state: Mutex<PipeState>,
+struct StreamQueue {
+    state: Mutex<StreamQueueState>,
     /// Notified when the filler adds an item or ends the stream.
     filled: Event,
     memory: Arc<Memory>,
 }
 
 #[derive(Debug, Default)]
-struct PipeState {
+struct StreamQueueState {
     /// The queue's items, in the order of the stream.
-    items: VecDeque<Item>,
+    items: VecDeque<StreamPart>,
     end: Option<Result<()>>,
     /// True once the reader was dropped.
     gone: bool,
     stats: ReadStats,
 }
 
-impl Pipe {
-    fn push(&self, items: impl Iterator<Item = Item>) {
+impl StreamQueue {
+    fn push(&self, items: impl Iterator<Item = StreamPart>) {
         self.state.lock().items.extend(items);
         self.filled.notify();
     }
@@ -121,8 +121,8 @@ impl Pipe {
 pub(crate) struct LogStream {
     dev: Arc<dyn ZonedDevice>,
     check: Check,
-    pipe: Arc<Pipe>,
-    items: VecDeque<Item>,
+    pipe: Arc<StreamQueue>,
+    items: VecDeque<StreamPart>,
     /// Bytes of the queue's first item that the reader already got.
     used: usize,
     position: u64,
@@ -134,14 +134,14 @@ pub(crate) struct LogStream {
 pub(crate) struct Filler {
     dev: Arc<dyn ZonedDevice>,
     check: Check,
-    pipe: Arc<Pipe>,
+    pipe: Arc<StreamQueue>,
     stats: ReadStats,
     ended: bool,
 }
 
 /// A log that is recovered while it is read.
 #[derive(Clone, Debug)]
-pub(crate) struct Unrecovered {
+pub(crate) struct UnrecoveredLog {
     pub(crate) uuid: Uuid,
     pub(crate) log: u64,
     pub(crate) cuts: Vec<Cut>,
@@ -151,7 +151,7 @@ pub(crate) struct Unrecovered {
 
 /// The two ends of a stream over the log on `dev` that `check` identifies.
 pub(crate) fn stream(dev: &Arc<dyn ZonedDevice>, check: Check) -> (LogStream, Filler) {
-    let pipe = Arc::new(Pipe::default());
+    let pipe = Arc::new(StreamQueue::default());
     let stats = ReadStats::default();
     let stream = LogStream {
         dev: Arc::clone(dev),
@@ -225,7 +225,7 @@ impl LogStream {
     fn copy(&mut self, into: &mut [u8]) -> usize {
         let block_size = self.dev.geometry().block_size as usize;
         let mut done = 0;
-        while let Some(Item { payload: Some(payload), phase, mask, length, .. }) = self.items.front() {
+        while let Some(StreamPart { payload: Some(payload), phase, mask, length, .. }) = self.items.front() {
             let mut skip = self.used;
             let mut phase = phase + self.used;
             for piece in payload.pieces() {
@@ -281,7 +281,7 @@ impl Drop for LogStream {
 impl Filler {
     /// Recovers a log: checks and sorts its parts, and passes those that count to the reader. Fails if the
     /// device fails, and if the reader was dropped.
-    pub(crate) async fn recover(&mut self, log: &Unrecovered) -> Result<Recovered> {
+    pub(crate) async fn recover(&mut self, log: &UnrecoveredLog) -> Result<Recovered> {
         check_order(&log.cuts)?;
         let driver = Arc::clone(self.dev.driver());
         let memory = Arc::clone(&self.pipe.memory);
@@ -290,7 +290,7 @@ impl Filler {
         loop {
             self.wait_for_memory(|| scan.read_ahead(MEMORY.0)).await?;
             let before = driver.now();
-            let arrived = scan.arrive().await?;
+            let arrived = scan.next_chunk_arrives().await?;
             let read = driver.now();
             self.stats.device += read.since(before);
             if !arrived {
@@ -301,12 +301,12 @@ impl Filler {
             if step.segment_over {
                 sorter.end_of_segment();
             }
-            sorter.drop_bytes(step.scanned.saturating_sub(HELD));
-            self.pipe.push(sorter.ready().map(Item::from));
+            sorter.drop_bytes(step.scanned.saturating_sub(MAX_HELD_BYTES));
+            self.pipe.push(sorter.ready().map(StreamPart::from));
             self.stats.check += driver.now().since(read);
         }
         sorter.finish();
-        self.pipe.push(sorter.ready().map(Item::from));
+        self.pipe.push(sorter.ready().map(StreamPart::from));
         Ok(sorter.recovered().traced(log.log))
     }
 
@@ -388,7 +388,11 @@ impl PlannedReads {
 
     /// The planned parts in the order of the stream, up to the first damaged one, and the error of the
     /// damaged one.
-    async fn finish(self, dev: &Arc<dyn ZonedDevice>, check: Check) -> Result<(Vec<Item>, Option<Error>)> {
+    async fn finish(
+        self,
+        dev: &Arc<dyn ZonedDevice>,
+        check: Check,
+    ) -> Result<(Vec<StreamPart>, Option<Error>)> {
         let PlannedReads { plan, reads } = self;
         let mut chunks = Vec::with_capacity(reads.len());
         for (mut lease, io) in reads {
@@ -409,7 +413,7 @@ impl PlannedReads {
             }
             let (length, mask, lba) = (part.length, part.mask, part.lba);
             let payload = Some(whole.skip(HEADER_SIZE));
-            items.push(Item { payload, phase: HEADER_SIZE, length, mask, lba });
+            items.push(StreamPart { payload, phase: HEADER_SIZE, length, mask, lba });
         }
         Ok((items, None))
     }
@@ -434,11 +438,11 @@ impl<'a> ReadAhead<'a> {
     fn read_ahead(&mut self) -> bool {
         let geometry = self.dev.geometry();
         let size = self.index.size().0;
-        while self.in_flight < READ_AHEAD && self.offset < size {
-            if self.memory.held() + CHUNK > MEMORY.0 {
+        while self.in_flight < READ_AHEAD_BYTES && self.offset < size {
+            if self.memory.held() + CHUNK_BYTES > MEMORY.0 {
                 break;
             }
-            let most = Blocks(CHUNK / u64::from(geometry.block_size));
+            let most = Blocks(CHUNK_BYTES / u64::from(geometry.block_size));
             let plan = self.index.plan_within(geometry, self.offset, usize::MAX, most);
             if plan.len == 0 {
                 // The index does not begin at the reader's offset: the reader gets fewer bytes than the index
@@ -459,7 +463,7 @@ impl<'a> ReadAhead<'a> {
     }
 
     /// Waits for the oldest planned read, as [`PlannedReads::finish`]; `None` at the end of the index.
-    async fn next(&mut self, check: Check) -> Result<Option<(Vec<Item>, Option<Error>)>> {
+    async fn next(&mut self, check: Check) -> Result<Option<(Vec<StreamPart>, Option<Error>)>> {
         let Some(reads) = self.reads.pop_front() else { return Ok(None) };
         self.in_flight -= reads.plan.bytes(self.dev.geometry().block_size);
         reads.finish(self.dev, check).await.map(Some)

@@ -14,17 +14,17 @@ use zoned::ZonedDevice;
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::{Check, LogIndex};
 use crate::wal::options::LogOptions;
-use crate::wal::ordered::buffer::{EntryBuffer, Limits, LogIdentity, Stop};
-use crate::wal::ordered::state::{Waiting, WriterState};
+use crate::wal::ordered::buffer::{AppendStop, EntryBuffer, EntryLimits, LogIdentity};
+use crate::wal::ordered::state::{SyncKey, WriterState};
 use crate::wal::segment::{Next, Segment, SegmentSource};
 use crate::wal::stats::LogStats;
 
 /// Bytes of entry buffers that the writer keeps for the next entries.
-const SPARE: usize = 16 << 20;
+const MAX_SPARE_BUFFER_BYTES: usize = 16 << 20;
 
 /// The end of a log that gave up its segment: the result of releasing an idle log's zone.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Released {
+pub(crate) struct ReleasedSegment {
     /// The unused rest of the log's segment: empty if the segment is full.
     pub(crate) rest: Segment,
     /// Bytes of the log's stream.
@@ -66,8 +66,8 @@ impl LogWriter {
         options: LogOptions,
         source: Arc<dyn SegmentSource>,
     ) -> LogWriter {
-        let limits = Limits::new(dev.geometry(), &options);
-        let keep = options.window.min(SPARE / limits.entry_bytes()).max(1);
+        let limits = EntryLimits::new(dev.geometry(), &options);
+        let keep = options.window.min(MAX_SPARE_BUFFER_BYTES / limits.entry_bytes()).max(1);
         let buffer = EntryBuffer::new(limits, first_sequence, keep);
         let state = WriterState::new(Arc::clone(&dev), identity, options, buffer, index);
         let moved = state.operations.moved().clone();
@@ -85,7 +85,7 @@ impl LogWriter {
             Some(turn) => turn,
             None => self.appending.acquire().await,
         };
-        let mut half = Half(None);
+        let mut half = PoisonIfDropped(None);
         let mut rest = data;
         loop {
             let stop = {
@@ -108,9 +108,9 @@ impl LogWriter {
             };
             half.0 = (rest.len() < data.len() && !rest.is_empty()).then_some(self);
             self.until(|state| !state.has_backlog()).await?;
-            if stop == Stop::Done && rest.is_empty() {
+            if stop == AppendStop::Done && rest.is_empty() {
                 return Ok(());
-            } else if stop == Stop::Done {
+            } else if stop == AppendStop::Done {
                 continue;
             }
             let got = self.next_segment().await;
@@ -165,7 +165,7 @@ impl LogWriter {
             let others = !state.waiting.is_empty();
             state.waiting.insert(key, None);
             let broken = state.options.rules().syncs_before_the_buffer();
-            (Caller { writer: self, key, leads: false }, others, broken)
+            (SyncCall { writer: self, key, leads: false }, others, broken)
         };
         if others {
             // Callers that one flush served call `sync` again together: after this yield their records share
@@ -178,7 +178,7 @@ impl LogWriter {
             return Ok(());
         }
         self.want(caller.key.0);
-        if caller.served_or_leads().await? {
+        if caller.wait_until_served_or_leading().await? {
             self.until(|state| state.durable >= caller.key.0).await?;
         }
         Ok(())
@@ -243,7 +243,7 @@ impl LogWriter {
     ///
     /// A log is idle when everything appended is safe from a power cut and its newest write is at least `idle`
     /// old. The caller may hold the file system's lock: this call never waits.
-    pub(crate) fn release_segment(&self, idle: Duration) -> Option<Released> {
+    pub(crate) fn release_segment(&self, idle: Duration) -> Option<ReleasedSegment> {
         let mut state = self.state.try_lock()?;
         let age = self.dev.driver().now().since(state.last_write);
         let busy = state.durable < state.size || state.has_operations() || age < idle;
@@ -251,7 +251,7 @@ impl LogWriter {
             return None;
         }
         let rest = state.buffer.release()?;
-        Some(Released { rest, size: state.size, next_sequence: state.buffer.next_sequence })
+        Some(ReleasedSegment { rest, size: state.size, next_sequence: state.buffer.next_sequence })
     }
 
     /// Holds the writer's lock, to act in a test as a thread inside one of the writer's methods.
@@ -304,16 +304,16 @@ impl LogWriter {
 }
 
 /// A call of `sync`.
-struct Caller<'a> {
+struct SyncCall<'a> {
     writer: &'a LogWriter,
-    key: Waiting,
+    key: SyncKey,
     leads: bool,
 }
 
-impl Caller<'_> {
+impl SyncCall<'_> {
     /// Waits until the bytes of this call of `sync` are durable (false), or until no other call drives the
     /// log (true).
-    async fn served_or_leads(&mut self) -> Result<bool> {
+    async fn wait_until_served_or_leading(&mut self) -> Result<bool> {
         poll_fn(|context| {
             let mut state = self.writer.state.lock();
             if let Err(error) = state.check() {
@@ -333,7 +333,7 @@ impl Caller<'_> {
     }
 }
 
-impl Drop for Caller<'_> {
+impl Drop for SyncCall<'_> {
     fn drop(&mut self) {
         let mut state = self.writer.state.lock();
         state.waiting.remove(&self.key);
@@ -351,9 +351,9 @@ impl Drop for Caller<'_> {
 }
 
 /// Poisons the writer when it is dropped with a record half in the log.
-struct Half<'a>(Option<&'a LogWriter>);
+struct PoisonIfDropped<'a>(Option<&'a LogWriter>);
 
-impl Drop for Half<'_> {
+impl Drop for PoisonIfDropped<'_> {
     fn drop(&mut self) {
         if let Some(writer) = self.0 {
             let why = "the task that appended a record was dropped in the middle of it; reopen the log";

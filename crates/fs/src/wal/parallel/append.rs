@@ -17,7 +17,7 @@ use crate::wal::parallel::counters::Counters;
 use crate::wal::parallel::gate::Entered;
 use crate::wal::parallel::headers::Headers;
 use crate::wal::parallel::health::Health;
-use crate::wal::parallel::joiner::Slot;
+use crate::wal::parallel::joiner::OperationSlot;
 use crate::wal::parallel::known::Known;
 use crate::wal::parallel::order::Order;
 use crate::wal::parallel::payload::{Joined, MAX_RECORD, PartSizes, Parts, payload_len, seal};
@@ -95,24 +95,24 @@ struct Begun {
 }
 
 /// The records that an entry carries.
-pub(super) enum Body<'a> {
+pub(super) enum EntryRecords<'a> {
     Record(&'a [u8]),
     Joined(Joined),
 }
 
-impl Body<'_> {
+impl EntryRecords<'_> {
     /// Bytes of payload.
     pub(super) fn len(&self) -> usize {
         match self {
-            Body::Record(record) => payload_len(std::iter::once(record.len())),
-            Body::Joined(joined) => joined.len(),
+            EntryRecords::Record(record) => payload_len(std::iter::once(record.len())),
+            EntryRecords::Joined(joined) => joined.len(),
         }
     }
 
     fn records(&self) -> u64 {
         match self {
-            Body::Record(_) => 1,
-            Body::Joined(joined) => u64::from(joined.count()),
+            EntryRecords::Record(_) => 1,
+            EntryRecords::Joined(joined) => u64::from(joined.count()),
         }
     }
 
@@ -127,8 +127,8 @@ impl Body<'_> {
         block_size: usize,
     ) -> zoned::Buf {
         match self {
-            Body::Record(record) => seal(header, known, &[record], skip, home, block_size),
-            Body::Joined(joined) => joined.seal(header, skip, home, block_size),
+            EntryRecords::Record(record) => seal(header, known, &[record], skip, home, block_size),
+            EntryRecords::Joined(joined) => joined.seal(header, skip, home, block_size),
         }
     }
 }
@@ -144,7 +144,7 @@ struct Entry {
     held: Option<Place>,
     in_flight: Vec<Part>,
     /// The entry's slot in the joiner, until the entry has ended.
-    slot: Option<Slot>,
+    slot: Option<OperationSlot>,
     /// True once every part of the entry is submitted.
     complete: bool,
     error: Option<Error>,
@@ -157,9 +157,9 @@ impl Appender {
     /// records are acknowledged, and the joiner's `slot` is the caller's again.
     pub(super) async fn append(
         self: &Arc<Appender>,
-        mut body: Body<'_>,
-        slot: Option<Slot>,
-    ) -> (Result<u64>, Option<Slot>) {
+        mut body: EntryRecords<'_>,
+        slot: Option<OperationSlot>,
+    ) -> (Result<u64>, Option<OperationSlot>) {
         let before = match self.postponed_voids_written().await {
             Ok(()) => self.order.acknowledged().await,
             Err(error) => Err(error),
@@ -169,14 +169,14 @@ impl Appender {
             Err(error) => return (Err(error), slot),
         };
         let len = match &mut body {
-            Body::Record(_) => body.len() + known.bytes().len(),
-            Body::Joined(joined) => {
+            EntryRecords::Record(_) => body.len() + known.bytes().len(),
+            EntryRecords::Joined(joined) => {
                 joined.know(&known, self.sizes.block_size);
                 joined.len()
             }
         };
         let count = body.records();
-        let write = slot.as_ref().is_some_and(Slot::is_exclusive);
+        let write = slot.as_ref().is_some_and(OperationSlot::is_exclusive);
         let begun = match self.health.check_usable().and_then(|()| self.check_length(len)) {
             Ok(()) => self.begin(len, count, write).await,
             Err(error) => Err(error),
@@ -249,7 +249,13 @@ impl Appender {
         Err(Error::new(ErrorKind::TooLarge, APPENDING).because(why))
     }
 
-    fn entry(self: &Arc<Appender>, first: u64, count: u64, slot: Option<Slot>, parts: usize) -> Entry {
+    fn entry(
+        self: &Arc<Appender>,
+        first: u64,
+        count: u64,
+        slot: Option<OperationSlot>,
+        parts: usize,
+    ) -> Entry {
         Entry {
             log: Arc::clone(self),
             first,

@@ -10,8 +10,8 @@ use units::BoxFuture;
 use units::sync::step_back;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wal::parallel::append::{Appender, Body};
-use crate::wal::parallel::joiner::{Batch, Joiner, Way};
+use crate::wal::parallel::append::{Appender, EntryRecords};
+use crate::wal::parallel::joiner::{Batch, Joiner, RecordWay};
 use crate::wal::parallel::payload::payload_len;
 
 #[derive(Debug)]
@@ -41,9 +41,9 @@ impl Batcher {
         // The length is checked before the record is copied.
         self.appender.check_length(len)?;
         match self.joiner.way(record, len, writers) {
-            Way::Alone(slot) => self.appender.append(Body::Record(record), Some(slot)).await.0,
-            Way::Follows(batch, place) => batch.wait().await.map(|first| first + u64::from(place)),
-            Way::Leads(batch) => {
+            RecordWay::Alone(slot) => self.appender.append(EntryRecords::Record(record), Some(slot)).await.0,
+            RecordWay::Follows(batch, place) => batch.wait().await.map(|first| first + u64::from(place)),
+            RecordWay::Leads(batch) => {
                 let (me, mine) = (Arc::clone(self), Arc::clone(&batch));
                 Leads { batcher: self, rest: Some(Box::pin(async move { me.lead(&mine).await })) }.await;
                 batch.wait().await
@@ -53,7 +53,7 @@ impl Batcher {
 
     /// Waits for the batch's turn, appends its records, and gives the result to the records' writers.
     async fn lead(&self, batch: &Arc<Batch>) {
-        let mut leading = Leading { batcher: self, batch, ended: false };
+        let mut leading = BatchResultGuard { batcher: self, batch, ended: false };
         let (records, slot) = loop {
             let seen = batch.turn.version();
             if self.joiner.is_next(batch) {
@@ -65,7 +65,7 @@ impl Batcher {
                 batch.turn.changed_since(seen).await;
             }
         };
-        let (result, slot) = self.appender.append(Body::Joined(records), Some(slot)).await;
+        let (result, slot) = self.appender.append(EntryRecords::Joined(records), Some(slot)).await;
         // The batch's writers are woken before its slot is released: they append again first, and join the
         // next batch.
         leading.end(result);
@@ -74,20 +74,20 @@ impl Batcher {
 }
 
 /// Gives the writers of a batch their result, even if the leader panics.
-struct Leading<'a> {
+struct BatchResultGuard<'a> {
     batcher: &'a Batcher,
     batch: &'a Arc<Batch>,
     ended: bool,
 }
 
-impl Leading<'_> {
+impl BatchResultGuard<'_> {
     fn end(&mut self, result: Result<u64>) {
         self.ended = true;
         self.batch.set(result);
     }
 }
 
-impl Drop for Leading<'_> {
+impl Drop for BatchResultGuard<'_> {
     /// The batch's leader panicked: whether the records are on the device is unknown.
     fn drop(&mut self) {
         if self.ended {

@@ -91,7 +91,7 @@ impl Durability {
     }
 
     async fn flush(&self, number: u64) -> Result<()> {
-        let running = Running(self);
+        let running = RunningFlush(self);
         let low = self.order.low();
         match self.dev.flush().await {
             Ok(()) => {
@@ -115,9 +115,9 @@ impl Durability {
 }
 
 /// A device flush in flight. Dropping it, also with a task that is dropped, lets a waiting caller flush.
-struct Running<'a>(&'a Durability);
+struct RunningFlush<'a>(&'a Durability);
 
-impl Drop for Running<'_> {
+impl Drop for RunningFlush<'_> {
     fn drop(&mut self) {
         self.0.flushes.lock().running = false;
         self.0.flushed.notify();

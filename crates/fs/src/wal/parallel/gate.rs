@@ -13,12 +13,12 @@
 
 use super::atomic::{AtomicU64, Ordering};
 
-const CLOSED: u64 = 1 << 63;
+const CLOSED_BIT: u64 = 1 << 63;
 /// The bit that is set while one operation has the zone exclusively.
-const EXCLUSIVE: u64 = 1 << 62;
+const EXCLUSIVE_BIT: u64 = 1 << 62;
 /// The amount that one operation in flight adds to the gate's word.
-const ONE: u64 = 1 << 40;
-const BLOCKS: u64 = ONE - 1;
+const ONE_IN_FLIGHT: u64 = 1 << 40;
+const BLOCKS_MASK: u64 = ONE_IN_FLIGHT - 1;
 
 /// The gate of one zone.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) enum Entered {
 impl Gate {
     /// An open gate for a zone of `capacity` blocks.
     pub(crate) fn new(capacity: u64) -> Gate {
-        assert!(capacity < BLOCKS, "a zone has fewer blocks than 40 bits count");
+        assert!(capacity < BLOCKS_MASK, "a zone has fewer blocks than 40 bits count");
         Gate { word: AtomicU64::new(0), capacity }
     }
 
@@ -49,13 +49,13 @@ impl Gate {
     pub(crate) fn enter(&self, blocks: u64) -> Entered {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
-            if word & CLOSED != 0 || (word & BLOCKS) + blocks > self.capacity {
+            if word & CLOSED_BIT != 0 || (word & BLOCKS_MASK) + blocks > self.capacity {
                 return Entered::Shut;
             }
-            if word & EXCLUSIVE != 0 {
+            if word & EXCLUSIVE_BIT != 0 {
                 return Entered::Exclusive;
             }
-            let taken = word + ONE + blocks;
+            let taken = word + ONE_IN_FLIGHT + blocks;
             match self.word.compare_exchange_weak(word, taken, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Entered::In,
                 Err(now) => word = now,
@@ -71,10 +71,10 @@ impl Gate {
         let word = self.word.load(Ordering::Acquire);
         // The gate's word has no bit above the allotted blocks: the gate is open and not exclusive, and
         // nothing is in flight.
-        if word >= ONE || word + blocks > self.capacity {
+        if word >= ONE_IN_FLIGHT || word + blocks > self.capacity {
             return None;
         }
-        let taken = word + EXCLUSIVE + ONE + blocks;
+        let taken = word + EXCLUSIVE_BIT + ONE_IN_FLIGHT + blocks;
         self.word.compare_exchange(word, taken, Ordering::AcqRel, Ordering::Acquire).ok()
     }
 
@@ -82,63 +82,63 @@ impl Gate {
     /// wait for that.
     #[must_use]
     pub(crate) fn leave(&self) -> bool {
-        Gate::drained_by(self.word.fetch_sub(ONE, Ordering::AcqRel))
+        Gate::drained_by(self.word.fetch_sub(ONE_IN_FLIGHT, Ordering::AcqRel))
     }
 
     /// As [`leave`](Gate::leave), for the operation that had the zone exclusively.
     #[must_use]
     pub(crate) fn leave_exclusive(&self) -> bool {
-        Gate::drained_by(self.word.fetch_sub(EXCLUSIVE + ONE, Ordering::AcqRel))
+        Gate::drained_by(self.word.fetch_sub(EXCLUSIVE_BIT + ONE_IN_FLIGHT, Ordering::AcqRel))
     }
 
     /// As [`leave`](Gate::leave), for an operation that was not submitted: its blocks can be allotted again.
     #[must_use]
     pub(crate) fn cancel(&self, blocks: u64) -> bool {
-        Gate::drained_by(self.word.fetch_sub(ONE + blocks, Ordering::AcqRel))
+        Gate::drained_by(self.word.fetch_sub(ONE_IN_FLIGHT + blocks, Ordering::AcqRel))
     }
 
     /// As [`cancel`](Gate::cancel), for the operation that had the zone exclusively.
     #[must_use]
     pub(crate) fn cancel_exclusive(&self, blocks: u64) -> bool {
-        Gate::drained_by(self.word.fetch_sub(EXCLUSIVE + ONE + blocks, Ordering::AcqRel))
+        Gate::drained_by(self.word.fetch_sub(EXCLUSIVE_BIT + ONE_IN_FLIGHT + blocks, Ordering::AcqRel))
     }
 
     fn drained_by(before: u64) -> bool {
-        before & CLOSED != 0 && before & !(CLOSED | EXCLUSIVE) < 2 * ONE
+        before & CLOSED_BIT != 0 && before & !(CLOSED_BIT | EXCLUSIVE_BIT) < 2 * ONE_IN_FLIGHT
     }
 
     /// Closes the gate: no operation begins in the zone any more. True if this drained the zone; false also
     /// if the gate was closed before.
     #[must_use]
     pub(crate) fn close(&self) -> bool {
-        let before = self.word.fetch_or(CLOSED, Ordering::AcqRel);
-        before & CLOSED == 0 && before < ONE
+        let before = self.word.fetch_or(CLOSED_BIT, Ordering::AcqRel);
+        before & CLOSED_BIT == 0 && before < ONE_IN_FLIGHT
     }
 
     /// True once the zone's gate is closed.
     pub(crate) fn is_closed(&self) -> bool {
-        self.word.load(Ordering::Acquire) & CLOSED != 0
+        self.word.load(Ordering::Acquire) & CLOSED_BIT != 0
     }
 
     /// True if the zone's gate is closed and no operation is in flight.
     pub(crate) fn is_drained(&self) -> bool {
         let word = self.word.load(Ordering::Acquire);
-        word & CLOSED != 0 && word & !CLOSED < ONE
+        word & CLOSED_BIT != 0 && word & !CLOSED_BIT < ONE_IN_FLIGHT
     }
 
     /// True if no operation is in flight in the zone.
     pub(crate) fn is_idle(&self) -> bool {
-        self.word.load(Ordering::Acquire) & !CLOSED < ONE
+        self.word.load(Ordering::Acquire) & !CLOSED_BIT < ONE_IN_FLIGHT
     }
 
     /// Number of operations in flight in the zone.
     pub(crate) fn in_flight(&self) -> u64 {
-        (self.word.load(Ordering::Acquire) & !(CLOSED | EXCLUSIVE)) / ONE
+        (self.word.load(Ordering::Acquire) & !(CLOSED_BIT | EXCLUSIVE_BIT)) / ONE_IN_FLIGHT
     }
 
     /// Blocks allotted.
     pub(crate) fn used(&self) -> u64 {
-        self.word.load(Ordering::Acquire) & BLOCKS
+        self.word.load(Ordering::Acquire) & BLOCKS_MASK
     }
 
     /// Blocks left.

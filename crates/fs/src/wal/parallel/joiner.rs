@@ -28,38 +28,38 @@ use units::{Driver, Instant};
 
 use crate::error::Result;
 use crate::wal::latencies::Latencies;
-use crate::wal::parallel::payload::{Joined, NUMBER, PartSizes};
+use crate::wal::parallel::payload::{COUNT_BYTES, Joined, PartSizes};
 use crate::wal::window::Window;
 
 /// The most operations of a log in flight.
 const MAX_IN_FLIGHT: usize = 128;
 /// Bytes of payload of the longest entry of joined records, in whole parts. A longer record has an entry of
 /// its own.
-const LONGEST_JOINT: usize = 1 << 20;
+const MAX_JOINED_BYTES: usize = 1 << 20;
 /// The weight of a new value in the joiner's running means.
-const SHARE: f64 = 0.125;
+const NEW_VALUE_WEIGHT: f64 = 0.125;
 /// If the mean number of recent records changes by this factor, the load has changed and the window starts
 /// again.
-const OTHER_LOAD: f64 = 2.0;
+const LOAD_CHANGE_FACTOR: f64 = 2.0;
 /// The number of records before the first trial of a larger window, for each recent record: this part of the
 /// records that may be open (1,024 of 4,096); twice as many before each further trial. A trial measures as
 /// many operations.
-const TRIAL_AFTER: usize = 4;
+const RECORDS_BEFORE_TRIAL_DIVISOR: usize = 4;
 /// A trial of a larger window is worthwhile if entries take this many times as long as shorter ones.
-const GAIN: f64 = 1.1;
+const MIN_TRIAL_GAIN: f64 = 1.1;
 /// An entry during a trial of a larger window that takes this many times the mean before the trial costs
-/// `PENALTY` points; every entry takes off one point. A trial with more than `MAX_PENALTY` points has failed:
+/// `SLOW_ENTRY_PENALTY` points; every entry takes off one point. A trial with more than `MAX_PENALTY` points has failed:
 /// its entries wait for one another.
-const WORSE: f64 = 1.25;
-const PENALTY: u32 = 16;
+const SLOW_ENTRY_FACTOR: f64 = 1.25;
+const SLOW_ENTRY_PENALTY: u32 = 16;
 const MAX_PENALTY: u32 = 40;
 /// Number of size classes of entries: one for each power of two of bytes.
-const SIZES: usize = 32;
+const SIZE_CLASSES: usize = 32;
 
 /// Decides which records join one entry, and which entry is written next.
 #[derive(Debug)]
 pub(super) struct Joiner {
-    state: Mutex<State>,
+    state: Mutex<JoinerState>,
     driver: Arc<dyn Driver>,
     sizes: PartSizes,
     /// The most records in an entry.
@@ -68,44 +68,44 @@ pub(super) struct Joiner {
 
 /// A number of records.
 #[derive(Clone, Copy, Debug, Default)]
-struct Load {
+struct RecordLoad {
     records: usize,
     /// Bytes of payload.
     bytes: usize,
 }
 
-impl Load {
-    fn of(records: &Joined) -> Load {
-        Load { records: records.count() as usize, bytes: records.len() }
+impl RecordLoad {
+    fn of(records: &Joined) -> RecordLoad {
+        RecordLoad { records: records.count() as usize, bytes: records.len() }
     }
 
-    fn add(&mut self, other: Load) {
+    fn add(&mut self, other: RecordLoad) {
         self.records += other.records;
         self.bytes += other.bytes;
     }
 
-    fn subtract(&mut self, other: Load) {
+    fn subtract(&mut self, other: RecordLoad) {
         self.records -= other.records;
         self.bytes -= other.bytes;
     }
 }
 
 #[derive(Debug)]
-struct State {
+struct JoinerState {
     /// Number of operations in flight, and the records that they carry.
     in_flight: usize,
-    carried: Load,
+    carried: RecordLoad,
     /// True while a write at the pointer is in flight: no other operation may begin.
     exclusive: bool,
     waiting: VecDeque<Arc<Batch>>,
-    held: Load,
+    held: RecordLoad,
     /// All records in flight or waiting when the last operation ended, that operation's own included.
-    recent: Load,
+    recent: RecordLoad,
     /// The running mean of `recent.records`, and its value when the window was last started.
     mean: f64,
     mean_at_begin: f64,
     window: Window,
-    trial: Trial,
+    trial: WindowTrial,
     /// True during a trial of a larger window; otherwise one operation is in flight.
     trying: bool,
     /// Number of records since the last trial of a larger window, and how many there must be before the next
@@ -114,29 +114,30 @@ struct State {
     trial_after: f64,
     first_trial_after: f64,
     /// The shortest time of an entry, by its size class, and the running mean of all entries, in seconds.
-    shortest: [f64; SIZES],
+    shortest: [f64; SIZE_CLASSES],
     mean_time: f64,
     latencies: Latencies,
 }
 
 /// A trial of a larger window, judged by the times of entries.
 #[derive(Debug, Default)]
-struct Trial {
+struct WindowTrial {
     limit: usize,
     /// The mean time of an entry before the trial, in seconds.
     before: f64,
     penalty: u32,
 }
 
-impl Trial {
+impl WindowTrial {
     /// True if the trial shows that entries only wait for one another. `took`: the time of the entry that
     /// ended last, with a window of `limit`. `mean`: the running mean of entries' times.
     fn has_failed(&mut self, limit: usize, took: f64, mean: f64) -> bool {
         if limit != self.limit {
             let before = if limit > self.limit.max(1) { mean } else { f64::INFINITY };
-            *self = Trial { limit, before, ..Trial::default() };
+            *self = WindowTrial { limit, before, ..WindowTrial::default() };
         }
-        self.penalty = self.penalty.saturating_sub(1) + if took > self.before * WORSE { PENALTY } else { 0 };
+        self.penalty = self.penalty.saturating_sub(1)
+            + if took > self.before * SLOW_ENTRY_FACTOR { SLOW_ENTRY_PENALTY } else { 0 };
         self.penalty > MAX_PENALTY
     }
 }
@@ -171,16 +172,16 @@ impl Batch {
 }
 
 /// How the joiner has a record written.
-pub(super) enum Way {
+pub(super) enum RecordWay {
     /// The record is an entry of its own, submitted now.
-    Alone(Slot),
+    Alone(OperationSlot),
     /// The record is in a batch that another writer leads, at this position.
     Follows(Arc<Batch>, u32),
     /// The record is in a batch that its own writer leads.
     Leads(Arc<Batch>),
 }
 
-impl State {
+impl JoinerState {
     fn can_send(&self) -> bool {
         !self.exclusive && self.in_flight < self.window.limit()
     }
@@ -192,14 +193,14 @@ impl State {
 
     /// Bytes that a batch takes before the next batch begins: the recent records are divided equally among as
     /// many entries as they need, or as may be in flight, so that no record waits for two operations.
-    fn share(&self, room: usize) -> usize {
+    fn batch_bytes(&self, room: usize) -> usize {
         let entries = self.recent.bytes.div_ceil(room.max(1)).max(self.window.limit());
         if entries <= 1 { room } else { self.recent.bytes.div_ceil(entries) }
     }
 
     /// Notes an operation that begins now, with `load`. If no other operation can run beside it, it is a
     /// write at the pointer where a write is faster.
-    fn send(&mut self, load: Load, sizes: &PartSizes) -> Operation {
+    fn send(&mut self, load: RecordLoad, sizes: &PartSizes) -> Operation {
         let alone = self.in_flight == 0
             && (self.window.limit() == 1 || (self.waiting.is_empty() && self.recent.records <= load.records));
         let single = alone && load.bytes <= sizes.room();
@@ -217,20 +218,20 @@ impl State {
 
     /// True if entries shorter than `bytes` take less time than entries take now, so that a larger window
     /// could gain something.
-    fn could_gain(&self, bytes: usize) -> bool {
-        let shorter = self.shortest.iter().take(size(bytes)).copied().fold(f64::INFINITY, f64::min);
-        shorter.is_finite() && self.mean_time > shorter * GAIN
+    fn larger_window_could_gain(&self, bytes: usize) -> bool {
+        let shorter = self.shortest.iter().take(size_class(bytes)).copied().fold(f64::INFINITY, f64::min);
+        shorter.is_finite() && self.mean_time > shorter * MIN_TRIAL_GAIN
     }
 
     /// Adjusts the window of operations in flight after an acknowledged entry.
     fn learn(&mut self, operation: &Operation, now: Instant) {
         let took = now.since(operation.sent);
         self.latencies.took(operation.blocks, operation.write, operation.single, took);
-        if let Some(shortest) = self.shortest.get_mut(size(operation.load.bytes)) {
+        if let Some(shortest) = self.shortest.get_mut(size_class(operation.load.bytes)) {
             *shortest = shortest.min(took.as_secs_f64());
         }
         let failed = self.trial.has_failed(self.window.limit(), took.as_secs_f64(), self.mean_time);
-        self.mean_time += (took.as_secs_f64() - self.mean_time) * SHARE;
+        self.mean_time += (took.as_secs_f64() - self.mean_time) * NEW_VALUE_WEIGHT;
         if self.trying {
             // The window counts as full also if every operation and every waiting batch is in flight.
             let full = self.in_flight >= self.window.limit().min(self.in_flight + self.waiting.len());
@@ -244,11 +245,16 @@ impl State {
         } else {
             self.since += operation.load.records;
             let due = self.since as f64 > self.trial_after * self.mean.max(1.0);
-            if due && self.mean > 1.0 + SHARE && self.could_gain(operation.load.bytes) {
+            if due
+                && self.mean > 1.0 + NEW_VALUE_WEIGHT
+                && self.larger_window_could_gain(operation.load.bytes)
+            {
                 (self.trying, self.window) = (true, self.new_window());
             }
         }
-        if self.mean > self.mean_at_begin * OTHER_LOAD || self.mean * OTHER_LOAD < self.mean_at_begin {
+        if self.mean > self.mean_at_begin * LOAD_CHANGE_FACTOR
+            || self.mean * LOAD_CHANGE_FACTOR < self.mean_at_begin
+        {
             self.mean_at_begin = self.mean;
             self.window = self.new_window();
             (self.trying, self.since, self.trial_after) = (false, 0, self.first_trial_after);
@@ -257,7 +263,7 @@ impl State {
 
     /// Adds a batch to the waiting ones.
     fn wait(&mut self, joined: Joined) -> Arc<Batch> {
-        self.held.add(Load::of(&joined));
+        self.held.add(RecordLoad::of(&joined));
         let batch = Arc::new(Batch {
             records: Mutex::new(Some(joined)),
             turn: Event::new(),
@@ -272,7 +278,7 @@ impl State {
     fn ended(&mut self, operation: &Operation, now: Instant) {
         self.recent = self.carried;
         self.recent.add(self.held);
-        self.mean += (self.recent.records as f64 - self.mean) * SHARE;
+        self.mean += (self.recent.records as f64 - self.mean) * NEW_VALUE_WEIGHT;
         if operation.acknowledged {
             self.learn(operation, now);
         }
@@ -300,23 +306,23 @@ fn wake(next: Option<Arc<Batch>>) {
 impl Joiner {
     /// A joiner without records. `open`: the number of records that may be in flight at a time.
     pub(super) fn new(open: usize, sizes: PartSizes, driver: Arc<dyn Driver>) -> Joiner {
-        let first_trial_after = open.div_ceil(TRIAL_AFTER) as f64;
-        let state = State {
+        let first_trial_after = open.div_ceil(RECORDS_BEFORE_TRIAL_DIVISOR) as f64;
+        let state = JoinerState {
             in_flight: 0,
-            carried: Load::default(),
+            carried: RecordLoad::default(),
             exclusive: false,
             waiting: VecDeque::new(),
-            held: Load::default(),
-            recent: Load::default(),
+            held: RecordLoad::default(),
+            recent: RecordLoad::default(),
             mean: 1.0,
             mean_at_begin: 1.0,
-            window: Window::from_one(MAX_IN_FLIGHT, open.div_ceil(TRIAL_AFTER)),
-            trial: Trial::default(),
+            window: Window::from_one(MAX_IN_FLIGHT, open.div_ceil(RECORDS_BEFORE_TRIAL_DIVISOR)),
+            trial: WindowTrial::default(),
             trying: false,
             since: 0,
             trial_after: first_trial_after,
             first_trial_after,
-            shortest: [f64::INFINITY; SIZES],
+            shortest: [f64::INFINITY; SIZE_CLASSES],
             mean_time: 0.0,
             latencies: Latencies::default(),
         };
@@ -332,12 +338,12 @@ impl Joiner {
 
     /// Decides how a record is written. `len`: bytes of its payload. `writers`: how many callers' records
     /// `record` combines; if more than one, the record waits for no others.
-    pub(super) fn way(self: &Arc<Joiner>, record: &[u8], len: usize, writers: usize) -> Way {
-        let (room, block_size) = (self.joint_room(), self.sizes.block_size);
+    pub(super) fn way(self: &Arc<Joiner>, record: &[u8], len: usize, writers: usize) -> RecordWay {
+        let (room, block_size) = (self.joined_entry_bytes(), self.sizes.block_size);
         let mut state = self.state.lock();
         if state.waiting.is_empty() && state.can_send() && (writers > 1 || state.window_fits_all()) {
-            let operation = state.send(Load { records: writers, bytes: len }, &self.sizes);
-            return Way::Alone(self.slot(operation));
+            let operation = state.send(RecordLoad { records: writers, bytes: len }, &self.sizes);
+            return RecordWay::Alone(self.slot(operation));
         }
         let batch_of = |expected| {
             let mut joined = Joined::new(expected, block_size);
@@ -349,31 +355,31 @@ impl Joiner {
             // long, so the joiner's lock is released before it.
             drop(state);
             let joined = batch_of(len);
-            return Way::Leads(self.state.lock().wait(joined));
+            return RecordWay::Leads(self.state.lock().wait(joined));
         }
-        let share = state.share(room);
+        let share = state.batch_bytes(room);
         if let Some(batch) = state.waiting.back().cloned()
             && let Some(joined) = &mut *batch.records.lock()
             && joined.count() < self.most
             && joined.len() < share
-            && joined.len() + len - NUMBER <= room
+            && joined.len() + len - COUNT_BYTES <= room
         {
-            state.held.add(Load { records: 1, bytes: len - NUMBER });
+            state.held.add(RecordLoad { records: 1, bytes: len - COUNT_BYTES });
             let place = joined.push(record, block_size);
-            return Way::Follows(Arc::clone(&batch), place);
+            return RecordWay::Follows(Arc::clone(&batch), place);
         }
         let joined = batch_of(share.min(room).max(len));
-        Way::Leads(state.wait(joined))
+        RecordWay::Leads(state.wait(joined))
     }
 
-    fn slot(self: &Arc<Joiner>, operation: Operation) -> Slot {
-        Slot { joiner: Arc::clone(self), operation }
+    fn slot(self: &Arc<Joiner>, operation: Operation) -> OperationSlot {
+        OperationSlot { joiner: Arc::clone(self), operation }
     }
 
     /// Bytes of payload that an entry of joined records may have.
-    fn joint_room(&self) -> usize {
+    fn joined_entry_bytes(&self) -> usize {
         let part = self.sizes.room();
-        (LONGEST_JOINT / part).max(1) * part
+        (MAX_JOINED_BYTES / part).max(1) * part
     }
 
     pub(super) fn is_next(&self, batch: &Arc<Batch>) -> bool {
@@ -386,14 +392,14 @@ impl Joiner {
         self: &Arc<Joiner>,
         batch: &Arc<Batch>,
         joined: impl FnOnce(),
-    ) -> Option<(Joined, Slot)> {
+    ) -> Option<(Joined, OperationSlot)> {
         let mut state = self.state.lock();
         if !state.is_next(batch) {
             return None;
         }
         let records = batch.records.lock().take()?;
         state.waiting.pop_front();
-        let load = Load::of(&records);
+        let load = RecordLoad::of(&records);
         if load.records > 1 {
             joined();
         }
@@ -411,7 +417,7 @@ impl Joiner {
             let mut state = self.state.lock();
             state.waiting.retain(|waiting| !Arc::ptr_eq(waiting, batch));
             if let Some(records) = batch.records.lock().take() {
-                state.held.subtract(Load::of(&records));
+                state.held.subtract(RecordLoad::of(&records));
             }
             state.next()
         };
@@ -420,14 +426,14 @@ impl Joiner {
 }
 
 /// The size class of an entry: the power of two of its bytes.
-fn size(bytes: usize) -> usize {
+fn size_class(bytes: usize) -> usize {
     (usize::BITS - bytes.leading_zeros()) as usize
 }
 
 /// An operation.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
-    load: Load,
+    load: RecordLoad,
     /// Blocks of the entry's part, if the entry has one part.
     blocks: usize,
     sent: Instant,
@@ -439,12 +445,12 @@ struct Operation {
 }
 
 /// An operation's place among those in flight. Dropping the slot lets the next batch be written.
-pub(super) struct Slot {
+pub(super) struct OperationSlot {
     joiner: Arc<Joiner>,
     operation: Operation,
 }
 
-impl Slot {
+impl OperationSlot {
     /// True if no other operation runs beside this one, so that it may be a write at the pointer.
     pub(super) fn is_exclusive(&self) -> bool {
         self.operation.write
@@ -462,7 +468,7 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for OperationSlot {
     fn drop(&mut self) {
         let now = if self.operation.acknowledged { self.joiner.driver.now() } else { Instant::ORIGIN };
         let next = {
@@ -474,7 +480,7 @@ impl Drop for Slot {
     }
 }
 
-impl fmt::Debug for Slot {
+impl fmt::Debug for OperationSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "slot of {:?}", self.operation)
     }
@@ -486,20 +492,20 @@ mod tests {
 
     /// The number of the entry at which a trial with two entries in flight fails, if entry `n` takes
     /// `took(n)` and the mean before the trial was 1.
-    fn fails_at(took: impl Fn(u32) -> f64) -> Option<u32> {
-        let mut trial = Trial::default();
+    fn entry_at_which_a_trial_fails(took: impl Fn(u32) -> f64) -> Option<u32> {
+        let mut trial = WindowTrial::default();
         assert!((0..100).all(|_| !trial.has_failed(1, 9.0, 1.0)), "one in flight is no trial");
         (0..2000).find(|entry| trial.has_failed(2, took(*entry), 1.0))
     }
 
     #[test]
     fn a_trial_fails_when_entries_often_take_longer_and_not_for_a_few() {
-        assert_eq!(fails_at(|_| 1.2), None);
-        assert_eq!(fails_at(|entry| if entry % 20 == 0 { 5.0 } else { 0.7 }), None);
+        assert_eq!(entry_at_which_a_trial_fails(|_| 1.2), None);
+        assert_eq!(entry_at_which_a_trial_fails(|entry| if entry % 20 == 0 { 5.0 } else { 0.7 }), None);
         let late = |entry| if entry > 500 && entry % 4 == 0 { 1.5 } else { 0.7 };
-        assert!(fails_at(late).is_some_and(|at| at < 520));
+        assert!(entry_at_which_a_trial_fails(late).is_some_and(|at| at < 520));
         // A window smaller than the one on trial begins no trial.
-        let mut trial = Trial { limit: 2, ..Trial::default() };
+        let mut trial = WindowTrial { limit: 2, ..WindowTrial::default() };
         assert!((0..100).all(|_| !trial.has_failed(1, 9.0, 1.0)));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wal::parallel::append::Body;
+use crate::wal::parallel::append::EntryRecords;
 use crate::wal::parallel::close::close;
 use crate::wal::parallel::parts::Parts;
 use crate::wal::parallel::ticket::Ticket;
@@ -42,7 +42,7 @@ impl ParallelLog {
     pub async fn append_for(&self, record: &[u8], sync: bool, writers: usize) -> Result<Ticket> {
         let ticket = match &self.parts.batcher {
             Some(batcher) => batcher.append(record, writers.max(1)).await?,
-            None => self.parts.appender.append(Body::Record(record), None).await.0?,
+            None => self.parts.appender.append(EntryRecords::Record(record), None).await.0?,
         };
         if sync {
             self.parts.durability.make_durable().await?;

@@ -17,7 +17,7 @@ use crate::shared::Handle;
 use crate::wal::entry::{EntryHeader, HEADER_SIZE};
 use crate::wal::parallel::append::Appender;
 use crate::wal::parallel::gate::Entered;
-use crate::wal::parallel::payload::{NUMBER, seal_empty};
+use crate::wal::parallel::payload::{COUNT_BYTES, seal_empty};
 use crate::wal::parallel::replacement::Replacement;
 use crate::wal::parallel::segments::Segments;
 use crate::wal::parallel::void::VoidJob;
@@ -70,12 +70,12 @@ async fn catch_panic<T>(future: impl Future<Output = T>) -> Option<T> {
 }
 
 /// An operation's place in a log zone, released when it is dropped.
-struct Inside<'a> {
+struct HeldPlace<'a> {
     replacement: &'a Replacement,
     zone: &'a Arc<LogZone>,
 }
 
-impl Drop for Inside<'_> {
+impl Drop for HeldPlace<'_> {
     fn drop(&mut self) {
         if self.zone.gate.leave() {
             self.replacement.drained(self.zone);
@@ -287,7 +287,7 @@ impl Maintenance {
     fn check_room(&self) -> Result<()> {
         let with_it = self.segments.len() as u64 + 1;
         let capacity = self.appender.dev.geometry().zone_capacity.0;
-        let room = self.handle.shared.state.lock().allocator.writable(capacity);
+        let room = self.handle.shared.state.lock().allocator.writable_blocks(capacity);
         if room >= (with_it + 1) * capacity {
             return Ok(());
         }
@@ -326,9 +326,9 @@ impl Maintenance {
                     || replacement.drained_active().is_some();
             }
         };
-        let inside = Inside { replacement, zone: &zone };
+        let inside = HeldPlace { replacement, zone: &zone };
         let (id, generation) = (zone.segment.zone, zone.segment.generation);
-        let length = u32::try_from(NUMBER).expect("four");
+        let length = u32::try_from(COUNT_BYTES).expect("four");
         let header = EntryHeader { void: true, generation, length, ..appender.headers.of(job.first) };
         let count = u32::try_from(job.count).expect("an entry has few records");
         let data = seal_empty(header, count, 1, &zone.home, appender.sizes.block_size);

@@ -17,18 +17,18 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART};
 use crate::wal::parallel::known::Known;
 
 /// Bytes of the payload's count field, and of a record's length field.
-pub(crate) const NUMBER: usize = 4;
+pub(crate) const COUNT_BYTES: usize = 4;
 
 /// Bytes of the longest record: the length fits in 32 bits, also with the fields around the record.
 pub(crate) const MAX_RECORD: Bytes = Bytes(1 << 31);
 
 /// The fewest payload bytes in a part of a striped entry: shorter parts waste more of their last blocks and
 /// need more commands.
-const LEAST_STRIPED: usize = 12 << 10;
+const MIN_STRIPED_PART_BYTES: usize = 12 << 10;
 
 /// Bytes of an entry's payload that carries records of these lengths.
 pub(crate) fn payload_len(records: impl Iterator<Item = usize>) -> usize {
-    records.fold(NUMBER, |sum, len| sum + NUMBER + len)
+    records.fold(COUNT_BYTES, |sum, len| sum + COUNT_BYTES + len)
 }
 
 /// The number of records in an entry, from the start of its payload; `None` if no writer writes such a start.
@@ -66,7 +66,7 @@ impl PartSizes {
         let whole = self.whole(len);
         let left = usize::try_from(left).unwrap_or(usize::MAX);
         let first = left.saturating_mul(self.block_size).saturating_sub(HEADER_SIZE);
-        if first < NUMBER { whole } else { Parts { first: first.min(whole.first), ..whole } }
+        if first < COUNT_BYTES { whole } else { Parts { first: first.min(whole.first), ..whole } }
     }
 
     /// Splits a payload into at most `zones` parts of equal length, one for each zone of a stripe. A payload that is too
@@ -74,7 +74,7 @@ impl PartSizes {
     pub(crate) fn striped(&self, len: usize, zones: usize) -> Parts {
         let whole = self.whole(len);
         let each = len.div_ceil(zones.max(1));
-        if zones < 2 || each < LEAST_STRIPED {
+        if zones < 2 || each < MIN_STRIPED_PART_BYTES {
             return whole;
         }
         let blocks = usize::try_from(self.blocks(each)).unwrap_or(usize::MAX);
@@ -129,7 +129,7 @@ pub(crate) fn seal(
 ) -> Buf {
     let mut data = BufMut::with_capacity(header.total().next_multiple_of(block_size));
     data.resize(HEADER_SIZE, 0);
-    let mut fill = Fill { data: &mut data, skip, left: header.length as usize };
+    let mut fill = ByteRangeCopy { data: &mut data, skip, left: header.length as usize };
     fill.put(&u32::try_from(records.len()).expect("an entry has few records").to_le_bytes());
     fill.put(known.bytes());
     for record in records {
@@ -155,13 +155,13 @@ impl Joined {
     pub(crate) fn new(expected: usize, block_size: usize) -> Joined {
         let capacity = (HEADER_SIZE + expected.max(1)).next_multiple_of(block_size);
         let mut data = BufMut::with_capacity(capacity);
-        data.resize(HEADER_SIZE + NUMBER, 0);
+        data.resize(HEADER_SIZE + COUNT_BYTES, 0);
         Joined { data, capacity, count: 0 }
     }
 
     /// Adds a record to the entry; returns its number within the entry.
     pub(crate) fn push(&mut self, record: &[u8], block_size: usize) -> u32 {
-        let len = self.data.len() + NUMBER + record.len();
+        let len = self.data.len() + COUNT_BYTES + record.len();
         if len > self.capacity {
             // The entry's buffer is not grown in place: that would lose its alignment.
             self.capacity = len.max(2 * self.capacity).next_multiple_of(block_size);
@@ -184,7 +184,7 @@ impl Joined {
         let len = self.data.len() + known.bytes().len();
         self.capacity = self.capacity.max(len.next_multiple_of(block_size));
         let mut data = BufMut::with_capacity(self.capacity);
-        let (head, records) = self.data.split_at(HEADER_SIZE + NUMBER);
+        let (head, records) = self.data.split_at(HEADER_SIZE + COUNT_BYTES);
         for piece in [head, known.bytes(), records] {
             data.extend_from_slice(piece);
         }
@@ -204,7 +204,7 @@ impl Joined {
     /// offset `skip` on. The only part of an entry takes the records without a copy: `self` is empty
     /// afterwards.
     pub(crate) fn seal(&mut self, header: EntryHeader, skip: usize, home: &Home, block_size: usize) -> Buf {
-        if let Some(place) = self.data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
+        if let Some(place) = self.data.get_mut(HEADER_SIZE..HEADER_SIZE + COUNT_BYTES) {
             place.copy_from_slice(&self.count.to_le_bytes());
         }
         let size = header.total().next_multiple_of(block_size);
@@ -232,7 +232,7 @@ pub(crate) fn seal_empty(
     block_size: usize,
 ) -> Buf {
     let mut data = BufMut::zeroed(usize::try_from(blocks).expect("bounded by MAX_PART") * block_size);
-    if let Some(place) = data.get_mut(HEADER_SIZE..HEADER_SIZE + NUMBER) {
+    if let Some(place) = data.get_mut(HEADER_SIZE..HEADER_SIZE + COUNT_BYTES) {
         place.copy_from_slice(&count.to_le_bytes());
     }
     header.seal(&mut data, home, block_size);
@@ -240,13 +240,13 @@ pub(crate) fn seal_empty(
 }
 
 /// Copies a byte range of the concatenation of several pieces.
-struct Fill<'a> {
+struct ByteRangeCopy<'a> {
     data: &'a mut BufMut,
     skip: usize,
     left: usize,
 }
 
-impl Fill<'_> {
+impl ByteRangeCopy<'_> {
     fn put(&mut self, piece: &[u8]) {
         let from = piece.get(self.skip..).unwrap_or_default();
         self.skip = self.skip.saturating_sub(piece.len());
@@ -308,7 +308,7 @@ mod tests {
             let header = header(11, cut.length(part), (part, 2));
             bytes.extend_from_slice(&seal(header, &none, &[&long], cut.skip(part), &home(), BLOCK as usize));
         }
-        let void = EntryHeader { void: true, ..header(12, NUMBER, (0, 1)) };
+        let void = EntryHeader { void: true, ..header(12, COUNT_BYTES, (0, 1)) };
         bytes.extend_from_slice(&seal_empty(void, 3, 1, &home(), BLOCK as usize));
         let padding = EntryHeader { padding: true, ..header(15, 2 * BLOCK as usize - HEADER_SIZE, (0, 1)) };
         bytes.extend_from_slice(&seal_empty(padding, 0, 2, &home(), BLOCK as usize));
@@ -324,7 +324,7 @@ mod tests {
         let (found, first) = decode(&golden[512..], &home(), BLOCK).unwrap();
         let (_, second) = decode(&golden[512 + 1024..], &home(), BLOCK).unwrap();
         assert_eq!((found.sequence, found.parts, count(&first)), (11, 2, Some(1)));
-        assert_eq!([first, second].concat()[2 * NUMBER..], long);
+        assert_eq!([first, second].concat()[2 * COUNT_BYTES..], long);
         let (found, payload) = decode(&golden[512 + 1024 + 512..], &home(), BLOCK).unwrap();
         assert!(found.void && !found.padding && count(&payload) == Some(3));
         assert!(decode(&golden[512 + 1024 + 512 + 512..], &home(), BLOCK).unwrap().0.padding);
@@ -398,9 +398,9 @@ mod tests {
             }
             prop_assert_eq!(all.len(), len);
             prop_assert_eq!(count(&all), Some(records.len() as u32));
-            let mut rest = &all[NUMBER..];
+            let mut rest = &all[COUNT_BYTES..];
             for record in records {
-                let (len, behind) = rest.split_first_chunk::<NUMBER>().unwrap();
+                let (len, behind) = rest.split_first_chunk::<COUNT_BYTES>().unwrap();
                 let (bytes, behind) = behind.split_at(u32::from_le_bytes(*len) as usize);
                 prop_assert_eq!(bytes, record);
                 rest = behind;

@@ -25,14 +25,14 @@ use crate::rules::Rules;
 use crate::wal::chunk::{Memory, Payload};
 use crate::wal::index::LogIndex;
 use crate::wal::parallel::known;
-use crate::wal::parallel::payload::{NUMBER, count};
+use crate::wal::parallel::payload::{COUNT_BYTES, count};
 use crate::wal::parallel::ticket::Epoch;
 use crate::wal::scan::{Found, Scan};
 use crate::wal::segment::Segment;
 
 /// An entry that counts, as recovery found it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Kept {
+pub(crate) struct KeptEntry {
     /// The ticket of the entry's first record.
     pub(crate) ticket: u64,
     /// Number of records.
@@ -47,7 +47,7 @@ pub(crate) struct RecoveredEntries {
     /// The places of the payloads of the entries that count, in ticket order.
     pub(crate) index: LogIndex,
     /// The same entries.
-    pub(crate) kept: Vec<Kept>,
+    pub(crate) kept: Vec<KeptEntry>,
     pub(crate) voids: Voids,
     /// The lowest ticket that does not exist in the log.
     pub(crate) absent: u64,
@@ -100,7 +100,7 @@ struct FoundPart {
 }
 
 /// The recovery rule, without I/O: takes the parts that the scan finds, and decides at the end.
-struct Judge {
+struct EntryDecision {
     epochs: Vec<Epoch>,
     retired: u64,
     found: Vec<FoundPart>,
@@ -131,36 +131,41 @@ pub(crate) async fn recover(
 ) -> Result<RecoveredEntries> {
     let memory = Arc::new(Memory::default());
     let mut scan = Scan::begin(dev, uuid, log, segments, &memory).await?;
-    let mut judge = Judge::new(epochs, retired, segments.len(), rules.keeps_entries_with_missing_needs());
-    while scan.next(|found, payload, _| judge.add(&found, &Head::of(&found, &payload))).await?.is_some() {}
+    let mut judge =
+        EntryDecision::new(epochs, retired, segments.len(), rules.keeps_entries_with_missing_needs());
+    while scan
+        .next(|found, payload, _| judge.add(&found, &PayloadStart::of(&found, &payload)))
+        .await?
+        .is_some()
+    {}
     Ok(judge.decide())
 }
 
 /// The fields before the records in the payload of an entry's first part. Empty for an entry's further parts.
 #[derive(Clone, Debug, Default)]
-struct Head {
+struct PayloadStart {
     count: Option<u32>,
     /// The number of records in the entry; `None` for bytes that no writer writes.
     known: Option<Vec<(u64, u64)>>,
 }
 
-impl Head {
+impl PayloadStart {
     /// Reads the payload's leading fields from the part's first block, which has all of them and is not
     /// masked.
-    fn of(found: &Found, payload: &Payload) -> Head {
+    fn of(found: &Found, payload: &Payload) -> PayloadStart {
         let Some(head) = payload.pieces().next().filter(|_| found.header.part == 0) else {
-            return Head::default();
+            return PayloadStart::default();
         };
-        let list = head.get(NUMBER..).unwrap_or_default();
+        let list = head.get(COUNT_BYTES..).unwrap_or_default();
         let known = if found.header.known { known::runs(list, found.header.needs) } else { Some(Vec::new()) };
-        Head { count: count(head), known }
+        PayloadStart { count: count(head), known }
     }
 }
 
-impl Judge {
-    fn new(epochs: &[Epoch], retired: u64, segments: usize, keep_all: bool) -> Judge {
+impl EntryDecision {
+    fn new(epochs: &[Epoch], retired: u64, segments: usize, keep_all: bool) -> EntryDecision {
         let first = epochs.last().map_or(0, |epoch| epoch.first);
-        Judge {
+        EntryDecision {
             epochs: epochs.to_vec(),
             retired,
             found: Vec::new(),
@@ -174,12 +179,12 @@ impl Judge {
     }
 
     /// Takes a part of an entry that the scan found, and the fields at the start of the part's payload.
-    fn add(&mut self, found: &Found, head: &Head) {
+    fn add(&mut self, found: &Found, head: &PayloadStart) {
         let header = found.header;
         let Some((epoch, end)) = self.epoch_of(header.epoch, header.sequence) else { return };
         let newest = end == u64::MAX;
         let count = match (header.part, head.count) {
-            (0, Some(count)) if header.length as usize >= NUMBER && head.known.is_some() => count,
+            (0, Some(count)) if header.length as usize >= COUNT_BYTES && head.known.is_some() => count,
             // No writer writes such a payload: recovery ignores the part.
             (0, _) => return,
             _ => 1,
@@ -258,7 +263,7 @@ impl Judge {
                     *top = end.max(*top);
                 }
             }
-            recovered.kept.push(Kept {
+            recovered.kept.push(KeptEntry {
                 ticket: first.ticket,
                 count: first.count,
                 lists_known: first.lists_known,
@@ -325,23 +330,23 @@ mod tests {
     use super::*;
     use crate::wal::entry::EntryHeader;
 
-    fn judge(epochs: &[(u32, u64, u64)], retired: u64) -> Judge {
+    fn decision(epochs: &[(u32, u64, u64)], retired: u64) -> EntryDecision {
         let epochs: Vec<Epoch> =
             epochs.iter().map(|&(epoch, first, settled)| Epoch { epoch, first, settled }).collect();
-        Judge::new(&epochs, retired, 1, false)
+        EntryDecision::new(&epochs, retired, 1, false)
     }
 
     fn header(epoch: u32, sequence: u64, needs: u64) -> EntryHeader {
-        EntryHeader { length: 100, ..EntryHeader::of_a_test(epoch, sequence, needs) }
+        EntryHeader { length: 100, ..EntryHeader::for_recovery_tests(epoch, sequence, needs) }
     }
 
-    fn add(judge: &mut Judge, header: EntryHeader, count: u32) {
+    fn add(judge: &mut EntryDecision, header: EntryHeader, count: u32) {
         let lba = Lba(header.sequence * 100 + u64::from(header.part));
         judge.add(&Found { header, segment: 0, lba, end: Blocks(1) }, &head(count));
     }
 
-    fn head(count: u32) -> Head {
-        Head { count: Some(count), known: Some(Vec::new()) }
+    fn head(count: u32) -> PayloadStart {
+        PayloadStart { count: Some(count), known: Some(Vec::new()) }
     }
 
     fn tickets(recovered: &RecoveredEntries) -> Vec<u64> {
@@ -350,7 +355,7 @@ mod tests {
 
     /// Recovery of one epoch from ticket 0 on, whose entries have one record each, given by ticket and needs.
     fn decided(entries: &[(u64, u64)]) -> RecoveredEntries {
-        let mut judge = judge(&[(1, 0, 0)], 0);
+        let mut judge = decision(&[(1, 0, 0)], 0);
         entries.iter().for_each(|&(ticket, needs)| add(&mut judge, header(1, ticket, needs), 1));
         judge.decide()
     }
@@ -369,7 +374,7 @@ mod tests {
         // Ticket 1 is open the whole time. Ticket 4 was begun when 2 was acknowledged, and 2 is lost. Tickets
         // 3 and 5 do not list 2.
         let decide = |two: bool, retired: u64| {
-            let mut judge = judge(&[(1, 0, 0)], retired);
+            let mut judge = decision(&[(1, 0, 0)], retired);
             for (ticket, known) in
                 [(0, vec![]), (2, vec![]), (3, vec![]), (4, vec![(2, 4)]), (5, vec![(3, 4)])]
             {
@@ -378,7 +383,7 @@ mod tests {
                 }
                 let header = EntryHeader { known: !known.is_empty(), ..header(1, ticket, ticket.min(1)) };
                 let found = Found { header, segment: 0, lba: Lba(ticket), end: Blocks(1) };
-                judge.add(&found, &Head { count: Some(1), known: Some(known) });
+                judge.add(&found, &PayloadStart { count: Some(1), known: Some(known) });
             }
             judge.decide()
         };
@@ -393,19 +398,19 @@ mod tests {
 
     #[test]
     fn an_entry_with_a_list_that_no_writer_writes_is_ignored() {
-        let mut judge = judge(&[(1, 0, 0)], 0);
+        let mut judge = decision(&[(1, 0, 0)], 0);
         let found = Found { header: header(1, 0, 0), segment: 0, lba: Lba(0), end: Blocks(1) };
-        judge.add(&found, &Head { count: Some(1), known: None });
+        judge.add(&found, &PayloadStart { count: Some(1), known: None });
         assert_eq!(tickets(&judge.decide()), []);
     }
 
     #[test]
     fn a_missing_ticket_that_a_later_entry_proves_durable_is_reported() {
-        let mut judge = judge(&[(1, 0, 0)], 0);
+        let mut judge = decision(&[(1, 0, 0)], 0);
         add(&mut judge, header(1, 0, 0), 1);
         add(&mut judge, EntryHeader { open: 2, ..header(1, 4, 4) }, 1);
         assert_eq!(judge.decide().missing, Some(1), "all below 2 were durable");
-        let mut judge = super::tests::judge(&[(1, 0, 0)], 2);
+        let mut judge = super::tests::decision(&[(1, 0, 0)], 2);
         add(&mut judge, EntryHeader { open: 2, ..header(1, 4, 2) }, 1);
         let recovered = judge.decide();
         assert_eq!((recovered.missing, tickets(&recovered)), (None, vec![4]), "but they are retired");
@@ -416,20 +421,20 @@ mod tests {
         let part = |part, parts| EntryHeader { part, parts, ..header(1, 0, 0) };
         for (parts, kept) in [(vec![0, 1, 2], 1), (vec![0, 2], 0), (vec![0, 2, 2], 0), (vec![2, 1, 0, 1], 1)]
         {
-            let mut judge = judge(&[(1, 0, 0)], 0);
+            let mut judge = decision(&[(1, 0, 0)], 0);
             parts.iter().for_each(|n| add(&mut judge, part(*n, 3), 1));
             let recovered = judge.decide();
             assert_eq!((recovered.kept.len(), recovered.absent), (kept, kept as u64), "{parts:?}");
             assert_eq!(recovered.index.len(), 3 * kept);
         }
-        let mut judge = judge(&[(1, 0, 0)], 0);
+        let mut judge = decision(&[(1, 0, 0)], 0);
         [part(0, 2), part(1, 3)].into_iter().for_each(|header| add(&mut judge, header, 1));
         assert_eq!(judge.decide().kept, [], "parts of two entries with the same ticket");
     }
 
     #[test]
     fn a_void_entry_removes_the_records_of_its_tickets_and_makes_them_exist() {
-        let mut judge = judge(&[(1, 0, 0)], 0);
+        let mut judge = decision(&[(1, 0, 0)], 0);
         add(&mut judge, header(1, 0, 0), 2);
         add(&mut judge, EntryHeader { void: true, length: 4, ..header(1, 1, 0) }, 2);
         add(&mut judge, header(1, 3, 3), 1);
@@ -441,7 +446,7 @@ mod tests {
 
     #[test]
     fn retired_tickets_exist_and_are_not_given_again() {
-        let mut judge = judge(&[(1, 0, 0)], 5);
+        let mut judge = decision(&[(1, 0, 0)], 5);
         let all = [(3, 2), (6, 5), (7, 6)];
         all.into_iter().for_each(|(ticket, needs)| add(&mut judge, header(1, ticket, needs), 1));
         let recovered = judge.decide();
@@ -454,7 +459,7 @@ mod tests {
         // ticket 5.
         let all = [(1, 0, 0), (1, 1, 1), (1, 3, 2), (1, 4, 3), (2, 5, 5), (2, 7, 6)];
         for (retired, kept) in [(0, vec![0, 1, 3, 5, 7]), (3, vec![3, 5, 7]), (4, vec![5, 7]), (6, vec![7])] {
-            let mut judge = judge(&[(1, 0, 0), (2, 5, 4)], retired);
+            let mut judge = decision(&[(1, 0, 0), (2, 5, 4)], retired);
             all.iter().for_each(|&(epoch, ticket, needs)| add(&mut judge, header(epoch, ticket, needs), 1));
             let recovered = judge.decide();
             assert_eq!(
@@ -468,7 +473,8 @@ mod tests {
     #[test]
     fn an_entry_of_several_tickets_and_parts_is_kept_until_its_last_ticket_is_retired() {
         for (retired, kept) in [(0, vec![4]), (5, vec![4]), (6, vec![4]), (7, vec![])] {
-            let mut judge = Judge::new(&[Epoch { epoch: 1, first: 0, settled: 0 }], retired, 2, false);
+            let mut judge =
+                EntryDecision::new(&[Epoch { epoch: 1, first: 0, settled: 0 }], retired, 2, false);
             for ticket in 0..4 {
                 add(&mut judge, header(1, ticket, 0), 1);
             }
@@ -476,7 +482,7 @@ mod tests {
                 let header = EntryHeader { part, parts: 2, ..header(1, 4, 4) };
                 let lba = Lba(400 + u64::from(part));
                 let found = Found { header, segment: part.into(), lba, end: Blocks(1) };
-                judge.add(&found, &if part == 0 { head(3) } else { Head::default() });
+                judge.add(&found, &if part == 0 { head(3) } else { PayloadStart::default() });
             }
             let recovered = judge.decide();
             let last: Vec<u64> = tickets(&recovered).into_iter().filter(|ticket| *ticket >= 4).collect();
@@ -487,7 +493,7 @@ mod tests {
 
     #[test]
     fn an_epoch_ends_where_the_next_one_begins() {
-        let mut judge = judge(&[(1, 0, 0), (3, 2, 2)], 0);
+        let mut judge = decision(&[(1, 0, 0), (3, 2, 2)], 0);
         for (epoch, ticket) in [(1, 0), (1, 1), (1, 2), (2, 2), (3, 1), (3, 2), (4, 3)] {
             add(&mut judge, header(epoch, ticket, 0), 1);
         }

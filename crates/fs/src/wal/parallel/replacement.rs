@@ -10,7 +10,7 @@ use super::counters::Counters;
 use super::gate::Entered;
 use super::health::Health;
 use super::order::Order;
-use super::stripe::{HEAD_START, Stripe};
+use super::stripe::{HEAD_START_APPENDS, Stripe};
 use super::sync::{ArcSwapOption, AtomicBool, Event, Mutex, Ordering, fence};
 use super::zone::LogZone;
 use crate::error::{Error, Result};
@@ -253,7 +253,7 @@ impl Replacement {
     /// Makes the next log zone active.
     fn install(&self, spare: &mut Spare) {
         let Some(next) = spare.next.take() else { return };
-        self.stripe.level(&next, HEAD_START * self.longest);
+        self.stripe.level(&next, HEAD_START_APPENDS * self.longest);
         if let Some(before) = self.active.swap(Some(next)) {
             spare.left.push(before);
             self.counters.replaced.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Replacement {
         // place.
         self.stripe.change(|neighbours| neighbours.push(active));
         if let Some(next) = &spare.next {
-            self.stripe.level(next, HEAD_START * self.longest);
+            self.stripe.level(next, HEAD_START_APPENDS * self.longest);
         }
         self.active.store(spare.next.take());
         self.changed.notify();

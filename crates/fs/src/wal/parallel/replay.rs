@@ -10,15 +10,15 @@ use crate::shared::Handle;
 use crate::wal::index::Check;
 use crate::wal::ordered::stream::{LogStream, stream};
 use crate::wal::parallel::known::{KNOWN_LENGTH, MAX_KNOWN, known_length};
-use crate::wal::parallel::payload::{MAX_RECORD, NUMBER};
-use crate::wal::parallel::recover::{Kept, RecoveredEntries, Voids};
+use crate::wal::parallel::payload::{COUNT_BYTES, MAX_RECORD};
+use crate::wal::parallel::recover::{KeptEntry, RecoveredEntries, Voids};
 use crate::wal::parallel::ticket::Ticket;
 
 /// The records that recovery found in a parallel log, one after the other. Reads ahead with large reads, in
 /// bounded memory.
 pub struct Replay {
     stream: LogStream,
-    entries: VecDeque<Kept>,
+    entries: VecDeque<KeptEntry>,
     /// The next ticket of the entry that is being read, and the number of its records still to come.
     current: Option<(u64, u32)>,
     voids: Voids,
@@ -74,7 +74,7 @@ impl Replay {
     }
 
     async fn number(&mut self, ticket: u64) -> Result<u32> {
-        let mut bytes = [0; NUMBER];
+        let mut bytes = [0; COUNT_BYTES];
         self.fill(ticket, &mut bytes).await?;
         Ok(u32::from_le_bytes(bytes))
     }

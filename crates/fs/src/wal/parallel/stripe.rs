@@ -16,15 +16,15 @@ use super::sync::{ArcSwap, AtomicBool, AtomicUsize, Ordering};
 use super::zone::LogZone;
 
 /// The most zones that a log chooses by itself to write side by side.
-pub(super) const MAX_WIDTH: usize = 8;
+pub(super) const MAX_STRIPE_ZONES: usize = 8;
 /// A log chooses to write at most one in this many of the drive's zones side by side.
-const SHARE: usize = 8;
+const DRIVE_ZONES_PER_STRIPE_ZONE: usize = 8;
 /// A drive that allows this many open zones has enough for several zones per log. Drives with fewer have
 /// large zones, each spread over all dies.
-pub(super) const MANY_SLOTS: usize = 32;
+pub(super) const MANY_OPEN_ZONES: usize = 32;
 
 /// The number of longest appends that a new zone of a stripe gets before the stripe's other zones get more.
-pub(super) const HEAD_START: u64 = 4;
+pub(super) const HEAD_START_APPENDS: u64 = 4;
 
 /// The zones that a log writes beside its newest one.
 #[derive(Debug)]
@@ -47,7 +47,9 @@ impl Stripe {
     pub(super) fn new(width: usize, slots: usize, zones: u32, volatile: bool) -> Stripe {
         let (max_width, width) = match width {
             _ if volatile => (1, 1),
-            0 if slots >= MANY_SLOTS => (MAX_WIDTH.min(zones as usize / SHARE).max(1), 1),
+            0 if slots >= MANY_OPEN_ZONES => {
+                (MAX_STRIPE_ZONES.min(zones as usize / DRIVE_ZONES_PER_STRIPE_ZONE).max(1), 1)
+            }
             width => (width.max(1), width.max(1)),
         };
         Stripe {

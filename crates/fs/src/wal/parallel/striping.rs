@@ -96,7 +96,7 @@ fn has_spare_zone(state: &State) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wal::parallel::stripe::{MANY_SLOTS, MAX_WIDTH, Stripe};
+    use crate::wal::parallel::stripe::{MANY_OPEN_ZONES, MAX_STRIPE_ZONES, Stripe};
 
     #[test]
     fn the_width_is_the_one_asked_for_or_several_where_the_drive_has_open_zones_to_spare() {
@@ -104,10 +104,13 @@ mod tests {
             let stripe = Stripe::new(asked, slots, zones, volatile);
             (stripe.max_width, stripe.width.load(Ordering::Relaxed))
         };
-        assert_eq!(of(0, MANY_SLOTS, 1000, false), (MAX_WIDTH, 1));
-        assert_eq!((of(0, MANY_SLOTS, 20, false), of(0, MANY_SLOTS, 4, false)), ((2, 1), (1, 1)));
-        assert_eq!((of(0, MANY_SLOTS - 1, 1000, false), of(0, MANY_SLOTS, 1000, true)), ((1, 1), (1, 1)));
-        assert_eq!((of(3, 4, 4, false), of(1, MANY_SLOTS, 1000, false)), ((3, 3), (1, 1)));
-        assert_eq!(of(3, MANY_SLOTS, 1000, true), (1, 1));
+        assert_eq!(of(0, MANY_OPEN_ZONES, 1000, false), (MAX_STRIPE_ZONES, 1));
+        assert_eq!((of(0, MANY_OPEN_ZONES, 20, false), of(0, MANY_OPEN_ZONES, 4, false)), ((2, 1), (1, 1)));
+        assert_eq!(
+            (of(0, MANY_OPEN_ZONES - 1, 1000, false), of(0, MANY_OPEN_ZONES, 1000, true)),
+            ((1, 1), (1, 1))
+        );
+        assert_eq!((of(3, 4, 4, false), of(1, MANY_OPEN_ZONES, 1000, false)), ((3, 3), (1, 1)));
+        assert_eq!(of(3, MANY_OPEN_ZONES, 1000, true), (1, 1));
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct VoidJob {
     pub(super) open: bool,
     /// True if there was no room for the void entry. The requester has got the error.
     pub(super) postponed: bool,
-    reply: Arc<Reply>,
+    reply: Arc<VoidReply>,
 }
 
 impl VoidJob {
@@ -32,12 +32,12 @@ impl VoidJob {
 
 /// The outcome of a request for a void entry.
 #[derive(Debug, Default)]
-pub(super) struct Reply {
+pub(super) struct VoidReply {
     result: Mutex<Option<Result<()>>>,
     changed: Event,
 }
 
-impl Reply {
+impl VoidReply {
     /// Only the first result of a request counts.
     fn set(&self, result: Result<()>) {
         self.result.lock().get_or_insert(result);
@@ -58,7 +58,7 @@ impl Reply {
 /// Requests for void entries that maintenance has not carried out.
 #[derive(Debug)]
 pub(super) struct VoidQueue {
-    jobs: Mutex<Jobs>,
+    jobs: Mutex<VoidJobs>,
     /// True if a request is postponed: its void entry must be written before anything else.
     postponed: AtomicBool,
     /// Wakes maintenance.
@@ -66,7 +66,7 @@ pub(super) struct VoidQueue {
 }
 
 #[derive(Debug, Default)]
-struct Jobs {
+struct VoidJobs {
     waiting: Vec<VoidJob>,
     end: Option<End>,
 }
@@ -85,8 +85,8 @@ impl VoidQueue {
 
     /// Requests a void entry for `count` tickets from `first` on. `open`: writing the entry completes the
     /// tickets.
-    pub(super) fn request(&self, first: u64, count: u64, open: bool) -> Arc<Reply> {
-        let reply: Arc<Reply> = Arc::default();
+    pub(super) fn request(&self, first: u64, count: u64, open: bool) -> Arc<VoidReply> {
+        let reply: Arc<VoidReply> = Arc::default();
         let job = VoidJob { first, count, open, postponed: false, reply: Arc::clone(&reply) };
         let mut jobs = self.jobs.lock();
         match &jobs.end {

@@ -5,7 +5,7 @@ use super::*;
 use crate::wal::entry::EntryHeader;
 
 fn found(sequence: u64, needs: u64, (part, parts): (u16, u16), odd: bool) -> Found {
-    let header = EntryHeader { odd, part, parts, ..EntryHeader::of_a_test(0, sequence, needs) };
+    let header = EntryHeader { odd, part, parts, ..EntryHeader::for_recovery_tests(0, sequence, needs) };
     Found { header, segment: 0, lba: Lba(sequence * 100 + u64::from(part)), end: Blocks(1) }
 }
 
@@ -186,7 +186,7 @@ proptest! {
 }
 
 fn part(epoch: u32, sequence: u64, needs: u64, (part, parts): (u16, u16)) -> Found {
-    let header = EntryHeader { part, parts, ..EntryHeader::of_a_test(epoch, sequence, needs) };
+    let header = EntryHeader { part, parts, ..EntryHeader::for_recovery_tests(epoch, sequence, needs) };
     Found { header, segment: 0, lba: Lba(sequence * 100 + u64::from(part)), end: Blocks(1) }
 }
 

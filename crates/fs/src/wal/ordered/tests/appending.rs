@@ -249,7 +249,7 @@ fn a_slow_append_delays_only_the_syncs_that_need_it() {
         assert_eq!(log.read_at(Bytes(0), &mut into).await.expect("reads"), into.len());
         assert_eq!((into, bench.driver.now().since(begin)), (pattern(0, 30 * ENTRY), US * 300));
         // Entries after the slow one are not durable before it, and memory stays bounded: the log stops at
-        // `SPAN` windows.
+        // `MAX_SPAN_IN_WINDOWS` windows.
         assert_eq!(log.durable(), Bytes(ENTRY as u64));
         for n in 30..40 {
             log.append(&pattern(n * ENTRY, ENTRY)).await.expect("room");

@@ -7,8 +7,8 @@ use zoned::emu::Latency;
 
 use super::*;
 use crate::rules::Rules;
-use crate::wal::ordered::stream::HELD;
-use crate::wal::ordered::stream::{LogStream, MEMORY, Unrecovered, stream};
+use crate::wal::ordered::stream::MAX_HELD_BYTES;
+use crate::wal::ordered::stream::{LogStream, MEMORY, UnrecoveredLog, stream};
 
 /// Entry `sequence` of one block, whose bytes name its place in the log.
 fn entry(zone: u32, sequence: u64, odd: bool) -> Vec<u8> {
@@ -58,7 +58,7 @@ impl Bench {
 
     /// Begins a stream that recovers the log; the task returns the result of the recovery.
     fn stream(&self, segments: &[Segment]) -> (LogStream, units::Spawned<Result<Recovered>>) {
-        let unrecovered = Unrecovered {
+        let unrecovered = UnrecoveredLog {
             uuid: uuid(),
             log: LOG,
             cuts: FIRST.to_vec(),
@@ -208,7 +208,7 @@ fn the_bytes_of_entries_that_wait_long_are_dropped_and_memory_is_bounded() {
     assert!(all == pattern(0, count as usize * (BLOCK - HEADER_SIZE)));
     let stats = stream.stats();
     assert_eq!(stats.bytes, Bytes(all.len() as u64));
-    assert!(stats.again.0 > all.len() as u64 - 2 * HELD, "{stats:?}");
+    assert!(stats.again.0 > all.len() as u64 - 2 * MAX_HELD_BYTES, "{stats:?}");
     assert!(stats.peak <= MEMORY, "{stats:?}");
     assert_eq!(bench.run(filled).expect("recovers").size, all.len() as u64);
 }
