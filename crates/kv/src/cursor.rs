@@ -25,7 +25,7 @@ const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
 
 /// Number of keys in each of the cursor cache's two generations.
-const GENERATION: usize = 4096;
+const GENERATION_KEYS: usize = 4096;
 
 /// The SCAN cursor that names `key`, never 0. The same in every process and after every restart.
 pub(crate) fn cursor_of(key: &[u8]) -> u64 {
@@ -86,7 +86,7 @@ impl CursorCache {
 
 impl Generations {
     fn put(&mut self, cursor: u64, key: Bytes) {
-        if self.young.len() >= GENERATION {
+        if self.young.len() >= GENERATION_KEYS {
             self.old = std::mem::take(&mut self.young);
         }
         // If two keys have one cursor, a scan from the first in order misses no key.
@@ -114,13 +114,13 @@ mod tests {
         let cache = CursorCache::default();
         let key = |n: usize| Bytes::from(format!("key:{n}"));
         let (used, unused) = (cache.put(key(0)), cache.put(key(1)));
-        for n in 2..2 * GENERATION + 2 {
+        for n in 2..2 * GENERATION_KEYS + 2 {
             cache.put(key(n));
             assert_eq!(cache.get(used), Some(key(0)));
         }
         assert_eq!(cache.get(unused), None);
         let held = cache.0.lock();
-        assert!(held.young.len() + held.old.len() <= 2 * GENERATION);
+        assert!(held.young.len() + held.old.len() <= 2 * GENERATION_KEYS);
     }
 
     proptest! {

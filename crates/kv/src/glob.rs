@@ -13,7 +13,7 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
                 continue;
             }
             (None, None) => return true,
-            (Some(_), Some(&byte)) => one(pattern, p, byte),
+            (Some(_), Some(&byte)) => match_element(pattern, p, byte),
             _ => None,
         };
         match (matched, star) {
@@ -32,10 +32,10 @@ pub fn glob(pattern: &[u8], text: &[u8]) -> bool {
 }
 
 /// The index of the pattern's next element, if the element at `p` matches `byte`.
-fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
+fn match_element(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
     match *pattern.get(p)? {
         b'?' => Some(p + 1),
-        b'[' => class(pattern, p + 1, byte),
+        b'[' => match_class(pattern, p + 1, byte),
         b'\\' => match pattern.get(p + 1) {
             Some(&literal) => (literal == byte).then_some(p + 2),
             None => (byte == b'\\').then_some(p + 1),
@@ -45,7 +45,7 @@ fn one(pattern: &[u8], p: usize, byte: u8) -> Option<usize> {
 }
 
 /// [`one`] for the class whose first member is at `p`. A class without `]` ends with the pattern.
-fn class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
+fn match_class(pattern: &[u8], mut p: usize, byte: u8) -> Option<usize> {
     let negated = pattern.get(p) == Some(&b'^');
     if negated {
         p += 1;

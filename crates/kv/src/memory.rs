@@ -47,12 +47,12 @@ impl MemoryStore {
     }
 
     /// Number of batches written.
-    pub fn writes(&self) -> u64 {
+    pub fn write_count(&self) -> u64 {
         self.writes.load(Ordering::SeqCst)
     }
 
     /// Number of writes and syncs that made batches durable.
-    pub fn syncs(&self) -> u64 {
+    pub fn sync_count(&self) -> u64 {
         self.syncs.load(Ordering::SeqCst)
     }
 
@@ -66,8 +66,8 @@ impl MemoryStore {
         let mut map = self.map.write();
         if self.capacity > 0 {
             let mut after = if batch.is_cleared() { BTreeMap::new() } else { map.clone() };
-            apply(&mut after, batch);
-            let (before, after) = (Self::used(&map), Self::used(&after));
+            apply_batch(&mut after, batch);
+            let (before, after) = (Self::bytes_used(&map), Self::used(&after));
             if after > self.capacity && after > before {
                 return Err(Error::NoSpace(format!("{after} of {} bytes", self.capacity)));
             }
@@ -75,7 +75,7 @@ impl MemoryStore {
         if batch.is_cleared() {
             map.clear();
         }
-        apply(&mut map, batch);
+        apply_batch(&mut map, batch);
         self.writes.fetch_add(1, Ordering::SeqCst);
         if sync {
             self.syncs.fetch_add(1, Ordering::SeqCst);
@@ -83,7 +83,7 @@ impl MemoryStore {
         Ok(())
     }
 
-    fn used(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
+    fn bytes_used(map: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
         map.iter().map(|(k, v)| (k.len() + v.len()) as u64).sum()
     }
 }
@@ -126,7 +126,7 @@ impl Store for MemoryStore {
     }
 
     fn used_memory(&self) -> u64 {
-        Self::used(&self.map.read())
+        Self::bytes_used(&self.map.read())
     }
 
     fn sync(&self) -> Result<()> {
@@ -136,7 +136,7 @@ impl Store for MemoryStore {
 
     fn room(&self) -> Option<Room> {
         (self.capacity > 0 && self.reserve > 0).then(|| Room {
-            free: Size(self.capacity.saturating_sub(Self::used(&self.map.read()))),
+            free: Size(self.capacity.saturating_sub(Self::bytes_used(&self.map.read()))),
             reserve: Size(self.reserve),
         })
     }
@@ -146,7 +146,7 @@ impl Store for MemoryStore {
     }
 }
 
-fn apply(map: &mut BTreeMap<Vec<u8>, Vec<u8>>, batch: &Overlay) {
+fn apply_batch(map: &mut BTreeMap<Vec<u8>, Vec<u8>>, batch: &Overlay) {
     for (key, record) in batch.entries() {
         match record {
             Some(record) => map.insert(key.to_vec(), record.encode()),

@@ -1,11 +1,11 @@
 //! Numbers in strings: 64-bit integers in their one canonical form, and decimals that add exactly.
 
 /// Number of digits after the point in a [`Decimal`].
-const SCALE: usize = 17;
+const FRACTION_DIGITS: usize = 17;
 
 /// Largest number of digits before the point: those of the largest value of Redis's INCRBYFLOAT, an 80-bit
 /// float.
-const WHOLE_MOST: usize = 4933;
+const WHOLE_DIGITS_MAX: usize = 4933;
 
 /// Parses a signed 64-bit number in its canonical form: no spaces, no plus sign, no leading zeros, no `-0`.
 pub fn parse_integer(text: &[u8]) -> Option<i64> {
@@ -67,8 +67,8 @@ pub fn parse_decimal(text: &[u8]) -> Option<Decimal> {
     if whole.is_empty() && fraction.is_empty() {
         return None;
     }
-    // The digit at index n stands for 10^(place - n), so that it is digit `place - n + SCALE` of the number.
-    let first = i64::try_from(whole.len() + SCALE).ok()? - 1 + i64::from(exponent);
+    // The digit at index n stands for 10^(place - n), so that it is digit `place - n + FRACTION_DIGITS` of the number.
+    let first = i64::try_from(whole.len() + FRACTION_DIGITS).ok()? - 1 + i64::from(exponent);
     let mut digits = Vec::new();
     let mut round_up = false;
     for (n, &digit) in whole.iter().chain(fraction).enumerate() {
@@ -78,7 +78,7 @@ pub fn parse_decimal(text: &[u8]) -> Option<Decimal> {
         let (digit, place) = (digit - b'0', first - i64::try_from(n).ok()?);
         match usize::try_from(place) {
             Ok(place) if digit != 0 => {
-                if place >= WHOLE_MOST + SCALE {
+                if place >= WHOLE_DIGITS_MAX + FRACTION_DIGITS {
                     return None;
                 }
                 if digits.is_empty() {
@@ -119,22 +119,22 @@ impl Decimal {
         if carry > 0 {
             digits.push(1);
         }
-        (digits.len() <= WHOLE_MOST + SCALE).then(|| Decimal::new(large.negative, digits))
+        (digits.len() <= WHOLE_DIGITS_MAX + FRACTION_DIGITS).then(|| Decimal::new(large.negative, digits))
     }
 }
 
 impl std::fmt::Display for Decimal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let digit = |n: usize| self.digits.get(n).copied().unwrap_or(0);
-        let mut text = String::with_capacity(self.digits.len().max(SCALE) + 2);
+        let mut text = String::with_capacity(self.digits.len().max(FRACTION_DIGITS) + 2);
         if self.negative {
             text.push('-');
         }
-        let places = self.digits.len().max(SCALE + 1);
-        text.extend((SCALE..places).rev().map(|n| char::from(b'0' + digit(n))));
-        if let Some(last) = (0..SCALE).find(|n| digit(*n) != 0) {
+        let places = self.digits.len().max(FRACTION_DIGITS + 1);
+        text.extend((FRACTION_DIGITS..places).rev().map(|n| char::from(b'0' + digit(n))));
+        if let Some(last) = (0..FRACTION_DIGITS).find(|n| digit(*n) != 0) {
             text.push('.');
-            text.extend((last..SCALE).rev().map(|n| char::from(b'0' + digit(n))));
+            text.extend((last..FRACTION_DIGITS).rev().map(|n| char::from(b'0' + digit(n))));
         }
         f.write_str(&text)
     }
@@ -200,7 +200,7 @@ mod tests {
         fn decimals_add_like_integers_scaled_to_the_last_digit(a: i64, b: i64) {
             let decimal = |n: i128| {
                 let digits = format!("{:018}", n.unsigned_abs());
-                let (whole, fraction) = digits.split_at(digits.len() - SCALE);
+                let (whole, fraction) = digits.split_at(digits.len() - FRACTION_DIGITS);
                 parse_decimal(format!("{}{whole}.{fraction}", if n < 0 { "-" } else { "" }).as_bytes()).unwrap()
             };
             let (a, b) = (i128::from(a), i128::from(b));

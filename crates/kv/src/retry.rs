@@ -4,19 +4,19 @@ use std::time::Duration;
 
 use units::Instant;
 
-/// Pause after the first failed attempt; it doubles with each further failure, up to `MOST`.
-const FIRST: Duration = Duration::from_secs(1);
-const MOST: Duration = Duration::from_secs(64);
+/// Pause after the first failed attempt; it doubles with each further failure, up to `LONGEST_PAUSE`.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
 
 /// Decides when a task that needs room on the drive is tried again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Retry {
-    failed: Option<Failed>,
+    failed: Option<FailedAttempt>,
 }
 
 /// The last attempt, which failed.
 #[derive(Clone, Copy, Debug)]
-struct Failed {
+struct FailedAttempt {
     /// Bytes that were free when the attempt began.
     free: u64,
     at: Instant,
@@ -32,8 +32,8 @@ impl Retry {
 
     /// Notes the end of an attempt that began with `free` bytes free.
     pub(crate) fn ended(&mut self, now: Instant, free: u64, well: bool) {
-        let pause = self.failed.map_or(FIRST, |failed| (failed.pause * 2).min(MOST));
-        self.failed = (!well).then_some(Failed { free, at: now, pause });
+        let pause = self.failed.map_or(FIRST_PAUSE, |failed| (failed.pause * 2).min(LONGEST_PAUSE));
+        self.failed = (!well).then_some(FailedAttempt { free, at: now, pause });
     }
 }
 
@@ -60,6 +60,6 @@ mod tests {
         retry.ended(now, 101, true);
         assert!(retry.is_due(now, 1));
         retry.ended(now, 100, false);
-        assert!(retry.is_due(now.after(FIRST), 100), "a success begins anew");
+        assert!(retry.is_due(now.after(FIRST_PAUSE), 100), "a success begins anew");
     }
 }

@@ -25,14 +25,14 @@ use crate::retry::Retry;
 use crate::store::{LogReport, Room, Store, Visit, Writing};
 
 /// First byte of the stored keys of clients, and the next byte in order.
-const DATA: u8 = b'd';
-const DATA_END: u8 = b'e';
+const CLIENT_KEY_PREFIX: u8 = b'd';
+const CLIENT_KEYS_END: u8 = b'e';
 
 /// The stored key of the layout's version. Its value begins with a record's header, which the compaction filter reads.
 const FORMAT_KEY: &[u8] = b"mformat";
 
 /// The version of the layout of stored keys.
-const FORMAT: u32 = 1;
+const FORMAT_VERSION: u32 = 1;
 
 /// Bounds of the default memtable size in bytes; the size is one part in `WRITE_BUFFER_SHARE` of the drive.
 const WRITE_BUFFER_MIN: u64 = 1 << 20;
@@ -48,27 +48,27 @@ const WRITE_BUFFERS: i32 = 4;
 /// - half the output of one compaction. A compaction has about 12 tables as input and keeps them until its end; a compaction
 ///   for room drops about half of its input.
 const COMPACTION_TABLES: u64 = 12;
-const RESERVE_MOST: u64 = 3;
+const RESERVE_SHARE: u64 = 3;
 
 /// Size of level 1, counted in tables or in memtables, whichever are larger (`rocks` sets the size).
-const LEVEL1: u64 = 4;
+const LEVEL1_TABLES: u64 = 4;
 
 /// A compaction to gain room waits until the deletes are one part in `COMPACT_SHARE` of the remaining keys.
 const COMPACT_SHARE: u64 = 3;
 
 /// Number of deletes that a FLUSHALL counts as: more than any drive has keys.
-const CLEARED: u64 = 1 << 48;
+const DELETES_OF_A_CLEAR: u64 = 1 << 48;
 
 /// Number of empty `WriteBatch` objects kept for reuse, and the largest size in bytes of one that is kept.
-const BATCHES: usize = 64;
-const BATCH_KEPT: usize = 256 << 10;
+const SPARE_BATCHES: usize = 64;
+const SPARE_BATCH_BYTES: usize = 256 << 10;
 
 /// Bounds of the table size, which is otherwise a zone's capacity (`rocks` sets the size).
 const TABLE_MIN: u64 = 2 << 20;
 const TABLE_MAX: u64 = 64 << 20;
 
 /// Keys up to this length are prefixed with their first byte on the stack.
-const SHORT_KEY: usize = 128;
+const STACK_KEY_LEN: usize = 128;
 
 /// Settings with which a [`RocksStore`] is opened.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +138,7 @@ impl RocksStore {
         let reserve = memtables
             .saturating_add(logs)
             .saturating_add(table * COMPACTION_TABLES / 2)
-            .min(capacity / RESERVE_MOST);
+            .min(capacity / RESERVE_SHARE);
         let database = Database::open(
             fs,
             path,
@@ -174,8 +174,8 @@ impl RocksStore {
         if let Some(stored) = stored {
             let version = stored.get(HEADER_LEN..).and_then(|v| v.try_into().ok()).map(u32::from_le_bytes);
             return match version {
-                Some(FORMAT) => Ok(()),
-                Some(found) => Err(Error::Version { found, known: FORMAT }),
+                Some(FORMAT_VERSION) => Ok(()),
+                Some(found) => Err(Error::Version { found, known: FORMAT_VERSION }),
                 None => Err(Error::corrupt(FORMAT_KEY, format!("{} bytes", stored.len()))),
             };
         }
@@ -187,13 +187,13 @@ impl RocksStore {
         }
         let mut batch = WriteBatch::new();
         let mut value = vec![0; HEADER_LEN];
-        value.extend_from_slice(&FORMAT.to_le_bytes());
+        value.extend_from_slice(&FORMAT_VERSION.to_le_bytes());
         batch.put(FORMAT_KEY, &value);
         self.database.write(&mut batch, true)
     }
 
     /// A numeric property of RocksDB; 0 if it is unknown.
-    fn number(&self, property: &str) -> u64 {
+    fn numeric_property(&self, property: &str) -> u64 {
         self.database.db().property(property).and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
@@ -205,8 +205,8 @@ impl RocksStore {
         if deletes == 0 || !paused {
             return;
         }
-        let keys = self.number("rocksdb.estimate-num-keys");
-        let enough = deletes >= CLEARED || deletes >= keys / COMPACT_SHARE;
+        let keys = self.numeric_property("rocksdb.estimate-num-keys");
+        let enough = deletes >= DELETES_OF_A_CLEAR || deletes >= keys / COMPACT_SHARE;
         // A compaction writes the live part of its input before the input is deleted, and the log needs its next zone
         // meanwhile: so take less input when less room is free. The smallest compaction of level 0 takes all of level 0
         // and of level 1.
@@ -214,12 +214,12 @@ impl RocksStore {
         let all = keys.saturating_add(deletes).max(1);
         let step = u64::try_from(u128::from(free) * u128::from(all) / u128::from(keys.max(1)));
         let step = step.unwrap_or(u64::MAX).min(self.table.saturating_mul(COMPACTION_TABLES));
-        let level0 = self.number("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
-        let level1 = LEVEL1 * self.table.max(self.write_buffer);
+        let level0 = self.numeric_property("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
+        let level1 = LEVEL1_TABLES * self.table.max(self.write_buffer);
         let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
         let fits = step >= least;
         // Deletes do not fill a memtable, so that a parallel log would keep its zones without this flush.
-        let held = self.database.held().is_some_and(|held| held.bytes > 0);
+        let held = self.database.held_records().is_some_and(|held| held.bytes > 0);
         if !enough || !(fits || held) {
             return;
         }
@@ -238,7 +238,7 @@ impl RocksStore {
     }
 
     /// Restores the default limit of compactions' input, if an earlier attempt to restore it failed for lack of room.
-    fn unbind(&self) {
+    fn restore_compaction_limit(&self) {
         let database = Arc::clone(&self.database);
         self.in_background(self.fs.statfs().free.0, move || {
             database.db().unbound().map_err(|e| failed("setting back the bound of compactions", &e))
@@ -268,17 +268,17 @@ impl RocksStore {
     }
 
     /// The writes of `overlay` as a `WriteBatch` of RocksDB.
-    fn batch(&self, overlay: &Overlay) -> WriteBatch {
+    fn to_write_batch(&self, overlay: &Overlay) -> WriteBatch {
         let mut batch = self.batches.lock().pop().unwrap_or_default();
         let (mut key, mut value) = (Vec::new(), Vec::new());
         batch.clear();
         if overlay.is_cleared() {
-            batch.delete_range(&[DATA], &[DATA_END]);
-            self.deletes.fetch_add(CLEARED, Ordering::Relaxed);
+            batch.delete_range(&[CLIENT_KEY_PREFIX], &[CLIENT_KEYS_END]);
+            self.deletes.fetch_add(DELETES_OF_A_CLEAR, Ordering::Relaxed);
         }
         for (name, record) in overlay.entries() {
             key.clear();
-            key.push(DATA);
+            key.push(CLIENT_KEY_PREFIX);
             key.extend_from_slice(name);
             match record {
                 Some(record) => {
@@ -312,7 +312,7 @@ impl Store for RocksStore {
     fn multi_get(&self, keys: &[&[u8]], found: &mut dyn FnMut(usize, Option<&[u8]>)) -> Result<()> {
         let mut all = Vec::with_capacity(keys.iter().map(|k| k.len() + 1).sum());
         for key in keys {
-            all.push(DATA);
+            all.push(CLIENT_KEY_PREFIX);
             all.extend_from_slice(key);
         }
         let mut rest = &all[..];
@@ -333,7 +333,9 @@ impl Store for RocksStore {
         const DOING: &str = "scanning the keys";
         let mut cursor =
             with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| failed(DOING, &e))?;
-        while let Some((&DATA, key)) = cursor.valid().then(|| cursor.key().split_first()).flatten() {
+        while let Some((&CLIENT_KEY_PREFIX, key)) =
+            cursor.valid().then(|| cursor.key().split_first()).flatten()
+        {
             if visit(key, cursor.value()) == ControlFlow::Break(()) {
                 break;
             }
@@ -343,13 +345,13 @@ impl Store for RocksStore {
     }
 
     fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
-        let mut batch = self.batch(overlay);
+        let mut batch = self.to_write_batch(overlay);
         let options = WriteOptions { synced: sync, writers: overlay.pipelines(), ..WriteOptions::UNSYNCED };
         Box::pin(async move {
             let written = self.database.write_ordered(&mut batch, options).await;
-            let small = batch.byte_size() <= BATCH_KEPT;
+            let small = batch.byte_size() <= SPARE_BATCH_BYTES;
             let mut batches = self.batches.lock();
-            if small && batches.len() < BATCHES {
+            if small && batches.len() < SPARE_BATCHES {
                 batches.push(batch);
             }
             written
@@ -365,12 +367,12 @@ impl Store for RocksStore {
     }
 
     fn log(&self) -> Option<LogReport> {
-        Some(LogReport { log: self.database.log_stats()?, held: self.database.held()? })
+        Some(LogReport { log: self.database.log_stats()?, held: self.database.held_records()? })
     }
 
     fn key_estimate(&self) -> u64 {
         // The stored key of the layout's version is not a key of a client.
-        self.number("rocksdb.estimate-num-keys").saturating_sub(1)
+        self.numeric_property("rocksdb.estimate-num-keys").saturating_sub(1)
     }
 
     fn used_memory(&self) -> u64 {
@@ -379,7 +381,7 @@ impl Store for RocksStore {
             "rocksdb.block-cache-usage",
             "rocksdb.estimate-table-readers-mem",
         ];
-        parts.into_iter().map(|part| self.number(part)).sum()
+        parts.into_iter().map(|part| self.numeric_property(part)).sum()
     }
 
     fn sync(&self) -> Result<()> {
@@ -392,7 +394,7 @@ impl Store for RocksStore {
             self.compact_for_room();
         }
         if self.database.db().is_bound() {
-            self.unbind();
+            self.restore_compaction_limit();
         }
         Some(room)
     }
@@ -439,7 +441,7 @@ impl Store for RocksStore {
 
 /// Calls `then` with `key` prefixed by the first byte of clients' keys.
 fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
-    let mut short = [DATA; SHORT_KEY];
+    let mut short = [CLIENT_KEY_PREFIX; STACK_KEY_LEN];
     match short.get_mut(1..=key.len()) {
         Some(tail) => {
             tail.copy_from_slice(key);
@@ -447,7 +449,7 @@ fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
         }
         None => {
             let mut long = Vec::with_capacity(key.len() + 1);
-            long.push(DATA);
+            long.push(CLIENT_KEY_PREFIX);
             long.extend_from_slice(key);
             then(&long)
         }

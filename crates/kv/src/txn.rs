@@ -93,7 +93,7 @@ impl<'a> Txn<'a> {
     fn touch(&self, _key: Option<&[u8]>) {
         #[cfg(debug_assertions)]
         if let Some(claims) = &self.claims {
-            let claimed = _key.map_or(claims.is_all(), |key| claims.covers(key));
+            let claimed = _key.map_or(claims.covers_all_keys(), |key| claims.covers(key));
             assert!(claimed, "a command touches key {_key:?}, which its pipeline has not claimed");
         }
     }
@@ -143,7 +143,7 @@ impl<'a> Txn<'a> {
         let mut result = None;
         self.store.get(key, &mut |stored| {
             if let Some(then) = then.take() {
-                result = Some(live(key, stored, self.now_ms).map(then));
+                result = Some(live_record(key, stored, self.now_ms).map(then));
             }
         })?;
         result.expect("a store answers a get once")
@@ -166,7 +166,7 @@ impl<'a> Txn<'a> {
         self.store.multi_get(keys, &mut |n, stored| {
             if result.is_ok() {
                 let key = keys.get(n).copied().unwrap_or_default();
-                result = live(key, stored, self.now_ms).map(|record| each(n, record));
+                result = live_record(key, stored, self.now_ms).map(|record| each(n, record));
             }
         })?;
         result
@@ -199,7 +199,7 @@ impl<'a> Txn<'a> {
         let mut found = Ok(false);
         self.store.get(key, &mut |stored| {
             // At the time 0 (1970) no expiry is past, so that expired records are read too.
-            found = live(key, stored, 0).map(|record| record.is_some_and(past));
+            found = live_record(key, stored, 0).map(|record| record.is_some_and(past));
         })?;
         found
     }
@@ -262,14 +262,14 @@ impl<'a> Txn<'a> {
     /// Sets `key` to `value` with an expiry.
     pub fn put(&mut self, key: Bytes, value: Bytes, expires: Expiry) {
         self.touch(Some(&key));
-        self.shared.watches.written(&key);
+        self.shared.watches.note_write(&key);
         self.overlay().put(key, Record { expires, value });
     }
 
     /// Deletes `key`, whether it exists or not.
     pub fn delete(&mut self, key: Bytes) {
         self.touch(Some(&key));
-        self.shared.watches.written(&key);
+        self.shared.watches.note_write(&key);
         self.overlay().delete(key);
     }
 
@@ -282,7 +282,7 @@ impl<'a> Txn<'a> {
     /// Deletes all keys.
     pub fn clear(&mut self) {
         self.touch(None);
-        self.shared.watches.all_written();
+        self.shared.watches.note_write_of_all_keys();
         self.overlay().clear();
     }
 
@@ -291,7 +291,7 @@ impl<'a> Txn<'a> {
     }
 }
 
-fn live<'r>(key: &[u8], stored: Option<&'r [u8]>, now_ms: u64) -> Result<Option<RecordRef<'r>>> {
+fn live_record<'r>(key: &[u8], stored: Option<&'r [u8]>, now_ms: u64) -> Result<Option<RecordRef<'r>>> {
     match stored.map(RecordRef::decode) {
         None => Ok(None),
         Some(Ok(record)) => Ok(Some(record).filter(|r| !r.expires.is_past(now_ms))),

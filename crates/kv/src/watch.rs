@@ -46,7 +46,7 @@ impl Watches {
     }
 
     /// Counts a write of `key`, by the holder of the key's claim.
-    pub fn written(&self, key: &[u8]) {
+    pub fn note_write(&self, key: &[u8]) {
         if self.watched.load(Ordering::Acquire) > 0
             && let Some(entry) = self.keys.lock().get_mut(key)
         {
@@ -55,7 +55,7 @@ impl Watches {
     }
 
     /// Counts a write of every watched key.
-    pub fn all_written(&self) {
+    pub fn note_write_of_all_keys(&self) {
         self.keys.lock().values_mut().for_each(|entry| entry.writes += 1);
     }
 

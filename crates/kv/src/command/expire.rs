@@ -6,33 +6,33 @@ use super::strings;
 use crate::{Expiry, parse_integer};
 
 pub(super) fn expire(call: &mut Call<'_, '_>) -> Outcome {
-    change(call, 1000, false, "expire")
+    change_expiry(call, 1000, false, "expire")
 }
 
 pub(super) fn pexpire(call: &mut Call<'_, '_>) -> Outcome {
-    change(call, 1, false, "pexpire")
+    change_expiry(call, 1, false, "pexpire")
 }
 
 pub(super) fn expireat(call: &mut Call<'_, '_>) -> Outcome {
-    change(call, 1000, true, "expireat")
+    change_expiry(call, 1000, true, "expireat")
 }
 
 pub(super) fn pexpireat(call: &mut Call<'_, '_>) -> Outcome {
-    change(call, 1, true, "pexpireat")
+    change_expiry(call, 1, true, "pexpireat")
 }
 
 /// The conditions NX, XX, GT and LT of EXPIRE, under which a key's expiry is changed.
 #[derive(Default)]
-struct Only {
+struct ExpiryConditions {
     without: bool,
     with: bool,
     later: bool,
     earlier: bool,
 }
 
-impl Only {
-    fn parse(call: &Call<'_, '_>) -> Result<Only, Failure> {
-        let mut only = Only::default();
+impl ExpiryConditions {
+    fn parse(call: &Call<'_, '_>) -> Result<ExpiryConditions, Failure> {
+        let mut only = ExpiryConditions::default();
         for word in call.args.rest(3) {
             let flag = match word.to_ascii_uppercase().as_slice() {
                 b"NX" => &mut only.without,
@@ -67,8 +67,8 @@ impl Only {
     }
 }
 
-fn change(call: &mut Call<'_, '_>, unit: i64, absolute: bool, name: &str) -> Outcome {
-    let only = Only::parse(call)?;
+fn change_expiry(call: &mut Call<'_, '_>, unit: i64, absolute: bool, name: &str) -> Outcome {
+    let only = ExpiryConditions::parse(call)?;
     let now = i64::try_from(call.txn.now_ms()).unwrap_or(i64::MAX);
     let value = parse_integer(call.args.get(2)).ok_or(NOT_AN_INTEGER)?;
     let base = if absolute { 0 } else { now };
@@ -126,23 +126,23 @@ pub(super) fn getex(call: &mut Call<'_, '_>) -> Outcome {
 }
 
 pub(super) fn ttl(call: &mut Call<'_, '_>) -> Outcome {
-    show(call, |at, now| (at.saturating_sub(now).saturating_add(500)) / 1000)
+    reply_expiry(call, |at, now| (at.saturating_sub(now).saturating_add(500)) / 1000)
 }
 
 pub(super) fn pttl(call: &mut Call<'_, '_>) -> Outcome {
-    show(call, |at, now| at.saturating_sub(now))
+    reply_expiry(call, |at, now| at.saturating_sub(now))
 }
 
 pub(super) fn expiretime(call: &mut Call<'_, '_>) -> Outcome {
-    show(call, |at, _| at.saturating_add(500) / 1000)
+    reply_expiry(call, |at, _| at.saturating_add(500) / 1000)
 }
 
 pub(super) fn pexpiretime(call: &mut Call<'_, '_>) -> Outcome {
-    show(call, |at, _| at)
+    reply_expiry(call, |at, _| at)
 }
 
 /// The reply of TTL, PTTL, EXPIRETIME and PEXPIRETIME: -2 if the key does not exist, -1 if it has no expiry.
-fn show(call: &mut Call<'_, '_>, form: impl Fn(u64, u64) -> u64) -> Outcome {
+fn reply_expiry(call: &mut Call<'_, '_>, form: impl Fn(u64, u64) -> u64) -> Outcome {
     let now = call.txn.now_ms();
     call.out.integer(match call.txn.expiry(call.args.get(1))? {
         None => -2,

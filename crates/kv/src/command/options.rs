@@ -5,14 +5,14 @@ use crate::{Args, Expiry, parse_integer};
 
 /// The expiry that a client named in a command.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct When {
+pub(super) struct GivenExpiry {
     /// Index of the word with the number.
     word: usize,
     unit: i64,
     absolute: bool,
 }
 
-impl When {
+impl GivenExpiry {
     /// Whether the command names an expiry.
     pub fn is_given(self) -> bool {
         self.word > 0
@@ -27,7 +27,7 @@ impl When {
     pub fn resolve(self, args: Args<'_>, now_ms: u64, name: &str) -> Result<Option<Expiry>, Failure> {
         match self.is_given() {
             false => Ok(None),
-            true if self.absolute => positive(args.get(self.word), self.unit, 0, name).map(Some),
+            true if self.absolute => parse_expiry(args.get(self.word), self.unit, 0, name).map(Some),
             true => from_now(args.get(self.word), self.unit, now_ms, name).map(Some),
         }
     }
@@ -35,10 +35,10 @@ impl When {
 
 /// The expiry that lies as many units of `unit` milliseconds after `now_ms` as `word` says.
 pub(super) fn from_now(word: &[u8], unit: i64, now_ms: u64, name: &str) -> Result<Expiry, Failure> {
-    positive(word, unit, i64::try_from(now_ms).unwrap_or(i64::MAX), name)
+    parse_expiry(word, unit, i64::try_from(now_ms).unwrap_or(i64::MAX), name)
 }
 
-fn positive(word: &[u8], unit: i64, base: i64, name: &str) -> Result<Expiry, Failure> {
+fn parse_expiry(word: &[u8], unit: i64, base: i64, name: &str) -> Result<Expiry, Failure> {
     let value = parse_integer(word).ok_or(NOT_AN_INTEGER)?;
     let at = value.checked_mul(unit).and_then(|ms| ms.checked_add(base));
     match at {
@@ -55,7 +55,7 @@ pub(super) struct SetOptions {
     pub get: bool,
     pub keep_ttl: bool,
     pub persist: bool,
-    pub expiry: When,
+    pub expiry: GivenExpiry,
 }
 
 impl SetOptions {
@@ -90,7 +90,7 @@ impl SetOptions {
                 && !options.persist
                 && given_as(&options, unit, absolute)
             {
-                options.expiry = When { word: n + 1, unit, absolute };
+                options.expiry = GivenExpiry { word: n + 1, unit, absolute };
                 n += 1;
             } else {
                 return Err(SYNTAX.into());

@@ -9,7 +9,7 @@ use crate::cursor::{cursor_of, is_beyond, lower_bound};
 use crate::{Txn, glob, parse_integer};
 
 /// Number of keys that one SCAN visits if it has no COUNT.
-const COUNT: i64 = 10;
+const DEFAULT_COUNT: i64 = 10;
 
 /// Largest number of keys that one SCAN visits, whatever its COUNT: other clients wait meanwhile.
 const COUNT_LIMIT: i64 = 10_000;
@@ -34,7 +34,7 @@ pub(super) fn keys(call: &mut Call<'_, '_>) -> Outcome {
         }
         ControlFlow::Continue(())
     })?;
-    page(call, &found);
+    reply_page(call, &found);
     Ok(())
 }
 
@@ -42,7 +42,7 @@ pub(super) fn scan(call: &mut Call<'_, '_>) -> Outcome {
     let Call { args, txn, .. } = call;
     let cursor = std::str::from_utf8(args.get(1)).ok().and_then(|c| c.parse::<u64>().ok());
     let cursor = cursor.ok_or("ERR invalid cursor")?;
-    let (mut pattern, mut count, mut wanted) = (None, COUNT, true);
+    let (mut pattern, mut count, mut wanted) = (None, DEFAULT_COUNT, true);
     for n in (2..args.len()).step_by(2) {
         let (name, value) = (args.get(n), args.get(n + 1));
         if n + 1 >= args.len() {
@@ -84,7 +84,7 @@ pub(super) fn scan(call: &mut Call<'_, '_>) -> Outcome {
     let next = next.map_or(0, |key| txn.cursors().put(key));
     call.out.array(2);
     call.out.bulk(next.to_string().as_bytes());
-    page(call, &found);
+    reply_page(call, &found);
     Ok(())
 }
 
@@ -106,7 +106,7 @@ fn named_key(txn: &Txn<'_>, cursor: u64) -> crate::Result<Bytes> {
     Ok(found.unwrap_or(bound))
 }
 
-fn page(call: &mut Call<'_, '_>, keys: &[Bytes]) {
+fn reply_page(call: &mut Call<'_, '_>, keys: &[Bytes]) {
     call.out.array(keys.len());
     for key in keys {
         call.out.bulk(key);

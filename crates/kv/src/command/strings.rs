@@ -93,14 +93,14 @@ pub(super) fn setnx(call: &mut Call<'_, '_>) -> Outcome {
 }
 
 pub(super) fn setex(call: &mut Call<'_, '_>) -> Outcome {
-    set_for(call, 1000, "setex")
+    set_with_ttl(call, 1000, "setex")
 }
 
 pub(super) fn psetex(call: &mut Call<'_, '_>) -> Outcome {
-    set_for(call, 1, "psetex")
+    set_with_ttl(call, 1, "psetex")
 }
 
-fn set_for(call: &mut Call<'_, '_>, unit: i64, name: &str) -> Outcome {
+fn set_with_ttl(call: &mut Call<'_, '_>, unit: i64, name: &str) -> Outcome {
     let expires = super::options::from_now(call.args.get(2), unit, call.txn.now_ms(), name)?;
     call.txn.put(call.args.bytes(1), call.args.bytes(3), expires);
     call.out.simple("OK");
@@ -122,14 +122,14 @@ pub(super) fn getdel(call: &mut Call<'_, '_>) -> Outcome {
 }
 
 pub(super) fn mset(call: &mut Call<'_, '_>) -> Outcome {
-    pairs(call, "mset")?;
+    check_pairs(call, "mset")?;
     call.out.simple("OK");
     put_pairs(call);
     Ok(())
 }
 
 pub(super) fn msetnx(call: &mut Call<'_, '_>) -> Outcome {
-    pairs(call, "msetnx")?;
+    check_pairs(call, "msetnx")?;
     for n in (1..call.args.len()).step_by(2) {
         if call.txn.exists(call.args.get(n))? {
             call.out.integer(0);
@@ -141,7 +141,7 @@ pub(super) fn msetnx(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-fn pairs(call: &Call<'_, '_>, name: &str) -> Outcome {
+fn check_pairs(call: &Call<'_, '_>, name: &str) -> Outcome {
     match call.args.len() % 2 {
         1 => Ok(()),
         _ => Err(format!("ERR wrong number of arguments for '{name}' command").into()),

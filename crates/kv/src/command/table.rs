@@ -32,13 +32,13 @@ const WRITE: u8 = Spec::WRITE | Spec::FAST;
 const GROW: u8 = Spec::WRITE | Spec::GROWS | Spec::FAST;
 const ONE: (i8, i8, i8) = (1, 1, 1);
 const ALL: (i8, i8, i8) = (1, -1, 1);
-const PAIRS: (i8, i8, i8) = (1, -1, 2);
-const NONE: (i8, i8, i8) = (0, 0, 0);
+const KEY_VALUE_PAIRS: (i8, i8, i8) = (1, -1, 2);
+const NO_KEYS: (i8, i8, i8) = (0, 0, 0);
 
 /// All commands on keys, in the order of their names.
 pub static COMMANDS: &[Command] = &[
     command("APPEND", 3, GROW, ONE, strings::append),
-    command("DBSIZE", 1, WALK, NONE, scan::dbsize),
+    command("DBSIZE", 1, WALK, NO_KEYS, scan::dbsize),
     command("DECR", 2, GROW, ONE, counters::decr),
     command("DECRBY", 3, GROW, ONE, counters::decrby),
     command("DEL", -2, WRITE, ALL, keys::del),
@@ -46,8 +46,8 @@ pub static COMMANDS: &[Command] = &[
     command("EXPIRE", -3, WRITE, ONE, expire::expire),
     command("EXPIREAT", -3, WRITE, ONE, expire::expireat),
     command("EXPIRETIME", 2, READ, ONE, expire::expiretime),
-    command("FLUSHALL", -1, WRITE, NONE, keys::flush),
-    command("FLUSHDB", -1, WRITE, NONE, keys::flush),
+    command("FLUSHALL", -1, WRITE, NO_KEYS, keys::flush),
+    command("FLUSHDB", -1, WRITE, NO_KEYS, keys::flush),
     command("GET", 2, READ, ONE, strings::get),
     command("GETDEL", 2, WRITE, ONE, strings::getdel),
     command("GETEX", -2, WRITE, ONE, expire::getex),
@@ -56,17 +56,17 @@ pub static COMMANDS: &[Command] = &[
     command("INCR", 2, GROW, ONE, counters::incr),
     command("INCRBY", 3, GROW, ONE, counters::incrby),
     command("INCRBYFLOAT", 3, GROW, ONE, counters::incrbyfloat),
-    command("KEYS", 2, WALK, NONE, scan::keys),
+    command("KEYS", 2, WALK, NO_KEYS, scan::keys),
     command("MGET", -2, READ, ALL, strings::mget),
-    command("MSET", -3, GROW, PAIRS, strings::mset),
-    command("MSETNX", -3, GROW, PAIRS, strings::msetnx),
+    command("MSET", -3, GROW, KEY_VALUE_PAIRS, strings::mset),
+    command("MSETNX", -3, GROW, KEY_VALUE_PAIRS, strings::msetnx),
     command("PERSIST", 2, WRITE, ONE, expire::persist),
     command("PEXPIRE", -3, WRITE, ONE, expire::pexpire),
     command("PEXPIREAT", -3, WRITE, ONE, expire::pexpireat),
     command("PEXPIRETIME", 2, READ, ONE, expire::pexpiretime),
     command("PSETEX", 4, GROW, ONE, strings::psetex),
     command("PTTL", 2, READ, ONE, expire::pttl),
-    command("SCAN", -2, Spec::READ, NONE, scan::scan),
+    command("SCAN", -2, Spec::READ, NO_KEYS, scan::scan),
     command("SET", -3, GROW, ONE, strings::set),
     command("SETEX", 4, GROW, ONE, strings::setex),
     command("SETNX", 3, GROW, ONE, strings::setnx),

@@ -37,13 +37,13 @@ impl World {
         out
     }
 
-    fn line(&mut self, line: &str) -> Vec<Reply> {
+    fn run_line(&mut self, line: &str) -> Vec<Reply> {
         let words: Vec<&[u8]> = line.split(' ').map(str::as_bytes).collect();
         self.run(&words)
     }
 
     /// Writes the overlay to the store, as the end of a group does.
-    fn commit(&mut self) {
+    fn write_overlay(&mut self) {
         let written = self.store.write(&self.overlay, true).now_or_never().expect("memory is there at once");
         written.expect("memory takes everything");
         self.overlay.reset();
@@ -95,35 +95,35 @@ fn the_table_is_in_order_and_every_name_is_found_in_any_case() {
 fn a_key_expires_at_its_time_in_overlay_and_store() {
     let mut w = World::new();
     for committed in [false, true] {
-        assert_eq!(w.line("SET k v PX 100"), ok());
+        assert_eq!(w.run_line("SET k v PX 100"), ok());
         if committed {
-            w.commit();
+            w.write_overlay();
         }
         w.now_ms += 99;
-        assert_eq!(w.line("GET k"), bulk("v"));
-        assert_eq!(w.line("PTTL k"), int(1));
+        assert_eq!(w.run_line("GET k"), bulk("v"));
+        assert_eq!(w.run_line("PTTL k"), int(1));
         w.now_ms += 1;
         for (line, reply) in [("EXISTS k", 0), ("TTL k", -2), ("DEL k", 0), ("DBSIZE", 0), ("STRLEN k", 0)] {
-            assert_eq!(w.line(line), int(reply), "{line}");
+            assert_eq!(w.run_line(line), int(reply), "{line}");
         }
-        assert_eq!(w.line("GET k"), vec![Reply::Null]);
-        assert_eq!(w.line("KEYS *"), vec![Reply::Array(0)]);
-        assert_eq!(w.line("SET k w NX"), ok());
-        assert_eq!(w.line("TTL k"), int(-1));
+        assert_eq!(w.run_line("GET k"), vec![Reply::Null]);
+        assert_eq!(w.run_line("KEYS *"), vec![Reply::Array(0)]);
+        assert_eq!(w.run_line("SET k w NX"), ok());
+        assert_eq!(w.run_line("TTL k"), int(-1));
     }
 }
 
 #[test]
 fn flushall_hides_stored_keys_and_keeps_later_writes() {
     let mut w = World::new();
-    w.line("MSET a 1 b 2 c 3");
-    w.commit();
-    assert_eq!(w.line("FLUSHALL ASYNC"), ok());
-    assert_eq!(w.line("SET b new"), ok());
+    w.run_line("MSET a 1 b 2 c 3");
+    w.write_overlay();
+    assert_eq!(w.run_line("FLUSHALL ASYNC"), ok());
+    assert_eq!(w.run_line("SET b new"), ok());
     for _ in 0..2 {
-        assert_eq!(w.line("MGET a b"), [vec![Reply::Array(2), Reply::Null], bulk("new")].concat());
-        assert_eq!(w.line("DBSIZE"), int(1));
-        w.commit();
+        assert_eq!(w.run_line("MGET a b"), [vec![Reply::Array(2), Reply::Null], bulk("new")].concat());
+        assert_eq!(w.run_line("DBSIZE"), int(1));
+        w.write_overlay();
     }
 }
 
@@ -131,7 +131,7 @@ fn flushall_hides_stored_keys_and_keeps_later_writes() {
 fn a_failed_command_leaves_one_error_and_no_change() {
     let mut w = World::new();
     w.shared.limits = Limits { key: 8, value: 16 };
-    w.line("SET k abc");
+    w.run_line("SET k abc");
     for (line, text) in [
         ("INCR k", NOT_AN_INTEGER),
         ("SET k v EX 0", "ERR invalid expire time in 'set' command"),
@@ -149,8 +149,8 @@ fn a_failed_command_leaves_one_error_and_no_change() {
         ("SCAN x", "ERR invalid cursor"),
         ("DECRBY k -9223372036854775808", "ERR decrement would overflow"),
     ] {
-        assert_eq!(w.line(line), error(text), "{line}");
-        assert_eq!(w.line("MGET k"), [vec![Reply::Array(1)], bulk("abc")].concat());
+        assert_eq!(w.run_line(line), error(text), "{line}");
+        assert_eq!(w.run_line("MGET k"), [vec![Reply::Array(1)], bulk("abc")].concat());
     }
 }
 
@@ -207,14 +207,14 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
 fn scan_returns_every_key_once_while_other_keys_are_added_and_deleted() {
     let mut w = World::new();
     for n in 0..500 {
-        w.line(&format!("SET key:{n} v"));
+        w.run_line(&format!("SET key:{n} v"));
         if n == 250 {
-            w.commit();
+            w.write_overlay();
         }
     }
     let (mut cursor, mut seen, mut round) = ("0".to_owned(), Vec::new(), 0);
     loop {
-        let reply = w.line(&format!("SCAN {cursor} MATCH key:* COUNT 7"));
+        let reply = w.run_line(&format!("SCAN {cursor} MATCH key:* COUNT 7"));
         let Reply::Bulk(next) = &reply[1] else { panic!("{reply:?}") };
         cursor = String::from_utf8(next.to_vec()).expect("digits");
         seen.extend(reply[3..].iter().map(|r| match r {
@@ -225,10 +225,10 @@ fn scan_returns_every_key_once_while_other_keys_are_added_and_deleted() {
             break;
         }
         round += 1;
-        w.line(&format!("SET key:new{round} v"));
-        w.line(&format!("DEL key:new{}", round - 1));
+        w.run_line(&format!("SET key:new{round} v"));
+        w.run_line(&format!("DEL key:new{}", round - 1));
         if round % 5 == 0 {
-            w.commit();
+            w.write_overlay();
         }
     }
     let once: BTreeSet<Bytes> = seen.iter().cloned().collect();
@@ -242,7 +242,7 @@ fn scan_returns_every_key_once_while_other_keys_are_added_and_deleted() {
 fn scan_on(w: &mut World, cursor: &str, mut between: impl FnMut(&mut World)) -> Vec<Bytes> {
     let (mut cursor, mut seen) = (cursor.to_owned(), Vec::new());
     loop {
-        let reply = w.line(&format!("SCAN {cursor} COUNT 7"));
+        let reply = w.run_line(&format!("SCAN {cursor} COUNT 7"));
         let Reply::Bulk(next) = &reply[1] else { panic!("{reply:?}") };
         cursor = String::from_utf8(next.to_vec()).expect("digits");
         seen.extend(reply[3..].iter().map(|r| match r {
@@ -260,9 +260,9 @@ fn scan_on(w: &mut World, cursor: &str, mut between: impl FnMut(&mut World)) -> 
 fn a_scan_continues_at_its_place_after_the_server_forgot_every_cursor() {
     let mut w = World::new();
     for n in 0..300 {
-        w.line(&format!("SET {}key:{n} v", ["", "a", "z:"][n % 3]));
+        w.run_line(&format!("SET {}key:{n} v", ["", "a", "z:"][n % 3]));
     }
-    w.commit();
+    w.write_overlay();
     let seen = scan_on(&mut w, "0", |w| w.shared = TxnShared::default());
     let once: BTreeSet<&Bytes> = seen.iter().collect();
     assert_eq!((seen.len(), once.len()), (300, 300));
@@ -272,13 +272,13 @@ fn a_scan_continues_at_its_place_after_the_server_forgot_every_cursor() {
 fn a_scan_whose_next_key_was_deleted_repeats_keys_rather_than_miss_one() {
     let mut w = World::new();
     for n in 100..200 {
-        w.line(&format!("SET key:{n} v"));
+        w.run_line(&format!("SET key:{n} v"));
     }
-    w.commit();
-    let page = w.line("SCAN 0 COUNT 50");
+    w.write_overlay();
+    let page = w.run_line("SCAN 0 COUNT 50");
     let Reply::Bulk(cursor) = &page[1] else { panic!("{page:?}") };
     let cursor = String::from_utf8(cursor.to_vec()).expect("digits");
-    w.line("DEL key:150");
+    w.run_line("DEL key:150");
     let known = scan_on(&mut w, &cursor, |_| ());
     assert_eq!((known.len(), &known[0][..]), (49, &b"key:151"[..]), "the cache knows where key:150 was");
     w.shared = TxnShared::default();
@@ -289,12 +289,12 @@ fn a_scan_whose_next_key_was_deleted_repeats_keys_rather_than_miss_one() {
 #[test]
 fn any_number_is_a_cursor() {
     let mut w = World::new();
-    w.line("SET k v");
+    w.run_line("SET k v");
     for cursor in [1, 77, 1 << 52, u64::MAX] {
-        let reply = w.line(&format!("SCAN {cursor}"));
+        let reply = w.run_line(&format!("SCAN {cursor}"));
         assert!(matches!(&reply[1], Reply::Bulk(next) if next == "0"), "{reply:?}");
     }
-    assert_eq!(w.line("SCAN 18446744073709551616"), error("ERR invalid cursor"));
+    assert_eq!(w.run_line("SCAN 18446744073709551616"), error("ERR invalid cursor"));
 }
 
 /// A model of the commands as a map from key to value and expiry, without overlays, records or stores.
@@ -444,7 +444,7 @@ proptest! {
         for step in &steps {
             match step {
                 Step::Pass(ms) => w.now_ms += ms,
-                Step::Commit => w.commit(),
+                Step::Commit => w.write_overlay(),
                 step => {
                     let (words, expected) = model.step(step, w.now_ms);
                     let words: Vec<&[u8]> = words.iter().map(String::as_bytes).collect();

@@ -29,14 +29,14 @@ impl Claims {
     }
 
     /// Adds a claim on all keys, present and future.
-    pub fn everything(&mut self) {
+    pub fn claim_all_keys(&mut self) {
         self.all = true;
     }
 
     /// Adds claims on the keys of the command with these words.
     pub fn command(&mut self, spec: &Spec, args: Args<'_>) {
         if spec.keys.first == 0 {
-            return self.everything();
+            return self.claim_all_keys();
         }
         for place in spec.key_places(args.len()) {
             self.key(args.get(place));
@@ -49,7 +49,7 @@ impl Claims {
         self.all || self.stripes.contains(&stripe(&self.hash, key))
     }
 
-    pub(crate) fn is_all(&self) -> bool {
+    pub(crate) fn covers_all_keys(&self) -> bool {
         self.all
     }
 
@@ -69,21 +69,21 @@ pub(super) struct StripeBits(Box<[u64]>);
 
 impl StripeBits {
     pub fn new() -> StripeBits {
-        StripeBits(vec![0; STRIPES / BITS].into_boxed_slice())
+        StripeBits(vec![0; STRIPES / WORD_BITS].into_boxed_slice())
     }
 
     pub fn insert(&mut self, claims: &Claims) {
         for &stripe in claims.stripes() {
-            if let Some(word) = self.0.get_mut(stripe as usize / BITS) {
-                *word |= 1 << (stripe as usize % BITS);
+            if let Some(word) = self.0.get_mut(stripe as usize / WORD_BITS) {
+                *word |= 1 << (stripe as usize % WORD_BITS);
             }
         }
     }
 
     pub fn remove(&mut self, claims: &Claims) {
         for &stripe in claims.stripes() {
-            if let Some(word) = self.0.get_mut(stripe as usize / BITS) {
-                *word &= !(1 << (stripe as usize % BITS));
+            if let Some(word) = self.0.get_mut(stripe as usize / WORD_BITS) {
+                *word &= !(1 << (stripe as usize % WORD_BITS));
             }
         }
     }
@@ -93,12 +93,14 @@ impl StripeBits {
         self.0.iter().all(|word| *word == 0)
     }
 
-    pub fn meets(&self, claims: &Claims) -> bool {
+    pub fn overlaps(&self, claims: &Claims) -> bool {
         let has = |&stripe: &u32| {
-            self.0.get(stripe as usize / BITS).is_some_and(|word| word >> (stripe as usize % BITS) & 1 == 1)
+            self.0
+                .get(stripe as usize / WORD_BITS)
+                .is_some_and(|word| word >> (stripe as usize % WORD_BITS) & 1 == 1)
         };
         claims.stripes().iter().any(has)
     }
 }
 
-const BITS: usize = u64::BITS as usize;
+const WORD_BITS: usize = u64::BITS as usize;

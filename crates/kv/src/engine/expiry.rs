@@ -27,7 +27,7 @@ const SLICE_DELETES: usize = 500;
 const SLICE_PAUSE: Duration = Duration::from_millis(500);
 
 /// Pause after an expiry walk over all keys that met no key with an expiry.
-const IDLE_PAUSE: Duration = Duration::from_secs(30);
+const PAUSE_WITHOUT_EXPIRIES: Duration = Duration::from_secs(30);
 
 /// Counts of the keys that an expiry walk met.
 #[derive(Clone, Copy, Debug, Default)]
@@ -72,7 +72,7 @@ pub(super) async fn delete_expired(engine: Arc<Shared>) {
     let mut pause = SLICE_PAUSE;
     while engine.pause(pause).await {
         let met_any = visit_slice(&engine, &mut walk);
-        pause = if walk.from.is_empty() && !met_any { IDLE_PAUSE } else { SLICE_PAUSE };
+        pause = if walk.from.is_empty() && !met_any { PAUSE_WITHOUT_EXPIRIES } else { SLICE_PAUSE };
     }
 }
 
@@ -91,7 +91,7 @@ pub(super) fn visit_slice(engine: &Arc<Shared>, walk: &mut Walk) -> bool {
             }
             if !slice.expired.is_empty() {
                 walk.met_any = true;
-                let deletes = Deletes { engine: Arc::clone(engine), keys: slice.expired, deleted: 0 };
+                let deletes = ExpiredDeletes { engine: Arc::clone(engine), keys: slice.expired, deleted: 0 };
                 // If the queue refuses the deletes because too many pipelines wait, the next walk finds the
                 // keys again.
                 let _next_walk = engine.submit(Box::new(deletes));
@@ -106,14 +106,14 @@ pub(super) fn visit_slice(engine: &Arc<Shared>, walk: &mut Walk) -> bool {
 }
 
 #[derive(Default)]
-struct Slice {
+struct KeySlice {
     expired: Vec<Bytes>,
     /// The first key after the slice; empty at the end of the keys.
     next: Bytes,
 }
 
-fn read_slice(txn: &Txn<'_>, walk: &mut Walk) -> crate::error::Result<Slice> {
-    let mut slice = Slice::default();
+fn read_slice(txn: &Txn<'_>, walk: &mut Walk) -> crate::error::Result<KeySlice> {
+    let mut slice = KeySlice::default();
     let mut visited = 0;
     let Walk { from, met_any, count } = walk;
     txn.scan(from, |key, record| {
@@ -133,13 +133,13 @@ fn read_slice(txn: &Txn<'_>, walk: &mut Walk) -> crate::error::Result<Slice> {
 }
 
 /// The deletes of a slice's expired keys, as a pipeline.
-struct Deletes {
+struct ExpiredDeletes {
     engine: Arc<Shared>,
     keys: Vec<Bytes>,
     deleted: u64,
 }
 
-impl Work for Deletes {
+impl Work for ExpiredDeletes {
     fn claims(&self, claims: &mut Claims) {
         self.keys.iter().for_each(|key| claims.key(key));
     }

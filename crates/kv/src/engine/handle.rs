@@ -19,11 +19,11 @@ use crate::store::{LogReport, Room, Store};
 use crate::txn::Txn;
 
 /// Interval between the syncs of acknowledged writes, in mode `async`.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
+const SYNC_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A database of at most this many keys is counted at each request for the number: that takes some tens of
 /// milliseconds.
-const COUNTED_AT_ONCE: u64 = 100_000;
+const KEYS_COUNTED_AT_ONCE: u64 = 100_000;
 
 /// The engine. Cheap to clone; [`close`](Engine::close) it before the last clone is dropped.
 ///
@@ -65,7 +65,7 @@ impl Engine {
         if options.durability == Durability::Async {
             let syncs = Arc::clone(&shared);
             let sync = async move {
-                while syncs.pause(SYNC_EVERY).await {
+                while syncs.pause(SYNC_INTERVAL).await {
                     syncs.sync();
                 }
             };
@@ -129,7 +129,7 @@ impl Engine {
     /// expired keys; [`Keyspace::age_ms`] tells how old.
     pub fn keyspace(&self) -> Result<Keyspace> {
         let (estimate, now_ms) = (self.0.store.key_estimate(), self.0.driver.unix_millis());
-        if estimate > COUNTED_AT_ONCE {
+        if estimate > KEYS_COUNTED_AT_ONCE {
             let counted = *self.0.counted.lock();
             return Ok(match counted {
                 Some((count, at)) => Keyspace { age_ms: Some(now_ms.saturating_sub(at)), ..count },

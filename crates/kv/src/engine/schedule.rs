@@ -19,7 +19,7 @@ use crate::parallel_wal::WalMode;
 const GROUP_LIMIT: usize = 4096;
 
 /// A pipeline that waits, with the keys that it claims.
-pub(super) struct Waiting {
+pub(super) struct WaitingPipeline {
     pub work: Box<dyn Work>,
     pub claims: Claims,
 }
@@ -36,13 +36,13 @@ pub(super) struct Group {
 pub(super) struct HeldKeys(Vec<Claims>);
 
 impl Group {
-    fn push(&mut self, waiting: Waiting) {
+    fn push(&mut self, waiting: WaitingPipeline) {
         self.works.push(waiting.work);
         self.claims.push(waiting.claims);
     }
 
     /// The group's `n`th pipeline, and its claims.
-    pub fn member(&mut self, n: usize) -> Option<(&mut Box<dyn Work>, &Claims)> {
+    pub fn pipeline_at(&mut self, n: usize) -> Option<(&mut Box<dyn Work>, &Claims)> {
         self.works.get_mut(n).zip(self.claims.get(n))
     }
 
@@ -64,9 +64,9 @@ impl Group {
 pub(super) struct Schedule {
     wal: WalMode,
     /// Pipelines not examined since they came, or since the last release.
-    fresh: VecDeque<Waiting>,
+    fresh: VecDeque<WaitingPipeline>,
     /// Pipelines that wait for a release, older than the fresh ones, and their keys.
-    blocked: VecDeque<Waiting>,
+    blocked: VecDeque<WaitingPipeline>,
     blocked_keys: StripeBits,
     blocked_all: bool,
     /// Keys of the group that is being formed, for `waltz`; empty for other logs.
@@ -114,7 +114,7 @@ impl Schedule {
     }
 
     /// Adds a pipeline to the fresh ones.
-    pub fn push(&mut self, waiting: Waiting) {
+    pub fn push(&mut self, waiting: WaitingPipeline) {
         self.fresh.push_back(waiting);
     }
 
@@ -131,10 +131,10 @@ impl Schedule {
             && let Some(next) = self.fresh.pop_front()
         {
             if !self.may_run(&next.claims, !later.is_empty()) {
-                self.block(&next.claims);
+                self.note_blocked(&next.claims);
                 self.blocked.push_back(next);
-            } else if single && !group.works.is_empty() && !self.shares(&group, &next.claims) {
-                self.block(&next.claims);
+            } else if single && !group.works.is_empty() && !self.shares_key(&group, &next.claims) {
+                self.note_blocked(&next.claims);
                 later.push_back(next);
             } else {
                 if single {
@@ -163,7 +163,8 @@ impl Schedule {
         self.free_keys(&group.claims);
         let works = group.works.split_off(from);
         let claims = group.claims.split_off(from);
-        let back = works.into_iter().zip(claims).map(|(work, claims)| Waiting { work, claims }).collect();
+        let back =
+            works.into_iter().zip(claims).map(|(work, claims)| WaitingPipeline { work, claims }).collect();
         self.hold_keys(&group.claims);
         self.requeue(back);
     }
@@ -176,7 +177,7 @@ impl Schedule {
     }
 
     /// Removes all waiting pipelines and gives them.
-    pub fn drain(&mut self) -> Vec<Waiting> {
+    pub fn drain(&mut self) -> Vec<WaitingPipeline> {
         self.requeue(VecDeque::new());
         self.fresh.drain(..).collect()
     }
@@ -185,26 +186,26 @@ impl Schedule {
     /// that waits longer. `later`: pipelines that wait longer are not only the blocked ones.
     fn may_run(&self, claims: &Claims, later: bool) -> bool {
         let wait = later || !self.blocked.is_empty();
-        if claims.is_all() {
+        if claims.covers_all_keys() {
             return self.in_flight == 0 && !wait;
         }
         let all = self.held_all || self.blocked_all;
-        !(all || self.held.meets(claims) || wait && self.blocked_keys.meets(claims))
+        !(all || self.held.overlaps(claims) || wait && self.blocked_keys.overlaps(claims))
     }
 
     /// Whether a pipeline with `claims` shares a key with `group`, for the log `waltz`.
-    fn shares(&self, group: &Group, claims: &Claims) -> bool {
-        let all = claims.is_all() || group.claims.iter().any(Claims::is_all);
-        all || self.grouped.meets(claims)
+    fn shares_key(&self, group: &Group, claims: &Claims) -> bool {
+        let all = claims.covers_all_keys() || group.claims.iter().any(Claims::covers_all_keys);
+        all || self.grouped.overlaps(claims)
     }
 
-    fn block(&mut self, claims: &Claims) {
+    fn note_blocked(&mut self, claims: &Claims) {
         self.blocked_keys.insert(claims);
-        self.blocked_all |= claims.is_all();
+        self.blocked_all |= claims.covers_all_keys();
     }
 
     /// Makes all waiting pipelines fresh again, `first` before the others.
-    fn requeue(&mut self, mut first: VecDeque<Waiting>) {
+    fn requeue(&mut self, mut first: VecDeque<WaitingPipeline>) {
         for waiting in first.iter().chain(&self.blocked) {
             self.blocked_keys.remove(&waiting.claims);
         }
@@ -217,7 +218,7 @@ impl Schedule {
     fn hold_keys(&mut self, claims: &[Claims]) {
         for claims in claims {
             self.held.insert(claims);
-            self.held_all |= claims.is_all();
+            self.held_all |= claims.covers_all_keys();
         }
     }
 
@@ -225,7 +226,7 @@ impl Schedule {
         for claims in claims {
             self.held.remove(claims);
             // A pipeline that claims all keys is alone in flight, so its release frees all keys.
-            self.held_all &= !claims.is_all();
+            self.held_all &= !claims.covers_all_keys();
         }
     }
 }

@@ -12,7 +12,7 @@ use units::{Driver, Spawned};
 use super::claims::Claims;
 use super::options::{Durability, EngineOptions};
 use super::room::RoomWatch;
-use super::schedule::{Schedule, Waiting};
+use super::schedule::{Schedule, WaitingPipeline};
 use super::stats::{Counters, Keyspace};
 use super::work::Work;
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ use crate::txn::{Refusal, Txn, TxnShared};
 const QUEUE_LIMIT: usize = 16_384;
 
 /// How often a sleeping background task checks whether the engine is closed.
-const TICK: Duration = Duration::from_millis(50);
+const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The state of an engine, shared by its handle, writers and background tasks.
 pub(super) struct Shared {
@@ -133,7 +133,7 @@ impl Shared {
     pub async fn pause(&self, how_long: Duration) -> bool {
         let until = self.driver.now().after(how_long);
         while self.driver.now() < until && !self.is_closed() {
-            let next = self.driver.now().after(TICK).min(until);
+            let next = self.driver.now().after(CLOSE_CHECK_INTERVAL).min(until);
             units::sleep_until(&*self.driver, next).await;
         }
         !self.is_closed()
@@ -154,7 +154,7 @@ impl Shared {
         if waiting >= QUEUE_LIMIT {
             return Err((Error::Busy(waiting), work));
         }
-        queue.schedule.push(Waiting { work, claims });
+        queue.schedule.push(WaitingPipeline { work, claims });
         let wake = if self.may_take(&queue.schedule) { queue.idle.take_one() } else { None };
         drop(queue);
         if let Some(waker) = wake {

@@ -16,26 +16,26 @@ use super::*;
 use crate::parallel_wal::WalMode;
 use crate::{Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, Writing, execute, find};
 
-const PATIENCE: Duration = Duration::from_secs(600);
+const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// The real driver, but with a time of day that the test advances.
 #[derive(Debug)]
-struct Day {
+struct DayClock {
     real: Arc<RealDriver>,
     millis: AtomicU64,
 }
 
-impl Day {
-    fn new() -> Arc<Day> {
-        Arc::new(Day { real: RealDriver::new(), millis: AtomicU64::new(1_700_000_000_000) })
+impl DayClock {
+    fn new() -> Arc<DayClock> {
+        Arc::new(DayClock { real: RealDriver::new(), millis: AtomicU64::new(1_700_000_000_000) })
     }
 
-    fn goes_on(&self, millis: u64) {
+    fn advance_day(&self, millis: u64) {
         self.millis.fetch_add(millis, Ordering::SeqCst);
     }
 }
 
-impl Driver for Day {
+impl Driver for DayClock {
     fn now(&self) -> units::Instant {
         self.real.now()
     }
@@ -74,14 +74,14 @@ impl Driver for Day {
 }
 
 /// A pipeline of command lines, whose replies go to a channel.
-struct Lines {
+struct LinePipeline {
     lines: Vec<String>,
     replies: Vec<Reply>,
     runs: usize,
     to: mpsc::Sender<(Vec<Reply>, usize)>,
 }
 
-impl Work for Lines {
+impl Work for LinePipeline {
     fn claims(&self, claims: &mut Claims) {
         for line in &self.lines {
             let (buffer, spans) = words(line);
@@ -125,7 +125,7 @@ type Answers = mpsc::Receiver<(Vec<Reply>, usize)>;
 fn begin(engine: &Engine, lines: &[&str]) -> Answers {
     let (to, from) = mpsc::channel();
     let lines = lines.iter().map(|l| l.to_string()).collect();
-    let work = Box::new(Lines { lines, replies: Vec::new(), runs: 0, to });
+    let work = Box::new(LinePipeline { lines, replies: Vec::new(), runs: 0, to });
     if let Err((error, _)) = engine.submit(work) {
         panic!("{error}");
     }
@@ -133,7 +133,7 @@ fn begin(engine: &Engine, lines: &[&str]) -> Answers {
 }
 
 fn ask(engine: &Engine, lines: &[&str]) -> Vec<Reply> {
-    begin(engine, lines).recv_timeout(PATIENCE).expect("an answer in time").0
+    begin(engine, lines).recv_timeout(TEST_TIMEOUT).expect("an answer in time").0
 }
 
 fn engine(store: &Arc<MemoryStore>, options: EngineOptions) -> Engine {
@@ -153,28 +153,28 @@ fn a_pipeline_is_one_synced_batch_and_sees_its_own_writes() {
     let engine = engine(&store, EngineOptions::default());
     let replies = ask(&engine, &["SET a 1", "INCR a", "GET a", "DEL b", "MSET b 1 c 2"]);
     assert_eq!(replies[1..3], [Reply::Integer(2), Reply::Bulk(Bytes::from_static(b"2"))]);
-    assert_eq!((store.writes(), store.syncs()), (1, 1));
+    assert_eq!((store.write_count(), store.sync_count()), (1, 1));
     engine.close().expect("closes");
 }
 
 #[test]
 fn pipelines_that_wait_together_share_a_sync_and_lose_no_increment() {
-    let (store, engine) = slow(WalMode::Group, 1);
+    let (store, engine) = slow_engine(WalMode::Group, 1);
     let mut answers = vec![begin(&engine, &["INCR n"])];
     store.wait_for(&[&["n"]]);
     // The other 1999 pipelines arrive while the first batch is in flight.
     answers.extend((1..2000).map(|_| begin(&engine, &["INCR n"])));
-    store.land("*");
+    store.let_write_end("*");
     let mut seen: Vec<i64> = answers
         .iter()
-        .map(|a| match a.recv_timeout(PATIENCE).expect("an answer in time").0[..] {
+        .map(|a| match a.recv_timeout(TEST_TIMEOUT).expect("an answer in time").0[..] {
             [Reply::Integer(n)] => n,
             ref other => panic!("{other:?}"),
         })
         .collect();
     seen.sort_unstable();
     assert_eq!(seen, (1..=2000).collect::<Vec<i64>>());
-    assert_eq!((store.memory.syncs(), store.memory.writes()), (2, 2));
+    assert_eq!((store.memory.sync_count(), store.memory.write_count()), (2, 2));
     let stats = engine.stats();
     assert_eq!((stats.pipelines, stats.groups), (2000, 2));
     engine.close().expect("closes");
@@ -208,7 +208,7 @@ fn a_pipeline_that_does_not_fit_does_not_fail_the_rest_of_its_group() {
         })
         .collect();
     for (answer, fits) in answers {
-        let (replies, _) = answer.recv_timeout(PATIENCE).expect("an answer in time");
+        let (replies, _) = answer.recv_timeout(TEST_TIMEOUT).expect("an answer in time");
         assert_eq!(text(&replies[0]) == "OK", fits, "{replies:?}");
     }
     engine.close().expect("closes");
@@ -217,13 +217,13 @@ fn a_pipeline_that_does_not_fit_does_not_fail_the_rest_of_its_group() {
 #[test]
 fn the_reserve_is_kept_for_deletes() {
     let store = Arc::new(MemoryStore::with_capacity(Size(100), Size(60)));
-    let day = Day::new();
+    let day = DayClock::new();
     let engine = Engine::start(store, day.clone(), EngineOptions::default());
     assert_eq!(text(&ask(&engine, &["SET a 01234567890123456789012345678901234567890123"])[0]), "OK");
-    day.goes_on(ROOM_AGE_MS);
+    day.advance_day(ROOM_AGE_MS);
     assert!(text(&ask(&engine, &["SET b 1"])[0]).starts_with("ERR no space left"));
     assert_eq!(ask(&engine, &["DEL a"]), [Reply::Integer(1)]);
-    day.goes_on(ROOM_AGE_MS);
+    day.advance_day(ROOM_AGE_MS);
     assert_eq!(text(&ask(&engine, &["SET b 1"])[0]), "OK");
     engine.close().expect("closes");
 }
@@ -249,9 +249,9 @@ fn a_panic_in_a_command_ends_its_client_and_not_the_engine() {
     let store = Arc::new(MemoryStore::new());
     let engine = engine(&store, EngineOptions::default());
     let answer = begin(&engine, &["SET a 1", "PANIC"]);
-    assert_eq!(answer.recv_timeout(PATIENCE), Err(mpsc::RecvTimeoutError::Disconnected));
+    assert_eq!(answer.recv_timeout(TEST_TIMEOUT), Err(mpsc::RecvTimeoutError::Disconnected));
     assert!(text(&ask(&engine, &["SET a 1"])[0]).starts_with("MISCONF"));
-    assert_eq!(store.writes(), 0);
+    assert_eq!(store.write_count(), 0);
     engine.close().expect("closes");
 }
 
@@ -262,8 +262,8 @@ fn async_writes_are_made_durable_within_about_a_second() {
     let engine = engine(&store, options);
     ask(&engine, &["SET a 1"]);
     let driver = RealDriver::new();
-    while store.syncs() == 0 {
-        assert!(driver.now().0 < PATIENCE.as_nanos() as u64, "never synced");
+    while store.sync_count() == 0 {
+        assert!(driver.now().0 < TEST_TIMEOUT.as_nanos() as u64, "never synced");
         std::thread::park_timeout(Duration::from_millis(20));
     }
     engine.close().expect("closes");
@@ -276,10 +276,10 @@ fn a_closed_engine_refuses_pipelines_and_finishes_the_queued_ones() {
     let answers: Vec<Answers> = (0..100).map(|n| begin(&engine, &[&format!("SET k{n} v")])).collect();
     engine.close().expect("closes");
     for answer in answers {
-        answer.recv_timeout(PATIENCE).expect("answered before the close ended");
+        answer.recv_timeout(TEST_TIMEOUT).expect("answered before the close ended");
     }
     let (to, _from) = mpsc::channel();
-    let work = Box::new(Lines { lines: Vec::new(), replies: Vec::new(), runs: 0, to });
+    let work = Box::new(LinePipeline { lines: Vec::new(), replies: Vec::new(), runs: 0, to });
     assert!(matches!(engine.submit(work), Err((Error::Closed, _))));
     engine.close().expect("again is nothing");
 }
@@ -287,11 +287,11 @@ fn a_closed_engine_refuses_pipelines_and_finishes_the_queued_ones() {
 #[test]
 fn expired_keys_that_no_client_reads_leave_the_store() {
     let store = Arc::new(MemoryStore::new());
-    let day = Day::new();
+    let day = DayClock::new();
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
     ask(&engine, &["SET gone v PX 1", "SET stays v EX 100"]);
-    day.goes_on(5);
-    expiry_now(&engine);
+    day.advance_day(5);
+    run_expiry_slice(&engine);
     let mut left = Vec::new();
     store
         .scan(b"", &mut |key, _| {
@@ -333,7 +333,7 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
 }
 
 /// Runs one slice of the expiry walk at once, and waits for its deletes.
-fn expiry_now(engine: &Engine) {
+fn run_expiry_slice(engine: &Engine) {
     assert!(expiry::visit_slice(&engine.0, &mut Default::default()));
     // DEL is answered after the slice's deletes, because its pipeline comes after theirs.
     ask(engine, &["DEL nothing"]);
@@ -341,7 +341,7 @@ fn expiry_now(engine: &Engine) {
 
 /// A store in memory whose writes end when the test says so, in any order.
 #[derive(Debug)]
-struct Slow {
+struct SlowStore {
     memory: MemoryStore,
     wal: WalMode,
     /// Keys of the batches in flight.
@@ -353,10 +353,10 @@ struct Slow {
     moved: units::sync::Event,
 }
 
-impl Slow {
-    fn new(wal: WalMode) -> Arc<Slow> {
+impl SlowStore {
+    fn new(wal: WalMode) -> Arc<SlowStore> {
         let (flying, landing) = (Mutex::default(), Mutex::default());
-        Arc::new(Slow {
+        Arc::new(SlowStore {
             memory: MemoryStore::new(),
             wal,
             flying,
@@ -367,16 +367,16 @@ impl Slow {
     }
 
     /// Lets the write of `key` end; with `*`, every write from now on.
-    fn land(&self, key: &str) {
+    fn let_write_end(&self, key: &str) {
         self.landing.lock().push(key.to_owned());
         self.moved.notify();
     }
 
-    fn may_land(&self, keys: &[String]) -> bool {
+    fn may_write_end(&self, keys: &[String]) -> bool {
         self.landing.lock().iter().any(|key| key == "*" || keys.contains(key))
     }
 
-    fn landed(&self, keys: &[String]) {
+    fn note_write_ended(&self, keys: &[String]) {
         let mut flying = self.flying.lock();
         let at = flying.iter().position(|other| *other == keys).expect("it flies");
         flying.remove(at);
@@ -395,13 +395,13 @@ impl Slow {
             if flying == expected {
                 return;
             }
-            assert!(driver.now().0 < PATIENCE.as_nanos() as u64, "{flying:?} instead of {expected:?}");
+            assert!(driver.now().0 < TEST_TIMEOUT.as_nanos() as u64, "{flying:?} instead of {expected:?}");
             std::thread::park_timeout(Duration::from_millis(1));
         }
     }
 }
 
-impl Store for Slow {
+impl Store for SlowStore {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         self.memory.get(key, found)
     }
@@ -425,12 +425,12 @@ impl Store for Slow {
             self.flying.lock().push(keys.clone());
             loop {
                 let seen = self.moved.version();
-                if self.may_land(&keys) {
+                if self.may_write_end(&keys) {
                     break;
                 }
                 self.moved.changed_since(seen).await;
             }
-            self.landed(&keys);
+            self.note_write_ended(&keys);
             self.memory.write(&batch, sync).await
         })
     }
@@ -456,15 +456,15 @@ impl Store for Slow {
     }
 }
 
-fn slow(wal: WalMode, writers: usize) -> (Arc<Slow>, Engine) {
-    let store = Slow::new(wal);
+fn slow_engine(wal: WalMode, writers: usize) -> (Arc<SlowStore>, Engine) {
+    let store = SlowStore::new(wal);
     let options = EngineOptions { writers: Some(writers), ..EngineOptions::default() };
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, RealDriver::new(), options);
     (store, engine)
 }
 
 fn replies(answers: &Answers) -> Vec<Reply> {
-    answers.recv_timeout(PATIENCE).expect("an answer in time").0
+    answers.recv_timeout(TEST_TIMEOUT).expect("an answer in time").0
 }
 
 fn is_waiting(answers: &Answers) -> bool {
@@ -473,16 +473,16 @@ fn is_waiting(answers: &Answers) -> bool {
 
 #[test]
 fn an_expired_key_that_two_walks_find_is_counted_once() {
-    let (store, day) = (Slow::new(WalMode::Auto), Day::new());
+    let (store, day) = (SlowStore::new(WalMode::Auto), DayClock::new());
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
-    store.land("other");
+    store.let_write_end("other");
     ask(&engine, &["SET gone v PX 1", "SET other v"]);
-    day.goes_on(5);
+    day.advance_day(5);
     // The first walk's delete is still in flight when the second walk reads the key.
     expiry::visit_slice(&engine.0, &mut Default::default());
     store.wait_for(&[&["gone"]]);
     expiry::visit_slice(&engine.0, &mut Default::default());
-    store.land("*");
+    store.let_write_end("*");
     engine.close().expect("closes");
     assert_eq!(engine.stats().expired, 1);
 }
@@ -490,21 +490,21 @@ fn an_expired_key_that_two_walks_find_is_counted_once() {
 #[test]
 fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
     for writers in [1, 3] {
-        let (store, engine) = slow(WalMode::Auto, writers);
+        let (store, engine) = slow_engine(WalMode::Auto, writers);
         let first = begin(&engine, &["INCR a"]);
         store.wait_for(&[&["a"]]);
         let other = begin(&engine, &["INCR b"]);
         store.wait_for(&[&["a"], &["b"]]);
         let second = begin(&engine, &["INCR a"]);
         let third = begin(&engine, &["APPEND a 0", "SET c 1"]);
-        store.land("b");
+        store.let_write_end("b");
         assert_eq!(replies(&other), [Reply::Integer(1)]);
         // This pipeline claims c, which an earlier pipeline claims too while it waits for a.
         let behind = begin(&engine, &["SET c 2", "GET b"]);
         store.wait_for(&[&["a"]]);
         assert!(is_waiting(&first) && is_waiting(&second) && is_waiting(&third) && is_waiting(&behind));
         assert!(!engine.read(|txn| txn.exists(b"a")).expect("reads"), "not written, not seen");
-        store.land("a");
+        store.let_write_end("a");
         assert_eq!(replies(&first), [Reply::Integer(1)]);
         // The waiting pipelines become one batch, and each reads the writes of the earlier ones.
         assert_eq!(replies(&second), [Reply::Integer(2)]);
@@ -512,7 +512,7 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
         assert_eq!(replies(&behind)[1], Reply::Bulk(Bytes::from_static(b"1")));
         let value = |key: &[u8]| engine.read(|txn| txn.value(key)).expect("reads").expect("there").value;
         assert_eq!((&value(b"a")[..], &value(b"c")[..]), (&b"20"[..], &b"2"[..]));
-        store.land("*");
+        store.let_write_end("*");
         engine.close().expect("closes");
     }
 }
@@ -520,20 +520,20 @@ fn writes_of_other_keys_overtake_a_slow_one_and_writes_of_its_key_wait() {
 #[test]
 fn pipelines_that_wait_for_the_store_become_one_batch_when_a_batch_is_written() {
     for writers in [1, 3] {
-        let (store, engine) = slow(WalMode::Auto, writers);
+        let (store, engine) = slow_engine(WalMode::Auto, writers);
         store.full.store(true, Ordering::SeqCst);
         let first = begin(&engine, &["SET a 1"]);
         store.wait_for(&[&["a"]]);
         let waiting: Vec<_> = ["SET b 1", "SET c 1"].iter().map(|set| begin(&engine, &[set])).collect();
         std::thread::park_timeout(Duration::from_millis(5));
         store.wait_for(&[&["a"]]);
-        store.land("a");
+        store.let_write_end("a");
         replies(&first);
         store.wait_for(&[&["b", "c"]]);
         store.full.store(false, Ordering::SeqCst);
         let beside = begin(&engine, &["SET d 1"]);
         store.wait_for(&[&["b", "c"], &["d"]]);
-        store.land("*");
+        store.let_write_end("*");
         waiting.iter().chain([&beside]).for_each(|answers| drop(replies(answers)));
         engine.close().expect("closes");
     }
@@ -541,7 +541,7 @@ fn pipelines_that_wait_for_the_store_become_one_batch_when_a_batch_is_written() 
 
 #[test]
 fn a_pipeline_that_claims_all_keys_runs_alone_and_is_not_starved() {
-    let (store, engine) = slow(WalMode::Auto, 2);
+    let (store, engine) = slow_engine(WalMode::Auto, 2);
     let before = begin(&engine, &["SET a 1"]);
     store.wait_for(&[&["a"]]);
     let flush = begin(&engine, &["FLUSHALL", "DBSIZE"]);
@@ -549,21 +549,21 @@ fn a_pipeline_that_claims_all_keys_runs_alone_and_is_not_starved() {
     // The later pipeline must not overtake the pipeline that claims all keys, though its own key is free.
     std::thread::park_timeout(Duration::from_millis(5));
     store.wait_for(&[&["a"]]);
-    store.land("a");
+    store.let_write_end("a");
     replies(&before);
     store.wait_for(&[&["FLUSH", "b"]]);
-    store.land("b");
+    store.let_write_end("b");
     assert_eq!(replies(&flush)[1], Reply::Integer(0));
     replies(&after);
     assert!(engine.read(|txn| txn.exists(b"b")).expect("reads"));
     assert!(!engine.read(|txn| txn.exists(b"a")).expect("reads"));
-    store.land("*");
+    store.let_write_end("*");
     engine.close().expect("closes");
 }
 
 #[test]
 fn under_waltz_each_pipeline_is_a_batch_except_pipelines_that_waited_for_one_key() {
-    let (store, engine) = slow(WalMode::Waltz, 1);
+    let (store, engine) = slow_engine(WalMode::Waltz, 1);
     let answers: Vec<Answers> =
         ["SET a 1", "SET b 1", "SET c 1"].iter().map(|line| begin(&engine, &[line])).collect();
     store.wait_for(&[&["a"], &["b"], &["c"]]);
@@ -571,30 +571,30 @@ fn under_waltz_each_pipeline_is_a_batch_except_pipelines_that_waited_for_one_key
     let both = begin(&engine, &["MSET a 0 d 1"]);
     let other = begin(&engine, &["SET e 1"]);
     store.wait_for(&[&["a"], &["b"], &["c"], &["e"]]);
-    store.land("a");
+    store.let_write_end("a");
     assert_eq!(replies(&answers[0]).len(), 1);
     // The batch with these pipelines has the key a as well.
     for (n, answer) in waiting.iter().enumerate() {
         assert_eq!(replies(answer), [Reply::Integer(n as i64 + 2)]);
     }
     assert_eq!(text(&replies(&both)[0]), "OK");
-    assert_eq!(store.memory.writes(), 2, "one, and all that waited");
-    store.land("*");
+    assert_eq!(store.memory.write_count(), 2, "one, and all that waited");
+    store.let_write_end("*");
     replies(&other);
     engine.close().expect("closes");
 }
 
 #[test]
 fn a_failed_write_fails_its_pipelines_and_a_full_store_fails_only_pipelines_that_do_not_fit() {
-    let (store, engine) = slow(WalMode::Auto, 1);
+    let (store, engine) = slow_engine(WalMode::Auto, 1);
     let good = begin(&engine, &["SET a 1"]);
     store.wait_for(&[&["a"]]);
     let bad = begin(&engine, &["SET b 1"]);
     store.wait_for(&[&["a"], &["b"]]);
-    store.land("a");
+    store.let_write_end("a");
     assert_eq!(text(&replies(&good)[0]), "OK");
     store.memory.set_broken(true);
-    store.land("b");
+    store.let_write_end("b");
     assert!(text(&replies(&bad)[0]).starts_with("MISCONF"));
     assert!(text(&replies(&begin(&engine, &["SET a 2"]))[0]).starts_with("MISCONF"));
     assert_eq!(engine.read(|txn| txn.value(b"a")).expect("reads").expect("there").value, "1");
@@ -604,8 +604,8 @@ fn a_failed_write_fails_its_pipelines_and_a_full_store_fails_only_pipelines_that
 #[test]
 fn increments_of_many_threads_over_few_keys_are_all_counted() {
     for (wal, writers) in [(WalMode::Group, 1), (WalMode::Auto, 1), (WalMode::Auto, 3), (WalMode::Waltz, 3)] {
-        let (store, engine) = slow(wal, writers);
-        store.land("*");
+        let (store, engine) = slow_engine(wal, writers);
+        store.let_write_end("*");
         std::thread::scope(|scope| {
             for t in 0..4 {
                 let engine = &engine;

@@ -123,7 +123,7 @@ impl Writer {
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let mut done = 0;
             while overlay.byte_size() < GROUP_BYTES
-                && let Some((work, _claims)) = group.member(done)
+                && let Some((work, _claims)) = group.pipeline_at(done)
             {
                 overlay.begin_pipeline();
                 let mut txn = shared.writing(overlay, now_ms, refusal.clone());

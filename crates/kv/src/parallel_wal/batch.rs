@@ -10,7 +10,7 @@
 //! refused by name.
 
 /// Bytes of a `WriteBatch` before its records.
-const HEADER: usize = 12;
+const BATCH_HEADER_LEN: usize = 12;
 
 /// Longest varint of 32 bits in bytes, and the largest value of its last byte.
 const VARINT_MAX: usize = 5;
@@ -85,7 +85,7 @@ pub struct Records<'a> {
 
 /// Reads a batch's header and returns an iterator over the records; it ends after the first error.
 pub fn parse(batch: &[u8]) -> Result<Records<'_>, BatchError> {
-    let Some((header, rest)) = batch.split_at_checked(HEADER) else {
+    let Some((header, rest)) = batch.split_at_checked(BATCH_HEADER_LEN) else {
         return Err(BatchError::Damaged { at: batch.len(), what: "shorter than its header" });
     };
     let counted = header.last_chunk().map_or(0, |count: &[u8; 4]| u32::from_le_bytes(*count));
@@ -97,7 +97,7 @@ impl<'a> Records<'a> {
         BatchError::Damaged { at: self.all.len() - self.rest.len(), what }
     }
 
-    fn byte(&mut self) -> Result<u8, BatchError> {
+    fn read_byte(&mut self) -> Result<u8, BatchError> {
         let Some((&first, rest)) = self.rest.split_first() else {
             return Err(self.damaged("it ends within a number"));
         };
@@ -105,10 +105,10 @@ impl<'a> Records<'a> {
         Ok(first)
     }
 
-    fn varint(&mut self) -> Result<u32, BatchError> {
+    fn read_varint(&mut self) -> Result<u32, BatchError> {
         let mut value = 0;
         for n in 0..VARINT_MAX {
-            let byte = self.byte()?;
+            let byte = self.read_byte()?;
             if n == VARINT_MAX - 1 && byte > VARINT_LAST {
                 break;
             }
@@ -120,8 +120,8 @@ impl<'a> Records<'a> {
         Err(self.damaged("a number has more than 32 bits"))
     }
 
-    fn string(&mut self) -> Result<&'a [u8], BatchError> {
-        let len = self.varint()? as usize;
+    fn read_string(&mut self) -> Result<&'a [u8], BatchError> {
+        let len = self.read_varint()? as usize;
         let Some((string, rest)) = self.rest.split_at_checked(len) else {
             return Err(self.damaged("it ends within a key or a value"));
         };
@@ -129,7 +129,7 @@ impl<'a> Records<'a> {
         Ok(string)
     }
 
-    fn record(&mut self, tag: u8) -> Result<Option<Record<'a>>, BatchError> {
+    fn read_record(&mut self, tag: u8) -> Result<Option<Record<'a>>, BatchError> {
         let (kind, has_family) = match tag {
             0x00 => (RecordKind::Delete, false),
             0x04 => (RecordKind::Delete, true),
@@ -151,14 +151,14 @@ impl<'a> Records<'a> {
             0x18 | 0x19 => return Err(BatchError::Unsupported("puts with a write time (TimedPut)")),
             _ => return Err(BatchError::Unsupported("records of a kind that this build does not know")),
         };
-        let family = if has_family { Family(self.varint()?) } else { Family::DEFAULT };
+        let family = if has_family { Family(self.read_varint()?) } else { Family::DEFAULT };
         if kind == RecordKind::LogData {
-            return Ok(Some(Record { kind, family, key: &[], value: self.string()? }));
+            return Ok(Some(Record { kind, family, key: &[], value: self.read_string()? }));
         }
-        let key = self.string()?;
+        let key = self.read_string()?;
         let value = match kind {
             RecordKind::Delete | RecordKind::SingleDelete => &[],
-            _ => self.string()?,
+            _ => self.read_string()?,
         };
         let Some(left) = self.counted.checked_sub(1) else {
             return Err(self.damaged("it has more records than its header says"));
@@ -178,7 +178,7 @@ impl<'a> Iterator for Records<'a> {
                 None => Err(self.damaged("it has fewer records than its header says")),
                 Some((&tag, rest)) => {
                     self.rest = rest;
-                    self.record(tag)
+                    self.read_record(tag)
                 }
             };
             match next {

@@ -37,10 +37,10 @@ pub struct DatabaseOptions {
 pub struct Database {
     db: Arc<Db>,
     wal: WalMode,
-    parallel: Option<Parallel>,
+    parallel: Option<OpenParallelWal>,
 }
 
-struct Parallel {
+struct OpenParallelWal {
     log: Arc<FsLog>,
     parallel_wal: Arc<ParallelWal>,
     tables: Arc<RocksTables>,
@@ -79,7 +79,7 @@ impl Database {
         let parallel_wal = parallel_wal.inspect_err(|_| log.close_unused());
         let parallel_wal = Arc::new(parallel_wal.map_err(|e| Error::log(DOING, e))?);
         tables.report_flushes_to(&parallel_wal);
-        Ok(Database { db, wal, parallel: Some(Parallel { log, parallel_wal, tables }) })
+        Ok(Database { db, wal, parallel: Some(OpenParallelWal { log, parallel_wal, tables }) })
     }
 
     /// RocksDB, for reads, iterators and properties. Writes through this handle would not reach the parallel log.
@@ -99,7 +99,7 @@ impl Database {
     /// After any error but [`Error::Unknown`], the batch never happened and never will have.
     pub fn write(&self, batch: &mut WriteBatch, synced: bool) -> Result<()> {
         const DOING: &str = "writing a batch";
-        let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
+        let Some(OpenParallelWal { parallel_wal, tables, .. }) = &self.parallel else {
             return self.db.write(batch, synced).map_err(|e| Error::rocks(DOING, &e));
         };
         let options = WriteOptions { synced, ..WriteOptions::UNSYNCED };
@@ -117,7 +117,7 @@ impl Database {
     /// # Errors
     /// As for `write`. If the future is dropped, the batch is written or not.
     pub async fn write_ordered(&self, batch: &mut WriteBatch, options: WriteOptions) -> Result<()> {
-        let Some(Parallel { parallel_wal, tables, .. }) = &self.parallel else {
+        let Some(OpenParallelWal { parallel_wal, tables, .. }) = &self.parallel else {
             return self.write(batch, options.synced);
         };
         let batch = batch.data();
@@ -128,7 +128,7 @@ impl Database {
 
     /// Whether the parallel log's drive would take another batch at once; always true without a parallel log.
     pub fn takes_more(&self) -> bool {
-        self.parallel.as_ref().is_none_or(|parallel| parallel.log.goes_at_once())
+        self.parallel.as_ref().is_none_or(|parallel| parallel.log.appends_at_once())
     }
 
     /// Makes every acknowledged write durable.
@@ -155,8 +155,8 @@ impl Database {
     }
 
     /// The batches of the parallel log that are not in tables, if the database has a parallel log.
-    pub fn held(&self) -> Option<HeldRecords> {
-        self.parallel.as_ref().map(|parallel| parallel.parallel_wal.held())
+    pub fn held_records(&self) -> Option<HeldRecords> {
+        self.parallel.as_ref().map(|parallel| parallel.parallel_wal.held_records())
     }
 
     /// Flushes every memtable, removes the parallel log and closes the database. A second call does nothing.
@@ -168,9 +168,9 @@ impl Database {
         const DOING: &str = "closing the database";
         self.db.check_unused().map_err(|e| Error::rocks(DOING, &e))?;
         let emptied = match &self.parallel {
-            Some(Parallel { parallel_wal, tables, .. }) => {
+            Some(OpenParallelWal { parallel_wal, tables, .. }) => {
                 let emptied = parallel_wal.close().map_err(|e| Error::log(DOING, e));
-                tables.settle();
+                tables.wait_for_flush();
                 emptied
             }
             None => Ok(()),

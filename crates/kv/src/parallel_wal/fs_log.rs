@@ -62,7 +62,7 @@ impl FsLog {
     }
 
     /// Whether a record appended now would go to the drive at once, without waiting for appends in flight.
-    pub(crate) fn goes_at_once(&self) -> bool {
+    pub(crate) fn appends_at_once(&self) -> bool {
         self.log.goes_at_once()
     }
 

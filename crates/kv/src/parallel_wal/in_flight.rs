@@ -11,7 +11,7 @@ use super::error::LogError;
 use super::ledger::{Entered, Ledger, Needs};
 use super::log::TicketLog;
 use super::options::{HeldRecords, ParallelWalOptions};
-use super::stripes::Held;
+use super::stripes::HeldStripes;
 use super::tables::Tables;
 
 /// Bytes of a log record beside the batch: the entry's header, the number of records and the length.
@@ -46,17 +46,17 @@ impl InFlight {
     }
 
     /// Begins a write that holds its key stripes, which keep exclusive sections out.
-    pub fn enter(&self) -> Entering<'_> {
+    pub fn enter(&self) -> WriteInFlight<'_> {
         self.enter_locked(&mut self.ledger.lock())
     }
 
     /// Begins a write without key stripes, once no exclusive section runs or waits.
-    pub async fn enter_ordered(&self) -> Entering<'_> {
+    pub async fn enter_ordered(&self) -> WriteInFlight<'_> {
         loop {
             let seen = self.reopened.version();
             let entering = {
                 let mut ledger = self.ledger.lock();
-                (!ledger.is_shut()).then(|| self.enter_locked(&mut ledger))
+                (!ledger.keeps_writes_out()).then(|| self.enter_locked(&mut ledger))
             };
             if let Some(entering) = entering {
                 return entering;
@@ -65,22 +65,22 @@ impl InFlight {
         }
     }
 
-    fn enter_locked(&self, ledger: &mut Ledger) -> Entering<'_> {
-        Entering { in_flight: self, entered: Some(ledger.enter(self.log.next_ticket())) }
+    fn enter_locked(&self, ledger: &mut Ledger) -> WriteInFlight<'_> {
+        WriteInFlight { in_flight: self, entered: Some(ledger.enter(self.log.next_ticket())) }
     }
 
     fn leave(&self, ledger: &mut Ledger, entered: Entered) {
         ledger.leave(entered);
-        if ledger.is_shut() && ledger.is_idle() {
+        if ledger.keeps_writes_out() && ledger.is_idle() {
             self.left.notify_all();
         }
     }
 
     /// Begins an exclusive section: waits until no write is in flight, and keeps new writes out. `all` holds all
     /// stripes.
-    pub fn exclusive<'a>(&'a self, all: Held<'a>) -> Exclusive<'a> {
+    pub fn exclusive<'a>(&'a self, all: HeldStripes<'a>) -> Exclusive<'a> {
         let mut ledger = self.ledger.lock();
-        ledger.shut();
+        ledger.keep_writes_out();
         while !ledger.is_idle() {
             self.left.wait(&mut ledger);
         }
@@ -103,12 +103,12 @@ impl InFlight {
     }
 
     /// Changes the ledger by `note` without retiring tickets.
-    pub fn note(&self, note: impl FnOnce(&mut Ledger)) {
+    pub fn update_ledger(&self, note: impl FnOnce(&mut Ledger)) {
         note(&mut self.ledger.lock());
     }
 
     /// The batches of the log that are not in tables.
-    pub fn held(&self) -> HeldRecords {
+    pub fn held_records(&self) -> HeldRecords {
         let ledger = self.ledger.lock();
         let flushes_asked = self.flushes_asked.load(Ordering::Relaxed);
         HeldRecords { records: ledger.records(), bytes: ledger.bytes(), flushes_asked }
@@ -136,12 +136,12 @@ impl InFlight {
 }
 
 /// A write in flight, counted in the ledger until dropped.
-pub(super) struct Entering<'a> {
+pub(super) struct WriteInFlight<'a> {
     in_flight: &'a InFlight,
     entered: Option<Entered>,
 }
 
-impl Entering<'_> {
+impl WriteInFlight<'_> {
     /// Ends a write whose batch of `len` bytes was applied. Returns true if the caller must request a flush.
     pub fn applied(mut self, ticket: Ticket, needs: Needs, len: usize, options: &ParallelWalOptions) -> bool {
         let bytes = (len as u64 + RECORD_HEAD).next_multiple_of(options.log_block.max(1));
@@ -154,7 +154,7 @@ impl Entering<'_> {
     }
 }
 
-impl Drop for Entering<'_> {
+impl Drop for WriteInFlight<'_> {
     /// Ends a write whose batch is not in the tables. If the write's future was dropped, a recovery may replay its
     /// record. If a void entry failed, the log is poisoned and tickets matter no more.
     fn drop(&mut self) {
@@ -167,12 +167,12 @@ impl Drop for Entering<'_> {
 /// An exclusive section: no write is in flight until it is dropped.
 pub(super) struct Exclusive<'a> {
     in_flight: &'a InFlight,
-    _all: Held<'a>,
+    _all: HeldStripes<'a>,
 }
 
 impl Drop for Exclusive<'_> {
     fn drop(&mut self) {
-        self.in_flight.ledger.lock().reopen();
+        self.in_flight.ledger.lock().let_writes_in();
         self.in_flight.reopened.notify();
     }
 }

@@ -25,7 +25,7 @@ use super::tables::{Sequence, Tables};
 pub struct Interposed;
 
 /// The settings of the parallel log for the value of `FURROW_WAL`.
-fn asked(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
+fn log_options(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
     let refused = |text| EngineError { kind: EngineErrorKind::Invalid, text };
     let mode = match value {
         None | Some("") => WalMode::Auto,
@@ -38,7 +38,7 @@ fn asked(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
     })
 }
 
-struct Opened {
+struct OpenEngine {
     parallel_wal: Arc<ParallelWal>,
     tables: Arc<RocksTables>,
 }
@@ -51,23 +51,23 @@ impl Engines for Interposed {
         db: Arc<Db>,
         families: &[FamilyFacts],
     ) -> Result<Box<dyn Engine>, EngineError> {
-        let options = asked(std::env::var(WAL_VARIABLE).ok().as_deref())?;
+        let options = log_options(std::env::var(WAL_VARIABLE).ok().as_deref())?;
         let tables = Arc::new(RocksTables::new(db, Arc::clone(fs.driver())));
         let log = Arc::new(FsLog::open(fs, dir, &options).map_err(from_log)?);
         let parallel_wal = ParallelWal::open(
             Arc::clone(&log) as Arc<dyn TicketLog>,
             Arc::clone(&tables) as Arc<dyn Tables>,
-            families.iter().map(info),
+            families.iter().map(family_info),
             log_limits(fs),
         );
         let parallel_wal = parallel_wal.inspect_err(|_| log.close_unused());
         let parallel_wal = Arc::new(parallel_wal.map_err(from_log)?);
         tables.report_flushes_to(&parallel_wal);
-        Ok(Box::new(Opened { parallel_wal, tables }))
+        Ok(Box::new(OpenEngine { parallel_wal, tables }))
     }
 }
 
-impl Engine for Opened {
+impl Engine for OpenEngine {
     fn write(&self, batch: &[u8], asked: Asked, apply: &mut Apply<'_>) -> Result<(), EngineError> {
         let Asked { synced, logged, ignore_missing } = asked;
         let options = WriteOptions { synced, logged, ignore_missing, writers: 1 };
@@ -78,7 +78,7 @@ impl Engine for Opened {
         outcome.map_err(|error| {
             let kind = match &error {
                 WriteError::Batch(_) | WriteError::Invalid(_) => EngineErrorKind::Invalid,
-                WriteError::Log(log) => kind(log),
+                WriteError::Log(log) => engine_error_kind(log),
                 WriteError::Apply(_) => EngineErrorKind::Apply,
                 WriteError::Unknown(..) => EngineErrorKind::Io,
             };
@@ -99,7 +99,7 @@ impl Engine for Opened {
     }
 
     fn add_family(&self, facts: FamilyFacts) {
-        let (family, info) = info(&facts);
+        let (family, info) = family_info(&facts);
         self.parallel_wal.set_family(family, Some(info));
     }
 
@@ -109,16 +109,16 @@ impl Engine for Opened {
 
     fn close(&self) -> Result<(), EngineError> {
         let closed = self.parallel_wal.close().map_err(from_log);
-        self.tables.settle();
+        self.tables.wait_for_flush();
         closed
     }
 }
 
-fn info(facts: &FamilyFacts) -> (Family, FamilyInfo) {
+fn family_info(facts: &FamilyFacts) -> (Family, FamilyInfo) {
     (Family(facts.id), FamilyInfo { merges: facts.merges, one_stripe: facts.one_stripe })
 }
 
-fn kind(error: &LogError) -> EngineErrorKind {
+fn engine_error_kind(error: &LogError) -> EngineErrorKind {
     match error.kind {
         LogErrorKind::NoSpace => EngineErrorKind::NoSpace,
         LogErrorKind::Busy => EngineErrorKind::Busy,
@@ -128,7 +128,7 @@ fn kind(error: &LogError) -> EngineErrorKind {
 }
 
 fn from_log(error: LogError) -> EngineError {
-    EngineError { kind: kind(&error), text: error.text }
+    EngineError { kind: engine_error_kind(&error), text: error.text }
 }
 
 #[cfg(test)]
@@ -140,10 +140,10 @@ mod tests {
         use fs::Batching::{Auto, Each};
         for (value, batching) in [(None, Auto), (Some(""), Auto), (Some("auto"), Auto), (Some("waltz"), Each)]
         {
-            assert_eq!(asked(value).unwrap().batching, batching, "{value:?}");
+            assert_eq!(log_options(value).unwrap().batching, batching, "{value:?}");
         }
         for wrong in ["group", "walz"] {
-            let error = asked(Some(wrong)).unwrap_err();
+            let error = log_options(Some(wrong)).unwrap_err();
             assert_eq!(error.kind, EngineErrorKind::Invalid);
             assert!(error.text.contains(WAL_VARIABLE) && error.text.contains(wrong), "{error}");
         }

@@ -72,17 +72,17 @@ impl Ledger {
     }
 
     /// Keeps out the writes without key stripes, for an exclusive section.
-    pub fn shut(&mut self) {
+    pub fn keep_writes_out(&mut self) {
         self.shut += 1;
     }
 
     /// Ends a [`shut`](Ledger::shut).
-    pub fn reopen(&mut self) {
+    pub fn let_writes_in(&mut self) {
         self.shut -= 1;
     }
 
     /// Whether an exclusive section runs or waits.
-    pub fn is_shut(&self) -> bool {
+    pub fn keeps_writes_out(&self) -> bool {
         self.shut > 0
     }
 
@@ -200,11 +200,11 @@ mod tests {
 
     fn write(ledger: &mut Ledger, ticket: u64, last: u64) {
         let entered = ledger.enter(Ticket(ticket));
-        ledger.applied(Ticket(ticket), alone(last), 10);
+        ledger.applied(Ticket(ticket), needs_of_one_family(last), 10);
         ledger.leave(entered);
     }
 
-    fn alone(last: u64) -> Needs {
+    fn needs_of_one_family(last: u64) -> Needs {
         Box::new([(Family::DEFAULT, Sequence(last))])
     }
 
@@ -229,7 +229,7 @@ mod tests {
         write(&mut ledger, 1, 50);
         ledger.flushed(Family::DEFAULT, Sequence(50));
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0));
-        ledger.applied(Ticket(0), alone(51), 10);
+        ledger.applied(Ticket(0), needs_of_one_family(51), 10);
         ledger.leave(slow);
         assert_eq!(ledger.retired(Ticket(2)), Ticket(0), "51 is not flushed");
         ledger.flushed(Family::DEFAULT, Sequence(51));
@@ -275,7 +275,7 @@ mod tests {
         let mut ledger = Ledger::new(Ticket(0));
         let entered = ledger.enter(Ticket(0));
         ledger.flushed(Family::DEFAULT, Sequence(9));
-        ledger.applied(Ticket(0), alone(9), 10);
+        ledger.applied(Ticket(0), needs_of_one_family(9), 10);
         ledger.leave(entered);
         assert_eq!(ledger.retired(Ticket(1)), Ticket(1));
     }

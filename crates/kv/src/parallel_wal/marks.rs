@@ -39,31 +39,31 @@ impl Marks {
 
     /// A new floor for the marks, which the next batch must carry, if the floor can rise far enough. Every ticket below
     /// `retired` is in tables.
-    pub fn raise(&self, retired: Ticket) -> Option<Raise<'_>> {
+    pub fn raise_floor(&self, retired: Ticket) -> Option<FloorRaise<'_>> {
         let due = || retired.0 >= self.floor.load(Ordering::Acquire) + FLOOR_STEP;
         if !due() || self.raising.swap(true, Ordering::AcqRel) {
             return None;
         }
-        let raise = Raise { marks: self, to: retired };
+        let raise = FloorRaise { marks: self, to: retired };
         // Check again: another batch may have raised the floor since the first check.
         due().then_some(raise)
     }
 }
 
 /// A new floor of the marks that a batch in flight carries. No other batch carries one until this is dropped.
-pub(super) struct Raise<'a> {
+pub(super) struct FloorRaise<'a> {
     marks: &'a Marks,
     to: Ticket,
 }
 
-impl Raise<'_> {
+impl FloorRaise<'_> {
     /// Notes that the batch with the new floor was applied.
     pub fn applied(self) {
         self.marks.floor.store(self.to.0, Ordering::Release);
     }
 }
 
-impl Drop for Raise<'_> {
+impl Drop for FloorRaise<'_> {
     fn drop(&mut self) {
         self.marks.raising.store(false, Ordering::Release);
     }
@@ -73,5 +73,5 @@ impl Drop for Raise<'_> {
 #[derive(Default)]
 pub(super) struct BatchMark<'a> {
     pub mark: Option<Mark>,
-    pub raise: Option<Raise<'a>>,
+    pub raise: Option<FloorRaise<'a>>,
 }

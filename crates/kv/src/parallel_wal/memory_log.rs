@@ -12,7 +12,7 @@ use super::log::{TicketLog, VisitRecord};
 pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct LogEntry {
     record: Vec<u8>,
     /// The lowest ticket that was not acknowledged when this entry was submitted.
     needs: u64,
@@ -22,7 +22,7 @@ struct Entry {
 
 #[derive(Clone, Debug, Default)]
 struct State {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, LogEntry>,
     /// Voided tickets.
     void: BTreeSet<u64>,
     next: u64,
@@ -106,7 +106,7 @@ impl MemoryLog {
 }
 
 impl State {
-    fn usable(&self) -> Result<(), LogError> {
+    fn check_usable(&self) -> Result<(), LogError> {
         match &self.failure {
             Some(error) => Err(error.clone()),
             None => Ok(()),
@@ -114,7 +114,7 @@ impl State {
     }
 
     fn sync(&mut self) -> Result<(), LogError> {
-        self.usable()?;
+        self.check_usable()?;
         for entry in self.entries.values_mut().filter(|entry| entry.acknowledged) {
             entry.durable = true;
         }
@@ -126,7 +126,7 @@ impl TicketLog for MemoryLog {
     fn append(&self, record: &[u8], synced: bool) -> Result<Ticket, LogError> {
         let ticket = {
             let mut state = self.state.lock();
-            state.usable()?;
+            state.check_usable()?;
             if state.room.is_some_and(|room| state.entries.range(state.mark..).count() >= room) {
                 return Err(LogError::new(LogErrorKind::NoSpace, "the log has no room"));
             }
@@ -134,14 +134,14 @@ impl TicketLog for MemoryLog {
             state.next += 1;
             let open = state.entries.iter().find(|(_, entry)| !entry.acknowledged).map(|(ticket, _)| *ticket);
             let needs = open.unwrap_or(ticket);
-            let entry = Entry { record: record.to_vec(), needs, acknowledged: false, durable: false };
+            let entry = LogEntry { record: record.to_vec(), needs, acknowledged: false, durable: false };
             state.entries.insert(ticket, entry);
             ticket
         };
         // The append is in flight here: let other threads run.
         std::thread::yield_now();
         let mut state = self.state.lock();
-        state.usable()?;
+        state.check_usable()?;
         if let Some(entry) = state.entries.get_mut(&ticket) {
             entry.acknowledged = true;
         }
@@ -155,7 +155,7 @@ impl TicketLog for MemoryLog {
 
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {
         let mut state = self.state.lock();
-        state.usable()?;
+        state.check_usable()?;
         state.void.insert(ticket.0);
         Ok(())
     }
@@ -185,7 +185,7 @@ impl TicketLog for MemoryLog {
 
     fn seal(&self) -> Result<(), LogError> {
         let mut state = self.state.lock();
-        state.usable()?;
+        state.check_usable()?;
         state.durable_mark = state.mark;
         Ok(())
     }

@@ -15,7 +15,7 @@ use super::log::TicketLog;
 use super::marks::{BatchMark, Marks};
 use super::options::{Applied, HeldRecords, ParallelWalOptions, WriteOptions, breaks};
 use super::plan::Plan;
-use super::stripes::{Held, StripeSet, Stripes};
+use super::stripes::{HeldStripes, StripeSet, Stripes};
 use super::tables::{Mark, Sequence, Tables};
 
 /// The parallel WAL over a log and tables. All methods may be called from any thread.
@@ -103,7 +103,7 @@ impl ParallelWal {
         if plan.once_only || !options.logged {
             self.exactly_once()?;
         }
-        let held = self.hold(&plan.stripes);
+        let held = self.lock_stripes(&plan.stripes);
         self.check(&plan, options)?;
         if !options.logged {
             // The held stripes keep exclusive sections out, so that the families stay until the batch is applied.
@@ -111,7 +111,7 @@ impl ParallelWal {
         }
         let mut entering = self.in_flight.enter();
         let mut appended = self.log.append(batch, options.synced);
-        if is_full(&appended) && self.held().records > 0 {
+        if is_log_full(&appended) && self.held_records().records > 0 {
             // End this write's entry in the ledger first: it would keep the flush from retiring tickets.
             drop(entering);
             self.tables.flush()?;
@@ -172,7 +172,7 @@ impl ParallelWal {
         let mut entering = self.in_flight.enter_ordered().await;
         self.check(&plan, options)?;
         let mut appended = self.log.append_soon(batch, options).await;
-        if is_full(&appended) && self.held().records > 0 {
+        if is_log_full(&appended) && self.held_records().records > 0 {
             drop(entering);
             self.in_flight.flush().await;
             entering = self.in_flight.enter_ordered().await;
@@ -201,11 +201,11 @@ impl ParallelWal {
         }
     }
 
-    fn hold(&self, stripes: &StripeSet) -> Held<'_> {
+    fn lock_stripes(&self, stripes: &StripeSet) -> HeldStripes<'_> {
         if breaks!(self.options, KeyLocks) {
-            return self.stripes.hold(&StripeSet::default());
+            return self.stripes.lock_stripes(&StripeSet::default());
         }
-        self.stripes.hold(stripes)
+        self.stripes.lock_stripes(stripes)
     }
 
     fn check_open(&self) -> Result<(), LogError> {
@@ -232,14 +232,14 @@ impl ParallelWal {
             return BatchMark::default();
         }
         let retired = self.in_flight.retired();
-        let raise = self.marks.raise(retired);
+        let raise = self.marks.raise_floor(retired);
         let floor = raise.is_some().then_some(retired);
         BatchMark { mark: Some(Mark { ticket, floor }), raise }
     }
 
     /// The batches of the parallel log that are not in tables.
-    pub fn held(&self) -> HeldRecords {
-        self.in_flight.held()
+    pub fn held_records(&self) -> HeldRecords {
+        self.in_flight.held_records()
     }
 
     /// Makes every acknowledged write durable, by a sync of the log.
@@ -260,12 +260,12 @@ impl ParallelWal {
         if breaks!(self.options, OtherFamilies) {
             return self.all_flushed(largest);
         }
-        log_growth(self.in_flight.retire(|ledger| ledger.flushed(family, largest)));
+        log_retire_error(self.in_flight.retire(|ledger| ledger.flushed(family, largest)));
     }
 
     /// Called when tables hold, durably, every change of all families up to the sequence `largest`.
     pub fn all_flushed(&self, largest: Sequence) {
-        log_growth(self.in_flight.retire(|ledger| ledger.all_flushed(largest)));
+        log_retire_error(self.in_flight.retire(|ledger| ledger.all_flushed(largest)));
     }
 
     /// Makes every batch from now on carry a mark, so that none is ever applied twice, whatever its records:
@@ -293,7 +293,7 @@ impl ParallelWal {
     }
 
     fn lock_exclusive(&self) -> Exclusive<'_> {
-        self.in_flight.exclusive(self.stripes.hold(&StripeSet::ALL))
+        self.in_flight.exclusive(self.stripes.lock_stripes(&StripeSet::ALL))
     }
 
     /// Calls `run` while no batch is in flight.
@@ -310,7 +310,7 @@ impl ParallelWal {
             None => {
                 self.families.remove(family);
                 // No table will ever hold records of the dropped family, so it counts as flushed.
-                self.in_flight.note(|ledger| ledger.flushed(family, Sequence::LAST));
+                self.in_flight.update_ledger(|ledger| ledger.flushed(family, Sequence::LAST));
             }
         }
     }
@@ -325,18 +325,18 @@ impl ParallelWal {
         if self.closed.swap(true, Ordering::AcqRel) {
             return self.close_failed.lock().clone().map_or(Ok(()), Err);
         }
-        let emptied = self.empty();
+        let emptied = self.empty_log();
         *self.close_failed.lock() = emptied.clone().err();
         emptied
     }
 
     /// Flushes every memtable, then seals the log and drops the marks.
-    fn empty(&self) -> Result<(), LogError> {
+    fn empty_log(&self) -> Result<(), LogError> {
         if let Some(error) = self.log.failure() {
             return Err(error);
         }
         self.tables.empty_memtables()?;
-        self.in_flight.note(|ledger| ledger.all_flushed(Sequence::LAST));
+        self.in_flight.update_ledger(|ledger| ledger.all_flushed(Sequence::LAST));
         self.log.retire(self.log.next_ticket())?;
         // The log is removed after the hidden family of marks: an opening without the log finds the family and refuses.
         // A log that stays empty needs no marks.
@@ -346,13 +346,13 @@ impl ParallelWal {
     }
 }
 
-fn log_growth(retired: Result<(), LogError>) {
+fn log_retire_error(retired: Result<(), LogError>) {
     if let Err(error) = retired {
         tracing::warn!(%error, "retiring records of the parallel log failed; the log grows");
     }
 }
 
-fn is_full(appended: &Result<Ticket, LogError>) -> bool {
+fn is_log_full(appended: &Result<Ticket, LogError>) -> bool {
     matches!(appended, Err(error) if error.kind == LogErrorKind::NoSpace)
 }
 

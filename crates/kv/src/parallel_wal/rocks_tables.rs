@@ -19,13 +19,13 @@ use fs::Ticket;
 pub struct RocksTables {
     db: Arc<Db>,
     driver: Arc<dyn Driver>,
-    flush: Mutex<AskedFlush>,
-    stalled: Stalled,
+    flush: Mutex<BackgroundFlush>,
+    stalled: StalledBatches,
 }
 
 /// The background flush of the tables.
 #[derive(Default)]
-struct AskedFlush {
+struct BackgroundFlush {
     /// The task of the last background flush.
     task: Option<Spawned<()>>,
     /// Whether the database is being closed, so that no more background flushes begin.
@@ -35,19 +35,19 @@ struct AskedFlush {
 /// The batches that wait for the end of a write stall. One of them waits in RocksDB, and the others wait for their
 /// turn.
 #[derive(Default)]
-struct Stalled {
+struct StalledBatches {
     turn: Turnstile,
     waiting: AtomicUsize,
 }
 
 /// Number of batches that may wait for the end of a write stall with their records in the log. Further batches are not
 /// appended.
-const STALLED_MOST: usize = 256;
+const STALLED_BATCHES_MAX: usize = 256;
 
 impl RocksTables {
     /// The tables of `db`; background flushes run on `driver`.
     pub fn new(db: Arc<Db>, driver: Arc<dyn Driver>) -> RocksTables {
-        RocksTables { db, driver, flush: Mutex::default(), stalled: Stalled::default() }
+        RocksTables { db, driver, flush: Mutex::default(), stalled: StalledBatches::default() }
     }
 
     /// Applies a batch that the log has.
@@ -66,7 +66,7 @@ impl RocksTables {
         if let Some(applied) = self.try_apply(batch, mark)? {
             return Ok(applied);
         }
-        let _waiting = Waiting::new(&self.stalled.waiting);
+        let _waiting = StalledBatch::new(&self.stalled.waiting);
         let _turn = self.stalled.turn.acquire().await;
         if let Some(applied) = self.try_apply(batch, mark)? {
             return Ok(applied);
@@ -86,7 +86,7 @@ impl RocksTables {
 
     /// Waits while too many batches wait for a write stall to end.
     pub async fn ready(&self) {
-        while self.stalled.waiting.load(Ordering::Acquire) >= STALLED_MOST {
+        while self.stalled.waiting.load(Ordering::Acquire) >= STALLED_BATCHES_MAX {
             drop(self.stalled.turn.acquire().await);
         }
     }
@@ -97,7 +97,7 @@ impl RocksTables {
     }
 
     /// Waits for the end of the background flush; no further one begins.
-    pub fn settle(&self) {
+    pub fn wait_for_flush(&self) {
         let flush = {
             let mut flush = self.flush.lock();
             flush.ended = true;
@@ -110,16 +110,16 @@ impl RocksTables {
 }
 
 /// Counts a batch that waits for the end of a write stall.
-struct Waiting<'a>(&'a AtomicUsize);
+struct StalledBatch<'a>(&'a AtomicUsize);
 
-impl<'a> Waiting<'a> {
-    fn new(count: &'a AtomicUsize) -> Waiting<'a> {
+impl<'a> StalledBatch<'a> {
+    fn new(count: &'a AtomicUsize) -> StalledBatch<'a> {
         count.fetch_add(1, Ordering::AcqRel);
-        Waiting(count)
+        StalledBatch(count)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for StalledBatch<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }

@@ -14,7 +14,7 @@ const STRIPES: u32 = 1 << 16;
 
 /// Number of stripes above which a batch takes all stripes by one lock: that is less work, and the batch waits for most
 /// writers anyway.
-const MANY: usize = 4096;
+const ALL_STRIPES_THRESHOLD: usize = 4096;
 
 /// A set of key stripes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -30,7 +30,7 @@ impl StripeSet {
 
     fn insert(&mut self, stripe: u16) {
         self.some.insert(stripe);
-        if self.some.len() > MANY {
+        if self.some.len() > ALL_STRIPES_THRESHOLD {
             *self = StripeSet::ALL;
         }
     }
@@ -47,7 +47,7 @@ pub(crate) struct Stripes {
 
 /// Key stripes that are held until this is dropped.
 #[derive(Debug)]
-pub(crate) enum Held<'a> {
+pub(crate) enum HeldStripes<'a> {
     /// The fields are dropped in their order, so the gate is released last.
     Some {
         _guards: Vec<MutexGuard<'a, ()>>,
@@ -74,13 +74,13 @@ impl Stripes {
     }
 
     /// Locks the stripes of a set in ascending order, so that no two writers wait for each other.
-    pub fn hold(&self, set: &StripeSet) -> Held<'_> {
+    pub fn lock_stripes(&self, set: &StripeSet) -> HeldStripes<'_> {
         if set.all {
-            return Held::All { _gate: self.gate.write() };
+            return HeldStripes::All { _gate: self.gate.write() };
         }
         let gate = self.gate.read();
         let locks = set.some.iter().filter_map(|n| self.locks.get(usize::from(*n)));
-        Held::Some { _guards: locks.map(Mutex::lock).collect(), _gate: gate }
+        HeldStripes::Some { _guards: locks.map(Mutex::lock).collect(), _gate: gate }
     }
 }
 
@@ -100,9 +100,9 @@ mod tests {
     #[test]
     fn a_set_of_many_stripes_is_all() {
         let mut set = StripeSet::default();
-        (0..MANY as u16).for_each(|n| set.insert(n));
-        assert!(!set.all && set.some.len() == MANY);
-        set.insert(MANY as u16);
+        (0..ALL_STRIPES_THRESHOLD as u16).for_each(|n| set.insert(n));
+        assert!(!set.all && set.some.len() == ALL_STRIPES_THRESHOLD);
+        set.insert(ALL_STRIPES_THRESHOLD as u16);
         assert_eq!(set, StripeSet::ALL);
     }
 
@@ -125,13 +125,13 @@ mod tests {
     fn all_stripes_exclude_every_holder_and_some_stripes_exclude_holders_that_share_one() {
         let stripes = Stripes::new();
         let set = |n| StripeSet { all: false, some: BTreeSet::from([n]) };
-        let some = stripes.hold(&set(1));
+        let some = stripes.lock_stripes(&set(1));
         assert!(stripes.gate.try_write().is_none() && stripes.locks[1].try_lock().is_none());
         assert!(stripes.locks[2].try_lock().is_some());
         drop(some);
-        let all = stripes.hold(&StripeSet::ALL);
+        let all = stripes.lock_stripes(&StripeSet::ALL);
         assert!(stripes.gate.try_read().is_none());
         drop(all);
-        drop(stripes.hold(&set(1)));
+        drop(stripes.lock_stripes(&set(1)));
     }
 }

@@ -25,7 +25,7 @@ const CLIENTS: usize = 6;
 
 /// The increments that clients requested, and the replies.
 #[derive(Default)]
-struct Told {
+struct IncrementLog {
     asked: [AtomicI64; COUNTERS],
     acknowledged: [AtomicI64; COUNTERS],
     /// The replies to the increments of each counter.
@@ -34,13 +34,13 @@ struct Told {
     stop: AtomicBool,
 }
 
-impl Told {
+impl IncrementLog {
     fn get(counts: &[AtomicI64; COUNTERS]) -> Vec<i64> {
         counts.iter().map(|count| count.load(Ordering::SeqCst)).collect()
     }
 
     /// Runs one client: increments, and writes of two keys in one pipeline, until `stop` is set.
-    fn client(&self, engine: &Engine, me: usize) {
+    fn run_client(&self, engine: &Engine, me: usize) {
         for n in 0.. {
             if self.stop.load(Ordering::SeqCst) {
                 return;
@@ -63,10 +63,10 @@ impl Told {
     }
 
     /// Runs the clients while `meanwhile` runs.
-    fn run<R>(&self, engine: &Engine, meanwhile: impl FnOnce() -> R) -> R {
+    fn run_clients<R>(&self, engine: &Engine, meanwhile: impl FnOnce() -> R) -> R {
         std::thread::scope(|scope| {
             for me in 0..CLIENTS {
-                scope.spawn(move || self.client(engine, me));
+                scope.spawn(move || self.run_client(engine, me));
             }
             let result = meanwhile();
             self.stop.store(true, Ordering::SeqCst);
@@ -75,15 +75,15 @@ impl Told {
     }
 }
 
-fn until(what: &str, condition: impl Fn() -> bool) {
-    let end = std::time::Instant::now() + PATIENCE;
+fn wait_until(what: &str, condition: impl Fn() -> bool) {
+    let end = std::time::Instant::now() + TEST_TIMEOUT;
     while !condition() {
         assert!(std::time::Instant::now() < end, "{what}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
 
-fn number(engine: &Engine, key: &str) -> i64 {
+fn read_number(engine: &Engine, key: &str) -> i64 {
     let value = engine.read(|txn| txn.value(key.as_bytes())).unwrap();
     value.map_or(0, |record| parse_integer(&record.value).unwrap())
 }
@@ -98,19 +98,19 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
         let engine = engine(&fs, wal);
-        let told = Told::default();
-        let (least, media, most) = told.run(&engine, || {
-            until("writes go on", || Told::get(&told.acknowledged).iter().sum::<i64>() > 300);
-            let least = Told::get(&told.acknowledged);
+        let told = IncrementLog::default();
+        let (least, media, most) = told.run_clients(&engine, || {
+            wait_until("writes go on", || IncrementLog::get(&told.acknowledged).iter().sum::<i64>() > 300);
+            let least = IncrementLog::get(&told.acknowledged);
             let media = emu.media().cut(&mut Seeded::new(seed));
-            (least, media, Told::get(&told.asked))
+            (least, media, IncrementLog::get(&told.asked))
         });
         for counter in 0..COUNTERS {
             // Each value of the counter was the reply to exactly one increment.
             let replies = told.replies[counter].lock();
             let distinct: BTreeSet<i64> = replies.iter().copied().collect();
             assert_eq!(distinct, (1..=replies.len() as i64).collect(), "{wal}");
-            assert_eq!(number(&engine, &format!("n{counter}")), replies.len() as i64, "{wal}");
+            assert_eq!(read_number(&engine, &format!("n{counter}")), replies.len() as i64, "{wal}");
         }
         assert_eq!(told.refused.load(Ordering::SeqCst), 0, "{wal}");
         engine.close().unwrap();
@@ -119,7 +119,7 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
         let fs = reopen(media);
         let engine = crate::common::engine(&fs, wal);
         for counter in 0..COUNTERS {
-            let value = number(&engine, &format!("n{counter}"));
+            let value = read_number(&engine, &format!("n{counter}"));
             let range = least[counter]..=most[counter];
             assert!(
                 range.contains(&value),
@@ -128,7 +128,7 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
         }
         for me in 0..CLIENTS {
             let (left, right) =
-                (number(&engine, &format!("left{me}")), number(&engine, &format!("right{me}")));
+                (read_number(&engine, &format!("left{me}")), read_number(&engine, &format!("right{me}")));
             assert_eq!(left, right, "{wal}, seed {seed}: a write of two keys is stored in part");
         }
         engine.close().unwrap();
@@ -142,11 +142,13 @@ fn flushall_under_load_leaves_no_earlier_key() {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(emu, true);
         let engine = engine(&fs, wal);
-        let told = Told::default();
-        told.run(&engine, || {
+        let told = IncrementLog::default();
+        told.run_clients(&engine, || {
             for _ in 0..20 {
-                let before = Told::get(&told.acknowledged).iter().sum::<i64>();
-                until("writes go on", || Told::get(&told.acknowledged).iter().sum::<i64>() > before + 10);
+                let before = IncrementLog::get(&told.acknowledged).iter().sum::<i64>();
+                wait_until("writes go on", || {
+                    IncrementLog::get(&told.acknowledged).iter().sum::<i64>() > before + 10
+                });
                 assert_eq!(
                     ask(&engine, &["FLUSHALL", "DBSIZE", "GET n0"])[1..],
                     [Reply::Integer(0), Reply::Null]
@@ -155,8 +157,8 @@ fn flushall_under_load_leaves_no_earlier_key() {
         });
         for me in 0..CLIENTS {
             assert_eq!(
-                number(&engine, &format!("left{me}")),
-                number(&engine, &format!("right{me}")),
+                read_number(&engine, &format!("left{me}")),
+                read_number(&engine, &format!("right{me}")),
                 "{wal}"
             );
         }
@@ -172,15 +174,15 @@ fn a_failed_drive_gives_errors_and_no_false_reply() {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
         let engine = engine(&fs, wal);
-        let told = Told::default();
-        told.run(&engine, || {
-            until("writes go on", || Told::get(&told.acknowledged).iter().sum::<i64>() > 100);
+        let told = IncrementLog::default();
+        told.run_clients(&engine, || {
+            wait_until("writes go on", || IncrementLog::get(&told.acknowledged).iter().sum::<i64>() > 100);
             emu.fail(FaultSpec::all(FaultOp::Write));
-            until("writes fail", || told.refused.load(Ordering::SeqCst) > 50);
+            wait_until("writes fail", || told.refused.load(Ordering::SeqCst) > 50);
         });
         assert!(engine.failure().is_some(), "{wal}");
         let replies = ask(&engine, &["GET n0", "SET n0 0"]);
-        let acknowledged = Told::get(&told.acknowledged);
+        let acknowledged = IncrementLog::get(&told.acknowledged);
         assert_eq!(
             replies[0],
             bulk(&acknowledged[0].to_string()),
@@ -198,9 +200,9 @@ fn a_failed_drive_gives_errors_and_no_false_reply() {
 
         let fs = reopen(media);
         let engine = crate::common::engine(&fs, wal);
-        let most = Told::get(&told.asked);
+        let most = IncrementLog::get(&told.asked);
         for counter in 0..COUNTERS {
-            let value = number(&engine, &format!("n{counter}"));
+            let value = read_number(&engine, &format!("n{counter}"));
             assert!(
                 (acknowledged[counter]..=most[counter]).contains(&value),
                 "{wal}: counter {counter} is {value}"
@@ -228,7 +230,7 @@ fn a_parallel_log_goes_on_after_one_failed_append() {
         unmount(&fs);
         let fs = reopen(media);
         let engine = crate::common::engine(&fs, wal);
-        assert_eq!((number(&engine, "a"), number(&engine, "b")), (3, 1), "{wal}");
+        assert_eq!((read_number(&engine, "a"), read_number(&engine, "b")), (3, 1), "{wal}");
         engine.close().unwrap();
         unmount(&fs);
     }

@@ -154,7 +154,7 @@ fn memtables_are_flushed_when_the_log_exceeds_its_share_of_the_drive() {
     for _ in 0..=limit / 4096 {
         db.write(&mut batch, false).unwrap();
     }
-    assert!(db.held().unwrap().flushes_asked > 0, "{:?}", db.held());
+    assert!(db.held_records().unwrap().flushes_asked > 0, "{:?}", db.held_records());
     db.close().unwrap();
     block_on(&**fs.driver(), fs.unmount()).unwrap();
 }

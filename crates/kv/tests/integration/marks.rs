@@ -31,11 +31,11 @@ impl World {
 
     /// Opens a database with this number of families beside the default one.
     fn with_families(drive: &Drive, families: u8) -> World {
-        World::behind(None, drive, families)
+        World::with_gated_flushes(None, drive, families)
     }
 
     /// Opens a database whose flushes wait at `gate`.
-    fn behind(gate: Option<Arc<Gate>>, drive: &Drive, families: u8) -> World {
+    fn with_gated_flushes(gate: Option<Arc<FlushGate>>, drive: &Drive, families: u8) -> World {
         let fs = drive.mount();
         let db = Arc::new(Db::open(&fs, "/db", &DbOptions { families, ..options(true) }).unwrap());
         let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(&drive.driver)));
@@ -71,42 +71,43 @@ impl World {
     }
 
     /// Ends the test's use of the database without closing it, for a power cut.
-    fn leave(self) {
+    fn abandon(self) {
         std::mem::forget(self);
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(300);
+const TEST_TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Holds up RocksDB's flushes at their beginning.
 #[derive(Default)]
-struct Gate {
+struct FlushGate {
     parallel_wal: OnceLock<Weak<ParallelWal>>,
-    counts: Mutex<Counts>,
+    counts: Mutex<GateCounts>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct Counts {
+struct GateCounts {
     begun: usize,
     /// Number of flushes that the gate lets through.
     open: usize,
     over: usize,
 }
 
-impl Gate {
+impl FlushGate {
     fn open(&self, flushes: usize) {
         self.counts.lock().open = flushes;
         self.changed.notify_all();
     }
 
-    fn wait(&self, until: impl Fn(&Counts) -> bool) {
-        let waited = self.changed.wait_while_for(&mut self.counts.lock(), |counts| !until(counts), PATIENCE);
+    fn wait(&self, until: impl Fn(&GateCounts) -> bool) {
+        let waited =
+            self.changed.wait_while_for(&mut self.counts.lock(), |counts| !until(counts), TEST_TIMEOUT);
         assert!(!waited.timed_out(), "a guard against a hang");
     }
 }
 
-impl FlushEvents for Gate {
+impl FlushEvents for FlushGate {
     fn begins(&self) {
         self.parallel_wal.get().and_then(Weak::upgrade).unwrap().flush_begins().unwrap();
         let number = {
@@ -141,7 +142,7 @@ fn marks_of_a_removed_log_do_not_count_for_the_next_log() {
     world.log.retire(world.log.next_ticket()).unwrap();
     world.log.remove().unwrap();
     let drive = drive.after_a_cut(1);
-    world.leave();
+    world.abandon();
 
     let world = World::open(&drive);
     assert_eq!((world.get("n"), world.get("a49")), (Some(1), Some(49)));
@@ -149,11 +150,11 @@ fn marks_of_a_removed_log_do_not_count_for_the_next_log() {
         world.put(&format!("b{n}"), n).unwrap();
     }
     let drive = drive.after_a_cut(2);
-    world.leave();
+    world.abandon();
 
     let world = World::open(&drive);
     let lost: Vec<u64> = (0..50).filter(|n| world.get(&format!("b{n}")) != Some(*n)).collect();
-    world.leave();
+    world.abandon();
     assert_eq!(lost, Vec::<u64>::new(), "acknowledged synced writes are gone");
 }
 
@@ -175,7 +176,7 @@ fn a_close_interrupted_at_any_step_leaves_a_database_that_opens_without_the_log(
             }];
         steps.iter().take(done).for_each(|step| step());
         let drive = drive.after_a_cut(done as u64);
-        world.leave();
+        world.abandon();
         let settings =
             DatabaseOptions { wal: WalMode::Group, db: options(false), ..DatabaseOptions::default() };
         let database = Database::open(&drive.mount(), "/db", &settings).unwrap();
@@ -201,7 +202,7 @@ fn a_write_whose_flush_failed_is_not_reported_as_failed_for_good() {
     let error = world.put("k", 1).unwrap_err();
     let WriteError::Log(log) = &error else { panic!("{error:?}") };
     assert_eq!(log.kind, LogErrorKind::Poisoned, "{error}");
-    world.leave();
+    world.abandon();
 }
 
 /// `GetRootDB()->Flush()` flushes one family, whatever `atomic_flush` says.
@@ -213,20 +214,20 @@ fn a_flush_of_one_family_past_the_parallel_wal_retires_no_batch_of_other_familie
     world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.put("a", 2).unwrap();
     world.db.flush().unwrap();
-    assert_eq!(world.parallel_wal.held().records, 2);
+    assert_eq!(world.parallel_wal.held_records().records, 2);
     let after = drive.after_a_cut(1);
-    world.leave();
+    world.abandon();
     let world = World::with_families(&after, 1);
     assert_eq!(world.get("a"), Some(2));
     let other = world.db.iter_in(1, b"").unwrap();
     assert!(other.valid() && other.key() == b"other");
     drop(other);
     world.put("a", 3).unwrap();
-    assert_eq!(world.parallel_wal.held().records, 1);
+    assert_eq!(world.parallel_wal.held_records().records, 1);
     world.tables.flush().unwrap();
-    assert_eq!(world.parallel_wal.held().records, 0, "a flush of the tables covers all families");
+    assert_eq!(world.parallel_wal.held_records().records, 0, "a flush of the tables covers all families");
     world.parallel_wal.close().unwrap();
-    world.tables.settle();
+    world.tables.wait_for_flush();
     world.db.close().unwrap();
 }
 
@@ -234,8 +235,8 @@ fn a_flush_of_one_family_past_the_parallel_wal_retires_no_batch_of_other_familie
 #[test]
 fn a_flush_of_one_family_that_ends_during_a_flush_of_all_retires_no_batch_of_other_families() {
     let drive = Drive::new();
-    let gate = Arc::new(Gate::default());
-    let world = World::behind(Some(Arc::clone(&gate)), &drive, 1);
+    let gate = Arc::new(FlushGate::default());
+    let world = World::with_gated_flushes(Some(Arc::clone(&gate)), &drive, 1);
     let batch = BatchBuilder::new().put(Family(1), b"other", b"1").build();
     world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.put("a", 2).unwrap();
@@ -252,15 +253,15 @@ fn a_flush_of_one_family_that_ends_during_a_flush_of_all_retires_no_batch_of_oth
         }
         gate.open(1);
         gate.wait(|counts| counts.over == 1);
-        let held = world.parallel_wal.held().records;
+        let held = world.parallel_wal.held_records().records;
         gate.open(usize::MAX);
         past.join().unwrap().unwrap();
         assert_eq!(held, written, "the other family was in memory");
     });
     world.tables.flush().unwrap();
-    assert_eq!(world.parallel_wal.held().records, 0);
+    assert_eq!(world.parallel_wal.held_records().records, 0);
     world.parallel_wal.close().unwrap();
-    world.tables.settle();
+    world.tables.wait_for_flush();
     world.db.close().unwrap();
 }
 
@@ -274,10 +275,10 @@ fn a_record_without_an_entry_in_tables_retires_at_the_next_flush() {
     let batch = BatchBuilder::new().delete_range(Family::DEFAULT, b"b", b"b").build();
     world.parallel_wal.write(&batch, WriteOptions::SYNCED, |mark| world.tables.apply(&batch, mark)).unwrap();
     world.db.flush().unwrap();
-    assert_eq!(world.parallel_wal.held().records, 1, "the table ends with the put");
+    assert_eq!(world.parallel_wal.held_records().records, 1, "the table ends with the put");
     world.tables.flush().unwrap();
-    assert_eq!(world.parallel_wal.held().records, 0);
+    assert_eq!(world.parallel_wal.held_records().records, 0);
     world.parallel_wal.close().unwrap();
-    world.tables.settle();
+    world.tables.wait_for_flush();
     world.db.close().unwrap();
 }

@@ -50,8 +50,8 @@ impl World {
     }
 
     /// Closes RocksDB without closing the parallel WAL, as after a power cut.
-    fn end(self) {
-        self.tables.settle();
+    fn close_without_wal(self) {
+        self.tables.wait_for_flush();
         drop(self.parallel_wal);
         self.db.close().unwrap();
         block_on(&**self.fs.driver(), self.fs.unmount()).unwrap();
@@ -90,7 +90,7 @@ fn a_flush_of_rocksdb_retires_its_tickets_and_a_small_memtable_flushes_itself() 
         std::thread::sleep(Duration::from_millis(1));
     }
     assert_eq!(world.get("k4999"), Some(4999));
-    world.end();
+    world.close_without_wal();
 }
 
 #[test]
@@ -112,12 +112,12 @@ fn merges_are_counted_once_over_crashes_with_the_whole_log_replayed() {
         assert!(world.parallel_wal.is_exact());
         let next = drive.after_a_cut(round);
         log = world.log.cut(&mut |_| true, false);
-        world.end();
+        world.close_without_wal();
         drive = next;
     }
     let world = World::open(&drive, log);
     assert_eq!((world.get("n"), world.get("k")), (Some(expected), Some(49)));
-    world.end();
+    world.close_without_wal();
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn a_clean_close_leaves_a_database_that_opens_without_the_log_and_a_crash_does_n
     let crashed = drive.after_a_cut(1);
     world.parallel_wal.close().unwrap();
     assert!(world.log.is_removed());
-    world.end();
+    world.close_without_wal();
 
     let fs = drive.mount();
     let db = Db::open(&fs, "/db", &options(false)).unwrap();
@@ -218,7 +218,7 @@ fn cut_while_writing(seed: u64, merges: bool) {
         counted.1 = to_add.load(Ordering::Acquire);
         stop.store(true, Ordering::Release);
     });
-    world.end();
+    world.close_without_wal();
 
     let world = World::open(&next.unwrap(), log.unwrap());
     for slot in 0..acknowledged.len() {
@@ -236,7 +236,7 @@ fn cut_while_writing(seed: u64, merges: bool) {
         let n = world.get("n").unwrap_or(0);
         assert!((counted.0..=counted.1).contains(&n), "{counted:?}: {n}");
     }
-    world.end();
+    world.close_without_wal();
 }
 
 #[test]

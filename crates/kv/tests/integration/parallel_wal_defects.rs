@@ -68,13 +68,13 @@ impl World {
     /// The database after a power cut now, on an image of the drive.
     fn cut(self, drive: &Drive, seed: u64) -> World {
         let after = drive.after_a_cut(seed);
-        self.end();
+        self.close_without_wal();
         World::open(&after)
     }
 
     /// Closes RocksDB without closing the parallel WAL: the log keeps its records.
-    fn end(self) {
-        self.tables.settle();
+    fn close_without_wal(self) {
+        self.tables.wait_for_flush();
         drop((self.parallel_wal, self.log));
         self.db.close().unwrap();
         let _broken_drives_fail = block_on(&**self.fs.driver(), self.fs.unmount());
@@ -83,7 +83,7 @@ impl World {
 
 /// The value of a key before and after a crash, if a second write of the key begins while the first is between log and
 /// tables.
-fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
+fn overtaken_values(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     let drive = Drive::new();
     let world = World::with_broken(&drive, None, wal_rule);
     let first = BatchBuilder::new().put(Family::DEFAULT, b"a", &1_u64.to_le_bytes()).build();
@@ -114,7 +114,7 @@ fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
     let before = world.get("a");
     let after = world.cut(&drive, 1);
     let both = (before, after.get("a"));
-    after.end();
+    after.close_without_wal();
     both
 }
 
@@ -122,9 +122,9 @@ fn overtaken(wal_rule: Option<WalRule>) -> (Option<u64>, Option<u64>) {
 /// The parallel WAL writes a ticket into the record, and tickets and RocksDB's sequences have one order for each key.
 #[test]
 fn records_are_replayed_in_the_order_in_which_rocksdb_had_them() {
-    assert_eq!(overtaken(None), (Some(2), Some(2)));
+    assert_eq!(overtaken_values(None), (Some(2), Some(2)));
     assert_eq!(
-        overtaken(Some(WalRule::KeyLocks)),
+        overtaken_values(Some(WalRule::KeyLocks)),
         (Some(1), Some(2)),
         "without stripes a crash changes the value"
     );
@@ -146,11 +146,11 @@ fn after_a_failed_append(
     let later = (0..12).map(|seed| {
         let after = World::open(&drive.after_a_cut(seed));
         let value = after.get("a");
-        after.end();
+        after.close_without_wal();
         value
     });
     let later = later.collect();
-    world.end();
+    world.close_without_wal();
     (failed, now, later)
 }
 
@@ -178,7 +178,7 @@ fn a_write_that_rocksdb_refuses_does_not_come_back() {
         );
         let after = world.cut(&drive, 1);
         let value = after.get("a");
-        after.end();
+        after.close_without_wal();
         value
     };
     assert_eq!(after(None), Some(1));
@@ -203,11 +203,11 @@ fn batches_of_any_size_survive_with_every_byte() {
     for size in sizes {
         assert!(after.bytes(&format!("{size}")) == Some(value(size)), "{size} bytes");
     }
-    after.end();
+    after.close_without_wal();
 }
 
 /// Every key with its value, as a cursor shows them.
-fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
+fn cursor_contents(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
     let mut seen = BTreeMap::new();
     cursor.seek(b"");
     while cursor.valid() {
@@ -221,7 +221,7 @@ fn walk(cursor: &mut rocks::Cursor) -> BTreeMap<String, u64> {
 /// Two threads write while snapshots are taken. Returns the number of snapshots with a later write and without an
 /// earlier one, or with another content when they were read again, and the number of snapshots taken between the first
 /// and the last write. With `early` a write is acknowledged before RocksDB has its batch.
-fn gaps(early: bool) -> (usize, usize) {
+fn count_snapshot_gaps(early: bool) -> (usize, usize) {
     let rounds: u64 = if early { 5 } else { 200 };
     let drive = Drive::new();
     let world = World::open(&drive);
@@ -275,15 +275,15 @@ fn gaps(early: bool) -> (usize, usize) {
         });
         while !threads.iter().all(|thread| thread.is_finished()) {
             let mut cursor = world.db.iter(b"").unwrap();
-            let seen = walk(&mut cursor);
+            let seen = cursor_contents(&mut cursor);
             let of = |key: &str| seen.get(key).copied().unwrap_or(0);
             gaps += ["x", "y"].iter().filter(|t| of(&format!("{t}1")) < of(&format!("{t}2"))).count();
-            gaps += usize::from(of("z") > of("x2")) + usize::from(walk(&mut cursor) != seen);
+            gaps += usize::from(of("z") > of("x2")) + usize::from(cursor_contents(&mut cursor) != seen);
             in_between += usize::from((1..rounds).contains(&of("x2")));
             looks.fetch_add(1, Ordering::AcqRel);
         }
     });
-    world.end();
+    world.close_without_wal();
     (gaps, in_between)
 }
 
@@ -291,10 +291,10 @@ fn gaps(early: bool) -> (usize, usize) {
 /// RocksDB.
 #[test]
 fn a_snapshot_with_a_batch_has_every_batch_acknowledged_before_it() {
-    let (found, in_between) = gaps(false);
+    let (found, in_between) = count_snapshot_gaps(false);
     assert_eq!(found, 0);
     assert!(in_between > 0, "no snapshot fell among the writes");
-    assert!(gaps(true).0 > 0, "an early acknowledgement shows in snapshots");
+    assert!(count_snapshot_gaps(true).0 > 0, "an early acknowledgement shows in snapshots");
 }
 
 #[test]
@@ -316,7 +316,7 @@ fn writes_beside_zone_replacements_survive_a_cut() {
         let after = world.cut(&drive, seed);
         let missing = |thread| (0..100).filter(|n| after.get(&format!("{thread}.{n}")) != Some(*n)).count();
         assert_eq!((0..4).map(missing).sum::<usize>(), 0, "seed {seed}");
-        after.end();
+        after.close_without_wal();
     }
 }
 

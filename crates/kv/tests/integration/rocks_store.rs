@@ -133,7 +133,7 @@ fn fill(wal: WalMode) {
     for n in 0..full * 3 / 4 {
         assert_eq!(ask(&engine, &[&format!("DEL key:{n}")]), [Reply::Integer(1)], "key:{n}");
     }
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TEST_TIMEOUT;
     loop {
         match &ask(&engine, &["SET again 1"])[0] {
             Reply::Simple(_) => break,

@@ -17,7 +17,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, EmuOptions, Latency};
 
 const PIPELINES: usize = 240;
-const LENGTH: usize = 200_000;
+const VALUE_LEN: usize = 200_000;
 
 /// The engine's only writer has batches in flight that wait for a flush of the drive, and comes to a batch whose
 /// memtable is full. RocksDB's flush of that memtable waits for the same flush of the drive.
@@ -27,15 +27,15 @@ fn a_write_stall_and_the_flush_that_ends_it_do_not_wait_for_each_other() {
         let (to, done) = mpsc::channel();
         // Run the test in a separate thread, so that a hang makes it fail.
         std::thread::spawn(move || {
-            stall(wal);
+            run_stall(wal);
             to.send(()).unwrap();
         });
-        let ended = done.recv_timeout(PATIENCE);
+        let ended = done.recv_timeout(TEST_TIMEOUT);
         assert!(ended.is_ok(), "{wal}: the writer and RocksDB's flush wait for each other");
     }
 }
 
-fn stall(wal: WalMode) {
+fn run_stall(wal: WalMode) {
     let latency =
         Latency { write: Duration::from_micros(200), flush: Duration::from_millis(3), ..Latency::NONE };
     let device = Emu::memory(EmuOptions { volatile_cache: true, latency, ..drive(64, 4) }, RealDriver::new());
@@ -45,11 +45,11 @@ fn stall(wal: WalMode) {
     let store = Arc::new(RocksStore::open(&fs, "/db", &options).unwrap());
     let options = EngineOptions { writers: Some(1), ..EngineOptions::default() };
     let engine = Engine::start(store, Arc::clone(fs.driver()), options);
-    let value = |n: usize| format!("{n:08}").repeat(LENGTH / 8);
+    let value = |n: usize| format!("{n:08}").repeat(VALUE_LEN / 8);
     let waiting: Vec<_> =
         (0..PIPELINES).map(|n| send(&engine, &[&format!("SET key{n} {}", value(n))])).collect();
     for replies in waiting {
-        assert_eq!(replies.recv_timeout(PATIENCE).unwrap(), [ok()]);
+        assert_eq!(replies.recv_timeout(TEST_TIMEOUT).unwrap(), [ok()]);
     }
     for n in (0..PIPELINES).step_by(17) {
         assert_eq!(ask(&engine, &[&format!("GET key{n}")]), [bulk(&value(n))]);

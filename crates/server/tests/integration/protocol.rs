@@ -35,8 +35,8 @@ fn a_pipeline_is_answered_in_order_and_is_one_batch() {
         assert_eq!(client.reply(), Some(bulk(&(n + 1).to_string())));
     }
     // The system may deliver the pipeline in a few pieces, but not one for each command.
-    assert!(store.writes() <= 5, "{} batches", store.writes());
-    assert_eq!(store.writes(), store.syncs());
+    assert!(store.write_count() <= 5, "{} batches", store.write_count());
+    assert_eq!(store.write_count(), store.sync_count());
 }
 
 #[test]

@@ -39,9 +39,9 @@ fn a_transaction_is_answered_as_one_reply_and_written_as_one_batch() {
         client.line(line);
     }
     assert_eq!(server.client().line("EXISTS b c"), Value::Integer(0), "queued commands have not run");
-    let before = store.writes();
+    let before = store.write_count();
     assert_eq!(client.line("EXEC"), Value::Array(vec![ok(), ok(), bulk("1"), Value::Null]));
-    assert_eq!(store.writes(), before + 1);
+    assert_eq!(store.write_count(), before + 1);
     assert_eq!(pipeline(&mut client, &["MULTI", "EXEC"])[1], Value::Array(Vec::new()));
 }
 

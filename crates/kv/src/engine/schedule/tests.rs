@@ -78,7 +78,7 @@ impl Check {
             let mut claims = Claims::new(&self.hash);
             match &keys {
                 Some(keys) => keys.iter().for_each(|key| claims.key(&[*key])),
-                None => claims.everything(),
+                None => claims.claim_all_keys(),
             }
             claims.key(format!("number {number}.{name}").as_bytes());
             claims
@@ -88,7 +88,7 @@ impl Check {
         self.numbers.insert(claims.stripes().to_vec(), number);
         self.keys.push(keys);
         self.waiting.push(number);
-        self.schedule.push(Waiting { work: Box::new(Numbered), claims });
+        self.schedule.push(WaitingPipeline { work: Box::new(Numbered), claims });
     }
 
     fn take(&mut self, some: Option<usize>) {

@@ -25,7 +25,7 @@ struct Outcome {
     executed: Option<bool>,
 }
 
-fn claim(claims: &mut Claims, line: &str) {
+fn claim_keys(claims: &mut Claims, line: &str) {
     let (buffer, spans) = words(line);
     let args = Args::new(&buffer, &spans);
     claims.command(&find(args.get(0)).expect("known").spec, args);
@@ -46,9 +46,9 @@ impl Work for Client {
                 Step::Watch(key) => claims.key(key),
                 Step::Exec(watches, lines) => {
                     watches.iter().for_each(|watch| claims.key(watch.key()));
-                    lines.iter().for_each(|line| claim(claims, line));
+                    lines.iter().for_each(|line| claim_keys(claims, line));
                 }
-                Step::Run(line) => claim(claims, line),
+                Step::Run(line) => claim_keys(claims, line),
             }
         }
     }
@@ -88,8 +88,8 @@ fn submit(engine: &Engine, steps: Vec<Step>) -> mpsc::Receiver<Outcome> {
     from
 }
 
-fn outcome(from: &mpsc::Receiver<Outcome>) -> Outcome {
-    from.recv_timeout(PATIENCE).expect("an answer in time")
+fn receive_outcome(from: &mpsc::Receiver<Outcome>) -> Outcome {
+    from.recv_timeout(TEST_TIMEOUT).expect("an answer in time")
 }
 
 fn run(line: &str) -> Step {
@@ -97,26 +97,26 @@ fn run(line: &str) -> Step {
 }
 
 fn watch(engine: &Engine, key: &'static [u8]) -> Vec<Watch> {
-    outcome(&submit(engine, vec![Step::Watch(key)])).watches
+    receive_outcome(&submit(engine, vec![Step::Watch(key)])).watches
 }
 
 fn executes(engine: &Engine, watches: Vec<Watch>) -> bool {
     let exec = Step::Exec(watches, vec!["SET done 1".into()]);
-    outcome(&submit(engine, vec![exec])).executed.expect("it was asked")
+    receive_outcome(&submit(engine, vec![exec])).executed.expect("it was asked")
 }
 
-const WALS: [WalMode; 3] = [WalMode::Group, WalMode::Auto, WalMode::Waltz];
+const WAL_MODES: [WalMode; 3] = [WalMode::Group, WalMode::Auto, WalMode::Waltz];
 
 #[test]
 fn exec_is_one_batch_and_runs_only_if_no_watched_key_was_written() {
-    for wal in WALS {
+    for wal in WAL_MODES {
         let store = Arc::new(MemoryStore::new().with_wal(wal));
         let engine = engine(&store, EngineOptions::default());
         let watches = watch(&engine, b"a");
-        let before = store.writes();
+        let before = store.write_count();
         let lines = ["SET a 1", "INCR a", "SET b x", "GET b"].map(String::from).to_vec();
-        let ran = outcome(&submit(&engine, vec![Step::Exec(watches, lines)]));
-        assert_eq!((ran.executed, ran.replies.len(), store.writes()), (Some(true), 4, before + 1));
+        let ran = receive_outcome(&submit(&engine, vec![Step::Exec(watches, lines)]));
+        assert_eq!((ran.executed, ran.replies.len(), store.write_count()), (Some(true), 4, before + 1));
         for write in ["SET a 2", "DEL a", "FLUSHALL", "SET a 3"] {
             let watches = watch(&engine, b"a");
             ask(&engine, &[write]);
@@ -137,25 +137,25 @@ fn the_order_within_one_work_decides_whether_a_write_changes_a_watch() {
     let engine = engine(&store, EngineOptions::default());
     let exec = || Step::Exec(Vec::new(), vec!["SET done 1".into()]);
     let before = vec![run("SET a 1"), Step::Watch(b"a"), exec()];
-    assert_eq!(outcome(&submit(&engine, before)).executed, Some(true));
+    assert_eq!(receive_outcome(&submit(&engine, before)).executed, Some(true));
     let after = vec![Step::Watch(b"a"), run("SET a 1"), exec()];
-    assert_eq!(outcome(&submit(&engine, after)).executed, Some(false));
-    let own = outcome(&submit(&engine, vec![run("SET a 2"), Step::Watch(b"a")]));
+    assert_eq!(receive_outcome(&submit(&engine, after)).executed, Some(false));
+    let own = receive_outcome(&submit(&engine, vec![run("SET a 2"), Step::Watch(b"a")]));
     assert!(executes(&engine, own.watches), "the own write came before the watch");
     engine.close().expect("closes");
 }
 
 #[test]
 fn a_watch_begins_when_writes_in_flight_of_its_key_have_landed() {
-    for wal in WALS {
-        let (store, engine) = slow(wal, 2);
+    for wal in WAL_MODES {
+        let (store, engine) = slow_engine(wal, 2);
         let write = begin(&engine, &["SET a 1"]);
         store.wait_for(&[&["a"]]);
         let watching = submit(&engine, vec![Step::Watch(b"a")]);
         assert!(watching.recv_timeout(Duration::from_millis(20)).is_err(), "the write is in flight");
-        store.land("*");
-        write.recv_timeout(PATIENCE).expect("an answer in time");
-        let watches = outcome(&watching).watches;
+        store.let_write_end("*");
+        write.recv_timeout(TEST_TIMEOUT).expect("an answer in time");
+        let watches = receive_outcome(&watching).watches;
         assert!(engine.read(|txn| txn.exists(b"a")).expect("reads"));
         assert!(executes(&engine, watches));
         engine.close().expect("closes");
@@ -165,14 +165,14 @@ fn a_watch_begins_when_writes_in_flight_of_its_key_have_landed() {
 #[test]
 fn a_watched_key_has_changed_if_it_expires_during_the_watch_and_not_if_it_expired_before() {
     let store = Arc::new(MemoryStore::new());
-    let day = Day::new();
+    let day = DayClock::new();
     let engine = Engine::start(Arc::clone(&store) as Arc<dyn Store>, day.clone(), EngineOptions::default());
     ask(&engine, &["SET a v PX 10", "SET b v PX 1"]);
-    day.goes_on(5);
+    day.advance_day(5);
     let (lives, expired) = (watch(&engine, b"a"), watch(&engine, b"b"));
-    expiry_now(&engine);
+    run_expiry_slice(&engine);
     assert!(executes(&engine, expired), "b was gone when the watch began");
-    day.goes_on(10);
+    day.advance_day(10);
     assert!(!executes(&engine, lives));
     engine.close().expect("closes");
 }
@@ -198,7 +198,7 @@ fn a_failed_write_that_is_repeated_does_not_abort_its_own_exec() {
     let large = format!("SET large {}", "x".repeat(200));
     // The first runs of both works have no effect, because their group's batch is too large for the store.
     let exec = Step::Exec(watches, vec!["SET a 1".into(), large]);
-    let ran = outcome(&submit(&engine, vec![exec]));
+    let ran = receive_outcome(&submit(&engine, vec![exec]));
     assert_eq!(ran.executed, Some(true));
     assert!(text(&ran.replies[0]).starts_with("ERR no space left"), "{:?}", ran.replies);
     engine.close().expect("closes");
@@ -207,20 +207,20 @@ fn a_failed_write_that_is_repeated_does_not_abort_its_own_exec() {
 #[test]
 fn optimistic_increments_of_many_clients_are_all_counted() {
     const CLIENTS: usize = 8;
-    const EACH: usize = 50;
-    for wal in WALS {
+    const INCREMENTS_EACH: usize = 50;
+    for wal in WAL_MODES {
         let store = Arc::new(MemoryStore::new().with_wal(wal));
         let engine = engine(&store, EngineOptions { writers: Some(2), ..EngineOptions::default() });
         std::thread::scope(|scope| {
             for _ in 0..CLIENTS {
                 scope.spawn(|| {
-                    for _ in 0..EACH {
+                    for _ in 0..INCREMENTS_EACH {
                         loop {
                             let watches = watch(&engine, b"n");
                             let value = engine.read(|txn| txn.value(b"n")).expect("reads");
                             let value = value.map_or(0, |r| crate::parse_integer(&r.value).expect("ours"));
                             let exec = Step::Exec(watches, vec![format!("SET n {}", value + 1)]);
-                            if outcome(&submit(&engine, vec![exec])).executed == Some(true) {
+                            if receive_outcome(&submit(&engine, vec![exec])).executed == Some(true) {
                                 break;
                             }
                         }
@@ -229,7 +229,7 @@ fn optimistic_increments_of_many_clients_are_all_counted() {
             }
         });
         let value = engine.read(|txn| txn.value(b"n")).expect("reads").expect("there").value;
-        assert_eq!(value, (CLIENTS * EACH).to_string(), "{wal:?}");
+        assert_eq!(value, (CLIENTS * INCREMENTS_EACH).to_string(), "{wal:?}");
         engine.close().expect("closes");
     }
 }

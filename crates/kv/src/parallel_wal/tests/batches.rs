@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::model::Build;
+use super::model::ModelBatch;
 use crate::parallel_wal::{BatchError, Family, RecordKind, parse};
 
 fn kinds(batch: &[u8]) -> Result<Vec<RecordKind>, BatchError> {
@@ -9,7 +9,7 @@ fn kinds(batch: &[u8]) -> Result<Vec<RecordKind>, BatchError> {
 
 #[test]
 fn records_come_in_order_with_family_key_and_value() {
-    let batch = Build::default().put(1, "a", 7).delete(0, "bc").delete_range(3, "x", "y").done();
+    let batch = ModelBatch::default().put(1, "a", 7).delete(0, "bc").delete_range(3, "x", "y").done();
     let records: Vec<_> = parse(&batch).unwrap().map(Result::unwrap).collect();
     assert_eq!(
         records.iter().map(|r| r.kind).collect::<Vec<_>>(),
@@ -37,7 +37,7 @@ fn records_that_cannot_be_ordered_are_refused_with_their_kind() {
 #[test]
 fn a_count_that_does_not_fit_is_damage() {
     for count in [0_u8, 1, 3] {
-        let mut batch = Build::default().put(0, "a", 1).put(0, "b", 2).done();
+        let mut batch = ModelBatch::default().put(0, "a", 1).put(0, "b", 2).done();
         batch[8] = count;
         assert!(matches!(kinds(&batch), Err(BatchError::Damaged { .. })), "{count}");
     }
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn a_batch_cut_short_is_damage(keys in prop::collection::vec("[a-z]{0,200}", 1..5), cut: prop::sample::Index) {
-        let batch = keys.iter().fold(Build::default(), |b, k| b.put(0, k, 1)).done();
+        let batch = keys.iter().fold(ModelBatch::default(), |b, k| b.put(0, k, 1)).done();
         prop_assert_eq!(kinds(&batch).unwrap().len(), keys.len());
         let cut = cut.index(batch.len());
         prop_assert!(kinds(&batch[..cut]).is_err());

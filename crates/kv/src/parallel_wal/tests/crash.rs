@@ -57,7 +57,14 @@ impl History {
 }
 
 /// The operations of one thread. Writes of registers are synced, and no two writes have the same value.
-fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, thread: u64, exact: bool) {
+fn run_thread(
+    world: &World,
+    history: &Mutex<History>,
+    stop: &AtomicBool,
+    seed: u64,
+    thread: u64,
+    exact: bool,
+) {
     let mut rng = rng(seed, thread + 1);
     for n in 0..OPS {
         if stop.load(Ordering::Relaxed) {
@@ -82,20 +89,23 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
         match rng.below(if exact { 10 } else { 8 }) {
             0..=2 => {
                 let at = register(Did::Write(Some(value as u64)));
-                world.write(WriteOptions::SYNCED, &Build::default().put(0, &name, value)).unwrap();
+                world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, &name, value)).unwrap();
                 answer(at, Did::Write(Some(value as u64)));
             }
             3 => {
                 let at = register(Did::Write(None));
-                world.write(WriteOptions::SYNCED, &Build::default().delete(0, &name)).unwrap();
+                world.write(WriteOptions::SYNCED, &ModelBatch::default().delete(0, &name)).unwrap();
                 answer(at, Did::Write(None));
             }
             4 => {
                 // An unsynced write of an unrelated key: a ticket that a cut may lose, and a record for the next flush
                 // to sync.
-                world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "noise", value)).unwrap();
+                world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "noise", value)).unwrap();
                 world
-                    .write(WriteOptions::UNSYNCED, &Build::default().put(0, "p", value).put(1, "q", value))
+                    .write(
+                        WriteOptions::UNSYNCED,
+                        &ModelBatch::default().put(0, "p", value).put(1, "q", value),
+                    )
                     .unwrap();
             }
             5 => {
@@ -104,15 +114,17 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
                 answer(at, Did::Read(saw.map(|v| v as u64)));
             }
             6 => {
-                world.refused(WriteOptions::SYNCED, &Build::default().put(0, "refused", value));
+                world.refused(WriteOptions::SYNCED, &ModelBatch::default().put(0, "refused", value));
                 history.lock().refused.push(value);
             }
-            7 => world.write(WriteOptions::UNSYNCED, &Build::default().delete_range(1, "x", "z")).unwrap(),
+            7 => {
+                world.write(WriteOptions::UNSYNCED, &ModelBatch::default().delete_range(1, "x", "z")).unwrap()
+            }
             _ => {
                 let counter = rng.below(COUNTERS);
                 history.lock().counters.entry(counter).or_default().0 += 1;
                 world
-                    .write(WriteOptions::SYNCED, &Build::default().merge(1, &format!("c{counter}"), 1))
+                    .write(WriteOptions::SYNCED, &ModelBatch::default().merge(1, &format!("c{counter}"), 1))
                     .unwrap();
                 history.lock().counters.entry(counter).or_default().1 += 1;
             }
@@ -121,7 +133,7 @@ fn work(world: &World, history: &Mutex<History>, stop: &AtomicBool, seed: u64, t
 }
 
 /// Runs the writing threads, cuts the power, recovers, and returns the rules that the contents break.
-fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
+fn run_until_cut(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
     let world = World::new(options);
     let history = Mutex::new(History::default());
     let stop = AtomicBool::new(false);
@@ -132,7 +144,7 @@ fn run(seed: u64, options: ParallelWalOptions, exact: bool) -> Vec<String> {
         let workers: Vec<_> = (0..THREADS)
             .map(|thread| {
                 let (world, history, stop) = (&world, &history, &stop);
-                scope.spawn(move || work(world, history, stop, seed, thread, exact))
+                scope.spawn(move || run_thread(world, history, stop, seed, thread, exact))
             })
             .collect();
         let mut since = 0;
@@ -196,7 +208,7 @@ fn judge(history: &mut History, tables: &ModelTables) -> Vec<String> {
 #[test]
 fn no_acknowledged_batch_is_lost_torn_or_repeated_by_a_cut() {
     for seed in 0..300 {
-        assert_eq!(run(seed, DEFAULT, seed % 2 == 1), Vec::<String>::new(), "seed {seed}");
+        assert_eq!(run_until_cut(seed, DEFAULT, seed % 2 == 1), Vec::<String>::new(), "seed {seed}");
     }
 }
 
@@ -206,12 +218,12 @@ fn the_checker_reports_lost_torn_repeated_and_returning_batches() {
     let mut history = History { refused: vec![7], ..History::default() };
     history.registers.insert(0, vec![Op::answered(Did::Write(Some(1)), 0, 1)]);
     history.counters.insert(0, (1, 1));
-    let found = |batch: Build| {
+    let found = |batch: ModelBatch| {
         let tables = ModelTables::new();
         tables.apply(&batch.done(), None);
         judge(&mut history.clone(), &tables).len()
     };
-    let right = || Build::default().put(0, "r0", 1).merge(1, "c0", 1).put(0, "p", 3).put(1, "q", 3);
+    let right = || ModelBatch::default().put(0, "r0", 1).merge(1, "c0", 1).put(0, "p", 3).put(1, "q", 3);
     assert_eq!(found(right()), 0);
     assert_eq!(found(right().delete(0, "r0")), 1, "lost");
     assert_eq!(found(right().merge(1, "c0", 1)), 1, "doubled");

@@ -10,27 +10,27 @@ use crate::parallel_wal::*;
 
 /// A [`BatchBuilder`] for the model of the tables: keys are texts, values are numbers.
 #[derive(Default, Clone)]
-pub struct Build(BatchBuilder);
+pub struct ModelBatch(BatchBuilder);
 
-impl Build {
-    pub fn put(self, family: u8, key: &str, value: i64) -> Build {
-        Build(self.0.put(Family(family.into()), key.as_bytes(), &value.to_le_bytes()))
+impl ModelBatch {
+    pub fn put(self, family: u8, key: &str, value: i64) -> ModelBatch {
+        ModelBatch(self.0.put(Family(family.into()), key.as_bytes(), &value.to_le_bytes()))
     }
 
-    pub fn delete(self, family: u8, key: &str) -> Build {
-        Build(self.0.delete(Family(family.into()), key.as_bytes()))
+    pub fn delete(self, family: u8, key: &str) -> ModelBatch {
+        ModelBatch(self.0.delete(Family(family.into()), key.as_bytes()))
     }
 
-    pub fn single_delete(self, family: u8, key: &str) -> Build {
-        Build(self.0.single_delete(Family(family.into()), key.as_bytes()))
+    pub fn single_delete(self, family: u8, key: &str) -> ModelBatch {
+        ModelBatch(self.0.single_delete(Family(family.into()), key.as_bytes()))
     }
 
-    pub fn delete_range(self, family: u8, from: &str, to: &str) -> Build {
-        Build(self.0.delete_range(Family(family.into()), from.as_bytes(), to.as_bytes()))
+    pub fn delete_range(self, family: u8, from: &str, to: &str) -> ModelBatch {
+        ModelBatch(self.0.delete_range(Family(family.into()), from.as_bytes(), to.as_bytes()))
     }
 
-    pub fn merge(self, family: u8, key: &str, by: i64) -> Build {
-        Build(self.0.merge(Family(family.into()), key.as_bytes(), &by.to_le_bytes()))
+    pub fn merge(self, family: u8, key: &str, by: i64) -> ModelBatch {
+        ModelBatch(self.0.merge(Family(family.into()), key.as_bytes(), &by.to_le_bytes()))
     }
 
     pub fn done(self) -> Vec<u8> {
@@ -39,11 +39,11 @@ impl Build {
 }
 
 /// The keys of a family, each with its versions: a single delete removes the newest one and uncovers the one before.
-type Data = BTreeMap<(u32, Vec<u8>), Vec<i64>>;
+type FamilyData = BTreeMap<(u32, Vec<u8>), Vec<i64>>;
 
 #[derive(Clone, Debug, Default)]
 pub struct Contents {
-    pub data: Data,
+    pub data: FamilyData,
     pub sequence: u64,
     floor: Option<u64>,
     marks: BTreeSet<u64>,
@@ -278,7 +278,7 @@ impl World {
         Ok(World { log, tables, parallel_wal })
     }
 
-    pub fn write(&self, how: WriteOptions, batch: &Build) -> Result<(), WriteError<String>> {
+    pub fn write(&self, how: WriteOptions, batch: &ModelBatch) -> Result<(), WriteError<String>> {
         let batch = batch.clone().done();
         self.parallel_wal.write(&batch, how, |mark| {
             std::thread::yield_now();
@@ -287,7 +287,7 @@ impl World {
     }
 
     /// Writes a batch that the log takes and the tables refuse; returns the error.
-    pub fn refused(&self, how: WriteOptions, batch: &Build) -> WriteError<String> {
+    pub fn refused(&self, how: WriteOptions, batch: &ModelBatch) -> WriteError<String> {
         self.parallel_wal.write(&batch.clone().done(), how, |_| Err("refused".to_owned())).unwrap_err()
     }
 

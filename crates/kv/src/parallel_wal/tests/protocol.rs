@@ -20,8 +20,8 @@ fn after_cut(world: &World) -> World {
 #[test]
 fn a_synced_write_survives_and_an_unsynced_one_may_not() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-    world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "b", 2)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "b", 2)).unwrap();
     let after = after_cut(&world);
     assert_eq!((after.tables.get(0, "a"), after.tables.get(0, "b")), (Some(1), None));
     world.parallel_wal.sync().unwrap();
@@ -31,8 +31,8 @@ fn a_synced_write_survives_and_an_unsynced_one_may_not() {
 #[test]
 fn an_empty_batch_with_sync_makes_the_writes_before_it_durable() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
-    world.write(WriteOptions::SYNCED, &Build::default()).unwrap();
+    world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default()).unwrap();
     assert_eq!(world.log.len(), 1, "nothing was appended for it");
     assert_eq!(after_cut(&world).tables.get(0, "a"), Some(1));
 }
@@ -41,8 +41,8 @@ fn an_empty_batch_with_sync_makes_the_writes_before_it_durable() {
 fn a_batch_that_the_tables_refuse_never_comes_back() {
     let seen = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-        let error = world.refused(WriteOptions::SYNCED, &Build::default().put(0, "a", 2));
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
+        let error = world.refused(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 2));
         assert_eq!(error, WriteError::Apply("refused".to_owned()));
         after_cut(&world).tables.get(0, "a")
     };
@@ -53,7 +53,7 @@ fn a_batch_that_the_tables_refuse_never_comes_back() {
 #[test]
 fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
     let world = World::new(DEFAULT);
-    let batch = Build::default().put(0, "a", 1).done();
+    let batch = ModelBatch::default().put(0, "a", 1).done();
     let outcome = world.parallel_wal.write(&batch, WriteOptions::SYNCED, |_| {
         world.log.poison();
         Err("refused")
@@ -62,7 +62,7 @@ fn a_void_that_fails_leaves_the_outcome_open_and_says_so() {
     assert!(matches!(&error, WriteError::Unknown("refused", _)), "{error}");
     assert!(error.to_string().contains("opened again"), "{error}");
     assert!(
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "b", 1)).is_err(),
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "b", 1)).is_err(),
         "the log is poisoned"
     );
     assert!(world.parallel_wal.close().is_err());
@@ -78,9 +78,9 @@ fn a_batch_that_is_certain_to_fail_is_refused_before_the_log_has_it() {
     let mut unlogged_sync = WriteOptions::SYNCED;
     unlogged_sync.logged = false;
     let tries = [
-        (WriteOptions::SYNCED, Build::default().put(9, "a", 1), "column family 9"),
-        (WriteOptions::SYNCED, Build::default().merge(0, "a", 1), "merge operator"),
-        (unlogged_sync, Build::default().put(0, "a", 1), "disableWAL"),
+        (WriteOptions::SYNCED, ModelBatch::default().put(9, "a", 1), "column family 9"),
+        (WriteOptions::SYNCED, ModelBatch::default().merge(0, "a", 1), "merge operator"),
+        (unlogged_sync, ModelBatch::default().put(0, "a", 1), "disableWAL"),
     ];
     for (how, batch, word) in tries {
         let error = world.write(how, &batch).unwrap_err();
@@ -91,7 +91,7 @@ fn a_batch_that_is_certain_to_fail_is_refused_before_the_log_has_it() {
     world
         .write(
             WriteOptions { ignore_missing: true, ..WriteOptions::SYNCED },
-            &Build::default().put(9, "a", 1),
+            &ModelBatch::default().put(9, "a", 1),
         )
         .unwrap();
 }
@@ -99,7 +99,7 @@ fn a_batch_that_is_certain_to_fail_is_refused_before_the_log_has_it() {
 #[test]
 fn flushed_tickets_retire_and_a_dropped_family_takes_no_writes() {
     let world = World::new(DEFAULT);
-    let batch = Build::default().put(0, "a", 1).put(1, "b", 1);
+    let batch = ModelBatch::default().put(0, "a", 1).put(1, "b", 1);
     for _ in 0..10 {
         world.write(WriteOptions::UNSYNCED, &batch).unwrap();
     }
@@ -123,9 +123,9 @@ fn flushed_tickets_retire_and_a_dropped_family_takes_no_writes() {
 #[test]
 fn a_flush_of_one_family_retires_no_batch_that_another_family_has_in_memory() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).put(1, "b", 1)).unwrap();
-    world.write(WriteOptions::SYNCED, &Build::default().put(1, "c", 2)).unwrap();
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 3)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1).put(1, "b", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(1, "c", 2)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 3)).unwrap();
     let all = |after: World| (after.tables.get(0, "a"), after.tables.get(1, "b"), after.tables.get(1, "c"));
     let there = (Some(3), Some(1), Some(2));
     world.tables.flush_family(0);
@@ -137,7 +137,7 @@ fn a_flush_of_one_family_retires_no_batch_that_another_family_has_in_memory() {
 #[test]
 fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().merge(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "a", 1)).unwrap();
     world.tables.flush_family(0);
     assert_eq!(world.log.len(), 1, "its mark tells that it is in tables");
     world.tables.flush().unwrap();
@@ -147,7 +147,7 @@ fn a_batch_whose_mark_is_in_memory_stays_in_the_log() {
 #[test]
 fn a_marked_batch_retires_with_its_mark_whatever_its_families_report() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1).single_delete(0, "a")).unwrap();
     // The table of the batch's family ends below the batch: a single delete and its put leave no record.
     world.parallel_wal.flushed(Family(0), Sequence(0));
     assert_eq!(world.log.len(), 1);
@@ -159,12 +159,12 @@ fn a_marked_batch_retires_with_its_mark_whatever_its_families_report() {
 fn a_full_log_asks_for_one_flush() {
     let world = World::new(ParallelWalOptions { log_limit: 3 * 4096, ..DEFAULT });
     for n in 0..20 {
-        world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "a", n)).unwrap();
     }
     assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 1);
     world.tables.flush().unwrap();
     for n in 0..20 {
-        world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", n)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "a", n)).unwrap();
     }
     assert_eq!(world.tables.flushes_asked.load(Ordering::Relaxed), 2);
 }
@@ -173,7 +173,7 @@ fn a_full_log_asks_for_one_flush() {
 fn a_failed_flush_is_requested_again_but_not_at_every_write() {
     let world = World::new(ParallelWalOptions { log_limit: 40 * 4096, ..DEFAULT });
     let asked = || world.tables.flushes_asked.load(Ordering::Relaxed);
-    let write = || world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    let write = || world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
     (0..41).for_each(|_| write());
     assert_eq!(asked(), 1);
     (0..100).for_each(|_| write());
@@ -189,8 +189,8 @@ fn a_failed_flush_is_requested_again_but_not_at_every_write() {
 }
 
 /// An ordered write that has its record in the log, and applies its batch when `goes_on` is set.
-async fn half_way(world: &World, goes_on: &Event) {
-    let batch = Build::default().put(0, "a", 1).done();
+async fn apply_after_event(world: &World, goes_on: &Event) {
+    let batch = ModelBatch::default().put(0, "a", 1).done();
     let written = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
         let batch = &batch;
         async move {
@@ -215,14 +215,14 @@ fn exclusive_sections_and_ordered_writes_wait_for_each_other() {
     ];
     for alone in alone {
         let (world, goes_on, is_alone) = (World::new(DEFAULT), Event::new(), AtomicBool::new(false));
-        let mut first = Box::pin(half_way(&world, &goes_on));
+        let mut first = Box::pin(apply_after_event(&world, &goes_on));
         assert!(poll(first.as_mut()).is_pending());
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 alone(&world);
                 is_alone.store(true, Ordering::Release);
             });
-            let batch = Build::default().put(0, "b", 2).done();
+            let batch = ModelBatch::default().put(0, "b", 2).done();
             // Wait until the exclusive section waits: from then on no write begins.
             let mut second = loop {
                 let write = world.parallel_wal.write_ordered(&batch, WriteOptions::SYNCED, |mark| {
@@ -251,11 +251,11 @@ fn a_flush_makes_room_in_a_full_log() {
     let world = World::new(DEFAULT);
     world.log.limit(3);
     for n in 0..10 {
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", n)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", n)).unwrap();
     }
     assert_eq!((world.log.len(), after_cut(&world).tables.get(0, "a")), (1, Some(9)));
     world.log.limit(0);
-    let error = world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 10)).unwrap_err();
+    let error = world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 10)).unwrap_err();
     assert!(matches!(&error, WriteError::Log(log) if log.kind == LogErrorKind::NoSpace), "{error}");
     assert_eq!(world.tables.get(0, "a"), Some(9));
 }
@@ -264,27 +264,30 @@ fn a_flush_makes_room_in_a_full_log() {
 fn tables_that_refuse_every_batch_fill_no_log() {
     let world = World::new(DEFAULT);
     world.tables.refuses.store(true, Ordering::Relaxed);
-    let error = world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap_err();
+    let error = world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap_err();
     assert!(matches!(&error, WriteError::Log(log) if log.kind == LogErrorKind::NoSpace), "{error}");
     assert_eq!(world.log.next_ticket(), Ticket(0), "nothing was appended, nor taken back");
     world.tables.refuses.store(false, Ordering::Relaxed);
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
 }
 
 #[test]
 fn puts_and_deletes_need_no_marks_and_a_merge_turns_them_on() {
     let world = World::new(DEFAULT);
-    let before = Build::default().put(0, "a", 1).delete(0, "b").delete_range(0, "x", "z");
+    let before = ModelBatch::default().put(0, "a", 1).delete(0, "b").delete_range(0, "x", "z");
     world.write(WriteOptions::SYNCED, &before).unwrap();
     assert!(!world.parallel_wal.is_exact() && !world.tables.has_marks());
-    for batch in [Build::default().merge(0, "a", 1), Build::default().single_delete(0, "a")] {
+    for batch in [ModelBatch::default().merge(0, "a", 1), ModelBatch::default().single_delete(0, "a")] {
         let world = World::new(DEFAULT);
         world.write(WriteOptions::SYNCED, &batch).unwrap();
         assert!(world.parallel_wal.is_exact() && world.tables.has_marks());
     }
     let world = World::new(DEFAULT);
     world
-        .write(WriteOptions { logged: false, ..WriteOptions::UNSYNCED }, &Build::default().put(0, "a", 1))
+        .write(
+            WriteOptions { logged: false, ..WriteOptions::UNSYNCED },
+            &ModelBatch::default().put(0, "a", 1),
+        )
         .unwrap();
     assert!(world.parallel_wal.is_exact());
     assert!(world.log.is_empty());
@@ -295,8 +298,8 @@ fn marks_of_merges_alone_do_not_keep_replays_exact() {
     let counted = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
         world.parallel_wal.exactly_once().unwrap();
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
-        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "n", 10)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
         after_cut(&world).tables.get(0, "n")
     };
@@ -311,10 +314,10 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
         if !put_first {
             world.parallel_wal.exactly_once().unwrap();
         }
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "n", 10)).unwrap();
-        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "n", 10)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
-        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
         // The power cut lost the log's retired ticket, so that the whole log is replayed.
         after_cut(&world).tables.get(0, "n")
     };
@@ -324,9 +327,9 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
     // The log has no put of the counter, so that every replayed merge shows.
     let merged = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
-        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
         world.tables.flush().unwrap();
-        world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
         after_cut(&world).tables.get(0, "n")
     };
     assert_eq!(merged(None), Some(2));
@@ -336,18 +339,18 @@ fn a_merge_in_tables_is_not_repeated_and_neither_is_a_put_before_it() {
 #[test]
 fn a_single_delete_in_tables_is_not_repeated() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
     world.tables.flush().unwrap();
-    world.write(WriteOptions::SYNCED, &Build::default().single_delete(0, "a")).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().single_delete(0, "a")).unwrap();
     assert_eq!(after_cut(&world).tables.get(0, "a"), None);
 }
 
 #[test]
 fn a_write_without_the_log_that_was_flushed_is_not_undone_by_an_older_record() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
     let unlogged = WriteOptions { logged: false, ..WriteOptions::UNSYNCED };
-    world.write(unlogged, &Build::default().put(0, "a", 2)).unwrap();
+    world.write(unlogged, &ModelBatch::default().put(0, "a", 2)).unwrap();
     world.tables.flush().unwrap();
     assert_eq!(after_cut(&world).tables.get(0, "a"), Some(2));
 }
@@ -356,7 +359,7 @@ fn a_write_without_the_log_that_was_flushed_is_not_undone_by_an_older_record() {
 fn a_write_without_the_log_to_a_family_that_is_gone_never_reaches_the_tables() {
     let world = World::new(DEFAULT);
     let unlogged = WriteOptions { logged: false, ..WriteOptions::UNSYNCED };
-    let refused = world.write(unlogged, &Build::default().put(7, "a", 1)).unwrap_err();
+    let refused = world.write(unlogged, &ModelBatch::default().put(7, "a", 1)).unwrap_err();
     assert!(matches!(refused, WriteError::Invalid(_)), "{refused:?}");
 }
 
@@ -364,8 +367,8 @@ fn a_write_without_the_log_to_a_family_that_is_gone_never_reaches_the_tables() {
 fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
     let seen = |broken_rule| {
         let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).unwrap();
-        world.write(WriteOptions::UNSYNCED, &Build::default().put(0, "a", 2).put(0, "b", 2)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &ModelBatch::default().put(0, "a", 2).put(0, "b", 2)).unwrap();
         world.tables.flush().unwrap();
         let after = after_cut(&world);
         (after.tables.get(0, "a"), after.tables.get(0, "b"))
@@ -375,15 +378,15 @@ fn a_flush_does_not_tear_a_batch_whose_record_is_lost() {
 }
 
 /// The key's value before and after a crash. A second write of the key begins while the first is between log and tables.
-fn overtaken(broken_rule: Option<BrokenRule>) -> (Option<i64>, Option<i64>) {
+fn overtaken_values(broken_rule: Option<BrokenRule>) -> (Option<i64>, Option<i64>) {
     let world = World::new(ParallelWalOptions { broken_rule, ..DEFAULT });
-    let first = Build::default().put(0, "a", 1).done();
+    let first = ModelBatch::default().put(0, "a", 1).done();
     let second_done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let outcome = world.parallel_wal.write(&first, WriteOptions::SYNCED, |mark| {
             let (world, second_done) = (&world, &second_done);
             scope.spawn(move || {
-                world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 2)).unwrap();
+                world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 2)).unwrap();
                 second_done.store(true, Ordering::Release);
             });
             // While the first write holds the key's stripe, the second write waits.
@@ -402,9 +405,9 @@ fn overtaken(broken_rule: Option<BrokenRule>) -> (Option<i64>, Option<i64>) {
 
 #[test]
 fn two_writes_of_a_key_reach_log_and_tables_in_one_order() {
-    assert_eq!(overtaken(None), (Some(2), Some(2)));
+    assert_eq!(overtaken_values(None), (Some(2), Some(2)));
     assert_eq!(
-        overtaken(Some(BrokenRule::KeyLocks)),
+        overtaken_values(Some(BrokenRule::KeyLocks)),
         (Some(1), Some(2)),
         "without stripes a crash changes the value"
     );
@@ -414,7 +417,7 @@ fn two_writes_of_a_key_reach_log_and_tables_in_one_order() {
 fn marks_below_the_floor_are_removed_while_writes_continue() {
     let world = World::new(DEFAULT);
     for n in 0..5000 {
-        world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+        world.write(WriteOptions::UNSYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
         if n % 500 == 0 {
             world.tables.flush().unwrap();
         }
@@ -428,7 +431,7 @@ fn marks_below_the_floor_are_removed_while_writes_continue() {
 #[test]
 fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     let world = World::new(DEFAULT);
-    let merge = || world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 1)).unwrap();
+    let merge = || world.write(WriteOptions::UNSYNCED, &ModelBatch::default().merge(0, "n", 1)).unwrap();
     (0..1200).for_each(|_| merge());
     // One flush covers only the first half of the writes.
     let sealed = world.tables.state.lock().live.clone();
@@ -436,11 +439,11 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
     let flushed = Sequence(sealed.sequence);
     world.tables.state.lock().durable = sealed;
     world.parallel_wal.all_flushed(flushed);
-    let slow = Build::default().put(0, "slow", 1).done();
+    let slow = ModelBatch::default().put(0, "slow", 1).done();
     let outcome = world.parallel_wal.write(&slow, WriteOptions::SYNCED, |mark| {
         assert!(mark.unwrap().floor.is_some(), "it raises the floor");
         world.tables.flush().unwrap();
-        world.write(WriteOptions::SYNCED, &Build::default().put(0, "fast", 1)).unwrap();
+        world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "fast", 1)).unwrap();
         Ok::<_, String>(world.tables.apply(&slow, mark))
     });
     outcome.unwrap();
@@ -455,7 +458,7 @@ fn the_floor_does_not_go_down_when_batches_reach_the_tables_in_another_order() {
 #[test]
 fn an_interrupted_close_keeps_the_log_while_marks_exist() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::SYNCED, &Build::default().merge(0, "n", 3)).unwrap();
+    world.write(WriteOptions::SYNCED, &ModelBatch::default().merge(0, "n", 3)).unwrap();
     let at_the_end = Arc::new(Mutex::new(None));
     let (log, seen) = (Arc::clone(&world.log), Arc::clone(&at_the_end));
     world
@@ -473,10 +476,10 @@ fn an_interrupted_close_keeps_the_log_while_marks_exist() {
 #[test]
 fn a_close_leaves_no_log_and_no_marks_and_everything_in_tables() {
     let world = World::new(DEFAULT);
-    world.write(WriteOptions::UNSYNCED, &Build::default().merge(0, "n", 3)).unwrap();
+    world.write(WriteOptions::UNSYNCED, &ModelBatch::default().merge(0, "n", 3)).unwrap();
     world.parallel_wal.close().unwrap();
     assert!(world.log.is_removed() && !world.tables.has_marks());
     assert_eq!(world.tables.state.lock().durable.get(0, "n"), Some(3));
-    assert!(world.write(WriteOptions::SYNCED, &Build::default().put(0, "a", 1)).is_err());
+    assert!(world.write(WriteOptions::SYNCED, &ModelBatch::default().put(0, "a", 1)).is_err());
     world.parallel_wal.close().unwrap();
 }

@@ -14,7 +14,7 @@ use zoned::ZonedDevice;
 use zoned::emu::EmuOptions;
 
 /// Longest time that a test waits before it fails.
-pub const PATIENCE: Duration = Duration::from_secs(600);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(600);
 
 pub fn drive(zones: u32, zone_mib: u64) -> EmuOptions {
     let size = Blocks(zone_mib << 8);
@@ -43,12 +43,12 @@ pub fn engine(fs: &Fs, wal: WalMode) -> Engine {
     Engine::start(store(fs, wal), Arc::clone(fs.driver()), EngineOptions::default())
 }
 
-struct Lines(Vec<Vec<String>>, Vec<Reply>, mpsc::Sender<Vec<Reply>>);
+struct LinePipeline(Vec<Vec<String>>, Vec<Reply>, mpsc::Sender<Vec<Reply>>);
 
-impl Work for Lines {
+impl Work for LinePipeline {
     fn claims(&self, claims: &mut Claims) {
         for words in &self.0 {
-            let (buffer, spans) = joined(words);
+            let (buffer, spans) = join_words(words);
             claims.command(&find(words[0].as_bytes()).unwrap().spec, Args::new(&buffer, &spans));
         }
     }
@@ -56,7 +56,7 @@ impl Work for Lines {
     fn run(&mut self, txn: &mut Txn<'_>) {
         self.1.clear();
         for words in &self.0 {
-            let (buffer, spans) = joined(words);
+            let (buffer, spans) = join_words(words);
             execute(find(words[0].as_bytes()).unwrap(), Args::new(&buffer, &spans), txn, &mut self.1);
         }
     }
@@ -66,7 +66,7 @@ impl Work for Lines {
     }
 }
 
-pub fn joined(words: &[String]) -> (Bytes, Vec<Span>) {
+pub fn join_words(words: &[String]) -> (Bytes, Vec<Span>) {
     let mut end = 0;
     let span = |word: &String| {
         let start = end;
@@ -81,14 +81,14 @@ pub fn joined(words: &[String]) -> (Bytes, Vec<Span>) {
 pub fn send(engine: &Engine, lines: &[&str]) -> mpsc::Receiver<Vec<Reply>> {
     let lines = lines.iter().map(|l| l.split(' ').map(str::to_owned).collect()).collect();
     let (to, from) = mpsc::channel();
-    if let Err((error, _)) = engine.submit(Box::new(Lines(lines, Vec::new(), to))) {
+    if let Err((error, _)) = engine.submit(Box::new(LinePipeline(lines, Vec::new(), to))) {
         panic!("{error}");
     }
     from
 }
 
 pub fn ask(engine: &Engine, lines: &[&str]) -> Vec<Reply> {
-    send(engine, lines).recv_timeout(PATIENCE).expect("an answer in time")
+    send(engine, lines).recv_timeout(TEST_TIMEOUT).expect("an answer in time")
 }
 
 pub fn ok() -> Reply {
