@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::exit;
 
-const SHIM: &[&str] = &[
+const SHIM_SOURCES: &[&str] = &[
     "status.cc",
     "files.cc",
     "logger.cc",
@@ -19,7 +19,7 @@ const SHIM: &[&str] = &[
     "visible_listener.cc",
     "perf.cc",
 ];
-const APT_LINE: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
+const APT_COMMAND: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
 
 fn main() {
     println!("cargo:rerun-if-changed=cpp");
@@ -35,7 +35,7 @@ fn main() {
     if !headers.join("rocksdb/file_system.h").is_file() {
         eprintln!(
             "error: RocksDB's headers are not in {} (looked for rocksdb/file_system.h).\n\
-             Install them with:  {APT_LINE}\n\
+             Install them with:  {APT_COMMAND}\n\
              or set ROCKSDB_INCLUDE to the directory that holds rocksdb/.",
             headers.display()
         );
@@ -43,7 +43,7 @@ fn main() {
     }
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").include("cpp").warnings(true).extra_warnings(true).opt_level(2);
-    build.files(SHIM.iter().map(|name| Path::new("cpp").join(name)));
+    build.files(SHIM_SOURCES.iter().map(|name| Path::new("cpp").join(name)));
     if let Some(include) = include {
         build.include(include);
     }
@@ -51,7 +51,7 @@ fn main() {
     // print for the archive lacks the whole-archive modifier, hence cc's metadata is off.
     build.cargo_metadata(false);
     if let Err(error) = build.try_compile("furrow_rocks_shim") {
-        eprintln!("error: compiling the RocksDB shim: {error}\nIf g++ is missing:  {APT_LINE}");
+        eprintln!("error: compiling the RocksDB shim: {error}\nIf g++ is missing:  {APT_COMMAND}");
         exit(1);
     }
     let out = std::env::var("OUT_DIR").expect("cargo sets OUT_DIR");

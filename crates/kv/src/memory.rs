@@ -67,7 +67,7 @@ impl MemoryStore {
         if self.capacity > 0 {
             let mut after = if batch.is_cleared() { BTreeMap::new() } else { map.clone() };
             apply_batch(&mut after, batch);
-            let (before, after) = (Self::bytes_used(&map), Self::used(&after));
+            let (before, after) = (Self::bytes_used(&map), Self::bytes_used(&after));
             if after > self.capacity && after > before {
                 return Err(Error::NoSpace(format!("{after} of {} bytes", self.capacity)));
             }

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 mod common;
-use common::{compile, plugin, text};
+use common::{compile, output_text, plugin};
 
 fn program() -> &'static Path {
     static FILE: OnceLock<PathBuf> = OnceLock::new();
@@ -23,7 +23,7 @@ fn run(settings: &str, args: &[&str]) -> Output {
 #[test]
 fn a_drive_that_was_released_can_be_mounted_again_at_once() {
     let output = run("zones=64&zone-size=1MiB", &["remount", "30"]);
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", output_text(&output));
 }
 
 /// A RocksDB log file that RocksDB still keeps, but no longer writes to, must not keep a zone open.
@@ -31,7 +31,7 @@ fn a_drive_that_was_released_can_be_mounted_again_at_once() {
 fn sixteen_memtables_are_flushed_while_file_deletions_are_disabled() {
     for sync in ["synced", "unsynced"] {
         let output = run("zones=200&zone-size=1MiB", &["no deletions", sync]);
-        assert!(output.status.success(), "{sync}: {}", text(&output));
+        assert!(output.status.success(), "{sync}: {}", output_text(&output));
     }
 }
 
@@ -39,6 +39,6 @@ fn sixteen_memtables_are_flushed_while_file_deletions_are_disabled() {
 #[test]
 fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {
     let output = run("zones=64&zone-size=1MiB", &["open twice"]);
-    let said = text(&output);
+    let said = output_text(&output);
     assert!(output.status.success() && said.contains("IO error: ") && said.contains("lock "), "{said}");
 }

@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 mod common;
-use common::{compile, plugin, text};
+use common::{compile, output_text, plugin};
 
 /// Parameters of a drive whose parallel log takes 4 MiB before the engine requests a flush.
-const DRIVE: &str = "zones=64&zone-size=1MiB";
+const DRIVE_PARAMETERS: &str = "zones=64&zone-size=1MiB";
 
 fn program() -> &'static Path {
     static FILE: OnceLock<std::path::PathBuf> = OnceLock::new();
@@ -22,7 +22,7 @@ fn program() -> &'static Path {
 fn run(directory: &TempDir, wal: &str, args: &[&str]) -> Output {
     let drive = directory.path().join("drive.img");
     let mut command = Command::new(program());
-    command.arg(format!("emu:{}?{DRIVE}", drive.display())).args(args);
+    command.arg(format!("emu:{}?{DRIVE_PARAMETERS}", drive.display())).args(args);
     command.env("FURROW_WAL", wal).env("LD_PRELOAD", plugin()).output().unwrap()
 }
 
@@ -35,11 +35,11 @@ fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
     {
         let directory = tempfile::tempdir().unwrap();
         let output = run(&directory, wal, &["drop under", way]);
-        assert_eq!(output.status.signal(), Some(9), "{wal} {way}: {}", text(&output));
+        assert_eq!(output.status.signal(), Some(9), "{wal} {way}: {}", output_text(&output));
         let copies: &[&str] = if way == "checkpoint" { &["/copy", "/db"] } else { &["/db"] };
         for database in copies {
             let output = run(&directory, wal, &["check", database]);
-            assert!(output.status.success(), "{wal} {way}: {}", text(&output));
+            assert!(output.status.success(), "{wal} {way}: {}", output_text(&output));
         }
     }
 }
@@ -58,9 +58,9 @@ fn a_write_while_a_flush_waits_for_a_stall_is_applied_once_after_a_kill() {
             let wal = if n.is_multiple_of(2) { "waltz" } else { "auto" };
             let directory = tempfile::tempdir().unwrap();
             let output = run(&directory, wal, &[command, way]);
-            assert_eq!(output.status.signal(), Some(9), "{wal}, {command} {way}: {}", text(&output));
+            assert_eq!(output.status.signal(), Some(9), "{wal}, {command} {way}: {}", output_text(&output));
             let output = run(&directory, wal, &[check]);
-            assert!(output.status.success(), "{wal}, {command} {way}: {}", text(&output));
+            assert!(output.status.success(), "{wal}, {command} {way}: {}", output_text(&output));
         }
     }
 }
@@ -72,7 +72,7 @@ fn a_dropped_family_whose_handle_is_kept_stops_no_write() {
     for wal in ["waltz", "auto"] {
         let directory = tempfile::tempdir().unwrap();
         let output = run(&directory, wal, &["keep dropped handle"]);
-        assert!(output.status.success(), "{wal}: {}", text(&output));
+        assert!(output.status.success(), "{wal}: {}", output_text(&output));
     }
 }
 
@@ -80,5 +80,5 @@ fn a_dropped_family_whose_handle_is_kept_stops_no_write() {
 fn a_batch_that_names_the_family_of_the_marks_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let output = run(&directory, "waltz", &["name hidden family"]);
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }

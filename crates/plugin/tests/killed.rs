@@ -6,23 +6,23 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 
 mod common;
-use common::{compile, drive_url, plugin, text};
+use common::{compile, drive_url, output_text, plugin};
 
 /// Environment variable that overrides the number of runs of the killed program.
-const RUNS: &str = "FURROW_KILLED_RUNS";
-const USUAL_RUNS: u64 = 24;
+const RUNS_VARIABLE: &str = "FURROW_KILLED_RUNS";
+const DEFAULT_RUNS: u64 = 24;
 /// The number of runs of the killed program on one drive.
-const RUNS_OF_A_DRIVE: u64 = 6;
+const RUNS_PER_DRIVE: u64 = 6;
 
 /// The program on half of the drives uses merges and ingested files, so that its batches get marks.
 #[test]
 fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
     let program = compile("killed.cc", "killed", &[]);
-    let runs = std::env::var(RUNS).map_or(USUAL_RUNS, |runs| runs.parse().unwrap());
-    for first in (1..=runs).step_by(usize::try_from(RUNS_OF_A_DRIVE).unwrap()) {
+    let runs = std::env::var(RUNS_VARIABLE).map_or(DEFAULT_RUNS, |runs| runs.parse().unwrap());
+    for first in (1..=runs).step_by(usize::try_from(RUNS_PER_DRIVE).unwrap()) {
         let drive = tempfile::tempdir().unwrap();
         let journal = drive.path().join("journal");
-        let way = if (first / RUNS_OF_A_DRIVE).is_multiple_of(2) { "plain" } else { "exact" };
+        let way = if (first / RUNS_PER_DRIVE).is_multiple_of(2) { "plain" } else { "exact" };
         let mut asserted = 0;
         let mut run = |seed: u64, way: &str| {
             let wal = if seed.is_multiple_of(2) { "waltz" } else { "auto" };
@@ -33,16 +33,16 @@ fn a_program_that_is_killed_at_random_finds_what_was_acknowledged() {
             // Debian's RocksDB 7.8 asserts that all families of a flush have one reason, which two racing flushes can
             // violate. The assertion counts as a kill.
             let abort = way != "check" && output.status.signal() == Some(6);
-            let reason = abort && text(&output).contains("GetFlushReason()");
+            let reason = abort && output_text(&output).contains("GetFlushReason()");
             asserted += usize::from(reason);
             let fine = output.status.success() || killed || reason;
-            assert!(fine, "seeds {first} to {seed}, {way}, {wal}: {}", text(&output));
+            assert!(fine, "seeds {first} to {seed}, {way}, {wal}: {}", output_text(&output));
         };
-        (first..first + RUNS_OF_A_DRIVE).for_each(|seed| run(seed, way));
-        run(first + RUNS_OF_A_DRIVE, "check");
+        (first..first + RUNS_PER_DRIVE).for_each(|seed| run(seed, way));
+        run(first + RUNS_PER_DRIVE, "check");
         assert!(
             asserted <= 1,
-            "{asserted} of {RUNS_OF_A_DRIVE} runs from seed {first} ended in RocksDB's assertion"
+            "{asserted} of {RUNS_PER_DRIVE} runs from seed {first} ended in RocksDB's assertion"
         );
     }
 }

@@ -9,7 +9,7 @@ use rocks::stock::{Program, StockOptions, prepare};
 use tempfile::TempDir;
 
 mod common;
-use common::{drive_url, plugin, text};
+use common::{drive_url, output_text, plugin};
 
 struct Drive {
     dir: TempDir,
@@ -38,13 +38,13 @@ impl Drive {
 
     fn ldb(&self, wal: &str, args: &[&str]) -> String {
         let output = self.run(wal, Program::Ldb, args);
-        assert!(output.status.success(), "{wal} {args:?}: {}", text(&output));
+        assert!(output.status.success(), "{wal} {args:?}: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 }
 
 /// Arguments of db_bench with four threads, for a run that is short enough for a test.
-const BENCH: [&str; 5] = [
+const BENCH_ARGUMENTS: [&str; 5] = [
     "--threads=4",
     "--write_buffer_size=262144",
     "--target_file_size_base=524288",
@@ -58,8 +58,9 @@ fn db_bench_writes_and_reads_under_a_parallel_log_through_flushes_and_compaction
         let drive = Drive::new();
         let benchmarks =
             "--benchmarks=fillrandom,readrandom,overwrite,readwhilewriting,seekrandom,compact,verifychecksum";
-        let output = drive.run(wal, Program::DbBench, &[&BENCH[..], &[benchmarks, "--num=4000"]].concat());
-        let said = text(&output);
+        let output =
+            drive.run(wal, Program::DbBench, &[&BENCH_ARGUMENTS[..], &[benchmarks, "--num=4000"]].concat());
+        let said = output_text(&output);
         assert!(output.status.success(), "{said}");
         let line = said.lines().find(|line| line.starts_with("readrandom")).unwrap();
         assert!(line.contains("of 4000 found"), "{line}");
@@ -73,8 +74,8 @@ fn db_bench_writes_and_reads_under_a_parallel_log_through_flushes_and_compaction
 fn db_bench_may_count_file_operations() {
     let drive = Drive::new();
     let args = ["--benchmarks=fillrandom,readrandom", "--num=500", "--report_file_operations=1"];
-    let output = drive.run("waltz", Program::DbBench, &[&BENCH[..], &args[..]].concat());
-    let said = text(&output);
+    let output = drive.run("waltz", Program::DbBench, &[&BENCH_ARGUMENTS[..], &args[..]].concat());
+    let said = output_text(&output);
     assert!(output.status.success() && said.contains("found") && said.contains("Num files opened"), "{said}");
 }
 
@@ -83,7 +84,7 @@ fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log
     let drive = Drive::new();
     let args = ["--benchmarks=fillseq", "--num=1000000", "--sync=1", "--value_size=300"];
     let mut child = drive
-        .command("auto", Program::DbBench, &[&BENCH[1..], &args[..]].concat())
+        .command("auto", Program::DbBench, &[&BENCH_ARGUMENTS[1..], &args[..]].concat())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
@@ -105,7 +106,11 @@ fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log
 
     for args in [&["scan"][..], &["get", "x"], &["list_column_families"]] {
         let output = drive.run("group", Program::Ldb, &[&["--db=/bench"][..], args].concat());
-        assert!(text(&output).contains("FURROW_WAL=auto or waltz"), "{args:?}: {}", text(&output));
+        assert!(
+            output_text(&output).contains("FURROW_WAL=auto or waltz"),
+            "{args:?}: {}",
+            output_text(&output)
+        );
     }
     let keys = drive.ldb("waltz", &["--db=/bench", "put", "after", "the kill"]);
     assert!(keys.contains("OK"), "{keys}");
@@ -127,8 +132,8 @@ fn a_database_that_is_destroyed_takes_its_log_along() {
     drive.ldb("waltz", &["--db=/db", "--create_if_missing", "put", "old", "1"]);
     let small = ["--benchmarks=fillrandom", "--num=10"];
     for wal in ["waltz", "group", "auto"] {
-        let output = drive.run(wal, Program::DbBench, &[&BENCH[..], &small[..]].concat());
-        assert!(output.status.success(), "{wal}: {}", text(&output));
+        let output = drive.run(wal, Program::DbBench, &[&BENCH_ARGUMENTS[..], &small[..]].concat());
+        assert!(output.status.success(), "{wal}: {}", output_text(&output));
     }
     assert!(drive.ldb("group", &["--db=/db", "get", "old"]).contains('1'));
 }
@@ -145,8 +150,8 @@ fn a_checkpoint_holds_what_the_database_holds() {
 fn several_column_families_are_written_under_a_parallel_log() {
     let drive = Drive::new();
     let args = ["--benchmarks=fillrandom,readrandom", "--num=2000", "--num_column_families=3"];
-    let output = drive.run("waltz", Program::DbBench, &[&BENCH[..], &args[..]].concat());
-    let said = text(&output);
+    let output = drive.run("waltz", Program::DbBench, &[&BENCH_ARGUMENTS[..], &args[..]].concat());
+    let said = output_text(&output);
     assert!(output.status.success() && said.contains("found"), "{said}");
     let listed = drive.ldb("group", &["--db=/bench", "list_column_families"]);
     assert!(listed.contains("column_family_name_000002") && !listed.contains("furrow"), "{listed}");
@@ -161,8 +166,8 @@ fn what_it_cannot_do_is_refused_in_words() {
         ("auto", "--optimistic_transaction_db=1", "transaction databases"),
         ("walz", "--num=9", "group, waltz or auto"),
     ] {
-        let output = drive.run(wal, Program::DbBench, &[&BENCH[..], &small[..], &[flag]].concat());
-        assert!(!output.status.success(), "{flag}: {}", text(&output));
-        assert!(text(&output).contains(word), "{flag}: {}", text(&output));
+        let output = drive.run(wal, Program::DbBench, &[&BENCH_ARGUMENTS[..], &small[..], &[flag]].concat());
+        assert!(!output.status.success(), "{flag}: {}", output_text(&output));
+        assert!(output_text(&output).contains(word), "{flag}: {}", output_text(&output));
     }
 }

@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use tempfile::TempDir;
 
 mod common;
-use common::{compile, drive_url, plugin, text};
+use common::{compile, drive_url, output_text, plugin};
 
 /// The number of acknowledgements after which a writing program is killed.
-const ENOUGH: usize = 300;
+const ACKNOWLEDGEMENTS_BEFORE_KILL: usize = 300;
 
 /// The two kinds of programs whose databases get a parallel log.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -49,52 +49,64 @@ impl Program {
         command
     }
 
-    fn works(self, drive: &TempDir, wal: &str, what: &str) -> String {
+    fn run_successfully(self, drive: &TempDir, wal: &str, what: &str) -> String {
         let output = self.command(drive, wal, what).output().unwrap();
-        assert!(output.status.success(), "{self:?} {wal} {what}: {}", text(&output));
+        assert!(output.status.success(), "{self:?} {wal} {what}: {}", output_text(&output));
         String::from_utf8(output.stdout).unwrap()
     }
 }
 
 /// The numbers in each line of a program's output that begins with `word`.
-fn numbers(said: &str, word: &str) -> Vec<Vec<usize>> {
+fn numbers_after(said: &str, word: &str) -> Vec<Vec<usize>> {
     let lines = said.lines().filter_map(|line| line.strip_prefix(word));
     lines.map(|line| line.split_whitespace().filter_map(|n| n.parse().ok()).collect()).collect()
 }
 
 /// Kills a program while it writes. Returns the number of acknowledged batches of each of its threads.
-fn killed(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
+fn kill_while_writing(program: Program, drive: &TempDir, wal: &str) -> [usize; 4] {
     let mut child = program.command(drive, wal, "write").stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut acked = [0; 4];
     let mut note = |line: &str| {
-        for line in numbers(line, "acked") {
+        for line in numbers_after(line, "acked") {
             acked[line[0]] = acked[line[0]].max(line[1] + 1);
         }
     };
-    let said = lines.by_ref().map_while(Result::ok).take(ENOUGH).inspect(|line| note(line)).count();
+    let said = lines
+        .by_ref()
+        .map_while(Result::ok)
+        .take(ACKNOWLEDGEMENTS_BEFORE_KILL)
+        .inspect(|line| note(line))
+        .count();
     child.kill().unwrap();
     let ended = child.wait().unwrap();
-    assert_eq!((said, ended.signal()), (ENOUGH, Some(9)), "{program:?} {wal} ended by itself: {ended}");
+    assert_eq!(
+        (said, ended.signal()),
+        (ACKNOWLEDGEMENTS_BEFORE_KILL, Some(9)),
+        "{program:?} {wal} ended by itself: {ended}"
+    );
     // Acknowledgements that were printed before the kill count as well. The last line may be torn, and is skipped
     // then.
     lines.map_while(Result::ok).filter(|line| line.split(' ').count() == 3).for_each(|line| note(&line));
     acked
 }
 
-fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
+fn check_kill_and_recovery(program: Program, wals: [&str; 3]) {
     let drive = tempfile::tempdir().unwrap();
     let mut acked = [0; 4];
     for wal in wals {
         let before: usize = acked.iter().sum();
-        let more = killed(program, &drive, wal);
+        let more = kill_while_writing(program, &drive, wal);
         acked = std::array::from_fn(|n| acked[n].max(more[n]));
-        assert!(acked.iter().sum::<usize>() > before + ENOUGH / 2, "{wal} wrote what was there: {acked:?}");
+        assert!(
+            acked.iter().sum::<usize>() > before + ACKNOWLEDGEMENTS_BEFORE_KILL / 2,
+            "{wal} wrote what was there: {acked:?}"
+        );
         // The database is opened twice: the first opening recovers after the kill, the second one follows a clean
         // close.
         for again in [false, true] {
-            let said = program.works(&drive, if again { wals[0] } else { wal }, "count");
-            let there: Vec<usize> = numbers(&said, "there").iter().map(|line| line[1]).collect();
+            let said = program.run_successfully(&drive, if again { wals[0] } else { wal }, "count");
+            let there: Vec<usize> = numbers_after(&said, "there").iter().map(|line| line[1]).collect();
             assert_eq!(there.len(), acked.len(), "{said}");
             assert!(
                 there.iter().zip(acked).all(|(there, acked)| *there >= acked),
@@ -107,12 +119,12 @@ fn is_killed_and_goes_on(program: Program, wals: [&str; 3]) {
 /// Each run of the program writes keys after those of the earlier runs.
 #[test]
 fn an_unmodified_program_is_killed_and_loses_nothing_with_any_log() {
-    is_killed_and_goes_on(Program::Unmodified, ["waltz", "auto", "group"]);
+    check_kill_and_recovery(Program::Unmodified, ["waltz", "auto", "group"]);
 }
 
 #[test]
 fn a_program_that_links_it_is_killed_and_loses_nothing() {
-    is_killed_and_goes_on(Program::Linked, ["waltz", "auto", "waltz"]);
+    check_kill_and_recovery(Program::Linked, ["waltz", "auto", "waltz"]);
 }
 
 /// Each batch has a merge, which a recovery must not apply twice: the counter must equal the number of batches.
@@ -120,10 +132,10 @@ fn a_program_that_links_it_is_killed_and_loses_nothing() {
 fn merges_are_counted_once_through_a_kill() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
-        let acked: usize = killed(program, &drive, wal).iter().sum();
-        assert!(acked >= ENOUGH, "{acked}");
+        let acked: usize = kill_while_writing(program, &drive, wal).iter().sum();
+        assert!(acked >= ACKNOWLEDGEMENTS_BEFORE_KILL, "{acked}");
         for again in [wal, "waltz"] {
-            let said = program.works(&drive, again, "count");
+            let said = program.run_successfully(&drive, again, "count");
             let line = said.lines().find(|line| line.starts_with("all")).unwrap();
             let words: Vec<&str> = line.split(' ').collect();
             assert_eq!(words[1], words[3], "{program:?}: {said}");
@@ -139,13 +151,13 @@ fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
         [(Program::Unmodified, "waltz"), (Program::Unmodified, "auto"), (Program::Linked, "auto")]
     {
         let drive = tempfile::tempdir().unwrap();
-        let said = program.works(&drive, wal, "features");
+        let said = program.run_successfully(&drive, wal, "features");
         assert!(said.contains("parallel") && said.contains("done"), "{said}");
-        let said = program.works(&drive, wal, "read-only");
+        let said = program.run_successfully(&drive, wal, "read-only");
         assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{said}");
-        program.works(&drive, wal, "after");
+        program.run_successfully(&drive, wal, "after");
         for copy in ["/checkpoint", "/restored"] {
-            program.works(&drive, wal, copy);
+            program.run_successfully(&drive, wal, copy);
         }
     }
 }
@@ -157,9 +169,9 @@ fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
         [(Program::Unmodified, "waltz"), (Program::Linked, "auto"), (Program::Unmodified, "group")]
     {
         let drive = tempfile::tempdir().unwrap();
-        program.works(&drive, wal, "unlogged");
+        program.run_successfully(&drive, wal, "unlogged");
         for again in [wal, "waltz"] {
-            program.works(&drive, again, "after unlogged");
+            program.run_successfully(&drive, again, "after unlogged");
         }
     }
 }
@@ -169,11 +181,15 @@ fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
 fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
-        let written = program.works(&drive, wal, "spell");
-        let writers = numbers(&written, "spelled");
+        let written = program.run_successfully(&drive, wal, "spell");
+        let writers = numbers_after(&written, "spelled");
         assert!(writers.len() == 100 && writers.iter().all(|line| line.len() == 2), "{written}");
         for again in [wal, "waltz"] {
-            assert_eq!(numbers(&program.works(&drive, again, "spelled"), "spelled"), writers, "{wal}");
+            assert_eq!(
+                numbers_after(&program.run_successfully(&drive, again, "spelled"), "spelled"),
+                writers,
+                "{wal}"
+            );
         }
     }
 }
@@ -182,14 +198,14 @@ fn two_spellings_of_a_key_are_recovered_in_the_order_they_were_written_in() {
 #[test]
 fn an_unmodified_program_without_a_parallel_log_has_rocksdb_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
-    let said = Program::Unmodified.works(&drive, "group", "features");
+    let said = Program::Unmodified.run_successfully(&drive, "group", "features");
     assert!(said.contains("plain"), "{said}");
-    Program::Unmodified.works(&drive, "group", "after");
+    Program::Unmodified.run_successfully(&drive, "group", "after");
 }
 
 #[test]
 fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
-    let opens = |wal| Program::Unmodified.works(&tempfile::tempdir().unwrap(), wal, "opens");
+    let opens = |wal| Program::Unmodified.run_successfully(&tempfile::tempdir().unwrap(), wal, "opens");
     let said = opens("waltz");
     for what in ["transactions:", "optimistic:", "trim:"] {
         let line = said.lines().find(|line| line.starts_with(what)).unwrap();
@@ -205,23 +221,23 @@ fn opens_within_opens_are_passed_on_and_transactions_are_refused() {
 fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
-        let said = program.works(&drive, wal, "past");
+        let said = program.run_successfully(&drive, wal, "past");
         let lines: Vec<&str> = said.lines().filter(|line| line.starts_with("past:")).collect();
         assert!(lines.len() == 2 && lines.iter().all(|l| l.contains("past the parallel log")), "{said}");
-        let said = program.works(&drive, wal, "read");
+        let said = program.run_successfully(&drive, wal, "read");
         assert!(said.contains("before yes past none"), "{said}");
     }
     let drive = tempfile::tempdir().unwrap();
-    let said = Program::Unmodified.works(&drive, "group", "past");
+    let said = Program::Unmodified.run_successfully(&drive, "group", "past");
     assert!(said.contains("past: OK"), "{said}");
-    let said = Program::Unmodified.works(&drive, "group", "read");
+    let said = Program::Unmodified.run_successfully(&drive, "group", "read");
     assert!(said.contains("before yes past yes"), "{said}");
 }
 
 #[test]
 fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
-        let said = program.works(&tempfile::tempdir().unwrap(), wal, "refused");
+        let said = program.run_successfully(&tempfile::tempdir().unwrap(), wal, "refused");
         for word in ["persist_stats_to_disk", "inplace_update_support", "no Env", "wrapped in wrapping"] {
             assert!(said.contains(word), "{word}: {said}");
         }
@@ -238,7 +254,7 @@ fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
 
 #[test]
 fn a_flush_does_not_wait_for_compactions() {
-    Program::Unmodified.works(&tempfile::tempdir().unwrap(), "waltz", "level");
+    Program::Unmodified.run_successfully(&tempfile::tempdir().unwrap(), "waltz", "level");
 }
 
 #[test]
@@ -246,19 +262,19 @@ fn a_program_sees_neither_events_nor_counts_of_the_hidden_family() {
     for (program, wal) in
         [(Program::Unmodified, "waltz"), (Program::Linked, "auto"), (Program::Unmodified, "group")]
     {
-        program.works(&tempfile::tempdir().unwrap(), wal, "own families");
+        program.run_successfully(&tempfile::tempdir().unwrap(), wal, "own families");
     }
 }
 
 #[test]
 fn the_hidden_family_holds_up_no_writes() {
-    Program::Unmodified.works(&tempfile::tempdir().unwrap(), "waltz", "without flushes");
+    Program::Unmodified.run_successfully(&tempfile::tempdir().unwrap(), "waltz", "without flushes");
 }
 
 #[test]
 fn a_close_with_a_snapshot_and_ends_without_background_work_leave_no_log() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
-        program.works(&tempfile::tempdir().unwrap(), wal, "closes");
+        program.run_successfully(&tempfile::tempdir().unwrap(), wal, "closes");
     }
 }
 
@@ -267,7 +283,7 @@ fn a_close_that_cannot_empty_the_log_is_an_error_and_loses_nothing() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
         for merged in ["none", "1", "2"] {
-            let said = program.works(&drive, wal, "close broken");
+            let said = program.run_successfully(&drive, wal, "close broken");
             assert!(said.contains(&format!("merged {merged}\n")), "{said}");
         }
     }
@@ -277,27 +293,27 @@ fn a_close_that_cannot_empty_the_log_is_an_error_and_loses_nothing() {
 fn options_that_rocksdb_keeps_open_a_database_whose_batches_are_marked() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let drive = tempfile::tempdir().unwrap();
-        program.works(&drive, wal, "features");
-        program.works(&drive, wal, "loaded");
+        program.run_successfully(&drive, wal, "features");
+        program.run_successfully(&drive, wal, "loaded");
     }
 }
 
 #[test]
 fn a_recovery_by_best_efforts_or_a_repair_is_refused_while_there_is_a_parallel_log_and_leaves_all_as_it_is() {
     let drive = tempfile::tempdir().unwrap();
-    Program::Unmodified.works(&drive, "waltz", "features");
+    Program::Unmodified.run_successfully(&drive, "waltz", "features");
     for way in ["best efforts", "repair"] {
-        let said = Program::Unmodified.works(&drive, "group", way);
+        let said = Program::Unmodified.run_successfully(&drive, "group", way);
         assert!(said.contains("for writing once, with FURROW_WAL=auto or waltz"), "{way}: {said}");
     }
-    Program::Unmodified.works(&drive, "waltz", "after");
+    Program::Unmodified.run_successfully(&drive, "waltz", "after");
 }
 
 #[test]
 fn a_forked_process_leaves_the_drive_alone() {
     let drive = tempfile::tempdir().unwrap();
     let output = Program::Unmodified.command(&drive, "waltz", "fork").output().unwrap();
-    assert!(output.status.success() && output.stderr.is_empty(), "{}", text(&output));
+    assert!(output.status.success() && output.stderr.is_empty(), "{}", output_text(&output));
 }
 
 #[test]
@@ -308,8 +324,8 @@ fn another_rocksdb_than_the_one_it_was_compiled_against_is_refused() {
         let mut command = program.command(&drive, "waltz", "count");
         let both = format!("{}:{}", other.display(), plugin().display());
         let output: Output = command.env("LD_PRELOAD", both).output().unwrap();
-        assert!(!output.status.success(), "{}", text(&output));
-        let said = text(&output);
+        assert!(!output.status.success(), "{}", output_text(&output));
+        let said = output_text(&output);
         assert!(said.contains("compiled against another RocksDB") && said.contains("9.1.0"), "{said}");
     }
 }

@@ -13,9 +13,9 @@ use tempfile::TempDir;
 use units::{Driver, VirtualDriver, block_on};
 
 mod common;
-use common::{SMALL, drive_url, plugin, text};
+use common::{SMALL_DRIVE, drive_url, output_text, plugin};
 
-fn options() -> StockOptions {
+fn stock_options() -> StockOptions {
     StockOptions { plugin: Some(plugin()), ..Default::default() }
 }
 
@@ -25,7 +25,7 @@ fn os(args: &[&str]) -> Vec<OsString> {
 
 /// The command that runs `program`. If the program is missing, the test fails with the command that installs it.
 fn command(program: Program, url: &str, args: &[&str]) -> Command {
-    prepare(program, url, &os(args), &options()).unwrap_or_else(|error| panic!("{error}"))
+    prepare(program, url, &os(args), &stock_options()).unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn run(program: Program, url: &str, args: &[&str]) -> Output {
@@ -33,14 +33,14 @@ fn run(program: Program, url: &str, args: &[&str]) -> Output {
 }
 
 /// Runs a stock program that must succeed. Returns its stdout.
-fn works(program: Program, url: &str, args: &[&str]) -> String {
+fn run_successfully(program: Program, url: &str, args: &[&str]) -> String {
     let output = run(program, url, args);
-    assert!(output.status.success(), "{} {args:?}: {}", program.file_name(), text(&output));
+    assert!(output.status.success(), "{} {args:?}: {}", program.file_name(), output_text(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Runs a stock program that must end by itself. Returns its exit status and output.
-fn ends(mut command: Command) -> Output {
+fn run_to_end(mut command: Command) -> Output {
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let (mut stdout, mut stderr) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
     let read = |from: &mut dyn Read| {
@@ -91,19 +91,19 @@ impl Drive {
         for i in 0..n {
             args.extend([format!("key{i:04}"), format!("value{i}")]);
         }
-        works(Program::Ldb, &drive.url(), &args.iter().map(String::as_str).collect::<Vec<_>>());
+        run_successfully(Program::Ldb, &drive.url(), &args.iter().map(String::as_str).collect::<Vec<_>>());
         drive
     }
 }
 
 fn scan(url: &str, db: &str) -> String {
-    works(Program::Ldb, url, &[&format!("--db={db}"), "scan"])
+    run_successfully(Program::Ldb, url, &[&format!("--db={db}"), "scan"])
 }
 
 #[test]
 fn db_bench_writes_and_reads_back_through_flushes_and_compactions() {
-    let url = format!("emu:mem?{SMALL}");
-    let out = works(
+    let url = format!("emu:mem?{SMALL_DRIVE}");
+    let out = run_successfully(
         Program::DbBench,
         &url,
         &[
@@ -126,8 +126,8 @@ fn db_bench_writes_and_reads_back_through_flushes_and_compactions() {
 
 #[test]
 fn synced_writes_recycled_logs_and_range_syncs_work() {
-    let url = format!("emu:mem?{SMALL}");
-    let out = works(
+    let url = format!("emu:mem?{SMALL_DRIVE}");
+    let out = run_successfully(
         Program::DbBench,
         &url,
         &[
@@ -157,22 +157,22 @@ fn a_database_is_there_when_the_next_program_opens_the_drive() {
 fn a_checkpoint_and_a_backup_hold_what_the_database_holds() {
     let drive = Drive::with_keys(100);
     let url = drive.url();
-    works(Program::Ldb, &url, &["checkpoint", "--checkpoint_dir=/copy"]);
+    run_successfully(Program::Ldb, &url, &["checkpoint", "--checkpoint_dir=/copy"]);
     let whole = scan(&url, "/db");
     assert_eq!(scan(&url, "/copy"), whole);
 
     // The database's file system and the backup's have one URI, and RocksDB opens the URI twice.
     let uri = format!("--backup_fs_uri=furrow://{url}");
-    works(Program::Ldb, &url, &["backup", &uri, "--backup_dir=/backup"]);
-    works(Program::Ldb, &url, &["--db=/restored", "restore", &uri, "--backup_dir=/backup"]);
+    run_successfully(Program::Ldb, &url, &["backup", &uri, "--backup_dir=/backup"]);
+    run_successfully(Program::Ldb, &url, &["--db=/restored", "restore", &uri, "--backup_dir=/backup"]);
     assert_eq!(scan(&url, "/restored"), whole);
 }
 
 #[test]
 fn sst_dump_verifies_the_tables_of_the_drive() {
     let drive = Drive::with_keys(100);
-    works(Program::Ldb, &drive.url(), &["compact"]);
-    let out = works(Program::SstDump, &drive.url(), &["--file=/db", "--command=verify"]);
+    run_successfully(Program::Ldb, &drive.url(), &["compact"]);
+    let out = run_successfully(Program::SstDump, &drive.url(), &["--file=/db", "--command=verify"]);
     assert!(out.contains(".sst"), "{out}");
     assert!(!out.contains("Corruption"), "{out}");
 }
@@ -185,32 +185,32 @@ fn a_full_drive_fails_the_writer_still_reads_and_takes_writes_after_a_delete() {
         let small =
             ["--write_buffer_size=524288", "--target_file_size_base=524288", "--compression_type=none"];
         let args = ["--benchmarks=fillrandom", "--value_size=400", "--max_bytes_for_level_base=2097152", num];
-        ends(command(Program::DbBench, &url, &[&args[..], &small].concat()))
+        run_to_end(command(Program::DbBench, &url, &[&args[..], &small].concat()))
     };
     let output = fill("--num=200000");
     assert!(!output.status.success(), "80 MB do not fit 24 MiB");
-    assert!(text(&output).contains("No space left on device"), "{}", text(&output));
-    assert!(works(Program::Ldb, &url, &["scan", "--no_value"]).lines().count() > 1000);
+    assert!(output_text(&output).contains("No space left on device"), "{}", output_text(&output));
+    assert!(run_successfully(Program::Ldb, &url, &["scan", "--no_value"]).lines().count() > 1000);
     // db_bench deletes an existing database before it fills a new one.
     let output = fill("--num=5000");
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
 }
 
 #[test]
 fn the_second_process_on_a_drive_is_told_who_holds_it() {
     let drive = Drive::new();
-    let mut holder = writer(&drive);
+    let mut holder = spawn_writer(&drive);
     // Wait for writes, because a process that writes has locked the drive file. Before that the second process could
     // lock it first.
-    wait_for(|| written(&drive) > 1 << 20);
+    wait_for(|| allocated_bytes(&drive) > 1 << 20);
     let mut output = None;
     wait_for(|| {
         output = Some(run(Program::Ldb, &drive.url(), &["list_column_families"]));
-        output.as_ref().is_some_and(|o| text(o).contains(&holder.id().to_string()))
+        output.as_ref().is_some_and(|o| output_text(o).contains(&holder.id().to_string()))
     });
     let output = output.unwrap();
     assert!(!output.status.success());
-    assert!(text(&output).contains("furrow: "), "{}", text(&output));
+    assert!(output_text(&output).contains("furrow: "), "{}", output_text(&output));
     holder.kill().unwrap();
     holder.wait().unwrap();
 }
@@ -218,23 +218,27 @@ fn the_second_process_on_a_drive_is_told_who_holds_it() {
 #[test]
 fn a_killed_process_leaves_no_lock_and_no_damage() {
     let drive = Drive::with_keys(50);
-    let before = written(&drive);
-    let mut holder = writer(&drive);
+    let before = allocated_bytes(&drive);
+    let mut holder = spawn_writer(&drive);
     // Several memtables are written before the kill, so the log, the tables and the manifest exist.
-    wait_for(|| written(&drive) > before + (4 << 20));
+    wait_for(|| allocated_bytes(&drive) > before + (4 << 20));
     assert!(holder.try_wait().unwrap().is_none(), "it writes until it is killed");
     holder.kill().unwrap();
     holder.wait().unwrap();
 
     let url = drive.url();
     let place = "--db=/bench";
-    let keys = works(Program::Ldb, &url, &[place, "scan", "--no_value"]).lines().count();
+    let keys = run_successfully(Program::Ldb, &url, &[place, "scan", "--no_value"]).lines().count();
     assert!(keys > 100, "{keys} keys of the killed database");
-    works(Program::Ldb, &url, &[place, "checkconsistency"]);
-    let out = works(Program::DbBench, &url, &[place, "--use_existing_db=1", "--benchmarks=verifychecksum"]);
+    run_successfully(Program::Ldb, &url, &[place, "checkconsistency"]);
+    let out = run_successfully(
+        Program::DbBench,
+        &url,
+        &[place, "--use_existing_db=1", "--benchmarks=verifychecksum"],
+    );
     assert!(!out.contains("Corruption"), "{out}");
-    works(Program::Ldb, &url, &[place, "put", "after", "the kill"]);
-    assert!(works(Program::Ldb, &url, &[place, "get", "after"]).contains("the kill"));
+    run_successfully(Program::Ldb, &url, &[place, "put", "after", "the kill"]);
+    assert!(run_successfully(Program::Ldb, &url, &[place, "get", "after"]).contains("the kill"));
     let listed = scan(&url, "/db");
     assert_eq!(listed.lines().filter(|line| line.starts_with("key")).count(), 50, "{listed}");
 }
@@ -244,14 +248,14 @@ fn the_log_goes_to_the_host_when_asked() {
     let drive = Drive::new();
     let log_dir = drive.path().join("logs");
     std::fs::create_dir(&log_dir).unwrap();
-    let with_log = StockOptions { log_dir: Some(log_dir.clone()), ..options() };
+    let with_log = StockOptions { log_dir: Some(log_dir.clone()), ..stock_options() };
     let args = os(&["--create_if_missing", "put", "a", "b"]);
     let output = prepare(Program::Ldb, &drive.url(), &args, &with_log).unwrap().output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", output_text(&output));
     let log = std::fs::read_to_string(log_dir.join("db_LOG")).unwrap();
     assert!(log.contains("RocksDB version"), "{log}");
 
-    let nowhere = StockOptions { log_dir: Some(drive.path().join("absent")), ..options() };
+    let nowhere = StockOptions { log_dir: Some(drive.path().join("absent")), ..stock_options() };
     let refused = prepare(Program::Ldb, &drive.url(), &args, &nowhere).unwrap_err().to_string();
     assert!(refused.contains("FURROW_LOG_DIR") && refused.contains("absent"), "{refused}");
 }
@@ -274,7 +278,7 @@ fn what_an_array_wrote_is_counted_where_asked_and_a_drive_alone_is_refused() {
     let array = format!("array:{}", urls.join(","));
     for mounts in 1..=2 {
         let output = put(&array);
-        assert!(output.status.success(), "{}", text(&output));
+        assert!(output.status.success(), "{}", output_text(&output));
         let lines = std::fs::read_to_string(&file).unwrap();
         assert_eq!(
             lines.lines().filter(|line| line.starts_with("{\"data_bytes\":")).count(),
@@ -284,14 +288,18 @@ fn what_an_array_wrote_is_counted_where_asked_and_a_drive_alone_is_refused() {
         assert!(!lines.contains("\"data_bytes\":0,"), "{lines}");
     }
     let output = put(&drive.url());
-    assert!(!output.status.success() && text(&output).contains("FURROW_COUNTERS"), "{}", text(&output));
+    assert!(
+        !output.status.success() && output_text(&output).contains("FURROW_COUNTERS"),
+        "{}",
+        output_text(&output)
+    );
 }
 
 #[test]
 fn a_wrong_device_is_named_with_what_is_wrong() {
     let output = run(Program::DbBench, "emu:mem?zoness=4", &["--benchmarks=fillseq", "--num=1"]);
     assert!(!output.status.success());
-    let said = text(&output);
+    let said = output_text(&output);
     assert!(said.contains("zoness") && said.contains("zone-size"), "{said}");
 }
 
@@ -300,11 +308,11 @@ fn a_plug_in_that_does_not_load_is_a_clear_error() {
     let dir = tempfile::tempdir().unwrap();
     let broken = dir.path().join("libfurrow_rocksdb.so");
     std::fs::write(&broken, "not a library").unwrap();
-    let with_broken = StockOptions { plugin: Some(broken), ..options() };
+    let with_broken = StockOptions { plugin: Some(broken), ..stock_options() };
     let error = prepare(Program::Ldb, "emu:mem", &[], &with_broken).unwrap_err().to_string();
     assert!(error.contains("did not load the plug-in"), "{error}");
 
-    let missing = StockOptions { plugin: Some(dir.path().join("no.so")), ..options() };
+    let missing = StockOptions { plugin: Some(dir.path().join("no.so")), ..stock_options() };
     let error = prepare(Program::Ldb, "emu:mem", &[], &missing).unwrap_err().to_string();
     assert!(error.contains("no.so"), "{error}");
 }
@@ -315,13 +323,13 @@ fn a_library_that_never_announces_itself_is_not_taken_for_the_plug_in() {
     let listed = String::from_utf8(ldd.stdout).unwrap();
     let libc = listed.lines().find_map(|line| line.split_once("libc.so.6 => ")).unwrap().1;
     let other = PathBuf::from(libc.split(' ').next().unwrap());
-    let with_other = StockOptions { plugin: Some(other), ..options() };
+    let with_other = StockOptions { plugin: Some(other), ..stock_options() };
     let error = prepare(Program::DbBench, "emu:mem", &[], &with_other).unwrap_err().to_string();
     assert!(error.contains("did not load the plug-in"), "{error}");
 }
 
 /// Starts a db_bench that writes until it is killed.
-fn writer(drive: &Drive) -> Child {
+fn spawn_writer(drive: &Drive) -> Child {
     let args = ["--benchmarks=overwrite", "--num=1000000", "--duration=300", "--sync=1", "--value_size=1000"];
     let place = ["--write_buffer_size=262144", "--db=/bench"];
     command(Program::DbBench, &drive.url(), &[&args[..], &place].concat())
@@ -332,7 +340,7 @@ fn writer(drive: &Drive) -> Child {
 }
 
 /// Allocated bytes of the emulated drive's file, which is sparse.
-fn written(drive: &Drive) -> u64 {
+fn allocated_bytes(drive: &Drive) -> u64 {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata(drive.file()).map_or(0, |file| file.blocks() * 512)
 }

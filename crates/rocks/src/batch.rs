@@ -33,14 +33,14 @@ impl WriteBatch {
     pub fn put(&mut self, key: &[u8], value: &[u8]) {
         // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status = unsafe { ffi::rocks_batch_put(self.raw(), RocksSlice::of(key), RocksSlice::of(value)) };
-        fits(status.check(|| String::from("adding a put to a batch")));
+        assert_fits(status.check(|| String::from("adding a put to a batch")));
     }
 
     /// Adds a change that removes a key. A missing key is no error.
     pub fn delete(&mut self, key: &[u8]) {
         // SAFETY: the batch is alive and owned by `self`; the slice lives during the call, which copies it.
         let status = unsafe { ffi::rocks_batch_delete(self.raw(), RocksSlice::of(key)) };
-        fits(status.check(|| String::from("adding a delete to a batch")));
+        assert_fits(status.check(|| String::from("adding a delete to a batch")));
     }
 
     /// Adds a change that removes the keys from `from` (included) to `to` (excluded). Adds nothing if `to` is not above
@@ -52,14 +52,14 @@ impl WriteBatch {
         // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status =
             unsafe { ffi::rocks_batch_delete_range(self.raw(), RocksSlice::of(from), RocksSlice::of(to)) };
-        fits(status.check(|| String::from("adding a range delete to a batch")));
+        assert_fits(status.check(|| String::from("adding a range delete to a batch")));
     }
 
     /// Adds a change that removes a key that was put exactly once since its last removal (RocksDB's SingleDelete).
     pub fn single_delete(&mut self, key: &[u8]) {
         // SAFETY: the batch is alive and owned by `self`; the slice lives during the call, which copies it.
         let status = unsafe { ffi::rocks_batch_single_delete(self.raw(), RocksSlice::of(key)) };
-        fits(status.check(|| String::from("adding a single delete to a batch")));
+        assert_fits(status.check(|| String::from("adding a single delete to a batch")));
     }
 
     /// Adds a change that merges an operand into a key's value by the database's merge operator.
@@ -67,14 +67,14 @@ impl WriteBatch {
         // SAFETY: the batch is alive and owned by `self`; the slices live during the call, which copies them.
         let status =
             unsafe { ffi::rocks_batch_merge(self.raw(), RocksSlice::of(key), RocksSlice::of(value)) };
-        fits(status.check(|| String::from("adding a merge to a batch")));
+        assert_fits(status.check(|| String::from("adding a merge to a batch")));
     }
 
     /// Adds bytes that go to RocksDB's log and are not applied to the database.
     pub fn log_data(&mut self, data: &[u8]) {
         // SAFETY: the batch is alive and owned by `self`; the slice lives during the call, which copies it.
         let status = unsafe { ffi::rocks_batch_log_data(self.raw(), RocksSlice::of(data)) };
-        fits(status.check(|| String::from("adding log data to a batch")));
+        assert_fits(status.check(|| String::from("adding log data to a batch")));
     }
 
     /// Saves the batch's present state for [`rollback`](WriteBatch::rollback).
@@ -127,7 +127,7 @@ impl WriteBatch {
 }
 
 /// Panics if a batch refused a change: a batch refuses only keys and values above 4 GiB.
-fn fits(added: Result<()>) {
+fn assert_fits(added: Result<()>) {
     added.expect("keys and values are below 4 GiB");
 }
 

@@ -14,45 +14,45 @@ use array::{Array, Counters};
 use crate::error::{Error, ErrorKind, Result};
 
 /// Environment variable that names the file for the array's counters.
-pub(crate) const COUNTERS: &str = "FURROW_COUNTERS";
+pub(crate) const COUNTERS_VARIABLE: &str = "FURROW_COUNTERS";
 
 /// Opens the file that `FURROW_COUNTERS` names, if the variable is set. A file that cannot be opened is an error before
 /// the mount begins.
-pub(crate) fn named() -> Result<Option<(PathBuf, File)>> {
-    let Some(path) = env::var_os(COUNTERS).map(PathBuf::from) else { return Ok(None) };
+pub(crate) fn open_counters_file() -> Result<Option<(PathBuf, File)>> {
+    let Some(path) = env::var_os(COUNTERS_VARIABLE).map(PathBuf::from) else { return Ok(None) };
     let file = File::options().append(true).create(true).open(&path).map_err(|error| {
-        Error::new(ErrorKind::Invalid, format!("{COUNTERS}: opening {}: {error}", path.display()))
+        Error::new(ErrorKind::Invalid, format!("{COUNTERS_VARIABLE}: opening {}: {error}", path.display()))
     })?;
     Ok(Some((path, file)))
 }
 
 /// The array's counters at the mount, and the file that gets the difference at the unmount.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct ArrayTally {
     array: Arc<Array>,
     before: Counters,
     path: PathBuf,
     file: File,
 }
 
-impl Tally {
+impl ArrayTally {
     /// Starts the count of a mounted array.
-    pub(crate) fn new(array: Arc<Array>, (path, file): (PathBuf, File)) -> Tally {
+    pub(crate) fn new(array: Arc<Array>, (path, file): (PathBuf, File)) -> ArrayTally {
         let before = array.counters();
-        Tally { array, before, path, file }
+        ArrayTally { array, before, path, file }
     }
 
     /// Appends the line with the array's counters to the file. The program's work is done by now, so an error is only
     /// printed to stderr.
-    pub(crate) fn write(mut self) {
-        let line = line(&self.before, &self.array.counters());
+    pub(crate) fn append_line(mut self) {
+        let line = counters_line(&self.before, &self.array.counters());
         if let Err(error) = self.file.write_all(line.as_bytes()) {
-            eprintln!("furrow: {COUNTERS}: writing {}: {error}", self.path.display());
+            eprintln!("furrow: {COUNTERS_VARIABLE}: writing {}: {error}", self.path.display());
         }
     }
 }
 
-fn line(before: &Counters, after: &Counters) -> String {
+fn counters_line(before: &Counters, after: &Counters) -> String {
     let counted = before.each().zip(after.each());
     let fields: Vec<String> =
         counted.map(|((name, from), (_, to))| format!("\"{name}\":{}", to.saturating_sub(from))).collect();
@@ -84,7 +84,7 @@ mod tests {
             let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
             for n in 0..2 {
                 let file = File::options().append(true).create(true).open(&path).expect("a file");
-                let tally = Tally::new(Arc::clone(&array), (path.clone(), file));
+                let tally = ArrayTally::new(Arc::clone(&array), (path.clone(), file));
                 for _ in 0..=n {
                     let data = Buf::copy_from(&[7; 4096]);
                     let at = device
@@ -93,7 +93,7 @@ mod tests {
                         .plus(Blocks(array.counters().data_bytes / 4096));
                     device.write(at, data, Durability::Cached).await.expect("written");
                 }
-                tally.write();
+                tally.append_line();
             }
         });
         let lines = std::fs::read_to_string(&path).expect("the file");
@@ -105,7 +105,7 @@ mod tests {
     fn a_line_has_what_was_counted_since() {
         let before = Counters { data_bytes: 10, flushes: 7, ..Counters::default() };
         let after = Counters { data_bytes: 4106, flushes: 7, metadata_bytes: 3, ..before };
-        let line = line(&before, &after);
+        let line = counters_line(&before, &after);
         assert!(
             line.starts_with("{\"data_bytes\":4096,\"parity_bytes\":0,") && line.ends_with("}\n"),
             "{line}"

@@ -51,7 +51,7 @@ impl Cursor {
     fn from_raw(raw: *mut RocksCursor, db: Arc<Inner>) -> Cursor {
         let raw = NonNull::new(raw).expect("C++'s new gives memory or ends the process");
         let mut cursor = Cursor { raw, entry: None, db };
-        cursor.load();
+        cursor.load_entry();
         cursor
     }
 
@@ -76,14 +76,14 @@ impl Cursor {
     pub fn next(&mut self) {
         // SAFETY: the cursor is alive and borrowed exclusively.
         unsafe { ffi::rocks_cursor_next(self.raw.as_ptr()) };
-        self.load();
+        self.load_entry();
     }
 
     /// Moves the cursor to the first key that is not below `key`.
     pub fn seek(&mut self, key: &[u8]) {
         // SAFETY: the cursor is alive and borrowed exclusively; the key lives during the call.
         unsafe { ffi::rocks_cursor_seek(self.raw.as_ptr(), RocksSlice::of(key)) };
-        self.load();
+        self.load_entry();
     }
 
     /// The first error that the cursor met while reading, if any.
@@ -93,7 +93,7 @@ impl Cursor {
         status.check(|| String::from("reading in key order"))
     }
 
-    fn load(&mut self) {
+    fn load_entry(&mut self) {
         let (mut key, mut value) = (RocksSlice::EMPTY, RocksSlice::EMPTY);
         // SAFETY: the cursor is alive and borrowed exclusively.
         let valid = unsafe { ffi::rocks_cursor_entry(self.raw.as_ptr(), &raw mut key, &raw mut value) };

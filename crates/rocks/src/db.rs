@@ -12,7 +12,7 @@ use crate::abi::FurrowFs;
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
-use crate::flush_events::Hub;
+use crate::flush_events::FlushHub;
 use crate::options::DbOptions;
 use crate::pinned::Pinned;
 use crate::replay::{LogReplay, Replays};
@@ -42,11 +42,11 @@ pub(crate) struct Inner {
     pub(crate) cursors: AtomicUsize,
     replays: Replays,
     /// The receiver of the database's flush events. RocksDB's threads call it until the database is closed.
-    pub(crate) hub: Arc<Hub>,
+    pub(crate) hub: Arc<FlushHub>,
 }
 
 /// The database options for C++, on a device whose zones hold `zone` bytes.
-fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
+fn rocks_options(options: &DbOptions, zone: u64, hub: &Arc<FlushHub>) -> RocksOptions {
     RocksOptions {
         write_buffer: options.write_buffer as u64,
         block_cache: options.block_cache as u64,
@@ -61,7 +61,7 @@ fn given(options: &DbOptions, zone: u64, hub: &Arc<Hub>) -> RocksOptions {
         adds: u8::from(options.adds),
         families: options.families,
         reserved: [0; 1],
-        events: hub.calls(),
+        events: hub.callbacks(),
     }
 }
 
@@ -70,8 +70,8 @@ impl Db {
     pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let geometry = fs.device().geometry();
-        let hub = Arc::new(Hub::default());
-        let given = given(options, geometry.zone_capacity.bytes(geometry.block_size).0, &hub);
+        let hub = Arc::new(FlushHub::default());
+        let given = rocks_options(options, geometry.zone_capacity.bytes(geometry.block_size).0, &hub);
         let mut db = ptr::null_mut();
         let replays = Replays::default();
         // SAFETY: C++ owns the handle from here on, on failure too; path and options live during the call.
@@ -84,15 +84,15 @@ impl Db {
             )
         };
         status.check(|| format!("opening the database in {path}"))?;
-        Ok(Db::over(db, path, replays, hub))
+        Ok(Db::wrap(db, path, replays, hub))
     }
 
     /// Opens or creates a database in the host's own directory `path`, with the same settings, as a baseline for
     /// measurements.
     pub fn open_on_host(path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
-        let hub = Arc::new(Hub::default());
-        let given = given(options, u64::MAX, &hub);
+        let hub = Arc::new(FlushHub::default());
+        let given = rocks_options(options, u64::MAX, &hub);
         let mut db = ptr::null_mut();
         // SAFETY: path and options live during the call.
         let status =
@@ -105,18 +105,18 @@ impl Db {
             let stats = fs::wal::ReadStats { bytes: fs::Bytes(bytes), ..Default::default() };
             replays.add(LogReplay { took: Duration::from_nanos(nanos), stats });
         }
-        Ok(Db::over(db, path, replays, hub))
+        Ok(Db::wrap(db, path, replays, hub))
     }
 
-    fn over(db: *mut RocksDb, path: &str, replays: Replays, hub: Arc<Hub>) -> Db {
+    fn wrap(db: *mut RocksDb, path: &str, replays: Replays, hub: Arc<FlushHub>) -> Db {
         let (handle, cursors) = (RwLock::new(Handle(db)), AtomicUsize::new(0));
         Db { inner: Arc::new(Inner { path: path.to_owned(), handle, cursors, replays, hub }) }
     }
 
     /// Wraps a database that the caller opened, for writing without RocksDB's log. The caller must drop this object
     /// before it closes the database.
-    pub(crate) fn adopted(db: *mut RocksDb, path: &str, hub: Arc<Hub>) -> Db {
-        Db::over(db, path, Replays::default(), hub)
+    pub(crate) fn adopted(db: *mut RocksDb, path: &str, hub: Arc<FlushHub>) -> Db {
+        Db::wrap(db, path, Replays::default(), hub)
     }
 
     /// The logs that opening the database replayed, in order. For a database on the host's own file system they are

@@ -21,7 +21,7 @@ pub trait FlushEvents: Send + Sync {
 
 /// Passes a database's flush events from C++ to the receiver, which is set after the database is opened.
 #[derive(Default)]
-pub(crate) struct Hub {
+pub(crate) struct FlushHub {
     pub(crate) events: OnceLock<Arc<dyn FlushEvents>>,
     /// The number of column families whose writes are delayed or stopped.
     stalled: AtomicI32,
@@ -33,29 +33,31 @@ pub(crate) struct Hub {
 const MARKS_FAMILY: u32 = u32::MAX;
 
 extern "C" fn begins(context: *mut c_void) {
-    report(context, |events| events.begins());
+    report_event(context, |events| events.begins());
 }
 
 extern "C" fn family_flushed(context: *mut c_void, family: u32, largest: u64) {
-    report(context, |events| events.family_flushed((family != MARKS_FAMILY).then_some(family), largest));
+    report_event(context, |events| {
+        events.family_flushed((family != MARKS_FAMILY).then_some(family), largest)
+    });
 }
 
 extern "C" fn stalls(context: *mut c_void, more: i32) {
     // SAFETY: the context is the hub that the database was opened with, which outlives the database and its threads.
-    let hub = unsafe { &*context.cast::<Hub>() };
+    let hub = unsafe { &*context.cast::<FlushHub>() };
     hub.stalls(more);
 }
 
 extern "C" fn fails(context: *mut c_void) {
     // SAFETY: the context is the hub that the database was opened with, which outlives the database and its threads.
-    let hub = unsafe { &*context.cast::<Hub>() };
+    let hub = unsafe { &*context.cast::<FlushHub>() };
     hub.failing.store(true, Ordering::Release);
 }
 
-fn report(context: *mut c_void, event: impl FnOnce(&dyn FlushEvents)) {
+fn report_event(context: *mut c_void, event: impl FnOnce(&dyn FlushEvents)) {
     // SAFETY: the context is the hub that the database was opened with. The database's owner keeps the hub until the
     // database and its threads are gone.
-    let hub = unsafe { &*context.cast::<Hub>() };
+    let hub = unsafe { &*context.cast::<FlushHub>() };
     if let Some(events) = hub.events.get()
         && catch_unwind(AssertUnwindSafe(|| event(&**events))).is_err()
     {
@@ -63,7 +65,7 @@ fn report(context: *mut c_void, event: impl FnOnce(&dyn FlushEvents)) {
     }
 }
 
-impl Hub {
+impl FlushHub {
     /// Adds `more` to the number of families whose writes are delayed or stopped. RocksDB sends no further event for
     /// a family that is dropped while stalled, so the number may be too high: see [`is_stalled`](Hub::is_stalled).
     fn stalls(&self, more: i32) {
@@ -87,7 +89,7 @@ impl Hub {
     }
 
     /// The flush callbacks for C++. The hub must live until the database is closed.
-    pub(crate) fn calls(self: &Arc<Hub>) -> FlushCalls {
+    pub(crate) fn callbacks(self: &Arc<FlushHub>) -> FlushCalls {
         FlushCalls { context: Arc::as_ptr(self).cast_mut().cast(), begins, family_flushed, stalls, fails }
     }
 }
@@ -98,7 +100,7 @@ mod tests {
 
     #[test]
     fn a_family_that_is_dropped_while_stalled_does_not_stall_the_others_for_good() {
-        let hub = Hub::default();
+        let hub = FlushHub::default();
         assert!(!hub.is_stalled(|| unreachable!("nobody is asked while nothing is stalled")));
         hub.stalls(1);
         hub.stalls(1);

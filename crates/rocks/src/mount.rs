@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 use units::{Driver, RealDriver, block_on, sleep_until};
 use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
-use crate::counters::{self, COUNTERS, Tally};
+use crate::counters::{self, ArrayTally, COUNTERS_VARIABLE};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::log_options;
 
 /// Environment variable: with the value `1`, the device is formatted whatever it holds.
-const FORMAT: &str = "FURROW_FORMAT";
+const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
 
-struct Entry {
+struct MountEntry {
     mounted: Mounted,
     users: usize,
 }
@@ -28,12 +28,12 @@ struct Entry {
 struct Mounted {
     fs: Fs,
     /// The count of the array's writes, if `FURROW_COUNTERS` is set and the device is an array.
-    tally: Option<Tally>,
+    tally: Option<ArrayTally>,
 }
 
 /// The mounts of this process by URL. The lock is held during a mount and an unmount, so that one URL is not mounted
 /// twice.
-static MOUNTS: Mutex<BTreeMap<String, Entry>> = Mutex::new(BTreeMap::new());
+static MOUNTS: Mutex<BTreeMap<String, MountEntry>> = Mutex::new(BTreeMap::new());
 
 /// The id of the process that mounted a file system first, or 0. A forked child has a copy of the mounted state and
 /// none of the threads. The child must not touch the drive, nor the lock of `MOUNTS`, which another thread may have
@@ -81,7 +81,7 @@ pub(crate) fn mount(url: &str) -> Result<Mount> {
     let entry = match mounts.entry(url.to_owned()) {
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::btree_map::Entry::Vacant(slot) => {
-            slot.insert(Entry { mounted: bring_up(url)?, users: 0 })
+            slot.insert(MountEntry { mounted: mount_device(url)?, users: 0 })
         }
     };
     entry.users += 1;
@@ -128,7 +128,7 @@ fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
         Box::pin(async move {
             let ended = fs.unmount().await;
             if let Some(tally) = tally {
-                tally.write();
+                tally.append_line();
             }
             drop(fs);
             wait_until_closed(&*of_the_task, &device).await;
@@ -153,13 +153,13 @@ fn driver() -> Arc<dyn Driver> {
     Arc::clone(DRIVER.get_or_init(RealDriver::new)) as Arc<dyn Driver>
 }
 
-fn bring_up(url: &str) -> Result<Mounted> {
-    let counters = counters::named()?;
+fn mount_device(url: &str) -> Result<Mounted> {
+    let counters = counters::open_counters_file()?;
     let options = MountOptions { log: log_options()?, ..MountOptions::default() };
     let driver = driver();
-    let (device, array) = open_again(url, &driver)?;
+    let (device, array) = open_when_released(url, &driver)?;
     if counters.is_some() && array.is_none() {
-        let text = format!("mounting {url}: {COUNTERS} is set, and only an array counts: unset it");
+        let text = format!("mounting {url}: {COUNTERS_VARIABLE} is set, and only an array counts: unset it");
         return Err(Error::new(ErrorKind::Invalid, text));
     }
     let failed = |e: fs::Error| Error::fs(format!("mounting {url}"), &e);
@@ -168,7 +168,7 @@ fn bring_up(url: &str) -> Result<Mounted> {
         block_on(&*driver, Fs::format(&device, &options))
             .map_err(|e| Error::fs(format!("formatting {url}"), &e))
     };
-    let asked = env::var_os(FORMAT).is_some_and(|value| value == "1");
+    let asked = env::var_os(FORMAT_VARIABLE).is_some_and(|value| value == "1");
     let blank = is_blank(&*device)?;
     if (asked || blank) && !array::url::is_emulated(url) {
         let why = if blank { "it is blank" } else { "it is not formatted here" };
@@ -180,20 +180,20 @@ fn bring_up(url: &str) -> Result<Mounted> {
     }
     let fs = block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
         let mut error = failed(e);
-        error.add(&format!("; {FORMAT}=1 formats it, and what it holds is lost"));
+        error.add(&format!("; {FORMAT_VARIABLE}=1 formats it, and what it holds is lost"));
         error
     })?;
-    Ok(Mounted { fs, tally: array.zip(counters).map(|(array, file)| Tally::new(array, file)) })
+    Ok(Mounted { fs, tally: array.zip(counters).map(|(array, file)| ArrayTally::new(array, file)) })
 }
 
 /// A device, and the array behind it if the device is an array.
 type Opened = (Arc<dyn ZonedDevice>, Option<Arc<Array>>);
 
 /// Opens the device of `url`. Waits while an earlier mount of this process still closes it.
-fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
+fn open_when_released(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
     let deadline = driver.now().after(DEVICE_RELEASE);
     loop {
-        match open(url, driver) {
+        match open_device(url, driver) {
             Err(error) if error.is_retryable() && driver.now() < deadline => {
                 let at = driver.now().after(DEVICE_RELEASE_PAUSE);
                 block_on(&**driver, sleep_until(&**driver, at));
@@ -204,8 +204,8 @@ fn open_again(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
 }
 
 /// Opens the device of `url`. Creates the drive file if it does not exist and can be formatted.
-fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
-    let failed = |e: zoned::Error| Error::device(url, &e);
+fn open_device(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
+    let failed = |e: zoned::Error| Error::device_error(url, &e);
     let parsed: DeviceUrl = url.parse().map_err(failed)?;
     if !parsed.exists() {
         let geometry = parsed.options().and_then(|settings| settings.geometry()).map_err(failed)?;
@@ -221,13 +221,13 @@ fn open(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
 
 /// Whether no zone of the device was ever written: a formatted device has at least a superblock in a zone.
 fn is_blank(device: &dyn ZonedDevice) -> Result<bool> {
-    let zones = device.report_all().map_err(|e| Error::device("the device", &e))?;
+    let zones = device.report_all().map_err(|e| Error::device_error("the device", &e))?;
     let mut sequential = zones.iter().filter(|zone| zone.kind == ZoneKind::Sequential).peekable();
     Ok(sequential.peek().is_some() && sequential.all(|zone| zone.state == ZoneState::Empty))
 }
 
 impl Error {
-    fn device(url: &str, error: &zoned::Error) -> Error {
+    fn device_error(url: &str, error: &zoned::Error) -> Error {
         let text = format!("opening {url}: {error}");
         match error.kind() {
             // A device held by this process is a retryable error, because an earlier mount may still be closing the

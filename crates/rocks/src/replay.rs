@@ -7,7 +7,7 @@ use fs::wal::ReadStats;
 use parking_lot::Mutex;
 
 /// The largest number of logs whose statistics are kept.
-const MOST: usize = 1024;
+const REPLAYS_KEPT: usize = 1024;
 
 /// The statistics of one replayed RocksDB log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,7 +25,7 @@ pub(crate) struct Replays(Arc<Mutex<Vec<LogReplay>>>);
 impl Replays {
     pub(crate) fn add(&self, replay: LogReplay) {
         let mut all = self.0.lock();
-        if all.len() < MOST {
+        if all.len() < REPLAYS_KEPT {
             all.push(replay);
         }
     }

@@ -8,10 +8,10 @@ use fs::wal::{IoMode, LogOptions};
 
 use crate::error::{Error, ErrorKind, Result};
 
-const PREFIX: &str = "FURROW_WAL_";
+const VARIABLE_PREFIX: &str = "FURROW_WAL_";
 const IO: &str = "FURROW_WAL_IO";
-const BUFFER: &str = "FURROW_WAL_BUFFER";
-const WINDOW: &str = "FURROW_WAL_WINDOW";
+const BUFFER_VARIABLE: &str = "FURROW_WAL_BUFFER";
+const WINDOW_VARIABLE: &str = "FURROW_WAL_WINDOW";
 
 /// The largest write-ahead log buffer in bytes.
 const MAX_BUFFER: u64 = 128 << 20;
@@ -20,12 +20,12 @@ const MAX_BUFFER: u64 = 128 << 20;
 /// name is refused, because it would silently have no effect.
 pub(crate) fn log_options() -> Result<LogOptions> {
     check_names(env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))?;
-    read(|name| env::var_os(name))
+    read_options(|name| env::var_os(name))
 }
 
 fn check_names(mut names: impl Iterator<Item = String>) -> Result<()> {
-    let known = [IO, BUFFER, WINDOW];
-    match names.find(|name| name.starts_with(PREFIX) && !known.contains(&name.as_str())) {
+    let known = [IO, BUFFER_VARIABLE, WINDOW_VARIABLE];
+    match names.find(|name| name.starts_with(VARIABLE_PREFIX) && !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
             let text = format!("{name} in the environment is not known: there are {}", known.join(", "));
@@ -34,7 +34,7 @@ fn check_names(mut names: impl Iterator<Item = String>) -> Result<()> {
     }
 }
 
-fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
+fn read_options(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
     let mut options = LogOptions::default();
     let text = |name: &str| get(name).map(|value| value.to_string_lossy().into_owned());
     let refuse = |name: &str, value: &str, wants: &str| {
@@ -47,16 +47,22 @@ fn read(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
             _ => return refuse(IO, &value, "append or write"),
         };
     }
-    if let Some(value) = text(WINDOW) {
+    if let Some(value) = text(WINDOW_VARIABLE) {
         options.window = match value.parse() {
             Ok(window) if (1..=LogOptions::MAX_WINDOW).contains(&window) => window,
-            _ => return refuse(WINDOW, &value, &format!("a number from 1 to {}", LogOptions::MAX_WINDOW)),
+            _ => {
+                return refuse(
+                    WINDOW_VARIABLE,
+                    &value,
+                    &format!("a number from 1 to {}", LogOptions::MAX_WINDOW),
+                );
+            }
         };
     }
-    if let Some(value) = text(BUFFER) {
+    if let Some(value) = text(BUFFER_VARIABLE) {
         options.buffer = match value.parse::<ByteSize>() {
             Ok(ByteSize(size)) if (1..=MAX_BUFFER).contains(&size) => to_usize(size),
-            _ => return refuse(BUFFER, &value, "a size up to 128MiB, such as 64KiB"),
+            _ => return refuse(BUFFER_VARIABLE, &value, "a size up to 128MiB, such as 64KiB"),
         };
     }
     Ok(options)
@@ -71,13 +77,13 @@ mod tests {
     use super::*;
 
     fn of(set: &[(&str, &str)]) -> Result<LogOptions> {
-        read(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
+        read_options(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))
     }
 
     #[test]
     fn what_is_set_is_taken_and_the_rest_has_its_default() {
         assert_eq!(of(&[]), Ok(LogOptions::default()));
-        let all = [(IO, "write"), (BUFFER, "4KiB"), (WINDOW, "7")];
+        let all = [(IO, "write"), (BUFFER_VARIABLE, "4KiB"), (WINDOW_VARIABLE, "7")];
         let expected = LogOptions { mode: IoMode::Write, buffer: 4096, window: 7, ..LogOptions::default() };
         assert_eq!(of(&all), Ok(expected));
     }
@@ -85,14 +91,19 @@ mod tests {
     #[test]
     fn a_name_with_a_slip_is_refused() {
         let of = |name: &str| check_names(["PATH", IO, name].map(str::to_owned).into_iter());
-        assert!(of(BUFFER).is_ok() && of("FURROW_DEVICE").is_ok());
-        assert!(of("FURROW_WAL_BUFER").expect_err("a slip").to_string().contains(BUFFER));
+        assert!(of(BUFFER_VARIABLE).is_ok() && of("FURROW_DEVICE").is_ok());
+        assert!(of("FURROW_WAL_BUFER").expect_err("a slip").to_string().contains(BUFFER_VARIABLE));
     }
 
     #[test]
     fn what_makes_no_sense_is_refused_by_name() {
-        for (name, value) in [(IO, "fast"), (BUFFER, "0"), (BUFFER, "1TiB"), (WINDOW, "0"), (WINDOW, "many")]
-        {
+        for (name, value) in [
+            (IO, "fast"),
+            (BUFFER_VARIABLE, "0"),
+            (BUFFER_VARIABLE, "1TiB"),
+            (WINDOW_VARIABLE, "0"),
+            (WINDOW_VARIABLE, "many"),
+        ] {
             let error = of(&[(name, value)]).expect_err("nonsense").to_string();
             assert!(error.contains(&format!("{name}={value}")), "{error}");
         }

@@ -33,7 +33,7 @@ pub const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
 const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
 
 const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
-const APT_LINE: &str = "apt-get install rocksdb-tools";
+const APT_COMMAND: &str = "apt-get install rocksdb-tools";
 /// Longest time until a probe has run the program's constructors.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest number of bytes of a plug-in's announcement.
@@ -113,7 +113,7 @@ impl Handshake {
     fn check(&self, plugin: &Path) -> Result<()> {
         let minor = |version: &str| version.splitn(3, '.').take(2).collect::<Vec<_>>().join(".");
         if minor(&self.compiled) != minor(&self.runtime) {
-            return setup(format!(
+            return setup_error(format!(
                 "{} was compiled against RocksDB {}, and the program runs RocksDB {}: their interfaces differ; \
                  build the plug-in against the headers of {}",
                 plugin.display(),
@@ -123,7 +123,7 @@ impl Handshake {
             ));
         }
         if self.plugin != env!("CARGO_PKG_VERSION") {
-            return setup(format!(
+            return setup_error(format!(
                 "{} is version {}, and this program is {}: install both from one build, or set {PLUGIN_VARIABLE}",
                 plugin.display(),
                 self.plugin,
@@ -131,7 +131,7 @@ impl Handshake {
             ));
         }
         if !self.registered {
-            return setup(format!(
+            return setup_error(format!(
                 "{} loaded, but could not register furrow:// with RocksDB {}",
                 plugin.display(),
                 self.runtime
@@ -145,7 +145,7 @@ impl Handshake {
 pub fn run(program: Program, url: &str, args: &[OsString], options: &StockOptions) -> Result<ExitCode> {
     let mut command = prepare(program, url, args, options)?;
     let error = command.exec();
-    setup(format!("running {}: {error}", program.file_name()))
+    setup_error(format!("running {}: {error}", program.file_name()))
 }
 
 /// The command that runs a program on the device `url`. Starts a probe first, and fails if the plug-in does not fit.
@@ -156,17 +156,17 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
     };
     let plugin = find_plugin(options)?;
     check_url(url)?;
-    let preload = preload(&plugin)?;
+    let preload = preload_value(&plugin)?;
     probe(&file, &plugin, &preload)?;
 
     let mut command = Command::new(&file);
-    command.env("LD_PRELOAD", preload).args(arguments(program, url, args)?);
+    command.env("LD_PRELOAD", preload).args(program_arguments(program, url, args)?);
     let log_dir = options.log_dir.clone().or_else(|| std::env::var_os(LOG_DIR_VARIABLE).map(PathBuf::from));
     if let Some(dir) = log_dir {
         // The LOG's directory is checked before the start: RocksDB's programs empty the database first and fail
         // afterwards.
         if !dir.is_dir() {
-            return setup(format!(
+            return setup_error(format!(
                 "{LOG_DIR_VARIABLE} is {}, which is no directory: make it first",
                 dir.display()
             ));
@@ -180,11 +180,11 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
 }
 
 /// The program's arguments, with the device's URI and, if no database is named, the default database.
-fn arguments(program: Program, url: &str, args: &[OsString]) -> Result<Vec<OsString>> {
+fn program_arguments(program: Program, url: &str, args: &[OsString]) -> Result<Vec<OsString>> {
     let starts = |prefix: &str| args.iter().any(|arg| arg.as_bytes().starts_with(prefix.as_bytes()));
     for taken in ["--fs_uri", "--env_uri", "-fs_uri", "-env_uri"] {
         if starts(taken) {
-            return setup(format!("{taken} is set from the device's URL: leave it out"));
+            return setup_error(format!("{taken} is set from the device's URL: leave it out"));
         }
     }
     let mut all = vec![OsString::from(format!("--fs_uri=furrow://{url}"))];
@@ -199,9 +199,9 @@ fn arguments(program: Program, url: &str, args: &[OsString]) -> Result<Vec<OsStr
 fn check_url(url: &str) -> Result<()> {
     // RocksDB reads `;` and braces in a URI as its own option syntax.
     match url.chars().find(|c| matches!(c, ';' | '{' | '}') || c.is_control()) {
-        Some(bad) => {
-            setup(format!("the device URL '{url}' has a {bad:?}, which RocksDB would take apart: rename"))
-        }
+        Some(bad) => setup_error(format!(
+            "the device URL '{url}' has a {bad:?}, which RocksDB would take apart: rename"
+        )),
         None => Ok(()),
     }
 }
@@ -212,25 +212,29 @@ fn find_program(program: Program) -> Result<PathBuf> {
     env::split_paths(&path)
         .map(|dir| dir.join(name))
         .find(|file| file.is_file())
-        .map_or_else(|| setup(format!("{name} is not in PATH; install it with:  {APT_LINE}")), Ok)
+        .map_or_else(|| setup_error(format!("{name} is not in PATH; install it with:  {APT_COMMAND}")), Ok)
 }
 
 fn find_plugin(options: &StockOptions) -> Result<PathBuf> {
     if let Some(file) = options.plugin.clone().or_else(|| env::var_os(PLUGIN_VARIABLE).map(PathBuf::from)) {
         return match file.canonicalize() {
             Ok(file) => Ok(file),
-            Err(error) => setup(format!("the plug-in {}: {error}; see {PLUGIN_VARIABLE}", file.display())),
+            Err(error) => {
+                setup_error(format!("the plug-in {}: {error}; see {PLUGIN_VARIABLE}", file.display()))
+            }
         };
     }
     let exe = env::current_exe().and_then(|exe| exe.canonicalize());
     let Some(dir) = exe.as_ref().ok().and_then(|exe| exe.parent()) else {
-        return setup(format!("the path of this program is unknown: set {PLUGIN_VARIABLE} to {PLUGIN_FILE}"));
+        return setup_error(format!(
+            "the path of this program is unknown: set {PLUGIN_VARIABLE} to {PLUGIN_FILE}"
+        ));
     };
     let places =
         [dir.join(PLUGIN_FILE), dir.join("../lib").join(PLUGIN_FILE), dir.join("..").join(PLUGIN_FILE)];
     places.iter().find_map(|file| file.canonicalize().ok()).map_or_else(
         || {
-            setup(format!(
+            setup_error(format!(
                 "{PLUGIN_FILE} is neither in {} nor in its ../lib: build it with `cargo build -p furrow-plugin`, \
                  or set {PLUGIN_VARIABLE}",
                 dir.display()
@@ -241,9 +245,9 @@ fn find_plugin(options: &StockOptions) -> Result<PathBuf> {
 }
 
 /// The value of LD_PRELOAD: the plug-in, then the libraries that the caller's LD_PRELOAD names.
-fn preload(plugin: &Path) -> Result<OsString> {
+fn preload_value(plugin: &Path) -> Result<OsString> {
     if plugin.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
-        return setup(format!(
+        return setup_error(format!(
             "the plug-in's path {} has a space, a colon or a dollar sign, which LD_PRELOAD cannot carry: move it",
             plugin.display()
         ));
@@ -274,14 +278,14 @@ fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
         .map_err(|e| starting(&e))?;
     drop(writer);
     let mut line = String::new();
-    if readable(&reader) {
+    if wait_readable(&reader) {
         // The read ends when the probe ends, which is right after its announcement.
         let _not_text = reader.by_ref().take(ANNOUNCEMENT_MAX).read_to_string(&mut line);
     }
-    let loader_error = end(&mut child);
+    let loader_error = kill_probe(&mut child);
     match Handshake::parse(&line) {
         Some(handshake) => handshake.check(plugin),
-        None => setup(format!(
+        None => setup_error(format!(
             "{} did not load the plug-in {}{}{}; is it linked statically, or set-user-id, or of another machine?",
             program.display(),
             plugin.display(),
@@ -292,14 +296,14 @@ fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
 }
 
 /// Waits until the pipe has data or its other end is closed.
-fn readable(pipe: &std::io::PipeReader) -> bool {
+fn wait_readable(pipe: &std::io::PipeReader) -> bool {
     let timeout = Timespec { tv_sec: PROBE_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
     let mut polled = [PollFd::new(pipe, PollFlags::IN)];
     poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
 }
 
 /// Ends a probe. Returns the dynamic loader's error message, if the loader printed one.
-fn end(child: &mut Child) -> String {
+fn kill_probe(child: &mut Child) -> String {
     let _ended_already = child.kill();
     let mut text = String::new();
     if let Some(stderr) = child.stderr.take() {
@@ -309,7 +313,7 @@ fn end(child: &mut Child) -> String {
     text.lines().find(|line| line.contains("ld.so")).unwrap_or_default().trim().to_owned()
 }
 
-fn setup<T>(text: String) -> Result<T> {
+fn setup_error<T>(text: String) -> Result<T> {
     Err(Error::new(ErrorKind::Setup, text))
 }
 
@@ -348,11 +352,11 @@ mod tests {
 
     #[test]
     fn the_database_has_a_default_and_the_device_is_not_named_twice() {
-        let args = arguments(Program::DbBench, "emu:mem?zones=9", &os(&["--num=1"])).unwrap();
+        let args = program_arguments(Program::DbBench, "emu:mem?zones=9", &os(&["--num=1"])).unwrap();
         assert_eq!(args, os(&["--fs_uri=furrow://emu:mem?zones=9", "--db=/db", "--num=1"]));
-        let args = arguments(Program::Ldb, "emu:mem", &os(&["--db=/x", "scan"])).unwrap();
+        let args = program_arguments(Program::Ldb, "emu:mem", &os(&["--db=/x", "scan"])).unwrap();
         assert_eq!(args, os(&["--fs_uri=furrow://emu:mem", "--db=/x", "scan"]));
-        assert!(arguments(Program::Ldb, "emu:mem", &os(&["--fs_uri=posix://"])).is_err());
+        assert!(program_arguments(Program::Ldb, "emu:mem", &os(&["--fs_uri=posix://"])).is_err());
         assert!(check_url("emu:/a;b").is_err());
         assert!(check_url("emu:/a?x=1&y=2").is_ok());
     }

@@ -30,7 +30,7 @@ impl From<AppliedMark> for RocksMark {
 }
 
 /// RocksDB's serialisation of an empty batch.
-const EMPTY: [u8; 12] = [0; 12];
+const EMPTY_BATCH: [u8; 12] = [0; 12];
 
 impl Db {
     /// Sets the receiver of the database's flush events. Calls after the first have no effect.
@@ -73,7 +73,7 @@ impl Db {
         }
         // `failing` is cleared before the trial write, so that a failure during the write sets it again.
         failing.store(false, Ordering::Release);
-        match self.try_apply(&EMPTY, None) {
+        match self.try_apply(&EMPTY_BATCH, None) {
             Ok(_) => Ok(()),
             Err(error) => {
                 self.was_refused();

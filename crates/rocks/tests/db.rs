@@ -23,12 +23,12 @@ impl Drive {
         let driver: Arc<dyn Driver> = RealDriver::new();
         let zone = Blocks(1024);
         let options = EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
-        let drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+        let drive = Drive::of_emulator(Emu::memory(options, Arc::clone(&driver)), driver);
         block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
         drive
     }
 
-    fn over(emu: Arc<Emu>, driver: Arc<dyn Driver>) -> Drive {
+    fn of_emulator(emu: Arc<Emu>, driver: Arc<dyn Driver>) -> Drive {
         let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
         Drive { driver, emu, device }
     }
@@ -37,7 +37,7 @@ impl Drive {
     fn after_a_cut(&self, seed: u64) -> Drive {
         let media = self.emu.media().cut(&mut Seeded::new(seed));
         let emu = Emu::from_media(media, "after the cut", Latency::default(), Arc::clone(&self.driver));
-        Drive::over(emu, Arc::clone(&self.driver))
+        Drive::of_emulator(emu, Arc::clone(&self.driver))
     }
 
     fn mount(&self) -> Fs {
@@ -49,7 +49,7 @@ impl Drive {
     }
 }
 
-fn small() -> DbOptions {
+fn small_options() -> DbOptions {
     DbOptions { write_buffer: 256 << 10, block_cache: 1 << 20, background_jobs: 2, ..DbOptions::default() }
 }
 
@@ -91,7 +91,7 @@ fn keys(db: &Db) -> Vec<Vec<u8>> {
 fn what_was_put_is_there_after_flush_compaction_and_reopen() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     fill(&db, 0..4000, false);
     assert_eq!(db.get(&key(17)).unwrap().as_deref(), Some(&value(17)[..]));
     assert!(db.get(b"absent").unwrap().is_none());
@@ -110,7 +110,7 @@ fn what_was_put_is_there_after_flush_compaction_and_reopen() {
     drive.unmount(&fs);
 
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     assert_eq!(keys(&db), (0..5000).map(key).collect::<Vec<_>>());
     drop(db);
     drive.unmount(&fs);
@@ -122,14 +122,14 @@ fn what_was_put_is_there_after_flush_compaction_and_reopen() {
 fn synced_writes_survive_without_a_clean_close() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     fill(&db, 0..300, true);
     fill(&db, 300..310, false);
     db.sync_wal().unwrap();
     for seed in 0..4 {
         let after = drive.after_a_cut(seed);
         let fs = after.mount();
-        let db = Db::open(&fs, "/db", &small()).unwrap();
+        let db = Db::open(&fs, "/db", &small_options()).unwrap();
         assert_eq!(keys(&db), (0..310).map(key).collect::<Vec<_>>(), "seed {seed}");
     }
 }
@@ -138,7 +138,7 @@ fn synced_writes_survive_without_a_clean_close() {
 fn deletes_and_range_deletes_hide_what_they_cover() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     fill(&db, 0..100, false);
     let mut batch = WriteBatch::new();
     batch.delete(&key(5));
@@ -159,7 +159,7 @@ fn deletes_and_range_deletes_hide_what_they_cover() {
 fn a_compaction_drops_what_has_expired_and_nothing_else() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &DbOptions { expiry: true, ..small() }).unwrap();
+    let db = Db::open(&fs, "/db", &DbOptions { expiry: true, ..small_options() }).unwrap();
     let now = drive.driver.unix_millis();
     let mut batch = WriteBatch::new();
     batch.put(b"gone", &[&(now - 1).to_le_bytes()[..], b"x"].concat());
@@ -177,7 +177,7 @@ fn a_compaction_drops_what_has_expired_and_nothing_else() {
 fn a_pinned_value_outlives_its_database() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     fill(&db, 0..2000, false);
     db.flush().unwrap();
     let pinned = db.get(&key(7)).unwrap().unwrap();
@@ -190,7 +190,7 @@ fn a_pinned_value_outlives_its_database() {
 fn a_closed_database_says_so_and_a_cursor_keeps_it_open() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     let cursor = db.iter(b"").unwrap();
     assert_eq!(db.close().unwrap_err().kind(), ErrorKind::Busy);
     drop(cursor);
@@ -204,18 +204,18 @@ fn a_closed_database_says_so_and_a_cursor_keeps_it_open() {
 fn a_database_is_opened_once_per_process() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let first = Db::open(&fs, "/db", &small()).unwrap();
-    let error = Db::open(&fs, "/db", &small()).unwrap_err();
+    let first = Db::open(&fs, "/db", &small_options()).unwrap();
+    let error = Db::open(&fs, "/db", &small_options()).unwrap_err();
     assert!(error.to_string().contains("LOCK"), "{error}");
     first.close().unwrap();
-    Db::open(&fs, "/db", &small()).unwrap();
+    Db::open(&fs, "/db", &small_options()).unwrap();
 }
 
 #[test]
 fn the_log_of_rocksdb_is_a_file_that_can_be_followed() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     let reader = fs.open("/db/LOG").unwrap();
     let mut text = vec![0; 1 << 20];
     let read = block_on(&*drive.driver, reader.read_at(fs::Bytes(0), &mut text)).unwrap();
@@ -228,7 +228,7 @@ fn the_log_of_rocksdb_is_a_file_that_can_be_followed() {
 fn a_missing_database_is_not_made_unless_asked() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let error = Db::open(&fs, "/db", &DbOptions { create: false, ..small() }).unwrap_err();
+    let error = Db::open(&fs, "/db", &DbOptions { create: false, ..small_options() }).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Invalid, "{error}");
 }
 
@@ -245,10 +245,10 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
             track_power_cuts: false,
             ..EmuOptions::default()
         };
-        let drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+        let drive = Drive::of_emulator(Emu::memory(options, Arc::clone(&driver)), driver);
         block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
         let fs = drive.mount();
-        let db = Arc::new(Db::open(&fs, "/db", &small()).unwrap());
+        let db = Arc::new(Db::open(&fs, "/db", &small_options()).unwrap());
         let mut batch = WriteBatch::new();
         for n in 0..4_000_u32 {
             for i in 0..100_u32 {
@@ -274,7 +274,7 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
 fn the_log_of_rocksdb_survives_a_crash() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     let after = drive.after_a_cut(3);
     let found = after.mount();
     // The LOG is longer than its first line: the lines logged while the database was opened survive.
@@ -288,7 +288,7 @@ fn the_log_of_rocksdb_survives_a_crash() {
 /// A device that passes every operation on to another. While `on`, it counts the operations of one thread, and makes
 /// all other threads wait.
 #[derive(Debug)]
-struct Watched {
+struct WatchedDevice {
     inner: Arc<dyn ZonedDevice>,
     thread: ThreadId,
     on: Mutex<bool>,
@@ -296,14 +296,14 @@ struct Watched {
     submitted: AtomicU64,
 }
 
-impl Watched {
+impl WatchedDevice {
     fn watch(&self, on: bool) {
         *self.on.lock().unwrap() = on;
         self.over.notify_all();
     }
 }
 
-impl ZonedDevice for Watched {
+impl ZonedDevice for WatchedDevice {
     fn geometry(&self) -> &Geometry {
         self.inner.geometry()
     }
@@ -332,7 +332,7 @@ impl ZonedDevice for Watched {
 #[test]
 fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a_new_memtable() {
     let mut drive = Drive::new();
-    let watched = Arc::new(Watched {
+    let watched = Arc::new(WatchedDevice {
         inner: Arc::clone(&drive.device),
         thread: std::thread::current().id(),
         on: Mutex::new(false),
@@ -341,7 +341,8 @@ fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a
     });
     drive.device = watched.clone();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &DbOptions { unlogged: true, write_buffers: 4, ..small() }).unwrap();
+    let db =
+        Db::open(&fs, "/db", &DbOptions { unlogged: true, write_buffers: 4, ..small_options() }).unwrap();
     let waiting = || db.property("rocksdb.num-immutable-mem-table").unwrap().parse::<u32>().unwrap();
     let mut batch = WriteBatch::new();
     watched.watch(true);
@@ -382,10 +383,10 @@ fn idle_logs_give_their_zones_to_a_database_that_switches_its_log() {
         max_active: Some(4),
         ..EmuOptions::default()
     };
-    let drive = Drive::over(Emu::memory(options, Arc::clone(&driver)), driver);
+    let drive = Drive::of_emulator(Emu::memory(options, Arc::clone(&driver)), driver);
     block_on(&*drive.driver, Fs::format(&drive.device, &FormatOptions::default())).unwrap();
     let fs = drive.mount();
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     fill(&db, 0..4000, false);
     db.flush().unwrap();
     // Four open zones are too few for four logs at a time: an open log whose entries are all durable releases its zone.
@@ -425,7 +426,7 @@ fn open_log(fs: &Fs, path: &str) -> fs::Result<fs::Writer> {
 fn a_database_without_its_log_takes_no_logged_write() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let unlogged = DbOptions { unlogged: true, ..small() };
+    let unlogged = DbOptions { unlogged: true, ..small_options() };
     let mut batch = WriteBatch::new();
     batch.put(b"past", b"1");
     for sync in [false, true] {
@@ -435,7 +436,7 @@ fn a_database_without_its_log_takes_no_logged_write() {
         assert!(error.to_string().contains("past the parallel log"), "{error}");
         let _closed_without_a_word = db.close();
     }
-    let db = Db::open(&fs, "/db", &small()).unwrap();
+    let db = Db::open(&fs, "/db", &small_options()).unwrap();
     assert!(db.get(b"past").unwrap().is_none());
     db.write(&batch, true).unwrap();
     db.close().unwrap();
@@ -447,7 +448,7 @@ fn a_database_without_its_log_takes_no_logged_write() {
 fn marks_of_a_log_that_is_gone_go_when_the_database_is_opened_with_its_own_log() {
     let drive = Drive::new();
     let fs = drive.mount();
-    let unlogged = DbOptions { unlogged: true, families: 2, ..small() };
+    let unlogged = DbOptions { unlogged: true, families: 2, ..small_options() };
     let own = DbOptions { unlogged: false, ..unlogged.clone() };
     let mut batch = WriteBatch::new();
     batch.put(b"a", b"1");

@@ -17,12 +17,12 @@ const BLOCK: usize = 4096;
 
 /// A device that counts the blocks read from another device.
 #[derive(Debug)]
-struct Counted {
+struct CountingDevice {
     emu: Arc<Emu>,
     blocks: AtomicU64,
 }
 
-impl ZonedDevice for Counted {
+impl ZonedDevice for CountingDevice {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -39,7 +39,7 @@ impl ZonedDevice for Counted {
     }
 }
 
-fn settings() -> DbOptions {
+fn database_options() -> DbOptions {
     DbOptions { keep_recovered: true, ..DbOptions::default() }
 }
 
@@ -53,7 +53,7 @@ fn value(n: u32) -> Vec<u8> {
     n.to_le_bytes().repeat(VALUE / 4)
 }
 
-fn fill(db: &Db) {
+fn write_values(db: &Db) {
     for n in 0..VALUES {
         let mut batch = WriteBatch::new();
         batch.put(&n.to_be_bytes(), &value(n));
@@ -61,7 +61,7 @@ fn fill(db: &Db) {
     }
 }
 
-fn check(db: &Db) {
+fn check_values(db: &Db) {
     for n in 0..VALUES {
         assert_eq!(&*db.get(&n.to_be_bytes()).unwrap().unwrap(), value(n));
     }
@@ -80,13 +80,15 @@ fn opening_a_database_reads_its_log_once() {
         track_power_cuts: false,
         ..EmuOptions::default()
     };
-    let drive =
-        Arc::new(Counted { emu: Emu::memory(options, Arc::clone(&driver)), blocks: AtomicU64::new(0) });
+    let drive = Arc::new(CountingDevice {
+        emu: Emu::memory(options, Arc::clone(&driver)),
+        blocks: AtomicU64::new(0),
+    });
     let device: Arc<dyn ZonedDevice> = Arc::clone(&drive) as Arc<dyn ZonedDevice>;
     block_on(&*driver, Fs::format(&device, &FormatOptions::default())).unwrap();
     let fs = mount(&*driver, &device);
-    let db = Db::open(&fs, "/db", &settings()).unwrap();
-    fill(&db);
+    let db = Db::open(&fs, "/db", &database_options()).unwrap();
+    write_values(&db);
     // The copy of the media is taken here, as if the process were killed now.
     let killed = drive.emu.media();
     db.close().unwrap();
@@ -96,14 +98,14 @@ fn opening_a_database_reads_its_log_once() {
     for opening in 0..2 {
         let fs = mount(&*driver, &device);
         drive.blocks.store(0, Ordering::Relaxed);
-        let db = Db::open(&fs, "/db", &settings()).unwrap();
+        let db = Db::open(&fs, "/db", &database_options()).unwrap();
         let read = drive.blocks.load(Ordering::Relaxed);
         assert!(read >= log_blocks && read < log_blocks + 200, "opening {opening}: {read} for {log_blocks}");
         let replayed = db.replayed();
         let log = replayed.iter().max_by_key(|log| log.stats.bytes).unwrap();
         assert!(log.stats.bytes.0 > u64::from(VALUES) * VALUE as u64);
         assert!(log.stats.peak > fs::Bytes(0) && log.stats.peak <= MEMORY, "{log:?}");
-        check(&db);
+        check_values(&db);
         db.close().unwrap();
         block_on(&*driver, fs.unmount()).unwrap();
     }
@@ -112,9 +114,9 @@ fn opening_a_database_reads_its_log_once() {
     let device: Arc<dyn ZonedDevice> =
         Emu::from_media(killed, "after the kill", Latency::default(), Arc::clone(&driver));
     let fs = mount(&*driver, &device);
-    let db = Db::open(&fs, "/db", &settings()).unwrap();
+    let db = Db::open(&fs, "/db", &database_options()).unwrap();
     assert!(db.replayed().iter().any(|log| log.stats.bytes.0 > u64::from(VALUES) * VALUE as u64));
-    check(&db);
+    check_values(&db);
     db.close().unwrap();
     block_on(&*driver, fs.unmount()).unwrap();
 }
@@ -123,15 +125,15 @@ fn opening_a_database_reads_its_log_once() {
 fn a_database_on_the_host_is_the_same_database() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().to_str().unwrap();
-    let db = Db::open_on_host(path, &settings()).unwrap();
+    let db = Db::open_on_host(path, &database_options()).unwrap();
     assert_eq!(db.replayed(), []);
-    fill(&db);
+    write_values(&db);
     db.close().unwrap();
-    let db = Db::open_on_host(path, &settings()).unwrap();
+    let db = Db::open_on_host(path, &database_options()).unwrap();
     let replayed = db.replayed();
     let log = replayed.first().unwrap();
     assert!(log.stats.bytes.0 > u64::from(VALUES) * VALUE as u64);
     assert!(log.took > std::time::Duration::ZERO);
-    check(&db);
+    check_values(&db);
     db.close().unwrap();
 }

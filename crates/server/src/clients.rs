@@ -21,14 +21,14 @@ pub(crate) struct Client {
     active_ms: AtomicU64,
     /// Bytes of replies that the client has not received yet.
     output: AtomicUsize,
-    noted: Mutex<Noted>,
+    noted: Mutex<SessionCopy>,
     is_killed: AtomicBool,
     kill: Notify,
 }
 
 /// A copy of the client's session after its last pipeline, for CLIENT LIST.
 #[derive(Debug)]
-struct Noted {
+struct SessionCopy {
     session: Session,
     command: &'static str,
 }
@@ -36,7 +36,7 @@ struct Noted {
 impl Client {
     /// The client's line in CLIENT LIST, without the line end.
     pub fn line(&self, now_ms: u64) -> String {
-        let Noted { session, command } = &*self.noted.lock();
+        let SessionCopy { session, command } = &*self.noted.lock();
         let idle = now_ms.saturating_sub(self.active_ms.load(Ordering::Relaxed)) / 1000;
         let mut flags = String::new();
         for (flag, is_set) in
@@ -147,7 +147,7 @@ impl Clients {
             since_ms: now,
             active_ms: AtomicU64::new(now),
             output: AtomicUsize::new(0),
-            noted: Mutex::new(Noted { session: Session::new(id, authenticated), command: "NULL" }),
+            noted: Mutex::new(SessionCopy { session: Session::new(id, authenticated), command: "NULL" }),
             is_killed: AtomicBool::new(false),
             kill: Notify::new(),
         });

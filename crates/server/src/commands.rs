@@ -14,38 +14,38 @@ use call::SYNTAX;
 pub(crate) use call::{Action, Call, Outcome, ServerCommand, TransactionCommand};
 pub(crate) use info::info_text;
 
-use crate::session::Ending;
+use crate::session::ConnectionEnding;
 
-const fn entry(name: &'static str, arity: i16, flags: u8, action: Action) -> ServerCommand {
+const fn server_command(name: &'static str, arity: i16, flags: u8, action: Action) -> ServerCommand {
     ServerCommand { spec: Spec { name, arity, flags, keys: Keys { first: 0, last: 0, step: 0 } }, action }
 }
 
 const fn run(name: &'static str, arity: i16, flags: u8, run: fn(&mut Call<'_>) -> Outcome) -> ServerCommand {
-    entry(name, arity, flags, Action::Run(run))
+    server_command(name, arity, flags, Action::Run(run))
 }
 
 const FAST: u8 = Spec::FAST;
-const OPEN: u8 = Spec::FAST | Spec::NO_AUTH;
+const FAST_WITHOUT_AUTH: u8 = Spec::FAST | Spec::NO_AUTH;
 
 /// The commands on the connection and the server, in the order of their names.
 pub(crate) static SERVER_COMMANDS: &[ServerCommand] = &[
-    run("AUTH", -2, OPEN, hello::auth),
+    run("AUTH", -2, FAST_WITHOUT_AUTH, hello::auth),
     run("CLIENT", -2, Spec::ADMIN, client::client),
     run("COMMAND", -1, 0, describe::command),
     run("CONFIG", -2, Spec::ADMIN, config::config),
-    entry("DISCARD", 1, FAST, Action::Transaction(TransactionCommand::Discard)),
+    server_command("DISCARD", 1, FAST, Action::Transaction(TransactionCommand::Discard)),
     run("ECHO", 2, FAST, echo),
-    entry("EXEC", 1, 0, Action::Transaction(TransactionCommand::Exec)),
-    run("HELLO", -1, OPEN, hello::hello),
+    server_command("EXEC", 1, 0, Action::Transaction(TransactionCommand::Exec)),
+    run("HELLO", -1, FAST_WITHOUT_AUTH, hello::hello),
     run("INFO", -1, 0, info::info),
-    entry("MULTI", 1, FAST, Action::Transaction(TransactionCommand::Multi)),
+    server_command("MULTI", 1, FAST, Action::Transaction(TransactionCommand::Multi)),
     run("PING", -1, FAST, ping),
-    entry("QUIT", -1, OPEN, Action::RunAtOnce(quit)),
-    entry("RESET", 1, OPEN, Action::RunAtOnce(hello::reset)),
+    server_command("QUIT", -1, FAST_WITHOUT_AUTH, Action::RunAtOnce(quit)),
+    server_command("RESET", 1, FAST_WITHOUT_AUTH, Action::RunAtOnce(hello::reset)),
     run("SELECT", 2, FAST, select),
-    entry("SHUTDOWN", -1, Spec::ADMIN, Action::RunOutside(shutdown)),
+    server_command("SHUTDOWN", -1, Spec::ADMIN, Action::RunOutside(shutdown)),
     run("TIME", 1, FAST, time),
-    entry("UNWATCH", 1, FAST, Action::Transaction(TransactionCommand::Unwatch)),
+    server_command("UNWATCH", 1, FAST, Action::Transaction(TransactionCommand::Unwatch)),
     ServerCommand {
         spec: Spec { name: "WATCH", arity: -2, flags: FAST, keys: Keys { first: 1, last: -1, step: 1 } },
         action: Action::Transaction(TransactionCommand::Watch),
@@ -78,7 +78,7 @@ fn echo(call: &mut Call<'_>) -> Outcome {
 
 fn quit(call: &mut Call<'_>) -> Outcome {
     call.out.simple("OK");
-    call.session.ending = Ending::Close;
+    call.session.ending = ConnectionEnding::Close;
     Ok(())
 }
 
@@ -107,6 +107,6 @@ fn shutdown(call: &mut Call<'_>) -> Outcome {
     if !call.args.rest(1).all(known) {
         return Err(SYNTAX.into());
     }
-    call.session.ending = Ending::Shutdown;
+    call.session.ending = ConnectionEnding::Shutdown;
     Ok(())
 }

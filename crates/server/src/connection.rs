@@ -12,26 +12,26 @@ use tokio::sync::{oneshot, watch};
 
 use crate::clients::Client;
 use crate::needs::Needs;
-use crate::pipeline::{Pipeline, Stop};
+use crate::pipeline::{Pipeline, TurnEnd};
 use crate::resp::{Parser, ParserLimits, ProtocolError, Requests};
-use crate::session::{Ending, Session};
+use crate::session::{ConnectionEnding, Session};
 use crate::shared::Shared;
 
 /// Free bytes in the buffer before a read of the socket, and so about the bytes of a pipeline of small commands.
-const READ_SIZE: usize = 64 << 10;
+const SOCKET_READ_SIZE: usize = 64 << 10;
 
 /// Largest number of words in a command.
 const ARGS_LIMIT: usize = 1 << 20;
 
 /// Largest size of a request, and of a transaction's words, as a multiple of the longest value.
-const REQUEST_VALUES: usize = 4;
+const REQUEST_LIMIT_VALUES: usize = 4;
 
 /// Lower bound in bytes of the largest size of a request.
-const REQUEST_LEAST: usize = 16 << 20;
+const REQUEST_LIMIT_MIN: usize = 16 << 20;
 
 /// Why a client's connection ended.
 #[derive(Debug)]
-enum End {
+enum ConnectionEnd {
     /// The client closed the connection or asked the server to, or the server shuts down.
     Plain,
     /// The connection ended for this reason, which is logged.
@@ -40,9 +40,9 @@ enum End {
     Socket(IoError),
 }
 
-impl From<IoError> for End {
-    fn from(error: IoError) -> End {
-        End::Socket(error)
+impl From<IoError> for ConnectionEnd {
+    fn from(error: IoError) -> ConnectionEnd {
+        ConnectionEnd::Socket(error)
     }
 }
 
@@ -67,9 +67,13 @@ pub(crate) async fn serve(stream: TcpStream, client: Arc<Client>, shared: Arc<Sh
     let stopping = shared.stopping.subscribe();
     let mut connection = Connection { stream, stopping, client: &client, shared: &shared };
     match connection.run().await {
-        Ok(()) | Err(End::Plain) => {}
-        Err(End::Logged(why)) => tracing::warn!(client = %client.address, "connection closed: {why}"),
-        Err(End::Socket(error)) => tracing::debug!(client = %client.address, %error, "connection lost"),
+        Ok(()) | Err(ConnectionEnd::Plain) => {}
+        Err(ConnectionEnd::Logged(why)) => {
+            tracing::warn!(client = %client.address, "connection closed: {why}")
+        }
+        Err(ConnectionEnd::Socket(error)) => {
+            tracing::debug!(client = %client.address, %error, "connection lost")
+        }
     }
 }
 
@@ -81,10 +85,10 @@ struct Connection<'a> {
 }
 
 impl Connection<'_> {
-    async fn run(&mut self) -> Result<(), End> {
+    async fn run(&mut self) -> Result<(), ConnectionEnd> {
         let authenticated = self.shared.password.is_none();
         let bulk = usize::try_from(self.shared.options.max_value).unwrap_or(usize::MAX);
-        let request = bulk.saturating_mul(REQUEST_VALUES).max(REQUEST_LEAST);
+        let request = bulk.saturating_mul(REQUEST_LIMIT_VALUES).max(REQUEST_LIMIT_MIN);
         let limits = ParserLimits { bulk, args: ARGS_LIMIT, request };
         let session = Session::new(self.client.id, authenticated);
         let mut parser = Parser::new(limits, !authenticated);
@@ -95,14 +99,14 @@ impl Connection<'_> {
                 tokio::task::yield_now().await;
             }
             let parsed = parser.parse();
-            let requests = parser.take(pipeline.used());
+            let requests = parser.take(pipeline.take_used_requests());
             if !requests.is_empty() {
                 pipeline = self.answer(pipeline, requests).await?;
                 parser.set_unauthenticated(!pipeline.session.authenticated);
                 match pipeline.session.ending {
-                    Ending::None => {}
-                    Ending::Close => return Ok(()),
-                    Ending::Shutdown => {
+                    ConnectionEnding::None => {}
+                    ConnectionEnding::Close => return Ok(()),
+                    ConnectionEnding::Shutdown => {
                         tracing::info!(client = %self.client.address, "shutting down: a client sent SHUTDOWN");
                         self.shared.stop();
                         return Ok(());
@@ -111,26 +115,26 @@ impl Connection<'_> {
             }
             if let Err(error) = parsed {
                 if error == ProtocolError::Http {
-                    return Err(End::Logged(error.to_string()));
+                    return Err(ConnectionEnd::Logged(error.to_string()));
                 }
                 pipeline.out.error(&format!("ERR Protocol error: {error}"));
                 self.write(pipeline.out.bytes()).await?;
-                return Err(End::Logged(format!("protocol error: {error}")));
+                return Err(ConnectionEnd::Logged(format!("protocol error: {error}")));
             }
         }
     }
 
     /// Reads the bytes that have arrived, or waits for some. Reads at most one buffer's worth, so that a batch stays
     /// small.
-    async fn read(&mut self, parser: &mut Parser) -> Result<Arrival, End> {
+    async fn read(&mut self, parser: &mut Parser) -> Result<Arrival, ConnectionEnd> {
         let mut arrival = Arrival::Before;
         loop {
             if self.client.is_killed() {
-                return Err(End::Plain);
+                return Err(ConnectionEnd::Plain);
             }
-            parser.buffer().reserve(READ_SIZE);
+            parser.buffer().reserve(SOCKET_READ_SIZE);
             match self.stream.try_read_buf(parser.buffer()) {
-                Ok(0) => return Err(End::Plain),
+                Ok(0) => return Err(ConnectionEnd::Plain),
                 Ok(_) => return Ok(arrival),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => continue,
@@ -140,9 +144,9 @@ impl Connection<'_> {
             let idle = self.shared.options.idle_seconds;
             tokio::select! {
                 ready = self.stream.readable() => ready?,
-                () = self.client.killed() => return Err(End::Plain),
-                _ = self.stopping.wait_for(|stopping| *stopping) => return Err(End::Plain),
-                () = tokio::time::sleep(Duration::from_secs(idle)), if idle > 0 => return Err(End::Plain),
+                () = self.client.killed() => return Err(ConnectionEnd::Plain),
+                _ = self.stopping.wait_for(|stopping| *stopping) => return Err(ConnectionEnd::Plain),
+                () = tokio::time::sleep(Duration::from_secs(idle)), if idle > 0 => return Err(ConnectionEnd::Plain),
             }
         }
     }
@@ -152,37 +156,37 @@ impl Connection<'_> {
         &mut self,
         mut pipeline: Box<Pipeline>,
         requests: Requests,
-    ) -> Result<Box<Pipeline>, End> {
+    ) -> Result<Box<Pipeline>, ConnectionEnd> {
         let began = self.shared.engine.driver().now();
         self.client.note_activity(self.shared.now_ms());
         let last = pipeline.load(requests);
         loop {
             pipeline = self.run_turn(pipeline).await?;
-            let stop = pipeline.settle();
-            if stop == Stop::Yield {
+            let stop = pipeline.end_turn();
+            if stop == TurnEnd::Yield {
                 tokio::task::yield_now().await;
                 continue;
             }
-            if stop == Stop::Done {
+            if stop == TurnEnd::Done {
                 self.client.note(&pipeline.session, last);
             }
             self.write(pipeline.out.bytes()).await?;
-            pipeline.flushed();
+            pipeline.note_replies_written();
             match stop {
-                Stop::Done => break,
-                Stop::Reserve => {
+                TurnEnd::Done => break,
+                TurnEnd::Reserve => {
                     let reserving = self.shared.output.reserve(self.shared.max_output());
                     pipeline.reserve(self.unless_killed(reserving).await?);
                 }
                 // The client may receive replies as fast as they are made: let other connections' turns run first.
-                Stop::Flush | Stop::Yield => tokio::task::yield_now().await,
+                TurnEnd::Flush | TurnEnd::Yield => tokio::task::yield_now().await,
             }
         }
         self.shared.counters.observe(pipeline.needs(), self.shared.engine.driver().now().since(began));
         Ok(pipeline)
     }
 
-    async fn run_turn(&self, mut pipeline: Box<Pipeline>) -> Result<Box<Pipeline>, End> {
+    async fn run_turn(&self, mut pipeline: Box<Pipeline>) -> Result<Box<Pipeline>, ConnectionEnd> {
         let engine = &self.shared.engine;
         match pipeline.needs() {
             Needs::Nothing => {
@@ -207,9 +211,11 @@ impl Connection<'_> {
                 let (to, back) = oneshot::channel();
                 pipeline.return_to(to);
                 if let Err((error, _)) = engine.submit(pipeline) {
-                    return Err(End::Logged(error.to_string()));
+                    return Err(ConnectionEnd::Logged(error.to_string()));
                 }
-                return back.await.map_err(|_| End::Logged("the engine dropped the pipeline".into()));
+                return back
+                    .await
+                    .map_err(|_| ConnectionEnd::Logged("the engine dropped the pipeline".into()));
             }
         }
         let engine = engine.clone();
@@ -217,19 +223,19 @@ impl Connection<'_> {
             engine.read(|txn| pipeline.run(txn));
             pipeline
         });
-        reading.await.map_err(|error| End::Logged(error.to_string()))
+        reading.await.map_err(|error| ConnectionEnd::Logged(error.to_string()))
     }
 
-    async fn unless_killed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, End> {
+    async fn unless_killed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, ConnectionEnd> {
         tokio::select! {
             done = waiting => Ok(done),
-            () = self.client.killed() => Err(End::Plain),
+            () = self.client.killed() => Err(ConnectionEnd::Plain),
         }
     }
 
     /// Writes replies to the socket. Most replies fit at once; a client that receives nothing for the stall time is
     /// disconnected.
-    async fn write(&mut self, bytes: &[u8]) -> Result<(), End> {
+    async fn write(&mut self, bytes: &[u8]) -> Result<(), ConnectionEnd> {
         let written = match self.stream.try_write(bytes) {
             Ok(written) => written,
             Err(error) if error.kind() == ErrorKind::WouldBlock => 0,
@@ -246,14 +252,14 @@ impl Connection<'_> {
             let writing = tokio::time::timeout(stall, self.stream.write(rest));
             let outcome = tokio::select! {
                 outcome = writing => outcome,
-                () = client.killed() => return Err(End::Plain),
+                () = client.killed() => return Err(ConnectionEnd::Plain),
             };
             match outcome {
                 Ok(Ok(0)) => return Err(IoError::from(ErrorKind::WriteZero).into()),
                 Ok(Ok(n)) => rest = rest.get(n..).unwrap_or_default(),
                 Ok(Err(error)) => return Err(error.into()),
                 Err(_) => {
-                    return Err(End::Logged(format!(
+                    return Err(ConnectionEnd::Logged(format!(
                         "the client took no reply for {stall:?} (--stall-seconds)"
                     )));
                 }

@@ -9,27 +9,27 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 
 use crate::needs::Needs;
 
-type Labels = Vec<(&'static str, &'static str)>;
+type MetricLabels = Vec<(&'static str, &'static str)>;
 
 /// Counters of the server.
 pub(crate) struct Counters {
-    pub commands: Family<Labels, Counter>,
+    pub commands: Family<MetricLabels, Counter>,
     /// The counter of each command, found without the lock of the metrics family.
     by_name: BTreeMap<&'static str, Counter>,
-    pub seconds: Family<Labels, Histogram>,
+    pub seconds: Family<MetricLabels, Histogram>,
     by_needs: [Histogram; 4],
 }
 
 impl Counters {
     /// Counters at zero, for commands of these names.
     pub fn new(names: impl Iterator<Item = &'static str>) -> Counters {
-        let commands = Family::<Labels, Counter>::default();
+        let commands = Family::<MetricLabels, Counter>::default();
         let by_name =
             names.map(|name| (name, commands.get_or_create_owned(&vec![("command", name)]))).collect();
-        let seconds = Family::<Labels, Histogram>::new_with_constructor(|| {
+        let seconds = Family::<MetricLabels, Histogram>::new_with_constructor(|| {
             Histogram::new(exponential_buckets(20e-6, 2.0, 20))
         });
-        let by_needs = Needs::NAMES.map(|needs| seconds.get_or_create_owned(&vec![("needs", needs)]));
+        let by_needs = Needs::METRIC_NAMES.map(|needs| seconds.get_or_create_owned(&vec![("needs", needs)]));
         Counters { commands, by_name, seconds, by_needs }
     }
 

@@ -15,5 +15,5 @@ pub(crate) enum Needs {
 
 impl Needs {
     /// The names of the needs in metrics, in the order of the needs.
-    pub const NAMES: [&'static str; 4] = ["none", "read", "walk", "write"];
+    pub const METRIC_NAMES: [&'static str; 4] = ["none", "read", "walk", "write"];
 }

@@ -18,17 +18,17 @@ pub(crate) const FLUSH_AT: usize = 256 << 10;
 
 /// The bytes that all clients' replies may take together beyond the allowances.
 #[derive(Debug)]
-pub(crate) struct OutputBudget(Mutex<State>);
+pub(crate) struct OutputBudget(Mutex<BudgetState>);
 
 #[derive(Debug)]
-struct State {
+struct BudgetState {
     /// Bytes of the budget that are free; negative after replies of writes, which are counted when they are made.
     free: i64,
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<WaitingReservation>,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingReservation {
     bytes: i64,
     granted: oneshot::Sender<Reservation>,
 }
@@ -44,7 +44,7 @@ impl OutputBudget {
     /// An output budget of `total` bytes.
     pub fn new(total: u64) -> Arc<OutputBudget> {
         let free = i64::try_from(total).unwrap_or(i64::MAX);
-        Arc::new(OutputBudget(Mutex::new(State { free, waiting: VecDeque::new() })))
+        Arc::new(OutputBudget(Mutex::new(BudgetState { free, waiting: VecDeque::new() })))
     }
 
     /// Whether the budget has no free byte, or an earlier reservation waits.
@@ -55,7 +55,7 @@ impl OutputBudget {
 
     /// Waits for `bytes` of the budget, at most the budget's total.
     pub async fn reserve(self: &Arc<Self>, bytes: usize) -> Reservation {
-        let bytes = signed(bytes);
+        let bytes = to_signed(bytes);
         let waiting = {
             let mut state = self.0.lock();
             if state.waiting.is_empty() && state.free >= bytes {
@@ -63,7 +63,7 @@ impl OutputBudget {
                 return Reservation { budget: Arc::clone(self), bytes };
             }
             let (granted, waiting) = oneshot::channel();
-            state.waiting.push_back(Waiting { bytes, granted });
+            state.waiting.push_back(WaitingReservation { bytes, granted });
             waiting
         };
         waiting.await.expect("a budget in use grants each reservation")
@@ -72,7 +72,7 @@ impl OutputBudget {
     /// Takes `bytes` of the budget at once, though they may not be free, for the reply of a write, which cannot be run
     /// again.
     pub fn overdraw(self: &Arc<Self>, bytes: usize) -> Reservation {
-        let bytes = signed(bytes);
+        let bytes = to_signed(bytes);
         self.0.lock().free -= bytes;
         Reservation { budget: Arc::clone(self), bytes }
     }
@@ -91,7 +91,7 @@ impl OutputBudget {
             }
         }
         drop(state);
-        for Waiting { bytes, granted } in grants {
+        for WaitingReservation { bytes, granted } in grants {
             // If the connection has ended, its reservation is dropped, which gives the bytes back.
             let _ended = granted.send(Reservation { budget: Arc::clone(self), bytes });
         }
@@ -101,7 +101,7 @@ impl OutputBudget {
 impl Reservation {
     /// Gives back all bytes of the reservation but `bytes`.
     pub fn shrink_to(&mut self, bytes: usize) {
-        let over = self.bytes - signed(bytes);
+        let over = self.bytes - to_signed(bytes);
         if over > 0 {
             self.bytes -= over;
             self.budget.give_back(over);
@@ -115,7 +115,7 @@ impl Drop for Reservation {
     }
 }
 
-fn signed(bytes: usize) -> i64 {
+fn to_signed(bytes: usize) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 

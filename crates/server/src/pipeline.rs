@@ -15,7 +15,7 @@ use crate::output::{ALLOWANCE, FLUSH_AT, Reservation};
 use crate::queue::Queue;
 use crate::resolved::Resolved;
 use crate::resp::{Encoder, Requests};
-use crate::session::{Ending, Session, Transaction};
+use crate::session::{ConnectionEnding, Session, Transaction};
 use crate::shared::Shared;
 
 /// Number of commands in a read-only turn, after which other connections' turns run first. Shorter turns cost
@@ -28,7 +28,7 @@ const WATCH_LIMIT: usize = 4096;
 
 /// Why a pipeline's turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Stop {
+pub(crate) enum TurnEnd {
     /// All commands of the pipeline have run.
     Done,
     /// Other connections' turns run before the next command.
@@ -41,7 +41,7 @@ pub(crate) enum Stop {
 
 /// Whether a command has run.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Ran {
+enum RunOutcome {
     Yes,
     /// The command has no effect yet: its reply needs a reservation of memory.
     NeedsReservation,
@@ -66,7 +66,7 @@ pub(crate) struct Pipeline {
     reservation: Option<Reservation>,
     /// The memory that replies of writes took beyond [`ALLOWANCE`].
     overdraft: Option<Reservation>,
-    stop: Stop,
+    stop: TurnEnd,
     return_to: Option<oneshot::Sender<Box<Pipeline>>>,
 }
 
@@ -86,13 +86,13 @@ impl Pipeline {
             out: Encoder::new(ALLOWANCE),
             reservation: None,
             overdraft: None,
-            stop: Stop::Done,
+            stop: TurnEnd::Done,
             return_to: None,
         })
     }
 
     /// Takes the last requests, whose memory can be used for the next ones.
-    pub fn used(&mut self) -> Requests {
+    pub fn take_used_requests(&mut self) -> Requests {
         std::mem::take(&mut self.requests)
     }
 
@@ -128,7 +128,7 @@ impl Pipeline {
     }
 
     /// Ends the turn that ran and begins the next one; returns why the turn ended.
-    pub fn settle(&mut self) -> Stop {
+    pub fn end_turn(&mut self) -> TurnEnd {
         self.next.0 = self.next.1;
         match &mut self.session.transaction {
             Some(open) => {
@@ -148,7 +148,7 @@ impl Pipeline {
     }
 
     /// Frees the replies, after they were written to the client.
-    pub fn flushed(&mut self) {
+    pub fn note_replies_written(&mut self) {
         self.out.clear();
         self.out_before = 0;
         (self.reservation, self.overdraft) = (None, None);
@@ -165,35 +165,35 @@ impl Pipeline {
     }
 
     /// Runs commands until the turn ends; returns why it ended.
-    fn run_turn(&mut self, requests: &Requests, txn: &mut Txn<'_>) -> Stop {
+    fn run_turn(&mut self, requests: &Requests, txn: &mut Txn<'_>) -> TurnEnd {
         for args in requests.iter_from(self.next.0) {
             let done = self.next.1 - self.next.0;
             if self.out.bytes().len() >= FLUSH_AT || self.reservation.is_some() && done > 0 {
-                return Stop::Flush;
+                return TurnEnd::Flush;
             }
             if self.needs < Needs::Writes && done >= TURN_COMMANDS {
-                return Stop::Yield;
+                return TurnEnd::Yield;
             }
             let resolved = self.resolved.get(self.next.1).copied().unwrap_or(Resolved::Unknown);
-            if self.run_one(resolved, args, txn) == Ran::NeedsReservation {
-                return Stop::Reserve;
+            if self.run_one(resolved, args, txn) == RunOutcome::NeedsReservation {
+                return TurnEnd::Reserve;
             }
             self.next.1 += 1;
-            if self.session.ending != Ending::None {
+            if self.session.ending != ConnectionEnding::None {
                 break;
             }
         }
-        Stop::Done
+        TurnEnd::Done
     }
 
     /// Runs one command within the limit on its reply's memory.
-    fn run_one(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) -> Ran {
+    fn run_one(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) -> RunOutcome {
         let (largest, before) = (self.shared.max_output(), self.out.bytes().len());
         let (writes, has_room) = (resolved.needs() == Needs::Writes, !self.shared.output.is_exhausted());
         self.out.set_limit(if self.reservation.is_some() {
             before.saturating_add(largest)
         } else if (resolved.is_exec() || resolved.may_return_written_value(args)) && !has_room {
-            return Ran::NeedsReservation;
+            return RunOutcome::NeedsReservation;
         } else if resolved.is_exec() {
             before.saturating_add(largest)
         } else if writes {
@@ -206,9 +206,9 @@ impl Pipeline {
         if self.out.is_full() {
             self.out.rollback(before);
             if self.reservation.is_none() {
-                return Ran::NeedsReservation;
+                return RunOutcome::NeedsReservation;
             }
-            self.out.error(&too_long(largest));
+            self.out.error(&too_long_error(largest));
         }
         let over = self.out.bytes().len().saturating_sub(ALLOWANCE);
         match &mut self.reservation {
@@ -216,7 +216,7 @@ impl Pipeline {
             None if over > 0 => self.overdraft = Some(self.shared.output.overdraw(over)),
             None => {}
         }
-        Ran::Yes
+        RunOutcome::Yes
     }
 
     /// Refuses, queues or runs a command.
@@ -224,7 +224,7 @@ impl Pipeline {
         if !self.session.authenticated && !resolved.spec().is_some_and(|spec| spec.has(Spec::NO_AUTH)) {
             return self.refuse("NOAUTH Authentication required.");
         }
-        let Some(spec) = resolved.spec() else { return self.refuse(&unknown(args)) };
+        let Some(spec) = resolved.spec() else { return self.refuse(&unknown_command_error(args)) };
         if !spec.takes(args.len()) {
             return self.refuse(&spec.arity_error());
         }
@@ -258,10 +258,12 @@ impl Pipeline {
         let action = match resolved {
             Resolved::Key(command) => return kv::execute(command, args, txn, &mut self.out),
             Resolved::Server(command) => command.action,
-            Resolved::Unknown => return self.out.error(&unknown(args)),
+            Resolved::Unknown => return self.out.error(&unknown_command_error(args)),
         };
         match action {
-            Action::Run(run) | Action::RunAtOnce(run) | Action::RunOutside(run) => self.call(run, args),
+            Action::Run(run) | Action::RunAtOnce(run) | Action::RunOutside(run) => {
+                self.run_server_command(run, args)
+            }
             Action::Transaction(TransactionCommand::Unwatch) => {
                 self.session.watches.clear();
                 self.out.simple("OK");
@@ -270,7 +272,7 @@ impl Pipeline {
         }
     }
 
-    fn call(&mut self, run: fn(&mut Call<'_>) -> Outcome, args: Args<'_>) {
+    fn run_server_command(&mut self, run: fn(&mut Call<'_>) -> Outcome, args: Args<'_>) {
         let mark = self.out.mark();
         let (session, shared, out) = (&mut self.session, &*self.shared, &mut self.out);
         if let Err(text) = run(&mut Call { args, session, shared, out, table: SERVER_COMMANDS }) {
@@ -365,7 +367,7 @@ impl Pipeline {
             self.execute(resolved, args, txn);
             if self.out.is_full() {
                 self.out.rollback(mark);
-                self.out.error(&too_long(self.shared.max_output()));
+                self.out.error(&too_long_error(self.shared.max_output()));
             }
         }
         self.queue = queue;
@@ -373,12 +375,12 @@ impl Pipeline {
 }
 
 /// The error reply for a reply that exceeds the limit of `limit` bytes.
-fn too_long(limit: usize) -> String {
+fn too_long_error(limit: usize) -> String {
     format!("ERR the reply exceeds the limit of {limit} bytes (--max-output)")
 }
 
 /// The error reply for an unknown command, with the first words that the client sent.
-fn unknown(args: Args<'_>) -> String {
+fn unknown_command_error(args: Args<'_>) -> String {
     const SHOWN: usize = 128;
     let cut = |word: &[u8], len: usize| -> String {
         String::from_utf8_lossy(word.get(..len).unwrap_or(word)).into_owned()

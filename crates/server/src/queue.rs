@@ -6,12 +6,12 @@ use kv::{Args, Claims, Span};
 use crate::resolved::Resolved;
 
 /// Largest number of commands in a transaction.
-const COMMAND_LIMIT: usize = 1 << 20;
+const QUEUED_COMMANDS_MAX: usize = 1 << 20;
 
 /// A command that waits for EXEC. The command owns its words: words in a connection's buffer would keep the whole
 /// buffer.
 #[derive(Debug)]
-struct Queued {
+struct QueuedCommand {
     resolved: Resolved,
     words: Bytes,
     spans: Box<[Span]>,
@@ -22,7 +22,7 @@ struct Queued {
 /// The queue only grows during a turn, so that a turn that runs again finds the commands of earlier turns.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    commands: Vec<Queued>,
+    commands: Vec<QueuedCommand>,
     bytes: usize,
     byte_limit: usize,
 }
@@ -41,9 +41,9 @@ impl Queue {
     /// Adds a command to the queue, or returns the error reply.
     pub fn push(&mut self, resolved: Resolved, args: Args<'_>) -> Result<(), String> {
         let len: usize = args.rest(0).map(<[u8]>::len).sum();
-        if self.bytes + len > self.byte_limit || self.commands.len() >= COMMAND_LIMIT {
+        if self.bytes + len > self.byte_limit || self.commands.len() >= QUEUED_COMMANDS_MAX {
             return Err(format!(
-                "ERR the transaction exceeds {COMMAND_LIMIT} commands or {} bytes",
+                "ERR the transaction exceeds {QUEUED_COMMANDS_MAX} commands or {} bytes",
                 self.byte_limit
             ));
         }
@@ -58,7 +58,7 @@ impl Queue {
             })
             .collect();
         self.bytes += len;
-        self.commands.push(Queued { resolved, words: words.into(), spans });
+        self.commands.push(QueuedCommand { resolved, words: words.into(), spans });
         Ok(())
     }
 

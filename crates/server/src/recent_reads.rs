@@ -7,7 +7,7 @@ use units::Instant;
 
 /// Time without a read of the drive after which reads are expected to find all data in memory. The time is longer than
 /// a read of a busy drive takes.
-const QUIET: Duration = Duration::from_secs(1);
+const QUIET_TIME: Duration = Duration::from_secs(1);
 
 /// The number of the drive's reads so far, as the connections saw it.
 #[derive(Debug, Default)]
@@ -25,7 +25,7 @@ impl RecentReads {
             self.changed.store(now.0, Ordering::Relaxed);
             return false;
         }
-        now.since(Instant(self.changed.load(Ordering::Relaxed))) >= QUIET
+        now.since(Instant(self.changed.load(Ordering::Relaxed))) >= QUIET_TIME
     }
 }
 

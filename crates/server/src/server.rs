@@ -24,16 +24,16 @@ use crate::shared::Shared;
 use crate::{commands, connection, descriptors, http};
 
 /// Smallest number of worker threads: one may wait for the drive while the others serve sockets.
-const LEAST_WORKERS: usize = 4;
+const WORKERS_MIN: usize = 4;
 
 /// Number of threads for walks over the database, and for reads that find no worker free.
 const READER_THREADS: usize = 8;
 
 /// Largest number of connections that wait in the kernel to be accepted.
-const BACKLOG: u32 = 1024;
+const LISTEN_BACKLOG: u32 = 1024;
 
 /// Time at a shutdown in which connections must end.
-const GRACE: Duration = Duration::from_secs(10);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(10);
 
 /// Pause after a failed accept, mostly for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -66,7 +66,7 @@ impl Sockets {
             tracing::warn!("{warning}");
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
-        let workers = cores.max(LEAST_WORKERS);
+        let workers = cores.max(WORKERS_MIN);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
             .max_blocking_threads(READER_THREADS)
@@ -159,7 +159,7 @@ impl Server {
                         first = Some(tokio::time::Instant::now());
                         shared.stop();
                     }
-                    Some(first) if first.elapsed() < REPEAT_AFTER => {}
+                    Some(first) if first.elapsed() < REPEATED_SIGNAL_AFTER => {}
                     Some(_) => {
                         tracing::warn!("{name} again: ending at once");
                         std::process::exit(REPEATED_SIGNAL_CODE);
@@ -186,7 +186,7 @@ const REPEATED_SIGNAL_CODE: i32 = 130;
 
 /// Time after the first signal from which a second signal ends the process at once. A service manager may send two
 /// signals within milliseconds.
-const REPEAT_AFTER: Duration = Duration::from_secs(1);
+const REPEATED_SIGNAL_AFTER: Duration = Duration::from_secs(1);
 
 /// Whether the process was started with SIGHUP ignored.
 fn is_hangup_ignored() -> bool {
@@ -207,7 +207,7 @@ fn listen(address: SocketAddr, protocol: &'static str, option: &str) -> Result<T
         let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
         socket.set_reuseaddr(true)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)
+        socket.listen(LISTEN_BACKLOG)
     };
     open().map_err(|source| {
         let advice = match source.kind() {
@@ -265,7 +265,9 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
         }
     }
     drop(listener);
-    let ended = tokio::time::timeout(GRACE, async { while connections.join_next().await.is_some() {} }).await;
+    let ended =
+        tokio::time::timeout(SHUTDOWN_GRACE, async { while connections.join_next().await.is_some() {} })
+            .await;
     if ended.is_err() {
         tracing::warn!(left = connections.len(), "connections did not end in time and are cut");
     }

@@ -27,7 +27,7 @@ pub(crate) struct Session {
     /// The watched keys, which must not change until EXEC.
     pub watches: Vec<Watch>,
     /// How the connection ends after this command.
-    pub ending: Ending,
+    pub ending: ConnectionEnding,
 }
 
 /// An open transaction. Its commands are a range of the pipeline's queue.
@@ -43,7 +43,7 @@ pub(crate) struct Transaction {
 
 /// How a connection ends after its replies are sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
+pub(crate) enum ConnectionEnding {
     /// The connection stays open.
     None,
     /// The connection is closed.
@@ -65,7 +65,7 @@ impl Session {
             no_touch: false,
             transaction: None,
             watches: Vec::new(),
-            ending: Ending::None,
+            ending: ConnectionEnding::None,
         }
     }
 }

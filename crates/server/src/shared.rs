@@ -32,12 +32,12 @@ pub(crate) struct Shared {
     /// The shutdown's signal: becomes true when the server shuts down.
     pub stopping: watch::Sender<bool>,
     /// The totals of INFO at the last CONFIG RESETSTAT.
-    pub reset: Mutex<Totals>,
+    pub reset: Mutex<InfoTotals>,
 }
 
 /// The totals that CONFIG RESETSTAT sets to zero in INFO.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Totals {
+pub(crate) struct InfoTotals {
     pub accepted: u64,
     pub refused: u64,
     pub commands: u64,
@@ -70,9 +70,9 @@ impl Shared {
     }
 
     /// The totals of INFO since the server's start.
-    fn totals(&self) -> Totals {
+    fn totals(&self) -> InfoTotals {
         let clients = self.clients.counts();
-        Totals {
+        InfoTotals {
             accepted: clients.accepted,
             refused: clients.refused,
             commands: self.counters.commands_total(),
@@ -81,9 +81,9 @@ impl Shared {
     }
 
     /// The totals of INFO since the last [`reset_totals`](Shared::reset_totals).
-    pub fn totals_since_reset(&self) -> Totals {
+    pub fn totals_since_reset(&self) -> InfoTotals {
         let (now, reset) = (self.totals(), *self.reset.lock());
-        Totals {
+        InfoTotals {
             accepted: now.accepted.saturating_sub(reset.accepted),
             refused: now.refused.saturating_sub(reset.refused),
             commands: now.commands.saturating_sub(reset.commands),

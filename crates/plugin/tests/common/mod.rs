@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 
 /// Drive URL's parameters for a drive that is small enough for a test and has room for a few thousand records.
-pub const SMALL: &str = "zones=64&zone-size=4MiB";
+pub const SMALL_DRIVE: &str = "zones=64&zone-size=4MiB";
 
 /// Builds the plug-in with the test's profile, because `cargo test` does not build a library that no test links.
 pub fn plugin() -> PathBuf {
@@ -15,7 +15,7 @@ pub fn plugin() -> PathBuf {
         let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
         let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
-        assert!(built.status.success(), "building the plug-in: {}", text(&built));
+        assert!(built.status.success(), "building the plug-in: {}", output_text(&built));
         let deps = std::env::current_exe().unwrap().parent().unwrap().to_owned();
         deps.parent().unwrap().join("libfurrow_rocksdb.so")
     });
@@ -23,7 +23,7 @@ pub fn plugin() -> PathBuf {
 }
 
 /// A program's exit status, stdout and stderr as one text, for messages of failed tests.
-pub fn text(output: &Output) -> String {
+pub fn output_text(output: &Output) -> String {
     format!(
         "{}\n{}{}",
         output.status,
@@ -34,7 +34,7 @@ pub fn text(output: &Output) -> String {
 
 /// The URL of an emulated drive in a file of `directory`.
 pub fn drive_url(directory: &Path) -> String {
-    format!("emu:{}?{SMALL}", directory.join("drive.img").display())
+    format!("emu:{}?{SMALL_DRIVE}", directory.join("drive.img").display())
 }
 
 /// The directory of the C++ test programs' sources.
@@ -54,6 +54,6 @@ pub fn compile(source: &str, output: &str, more: &[&str]) -> PathBuf {
         .arg(&to)
         .arg(sources().join(source));
     let compiled = command.args(more).args(["-lrocksdb", "-lpthread"]).output().unwrap();
-    assert!(compiled.status.success(), "g++ {source}: {}", text(&compiled));
+    assert!(compiled.status.success(), "g++ {source}: {}", output_text(&compiled));
     to
 }

@@ -7,7 +7,7 @@ use fs::{Bytes, FileKind, FileLock, Fs};
 use units::{Driver, block_on};
 
 use super::logic::path;
-use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::mount::{self, Mount};
 use crate::replay::Replays;
 
@@ -72,12 +72,12 @@ pub unsafe extern "C" fn furrow_mount(
     len: usize,
     out: *mut *mut FurrowFs,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `url` has `len` readable bytes.
         let url = unsafe { super::logic::bytes(url, len) };
         let url = std::str::from_utf8(url)
-            .map_err(|_| Failure::new(Code::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
-        let mount = mount::mount(url).map_err(|e| Failure::new(Code::IoError, e.to_string()))?;
+            .map_err(|_| Failure::new(StatusCode::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
+        let mount = mount::mount(url).map_err(|e| Failure::new(StatusCode::IoError, e.to_string()))?;
         let handle =
             Box::new(FurrowFs { fs: mount.fs().clone(), replays: Replays::default(), _mount: Some(mount) });
         // SAFETY: the caller guarantees that `out` can be written.
@@ -93,13 +93,13 @@ pub unsafe extern "C" fn furrow_mount(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_release(fs: *mut FurrowFs) {
     // SAFETY: the caller guarantees that `fs` came from this library and is freed once.
-    entry_or((), || drop(unsafe { Box::from_raw(fs) }));
+    run_infallible_entry((), || drop(unsafe { Box::from_raw(fs) }));
 }
 
 /// Unmounts every file system that is still mounted by URL. Runs when the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn furrow_unmount_all() {
-    entry_or((), mount::unmount_all);
+    run_infallible_entry((), mount::unmount_all);
 }
 
 /// The time of day in milliseconds since 1970, by the file system's clock.
@@ -109,7 +109,7 @@ pub extern "C" fn furrow_unmount_all() {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_unix_ms(fs: *const FurrowFs) -> u64 {
     // SAFETY: the caller guarantees that `fs` is alive.
-    entry_or(0, || unsafe { &*fs }.driver().unix_millis())
+    run_infallible_entry(0, || unsafe { &*fs }.driver().unix_millis())
 }
 
 /// Writes to `bytes` how many bytes can still be written to the file system.
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn furrow_unix_ms(fs: *const FurrowFs) -> u64 {
 /// `fs` is alive and `bytes` is valid.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_free_space(fs: *const FurrowFs, bytes: *mut u64) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `bytes` can be written.
         unsafe { *bytes = (*fs).fs.statfs().free.0 };
         Ok(())
@@ -136,7 +136,7 @@ pub unsafe extern "C" fn furrow_stat(
     len: usize,
     out: *mut FurrowStat,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let stat = fs.fs.stat(&name)?;
@@ -162,7 +162,7 @@ macro_rules! one_path {
         /// `fs` is alive and `name` is valid.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name(fs: *const FurrowFs, name: *const c_char, len: usize) -> FurrowStatus {
-            entry(|| {
+            run_entry(|| {
                 // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
                 let (fs, name) = unsafe { (&*fs, path(name, len)?) };
                 fs.wait(fs.fs.$method(&name))
@@ -186,7 +186,7 @@ macro_rules! two_paths {
             to: *const c_char,
             to_len: usize,
         ) -> FurrowStatus {
-            entry(|| {
+            run_entry(|| {
                 // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
                 let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
                 fs.wait(fs.fs.$method(&from, &to))
@@ -222,7 +222,7 @@ pub unsafe extern "C" fn furrow_truncate(
     len: usize,
     size: u64,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         fs.wait(fs.fs.truncate(&name, Bytes(size)))
@@ -235,7 +235,7 @@ pub unsafe extern "C" fn furrow_truncate(
 /// `fs` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_sync(fs: *const FurrowFs) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive.
         let fs = unsafe { &*fs };
         fs.wait(fs.fs.sync())
@@ -254,7 +254,7 @@ pub unsafe extern "C" fn furrow_read_dir(
     context: *mut c_void,
     each: extern "C" fn(*mut c_void, *const c_char, usize),
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         for child in fs.fs.read_dir(&name)? {
@@ -275,7 +275,7 @@ pub unsafe extern "C" fn furrow_lock(
     len: usize,
     out: *mut *mut FurrowLock,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let lock = fs.fs.lock(&name)?;
@@ -292,5 +292,5 @@ pub unsafe extern "C" fn furrow_lock(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_unlock(lock: *mut FurrowLock) {
     // SAFETY: the caller guarantees that `lock` came from this library and is freed once.
-    entry_or((), || drop(unsafe { Box::from_raw(lock) }));
+    run_infallible_entry((), || drop(unsafe { Box::from_raw(lock) }));
 }

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use super::dir::FurrowFs;
 use super::logic::path;
-use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::db::Db;
 use crate::engine::{Asked, Engine, EngineError, EngineErrorKind, FamilyFacts, installed};
 use crate::ffi::{FlushCalls, RocksDb, RocksMark};
-use crate::flush_events::Hub;
+use crate::flush_events::FlushHub;
 use crate::unlogged::AppliedMark;
 
 /// A parallel WAL engine, owned by the C++ shim.
@@ -20,7 +20,7 @@ pub struct FurrowEngine {
 
 /// The receiver of a database's flush events, owned by the C++ shim.
 pub struct FurrowHub {
-    hub: Arc<Hub>,
+    hub: Arc<FlushHub>,
 }
 
 /// Rust side of `FurrowFamily` in `cpp/parallel_abi.h`: a column family's properties that the engine needs.
@@ -41,11 +41,11 @@ impl FurrowFamily {
 impl From<EngineError> for Failure {
     fn from(error: EngineError) -> Failure {
         let code = match error.kind {
-            EngineErrorKind::Apply => Code::Applying,
-            EngineErrorKind::Invalid => Code::Invalid,
-            EngineErrorKind::NoSpace => Code::NoSpace,
-            EngineErrorKind::Busy => Code::Busy,
-            EngineErrorKind::Corrupt | EngineErrorKind::Io => Code::IoError,
+            EngineErrorKind::Apply => StatusCode::Applying,
+            EngineErrorKind::Invalid => StatusCode::Invalid,
+            EngineErrorKind::NoSpace => StatusCode::NoSpace,
+            EngineErrorKind::Busy => StatusCode::Busy,
+            EngineErrorKind::Corrupt | EngineErrorKind::Io => StatusCode::IoError,
         };
         let data_loss = error.kind == EngineErrorKind::Corrupt;
         Failure { code, data_loss, message: error.text }
@@ -58,9 +58,9 @@ impl From<EngineError> for Failure {
 /// `calls` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_hub_new(calls: *mut FlushCalls) -> *mut FurrowHub {
-    let hub = Arc::new(Hub::default());
+    let hub = Arc::new(FlushHub::default());
     // SAFETY: the caller guarantees that `calls` can be written.
-    unsafe { calls.write(hub.calls()) };
+    unsafe { calls.write(hub.callbacks()) };
     Box::into_raw(Box::new(FurrowHub { hub }))
 }
 
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn furrow_engine_open(
     n: usize,
     out: *mut *mut FurrowEngine,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `hub` and `fs` are alive and that `dir` has `len` readable bytes.
         let (hub, fs, dir) = unsafe { (&*hub, &*fs, path(dir, len)) };
         // Adopt the database before any step can fail, because the caller gave it away.
@@ -99,7 +99,7 @@ pub unsafe extern "C" fn furrow_engine_open(
         let families = unsafe { std::slice::from_raw_parts(families, n) };
         let facts: Vec<FamilyFacts> = families.iter().map(FurrowFamily::facts).collect();
         let Some(engines) = installed() else {
-            return Err(Failure::new(Code::Invalid, "this build has no engine for a parallel log"));
+            return Err(Failure::new(StatusCode::Invalid, "this build has no engine for a parallel log"));
         };
         let engine = engines.open(fs.fs(), &dir, db, &facts)?;
         // SAFETY: the caller guarantees that `out` can be written.
@@ -115,7 +115,7 @@ pub unsafe extern "C" fn furrow_engine_open(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_free(engine: *mut FurrowEngine) {
     // SAFETY: the caller guarantees that `engine` came from this library and is freed once.
-    entry_or((), || drop(unsafe { Box::from_raw(engine) }));
+    run_infallible_entry((), || drop(unsafe { Box::from_raw(engine) }));
 }
 
 /// Writes a batch through the parallel log. Bits of `flags`: 1 synced, 2 logged, 4 records of missing families are
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn furrow_engine_write(
     context: *mut c_void,
     apply: extern "C" fn(*mut c_void, *const RocksMark, *mut u64) -> u8,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `engine` is alive and that `batch` has `len` readable bytes; a batch has a
         // header, so its pointer is not null.
         let (engine, batch) = unsafe { (&*engine, std::slice::from_raw_parts(batch.cast::<u8>(), len)) };
@@ -154,7 +154,7 @@ pub unsafe extern "C" fn furrow_engine_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> FurrowStatus {
     // SAFETY: the caller guarantees that `engine` is alive.
-    entry(|| Ok(unsafe { &*engine }.engine.sync()?))
+    run_entry(|| Ok(unsafe { &*engine }.engine.sync()?))
 }
 
 /// From this call on, no recovery applies again a batch that is in tables.
@@ -164,7 +164,7 @@ pub unsafe extern "C" fn furrow_engine_sync(engine: *const FurrowEngine) -> Furr
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_exactly_once(engine: *const FurrowEngine) -> FurrowStatus {
     // SAFETY: the caller guarantees that `engine` is alive.
-    entry(|| Ok(unsafe { &*engine }.engine.exactly_once()?))
+    run_entry(|| Ok(unsafe { &*engine }.engine.exactly_once()?))
 }
 
 /// Calls `run` while no batch is being written.
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn furrow_engine_exclusive(
     run: extern "C" fn(*mut c_void),
 ) {
     // SAFETY: the caller guarantees that `engine` is alive.
-    entry_or((), || unsafe { &*engine }.engine.exclusive(&mut || run(context)));
+    run_infallible_entry((), || unsafe { &*engine }.engine.exclusive(&mut || run(context)));
 }
 
 /// Adds a column family that was just created. Call within [`furrow_engine_exclusive`].
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn furrow_engine_exclusive(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_add_family(engine: *const FurrowEngine, family: *const FurrowFamily) {
     // SAFETY: the caller guarantees that `engine` and `family` are alive.
-    entry_or((), || unsafe { (&*engine).engine.add_family((*family).facts()) });
+    run_infallible_entry((), || unsafe { (&*engine).engine.add_family((*family).facts()) });
 }
 
 /// Removes a column family that was dropped. Call within [`furrow_engine_exclusive`].
@@ -198,7 +198,7 @@ pub unsafe extern "C" fn furrow_engine_add_family(engine: *const FurrowEngine, f
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine, id: u32) {
     // SAFETY: the caller guarantees that `engine` is alive.
-    entry_or((), || unsafe { &*engine }.engine.remove_family(id));
+    run_infallible_entry((), || unsafe { &*engine }.engine.remove_family(id));
 }
 
 /// Writes all memtables to tables, removes the parallel log and closes the engine.
@@ -208,5 +208,5 @@ pub unsafe extern "C" fn furrow_engine_remove_family(engine: *const FurrowEngine
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_engine_close(engine: *const FurrowEngine) -> FurrowStatus {
     // SAFETY: the caller guarantees that `engine` is alive.
-    entry(|| Ok(unsafe { &*engine }.engine.close()?))
+    run_entry(|| Ok(unsafe { &*engine }.engine.close()?))
 }

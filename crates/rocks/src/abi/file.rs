@@ -11,7 +11,7 @@ use units::{Driver, Instant, block_on};
 
 use super::dir::FurrowFs;
 use super::logic::{bytes, lifetime, path};
-use super::status::{Code, Failure, FurrowStatus, entry, entry_or};
+use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::replay::{LogReplay, Replays};
 
 /// A file being written, owned by the C++ shim.
@@ -79,7 +79,7 @@ pub unsafe extern "C" fn furrow_create(
     preallocate: u64,
     out: *mut *mut FurrowWriter,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
@@ -103,7 +103,7 @@ pub unsafe extern "C" fn furrow_open_append(
     len: usize,
     out: *mut *mut FurrowWriter,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
@@ -124,7 +124,7 @@ pub unsafe extern "C" fn furrow_append(
     data: *const c_char,
     len: usize,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `writer` is alive and that `data` has `len` readable bytes.
         let (writer, data) = unsafe { (&*writer, bytes(data, len)) };
         writer.wait(writer.writer.append(data))
@@ -137,7 +137,7 @@ pub unsafe extern "C" fn furrow_append(
 /// `writer` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.flush())
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn furrow_flush(writer: *const FurrowWriter) -> FurrowStat
 /// `writer` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.sync())
@@ -163,7 +163,7 @@ pub unsafe extern "C" fn furrow_sync_file(writer: *const FurrowWriter) -> Furrow
 /// `writer` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.close())
@@ -176,7 +176,7 @@ pub unsafe extern "C" fn furrow_close(writer: *const FurrowWriter) -> FurrowStat
 /// `writer` is alive.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size: u64) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `writer` is alive.
         let writer = unsafe { &*writer };
         writer.wait(writer.writer.truncate(Bytes(size)))
@@ -190,7 +190,7 @@ pub unsafe extern "C" fn furrow_truncate_file(writer: *const FurrowWriter, size:
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
     // SAFETY: the caller guarantees that `writer` is alive.
-    entry_or(0, || unsafe { &*writer }.writer.size().0)
+    run_infallible_entry(0, || unsafe { &*writer }.writer.size().0)
 }
 
 /// Sets how long a file is expected to live, as RocksDB's WriteLifeTimeHint.
@@ -200,7 +200,7 @@ pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: u8) {
     // SAFETY: the caller guarantees that `writer` is alive.
-    entry_or((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
+    run_infallible_entry((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
 }
 
 /// Frees a file's writer. Closes the file first if the caller did not.
@@ -209,7 +209,7 @@ pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: 
 /// `writer` came from this library, is not in use and is not freed again.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
-    entry_or((), || {
+    run_infallible_entry((), || {
         // SAFETY: the caller guarantees that `writer` came from this library and is freed once.
         let writer = unsafe { Box::from_raw(writer) };
         if let Err(error) = block_on(&*writer.driver, writer.writer.close()) {
@@ -231,7 +231,7 @@ pub unsafe extern "C" fn furrow_open(
     sequential: u8,
     out: *mut *mut FurrowReader,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let ino = fs.fs().stat(&name)?.ino;
@@ -261,12 +261,12 @@ pub unsafe extern "C" fn furrow_read(
     into: *mut c_char,
     got: *mut usize,
 ) -> FurrowStatus {
-    entry(|| {
+    run_entry(|| {
         if n == 0 {
             return Ok(());
         }
         if into.is_null() {
-            return Err(Failure::new(Code::Invalid, "a read without memory to read into"));
+            return Err(Failure::new(StatusCode::Invalid, "a read without memory to read into"));
         }
         // SAFETY: the caller guarantees that `reader` is alive and that `into` has `n` writable bytes that nothing else
         // uses. The bytes may be uninitialised; u8 has no invalid values, the file system only writes to them, and the
@@ -296,7 +296,7 @@ pub unsafe extern "C" fn furrow_read(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
     // SAFETY: the caller guarantees that `reader` is alive.
-    entry_or(0, || unsafe { &*reader }.ino)
+    run_infallible_entry(0, || unsafe { &*reader }.ino)
 }
 
 /// Frees a file's reader.
@@ -306,5 +306,5 @@ pub unsafe extern "C" fn furrow_reader_ino(reader: *const FurrowReader) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_reader_free(reader: *mut FurrowReader) {
     // SAFETY: the caller guarantees that `reader` came from this library and is freed once.
-    entry_or((), || drop(unsafe { Box::from_raw(reader) }));
+    run_infallible_entry((), || drop(unsafe { Box::from_raw(reader) }));
 }

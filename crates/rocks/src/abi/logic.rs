@@ -6,7 +6,7 @@ use std::slice;
 
 use fs::Lifetime;
 
-use super::status::{Code, Failure};
+use super::status::{Failure, StatusCode};
 
 /// The `len` bytes at `data` as a slice.
 ///
@@ -29,7 +29,7 @@ pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a,
     let raw = unsafe { bytes(data, len) };
     let text = std::str::from_utf8(raw).map_err(|_| {
         let shown = String::from_utf8_lossy(raw);
-        Failure::new(Code::Invalid, format!("path '{shown}' is not UTF-8: rename it"))
+        Failure::new(StatusCode::Invalid, format!("path '{shown}' is not UTF-8: rename it"))
     })?;
     Ok(normal(text))
 }

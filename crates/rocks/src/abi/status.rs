@@ -21,7 +21,7 @@ pub struct FurrowStatus {
 /// The outcome codes of `furrow_abi.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
-pub(super) enum Code {
+pub(super) enum StatusCode {
     NotFound = 1,
     NoSpace = 2,
     IoError = 3,
@@ -36,13 +36,13 @@ pub(super) enum Code {
 /// reopened, and RocksDB would retry its own recovery on the same file for ever.
 #[derive(Debug)]
 pub(super) struct Failure {
-    pub code: Code,
+    pub code: StatusCode,
     pub data_loss: bool,
     pub message: String,
 }
 
 impl Failure {
-    pub fn new(code: Code, message: impl Into<String>) -> Failure {
+    pub fn new(code: StatusCode, message: impl Into<String>) -> Failure {
         Failure { code, data_loss: false, message: message.into() }
     }
 }
@@ -50,10 +50,10 @@ impl Failure {
 impl From<fs::Error> for Failure {
     fn from(error: fs::Error) -> Failure {
         let code = match (error.kind(), error.class()) {
-            (ErrorKind::NotFound | ErrorKind::NotADirectory, _) => Code::NotFound,
-            (_, Class::NoSpace) => Code::NoSpace,
-            (ErrorKind::Busy, _) => Code::Busy,
-            _ => Code::IoError,
+            (ErrorKind::NotFound | ErrorKind::NotADirectory, _) => StatusCode::NotFound,
+            (_, Class::NoSpace) => StatusCode::NoSpace,
+            (ErrorKind::Busy, _) => StatusCode::Busy,
+            _ => StatusCode::IoError,
         };
         Failure { code, data_loss: error.class() == Class::Corrupt, message: error.to_string() }
     }
@@ -78,23 +78,23 @@ impl FurrowStatus {
 }
 
 /// Runs the body of a C function. Success allocates nothing. A panic becomes an I/O error with the panic's message.
-pub(super) fn entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
+pub(super) fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
         Ok(Err(failure)) => FurrowStatus::failed(failure),
         Err(panic) => FurrowStatus::failed(Failure::new(
-            Code::IoError,
-            format!("the file system panicked, which is a defect of it: {}", words(&*panic)),
+            StatusCode::IoError,
+            format!("the file system panicked, which is a defect of it: {}", panic_text(&*panic)),
         )),
     }
 }
 
 /// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic.
-pub(super) fn entry_or<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+pub(super) fn run_infallible_entry<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 
-fn words(panic: &(dyn Any + Send)) -> &str {
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
     panic
         .downcast_ref::<&str>()
         .copied()
@@ -118,7 +118,7 @@ pub unsafe extern "C" fn furrow_message_free(message: *mut c_char, len: usize) {
 mod tests {
     use super::*;
 
-    fn take(status: FurrowStatus) -> (i32, String) {
+    fn take_message(status: FurrowStatus) -> (i32, String) {
         // SAFETY: the status's message and length belong together, and the message is read before it is freed.
         let text = unsafe { std::slice::from_raw_parts(status.message.cast::<u8>(), status.message_len) };
         let text = String::from_utf8(text.to_vec()).unwrap();
@@ -129,19 +129,19 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_an_io_error_with_its_words() {
-        let (code, text) = take(entry(|| panic!("zone {} is upside down", 7)));
-        assert_eq!(code, Code::IoError as i32);
+        let (code, text) = take_message(run_entry(|| panic!("zone {} is upside down", 7)));
+        assert_eq!(code, StatusCode::IoError as i32);
         assert!(text.contains("zone 7 is upside down"), "{text}");
-        assert_eq!(entry_or(5, || panic!("no")), 5);
+        assert_eq!(run_infallible_entry(5, || panic!("no")), 5);
     }
 
     #[test]
     fn a_full_device_is_no_space_and_a_missing_file_not_found() {
         let full = fs::Error::new(ErrorKind::NoSpace, "appending").at_path("/a");
-        assert_eq!(Failure::from(full).code, Code::NoSpace);
+        assert_eq!(Failure::from(full).code, StatusCode::NoSpace);
         let device = fs::Error::new(ErrorKind::Device(zoned::ErrorKind::Media), "reading");
         let failure = Failure::from(device);
-        assert_eq!((failure.code, failure.data_loss), (Code::IoError, true));
-        assert_eq!(Failure::from(fs::Error::new(ErrorKind::NotFound, "opening")).code, Code::NotFound);
+        assert_eq!((failure.code, failure.data_loss), (StatusCode::IoError, true));
+        assert_eq!(Failure::from(fs::Error::new(ErrorKind::NotFound, "opening")).code, StatusCode::NotFound);
     }
 }

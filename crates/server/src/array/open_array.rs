@@ -12,10 +12,10 @@ use super::orders::ReplaceOrder;
 use super::view::{ArrayView, EndView, EventView, ScrubView, health_after};
 
 /// Largest number of array events that are kept for later views.
-const EVENTS: usize = 200;
+const EVENTS_KEPT: usize = 200;
 
 /// Lowest limit on a rebuild's rate in bytes per second: a rebuild reads this many bytes of a drive at a time.
-const LEAST_RATE: u64 = 64 << 10;
+const REBUILD_RATE_MIN: u64 = 64 << 10;
 
 /// An array that this process has open: its state, its events, and orders to it.
 pub struct OpenArray {
@@ -25,12 +25,12 @@ pub struct OpenArray {
     driver: Arc<dyn Driver>,
     opened_ms: u64,
     events: Events,
-    kept: Mutex<Kept>,
+    kept: Mutex<KeptEvents>,
     /// URLs of new drives that the array's URL does not name.
     unlisted: Mutex<Vec<String>>,
 }
 
-struct Kept {
+struct KeptEvents {
     count: u64,
     /// The array's health after the last event.
     health: Health,
@@ -43,7 +43,7 @@ impl OpenArray {
         let driver = Arc::clone(ZonedDevice::driver(&*array));
         // Subscribe to events first: an event between the two calls then sets the health that the status has too.
         let (opened_ms, events) = (driver.unix_millis(), array.events());
-        let kept = Kept { count: 0, health: array.status().health(), events: VecDeque::new() };
+        let kept = KeptEvents { count: 0, health: array.status().health(), events: VecDeque::new() };
         let (kept, unlisted) = (Mutex::new(kept), Mutex::default());
         OpenArray { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
     }
@@ -86,7 +86,7 @@ impl OpenArray {
             let view = EventView::new(kept.count, &event, kept.health);
             kept.health = health_after(&event.kind, kept.health);
             kept.events.push_back(view);
-            if kept.events.len() > EVENTS {
+            if kept.events.len() > EVENTS_KEPT {
                 kept.events.pop_front();
             }
         }
@@ -108,7 +108,7 @@ impl OpenArray {
     /// Those of [`zoned::open`] and [`Array::start_replace`]; [`ErrorKind::HoldsData`] without `force`.
     pub fn replace(&self, order: &ReplaceOrder) -> Result<String, Error> {
         let url: DeviceUrl = order.device.parse()?;
-        if order.max_rate.is_some_and(|rate| rate < LEAST_RATE) {
+        if order.max_rate.is_some_and(|rate| rate < REBUILD_RATE_MIN) {
             let error = Error::new(ErrorKind::Invalid, &Arc::from(order.device.as_str()), "replace");
             return Err(error.because("a rebuild below 64 KiB/s never ends: set a higher rate, or none"));
         }
@@ -119,7 +119,7 @@ impl OpenArray {
         }
         let (force, dry_run) = (order.force, order.dry_run);
         if !url.exists() {
-            self.suits(&url.options()?.geometry()?)?;
+            self.check_geometry(&url.options()?.geometry()?)?;
             if dry_run {
                 return Ok(format!("{}: the drive file would be made", order.device));
             }
@@ -128,14 +128,14 @@ impl OpenArray {
             true => url.open(Arc::clone(&self.driver)),
             false => url.open_or_create(Arc::clone(&self.driver)),
         }?;
-        self.suits(device.geometry())?;
+        self.check_geometry(device.geometry())?;
         let name = Arc::clone(&device.geometry().name);
         let pace = Pace { max_rate: order.max_rate.map(Bytes), ..Pace::default() };
         units::block_on(&*self.driver, async {
             let held = contents::guard(&*device, force || dry_run).await?;
             if !dry_run {
                 self.array.start_replace(Slot(order.slot), device, RebuildOptions { pace }).await?;
-                self.remember(&order.device);
+                self.add_to_member_list(&order.device);
             }
             Ok(format!("{name}: {held}"))
         })
@@ -143,7 +143,7 @@ impl OpenArray {
 
     /// Adds a new drive's URL to the file that lists the array's members, or warns if there is no such file. The
     /// rebuild runs in both cases.
-    fn remember(&self, url: &str) {
+    fn add_to_member_list(&self, url: &str) {
         match array::url::remember(&self.rest, url) {
             Err(error) => {
                 tracing::warn!(%error, "after a restart the array would go on without the new drive")
@@ -157,7 +157,7 @@ impl OpenArray {
     }
 
     /// Refuses a drive whose geometry does not fit the array.
-    fn suits(&self, drive: &Geometry) -> Result<(), Error> {
+    fn check_geometry(&self, drive: &Geometry) -> Result<(), Error> {
         let (array, superblock) = (ZonedDevice::geometry(&*self.array), self.array.superblock());
         let unit = u64::from(superblock.unit);
         let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, &drive.name, "replace").because(why));

@@ -8,7 +8,7 @@ use super::call::{Call, Outcome, SYNTAX, help, subcommand_arity, unknown_subcomm
 use super::client_filter::{ClientFilter, ClientKind};
 use super::hello::{printable, set_name};
 use crate::clients::Client;
-use crate::session::Ending;
+use crate::session::ConnectionEnding;
 
 const HELP: &[(&str, &str)] = &[
     ("GETNAME", "Prints the connection's name."),
@@ -42,11 +42,11 @@ pub(super) fn client(call: &mut Call<'_>) -> Outcome {
             call.out.simple("OK");
         }
         b"SETINFO" if words == 4 => set_info(call)?,
-        b"NO-EVICT" if words == 3 => call.session.no_evict = on_or_off(call)?,
-        b"NO-TOUCH" if words == 3 => call.session.no_touch = on_or_off(call)?,
-        b"INFO" if words == 2 => describe(call, "client|info", |client, own| client.id == own),
-        b"LIST" => list(call)?,
-        b"KILL" if words >= 3 => kill(call)?,
+        b"NO-EVICT" if words == 3 => call.session.no_evict = parse_on_or_off(call)?,
+        b"NO-TOUCH" if words == 3 => call.session.no_touch = parse_on_or_off(call)?,
+        b"INFO" if words == 2 => reply_client_lines(call, "client|info", |client, own| client.id == own),
+        b"LIST" => list_clients(call)?,
+        b"KILL" if words >= 3 => kill_clients(call)?,
         b"HELP" if words == 2 => help(call.out, "CLIENT", HELP),
         b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO" | b"KILL"
         | b"HELP" => {
@@ -75,7 +75,7 @@ fn set_info(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn on_or_off(call: &mut Call<'_>) -> Result<bool, String> {
+fn parse_on_or_off(call: &mut Call<'_>) -> Result<bool, String> {
     let word = call.args.get(2);
     let on = word.eq_ignore_ascii_case(b"on");
     if !on && !word.eq_ignore_ascii_case(b"off") {
@@ -86,18 +86,18 @@ fn on_or_off(call: &mut Call<'_>) -> Result<bool, String> {
 }
 
 /// CLIENT LIST, CLIENT LIST TYPE kind, or CLIENT LIST ID number ...
-fn list(call: &mut Call<'_>) -> Outcome {
+fn list_clients(call: &mut Call<'_>) -> Outcome {
     let args = call.args;
     match args.get(2).to_ascii_uppercase().as_slice() {
-        _ if args.len() == 2 => describe(call, "client|list", |_, _| true),
+        _ if args.len() == 2 => reply_client_lines(call, "client|list", |_, _| true),
         b"TYPE" if args.len() == 4 => {
             let kind = ClientKind::parse(args.get(3))?;
-            describe(call, "client|list", |_, _| kind == ClientKind::Normal);
+            reply_client_lines(call, "client|list", |_, _| kind == ClientKind::Normal);
         }
         b"ID" if args.len() > 3 => {
             let ids: Option<Vec<i64>> = args.rest(3).map(kv::parse_integer).collect();
             let ids = ids.ok_or("ERR Invalid client ID")?;
-            describe(call, "client|list", |client, _| {
+            reply_client_lines(call, "client|list", |client, _| {
                 i64::try_from(client.id).is_ok_and(|id| ids.contains(&id))
             });
         }
@@ -108,7 +108,7 @@ fn list(call: &mut Call<'_>) -> Outcome {
 
 /// Replies a line for each client that `wanted` accepts; `wanted`'s second argument is the number of the client that
 /// asks.
-fn describe(call: &mut Call<'_>, command: &'static str, wanted: impl Fn(&Client, u64) -> bool) {
+fn reply_client_lines(call: &mut Call<'_>, command: &'static str, wanted: impl Fn(&Client, u64) -> bool) {
     let (own, now) = (call.session.id, call.shared.now_ms());
     if let Some(client) = call.shared.clients.get(own) {
         client.note(call.session, command);
@@ -121,7 +121,7 @@ fn describe(call: &mut Call<'_>, command: &'static str, wanted: impl Fn(&Client,
 }
 
 /// CLIENT KILL addr:port, or CLIENT KILL with filters.
-fn kill(call: &mut Call<'_>) -> Outcome {
+fn kill_clients(call: &mut Call<'_>) -> Outcome {
     let (args, own) = (call.args, call.session.id);
     let old_form = args.len() == 3;
     let filter = match old_form {
@@ -133,7 +133,7 @@ fn kill(call: &mut Call<'_>) -> Outcome {
     for client in call.shared.clients.list().iter().filter(|client| filter.accepts(client, now)) {
         killed += 1;
         if client.id == own {
-            call.session.ending = Ending::Close;
+            call.session.ending = ConnectionEnding::Close;
         } else {
             client.kill();
         }

@@ -22,7 +22,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
     let out = &mut *call.out;
     if args.len() == 1 {
         out.array(specs().count());
-        specs().for_each(|spec| describe(out, &spec));
+        specs().for_each(|spec| describe_command(out, &spec));
         return Ok(());
     }
     match args.get(1).to_ascii_uppercase().as_slice() {
@@ -33,13 +33,13 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
         }
         b"INFO" if args.len() == 2 => {
             out.array(specs().count());
-            specs().for_each(|spec| describe(out, &spec));
+            specs().for_each(|spec| describe_command(out, &spec));
         }
         b"INFO" => {
             out.array(args.len() - 2);
             for name in args.rest(2) {
                 match spec_of(name) {
-                    Some(spec) => describe(out, &spec),
+                    Some(spec) => describe_command(out, &spec),
                     None => out.null(),
                 }
             }
@@ -66,7 +66,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
     Ok(())
 }
 
-fn describe(out: &mut Encoder, spec: &Spec) {
+fn describe_command(out: &mut Encoder, spec: &Spec) {
     const FLAGS: [(u8, &str); 6] = [
         (Spec::WRITE, "write"),
         (Spec::READ, "readonly"),

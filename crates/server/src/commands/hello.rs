@@ -24,12 +24,12 @@ pub(super) fn auth(call: &mut Call<'_>) -> Outcome {
                 .into(),
         );
     }
-    check(call, user, password)?;
+    check_password(call, user, password)?;
     call.out.simple("OK");
     Ok(())
 }
 
-fn check(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Outcome {
+fn check_password(call: &mut Call<'_>, user: &[u8], password: &[u8]) -> Outcome {
     let open = call.shared.password.is_none();
     if user != b"default" || !(open || call.shared.is_password(password)) {
         return Err("WRONGPASS invalid username-password pair or user is disabled.".into());
@@ -55,7 +55,7 @@ pub(super) fn hello(call: &mut Call<'_>) -> Outcome {
     while n < args.len() {
         let word = args.get(n);
         if word.eq_ignore_ascii_case(b"auth") && n + 2 < args.len() {
-            check(call, args.get(n + 1), args.get(n + 2))?;
+            check_password(call, args.get(n + 1), args.get(n + 2))?;
             n += 3;
         } else if word.eq_ignore_ascii_case(b"setname") && n + 1 < args.len() {
             name = Some(args.get(n + 1));

@@ -8,7 +8,7 @@ use super::call::{Call, Outcome};
 use super::hello::COMPATIBLE_VERSION;
 use crate::shared::Shared;
 
-const SECTIONS: [&str; 8] =
+const INFO_SECTIONS: [&str; 8] =
     ["server", "clients", "memory", "persistence", "stats", "engine", "replication", "keyspace"];
 
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
@@ -32,7 +32,7 @@ fn resident_bytes() -> u64 {
 /// The text of INFO's sections that `wanted` accepts.
 pub(crate) fn info_text(shared: &Shared, wanted: impl Fn(&str) -> bool) -> String {
     let mut text = String::new();
-    for section in SECTIONS.into_iter().filter(|s| wanted(s)) {
+    for section in INFO_SECTIONS.into_iter().filter(|s| wanted(s)) {
         let mut title = section.to_owned();
         if let Some(first) = title.get_mut(..1) {
             first.make_ascii_uppercase();
@@ -41,14 +41,14 @@ pub(crate) fn info_text(shared: &Shared, wanted: impl Fn(&str) -> bool) -> Strin
             text.push_str("\r\n");
         }
         let _infallible = write!(text, "# {title}\r\n");
-        for (name, value) in lines(shared, section) {
+        for (name, value) in section_lines(shared, section) {
             let _infallible = write!(text, "{name}:{value}\r\n");
         }
     }
     text
 }
 
-fn lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
+fn section_lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = Vec::new();
     let mut put = |name: &str, value: String| out.push((name.into(), value));
     let engine = &shared.engine;

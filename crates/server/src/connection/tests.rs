@@ -68,7 +68,7 @@ fn another_client_is_served_between_two_reads_of_a_client_that_sends_without_a_p
     // A read of the socket has fewer commands than a turn, and all commands have more bytes than one read takes.
     let value = "x".repeat(8 << 10);
     let busy = format!("*2\r\n$4\r\nECHO\r\n${}\r\n{value}\r\n", value.len()).repeat(9);
-    assert!(busy.len() > READ_SIZE);
+    assert!(busy.len() > SOCKET_READ_SIZE);
     let replies = replies_beside_another_client(busy.as_bytes());
     assert!(replies.contains("name=second"), "{}", replies.replace(&value, ""));
 }

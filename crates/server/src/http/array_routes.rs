@@ -20,35 +20,38 @@ use crate::shared::Shared;
 /// The body of an order without settings: `{}`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Plain {}
+struct EmptyOrder {}
 
 /// The HTTP routes of the array.
 pub(super) fn routes() -> Router<Arc<Shared>> {
     Router::new()
-        .route("/array", get(show))
-        .route("/array/fail", post(fail))
-        .route("/array/replace", post(replace))
-        .route("/array/scrub", post(scrub))
+        .route("/array", get(get_array))
+        .route("/array/fail", post(post_fail))
+        .route("/array/replace", post(post_replace))
+        .route("/array/scrub", post(post_scrub))
         .route("/array/cancel-rebuild", post(cancel_rebuild))
         .route("/array/cancel-scrub", post(cancel_scrub))
 }
 
-type Shares = State<Arc<Shared>>;
+type SharedState = State<Arc<Shared>>;
 
-async fn show(State(shared): Shares) -> Result<Response, Refusal> {
-    on_array(shared, |array| Ok(viewed(array))).await
+async fn get_array(State(shared): SharedState) -> Result<Response, Refusal> {
+    on_array(shared, |array| Ok(array_json(array))).await
 }
 
-async fn fail(State(shared): Shares, Order(order): Order<FailOrder>) -> Result<Response, Refusal> {
+async fn post_fail(State(shared): SharedState, Order(order): Order<FailOrder>) -> Result<Response, Refusal> {
     on_array(shared, move |array| {
         tracing::warn!(slot = order.slot, "a drive is failed by an order");
         array.fail(Slot(order.slot))?;
-        Ok(viewed(array))
+        Ok(array_json(array))
     })
     .await
 }
 
-async fn replace(State(shared): Shares, Order(order): Order<ReplaceOrder>) -> Result<Response, Refusal> {
+async fn post_replace(
+    State(shared): SharedState,
+    Order(order): Order<ReplaceOrder>,
+) -> Result<Response, Refusal> {
     on_array(shared, move |array| {
         let drive = array.replace(&order)?;
         if !order.dry_run {
@@ -59,23 +62,29 @@ async fn replace(State(shared): Shares, Order(order): Order<ReplaceOrder>) -> Re
     .await
 }
 
-async fn scrub(State(shared): Shares, Order(order): Order<ScrubOrder>) -> Result<Response, Refusal> {
+async fn post_scrub(
+    State(shared): SharedState,
+    Order(order): Order<ScrubOrder>,
+) -> Result<Response, Refusal> {
     on_array(shared, move |array| {
         array.scrub(order.repair_parity)?;
-        Ok(viewed(array))
+        Ok(array_json(array))
     })
     .await
 }
 
-async fn cancel_rebuild(State(shared): Shares, Order(_): Order<Plain>) -> Result<Response, Refusal> {
+async fn cancel_rebuild(
+    State(shared): SharedState,
+    Order(_): Order<EmptyOrder>,
+) -> Result<Response, Refusal> {
     on_array(shared, |array| Ok(json!({ "cancelled": array.cancel(Job::Rebuild) }))).await
 }
 
-async fn cancel_scrub(State(shared): Shares, Order(_): Order<Plain>) -> Result<Response, Refusal> {
+async fn cancel_scrub(State(shared): SharedState, Order(_): Order<EmptyOrder>) -> Result<Response, Refusal> {
     on_array(shared, |array| Ok(json!({ "cancelled": array.cancel(Job::Scrub) }))).await
 }
 
-fn viewed(array: &OpenArray) -> Value {
+fn array_json(array: &OpenArray) -> Value {
     json!(array.view())
 }
 
@@ -85,7 +94,7 @@ async fn on_array(
     what: impl FnOnce(&OpenArray) -> Result<Value, Error> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let work = move || match &shared.backing.array {
-        Some(array) => what(array).map_err(|error| Refusal(status(error.kind()), error.to_string())),
+        Some(array) => what(array).map_err(|error| Refusal(status_code(error.kind()), error.to_string())),
         None => Err(Refusal(StatusCode::NOT_FOUND, "the server's data lies on no array".to_owned())),
     };
     let done = tokio::task::spawn_blocking(work).await;
@@ -93,7 +102,7 @@ async fn on_array(
     Ok(([(header::CONTENT_TYPE, "application/json")], format!("{value}\n")).into_response())
 }
 
-fn status(kind: ErrorKind) -> StatusCode {
+fn status_code(kind: ErrorKind) -> StatusCode {
     match kind {
         ErrorKind::NotFound => StatusCode::NOT_FOUND,
         // Only this error has the status 409: a client that gets 409 may repeat the order with `force`.

@@ -6,7 +6,7 @@ use super::html::escape;
 use crate::array::ArrayView;
 
 /// Number of array events on the page.
-const EVENTS: usize = 8;
+const EVENTS_SHOWN: usize = 8;
 
 /// The array as HTML: its health, a table of the drives, the running jobs, and the last events.
 pub(super) fn table(view: &ArrayView) -> String {
@@ -37,7 +37,7 @@ pub(super) fn table(view: &ArrayView) -> String {
     }
     if !view.events.is_empty() {
         page.push_str("<ul>\n");
-        for event in view.events.iter().rev().take(EVENTS) {
+        for event in view.events.iter().rev().take(EVENTS_SHOWN) {
             let _ = writeln!(page, "<li>{}</li>", escape(&event.text));
         }
         page.push_str("</ul>\n");

@@ -40,7 +40,7 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
 
     async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Order<T>, Refusal> {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
-        check(peer, request.headers(), shared)?;
+        check_client(peer, request.headers(), shared)?;
         if shared.password.is_none() {
             let asked =
                 tokio::task::spawn_blocking(move || peer::may_order(peer.and_then(peer::owner), peer::own()));
@@ -57,9 +57,10 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
 }
 
 /// Checks that `peer` may give an order with the request's `headers`.
-fn check(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Result<(), Refusal> {
-    judge(peer, headers)?;
-    let given = text(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
+fn check_client(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Result<(), Refusal> {
+    check_origin(peer, headers)?;
+    let given =
+        header_text(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
     if shared.password.is_some() && !given.is_some_and(|given| shared.is_password(given.as_bytes())) {
         let why = "the server asks for its password: furrow array ... --password-file FILE";
         return Err(Refusal(StatusCode::UNAUTHORIZED, why.to_owned()));
@@ -68,19 +69,19 @@ fn check(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Resu
 }
 
 /// All checks of an order but that of the password.
-fn judge(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), Refusal> {
+fn check_origin(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), Refusal> {
     let refuse = |why: &str| Err(Refusal(StatusCode::FORBIDDEN, why.to_owned()));
     if !peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback()) {
         return refuse("orders are taken from this machine only: give them there");
     }
-    let site = text(headers, "sec-fetch-site");
+    let site = header_text(headers, "sec-fetch-site");
     if headers.contains_key(header::ORIGIN) || site.is_some_and(|site| site != "none") {
         return refuse("this order comes from a web page: use furrow array");
     }
-    if !text(headers, header::HOST.as_str()).is_some_and(is_this_machine) {
+    if !header_text(headers, header::HOST.as_str()).is_some_and(is_this_machine) {
         return refuse("name this machine by its loopback address, as in http://127.0.0.1:9121");
     }
-    let kind = text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
+    let kind = header_text(headers, header::CONTENT_TYPE.as_str()).unwrap_or_default();
     if kind.split(';').next().map(str::trim) != Some("application/json") {
         let why = "an order is JSON: content-type: application/json";
         return Err(Refusal(StatusCode::UNSUPPORTED_MEDIA_TYPE, why.to_owned()));
@@ -88,7 +89,7 @@ fn judge(peer: Option<SocketAddr>, headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+fn header_text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
@@ -120,10 +121,10 @@ mod tests {
     #[test]
     fn only_programs_of_this_machine_may_give_orders() {
         let here = Some(SocketAddr::from(([127, 0, 0, 1], 4000)));
-        assert_eq!(judge(here, &headers(&[])), Ok(()));
-        assert_eq!(judge(here, &headers(&[("sec-fetch-site", "none")])), Ok(()));
-        assert!(judge(Some(SocketAddr::from(([10, 0, 0, 1], 4000))), &headers(&[])).is_err());
-        assert!(judge(None, &headers(&[])).is_err());
+        assert_eq!(check_origin(here, &headers(&[])), Ok(()));
+        assert_eq!(check_origin(here, &headers(&[("sec-fetch-site", "none")])), Ok(()));
+        assert!(check_origin(Some(SocketAddr::from(([10, 0, 0, 1], 4000))), &headers(&[])).is_err());
+        assert!(check_origin(None, &headers(&[])).is_err());
         for (name, value) in [
             ("origin", "http://evil.example"),
             ("origin", "null"),
@@ -133,7 +134,7 @@ mod tests {
             ("content-type", "text/plain"),
             ("content-type", "application/x-www-form-urlencoded"),
         ] {
-            assert!(judge(here, &headers(&[(name, value)])).is_err(), "{name}: {value}");
+            assert!(check_origin(here, &headers(&[(name, value)])).is_err(), "{name}: {value}");
         }
     }
 

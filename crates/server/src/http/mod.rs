@@ -26,7 +26,7 @@ use html::escape;
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let router = Router::new()
-        .route("/", get(page))
+        .route("/", get(status_page))
         .route("/metrics", get(exposition))
         .route("/healthz", get(health))
         .merge(array_routes::routes())
@@ -61,7 +61,7 @@ async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     }
 }
 
-async fn page(State(shared): State<Arc<Shared>>) -> Html<String> {
+async fn status_page(State(shared): State<Arc<Shared>>) -> Html<String> {
     let mut rows = String::new();
     for line in info_text(&shared, |section| section != "replication").lines() {
         let row = match (line.strip_prefix("# "), line.split_once(':')) {

@@ -11,7 +11,7 @@ const ESTABLISHED: &str = "01";
 pub(super) fn owner(of: SocketAddr) -> Option<u32> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let text: String = tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).collect();
-    owner_in(&text, of)
+    socket_owner_in(&text, of)
 }
 
 /// The user that this process runs as.
@@ -24,25 +24,25 @@ pub(super) fn may_order(user: Option<u32>, own: Option<u32>) -> bool {
     user.is_some() && (user == own || user == Some(0))
 }
 
-fn owner_in(table: &str, of: SocketAddr) -> Option<u32> {
+fn socket_owner_in(table: &str, of: SocketAddr) -> Option<u32> {
     let mut owners =
-        table.lines().filter_map(socket).filter(|(at, _)| *at == plain(of)).map(|(_, user)| user);
+        table.lines().filter_map(parse_socket_line).filter(|(at, _)| *at == plain(of)).map(|(_, user)| user);
     let first = owners.next()?;
     owners.all(|other| other == first).then_some(first)
 }
 
 /// The address and the user in a line of the kernel's socket table, if the connection is open.
-fn socket(line: &str) -> Option<(SocketAddr, u32)> {
+fn parse_socket_line(line: &str) -> Option<(SocketAddr, u32)> {
     let mut fields = line.split_whitespace();
     let local = fields.nth(1)?;
     let state = fields.nth(1)?;
     let user = fields.nth(3)?.parse().ok()?;
-    (state == ESTABLISHED).then_some((address(local)?, user))
+    (state == ESTABLISHED).then_some((parse_socket_address(local)?, user))
 }
 
 /// Parses an address of the kernel's socket table: `0100007F:A3C1` is the IP address in words of the machine's byte
 /// order, and the port.
-fn address(text: &str) -> Option<SocketAddr> {
+fn parse_socket_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;
     let word = |at: usize| u32::from_str_radix(ip.get(at..at + 8)?, 16).ok().map(u32::to_ne_bytes);
@@ -92,12 +92,12 @@ mod tests {
             line(&at(4002), "01", 1001),
         ]
         .concat();
-        assert_eq!(owner_in(&table, here(4000)), Some(1000));
-        assert_eq!(owner_in(&table, here(4001)), None, "closed: the table gives root");
-        assert_eq!(owner_in(&table, here(4002)), None, "two users: no owner");
-        assert_eq!(owner_in(&table, here(4003)), None);
+        assert_eq!(socket_owner_in(&table, here(4000)), Some(1000));
+        assert_eq!(socket_owner_in(&table, here(4001)), None, "closed: the table gives root");
+        assert_eq!(socket_owner_in(&table, here(4002)), None, "two users: no owner");
+        assert_eq!(socket_owner_in(&table, here(4003)), None);
         let mapped = SocketAddr::new(Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), 4000);
-        assert_eq!(owner_in(&table, mapped), Some(1000));
+        assert_eq!(socket_owner_in(&table, mapped), Some(1000));
     }
 
     #[test]

@@ -55,7 +55,7 @@ pub(crate) fn render(shared: &Shared, format: Format) -> String {
     registry.register(BUILD_INFO, "The version of the server", build);
     let log = Info::new(vec![("mode", shared.options.wal.name())]);
     registry.register(LOG_INFO, "The log that writes go to", log);
-    registry.register_collector(Box::new(Now::of(shared)));
+    registry.register_collector(Box::new(MetricValues::of(shared)));
     if let Some(fs) = &shared.backing.fs {
         registry.register_collector(Box::new(DriveMetrics::of(fs)));
     }
@@ -71,13 +71,13 @@ pub(crate) fn render(shared: &Shared, format: Format) -> String {
 
 /// The values of the server's and the engine's metrics at the moment of a scrape.
 #[derive(Debug)]
-struct Now {
+struct MetricValues {
     counters: Vec<(&'static str, &'static str, u64)>,
     gauges: Vec<(&'static str, &'static str, u64)>,
 }
 
-impl Now {
-    fn of(shared: &Shared) -> Now {
+impl MetricValues {
+    fn of(shared: &Shared) -> MetricValues {
         let stats = shared.engine.stats();
         let clients = shared.clients.counts();
         let mut counters = vec![
@@ -129,11 +129,11 @@ impl Now {
                 held.bytes,
             ));
         }
-        Now { counters, gauges }
+        MetricValues { counters, gauges }
     }
 }
 
-impl Collector for Now {
+impl Collector for MetricValues {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
         for (name, help, value) in &self.counters {
             let counter = ConstCounter::new(*value);

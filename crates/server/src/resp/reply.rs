@@ -5,7 +5,7 @@ use std::io::Write;
 use kv::Answer;
 
 /// Bytes of an emptied reply buffer that are kept for the next replies.
-const KEPT_CAPACITY: usize = 64 << 10;
+const KEPT_BUFFER_BYTES: usize = 64 << 10;
 
 /// Encodes replies into a buffer, in the protocol that the client chose.
 ///
@@ -43,14 +43,14 @@ impl Encoder {
     /// Empties the reply buffer, and frees most of a large one.
     pub fn clear(&mut self) {
         self.out.clear();
-        self.out.shrink_to(KEPT_CAPACITY);
+        self.out.shrink_to(KEPT_BUFFER_BYTES);
         self.full = false;
     }
 
     /// Encodes a text for people: in RESP3 a verbatim string (`txt`), in RESP2 a bulk string.
     pub fn verbatim(&mut self, text: &str) {
         if self.resp3 {
-            self.string(b'=', b"txt:", text.as_bytes());
+            self.push_string(b'=', b"txt:", text.as_bytes());
         } else {
             self.bulk(text.as_bytes());
         }
@@ -58,7 +58,7 @@ impl Encoder {
 
     /// Encodes the head of a set of the next `len` replies; in RESP2 that of an array.
     pub fn set(&mut self, len: usize) {
-        self.head(if self.resp3 { b'~' } else { b'*' }, len);
+        self.push_head(if self.resp3 { b'~' } else { b'*' }, len);
     }
 
     /// Encodes a null array, the reply of a transaction that was not run.
@@ -76,7 +76,7 @@ impl Encoder {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    fn string(&mut self, kind: u8, format: &[u8], value: &[u8]) {
+    fn push_string(&mut self, kind: u8, format: &[u8], value: &[u8]) {
         if self.full || self.out.len() + value.len() > self.limit {
             self.full = true;
             return;
@@ -86,14 +86,14 @@ impl Encoder {
         self.put(kind, &[digits, b"\r\n", format, value]);
     }
 
-    fn head(&mut self, kind: u8, len: usize) {
+    fn push_head(&mut self, kind: u8, len: usize) {
         let mut digits = [0u8; 24];
         let digits = decimal(&mut digits, len as i64);
         self.put(kind, &[digits]);
     }
 
     /// Encodes a status or an error. Line breaks become blanks, since a line break would end the reply.
-    fn line(&mut self, kind: u8, text: &str) {
+    fn push_line(&mut self, kind: u8, text: &str) {
         if text.bytes().any(|b| b == b'\r' || b == b'\n') {
             let text = text.replace(['\r', '\n'], " ");
             self.put(kind, &[text.as_bytes()]);
@@ -113,11 +113,11 @@ fn decimal(into: &mut [u8; 24], value: i64) -> &[u8] {
 
 impl Answer for Encoder {
     fn simple(&mut self, text: &str) {
-        self.line(b'+', text);
+        self.push_line(b'+', text);
     }
 
     fn error(&mut self, text: &str) {
-        self.line(b'-', text);
+        self.push_line(b'-', text);
     }
 
     fn integer(&mut self, value: i64) {
@@ -127,7 +127,7 @@ impl Answer for Encoder {
     }
 
     fn bulk(&mut self, value: &[u8]) {
-        self.string(b'$', b"", value);
+        self.push_string(b'$', b"", value);
     }
 
     fn null(&mut self) {
@@ -135,11 +135,11 @@ impl Answer for Encoder {
     }
 
     fn array(&mut self, len: usize) {
-        self.head(b'*', len);
+        self.push_head(b'*', len);
     }
 
     fn map(&mut self, len: usize) {
-        if self.resp3 { self.head(b'%', len) } else { self.head(b'*', 2 * len) }
+        if self.resp3 { self.push_head(b'%', len) } else { self.push_head(b'*', 2 * len) }
     }
 
     fn mark(&self) -> usize {

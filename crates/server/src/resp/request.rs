@@ -78,7 +78,7 @@ impl Requests {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
+enum ParserState {
     /// The parser is before a command.
     Idle,
     /// The parser is before the `$` of a word; `left` words are missing, this one included.
@@ -95,7 +95,7 @@ pub struct Parser {
     at: usize,
     /// Index after the last whole command, where the unfinished command begins.
     whole: usize,
-    state: State,
+    state: ParserState,
     spans: Vec<Span>,
     ends: Vec<u32>,
     limits: ParserLimits,
@@ -111,7 +111,7 @@ impl Parser {
             buffer: BytesMut::new(),
             at: 0,
             whole: 0,
-            state: State::Idle,
+            state: ParserState::Idle,
             spans: Vec::new(),
             ends: Vec::new(),
             limits: ParserLimits { request: limits.request.min(REQUEST_LIMIT), ..limits },
@@ -161,9 +161,9 @@ impl Parser {
     fn parse_all(&mut self) -> Result<(), ProtocolError> {
         loop {
             let progressed = match self.state {
-                State::Idle => self.begin()?,
-                State::Word { left } => self.word(left)?,
-                State::Body { left, len } => self.body(left, len)?,
+                ParserState::Idle => self.parse_command_start()?,
+                ParserState::Word { left } => self.parse_word(left)?,
+                ParserState::Body { left, len } => self.parse_body(left, len)?,
             };
             if !progressed {
                 return Ok(());
@@ -172,16 +172,16 @@ impl Parser {
     }
 
     /// The line at `at` without its end, and the start of the next line; `None` if the buffer has no whole line.
-    fn line(&self, too_long: &str) -> Result<Option<(Span, usize)>, ProtocolError> {
+    fn next_line(&self, too_long: &str) -> Result<Option<(Span, usize)>, ProtocolError> {
         let rest = self.buffer.get(self.at..).unwrap_or_default();
         let window = rest.get(..LINE_LIMIT + 2).unwrap_or(rest);
         let Some(len) = window.iter().position(|&b| b == b'\n') else {
-            return if rest.len() > LINE_LIMIT { fail(too_long) } else { Ok(None) };
+            return if rest.len() > LINE_LIMIT { protocol_error(too_long) } else { Ok(None) };
         };
         let text = window.get(..len).unwrap_or_default();
         let text = text.strip_suffix(b"\r").unwrap_or(text);
         if text.len() > LINE_LIMIT {
-            return fail(too_long);
+            return protocol_error(too_long);
         }
         Ok(Some((span(self.at, self.at + text.len()), self.at + len + 1)))
     }
@@ -190,81 +190,81 @@ impl Parser {
         self.buffer.get(span.start as usize..span.end as usize).unwrap_or_default()
     }
 
-    fn begin(&mut self) -> Result<bool, ProtocolError> {
+    fn parse_command_start(&mut self) -> Result<bool, ProtocolError> {
         let Some(&first) = self.buffer.get(self.at) else { return Ok(false) };
         if first != b'*' {
-            return self.inline();
+            return self.parse_inline();
         }
-        let Some((line, next)) = self.line("too big mbulk count string")? else { return Ok(false) };
+        let Some((line, next)) = self.next_line("too big mbulk count string")? else { return Ok(false) };
         let count = self.text(line).get(1..).and_then(parse_integer);
         let Some(count) = count.filter(|n| *n <= self.limits.args as i64) else {
-            return fail("invalid multibulk length");
+            return protocol_error("invalid multibulk length");
         };
         let left = usize::try_from(count).unwrap_or(0);
         if self.unauthenticated && left > UNAUTHENTICATED_ARGS {
-            return fail("unauthenticated multibulk length");
+            return protocol_error("unauthenticated multibulk length");
         }
         self.at = next;
         if left == 0 {
             self.whole = self.at;
         } else {
-            self.state = State::Word { left };
+            self.state = ParserState::Word { left };
         }
         Ok(true)
     }
 
-    fn word(&mut self, left: usize) -> Result<bool, ProtocolError> {
+    fn parse_word(&mut self, left: usize) -> Result<bool, ProtocolError> {
         match self.buffer.get(self.at) {
             None => return Ok(false),
             Some(b'$') => {}
-            Some(&other) => return fail(format!("expected '$', got '{}'", other.escape_ascii())),
+            Some(&other) => return protocol_error(format!("expected '$', got '{}'", other.escape_ascii())),
         }
-        let Some((line, next)) = self.line("too big bulk count string")? else { return Ok(false) };
+        let Some((line, next)) = self.next_line("too big bulk count string")? else { return Ok(false) };
         let len = self.text(line).get(1..).and_then(parse_integer).and_then(|n| usize::try_from(n).ok());
-        let Some(len) = len else { return fail("invalid bulk length") };
+        let Some(len) = len else { return protocol_error("invalid bulk length") };
         if len > self.limits.bulk {
             let limit = self.limits.bulk;
-            return fail(format!(
+            return protocol_error(format!(
                 "invalid bulk length: {len} bytes are above the limit of {limit} (--max-value)"
             ));
         }
         if self.unauthenticated && len > UNAUTHENTICATED_BULK {
-            return fail("unauthenticated bulk length");
+            return protocol_error("unauthenticated bulk length");
         }
         if next + len + 2 - self.whole > self.limits.request {
-            return fail(format!("request is longer than {} bytes", self.limits.request));
+            return protocol_error(format!("request is longer than {} bytes", self.limits.request));
         }
         self.at = next;
-        self.state = State::Body { left, len };
+        self.state = ParserState::Body { left, len };
         Ok(true)
     }
 
-    fn body(&mut self, left: usize, len: usize) -> Result<bool, ProtocolError> {
+    fn parse_body(&mut self, left: usize, len: usize) -> Result<bool, ProtocolError> {
         let end = self.at + len;
         let Some(tail) = self.buffer.get(end..end + 2) else { return Ok(false) };
         if tail != b"\r\n" {
-            return fail("a bulk string does not end where its length says");
+            return protocol_error("a bulk string does not end where its length says");
         }
         self.spans.push(span(self.at, end));
         self.at = end + 2;
         self.state = match left {
             1 => {
                 self.finish_command();
-                State::Idle
+                ParserState::Idle
             }
-            _ => State::Word { left: left - 1 },
+            _ => ParserState::Word { left: left - 1 },
         };
         Ok(true)
     }
 
-    fn inline(&mut self) -> Result<bool, ProtocolError> {
-        let Some((line, next)) = self.line("too big inline request")? else { return Ok(false) };
+    fn parse_inline(&mut self) -> Result<bool, ProtocolError> {
+        let Some((line, next)) = self.next_line("too big inline request")? else { return Ok(false) };
         let (start, end) = (line.start as usize, line.end as usize);
         let text = self.buffer.get_mut(start..end).unwrap_or_default();
         let before = self.spans.len();
         if !split_words(text, start, &mut self.spans) {
             self.spans.truncate(before);
-            return fail("unbalanced quotes in request");
+            return protocol_error("unbalanced quotes in request");
         }
         self.at = next;
         if let Some(&first) = self.spans.get(before) {
@@ -274,7 +274,7 @@ impl Parser {
                 return Err(ProtocolError::Http);
             }
             if self.unauthenticated && self.spans.len() - before > UNAUTHENTICATED_ARGS {
-                return fail("unauthenticated multibulk length");
+                return protocol_error("unauthenticated multibulk length");
             }
             self.finish_command();
         } else {
@@ -289,7 +289,7 @@ impl Parser {
     }
 }
 
-fn fail<T>(text: impl Into<String>) -> Result<T, ProtocolError> {
+fn protocol_error<T>(text: impl Into<String>) -> Result<T, ProtocolError> {
     Err(ProtocolError::Malformed(text.into()))
 }
 

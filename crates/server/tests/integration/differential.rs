@@ -33,7 +33,7 @@ fn stock_server() -> (Killed, SocketAddr) {
             .spawn()
             .unwrap();
         let mut killed = Killed(child);
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while Instant::now() < until && killed.0.try_wait().unwrap().is_none() {
             if TcpStream::connect(free).is_ok() {
                 return (killed, free);
@@ -44,7 +44,7 @@ fn stock_server() -> (Killed, SocketAddr) {
     panic!("redis-server does not start");
 }
 
-fn command() -> impl Strategy<Value = Vec<String>> {
+fn random_command() -> impl Strategy<Value = Vec<String>> {
     let key = || "[a-d]";
     let value = || prop_oneof!["-?[0-9]{1,3}", "[x-z]{0,3}", Just("9223372036854775807".to_owned())];
     // Expiry times are far away, long past, or wrong, since the clocks of the two servers may differ a little.
@@ -116,7 +116,7 @@ fn command() -> impl Strategy<Value = Vec<String>> {
     ]
 }
 
-fn sorted(value: Value) -> Value {
+fn sort_sets(value: Value) -> Value {
     match value {
         // KEYS replies in any order. An array's item does not tell which command it answers, so sort every array.
         Value::Array(mut items) => {
@@ -143,7 +143,7 @@ fn comparable(command: &[String], value: Value) -> Value {
         }
         ("TTL", Value::Integer(n)) if n > 50_000 => Value::Integer(n.saturating_add(5_000) / 10_000),
         ("EXEC", Value::Array(items)) => Value::Array(
-            items.into_iter().map(|item| comparable(&["TTL".to_owned()], sorted(item))).collect(),
+            items.into_iter().map(|item| comparable(&["TTL".to_owned()], sort_sets(item))).collect(),
         ),
         (_, value) => value,
     }
@@ -157,7 +157,7 @@ fn random_commands_get_the_same_replies_as_from_the_stock_server() {
     let rng_seed = RngSeed::Fixed(1);
     let mut runner =
         TestRunner::new(Config { cases: 150, failure_persistence: None, rng_seed, ..Config::default() });
-    let sequences = proptest::collection::vec(command(), 1..60);
+    let sequences = proptest::collection::vec(random_command(), 1..60);
     runner
         .run(&sequences, |commands| {
             let (mut stock, mut mine) = (Client::connect(stock_address), ours.client());

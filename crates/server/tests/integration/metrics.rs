@@ -12,7 +12,7 @@ use units::{RealDriver, block_on};
 
 use crate::common::*;
 
-const ZONES: f64 = 64.0;
+const ZONE_COUNT: f64 = 64.0;
 
 const STATES: [&str; 8] =
     ["conventional", "empty", "implicit-open", "explicit-open", "closed", "full", "read-only", "offline"];
@@ -36,7 +36,7 @@ impl DriveServer {
             ..ServeOptions::default()
         };
         let ended = std::thread::Builder::new().spawn(|| server::run(options)).unwrap();
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while std::net::TcpStream::connect(http).is_err() || !try_http(http).starts_with("HTTP/1.1 200") {
             assert!(!ended.is_finished() && Instant::now() < until, "the server does not start");
             std::thread::sleep(std::time::Duration::from_millis(5));
@@ -49,7 +49,7 @@ impl DriveServer {
     }
 
     /// Ends the server; returns the file system's space after a new mount.
-    fn end(self) -> StatFs {
+    fn shut_down(self) -> StatFs {
         Client::connect(self.address).send(&["SHUTDOWN"]);
         self.ended.join().unwrap().unwrap();
         let driver = RealDriver::new();
@@ -64,7 +64,7 @@ impl DriveServer {
 }
 
 fn url(folder: &TempDir) -> String {
-    format!("emu:{}?zones={ZONES}&zone-size=4MiB", folder.path().join("drive.img").display())
+    format!("emu:{}?zones={ZONE_COUNT}&zone-size=4MiB", folder.path().join("drive.img").display())
 }
 
 fn try_http(at: SocketAddr) -> String {
@@ -96,7 +96,7 @@ fn capacity_used_bytes_and_zones_by_state_are_those_of_the_drive() {
         STATES.iter().map(|state| samples[&format!("furrow_zones{{state=\"{state}\"}}")]).collect()
     };
     assert_eq!(before.keys().filter(|name| name.starts_with("furrow_zones")).count(), STATES.len());
-    assert_eq!(zones(&before).iter().sum::<f64>(), ZONES);
+    assert_eq!(zones(&before).iter().sum::<f64>(), ZONE_COUNT);
 
     const VALUE: usize = 1 << 20;
     let mut client = Client::connect(server.address);
@@ -115,14 +115,14 @@ fn capacity_used_bytes_and_zones_by_state_are_those_of_the_drive() {
     assert!(after["furrow_fs_used_bytes"] < after["furrow_fs_capacity_bytes"]);
     assert!(after["furrow_fs_free_bytes"] < after["furrow_fs_capacity_bytes"]);
     assert!(after.contains_key("furrow_fs_garbage_bytes"));
-    assert_eq!(zones(&after).iter().sum::<f64>(), ZONES);
+    assert_eq!(zones(&after).iter().sum::<f64>(), ZONE_COUNT);
     let empty = |samples: &BTreeMap<String, f64>| samples["furrow_zones{state=\"empty\"}"];
     assert!(empty(&after) < empty(&before), "8 MiB take two zones at least");
     assert!(empty(&after) > 0.0);
 
-    let space = server.end();
+    let space = server.shut_down();
     assert_eq!(after["furrow_fs_capacity_bytes"], space.capacity.0 as f64);
-    assert!(space.capacity.0 < ZONES as u64 * (4 << 20));
+    assert!(space.capacity.0 < ZONE_COUNT as u64 * (4 << 20));
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn the_build_is_an_info_with_the_version() {
     let text = server.metrics("");
     let build = format!("furrow_build_info{{version=\"{}\"}}", env!("CARGO_PKG_VERSION"));
     assert_eq!(samples(&text).get(&build), Some(&1.0), "{text}");
-    server.end();
+    server.shut_down();
 }
 
 #[test]
@@ -159,5 +159,5 @@ fn the_accept_header_chooses_the_format() {
         assert!(body.contains("# TYPE furrow_zones gauge"), "{accept}");
         assert!(samples(&answer).contains_key("furrow_fs_capacity_bytes"), "{accept}");
     }
-    server.end();
+    server.shut_down();
 }

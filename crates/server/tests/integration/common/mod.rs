@@ -13,7 +13,7 @@ use server::{ServeOptions, Server};
 use units::RealDriver;
 
 /// Longest time that any step of a test may take.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const TEST_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// A running server, which is stopped at the end of a test.
 pub struct Running {
@@ -55,7 +55,7 @@ impl Running {
     /// Waits until a server that is shutting down has ended.
     pub fn end(mut self) -> server::Result<()> {
         let ended = self.ended.take().expect("once");
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + TEST_TIMEOUT;
         while !ended.is_finished() {
             assert!(Instant::now() < until, "the server does not end");
             std::thread::sleep(Duration::from_millis(5));
@@ -116,8 +116,8 @@ pub struct Client {
 impl Client {
     pub fn connect(address: SocketAddr) -> Client {
         let stream = TcpStream::connect(address).expect("the server listens");
-        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
+        stream.set_write_timeout(Some(TEST_TIMEOUT)).expect("a timeout");
         stream.set_nodelay(true).expect("no delay");
         Client { stream, read: Vec::new(), at: 0 }
     }
@@ -236,7 +236,7 @@ pub fn stock(program: &str) -> Command {
     Command::new(program)
 }
 
-/// Runs a program to its end, for at most `PATIENCE`.
+/// Runs a program to its end, for at most `TEST_TIMEOUT`.
 pub fn run(command: &mut Command) -> Output {
     let child = command
         .stdin(Stdio::null())
@@ -245,8 +245,8 @@ pub fn run(command: &mut Command) -> Output {
         .spawn()
         .expect("the program starts");
     let mut killed = Killed(child);
-    let (stdout, stderr) = (collect(killed.0.stdout.take()), collect(killed.0.stderr.take()));
-    let until = Instant::now() + PATIENCE;
+    let (stdout, stderr) = (read_in_thread(killed.0.stdout.take()), read_in_thread(killed.0.stderr.take()));
+    let until = Instant::now() + TEST_TIMEOUT;
     let status = loop {
         if let Some(status) = killed.0.try_wait().expect("a child") {
             break status;
@@ -258,7 +258,7 @@ pub fn run(command: &mut Command) -> Output {
     Output { status, stdout: text(stdout), stderr: text(stderr) }
 }
 
-fn collect(from: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Result<Vec<u8>>> {
+fn read_in_thread(from: Option<impl Read + Send + 'static>) -> JoinHandle<std::io::Result<Vec<u8>>> {
     let mut from = from.expect("piped");
     std::thread::spawn(move || {
         let mut all = Vec::new();
@@ -281,7 +281,7 @@ impl Client {
 /// Sends an HTTP request for `path` with `headers` (lines with their ends), and returns the whole answer.
 pub fn http(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server answers");
-    stream.set_read_timeout(Some(PATIENCE)).expect("the server answers");
+    stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("the server answers");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")
         .expect("the server answers");
     let mut text = String::new();
