@@ -136,22 +136,24 @@ impl Core {
                 Io::ready(Ok(Done::Zones(infos.collect())))
             }
             Op::Read { at, into } => match self.locate_transfer(name, at, into.len()) {
-                Ok((zone, offset)) => self.zones.enter(zone, Work::Read { offset, into }),
+                Ok((zone, offset)) => self.zones.begin_or_queue(zone, Work::Read { offset, into }),
                 Err(e) => Io::ready(Err(e.with_buffer(into))),
             },
             Op::Write { at, data, how } => match self.locate_transfer(name, at, data.len()) {
-                Ok((zone, offset)) => self.zones.enter(zone, Work::Write { offset: Some(offset), data, how }),
+                Ok((zone, offset)) => {
+                    self.zones.begin_or_queue(zone, Work::Write { offset: Some(offset), data, how })
+                }
                 Err(e) => Io::ready(Err(e)),
             },
             Op::Append { zone, data, how } => {
                 let checked = self.transfer_blocks(name, data.len(), self.ctx.geometry.max_append);
                 match checked.and_then(|_| self.check_zone_exists(name, zone)) {
-                    Ok(()) => self.zones.enter(zone, Work::Write { offset: None, data, how }),
+                    Ok(()) => self.zones.begin_or_queue(zone, Work::Write { offset: None, data, how }),
                     Err(e) => Io::ready(Err(e)),
                 }
             }
             Op::Zone { zone, action } => match self.check_zone_exists(name, zone) {
-                Ok(()) => self.zones.enter(zone, Work::Act(action)),
+                Ok(()) => self.zones.begin_or_queue(zone, Work::Act(action)),
                 Err(e) => Io::ready(Err(e)),
             },
         }

@@ -134,7 +134,7 @@ fn main() -> ExitCode {
         error.exit()
     });
     start_logging(cli.command.log_level());
-    zoned::know_arrays(::array::url::open);
+    zoned::register_array_opener(::array::url::open);
     let prints_json = cli.json && cli.command.prints_json();
     match cli.command.run(&Context::new(cli.json)) {
         Ok(code) => code,

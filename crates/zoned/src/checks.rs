@@ -12,7 +12,12 @@ pub(crate) struct Transfer {
 }
 
 /// Number of blocks of a transfer of `bytes`: whole blocks, at least one, at most `most`.
-pub(crate) fn length(geometry: &Geometry, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
+pub(crate) fn transfer_blocks(
+    geometry: &Geometry,
+    name: &'static str,
+    bytes: usize,
+    most: Blocks,
+) -> Result<u64> {
     let size = u64::from(geometry.block_size);
     let bytes = bytes as u64;
     let error = |kind| Error::new(kind, &geometry.name, name);
@@ -27,7 +32,7 @@ pub(crate) fn length(geometry: &Geometry, name: &'static str, bytes: usize, most
 }
 
 /// Checks that the device has the zone.
-pub(crate) fn known(geometry: &Geometry, name: &'static str, id: ZoneId) -> Result<()> {
+pub(crate) fn check_zone_exists(geometry: &Geometry, name: &'static str, id: ZoneId) -> Result<()> {
     if id.0 < geometry.zones {
         return Ok(());
     }
@@ -37,9 +42,9 @@ pub(crate) fn known(geometry: &Geometry, name: &'static str, id: ZoneId) -> Resu
 }
 
 /// Checks an append's length and the zone's kind; returns the number of blocks.
-pub(crate) fn append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes: usize) -> Result<u64> {
-    let blocks = length(geometry, name, bytes, geometry.max_append)?;
-    known(geometry, name, id)?;
+pub(crate) fn check_append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes: usize) -> Result<u64> {
+    let blocks = transfer_blocks(geometry, name, bytes, geometry.max_append)?;
+    check_zone_exists(geometry, name, id)?;
     if geometry.is_conventional(id) {
         let error = Error::new(ErrorKind::Conventional, &geometry.name, name).in_zone(id);
         return Err(error.because("write to it at an address instead"));
@@ -48,8 +53,13 @@ pub(crate) fn append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes:
 }
 
 /// Location of a transfer of `bytes` at an address.
-pub(crate) fn locate(geometry: &Geometry, name: &'static str, at: Lba, bytes: usize) -> Result<Transfer> {
-    let blocks = length(geometry, name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
+pub(crate) fn locate_transfer(
+    geometry: &Geometry,
+    name: &'static str,
+    at: Lba,
+    bytes: usize,
+) -> Result<Transfer> {
+    let blocks = transfer_blocks(geometry, name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
     let Some(zone) = geometry.zone_of(at) else {
         let end = u64::from(geometry.zones) * geometry.zone_size.0;
         let error = Error::new(ErrorKind::OutOfRange, &geometry.name, name).at(at);

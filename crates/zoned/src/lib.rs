@@ -33,7 +33,7 @@ pub use resources::{Admission, Resources};
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{
-    ArrayOpener, DeviceUrl, EMU_PARAMETERS, EmuUrl, KERNEL_PARAMETERS, KernelUrl, know_arrays, open,
-    open_or_create,
+    ArrayOpener, DeviceUrl, EMU_PARAMETERS, EmuUrl, KERNEL_PARAMETERS, KernelUrl, open, open_or_create,
+    register_array_opener,
 };
 pub use zone::{Illegal, ZoneEvent, ZoneInfo, ZoneKind, ZoneState};

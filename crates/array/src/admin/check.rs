@@ -67,9 +67,9 @@ pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> R
     let status = status(devices).await?;
     let claims = log_reader::claims(devices.to_vec()).await?;
     let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
-    report.members();
+    report.check_members();
     match Mount::gather(claims, OpenOptions::default(), None).await.map_err(|stopped| stopped.error) {
-        Ok(mount) => report.zones(&mount, options).await?,
+        Ok(mount) => report.check_zones(&mount, options).await?,
         Err(e) if e.kind() == ErrorKind::Host => return Err(e),
         Err(e) => report.add(Severity::Error, None, None, e.to_string()),
     }
@@ -87,7 +87,7 @@ impl CheckReport {
         self.problems.push(Problem { severity, slot, zone, what: what.into() });
     }
 
-    fn members(&mut self) {
+    fn check_members(&mut self) {
         for member in self.status.members.clone() {
             let what = match member.state {
                 MemberState::Good => continue,
@@ -101,7 +101,7 @@ impl CheckReport {
         }
     }
 
-    async fn zones(&mut self, mount: &Mount, options: CheckOptions) -> Result<()> {
+    async fn check_zones(&mut self, mount: &Mount, options: CheckOptions) -> Result<()> {
         for (slot, present) in (0..).map(Slot).zip(&mount.present) {
             let Some(present) = present else { continue };
             if present.log.epochs.last_key_value().is_some_and(|(epoch, _)| *epoch > mount.epoch) {
@@ -132,12 +132,12 @@ impl CheckReport {
             self.add(Severity::Warning, None, None, what);
         }
         for id in (0..mount.superblock.zones).map(ZoneId) {
-            self.zone(mount, id, options.deep).await?;
+            self.check_zone(mount, id, options.deep).await?;
         }
         Ok(())
     }
 
-    async fn zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
+    async fn check_zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
         let (entry, decision) = mount.decide(id);
         if mount.has_failed(id, &entry, &decision) {
             let what = "two drives lack their part of the zone: it is lost, until it is reset";

@@ -42,10 +42,10 @@ pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -
         reports.push(zones);
     }
     for (device, zones) in devices.iter().zip(&reports) {
-        empty(device, zones).await?;
+        reset_all_zones(device, zones).await?;
     }
     for (device, slot) in devices.iter().zip((0..).map(Slot)) {
-        write(device, slot, &superblock).await?;
+        write_member_checkpoint(device, slot, &superblock).await?;
     }
     Ok(superblock)
 }
@@ -71,7 +71,7 @@ fn is_worn(state: ZoneState) -> bool {
 }
 
 /// Resets all zones of a drive.
-pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> Result<()> {
+pub(crate) async fn reset_all_zones(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> Result<()> {
     for info in zones.iter().filter(|info| info.state != ZoneState::Empty && !is_worn(info.state)) {
         device.zone(info.zone, Action::Reset).await?;
     }
@@ -79,7 +79,11 @@ pub(crate) async fn empty(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> 
 }
 
 /// Writes the first checkpoint of a member.
-async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superblock) -> Result<()> {
+async fn write_member_checkpoint(
+    device: &Arc<dyn ZonedDevice>,
+    slot: Slot,
+    superblock: &Superblock,
+) -> Result<()> {
     let mut bodies = vec![Body::Superblock(superblock.clone())];
     let entries = vec![ZoneEntry { generation: FIRST_GENERATION, end: None }; superblock.zones as usize];
     let zones = zone_entries::split(&entries, superblock.block_size);
@@ -98,7 +102,7 @@ async fn write(device: &Arc<dyn ZonedDevice>, slot: Slot, superblock: &Superbloc
     Ok(())
 }
 
-pub(crate) fn uuid(driver: &dyn Driver) -> Uuid {
+pub(crate) fn random_uuid(driver: &dyn Driver) -> Uuid {
     let bits = (u128::from(driver.random()) << 64) | u128::from(driver.random());
     Builder::from_random_bytes(bits.to_le_bytes()).into_uuid()
 }
@@ -183,10 +187,13 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         limits.max_active = Some(most);
     }
     let driver = first.driver();
-    let member =
-        |_: &Arc<dyn ZonedDevice>| MemberInfo { uuid: uuid(&**driver), failed: false, rebuilding: false };
+    let member = |_: &Arc<dyn ZonedDevice>| MemberInfo {
+        uuid: random_uuid(&**driver),
+        failed: false,
+        rebuilding: false,
+    };
     Ok(Superblock {
-        uuid: uuid(&**driver),
+        uuid: random_uuid(&**driver),
         config: 1,
         compat: 0,
         ro_compat: 0,

@@ -174,7 +174,7 @@ impl Array {
         let core = &self.core;
         // The rebuild's progress is read before the superblock: a rebuild that ends in between counts as
         // running.
-        let rebuild = core.jobs.rebuilding();
+        let rebuild = core.jobs.running_rebuild();
         let superblock = self.superblock();
         let member = |(slot, info): (Slot, &MemberInfo)| {
             let member = core.members.member(slot);
@@ -194,9 +194,13 @@ impl Array {
         let (scrub, broken) = (core.jobs.scrubbing(), core.members.is_broken());
         let of = |member: &Member| {
             let slot = member.slot;
-            member.bad_rows.counts().into_iter().map(move |(zone, blocks)| BadBlocks { slot, zone, blocks })
+            member.bad_rows.rows_by_zone().into_iter().map(move |(zone, blocks)| BadBlocks {
+                slot,
+                zone,
+                blocks,
+            })
         };
-        let lost = core.members.good().flat_map(of).collect();
+        let lost = core.members.working_members().flat_map(of).collect();
         let failed_zones = core.zones.failed_zones();
         Status { superblock, members, rebuild, scrub, worn, lost, failed_zones, broken }
     }

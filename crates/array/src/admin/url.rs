@@ -131,7 +131,7 @@ pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
     block_on(&**driver, Array::open(devices, OpenOptions::default()))
 }
 
-/// Opens the array that `rest` names as a device: `zoned` calls this for `array:` URLs after [`zoned::know_arrays`].
+/// Opens the array that `rest` names as a device: `zoned` calls this for `array:` URLs after [`zoned::register_array_opener`].
 pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     Ok(assemble(rest, &driver)?)
 }

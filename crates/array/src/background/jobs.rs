@@ -201,7 +201,7 @@ impl Jobs {
     }
 
     /// The progress of a rebuild that runs.
-    pub(crate) fn rebuilding(&self) -> Option<Progress> {
+    pub(crate) fn running_rebuild(&self) -> Option<Progress> {
         self.rebuild.lock().as_ref().filter(|job| !job.is_over()).map(Handle::progress)
     }
 

@@ -24,7 +24,7 @@ use crate::zone::{Work, Zone};
 
 /// The drive whose part of a zone is offline, among the drives that work.
 pub(crate) async fn offline_part(core: &Core, id: ZoneId) -> Option<Slot> {
-    for member in core.members.good() {
+    for member in core.members.working_members() {
         let Some(device) = member.device() else { continue };
         let info = PhysicalZone::part(&*device, id).info().await.ok()?;
         if info.is_some_and(|info| info.state == ZoneState::Offline) {
@@ -37,7 +37,7 @@ pub(crate) async fn offline_part(core: &Core, id: ZoneId) -> Option<Slot> {
 /// Fails a zone of an array in use: two drives lack their part. The failure is durable when this returns, and nothing
 /// of the zone is in flight.
 pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
-    let paused: Io<()> = core.zones.enter(id, Work::Pause).typed();
+    let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
     paused.await?;
     let lost = {
         let mut limits = core.zones.limits.lock();
@@ -58,13 +58,16 @@ pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
     if let Some((generation, active)) = lost {
         tracing::error!(zone = id.0, "two drives lack their part of the zone: the zone failed");
         let entries = vec![ZoneEntry { generation, end: Some(ZoneEntry::END_OF_FAILED_ZONE) }];
-        recorded = core.members.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await;
+        recorded = core
+            .members
+            .write_zone_record(id, &Body::Zones { first: id, entries }, Durability::Durable)
+            .await;
         if active && recorded.is_ok() {
             // The drive with the offline part refuses the finish.
             let _refused = core.actions.on_all_drives(id, Action::Finish).await;
         }
     }
     core.zones.zone(id).busy = false;
-    core.zones.pump(id);
+    core.zones.begin_queued(id);
     recorded
 }

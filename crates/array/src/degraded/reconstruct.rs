@@ -107,7 +107,7 @@ impl Reconstruct {
                     }
                     None => {
                         let io = self.read_rows(id, slot, first, count).ok_or_else(|| gone(slot, "data"))?;
-                        (io, zone.stale.over(self.ctx.bytes(1), slot, first, count))
+                        (io, zone.stale.overlay(self.ctx.bytes(1), slot, first, count))
                     }
                 };
             sources.push(SourceRows { slot, row: first, rows: count, io, overlay });
@@ -168,7 +168,7 @@ impl Reconstruct {
         let row = layout.row(stripe) + rows.start;
         for Term { slot, count, .. } in (Equation { stripe, rows, end }).terms(layout, id, None) {
             let io = self.read_rows(id, slot, row, count);
-            let overlay = self.zones.zone(id).stale.over(self.ctx.bytes(1), slot, row, count);
+            let overlay = self.zones.zone(id).stale.overlay(self.ctx.bytes(1), slot, row, count);
             parts.push((slot, count, overlay));
             ios.push(io.ok_or_else(|| self.members.broken_error("rebuild"))?);
         }

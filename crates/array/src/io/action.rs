@@ -120,7 +120,7 @@ impl Actions {
             };
             core.command_ended(id, action, &result);
             completer.complete(result.map(|_| Done::Unit));
-            core.zones.pump(id);
+            core.zones.begin_queued(id);
         });
     }
 
@@ -170,7 +170,9 @@ impl Actions {
                 zone.end = end;
             }
             let entries = vec![ZoneEntry { generation, end }];
-            self.members.record(id, &Body::Zones { first: id, entries }, Durability::Cached).await?;
+            self.members
+                .write_zone_record(id, &Body::Zones { first: id, entries }, Durability::Cached)
+                .await?;
         }
         Ok(())
     }
@@ -189,7 +191,7 @@ impl Actions {
     async fn reset_zone(self: &Arc<Self>, id: ZoneId, generation: u64) -> Result<Blocks> {
         if self.ctx.rules.logs_reset_intents() {
             let intent = Body::ResetIntent { zone: id, generation };
-            self.members.record(id, &intent, Durability::Durable).await?;
+            self.members.write_zone_record(id, &intent, Durability::Durable).await?;
         }
         self.on_all_drives(id, Action::Reset).await?;
         if self.ctx.rules.logs_reset_intents() {
@@ -201,13 +203,15 @@ impl Actions {
             let mut zone = self.zones.zone(id);
             // A failed zone is usable again from here on.
             let state = if zone.state == ZoneState::Offline { ZoneState::Empty } else { zone.state };
-            zone.empty(generation + 1);
+            zone.make_empty(generation + 1);
             self.members.iter().for_each(|member| member.bad_rows.set(id, RowSet::default()));
             (zone.state, zone.busy) = (state, true);
         }
         if self.ctx.rules.records_generations() {
             let entries = vec![ZoneEntry { generation: generation + 1, end: None }];
-            self.members.record(id, &Body::Zones { first: id, entries }, Durability::Cached).await?;
+            self.members
+                .write_zone_record(id, &Body::Zones { first: id, entries }, Durability::Cached)
+                .await?;
         }
         // A durable write of new data makes the record of the new generation durable too.
         self.writes.stamp_slots(&mut self.zones.zone(id), Slots::ALL, Durability::Durable);
@@ -222,7 +226,7 @@ impl Actions {
             zone.pointer
         };
         let entries = vec![ZoneEntry { generation, end: Some(end) }];
-        self.members.record(id, &Body::Zones { first: id, entries }, Durability::Durable).await?;
+        self.members.write_zone_record(id, &Body::Zones { first: id, entries }, Durability::Durable).await?;
         let needs = {
             let zone = self.zones.zone(id);
             let open = zone.open_stripe(&self.ctx.layout);

@@ -70,7 +70,7 @@ impl Reads {
             }
             parts.push(match self.members.member(piece.slot).read(id, row, part) {
                 Ok(io) => {
-                    let overlay = zone.stale.over(self.ctx.bytes(1), piece.slot, row, piece.len);
+                    let overlay = zone.stale.overlay(self.ctx.bytes(1), piece.slot, row, piece.len);
                     ReadPart::Read(piece, io, overlay)
                 }
                 Err(part) => {

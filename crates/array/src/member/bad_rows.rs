@@ -65,7 +65,7 @@ impl BadRows {
     }
 
     /// Each zone with bad rows, and their number.
-    pub(crate) fn counts(&self) -> Vec<(ZoneId, u64)> {
+    pub(crate) fn rows_by_zone(&self) -> Vec<(ZoneId, u64)> {
         self.zones.lock().iter().map(|(zone, rows)| (*zone, rows.len())).collect()
     }
 }
@@ -89,12 +89,12 @@ mod tests {
         assert!(!bad.intersects(ZoneId(1), &(0..99)));
         let rows: RowSet = [4..7, 9..10].into_iter().collect();
         bad.set(ZoneId(1), rows.clone());
-        assert_eq!((bad.of(ZoneId(1)), bad.counts()), (rows, vec![(ZoneId(1), 4)]));
+        assert_eq!((bad.of(ZoneId(1)), bad.rows_by_zone()), (rows, vec![(ZoneId(1), 4)]));
         let hit = |zone, rows| bad.intersects(ZoneId(zone), &rows);
         assert!(hit(1, 6..9) && !hit(1, 7..9) && !hit(2, 4..5));
         assert!(bad.remove(ZoneId(1), &(5..10)) && !bad.remove(ZoneId(1), &(5..10)));
         assert_eq!(bad.of(ZoneId(1)), RowSet::from_iter(std::iter::once(4..5)));
         bad.set(ZoneId(1), RowSet::default());
-        assert_eq!(bad.counts(), []);
+        assert_eq!(bad.rows_by_zone(), []);
     }
 }

@@ -1,8 +1,8 @@
 //! A drive of the array, and the log in its metadata zones.
 
 pub(crate) mod bad_rows;
+pub(crate) mod drive_fits;
 pub(crate) mod drive_ios;
-pub(crate) mod fits;
 pub(crate) mod log_contents;
 pub(crate) mod log_reader;
 pub(crate) mod physical_zone;
@@ -103,7 +103,7 @@ impl Log {
     }
 
     /// Blocks of the metadata zone left for records other than superblocks.
-    pub(crate) fn left(&self) -> u64 {
+    pub(crate) fn blocks_left(&self) -> u64 {
         self.capacity.saturating_sub(self.pointer + self.reserved + SUPERBLOCK_RESERVE_BLOCKS)
     }
 
@@ -292,7 +292,7 @@ impl Member {
     }
 
     /// The number of the drive's next flush, which covers all blocks that have landed by now.
-    pub(crate) fn next_flush(&self) -> u64 {
+    pub(crate) fn next_flush_number(&self) -> u64 {
         self.flushes.load(Ordering::Acquire) + 1
     }
 
@@ -302,7 +302,7 @@ impl Member {
     }
 
     /// True if the drive's flush `number` or a later one is done.
-    pub(crate) fn covers(&self, number: u64) -> bool {
+    pub(crate) fn is_flush_done(&self, number: u64) -> bool {
         self.flushed.load(Ordering::Acquire) >= number
     }
 
@@ -342,7 +342,7 @@ impl Member {
     /// Reserves `blocks` of the log for [`append_reserved`](Member::append_reserved). False if the log has no room.
     pub(crate) fn reserve(&self, blocks: u64) -> bool {
         let mut log = self.log.lock();
-        let room = self.device().is_none() || log.left() >= blocks;
+        let room = self.device().is_none() || log.blocks_left() >= blocks;
         log.reserved += if room { blocks } else { 0 };
         room
     }

@@ -133,7 +133,7 @@ impl Membership {
         let mut ios = DriveIos::default();
         let mut full = Vec::new();
         let mut deferred = Deferred::default();
-        for member in self.good() {
+        for member in self.working_members() {
             let written = member.append(&body, false, Durability::Durable).or_else(|_| {
                 // The superblock's writer does not wait for the whole log roll, because the roll may need
                 // `persisting`.

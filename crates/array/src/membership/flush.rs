@@ -19,7 +19,7 @@ impl Membership {
     pub(crate) async fn flush_slots(self: &Arc<Self>, slots: Slots) -> Result<()> {
         let mut ios = DriveIos::default();
         let mut numbers = Vec::new();
-        for member in self.good() {
+        for member in self.working_members() {
             if !slots.has(member.slot) {
                 let spared = u64::from(self.ctx.geometry.volatile_cache);
                 add(&self.ctx.metrics.flushes_spared, spared);

@@ -76,7 +76,7 @@ impl Membership {
     pub(crate) fn roll_early(self: &Arc<Self>, slot: Slot, deferred: &mut Deferred) {
         let early = {
             let log = self.member(slot).log.lock();
-            !log.rolling && log.left() < log.capacity / EARLY_ROLL
+            !log.rolling && log.blocks_left() < log.capacity / EARLY_ROLL
         };
         if early {
             self.roll(slot, deferred);
@@ -185,7 +185,12 @@ impl Membership {
 
     /// Writes a record about a zone to the logs of its two drives. If one of the two drives fails meanwhile,
     /// the next drive takes its place.
-    pub(crate) async fn record(self: &Arc<Self>, id: ZoneId, body: &Body, how: Durability) -> Result<()> {
+    pub(crate) async fn write_zone_record(
+        self: &Arc<Self>,
+        id: ZoneId,
+        body: &Body,
+        how: Durability,
+    ) -> Result<()> {
         let mut wrote: Vec<Slot> = Vec::new();
         loop {
             let left: Vec<Slot> =

@@ -108,7 +108,7 @@ impl Membership {
     }
 
     /// The members that work.
-    pub(crate) fn good(&self) -> impl Iterator<Item = &Member> {
+    pub(crate) fn working_members(&self) -> impl Iterator<Item = &Member> {
         self.members.iter().filter(|member| member.is_good())
     }
 
@@ -136,6 +136,6 @@ impl Membership {
 
     /// The epoch that the array's mount began.
     pub(crate) fn epoch(&self) -> u64 {
-        self.good().map(|good| good.log.lock().epoch).next().unwrap_or(0)
+        self.working_members().map(|good| good.log.lock().epoch).next().unwrap_or(0)
     }
 }

@@ -121,7 +121,7 @@ impl Mount {
 
     async fn recover_zone(&self, id: ZoneId, recovered: &mut Recovered) -> Result<Zone, MountError> {
         let (entry, decision) = self.decide(id);
-        let worn = self.worn(id);
+        let worn = self.has_worn_part(id);
         // The next life of an empty zone has a generation that no stale record has.
         let fresh = entry.generation.saturating_add(1);
         let empty = |state, generation| Zone::new(state, generation, Blocks::ZERO, BufMut::default());
@@ -245,7 +245,7 @@ impl Mount {
                 targets.push(Some(zone));
                 continue;
             }
-            let Some(info) = present.free(self.epoch) else {
+            let Some(info) = present.first_free_zone(self.epoch) else {
                 let error = Error::new(ErrorKind::Damaged, &self.name, "open");
                 return Err(error.because(format!("drive {} has no free metadata zone", slot.0))).of(slot);
             };
@@ -394,7 +394,7 @@ async fn write_first_checkpoint(core: &Arc<Core>) -> Result<(), MountError> {
             .because("the checkpoint does not fit a metadata zone");
         MountError { slot: None, error }
     };
-    for member in core.members.good() {
+    for member in core.members.working_members() {
         ios.push(member.slot, member.append(&superblock, true, Durability::Cached).map_err(full)?);
         let (slot, incarnation) = (member.slot, member.log.lock().incarnation);
         let mut writes = CheckpointWrites::default();
@@ -404,10 +404,10 @@ async fn write_first_checkpoint(core: &Arc<Core>) -> Result<(), MountError> {
     }
     first_failure(ios.join().await)?;
     let mut flushes = DriveIos::default();
-    core.members.good().for_each(|member| flushes.push(member.slot, member.flush()));
+    core.members.working_members().for_each(|member| flushes.push(member.slot, member.flush()));
     first_failure(flushes.join().await)?;
     let mut ends = DriveIos::default();
-    for member in core.members.good() {
+    for member in core.members.working_members() {
         let end = member.append(&Body::CheckpointEnd, true, Durability::Durable).map_err(full)?;
         ends.push(member.slot, end);
     }

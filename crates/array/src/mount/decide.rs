@@ -101,7 +101,7 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     let slots = || (0..layout.drives).map(Slot);
     let missing = |slot| match at(slot) {
         PartState::Written(row) => {
-            let row = evidence.stale.data_end(layout, evidence.block, evidence.zone, slot, row);
+            let row = evidence.stale.first_row_without_data(layout, evidence.block, evidence.zone, slot, row);
             layout.first_missing(evidence.zone, slot, row)
         }
         PartState::Full | PartState::Missing => layout.capacity(),

@@ -16,7 +16,7 @@ impl Mount {
             // A failed zone whose reset was begun is not failed: the mount completes the reset.
             return !self.has_reset_intent(id, entry.generation)
                 || self.missing_parts(id) > 1
-                || self.worn(id);
+                || self.has_worn_part(id);
         }
         self.missing_parts(id) > 1 && !self.was_empty(id, entry, decision)
     }

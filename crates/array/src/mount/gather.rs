@@ -13,7 +13,7 @@ use crate::format::zone_entries::ZoneEntry;
 use crate::layout::physical_zones::part_zones;
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
-use crate::member::fits::fits;
+use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::{self, EpochContents, LogContents, NeededParity, Partial};
 use crate::member::log_reader::Claim;
 use crate::mount::candidate::Candidate;
@@ -124,8 +124,10 @@ impl Mount {
             let slots = || (0..layout.drives).map(Slot);
             let (stale, relocated) = self.relocated_content(id, self.entry(id).generation);
             let rows = slots().filter_map(|slot| match self.part(slot, id) {
-                PartState::Written(row) => Some(stale.data_end(&layout, block, id, slot, row)),
-                PartState::Full => Some(stale.data_end(&layout, block, id, slot, layout.zone_capacity)),
+                PartState::Written(row) => Some(stale.first_row_without_data(&layout, block, id, slot, row)),
+                PartState::Full => {
+                    Some(stale.first_row_without_data(&layout, block, id, slot, layout.zone_capacity))
+                }
                 PartState::Missing => None,
             });
             let stale_parity = stale.stale_parity(&layout, id, &relocated);
@@ -186,7 +188,7 @@ impl Mount {
     }
 
     /// True if a part of the zone is read-only or offline.
-    pub(crate) fn worn(&self, id: ZoneId) -> bool {
+    pub(crate) fn has_worn_part(&self, id: ZoneId) -> bool {
         self.states(id).any(|state| matches!(state, ZoneState::ReadOnly | ZoneState::Offline))
     }
 
@@ -392,7 +394,7 @@ async fn place_members(
             tracing::warn!(?device, slot = slot.0, "not a good member: left out");
             continue;
         }
-        fits(&device, superblock, slot).of_array()?;
+        check_drive_fits(&device, superblock, slot).of_array()?;
         let report = device.report(part_zones(superblock.zones)).await.of(slot)?;
         let place = present.get_mut(slot.index()).expect("a member of the array");
         if place.is_some() {
@@ -418,7 +420,7 @@ fn leave_out_unusable(
             let why = match () {
                 () if refused == Some(slot) => Unusable::Unwritable,
                 () if present.log.unreadable_from(epoch) > 0 => Unusable::Unreadable,
-                () if present.free(epoch).is_none() => Unusable::Unwritable,
+                () if present.first_free_zone(epoch).is_none() => Unusable::Unwritable,
                 () => return None,
             };
             Some((slot, place, why))
@@ -458,7 +460,7 @@ fn find_candidate(incomplete: Vec<Claimant>, superblock: &Superblock) -> Option<
         if one.log.unreadable() > 0 && !superblock.member(slot).is_some_and(|member| member.rebuilding) {
             continue;
         }
-        if !one.is_expected(superblock) || fits(&one.device, superblock, slot).is_err() {
+        if !one.is_expected(superblock) || check_drive_fits(&one.device, superblock, slot).is_err() {
             tracing::warn!(device = ?one.device, "the drive never became a member: left out");
             continue;
         }

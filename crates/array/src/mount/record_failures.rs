@@ -43,7 +43,7 @@ impl Mount {
             let blocks = body.blocks(geometry.block_size);
             let (info, epoch) = match present.place_for(self.epoch, blocks) {
                 Some(info) => (info, self.epoch),
-                None => match present.free(self.epoch) {
+                None => match present.first_free_zone(self.epoch) {
                     Some(info) => (info, self.next),
                     // Without a free zone for the checkpoint the mount fails later.
                     None => continue,
@@ -89,7 +89,7 @@ impl Present {
     }
 
     /// The drive's metadata zone for the next checkpoint.
-    pub(crate) fn free(&self, epoch: u64) -> Option<ZoneInfo> {
+    pub(crate) fn first_free_zone(&self, epoch: u64) -> Option<ZoneInfo> {
         self.free_zones(epoch).first().copied()
     }
 

@@ -217,7 +217,7 @@ impl Resync {
         }
         match self.read(slot, row, count).await {
             Ok(mut blocks) => {
-                self.stale.over(size, slot, row, count).apply(&mut blocks);
+                self.stale.overlay(size, slot, row, count).apply(&mut blocks);
                 return Ok((blocks, Vec::new()));
             }
             Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(slot),
@@ -389,11 +389,12 @@ impl Resync {
         }
         let there = written.saturating_sub(first).min(needed);
         let found = self.readable_rows(slot, first, there).await?;
-        let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
-        fits |= !self.rules.resyncs();
+        let mut check_drive_fits =
+            found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        check_drive_fits |= !self.rules.resyncs();
         let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
         // If the physical zone wore out, the parity rows are relocated later.
-        if !(self.write_at_pointer(slot, first + there, Buf::copy_from(rest)).await? && fits) {
+        if !(self.write_at_pointer(slot, first + there, Buf::copy_from(rest)).await? && check_drive_fits) {
             self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
@@ -429,9 +430,10 @@ impl Resync {
             }
         }
         let sum = sum.freeze();
-        let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        let check_drive_fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         // If the physical zone wore out, the parity is relocated.
-        if self.write_at_pointer(slot, row + there, sum.slice(self.bytes(there)..)).await? && fits {
+        if self.write_at_pointer(slot, row + there, sum.slice(self.bytes(there)..)).await? && check_drive_fits
+        {
             self.relocated.remove(&stripe);
             self.stale.remove(slot, &(row..row + unit));
             return Ok(false);

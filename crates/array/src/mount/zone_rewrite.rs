@@ -43,7 +43,7 @@ const REWRITE_RECORD_BLOCKS: u64 = 2;
 pub(crate) fn end_torn_zones(core: &Core) {
     let (ctx, zones) = (&core.ctx, &core.zones);
     let ids = || zones.ids().filter(|id| !zones.zone(*id).state.is_active());
-    for member in core.members.good() {
+    for member in core.members.working_members() {
         let cost = |id: ZoneId| zones.zone(id).relocated_cost(&ctx.layout, id, member.slot);
         let mut total: u64 = ids().map(cost).sum();
         let mut costs: Vec<(u64, ZoneId)> = ids().map(|id| (cost(id), id)).collect();
@@ -88,7 +88,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
         let slots = {
             let zone = core.zones.zone(id);
             add_relocated_cost(core, &mut with, &zone, id);
-            zone.relocates(&core.ctx.layout, id)
+            zone.slots_with_relocated(&core.ctx.layout, id)
         };
         let room = with
             .iter()

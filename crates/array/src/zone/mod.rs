@@ -153,7 +153,7 @@ impl Zone {
     }
 
     /// Makes the zone empty, after a reset.
-    pub(crate) fn empty(&mut self, generation: u64) {
+    pub(crate) fn make_empty(&mut self, generation: u64) {
         let queue = std::mem::take(&mut self.queue);
         *self = Zone::new(ZoneState::Empty, generation, Blocks::ZERO, BufMut::default());
         self.queue = queue;
@@ -183,7 +183,7 @@ impl Zone {
     }
 
     /// The drives with relocated content of zone `id`.
-    pub(crate) fn relocates(&self, layout: &Layout, id: ZoneId) -> BTreeSet<Slot> {
+    pub(crate) fn slots_with_relocated(&self, layout: &Layout, id: ZoneId) -> BTreeSet<Slot> {
         let parity = self.relocated.keys().map(|stripe| layout.parity(id, *stripe));
         self.stale.slots().into_iter().chain(parity).collect()
     }
@@ -200,7 +200,8 @@ impl Zone {
 
     /// Blocks that the records of relocated content of zone `id` may take in a drive's checkpoint.
     pub(crate) fn relocated_cost(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
-        self.stale.cost(layout, slot) + self.relocated_parity_units(layout, id, slot) * (layout.unit + 1)
+        self.stale.checkpoint_blocks(layout, slot)
+            + self.relocated_parity_units(layout, id, slot) * (layout.unit + 1)
     }
 
     /// Number of rows on all drives whose content is or will be in the logs.
@@ -364,7 +365,7 @@ impl Zone {
 
     /// Notes that the flush `number` of the drive in `slot` covers all blocks of the zone that have landed
     /// there.
-    pub(crate) fn stamp(&mut self, slot: Slot, number: u64) {
+    pub(crate) fn set_flush_number(&mut self, slot: Slot, number: u64) {
         if self.stamps.len() <= slot.index() {
             self.stamps.resize(slot.index() + 1, 0);
         }
@@ -374,7 +375,7 @@ impl Zone {
     }
 
     /// The number of the flush that covers all blocks of the zone on the drive in `slot`.
-    pub(crate) fn stamp_of(&self, slot: Slot) -> u64 {
+    pub(crate) fn flush_number(&self, slot: Slot) -> u64 {
         self.stamps.get(slot.index()).copied().unwrap_or(0)
     }
 
@@ -390,14 +391,14 @@ impl Zone {
     }
 
     /// Notes that the parity of the commit at `end` has landed.
-    pub(crate) fn committed(&mut self, end: Blocks) {
+    pub(crate) fn commit_landed(&mut self, end: Blocks) {
         for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
             commit.done = true;
         }
     }
 
     /// Notes that the blocks of a write are on their drives.
-    pub(crate) fn land(&mut self, id: u64) {
+    pub(crate) fn mark_landed(&mut self, id: u64) {
         if let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) {
             flight.landed = true;
         }
@@ -493,10 +494,10 @@ mod tests {
         for end in 1..=3 {
             g.zone.commit(Blocks(end), true);
         }
-        g.zone.land(g.ids[2]);
-        g.zone.land(g.ids[1]);
+        g.zone.mark_landed(g.ids[2]);
+        g.zone.mark_landed(g.ids[1]);
         assert_eq!(g.released(), []);
-        g.zone.land(g.ids[0]);
+        g.zone.mark_landed(g.ids[0]);
         assert_eq!(g.released(), [1, 2, 3]);
         assert_eq!(g.zone.in_flight, 0);
     }
@@ -505,11 +506,11 @@ mod tests {
     fn a_write_waits_for_parity_and_for_all_that_the_parity_covers() {
         let mut g = fixture(&[1, 2, 3]);
         g.zone.commit(Blocks(3), false);
-        g.zone.land(g.ids[0]);
-        g.zone.land(g.ids[1]);
-        g.zone.committed(Blocks(3));
+        g.zone.mark_landed(g.ids[0]);
+        g.zone.mark_landed(g.ids[1]);
+        g.zone.commit_landed(Blocks(3));
         assert_eq!(g.released(), [], "the parity is of no use without block 3");
-        g.zone.land(g.ids[2]);
+        g.zone.mark_landed(g.ids[2]);
         assert_eq!(g.released(), [1, 2, 3]);
     }
 
@@ -518,11 +519,11 @@ mod tests {
         let mut g = fixture(&[1, 4]);
         g.zone.commit(Blocks(1), false);
         g.zone.commit(Blocks(4), false);
-        g.zone.land(g.ids[0]);
-        g.zone.land(g.ids[1]);
-        g.zone.committed(Blocks(4));
+        g.zone.mark_landed(g.ids[0]);
+        g.zone.mark_landed(g.ids[1]);
+        g.zone.commit_landed(Blocks(4));
         assert_eq!(g.released(), []);
-        g.zone.committed(Blocks(1));
+        g.zone.commit_landed(Blocks(1));
         assert_eq!(g.released(), [1, 4]);
     }
 }

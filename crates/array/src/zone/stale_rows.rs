@@ -88,7 +88,7 @@ impl StaleRows {
 
     /// Blocks of records that a checkpoint of the drive may need once every stale row has its content: for every unit
     /// that a stale range touches, its rows and a header.
-    pub(crate) fn cost(&self, layout: &Layout, slot: Slot) -> u64 {
+    pub(crate) fn checkpoint_blocks(&self, layout: &Layout, slot: Slot) -> u64 {
         let units = |range: &Range<u64>| range.end.div_ceil(layout.unit) - range.start / layout.unit;
         self.ranges(slot).iter().map(|range| units(range) * (layout.unit + 1) + 1).sum()
     }
@@ -165,7 +165,7 @@ impl StaleRows {
     }
 
     /// The relocated content of the rows `row..row + count` of a drive.
-    pub(crate) fn over(&self, block: usize, slot: Slot, row: u64, count: u64) -> Overlay {
+    pub(crate) fn overlay(&self, block: usize, slot: Slot, row: u64, count: u64) -> Overlay {
         let Some(part) = self.0.get(&slot) else { return Overlay::default() };
         let mut overlay = Vec::new();
         for (at, data) in part.content.range(..row + count) {
@@ -188,7 +188,9 @@ impl StaleRows {
         count: u64,
     ) -> Option<Overlay> {
         self.0.get(&slot)?;
-        self.missing(slot, block, row..row + count).is_none().then(|| self.over(block, slot, row, count))
+        self.first_row_without_content(slot, block, row..row + count)
+            .is_none()
+            .then(|| self.overlay(block, slot, row, count))
     }
 
     /// Adds the relocated content that a log contains. Rows that are not stale are ignored.
@@ -203,7 +205,7 @@ impl StaleRows {
             let rows = *row..*row + (data.len() / block) as u64;
             for (part, stale) in self.split(slot, rows) {
                 // Two overlapping runs of relocated content have the same content.
-                let missing = self.missing(slot, block, part.clone());
+                let missing = self.first_row_without_content(slot, block, part.clone());
                 if stale && let Some(from) = missing {
                     let bytes = (from - row) as usize * block..(part.end - row) as usize * block;
                     self.put(layout, block, slot, from, &data.slice(bytes));
@@ -213,7 +215,7 @@ impl StaleRows {
     }
 
     /// The first of `rows` without relocated content.
-    fn missing(&self, slot: Slot, block: usize, rows: Range<u64>) -> Option<u64> {
+    fn first_row_without_content(&self, slot: Slot, block: usize, rows: Range<u64>) -> Option<u64> {
         let mut at = rows.start;
         for (row, data) in self.runs(slot) {
             if row <= at && at < rows.end {
@@ -225,14 +227,21 @@ impl StaleRows {
 
     /// The first row of a drive that lacks its data, where the drive's own pointer is at `row`. Stale rows of
     /// data without relocated content lack their data.
-    pub(crate) fn data_end(&self, layout: &Layout, block: usize, zone: ZoneId, slot: Slot, row: u64) -> u64 {
+    pub(crate) fn first_row_without_data(
+        &self,
+        layout: &Layout,
+        block: usize,
+        zone: ZoneId,
+        slot: Slot,
+        row: u64,
+    ) -> u64 {
         for range in self.ranges(slot) {
             let mut at = range.start;
             while at < range.end {
                 let stripe = Stripe(at / layout.unit);
                 let end = layout.row(Stripe(stripe.0 + 1)).min(range.end);
                 if layout.parity(zone, stripe) != slot
-                    && let Some(missing) = self.missing(slot, block, at..end)
+                    && let Some(missing) = self.first_row_without_content(slot, block, at..end)
                 {
                     return missing.min(row);
                 }
@@ -289,7 +298,7 @@ pub(crate) fn apply_relocated(
 ) {
     let bytes = |rows: u64| usize::try_from(rows).expect("fits memory") * block;
     let count = (data.len() / block) as u64;
-    stale.over(block, slot, row, count).apply(data);
+    stale.overlay(block, slot, row, count).apply(data);
     for stripe in (row / layout.unit..(row + count).div_ceil(layout.unit)).map(Stripe) {
         let Some(relocated) = relocated.get(&stripe) else { continue };
         if layout.parity(id, stripe) != slot {
@@ -343,15 +352,15 @@ mod tests {
             [(5, 6), (8, 2)]
         );
         let mut read = vec![0; 10];
-        stale.over(2, SLOT, 4, 5).apply(&mut read);
+        stale.overlay(2, SLOT, 4, 5).apply(&mut read);
         assert_eq!(read, [0, 0, 5, 5, 6, 6, 7, 7, 8, 8]);
-        assert_eq!(stale.missing(SLOT, 2, 4..9), Some(4));
-        assert_eq!(stale.missing(SLOT, 2, 5..9), None);
+        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..9), Some(4));
+        assert_eq!(stale.first_row_without_content(SLOT, 2, 5..9), None);
         // The cut at row 7 drops the relocated content above, and the rows up to the drive's own pointer
         // become stale.
         stale.cut(2, SLOT, 7, 20);
         assert!(stale.of(SLOT) == RowSet::from_iter(std::iter::once(4..20)));
-        assert_eq!(stale.missing(SLOT, 2, 5..9), Some(7));
+        assert_eq!(stale.first_row_without_content(SLOT, 2, 5..9), Some(7));
     }
 
     #[test]
@@ -360,9 +369,9 @@ mod tests {
         stale.add(SLOT, 4..8);
         stale.put(&LAYOUT, 2, SLOT, 4, &rows(4, 4));
         stale.put(&LAYOUT, 2, SLOT, 4, &rows(4, 1));
-        assert_eq!(stale.missing(SLOT, 2, 4..8), None);
+        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..8), None);
         let mut read = vec![0; 8];
-        stale.over(2, SLOT, 4, 4).apply(&mut read);
+        stale.overlay(2, SLOT, 4, 4).apply(&mut read);
         assert_eq!(read, *rows(4, 4));
     }
 
@@ -374,13 +383,13 @@ mod tests {
         stale.add_logged(&LAYOUT, 2, SLOT, &known);
         let zone =
             (0..9).map(ZoneId).find(|zone| LAYOUT.parity(*zone, Stripe(2)) == SLOT).expect("one of three");
-        assert_eq!(stale.missing(SLOT, 2, 4..8), None);
-        assert_eq!(stale.missing(SLOT, 2, 4..10), Some(8));
+        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..8), None);
+        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..10), Some(8));
         // Rows 8 and 9 of the drive are parity, so no data is missing.
-        assert_eq!(stale.data_end(&LAYOUT, 2, zone, SLOT, 30), 30);
+        assert_eq!(stale.first_row_without_data(&LAYOUT, 2, zone, SLOT, 30), 30);
         let other = ZoneId(zone.0 + 1);
         assert_eq!(
-            stale.data_end(&LAYOUT, 2, other, SLOT, 30),
+            stale.first_row_without_data(&LAYOUT, 2, other, SLOT, 30),
             if LAYOUT.parity(other, Stripe(2)) == SLOT { 30 } else { 8 }
         );
         assert_eq!(stale.stale_parity(&LAYOUT, zone, &BTreeMap::new()), [Stripe(2)].into_iter().collect());

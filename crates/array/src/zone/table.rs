@@ -96,7 +96,7 @@ impl ZoneTable {
     }
 
     /// Begins `work` on a zone, or queues it behind earlier work.
-    pub(crate) fn enter(&self, id: ZoneId, work: Work) -> Io {
+    pub(crate) fn begin_or_queue(&self, id: ZoneId, work: Work) -> Io {
         let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
         let mut deferred = Deferred::default();
         {
@@ -123,7 +123,7 @@ impl ZoneTable {
     }
 
     /// Begins queued work of a zone, up to the first operation that must wait.
-    pub(crate) fn pump(&self, id: ZoneId) {
+    pub(crate) fn begin_queued(&self, id: ZoneId) {
         let mut deferred = Deferred::default();
         {
             let mut limits = self.limits.lock();

@@ -7,7 +7,7 @@ use zoned::{ErrorKind, ZoneState};
 
 const DEEP: CheckOptions = CheckOptions { deep: true };
 
-fn with_content(seed: u64) -> Bench {
+fn array_with_content(seed: u64) -> Bench {
     let bench = Bench::new(seed);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -18,7 +18,7 @@ fn with_content(seed: u64) -> Bench {
 
 #[test]
 fn a_check_of_a_sound_array_reports_nothing_and_writes_nothing() {
-    let bench = with_content(1);
+    let bench = array_with_content(1);
     block_on(&*bench.driver, async {
         let before = dump(&bench.devices(&[])).await.expect("dumped");
         for options in [CheckOptions::default(), DEEP] {
@@ -32,7 +32,7 @@ fn a_check_of_a_sound_array_reports_nothing_and_writes_nothing() {
 
 #[test]
 fn a_check_finds_mismatches_and_unreadable_blocks() {
-    let bench = with_content(2);
+    let bench = array_with_content(2);
     block_on(&*bench.driver, async {
         bench.drives[2].flipped.lock().insert(bench.drives[2].row(0, 41));
         bench.drives[3].unreadable.lock().insert(bench.drives[3].row(4, 9));
@@ -51,7 +51,7 @@ fn a_check_finds_mismatches_and_unreadable_blocks() {
 
 #[test]
 fn a_missing_drive_and_worn_zones_are_warnings_and_two_missing_drives_an_error() {
-    let bench = with_content(3);
+    let bench = array_with_content(3);
     block_on(&*bench.driver, async {
         bench.drives[0].inner.wear(zoned::ZoneId(5), ZoneState::ReadOnly);
         let report = check(&bench.devices(&[4]), DEEP).await.expect("checked");
@@ -67,7 +67,7 @@ fn a_missing_drive_and_worn_zones_are_warnings_and_two_missing_drives_an_error()
 
 #[test]
 fn a_dump_lists_the_records() {
-    let bench = with_content(4);
+    let bench = array_with_content(4);
     block_on(&*bench.driver, async {
         let drives = dump(&bench.devices(&[])).await.expect("dumped");
         assert_eq!(drives.len(), 5);
@@ -87,7 +87,7 @@ fn a_dump_lists_the_records() {
 
 #[test]
 fn a_destroyed_array_is_not_found() {
-    let bench = with_content(5);
+    let bench = array_with_content(5);
     block_on(&*bench.driver, async {
         let names = destroy(&bench.devices(&[2])).await.expect("ended");
         assert_eq!(names.len(), 4);

@@ -61,7 +61,7 @@ fn array(shape: usize, drives: Vec<Arc<dyn ZonedDevice>>, without: Option<usize>
     })
 }
 
-fn conforms(dev: &Arc<dyn ZonedDevice>) {
+fn assert_conforms(dev: &Arc<dyn ZonedDevice>) {
     let failures = zoned::conformance::failures(dev);
     assert!(failures.is_empty(), "{dev:?}:\n{}", failures.join("\n"));
 }
@@ -71,7 +71,7 @@ fn an_array_of_drives_without_latency_conforms() {
     for shape in 0..SHAPES.len() {
         for cache in [true, false] {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-            conforms(&array(shape, drives(shape, Latency::NONE, cache, &driver), None));
+            assert_conforms(&array(shape, drives(shape, Latency::NONE, cache, &driver), None));
         }
     }
 }
@@ -81,14 +81,14 @@ fn an_array_of_drives_with_latency_in_virtual_time_conforms() {
     for shape in 0..SHAPES.len() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let latency = Latency::all(Duration::from_micros(15));
-        conforms(&array(shape, drives(shape, latency, true, &driver), None));
+        assert_conforms(&array(shape, drives(shape, latency, true, &driver), None));
     }
 }
 
 #[test]
 fn an_array_of_drives_with_latency_in_real_time_conforms() {
     let driver: Arc<dyn Driver> = RealDriver::new();
-    conforms(&array(1, drives(1, Latency::all(Duration::from_micros(15)), true, &driver), None));
+    assert_conforms(&array(1, drives(1, Latency::all(Duration::from_micros(15)), true, &driver), None));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn an_array_of_drives_that_write_at_completion_conforms() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let drives = drives(shape, Latency::NONE, true, &driver).into_iter();
         let late = |drive| DeferredDevice::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
-        conforms(&array(shape, drives.map(late).collect(), None));
+        assert_conforms(&array(shape, drives.map(late).collect(), None));
     }
 }
 
@@ -107,7 +107,7 @@ fn an_array_without_one_drive_conforms() {
         for without in [0, 1, 2] {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
             let latency = Latency::all(Duration::from_micros(15));
-            conforms(&array(shape, drives(shape, latency, true, &driver), Some(without)));
+            assert_conforms(&array(shape, drives(shape, latency, true, &driver), Some(without)));
         }
     }
 }

@@ -12,7 +12,7 @@ const ZONE: ZoneId = ZoneId(1);
 /// Logical zones of the test array: more than may be active.
 const ZONES: u32 = 10;
 
-fn ground() -> ArrayFixture {
+fn array_of_five() -> ArrayFixture {
     ArrayFixture::new(4, ZONES, 96, 4)
 }
 
@@ -79,7 +79,7 @@ fn copies(ground: &ArrayFixture) -> Vec<Arc<Emu>> {
 
 /// An array whose zone failed while the array was closed: one drive's part is offline, and another drive is missing.
 fn failed_zone() -> (ArrayFixture, Arc<Array>) {
-    let ground = ground();
+    let ground = array_of_five();
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, 30, 4);
     ground.write(&array, ZoneId(2), 1, 0, 60, 4);
@@ -124,7 +124,7 @@ fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
 #[test]
 fn a_zone_fails_and_is_reset_while_the_array_is_in_use() {
     for active in [true, false] {
-        let mut ground = ground();
+        let mut ground = array_of_five();
         let array = ground.open(OpenOptions::default());
         let end = if active { 30 } else { 288 };
         ground.write(&array, ZONE, 1, 0, end, 6);
@@ -172,7 +172,7 @@ fn a_failed_zone_is_not_active_after_a_mount() {
 fn a_zone_without_durable_content_does_not_fail() {
     for zone in (0..4).map(ZoneId) {
         for (missing, offline) in (0..4).flat_map(|m| (0..4).map(move |o| (m, o))).filter(|(m, o)| m != o) {
-            let mut ground = ground();
+            let mut ground = array_of_five();
             let what = format!("zone {zone}, without {missing}, offline on {offline}");
             wear(&ground, offline, zone);
             let array = ground.open_without(missing);

@@ -200,7 +200,7 @@ fn a_write_to_a_worn_zone_and_a_failed_drive_records_both() {
             let dev = device(&array);
             crate::common::write(&dev, 1, 0, 37).await;
             let worn = (lost + 2) % 5;
-            bench.drives[worn].inner.wear(ZoneId(1 + crate::common::METADATA), ZoneState::ReadOnly);
+            bench.drives[worn].inner.wear(ZoneId(1 + crate::common::METADATA_ZONES), ZoneState::ReadOnly);
             bench.drives[lost].unplug(0);
             let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
             let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await;
@@ -225,7 +225,7 @@ fn a_zone_finished_by_its_drive_is_full_and_the_drive_goes_on() {
             let dev = device(&array);
             write_content(&dev).await;
             let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
-            raw.zone(ZoneId(1 + crate::common::METADATA), Action::Finish).await.expect("finished");
+            raw.zone(ZoneId(1 + crate::common::METADATA_ZONES), Action::Finish).await.expect("finished");
             let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
             let refused = dev.write(at, blocks(1, 37, 80), Durability::Cached).await.expect_err("full");
             assert_eq!(refused.kind(), ErrorKind::ZoneFull);

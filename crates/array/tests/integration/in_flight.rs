@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, Flaky, METADATA, block, blocks, device, verify, write};
+use crate::common::{BLOCK, Bench, Flaky, METADATA_ZONES, block, blocks, device, verify, write};
 use array::{Array, OpenOptions, Slot};
 use units::{Driver, block_on, sleep_until};
 use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
@@ -115,7 +115,7 @@ fn a_zone_that_wears_out_in_a_write_keeps_acknowledged_blocks_without_any_one_dr
                 let dev = device(&array);
                 write(&dev, 1, 0, 37).await;
                 let drive = bench.drives.get(worn).expect("five drives");
-                drive.inner.wear(ZoneId(1 + METADATA), ZoneState::ReadOnly);
+                drive.inner.wear(ZoneId(1 + METADATA_ZONES), ZoneState::ReadOnly);
                 let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
                 let refused = dev.write(at, blocks(1, 37, end), Durability::Cached).await.is_err();
                 let report = dev.report(1..2).await.expect("reported");
@@ -142,7 +142,7 @@ fn parts_of_worn_zones_count_as_active_and_reaching_the_limit_fails_no_drive() {
             let max = dev.geometry().max_active.expect("there is a limit");
             for zone in 0..worn {
                 write(&dev, zone, 0, 37).await;
-                bench.drives[0].inner.wear(ZoneId(zone + METADATA), ZoneState::ReadOnly);
+                bench.drives[0].inner.wear(ZoneId(zone + METADATA_ZONES), ZoneState::ReadOnly);
                 let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(37));
                 dev.write(at, blocks(zone, 37, 60), Durability::Cached).await.expect_err("worn");
             }
@@ -169,7 +169,7 @@ impl ZonedDevice for RefusesOnce {
     }
 
     fn submit(&self, op: Op) -> Io {
-        let own = self.geometry().start(ZoneId(METADATA));
+        let own = self.geometry().start(ZoneId(METADATA_ZONES));
         if matches!(&op, Op::Write { at, .. } if *at >= own)
             && self.1.swap(false, std::sync::atomic::Ordering::Relaxed)
         {
@@ -242,7 +242,7 @@ fn late_errors_of_a_failed_drive_mark_no_zone_as_worn() {
             let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
             let flight = dev.write(at, blocks(1, 37, 80), Durability::Cached);
             array.fail(Slot(slot as u32)).await.expect("failed");
-            bench.drives[slot].inner.wear(ZoneId(1 + METADATA), ZoneState::ReadOnly);
+            bench.drives[slot].inner.wear(ZoneId(1 + METADATA_ZONES), ZoneState::ReadOnly);
             flight.await.expect("written without it");
             write(&dev, 1, 80, 130).await;
             verify(&dev, 1, 0, 130).await;
@@ -258,7 +258,7 @@ fn a_log_roll_keeps_the_parity_of_a_worn_zone() {
             let array = bench.open(&[]).await;
             let dev = device(&array);
             write(&dev, 1, 0, 37).await;
-            bench.drives[3].inner.wear(ZoneId(1 + METADATA), ZoneState::ReadOnly);
+            bench.drives[3].inner.wear(ZoneId(1 + METADATA_ZONES), ZoneState::ReadOnly);
             let at = dev.geometry().start(ZoneId(1)).plus(Blocks(37));
             dev.write(at, blocks(1, 37, 42), Durability::Cached).await.expect_err("worn");
             for n in 0..1900 {

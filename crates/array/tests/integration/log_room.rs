@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Bench, Flaky, METADATA, device, verify, verify_all, write, write_content};
+use crate::common::{Bench, Flaky, METADATA_ZONES, device, verify, verify_all, write, write_content};
 use crate::ground::ArrayFixture;
 use array::{Array, Health, MemberState, OpenOptions, RebuildOptions, RecordDump, Slot};
 use units::{Driver, block_on, sleep_until, spawn};
@@ -183,7 +183,7 @@ fn rows_are_recorded_as_stale_only_after_their_content_is_durable() {
 }
 
 /// An array with content whose metadata logs were full at the power cut, and the epoch that counts.
-fn with_full_logs() -> (Bench, u64) {
+fn array_with_full_logs() -> (Bench, u64) {
     let bench = Bench::new(1);
     let epoch = block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -191,7 +191,7 @@ fn with_full_logs() -> (Bench, u64) {
         drop(array);
         for drive in &bench.drives {
             let raw = Arc::clone(drive) as Arc<dyn ZonedDevice>;
-            for info in raw.report(0..METADATA).await.expect("reported") {
+            for info in raw.report(0..METADATA_ZONES).await.expect("reported") {
                 if info.state != ZoneState::Empty {
                     raw.zone(info.zone, Action::Finish).await.expect("finished");
                 }
@@ -207,7 +207,7 @@ fn with_full_logs() -> (Bench, u64) {
 
 #[test]
 fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
-    let (full, epoch) = with_full_logs();
+    let (full, epoch) = array_with_full_logs();
     let took = {
         let bench = full.cut(0);
         let began = bench.driver.now();
@@ -256,11 +256,11 @@ fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
 
 #[test]
 fn a_missing_drive_is_recorded_with_one_free_metadata_zone() {
-    let (full, epoch) = with_full_logs();
+    let (full, epoch) = array_with_full_logs();
     block_on(&*full.driver, async {
         for drive in &full.drives {
             let raw = Arc::clone(drive) as Arc<dyn ZonedDevice>;
-            let report = raw.report(0..METADATA).await.expect("reported");
+            let report = raw.report(0..METADATA_ZONES).await.expect("reported");
             let empty = report.iter().find(|info| info.state == ZoneState::Empty).expect("two");
             drive.inner.wear(empty.zone, ZoneState::ReadOnly);
         }

@@ -63,7 +63,7 @@ impl Bench {
         all.map(|(_, emu)| Arc::clone(emu) as Arc<dyn ZonedDevice>).collect()
     }
 
-    fn fresh(&self) -> Arc<Emu> {
+    fn new_drive(&self) -> Arc<Emu> {
         (self.make)(&self.driver, "emu:new")
     }
 
@@ -113,7 +113,7 @@ async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, to: u64) {
 }
 
 /// Writes `bytes` of zeros in pieces of 256 KiB, 16 in flight, to a zone of the array or of a drive.
-async fn fill(device: &Arc<dyn ZonedDevice>, zone: u32, bytes: u64) {
+async fn write_zeros(device: &Arc<dyn ZonedDevice>, zone: u32, bytes: u64) {
     let data = BufMut::zeroed(256 << 10).freeze();
     let start = device.geometry().start(ZoneId(zone));
     let mut flying: VecDeque<Io<()>> = VecDeque::new();
@@ -135,18 +135,18 @@ fn rebuild_seconds(bytes: u64) -> (f64, f64) {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         // The rebuilt content is in two zones: one that is open and one that is full.
-        fill(&device(&array), 0, bytes * 4 / 2).await;
-        fill(&device(&array), 1, bytes * 4 / 2).await;
+        write_zeros(&device(&array), 0, bytes * 4 / 2).await;
+        write_zeros(&device(&array), 1, bytes * 4 / 2).await;
         array.fail(Slot(2)).await.expect("failed");
         let start = bench.driver.now();
-        array.replace(Slot(2), bench.fresh()).await.expect("rebuilt");
+        array.replace(Slot(2), bench.new_drive()).await.expect("rebuilt");
         let took = bench.driver.now().since(start).as_secs_f64();
         assert_eq!(array.status().health(), Health::Clean);
         assert_eq!(array.counters().rebuilt_bytes, bytes);
         let alone = zn540_drive(&bench.driver, "alone") as Arc<dyn ZonedDevice>;
         let start = bench.driver.now();
-        fill(&alone, 0, bytes / 2).await;
-        fill(&alone, 1, bytes / 2).await;
+        write_zeros(&alone, 0, bytes / 2).await;
+        write_zeros(&alone, 1, bytes / 2).await;
         (took, bench.driver.now().since(start).as_secs_f64())
     })
 }
@@ -177,7 +177,7 @@ fn p999_latency(latencies: &mut [Duration]) -> Duration {
 }
 
 /// A client that now and then reads 4 KiB at random from zone 0, or appends 16 KiB to zone 2, until `end`.
-async fn client(
+async fn run_client(
     device: Arc<dyn ZonedDevice>,
     reads: bool,
     seed: u64,
@@ -206,19 +206,19 @@ fn run_rebuild_beside_clients(pace: Pace) -> (Duration, Duration, f64) {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         let bytes = 64_u64 << 20;
-        fill(&device(&array), 0, bytes * 2).await;
-        fill(&device(&array), 1, bytes * 2).await;
+        write_zeros(&device(&array), 0, bytes * 2).await;
+        write_zeros(&device(&array), 1, bytes * 2).await;
         array.fail(Slot(2)).await.expect("failed");
         let seen: Arc<Mutex<Vec<Duration>>> = Arc::default();
         for n in 0..6 {
-            let work = client(device(&array), n < 5, n, bytes * 2 / 4096, Arc::clone(&seen));
+            let work = run_client(device(&array), n < 5, n, bytes * 2 / 4096, Arc::clone(&seen));
             drop(spawn(&*bench.driver, "client", work));
         }
         sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(200))).await;
         let mut before = std::mem::take(&mut *seen.lock());
         let start = bench.driver.now();
         let rebuild =
-            array.start_replace(Slot(2), bench.fresh(), RebuildOptions { pace }).await.expect("begun");
+            array.start_replace(Slot(2), bench.new_drive(), RebuildOptions { pace }).await.expect("begun");
         // Two seconds limit how much of the rebuild is measured.
         while !rebuild.is_over() && bench.driver.now().since(start) < Duration::from_secs(2) {
             sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_millis(5))).await;
@@ -272,7 +272,7 @@ async fn verify_all(device: &Arc<dyn ZonedDevice>) {
 fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
     for stop in 1..=4 {
         let mut bench = Bench::new(stop, tiny_drive, 2048);
-        let new = bench.fresh();
+        let new = bench.new_drive();
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             write_content(&device(&array)).await;
@@ -324,7 +324,7 @@ fn a_rebuild_resumes_after_a_restart_with_the_missing_zones() {
 fn after_a_new_drive_fails_another_one_can_replace_it() {
     for after in [0, 1, 9, 14] {
         let mut bench = Bench::new(after, tiny_drive, 2048);
-        let (bad, good) = (bench.fresh(), bench.fresh());
+        let (bad, good) = (bench.new_drive(), bench.new_drive());
         bad.fail(FaultSpec { after, ..FaultSpec::all(FaultOp::Write) });
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
@@ -368,8 +368,10 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
             let events = array.events();
             write_content(&device(&array)).await;
             array.fail(Slot(2)).await.expect("failed");
-            let rebuild =
-                array.start_replace(Slot(2), bench.fresh(), RebuildOptions::default()).await.expect("begun");
+            let rebuild = array
+                .start_replace(Slot(2), bench.new_drive(), RebuildOptions::default())
+                .await
+                .expect("begun");
             for op in [FaultOp::Read, FaultOp::Write, FaultOp::Flush] {
                 bench.drives[4].fail(FaultSpec { after, ..FaultSpec::all(op) });
             }
@@ -403,7 +405,7 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
 #[test]
 fn a_replaced_drive_that_comes_back_is_left_out() {
     let mut bench = Bench::new(8, tiny_drive, 2048);
-    let new = bench.fresh();
+    let new = bench.new_drive();
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         write_content(&device(&array)).await;
@@ -434,7 +436,7 @@ fn a_replaced_drive_that_comes_back_is_left_out() {
 #[test]
 fn a_cancelled_rebuild_leaves_the_array_without_the_drive() {
     let bench = Bench::new(5, tiny_drive, 2048);
-    let new = bench.fresh();
+    let new = bench.new_drive();
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         write_content(&device(&array)).await;
@@ -484,7 +486,7 @@ async fn rewrite_zone_repeatedly(
 fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
     for seed in 0..12 {
         let mut bench = Bench::new(seed, tiny_drive, 2048);
-        let new = bench.fresh();
+        let new = bench.new_drive();
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             write_content(&device(&array)).await;
@@ -575,7 +577,7 @@ fn the_last_rows_of_a_busy_zone_are_copied_no_faster_than_the_others() {
         });
         let pace = Pace { max_rate: Some(most), ..Pace::default() };
         let rebuild =
-            array.start_replace(Slot(2), bench.fresh(), RebuildOptions { pace }).await.expect("begun");
+            array.start_replace(Slot(2), bench.new_drive(), RebuildOptions { pace }).await.expect("begun");
         rebuild.wait().await.expect("rebuilt");
         *over.lock() = true;
         let (progress, written) = (rebuild.progress(), client.await);

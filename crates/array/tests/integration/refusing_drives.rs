@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::common::{Bench, METADATA, blocks, device, verify, verify_all, write, write_content};
+use crate::common::{Bench, METADATA_ZONES, blocks, device, verify, verify_all, write, write_content};
 use array::{Array, CheckOptions, Health, MemberState, OpenOptions, ScrubOptions, Slot};
 use units::block_on;
 use zoned::emu::{FaultOp, FaultSpec};
@@ -12,7 +12,7 @@ use zoned::{Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice
 const FAULTS: [FaultOp; 3] = [FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
 
 /// An array whose mount has to record stale rows, complete a reset and write parity.
-fn with_content() -> Bench {
+fn array_with_content() -> Bench {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -21,7 +21,7 @@ fn with_content() -> Bench {
         // Blocks above the pointers stand for blocks that were in flight at the power cut.
         for (slot, zone, count) in [(1, 3, 6), (3, 3, 2), (2, 5, 3), (4, 1, 9)] {
             let raw = Arc::clone(&bench.drives[slot].inner) as Arc<dyn ZonedDevice>;
-            let zone = ZoneId(zone + METADATA);
+            let zone = ZoneId(zone + METADATA_ZONES);
             let info = raw.report(zone.0..zone.0 + 1).await.expect("reported")[0];
             let at = raw.geometry().start(zone).plus(Blocks(info.pointer.0));
             raw.write(at, blocks(9, 0, count), Durability::Durable).await.expect("written");
@@ -31,7 +31,7 @@ fn with_content() -> Bench {
 }
 
 /// Mount options: stale rows stay, or every zone with stale rows is rewritten.
-fn options(rebuild_above: u64) -> OpenOptions {
+fn options_rewriting_above(rebuild_above: u64) -> OpenOptions {
     OpenOptions { rebuild_above: Bytes(rebuild_above), ..OpenOptions::default() }
 }
 
@@ -77,7 +77,7 @@ fn assert_opens_without(bench: &Bench, slot: usize, options: &OpenOptions, what:
 
 #[test]
 fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
-    let bench = with_content();
+    let bench = array_with_content();
     for rebuild_above in [0, 1 << 20] {
         for slot in 0..5 {
             for op in FAULTS {
@@ -90,7 +90,7 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
                         let reported = array::status(&again.devices(&[])).await.expect("status");
                         assert_eq!(reported.health(), Health::Clean, "a status submits no writes");
                     });
-                    if !assert_opens_without(&again, slot, &options(rebuild_above), &what) {
+                    if !assert_opens_without(&again, slot, &options_rewriting_above(rebuild_above), &what) {
                         break;
                     }
                     met += 1;
@@ -103,7 +103,7 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
 
 #[test]
 fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
-    let bench = with_content();
+    let bench = array_with_content();
     for rebuild_above in [0, 1 << 20] {
         for slot in [0, 3] {
             let mut after = 0;
@@ -113,7 +113,7 @@ fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
                 let what = format!("drive {slot} goes after {after}, above {rebuild_above}");
                 // Operations after the mount would fail the drive too, so that the test mounts only.
                 let health = block_on(&*again.driver, async {
-                    let array = Array::open(again.devices(&[]), options(rebuild_above)).await;
+                    let array = Array::open(again.devices(&[]), options_rewriting_above(rebuild_above)).await;
                     let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
                     let health = array.status().health();
                     verify_all(&device(&array)).await;
@@ -131,7 +131,7 @@ fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
 
 #[test]
 fn a_drive_that_came_up_read_only_is_left_out() {
-    let bench = with_content();
+    let bench = array_with_content();
     for state in [ZoneState::ReadOnly, ZoneState::Offline] {
         for slot in 0..5 {
             let again = bench.copy();
@@ -163,7 +163,7 @@ fn a_drive_that_came_up_read_only_is_left_out() {
 /// Errors of drives whose zone reports show no fault: a drive may refuse writes like a read-only one.
 #[test]
 fn an_error_of_the_host_fails_no_drive() {
-    let bench = with_content();
+    let bench = array_with_content();
     for (kind, blamed) in [
         (ErrorKind::Host, false),
         (ErrorKind::Unknown, false),
@@ -190,7 +190,7 @@ fn an_error_of_the_host_fails_no_drive() {
 
 #[test]
 fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
-    let bench = with_content();
+    let bench = array_with_content();
     for op in FAULTS {
         for (first, second) in [(0, 1), (3, 1), (2, 4)] {
             for missing in [true, false] {
@@ -224,7 +224,7 @@ fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
 
 #[test]
 fn two_drives_that_came_up_read_only_are_refused_before_anything_is_written() {
-    let bench = with_content();
+    let bench = array_with_content();
     let again = bench.copy();
     for slot in [1, 4] {
         (0..11).for_each(|zone| again.drives[slot].inner.wear(ZoneId(zone), ZoneState::ReadOnly));

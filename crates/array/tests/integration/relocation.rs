@@ -15,7 +15,7 @@ const DURABLE_BLOCKS: u64 = 18;
 const CAPACITY: u64 = 128;
 
 /// An array with 7 unacknowledged blocks on drives 0 and 3, across the end of a stripe unit: in places of parity and of data.
-fn ground() -> ArrayFixture {
+fn array_with_stale_rows() -> ArrayFixture {
     let ground = ArrayFixture::new(4, 5, CAPACITY, 4);
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, DURABLE_BLOCKS, 3);
@@ -31,7 +31,7 @@ fn options_without_rewrite() -> OpenOptions {
 
 #[test]
 fn a_zone_with_stale_rows_takes_writes() {
-    let ground = ground();
+    let ground = array_with_stale_rows();
     let array = ground.open(options_without_rewrite());
     let info = ground.zone(&array, ZONE);
     assert_eq!((info.state, info.pointer.0), (ZoneState::Closed, DURABLE_BLOCKS));
@@ -50,7 +50,7 @@ fn a_zone_with_stale_rows_takes_writes() {
 fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
     for to in [DURABLE_BLOCKS + 1, 25, 40, 70, 3 * CAPACITY] {
         for lost in 0..4 {
-            let ground = ground();
+            let ground = array_with_stale_rows();
             let array = ground.open(options_without_rewrite());
             ground.write(&array, ZONE, 1, DURABLE_BLOCKS, to, 2);
             drop(array);
@@ -71,7 +71,7 @@ fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
 
 #[test]
 fn a_drive_that_fails_beside_relocated_units_is_reconstructed_and_replaced() {
-    let ground = ground();
+    let ground = array_with_stale_rows();
     let array = ground.open(options_without_rewrite());
     ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 30, 2);
     let lost = Slot(2);
@@ -86,7 +86,7 @@ fn a_drive_that_fails_beside_relocated_units_is_reconstructed_and_replaced() {
 
 #[test]
 fn a_zone_with_too_many_stale_rows_is_rewritten() {
-    let ground = ground();
+    let ground = array_with_stale_rows();
     let array = ground.open(OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() });
     let records: Vec<String> = ground
         .wait(array::dump(&ground.devices()))
@@ -108,7 +108,7 @@ fn a_zone_with_too_many_stale_rows_is_rewritten() {
 
 #[test]
 fn zones_whose_relocated_content_does_not_fit_the_logs_are_rewritten() {
-    let ground = ground();
+    let ground = array_with_stale_rows();
     // The logs may hold relocated units in a quarter of a metadata zone: 32 blocks in this array.
     for zone in [1, 3].map(ZoneId) {
         let array = ground.open(options_without_rewrite());
@@ -157,7 +157,7 @@ fn a_log_without_room_for_the_records_of_a_zone_rewrite_rolls_first() {
 #[test]
 fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
     for lost in 0..4 {
-        let mut ground = ground();
+        let mut ground = array_with_stale_rows();
         let array = ground.open(options_without_rewrite());
         // Drive 2's place of the stripe's first blocks is above the pointer: these blocks stay in the drive's
         // cache. The place of the parity is stale.
@@ -187,7 +187,7 @@ fn relocated_parity_of_blocks_that_never_landed_is_forgotten() {
 
 #[test]
 fn a_reset_forgets_relocated_content() {
-    let ground = ground();
+    let ground = array_with_stale_rows();
     let array = ground.open(options_without_rewrite());
     ground.write(&array, ZONE, 1, DURABLE_BLOCKS, 40, 3);
     let device: &dyn ZonedDevice = &*array;
@@ -202,7 +202,7 @@ fn a_reset_forgets_relocated_content() {
 #[test]
 fn a_finish_over_stale_rows_keeps_the_content() {
     for lost in 0..4 {
-        let ground = ground();
+        let ground = array_with_stale_rows();
         let array = ground.open(options_without_rewrite());
         ground.write(&array, ZONE, 1, DURABLE_BLOCKS, DURABLE_BLOCKS + 3, 3);
         let device: &dyn ZonedDevice = &*array;
@@ -268,7 +268,7 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
 #[test]
 fn a_part_that_cannot_be_read_is_not_rewritten_and_stays_readable_elsewhere() {
     for slot in [0, 3] {
-        let ground = ground();
+        let ground = array_with_stale_rows();
         let physical = ZoneId(ZONE.0 + crate::ground::METADATA_ZONES);
         ground.emus[slot].fail(FaultSpec::all(FaultOp::Read).in_zone(physical));
         let rebuild = || OpenOptions { rebuild_above: Bytes(0), ..OpenOptions::default() };

@@ -185,8 +185,8 @@ fn an_offline_zone_is_read_from_the_other_drives() {
         let dev = device(&array);
         let events = array.events();
         write_content(&dev).await;
-        bench.drives[0].inner.wear(ZoneId(3 + crate::common::METADATA), ZoneState::Offline);
-        bench.drives[1].inner.wear(ZoneId(1 + crate::common::METADATA), ZoneState::ReadOnly);
+        bench.drives[0].inner.wear(ZoneId(3 + crate::common::METADATA_ZONES), ZoneState::Offline);
+        bench.drives[1].inner.wear(ZoneId(1 + crate::common::METADATA_ZONES), ZoneState::ReadOnly);
         verify_all(&dev).await;
         let worn = array.status().worn;
         assert_eq!((worn.len(), worn[0].slot, worn[0].state), (1, Slot(0), ZoneState::Offline));

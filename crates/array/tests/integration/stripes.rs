@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::{BLOCK, METADATA, blocks, device, verify};
+use crate::common::{BLOCK, METADATA_ZONES, blocks, device, verify};
 use array::{Array, Counters, CreateOptions, OpenOptions};
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
@@ -33,7 +33,7 @@ impl ZonedDevice for CountingDrive {
     }
 
     fn submit(&self, op: Op) -> Io {
-        let own = self.geometry().start(ZoneId(METADATA));
+        let own = self.geometry().start(ZoneId(METADATA_ZONES));
         match &op {
             Op::Read { .. } => {
                 self.reads.fetch_add(1, Ordering::Relaxed);
@@ -60,14 +60,18 @@ impl ZonedDevice for CountingDrive {
 }
 
 /// Five drives of `zones` zones without limits, and their array.
-fn ground(zones: u32, unit: u64, capacity: u64) -> (Arc<dyn Driver>, Vec<Arc<CountingDrive>>, Arc<Array>) {
+fn array_of_counting_drives(
+    zones: u32,
+    unit: u64,
+    capacity: u64,
+) -> (Arc<dyn Driver>, Vec<Arc<CountingDrive>>, Arc<Array>) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let drives: Vec<Arc<CountingDrive>> = (0..5)
         .map(|n| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
                 block_size: BLOCK as u32,
-                zones: zones + METADATA,
+                zones: zones + METADATA_ZONES,
                 zone_size: Blocks(capacity.next_power_of_two()),
                 zone_capacity: Blocks(capacity),
                 max_open: None,
@@ -123,7 +127,7 @@ fn bytes(blocks: u64) -> u64 {
 
 #[test]
 fn whole_stripes_are_written_without_a_read_and_without_a_log() {
-    let (driver, drives, array) = ground(4, UNIT, 480);
+    let (driver, drives, array) = array_of_counting_drives(4, UNIT, 480);
     assert_eq!(array.geometry().optimal_write, Blocks(STRIPE), "the recommended write is a stripe");
     block_on(&*driver, async {
         let reads = |drives: &[Arc<CountingDrive>]| -> u64 {
@@ -149,7 +153,7 @@ fn whole_stripes_are_written_without_a_read_and_without_a_log() {
 fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
     let cases: [&[u64]; 4] = [&[16, 1, 15], &[16, 5, 6, 5], &[32, 7, 2, 7, 15, 1], &[48, 4, 4, 4, 4, 3, 13]];
     for (zone, pieces) in (0..).zip(cases) {
-        let (driver, _, array) = ground(4, UNIT, 480);
+        let (driver, _, array) = array_of_counting_drives(4, UNIT, 480);
         block_on(&*driver, async {
             let counted = write(&array, zone, 0, pieces, true).await;
             let blocks: u64 = pieces.iter().sum();
@@ -166,7 +170,7 @@ fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
 #[test]
 fn partly_written_stripes_hold_one_unit_of_memory_for_each_zone() {
     const ZONES: u32 = 60;
-    let (driver, _, array) = ground(ZONES, UNIT, 640);
+    let (driver, _, array) = array_of_counting_drives(ZONES, UNIT, 640);
     block_on(&*driver, async {
         assert_eq!(array.stripe_buffers(), Bytes(0));
         let mut expected = 0;
@@ -193,7 +197,7 @@ fn partly_written_stripes_hold_one_unit_of_memory_for_each_zone() {
 fn no_more_than_a_window_of_a_zones_writes_is_in_flight() {
     // 48 MiB are submitted at once, in transfers of a MiB.
     const TRANSFER: u64 = 2048;
-    let (driver, drives, array) = ground(1, 128, 24 << 10);
+    let (driver, drives, array) = array_of_counting_drives(1, 128, 24 << 10);
     let dev = device(&array);
     block_on(&*driver, async {
         let data = Buf::zeroed(TRANSFER as usize * BLOCK);

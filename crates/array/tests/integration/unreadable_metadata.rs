@@ -5,13 +5,13 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{Bench, METADATA, device, verify, verify_all, write, write_content};
+use crate::common::{Bench, METADATA_ZONES, device, verify, verify_all, write, write_content};
 use array::{Array, CheckOptions, Health, MemberState, OpenOptions, RecordDump, ScrubOptions, Slot};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, Lba, ZoneId, ZonedDevice};
 
 /// An array with log records of every kind that an array in use writes.
-fn with_content() -> Bench {
+fn array_with_records() -> Bench {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
@@ -31,7 +31,7 @@ fn with_content() -> Bench {
     bench
 }
 
-fn records(bench: &Bench, slot: usize) -> Vec<RecordDump> {
+fn log_records(bench: &Bench, slot: usize) -> Vec<RecordDump> {
     let drive = Arc::clone(&bench.drives[slot]) as Arc<dyn ZonedDevice>;
     block_on(&*bench.driver, array::dump(&[drive])).expect("dumped").remove(0).records
 }
@@ -78,11 +78,11 @@ fn assert_rebuilt(bench: &Bench, slot: usize, what: &str) {
 
 #[test]
 fn an_unreadable_record_of_any_kind_loses_no_data() {
-    let bench = with_content();
+    let bench = array_with_records();
     let mut kinds = BTreeSet::new();
     for slot in 0..5 {
         let mut seen = BTreeSet::new();
-        for record in records(&bench, slot).into_iter().rev() {
+        for record in log_records(&bench, slot).into_iter().rev() {
             if !seen.insert(record.kind) {
                 continue;
             }
@@ -111,14 +111,14 @@ fn an_unreadable_record_of_any_kind_loses_no_data() {
 
 /// The last block of the last record of a kind in a drive's log.
 fn last_block_of_kind(bench: &Bench, slot: usize, kind: &str) -> Option<Lba> {
-    let record = records(bench, slot).into_iter().rfind(|record| record.kind == kind)?;
+    let record = log_records(bench, slot).into_iter().rfind(|record| record.kind == kind)?;
     let start = bench.drives[slot].inner.geometry().start(record.metadata_zone);
     Some(start.plus(Blocks(record.block + record.blocks - 1)))
 }
 
 #[test]
 fn zones_whose_rebuild_notes_are_unreadable_are_copied_again() {
-    let bench = with_content();
+    let bench = array_with_records();
     let new = Bench::drive(&bench.driver, 9);
     block_on(&*bench.driver, async {
         let array = bench.open(&[2]).await;
@@ -141,12 +141,12 @@ fn zones_whose_rebuild_notes_are_unreadable_are_copied_again() {
 fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
     let mut met = 0;
     for after in (4..200).step_by(3) {
-        let bench = with_content();
+        let bench = array_with_records();
         // Garbage above the pointer of zone 3 makes rows stale: the mount rewrites the zone, and the power is
         // cut during the rewrite.
         let raw = Arc::clone(&bench.drives[1].inner) as Arc<dyn ZonedDevice>;
         block_on(&*bench.driver, async {
-            let zone = ZoneId(3 + METADATA);
+            let zone = ZoneId(3 + METADATA_ZONES);
             let info = raw.report(zone.0..zone.0 + 1).await.expect("reported")[0];
             let at = raw.geometry().start(zone).plus(Blocks(info.pointer.0));
             raw.write(at, crate::common::blocks(9, 0, 6), Durability::Durable).await.expect("written");
@@ -158,7 +158,7 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
         let Some(record) = last_block_of_kind(&bench, 1, "swap") else { continue };
         met += 1;
         // The copy of the zone is in the metadata zone behind the next one.
-        let copied = ZoneId((record.0 as u32 / 512 + 2) % METADATA);
+        let copied = ZoneId((record.0 as u32 / 512 + 2) % METADATA_ZONES);
         for bad in [record, bench.drives[1].inner.geometry().start(copied).plus(Blocks(1))] {
             let again = bench.cut(after as u64);
             again.drives[1].unreadable.lock().insert(bad);
@@ -172,8 +172,8 @@ fn a_zone_whose_copy_is_unreadable_is_rebuilt_from_the_other_drives() {
 }
 
 /// The epoch of the first record in each metadata zone of a drive, and whether its checkpoint is complete.
-fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
-    let records = records(bench, slot);
+fn epochs_in_metadata_zones(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
+    let records = log_records(bench, slot);
     let whole = |epoch| records.iter().any(|r| r.epoch == epoch && r.kind == "checkpoint-end");
     let start = |zone| bench.drives[slot].inner.geometry().start(zone);
     // The unreadable record is one behind the superblock, which makes the drive a member.
@@ -189,14 +189,14 @@ fn epochs(bench: &Bench, slot: usize) -> Vec<(u64, bool, Lba)> {
 fn an_unreadable_block_of_an_old_epoch_leaves_no_drive_out() {
     let (mut over, mut counts) = (0, 0);
     for after in (8..120).step_by(2) {
-        let bench = with_content();
+        let bench = array_with_records();
         // A mount that a power cut ends leaves two epochs.
         block_on(&*bench.driver, async {
             bench.drives.iter().for_each(|drive| drive.unplug(after));
             drop(Array::open(bench.devices(&[]), OpenOptions::default()).await);
         });
         let bench = bench.cut(after as u64);
-        let all: Vec<_> = (0..5).map(|slot| epochs(&bench, slot)).collect();
+        let all: Vec<_> = (0..5).map(|slot| epochs_in_metadata_zones(&bench, slot)).collect();
         let Some((old, _, at)) = all[1].first().copied().filter(|_| all[1].len() > 1) else { continue };
         let newest = all[1][1].0;
         let is_over =
@@ -217,7 +217,7 @@ fn an_unreadable_block_of_an_old_epoch_leaves_no_drive_out() {
 
 #[test]
 fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
-    let bench = with_content();
+    let bench = array_with_records();
     for slot in [1, 3] {
         let at = last_block_of_kind(&bench, slot, "partial-parity").expect("logged");
         bench.drives[slot].unreadable.lock().insert(at);
@@ -243,7 +243,7 @@ fn two_drives_with_unreadable_metadata_are_an_error_that_names_them() {
 
 #[test]
 fn a_drive_that_does_not_answer_is_left_out() {
-    let bench = with_content();
+    let bench = array_with_records();
     bench.drives[2].unplug(0);
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;

@@ -97,7 +97,7 @@ fn the_model_of_conventional_drives_falls_when_it_has_to_collect_and_recovers() 
 
 #[test]
 fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_panels() {
-    zoned::know_arrays(::array::url::open);
+    zoned::register_array_opener(::array::url::open);
     let run = Run { quick: true, progress: &|_| () };
     let ran = RefCell::new(Vec::new());
     // The test does not run db_bench: it mounts the device that db_bench would get.

@@ -65,7 +65,7 @@ impl BlkWire {
         BlkWire { geometry, zones, file }
     }
 
-    fn byte(&self, at: Lba) -> u64 {
+    fn byte_offset(&self, at: Lba) -> u64 {
         at.0.saturating_mul(u64::from(self.geometry.block_size))
     }
 }
@@ -76,11 +76,11 @@ impl Wire for BlkWire {
         match ask {
             KernelOp::Read { at, into } => {
                 let expect = ExpectedReply::Read(into.len());
-                (Request::Read { file, at: self.byte(at), into }, expect)
+                (Request::Read { file, at: self.byte_offset(at), into }, expect)
             }
             KernelOp::Write { at, data, durable } => {
                 let expect = ExpectedReply::Written(data.iter().map(|part| part.len()).sum());
-                (Request::Write { file, at: self.byte(at), data, durable }, expect)
+                (Request::Write { file, at: self.byte_offset(at), data, durable }, expect)
             }
             KernelOp::Append { zone, .. } => {
                 unreachable!("appends to zone {zone} are writes here: Rules say so")
@@ -89,7 +89,7 @@ impl Wire for BlkWire {
             KernelOp::Zone { zone, action } => {
                 let zones = Arc::clone(&self.zones);
                 let (at, len) = (
-                    Bytes(self.byte(self.geometry.start(zone))),
+                    Bytes(self.byte_offset(self.geometry.start(zone))),
                     self.geometry.zone_size.bytes(self.geometry.block_size),
                 );
                 let call = move || zones.command(action, at, len).map(|()| 0);
@@ -98,7 +98,7 @@ impl Wire for BlkWire {
             KernelOp::Report { zones: wanted } => {
                 let zones = Arc::clone(&self.zones);
                 let geometry = self.geometry.clone();
-                let from = Bytes(self.byte(geometry.start(crate::ZoneId(wanted.start))));
+                let from = Bytes(self.byte_offset(geometry.start(crate::ZoneId(wanted.start))));
                 ExpectedReply::report(move || {
                     let report = zones.report(from, wanted.end - wanted.start)?;
                     Ok(limits::infos(&geometry, wanted.start, &report))

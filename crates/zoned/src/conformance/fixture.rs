@@ -37,7 +37,7 @@ impl<'a> Fixture<'a> {
         while self.next < self.geometry().zones {
             let zone = ZoneId(self.next);
             self.next += 1;
-            if self.info(zone)?.state == ZoneState::Empty {
+            if self.zone_info(zone)?.state == ZoneState::Empty {
                 return Ok(Some(zone));
             }
         }
@@ -48,7 +48,7 @@ impl<'a> Fixture<'a> {
         self.next_empty_zone()?.ok_or("the device has too few empty zones for this check".into())
     }
 
-    pub(super) fn info(&self, zone: ZoneId) -> Outcome<ZoneInfo> {
+    pub(super) fn zone_info(&self, zone: ZoneId) -> Outcome<ZoneInfo> {
         let report = self.dev.report(zone.0..zone.0 + 1).wait().map_err(|e| format!("the report: {e}"))?;
         report.into_iter().next().ok_or_else(|| format!("no report for zone {zone}"))
     }
@@ -58,7 +58,7 @@ impl<'a> Fixture<'a> {
     }
 
     /// `count` blocks of data, a function of `tag`.
-    pub(super) fn data(&self, tag: u64, count: u64) -> Buf {
+    pub(super) fn tagged_data(&self, tag: u64, count: u64) -> Buf {
         let size = self.geometry().block_size as usize;
         let mut bytes = Vec::with_capacity(size * count as usize);
         for block in 0..count {
@@ -92,24 +92,24 @@ impl<'a> Fixture<'a> {
     }
 
     /// Fills a zone: writes small zones to the end, finishes large ones.
-    pub(super) fn fill(&self, zone: ZoneId) -> Outcome {
+    pub(super) fn fill_zone(&self, zone: ZoneId) -> Outcome {
         const MAX_WRITTEN_BYTES: u64 = 64 << 20;
         let geometry = self.geometry();
         let (mut at, end) = (0, geometry.zone_capacity.0);
         if geometry.zone_capacity.bytes(geometry.block_size).0 > MAX_WRITTEN_BYTES {
             at = self.max_append_blocks();
-            expect_ok("a write", self.write(self.start(zone), self.data(1, at)))?;
+            expect_ok("a write", self.write(self.start(zone), self.tagged_data(1, at)))?;
             return expect_ok("a finish", self.act(zone, Action::Finish));
         }
         while at < end {
             let n = geometry.max_transfer.0.min(end - at);
-            expect_ok("a write", self.write(self.start(zone).plus(Blocks(at)), self.data(at, n)))?;
+            expect_ok("a write", self.write(self.start(zone).plus(Blocks(at)), self.tagged_data(at, n)))?;
             at += n;
         }
         Ok(())
     }
 
-    /// Checks that a read at `at` returns `data`.
+    /// Checks that a read at `at` returns `tagged_data`.
     pub(super) fn expect_content(&self, at: Lba, data: &Buf) -> Outcome {
         let size = self.geometry().block_size as usize;
         let found = expect_ok("a read", self.read(at, (data.len() / size) as u64))?;
@@ -117,7 +117,7 @@ impl<'a> Fixture<'a> {
     }
 
     pub(super) fn expect_state(&self, zone: ZoneId, state: ZoneState, pointer: u64) -> Outcome {
-        let info = self.info(zone)?;
+        let info = self.zone_info(zone)?;
         ensure(info.state == state && info.pointer.0 == pointer, || {
             let (found, at) = (info.state, info.pointer.0);
             format!("zone {zone} is {found:?} with the pointer at {at}; {state:?} at {pointer} was expected")

@@ -30,7 +30,12 @@ fn check_limit_of_explicit_opens(g: &mut Fixture<'_>) -> Outcome {
     // If the limits of open and active zones are equal, the drive may name either.
     let kinds = [ErrorKind::TooManyOpen, ErrorKind::TooManyActive];
     expect_error_in_zone(extra, "an open above the limit", g.act(extra, Action::Open), &kinds)?;
-    expect_error_in_zone(extra, "a write above the limit", g.write(g.start(extra), g.data(1, 1)), &kinds)?;
+    expect_error_in_zone(
+        extra,
+        "a write above the limit",
+        g.write(g.start(extra), g.tagged_data(1, 1)),
+        &kinds,
+    )?;
     g.expect_state(extra, ZoneState::Empty, 0)?;
     if let Some(zone) = zones.first() {
         expect_ok("a close", g.act(*zone, Action::Close))?;
@@ -45,11 +50,11 @@ fn check_implicit_close(g: &mut Fixture<'_>) -> Outcome {
     }
     let Some(zones) = zones(g, most + 1)? else { return Ok(()) };
     for zone in &zones {
-        expect_ok("a write", g.write(g.start(*zone), g.data(1, 1)))?;
+        expect_ok("a write", g.write(g.start(*zone), g.tagged_data(1, 1)))?;
     }
     let mut open = 0;
     for zone in &zones {
-        match g.info(*zone)?.state {
+        match g.zone_info(*zone)?.state {
             ZoneState::ImplicitOpen => open += 1,
             ZoneState::Closed => {}
             other => return Err(format!("zone {zone} is {other:?}")),
@@ -57,7 +62,7 @@ fn check_implicit_close(g: &mut Fixture<'_>) -> Outcome {
     }
     ensure(open <= most, || format!("{open} zones are open, {most} may be"))?;
     for zone in &zones {
-        expect_ok("an append to a zone that the device closed", g.append(*zone, g.data(2, 1)))?;
+        expect_ok("an append to a zone that the device closed", g.append(*zone, g.tagged_data(2, 1)))?;
     }
     Ok(())
 }
@@ -70,15 +75,15 @@ fn check_limit_of_active_zones(g: &mut Fixture<'_>) -> Outcome {
     let Some(mut zones) = zones(g, most + 1)? else { return Ok(()) };
     let Some(extra) = zones.pop() else { return Ok(()) };
     for zone in &zones {
-        expect_ok("a write", g.write(g.start(*zone), g.data(1, 1)))?;
+        expect_ok("a write", g.write(g.start(*zone), g.tagged_data(1, 1)))?;
         expect_ok("a close", g.act(*zone, Action::Close))?;
     }
     let kinds = [ErrorKind::TooManyActive];
-    expect_error_in_zone(extra, "a write above the limit", g.append(extra, g.data(1, 1)), &kinds)?;
+    expect_error_in_zone(extra, "a write above the limit", g.append(extra, g.tagged_data(1, 1)), &kinds)?;
     g.expect_state(extra, ZoneState::Empty, 0)?;
     let (Some(first), Some(last)) = (zones.first(), zones.last()) else { return Ok(()) };
     expect_ok("a finish", g.act(*first, Action::Finish))?;
-    expect_ok("a write after a finish", g.append(extra, g.data(1, 1)))?;
+    expect_ok("a write after a finish", g.append(extra, g.tagged_data(1, 1)))?;
     expect_ok("a reset", g.act(*last, Action::Reset))?;
     expect_ok("an open after a reset", g.act(*last, Action::Open))
 }

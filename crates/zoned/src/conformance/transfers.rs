@@ -53,7 +53,7 @@ fn check_geometry(g: &mut Fixture<'_>) -> Outcome {
 fn check_written_blocks(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let n = g.max_append_blocks();
-    let data = g.data(1, n);
+    let data = g.tagged_data(1, n);
     expect_ok("a write", g.write(g.start(zone), data.clone()))?;
     let full = n == g.geometry().zone_capacity.0;
     g.expect_state(zone, if full { ZoneState::Full } else { ZoneState::ImplicitOpen }, n)?;
@@ -63,7 +63,7 @@ fn check_written_blocks(g: &mut Fixture<'_>) -> Outcome {
 fn check_reads_of_parts(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let n = g.max_append_blocks();
-    let data = g.data(2, n);
+    let data = g.tagged_data(2, n);
     expect_ok("a write", g.write(g.start(zone), data.clone()))?;
     let size = g.geometry().block_size as usize;
     for from in 0..n {
@@ -81,7 +81,7 @@ fn check_appends(g: &mut Fixture<'_>) -> Outcome {
         if at + n > capacity {
             break;
         }
-        let data = g.data(at, n);
+        let data = g.tagged_data(at, n);
         let landed = expect_ok("an append", g.append(zone, data.clone()))?;
         ensure(landed == g.start(zone).plus(Blocks(at)), || format!("an append at {at} landed at {landed}"))?;
         g.expect_content(landed, &data)?;
@@ -94,22 +94,24 @@ fn check_writes_in_flight(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let count = g.geometry().zone_capacity.0.min(64);
     let at = |n| g.start(zone).plus(Blocks(n));
-    let ios: Vec<_> = (0..count).map(|n| g.dev.write(at(n), g.data(n, 1), Durability::Cached)).collect();
+    let ios: Vec<_> =
+        (0..count).map(|n| g.dev.write(at(n), g.tagged_data(n, 1), Durability::Cached)).collect();
     for io in ios {
         expect_ok("a write in flight", io.wait())?;
     }
-    (0..count).try_for_each(|n| g.expect_content(at(n), &g.data(n, 1)))
+    (0..count).try_for_each(|n| g.expect_content(at(n), &g.tagged_data(n, 1)))
 }
 
 fn check_appends_in_flight(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     let count = g.geometry().zone_capacity.0.min(64);
-    let ios: Vec<_> = (0..count).map(|n| g.dev.append(zone, g.data(n, 1), Durability::Cached)).collect();
+    let ios: Vec<_> =
+        (0..count).map(|n| g.dev.append(zone, g.tagged_data(n, 1), Durability::Cached)).collect();
     let mut places = BTreeSet::new();
     for (io, n) in ios.into_iter().zip(0..) {
         let at = expect_ok("an append in flight", io.wait())?;
         ensure(places.insert(at), || format!("two appends landed at {at}"))?;
-        g.expect_content(at, &g.data(n, 1))?;
+        g.expect_content(at, &g.tagged_data(n, 1))?;
     }
     let last = g.start(zone).plus(Blocks(count));
     ensure(places.last().is_some_and(|at| *at < last), || "appends left a gap".into())
@@ -117,11 +119,11 @@ fn check_appends_in_flight(g: &mut Fixture<'_>) -> Outcome {
 
 fn check_dropped_handle(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
-    drop(g.dev.write(g.start(zone), g.data(1, 1), Durability::Cached));
+    drop(g.dev.write(g.start(zone), g.tagged_data(1, 1), Durability::Cached));
     if g.geometry().zone_capacity.0 > 1 {
-        expect_ok("the next write", g.write(g.start(zone).plus(Blocks(1)), g.data(2, 1)))?;
+        expect_ok("the next write", g.write(g.start(zone).plus(Blocks(1)), g.tagged_data(2, 1)))?;
     }
-    g.expect_content(g.start(zone), &g.data(1, 1))
+    g.expect_content(g.start(zone), &g.tagged_data(1, 1))
 }
 
 fn check_writes_off_the_pointer(g: &mut Fixture<'_>) -> Outcome {
@@ -131,15 +133,15 @@ fn check_writes_off_the_pointer(g: &mut Fixture<'_>) -> Outcome {
     }
     let at = |n| g.start(zone).plus(Blocks(n));
     let kinds = [ErrorKind::NotAtWritePointer];
-    expect_error_in_zone(zone, "a write above the pointer", g.write(at(1), g.data(1, 1)), &kinds)?;
+    expect_error_in_zone(zone, "a write above the pointer", g.write(at(1), g.tagged_data(1, 1)), &kinds)?;
     g.expect_state(zone, ZoneState::Empty, 0)?;
-    expect_ok("a write", g.write(at(0), g.data(1, 1)))?;
-    expect_error_in_zone(zone, "a write below the pointer", g.write(at(0), g.data(2, 1)), &kinds)?;
-    let error = g.write(at(2), g.data(2, 1)).err();
+    expect_ok("a write", g.write(at(0), g.tagged_data(1, 1)))?;
+    expect_error_in_zone(zone, "a write below the pointer", g.write(at(0), g.tagged_data(2, 1)), &kinds)?;
+    let error = g.write(at(2), g.tagged_data(2, 1)).err();
     ensure(error.is_some_and(|e| e.address() == Some(at(2))), || {
         "the error does not give the address".into()
     })?;
-    g.expect_content(at(0), &g.data(1, 1))?;
+    g.expect_content(at(0), &g.tagged_data(1, 1))?;
     g.expect_state(zone, ZoneState::ImplicitOpen, 1)
 }
 
@@ -189,10 +191,10 @@ fn check_out_of_range(g: &mut Fixture<'_>) -> Outcome {
     let kinds = [ErrorKind::OutOfRange];
     for at in [end, Lba(u64::MAX)] {
         expect_error("a read", g.read(at, 1), &kinds)?;
-        expect_error("a write", g.write(at, g.data(1, 1)), &kinds)?;
+        expect_error("a write", g.write(at, g.tagged_data(1, 1)), &kinds)?;
     }
     for zone in [ZoneId(zones), ZoneId(u32::MAX)] {
-        expect_error("an append", g.append(zone, g.data(1, 1)), &kinds)?;
+        expect_error("an append", g.append(zone, g.tagged_data(1, 1)), &kinds)?;
         expect_error("a zone command", g.act(zone, crate::Action::Reset), &kinds)?;
     }
     Ok(())
@@ -205,7 +207,7 @@ fn check_transfers_across_zones(g: &mut Fixture<'_>) -> Outcome {
     }
     let last = g.start(zone).plus(g.geometry().zone_size.minus(Blocks(1)));
     expect_error("a read", g.read(last, 2), &[ErrorKind::CrossesZone])?;
-    expect_error("a write", g.write(last, g.data(1, 2)), &[ErrorKind::CrossesZone])
+    expect_error("a write", g.write(last, g.tagged_data(1, 2)), &[ErrorKind::CrossesZone])
 }
 
 fn check_returned_buffer(g: &mut Fixture<'_>) -> Outcome {
@@ -217,7 +219,7 @@ fn check_returned_buffer(g: &mut Fixture<'_>) -> Outcome {
 
 fn check_reads_past_the_pointer(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
-    let secret = g.data(77, 1);
+    let secret = g.tagged_data(77, 1);
     expect_ok("a write", g.write(g.start(zone), secret.clone()))?;
     expect_ok("a reset", g.act(zone, crate::Action::Reset))?;
     match g.read(g.start(zone), 1) {
@@ -235,13 +237,16 @@ fn check_reads_past_the_pointer(g: &mut Fixture<'_>) -> Outcome {
 fn check_flushes(g: &mut Fixture<'_>) -> Outcome {
     let zone = g.zone()?;
     expect_ok("a flush with nothing to do", g.dev.flush().wait())?;
-    expect_ok("a durable write", g.dev.write(g.start(zone), g.data(1, 1), Durability::Durable).wait())?;
+    expect_ok(
+        "a durable write",
+        g.dev.write(g.start(zone), g.tagged_data(1, 1), Durability::Durable).wait(),
+    )?;
     if g.geometry().zone_capacity.0 > 1 {
-        expect_ok("a durable append", g.dev.append(zone, g.data(2, 1), Durability::Durable).wait())?;
-        g.expect_content(g.start(zone).plus(Blocks(1)), &g.data(2, 1))?;
+        expect_ok("a durable append", g.dev.append(zone, g.tagged_data(2, 1), Durability::Durable).wait())?;
+        g.expect_content(g.start(zone).plus(Blocks(1)), &g.tagged_data(2, 1))?;
     }
     expect_ok("a flush", g.dev.flush().wait())?;
-    g.expect_content(g.start(zone), &g.data(1, 1))
+    g.expect_content(g.start(zone), &g.tagged_data(1, 1))
 }
 
 fn check_conventional_zones(g: &mut Fixture<'_>) -> Outcome {
@@ -253,14 +258,14 @@ fn check_conventional_zones(g: &mut Fixture<'_>) -> Outcome {
     g.expect_state(zone, ZoneState::Conventional, size.0)?;
     let last = g.start(zone).plus(size.minus(Blocks(1)));
     for tag in 1..3 {
-        expect_ok("a write at the end", g.write(last, g.data(tag, 1)))?;
-        g.expect_content(last, &g.data(tag, 1))?;
+        expect_ok("a write at the end", g.write(last, g.tagged_data(tag, 1)))?;
+        g.expect_content(last, &g.tagged_data(tag, 1))?;
     }
-    expect_ok("a write at the start", g.write(g.start(zone), g.data(3, 1)))?;
+    expect_ok("a write at the start", g.write(g.start(zone), g.tagged_data(3, 1)))?;
     expect_ok("a flush", g.dev.flush().wait())?;
-    g.expect_content(g.start(zone), &g.data(3, 1))?;
-    g.expect_content(last, &g.data(2, 1))?;
-    expect_error_in_zone(zone, "an append", g.append(zone, g.data(1, 1)), &[ErrorKind::Conventional])?;
+    g.expect_content(g.start(zone), &g.tagged_data(3, 1))?;
+    g.expect_content(last, &g.tagged_data(2, 1))?;
+    expect_error_in_zone(zone, "an append", g.append(zone, g.tagged_data(1, 1)), &[ErrorKind::Conventional])?;
     use crate::Action::{Close, Finish, Open, Reset};
     for action in [Open, Close, Finish, Reset] {
         expect_error_in_zone(zone, "a zone command", g.act(zone, action), &[ErrorKind::Conventional])?;

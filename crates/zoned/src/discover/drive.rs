@@ -55,7 +55,7 @@ pub struct ZonedDrive {
 impl Machine {
     /// The machine's zoned drives, sorted by name.
     pub fn zoned_drives(&self) -> Vec<ZonedDrive> {
-        self.names("/sys/class/block").into_iter().filter_map(|name| self.drive(name)).collect()
+        self.sorted_names("/sys/class/block").into_iter().filter_map(|name| self.drive(name)).collect()
     }
 
     fn drive(&self, name: String) -> Option<ZonedDrive> {
@@ -89,7 +89,8 @@ impl Machine {
                 let same = |other: &String| {
                     nvme_char(other).is_some() && self.serial(other).as_ref() == Some(&serial)
                 };
-                let several = self.names("/sys/class/block").iter().filter(|other| same(other)).count() > 1;
+                let several =
+                    self.sorted_names("/sys/class/block").iter().filter(|other| same(other)).count() > 1;
                 urls.push(match self.namespace(name).filter(|_| several) {
                     Some(namespace) => format!("nvme:serial={serial}?namespace={namespace}"),
                     None => format!("nvme:serial={serial}"),
@@ -97,8 +98,9 @@ impl Machine {
             }
         }
         urls.push(format!("blk:/dev/{name}"));
-        let links = self.names("/dev/disk/by-id").into_iter();
-        let here = |link: &String| self.link(format!("/dev/disk/by-id/{link}")).as_deref() == Some(name);
+        let links = self.sorted_names("/dev/disk/by-id").into_iter();
+        let here =
+            |link: &String| self.link_target_name(format!("/dev/disk/by-id/{link}")).as_deref() == Some(name);
         urls.extend(links.filter(here).map(|link| format!("blk:/dev/disk/by-id/{link}")));
         urls
     }

@@ -63,7 +63,7 @@ impl Machine {
     /// The kernel's name of a device number; the node's file name if sysfs has none.
     fn kernel_name(&self, path: &Path, class: &str, major: u32, minor: u32) -> String {
         let of_path = || path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        self.link(format!("/sys/dev/{class}/{major}:{minor}")).unwrap_or_else(of_path)
+        self.link_target_name(format!("/sys/dev/{class}/{major}:{minor}")).unwrap_or_else(of_path)
     }
 
     fn block_node(&self, interface: Interface, path: PathBuf, name: String) -> Result<FoundDrive, Refusal> {
@@ -134,7 +134,7 @@ impl Machine {
         serial: &str,
         namespace: Option<u32>,
     ) -> Result<FoundDrive, Refusal> {
-        let all = self.names("/sys/class/block").into_iter();
+        let all = self.sorted_names("/sys/class/block").into_iter();
         let whole = all.filter(|block| self.disk_of_partition(block).is_none());
         let same = whole.filter(|block| self.serial(block).is_some_and(|found| found == serial));
         let fits = |block: &String| match interface {
@@ -225,12 +225,12 @@ impl Machine {
     fn namespaces_of(&self, controller: &str) -> Vec<String> {
         let of = |block: &String| {
             nvme_char(block).is_some()
-                && self.link(format!("/sys/class/block/{block}/device")).is_some_and(|parent| {
+                && self.link_target_name(format!("/sys/class/block/{block}/device")).is_some_and(|parent| {
                     // With NVMe multipath the parent directory is the subsystem with the controller's number.
                     parent == controller || parent.replace("-subsys", "") == controller
                 })
         };
-        self.names("/sys/class/block").into_iter().filter(of).collect()
+        self.sorted_names("/sys/class/block").into_iter().filter(of).collect()
     }
 
     fn is_link(&self, path: &Path) -> bool {
@@ -255,7 +255,7 @@ impl Machine {
     }
 
     fn group(&self, gid: u32) -> String {
-        let groups = self.text("/etc/group").unwrap_or_default();
+        let groups = self.trimmed_text("/etc/group").unwrap_or_default();
         group_name(&groups, gid).unwrap_or_else(|| format!("with the number {gid}"))
     }
 }

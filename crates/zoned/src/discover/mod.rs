@@ -61,18 +61,18 @@ impl Machine {
     }
 
     /// Text of a file of the machine, trimmed.
-    fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+    fn trimmed_text(&self, path: impl AsRef<Path>) -> Option<String> {
         let bytes = fs::read(self.path(path)).ok()?;
         Some(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
     /// Value of a block device's sysfs attribute; `None` if empty.
     fn attribute(&self, block: &str, name: &str) -> Option<String> {
-        self.text(format!("/sys/class/block/{block}/{name}")).filter(|text| !text.is_empty())
+        self.trimmed_text(format!("/sys/class/block/{block}/{name}")).filter(|text| !text.is_empty())
     }
 
     /// Sorted names in a directory of the machine; none if the directory does not exist.
-    fn names(&self, directory: impl AsRef<Path>) -> Vec<String> {
+    fn sorted_names(&self, directory: impl AsRef<Path>) -> Vec<String> {
         let entries = fs::read_dir(self.path(directory)).into_iter().flatten().flatten();
         let mut names: Vec<String> =
             entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
@@ -81,7 +81,7 @@ impl Machine {
     }
 
     /// Last component of a symbolic link's target.
-    fn link(&self, path: impl AsRef<Path>) -> Option<String> {
+    fn link_target_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         target.file_name()?.to_str().map(str::to_owned)
     }

@@ -51,7 +51,7 @@ impl MachineDir {
         fs::write(path, text).unwrap();
     }
 
-    fn link(&self, path: &str, to: &str) {
+    fn make_link(&self, path: &str, to: &str) {
         let path = self.at(path);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         symlink(to, path).unwrap();
@@ -64,8 +64,8 @@ impl MachineDir {
         for (attribute, value) in attributes {
             self.write(&format!("sys/devices/{place}/{name}/{attribute}"), &format!("{value}\n"));
         }
-        self.link(&format!("sys/class/block/{name}"), &format!("../../devices/{place}/{name}"));
-        self.link(&format!("sys/dev/block/{number}"), &format!("../../devices/{place}/{name}"));
+        self.make_link(&format!("sys/class/block/{name}"), &format!("../../devices/{place}/{name}"));
+        self.make_link(&format!("sys/dev/block/{number}"), &format!("../../devices/{place}/{name}"));
     }
 
     /// Adds an NVMe controller with namespaces of the given numbers.
@@ -74,7 +74,7 @@ impl MachineDir {
         self.write(&format!("sys/devices/{at}/model"), "Big Zones\n");
         self.write(&format!("sys/devices/{at}/serial"), &format!("{serial}   \n"));
         self.write(&format!("dev/nvme{controller}"), &format!("c 240:{controller}"));
-        self.link(&format!("sys/dev/char/240:{controller}"), &format!("../../devices/{at}"));
+        self.make_link(&format!("sys/dev/char/240:{controller}"), &format!("../../devices/{at}"));
         for n in namespaces {
             let (block, char) = (format!("nvme{controller}n{n}"), format!("ng{controller}n{n}"));
             self.block(
@@ -91,10 +91,10 @@ impl MachineDir {
                     ("nsid", &n.to_string()),
                 ],
             );
-            self.link(&format!("sys/devices/{at}/{block}/device"), &format!("../../nvme{controller}"));
+            self.make_link(&format!("sys/devices/{at}/{block}/device"), &format!("../../nvme{controller}"));
             let number = format!("241:{}", controller * 10 + n);
             self.write(&format!("dev/{char}"), &format!("c {number}"));
-            self.link(&format!("sys/dev/char/{number}"), &format!("../../devices/{at}/{char}"));
+            self.make_link(&format!("sys/dev/char/{number}"), &format!("../../devices/{at}/{char}"));
         }
     }
 
@@ -142,7 +142,7 @@ fn a_zoned_drive_is_found_by_node_by_link_and_by_serial() {
     let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
     made.disk("host-managed");
-    made.link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
+    made.make_link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
     for (interface, path, node) in [
         (Block, "/dev/nvme0n1", "/dev/nvme0n1"),
         (Block, "/dev/disk/by-id/nvme-ZNS0", "/dev/disk/by-id/nvme-ZNS0"),
@@ -240,7 +240,7 @@ fn a_mounted_drive_is_refused_through_both_nodes() {
 fn a_mount_is_found_by_its_source_where_the_file_system_has_a_number_of_its_own() {
     let made = MachineDir::new();
     made.nvme(0, "ZNS0", &[1], "host-managed");
-    made.link("dev/disk/by-id/a", "../../nvme0n1");
+    made.make_link("dev/disk/by-id/a", "../../nvme0n1");
     made.write("proc/self/mountinfo", &format!("{ROOT}40 22 0:45 / /b rw - btrfs /dev/disk/by-id/a rw\n"));
     made.refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["mounted at /b"]);
 }
@@ -282,7 +282,7 @@ fn the_zoned_drives_are_listed_with_what_they_are_and_how_to_name_them() {
     made.disk("host-managed");
     let page = b"\x00\x80\x00\x08  W1  \0";
     fs::write(made.at("sys/devices/scsi/host0/sda/device/vpd_pg80"), page).unwrap();
-    made.link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
+    made.make_link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
     made.write("proc/self/mountinfo", "40 22 8:0 / /data rw - btrfs /dev/sda rw\n");
     let drives = made.machine().zoned_drives();
     let [zns, disk] = drives.as_slice() else { panic!("{drives:?}") };

@@ -58,7 +58,7 @@ impl Machine {
     /// Uses of a block device and its partitions by the kernel.
     pub fn uses(&self, block: &str) -> Vec<Use> {
         let mut devices = vec![block.to_owned()];
-        let parts = self.names(format!("/sys/class/block/{block}")).into_iter();
+        let parts = self.sorted_names(format!("/sys/class/block/{block}")).into_iter();
         devices.extend(
             parts.filter(|name| name.starts_with(block) && self.attribute(name, "partition").is_some()),
         );
@@ -69,13 +69,13 @@ impl Machine {
             uses.extend(points.into_iter().map(|at| Use::Mounted { at }));
             let member = |uuid: &String| self.path(format!("/sys/fs/btrfs/{uuid}/devices/{device}")).exists();
             if !uses.iter().any(|found| matches!(found, Use::Mounted { .. })) {
-                let btrfs = self.names("/sys/fs/btrfs").into_iter().filter(member);
+                let btrfs = self.sorted_names("/sys/fs/btrfs").into_iter().filter(member);
                 uses.extend(btrfs.map(|uuid| Use::Btrfs { uuid }));
             }
             if self.swaps(device) {
                 uses.push(Use::Swap);
             }
-            let holders = self.names(format!("/sys/class/block/{device}/holders")).into_iter();
+            let holders = self.sorted_names(format!("/sys/class/block/{device}/holders")).into_iter();
             uses.extend(holders.map(|holder| Use::Holder { device: self.holder_name(&holder) }));
         }
         uses
@@ -84,7 +84,7 @@ impl Machine {
     /// Mount points of a block device.
     fn mounts(&self, block: &str) -> Vec<String> {
         let number = self.attribute(block, "dev");
-        let table = self.text("/proc/self/mountinfo").unwrap_or_default();
+        let table = self.trimmed_text("/proc/self/mountinfo").unwrap_or_default();
         // Some file systems are mounted under a device number of their own, so the mount source is compared too.
         let is_it = |mount: &Mount| {
             number.as_ref() == Some(&mount.device.to_string()) || self.is_node_of(&mount.source, block)
@@ -104,7 +104,7 @@ impl Machine {
     }
 
     fn swaps(&self, block: &str) -> bool {
-        let table = self.text("/proc/swaps").unwrap_or_default();
+        let table = self.trimmed_text("/proc/swaps").unwrap_or_default();
         parse_swaps(&table).iter().any(|path| self.is_node_of(path, block))
     }
 

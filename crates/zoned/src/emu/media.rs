@@ -264,7 +264,7 @@ impl Media {
         how: Durability,
         submitted: Moment,
     ) -> Result<Lba> {
-        let blocks = checks::append(&self.geometry, "append", id, data.len())?;
+        let blocks = checks::check_append(&self.geometry, "append", id, data.len())?;
         let offset = self.put(
             id,
             "append",
@@ -320,7 +320,7 @@ impl Media {
             return Err(error.because(format!("{blocks} blocks, {} left", capacity - offset)));
         }
         let event = ZoneEvent::Write { fills: offset + blocks == capacity };
-        self.admit(&mut resources, &zone, name, id)?;
+        self.admit_open_zone(&mut resources, &zone, name, id)?;
         if self.track {
             zone.start_history();
         }
@@ -342,7 +342,7 @@ impl Media {
     ) -> Result<()> {
         let Some(drive) = &self.drive else { return Ok(()) };
         if !std::mem::replace(&mut zone.touched, true) {
-            drive.touch(id);
+            drive.mark_changed(id);
         }
         drop(zone);
         if drive.add_unflushed(bytes) {
@@ -383,7 +383,7 @@ impl Media {
             other => other,
         };
         if action == Action::Open && was.transition(event).is_ok() {
-            self.admit(&mut resources, &zone, name, id)?;
+            self.admit_open_zone(&mut resources, &zone, name, id)?;
         }
         if self.track && was != ZoneState::Conventional {
             zone.start_history();
@@ -453,7 +453,7 @@ impl Media {
         if let Some(drive) = &self.drive
             && !std::mem::replace(&mut zone.touched, true)
         {
-            drive.touch(id);
+            drive.mark_changed(id);
         }
     }
 
@@ -508,7 +508,13 @@ impl Media {
     }
 
     /// Admits one more open zone, if the drive's limits allow it. May close an implicitly open zone.
-    fn admit(&self, resources: &mut Resources, zone: &Zone, name: &'static str, id: ZoneId) -> Result<()> {
+    fn admit_open_zone(
+        &self,
+        resources: &mut Resources,
+        zone: &Zone,
+        name: &'static str,
+        id: ZoneId,
+    ) -> Result<()> {
         let (max_open, max_active) = (self.geometry.max_open, self.geometry.max_active);
         match resources.admit(zone.state, max_open, max_active) {
             Ok(Admission::Granted) => Ok(()),
@@ -554,12 +560,12 @@ impl Media {
     }
 
     fn check_zone_exists(&self, name: &'static str, id: ZoneId) -> Result<()> {
-        checks::known(&self.geometry, name, id)
+        checks::check_zone_exists(&self.geometry, name, id)
     }
 
     /// A transfer's zone, offset in the zone and number of blocks.
     fn locate_transfer(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, u64, u64)> {
-        checks::locate(&self.geometry, name, at, bytes).map(|t| (t.zone, t.offset, t.blocks))
+        checks::locate_transfer(&self.geometry, name, at, bytes).map(|t| (t.zone, t.offset, t.blocks))
     }
 
     pub(super) fn error(&self, kind: ErrorKind, name: &'static str, zone: ZoneId) -> Error {

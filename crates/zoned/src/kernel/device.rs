@@ -503,27 +503,27 @@ impl ZonedDevice for KernelDevice {
         }
         let name = op.name();
         match op {
-            Op::Read { at, into } => match checks::locate(geometry, name, at, into.len()) {
+            Op::Read { at, into } => match checks::locate_transfer(geometry, name, at, into.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
                     self.submit_to_zone(zone, name, Some(at), ZoneTask::Read { at: offset, into })
                 }
                 Err(error) => Io::ready(Err(error.with_buffer(into))),
             },
-            Op::Write { at, data, how } => match checks::locate(geometry, name, at, data.len()) {
+            Op::Write { at, data, how } => match checks::locate_transfer(geometry, name, at, data.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
                     let durable = how == Durability::Durable;
                     self.submit_to_zone(zone, name, Some(at), ZoneTask::Write { at: offset, data, durable })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
-            Op::Append { zone, data, how } => match checks::append(geometry, name, zone, data.len()) {
+            Op::Append { zone, data, how } => match checks::check_append(geometry, name, zone, data.len()) {
                 Ok(_) => {
                     let durable = how == Durability::Durable;
                     self.submit_to_zone(zone, name, None, ZoneTask::Append { data, durable })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
-            Op::Zone { zone, action } => match checks::known(geometry, name, zone) {
+            Op::Zone { zone, action } => match checks::check_zone_exists(geometry, name, zone) {
                 Ok(()) => self.submit_to_zone(zone, name, None, ZoneTask::Zone(action)),
                 Err(error) => Io::ready(Err(error)),
             },

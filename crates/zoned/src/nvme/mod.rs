@@ -163,7 +163,7 @@ impl Namespace for LockedNamespace {
         self.block.is_some()
     }
 
-    fn by_block_device(&self, action: Action, at: units::Bytes, len: units::Bytes) -> io::Result<()> {
+    fn command_by_block_device(&self, action: Action, at: units::Bytes, len: units::Bytes) -> io::Result<()> {
         match &self.block {
             Some(block) => crate::blk::command(&block.file, action, at, len),
             None => Err(io::Error::from(io::ErrorKind::Unsupported)),

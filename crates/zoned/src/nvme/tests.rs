@@ -37,7 +37,7 @@ impl Namespace for FakeNamespace {
         self.block
     }
 
-    fn by_block_device(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
+    fn command_by_block_device(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()> {
         assert!(self.block && matches!(action, Action::Reset | Action::Finish));
         let zone = ZoneId(u32::try_from(at.0 / len.0).expect("few zones"));
         self.fake.apply(Op::Zone { zone, action }).map(drop).map_err(|e| errno(e.kind()))

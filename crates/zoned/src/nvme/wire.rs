@@ -25,7 +25,7 @@ pub(super) trait Namespace: Send + Sync + 'static {
     /// True if the namespace has a block device.
     fn has_block_device(&self) -> bool;
     /// Executes a zone command through the block device and waits.
-    fn by_block_device(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()>;
+    fn command_by_block_device(&self, action: Action, at: Bytes, len: Bytes) -> io::Result<()>;
     /// True if the device has been removed.
     fn is_gone(&self) -> bool;
 }
@@ -81,7 +81,7 @@ impl Wire for NvmeWire {
                     let namespace = Arc::clone(&self.namespace);
                     let size = self.geometry.block_size;
                     let (at, len) = (Blocks(start.0).bytes(size), self.geometry.zone_size.bytes(size));
-                    let call = move || namespace.by_block_device(action, at, len).map(|()| 0);
+                    let call = move || namespace.command_by_block_device(action, at, len).map(|()| 0);
                     return (Request::Call(Box::new(call)), ExpectedReply::Success);
                 }
                 let action = match action {

@@ -37,7 +37,7 @@ pub type ArrayOpener = fn(&str, Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>>
 static ARRAYS: OnceLock<ArrayOpener> = OnceLock::new();
 
 /// Registers the function that opens `array:` URLs. Later calls have no effect.
-pub fn know_arrays(opener: ArrayOpener) {
+pub fn register_array_opener(opener: ArrayOpener) {
     let _the_first_counts = ARRAYS.set(opener);
 }
 

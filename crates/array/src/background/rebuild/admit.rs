@@ -28,7 +28,12 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &RebuildNo
         |_| core.ctx.error(ErrorKind::ZoneFull, "replace").because("the checkpoint does not fit a zone");
     let body = Body::Superblock(superblock);
     // From here on the new drive is written like any other, partial parity included.
-    let begun = member.take_over(core.members.epoch(), notes.log_zone(), notes.sequence(), &body);
+    let begun = member.take_over(
+        core.members.epoch(),
+        notes.zone_of_member_log(),
+        notes.sequence_of_member_log(),
+        &body,
+    );
     let mut writes = CheckpointWrites::default();
     writes.ios.extend(begun.map_err(full)?);
     let incarnation = member.log.lock().incarnation;

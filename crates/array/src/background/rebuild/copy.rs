@@ -76,7 +76,7 @@ struct ZoneProgress {
     rows: u64,
 }
 
-fn progress(core: &Core, id: ZoneId) -> ZoneProgress {
+fn zone_progress(core: &Core, id: ZoneId) -> ZoneProgress {
     let zone = core.zones.zone(id);
     let end = zone.acknowledged().min(zone.readable());
     let rows = core.ctx.layout.row(core.ctx.layout.stripe_of(end)).min(core.ctx.layout.zone_capacity);
@@ -95,7 +95,7 @@ impl RebuildTarget {
     }
 
     /// The new drive's part of a zone.
-    fn part(&self, id: ZoneId) -> PhysicalZone<'_> {
+    fn part_on_new_drive(&self, id: ZoneId) -> PhysicalZone<'_> {
         PhysicalZone::part(&*self.device, id)
     }
 
@@ -129,7 +129,7 @@ impl RebuildTarget {
         tries: CopyPatience,
     ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
-        let ZoneProgress { generation, .. } = progress(&core, id);
+        let ZoneProgress { generation, .. } = zone_progress(&core, id);
         let kept = kept.filter(|kept| kept.generation == generation).and_then(|kept| kept.end);
         let mut row = match kept {
             Some(end) => {
@@ -138,13 +138,13 @@ impl RebuildTarget {
             }
             None => {
                 *self.bad.lock() = RowSet::default();
-                self.part(id).clear().await?;
+                self.part_on_new_drive(id).clear().await?;
                 0
             }
         };
         let (mut rounds, mut last) = (0, u64::MAX);
         loop {
-            let seen = progress(&core, id);
+            let seen = zone_progress(&core, id);
             if seen.generation != generation {
                 return Ok(CopyResult::Again);
             }
@@ -159,7 +159,7 @@ impl RebuildTarget {
                 if rest > 0 && !runner.wait_for_turn(rest).await {
                     return Err(self.early_end_error(&core));
                 }
-                if progress(&core, id).rows.saturating_sub(row) <= LAST_STRIPES * core.ctx.layout.unit {
+                if zone_progress(&core, id).rows.saturating_sub(row) <= LAST_STRIPES * core.ctx.layout.unit {
                     break;
                 }
                 continue;
@@ -174,7 +174,7 @@ impl RebuildTarget {
             }
             row = seen.rows;
         }
-        let paused: Io<()> = core.zones.enter(id, Work::Pause).typed();
+        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
         paused.await?;
         let result = self.copy_last_rows(runner, id, row, generation).await;
         {
@@ -192,7 +192,7 @@ impl RebuildTarget {
                 zone.relocated.retain(|stripe, parity| !(ours(stripe) && whole(stripe, parity)));
             }
         }
-        core.zones.pump(id);
+        core.zones.begin_queued(id);
         result
     }
 
@@ -249,13 +249,13 @@ impl RebuildTarget {
             core.zones.zone(id).relocated.insert(last, RelocatedParity { end, unit: unit.freeze() });
         }
         if full && rows < self.device.geometry().zone_capacity.0 {
-            self.part(id).act(Action::Finish).await?;
+            self.part_on_new_drive(id).act(Action::Finish).await?;
         }
         Ok(CopyResult::Done(ZoneEntry { generation, end: Some(end) }))
     }
 
     fn write(&self, id: ZoneId, row: u64, data: BufMut) -> Io<()> {
-        self.part(id).write(row, data.freeze(), Durability::Cached)
+        self.part_on_new_drive(id).write(row, data.freeze(), Durability::Cached)
     }
 
     /// Copies rows of whole stripes to the new drive. `paced`: at the pace that respects clients. No I/O of
@@ -332,14 +332,14 @@ impl RebuildTarget {
                 }
             }
             while writes.len() >= runner.next_chunk_rows().1 {
-                self.landed(runner, writes.pop_front()).await?;
+                self.await_write(runner, writes.pop_front()).await?;
             }
             let data = sum.unwrap_or_default();
             core.ctx.metrics.rebuilt(data.len());
             writes.push_back((count, self.write(id, row, data)));
         }
         while !writes.is_empty() {
-            self.landed(runner, writes.pop_front()).await?;
+            self.await_write(runner, writes.pop_front()).await?;
         }
         Ok(())
     }
@@ -434,7 +434,7 @@ impl RebuildTarget {
         Ok(())
     }
 
-    async fn landed(&self, runner: &Runner, write: Option<(u64, Io<()>)>) -> Result<()> {
+    async fn await_write(&self, runner: &Runner, write: Option<(u64, Io<()>)>) -> Result<()> {
         let Some((rows, io)) = write else { return Ok(()) };
         io.await?;
         runner.job.add(runner.core.ctx.bytes(rows) as u64);

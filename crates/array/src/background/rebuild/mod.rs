@@ -21,7 +21,7 @@ use std::sync::atomic::Ordering;
 use zoned::{ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::RebuildOptions;
-use crate::admin::create::{self, empty, refuse_worn_zones};
+use crate::admin::create::{self, refuse_worn_zones, reset_all_zones};
 use crate::array::Array;
 use crate::background::jobs::{Job, Jobs, Rebuild};
 use crate::background::rebuild::admit::admit_member;
@@ -33,7 +33,7 @@ use crate::events::EventKind;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
 use crate::layout::physical_zones::{METADATA_ZONES, part_zones};
-use crate::member::fits::fits;
+use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::LogContents;
 use crate::mount::candidate::Candidate;
 
@@ -61,7 +61,7 @@ impl Array {
         if core.members.member(slot).is_good() || core.members.is_broken() {
             return refuse("only a failed or missing drive of an array that works is replaced".to_owned());
         }
-        if core.jobs.rebuilding().is_some() {
+        if core.jobs.running_rebuild().is_some() {
             return refuse("a rebuild runs already: wait for it, or cancel it".to_owned());
         }
         Ok(())
@@ -83,7 +83,7 @@ impl Array {
         let core = &self.core;
         self.may_replace(slot)?;
         let superblock = self.superblock();
-        fits(&device, &superblock, slot)?;
+        check_drive_fits(&device, &superblock, slot)?;
         refuse_lower_zone_limits(core, &device)?;
         let handle = begin_job(core, slot)?;
         if let Err(e) = prepare_new_drive(core, slot, &device).await {
@@ -138,8 +138,8 @@ async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedD
     // Every physical zone of the new drive that the array uses must take writes.
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
     refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
-    empty(device, &zones).await?;
-    let uuid = create::uuid(&*core.ctx.driver);
+    reset_all_zones(device, &zones).await?;
+    let uuid = create::random_uuid(&*core.ctx.driver);
     core.members
         .publish(|superblock| {
             if let Some(info) = superblock.members.get_mut(slot.index()) {

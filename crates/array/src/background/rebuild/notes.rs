@@ -83,12 +83,12 @@ impl RebuildNotes {
     }
 
     /// The metadata zone for the drive's log once the drive is a member.
-    pub(crate) fn log_zone(&self) -> ZoneId {
+    pub(crate) fn zone_of_member_log(&self) -> ZoneId {
         next_metadata_zone(self.zone)
     }
 
     /// The sequence number of the first record in the new drive's log once the drive is a member.
-    pub(crate) fn sequence(&self) -> u64 {
+    pub(crate) fn sequence_of_member_log(&self) -> u64 {
         self.place.sequence
     }
 

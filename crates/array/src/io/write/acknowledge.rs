@@ -25,12 +25,12 @@ impl Writes {
                 zone.poison = zone.poison.take().or(Some(e));
             }
             self.stamp_slots(zone, slots, how);
-            covered.iter().for_each(|end| zone.committed(*end));
-            zone.land(flight);
+            covered.iter().for_each(|end| zone.commit_landed(*end));
+            zone.mark_landed(flight);
             self.log_parity(zone, id, deferred);
             self.release(zone, id, deferred);
         });
-        self.zones.pump(id);
+        self.zones.begin_queued(id);
     }
 
     /// Acknowledges all writes of the zone whose lower blocks are acknowledged, landed and covered by parity.

@@ -128,7 +128,7 @@ impl Writes {
                         None => this.put(zone, id, data, how, done, completer, deferred),
                     }
                 });
-                this.zones.pump(id);
+                this.zones.begin_queued(id);
             });
             return;
         }

@@ -41,7 +41,7 @@ impl Writes {
         let body = self.partial(zone, id, stripe, start, end);
         let io = {
             let mut log = member.log.lock();
-            if body.blocks(self.ctx.geometry.block_size) > log.left() {
+            if body.blocks(self.ctx.geometry.block_size) > log.blocks_left() {
                 // Without room in the log, `room_freed` goes on after the log roll.
                 zone.logging = true;
                 log.waiting.push(id);
@@ -115,7 +115,7 @@ impl Writes {
             self.log_parity(zone, id, deferred);
             self.release(zone, id, deferred);
         });
-        self.zones.pump(id);
+        self.zones.begin_queued(id);
     }
 
     /// A checkpoint contains the partial parity that covers the blocks below `end`, or the parity is not needed any more.
@@ -124,14 +124,14 @@ impl Writes {
             self.end_commit(zone, id, end, judged);
             self.release(zone, id, deferred);
         });
-        self.zones.pump(id);
+        self.zones.begin_queued(id);
     }
 
     /// Ends the commit that covers the blocks below `end`; a failure poisons the zone.
     fn end_commit(&self, zone: &mut Zone, id: ZoneId, end: Blocks, judged: &Result<(), Error>) {
         self.parity_landed(zone, id, end);
         match judged {
-            Ok(()) => zone.committed(end),
+            Ok(()) => zone.commit_landed(end),
             Err(e) => zone.poison = zone.poison.take().or_else(|| Some(e.duplicate())),
         }
     }

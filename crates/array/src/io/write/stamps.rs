@@ -25,14 +25,16 @@ impl Writes {
             return;
         }
         for member in self.members.iter().filter(|member| slots.has(member.slot)) {
-            zone.stamp(member.slot, member.next_flush());
+            zone.set_flush_number(member.slot, member.next_flush_number());
         }
     }
 
     /// The drives with blocks of the zone that no flush has covered.
     pub(crate) fn not_durable(&self, zone: &Zone) -> Slots {
         let mut slots = Slots::default();
-        for member in self.members.iter().filter(|member| !member.covers(zone.stamp_of(member.slot))) {
+        for member in
+            self.members.iter().filter(|member| !member.is_flush_done(zone.flush_number(member.slot)))
+        {
             slots.add(member.slot);
         }
         slots

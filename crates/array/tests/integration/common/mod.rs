@@ -17,7 +17,7 @@ use zoned::{
 /// Bytes in a block of the test drives.
 pub const BLOCK: usize = 512;
 /// The number of metadata zones of a drive, and so the physical zone of logical zone 0.
-pub const METADATA: u32 = 3;
+pub const METADATA_ZONES: u32 = 3;
 
 /// A drive that injects faults between the array and an emulated drive.
 #[derive(Debug)]
@@ -56,7 +56,7 @@ impl Flaky {
 
     /// The address of a row of a logical zone's physical zone.
     pub fn row(&self, zone: u32, row: u64) -> Lba {
-        self.inner.geometry().start(ZoneId(zone + METADATA)).plus(Blocks(row))
+        self.inner.geometry().start(ZoneId(zone + METADATA_ZONES)).plus(Blocks(row))
     }
 }
 

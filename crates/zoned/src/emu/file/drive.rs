@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rustix::fs::FallocateFlags;
 
 use crate::ZoneId;
-use crate::emu::file::format::{Header, Stored};
+use crate::emu::file::format::{Header, TableEntry};
 
 /// Unflushed bytes above which a flush starts without a request, as a drive may flush at any time.
 const MAX_UNFLUSHED: u64 = 64 << 20;
@@ -31,7 +31,7 @@ pub(in crate::emu) struct Drive {
 /// The zone table of a drive file.
 #[derive(Debug)]
 pub(super) struct Table {
-    pub(super) zones: Vec<Stored>,
+    pub(super) zones: Vec<TableEntry>,
     /// True after a failed flush, which leaves the file's content unknown: every later flush fails.
     pub(super) failed: bool,
 }
@@ -48,7 +48,7 @@ impl Drive {
     }
 
     /// Records that a zone changed for the first time since the last flush.
-    pub(in crate::emu) fn touch(&self, zone: ZoneId) {
+    pub(in crate::emu) fn mark_changed(&self, zone: ZoneId) {
         self.touched.lock().push(zone);
     }
 

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 
 use crate::emu::content::Pool;
 use crate::emu::file::drive::{Drive, Table};
-use crate::emu::file::format::Stored;
+use crate::emu::file::format::TableEntry;
 use crate::emu::zone::Zone;
 use crate::{Buf, ZoneId, ZoneState};
 
@@ -75,7 +75,8 @@ impl Drive {
         for snap in &snapshots {
             let before = table_entry(table, snap.id);
             if before.resets != snap.resets && before.written > 0 {
-                let empty = Stored { state: ZoneState::Empty, written: 0, resets: snap.resets, ..*before };
+                let empty =
+                    TableEntry { state: ZoneState::Empty, written: 0, resets: snap.resets, ..*before };
                 self.write_table_entry(snap.id, before, empty)?;
                 emptied.push(snap.id);
             }
@@ -95,7 +96,7 @@ impl Drive {
         for snap in &snapshots {
             let before = table_entry(table, snap.id);
             let (state, written, resets) = (snap.state, snap.written, snap.resets);
-            let after = Stored { state, written, resets, ..*before };
+            let after = TableEntry { state, written, resets, ..*before };
             if after != *before {
                 self.write_table_entry(snap.id, before, after)?;
                 entries = true;
@@ -109,8 +110,8 @@ impl Drive {
     }
 
     /// Writes an entry of the zone table into the zone's slot without the newest entry.
-    fn write_table_entry(&self, zone: ZoneId, before: &mut Stored, after: Stored) -> io::Result<()> {
-        let after = Stored { sequence: before.sequence + 1, ..after };
+    fn write_table_entry(&self, zone: ZoneId, before: &mut TableEntry, after: TableEntry) -> io::Result<()> {
+        let after = TableEntry { sequence: before.sequence + 1, ..after };
         let bytes = after.encode(&self.header.uuid, zone.0);
         self.put(bytes.as_bytes(), self.header.slot_at(zone.0, after.sequence % 2))?;
         *before = after;
@@ -142,7 +143,7 @@ impl Drive {
     }
 }
 
-fn table_entry(table: &mut Table, id: ZoneId) -> &mut Stored {
+fn table_entry(table: &mut Table, id: ZoneId) -> &mut TableEntry {
     table.zones.get_mut(id.index()).expect("checked against the geometry")
 }
 

@@ -51,14 +51,14 @@ pub(in crate::emu) const MAGIC: [u8; 16] = *b"FURROW-EMU-DRIVE";
 /// The drive file version that this code writes and reads.
 pub(in crate::emu) const VERSION: u32 = 1;
 /// Offset in the drive file of the holder's process id.
-pub(in crate::emu) const HOLDER_AT: u64 = 4096;
+pub(in crate::emu) const HOLDER_OFFSET: u64 = 4096;
 /// Offset of the zone table in the drive file.
-const TABLE_AT: u64 = 8192;
+const TABLE_OFFSET: u64 = 8192;
 /// Alignment of zone 0 in the drive file, in bytes.
 const DATA_ALIGN: u64 = 1 << 20;
 
-const VOLATILE_CACHE: u32 = 1;
-const READ_PAST_POINTER: u32 = 2;
+const FLAG_VOLATILE_CACHE: u32 = 1;
+const FLAG_READ_PAST_POINTER: u32 = 2;
 
 /// The header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
@@ -103,7 +103,7 @@ pub(in crate::emu) const ENTRY_SIZE: u64 = 32;
 
 /// A decoded entry of the drive file's zone table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::emu) struct Stored {
+pub(in crate::emu) struct TableEntry {
     pub(in crate::emu) state: ZoneState,
     pub(in crate::emu) sequence: u64,
     pub(in crate::emu) written: u64,
@@ -129,14 +129,14 @@ impl Header {
             max_open: U32::new(options.max_open.unwrap_or(0)),
             max_active: U32::new(options.max_active.unwrap_or(0)),
             flags: U32::new(
-                flag(options.volatile_cache, VOLATILE_CACHE)
-                    | flag(options.read_past_pointer, READ_PAST_POINTER),
+                flag(options.volatile_cache, FLAG_VOLATILE_CACHE)
+                    | flag(options.read_past_pointer, FLAG_READ_PAST_POINTER),
             ),
             zone_size: U64::new(options.zone_size.0),
             zone_capacity: U64::new(options.zone_capacity.0),
             max_append: U64::new(options.max_append.0),
             atomic_write: U64::new(options.atomic_write.0),
-            table: U64::new(TABLE_AT),
+            table: U64::new(TABLE_OFFSET),
             data: U64::new(data_at(options.zones)),
             reserved: [0; 16],
         };
@@ -145,7 +145,7 @@ impl Header {
     }
 
     /// True if the bytes begin with this version's magic, so that any other error means damage.
-    pub(in crate::emu) fn is_named(bytes: &[u8]) -> bool {
+    pub(in crate::emu) fn has_magic(bytes: &[u8]) -> bool {
         Header::read_from_prefix(bytes)
             .is_ok_and(|(header, _)| header.magic == MAGIC && header.version.get() == VERSION)
     }
@@ -169,7 +169,7 @@ impl Header {
         if header.crc.get() != header.checksum() {
             return Err(Damage("the header's checksum is wrong: the file is damaged".into()));
         }
-        if header.table.get() != TABLE_AT || header.data.get() != data_at(header.zones.get()) {
+        if header.table.get() != TABLE_OFFSET || header.data.get() != data_at(header.zones.get()) {
             return Err(Damage("the header's offsets are not this version's".into()));
         }
         Ok(header)
@@ -189,8 +189,8 @@ impl Header {
             max_active: limit(self.max_active),
             max_append: Blocks(self.max_append.get()),
             atomic_write: Blocks(self.atomic_write.get()),
-            volatile_cache: self.flags.get() & VOLATILE_CACHE != 0,
-            read_past_pointer: self.flags.get() & READ_PAST_POINTER != 0,
+            volatile_cache: self.flags.get() & FLAG_VOLATILE_CACHE != 0,
+            read_past_pointer: self.flags.get() & FLAG_READ_PAST_POINTER != 0,
             latency: Latency::NONE,
             profile: None,
             dilation: 1,
@@ -226,7 +226,7 @@ impl Header {
     }
 }
 
-impl Stored {
+impl TableEntry {
     /// The bytes of the zone table entry.
     pub(in crate::emu) fn encode(&self, uuid: &[u8; 16], zone: u32) -> Entry {
         let state = match self.state {
@@ -254,7 +254,7 @@ impl Stored {
         uuid: &[u8; 16],
         zone: u32,
         slot: u64,
-    ) -> Result<Option<Stored>, Damage> {
+    ) -> Result<Option<TableEntry>, Damage> {
         if entry.as_bytes().iter().all(|b| *b == 0) {
             return Ok(None);
         }
@@ -272,7 +272,7 @@ impl Stored {
             _ => return damage("unknown state"),
         };
         let (sequence, written, resets) = (entry.sequence.get(), entry.written.get(), entry.resets.get());
-        Ok(Some(Stored { state, sequence, written, resets }))
+        Ok(Some(TableEntry { state, sequence, written, resets }))
     }
 }
 
@@ -284,5 +284,5 @@ impl Entry {
 }
 
 fn data_at(zones: u32) -> u64 {
-    (TABLE_AT + u64::from(zones) * 2 * ENTRY_SIZE).next_multiple_of(DATA_ALIGN)
+    (TABLE_OFFSET + u64::from(zones) * 2 * ENTRY_SIZE).next_multiple_of(DATA_ALIGN)
 }

@@ -12,7 +12,7 @@ use rustix::fs::FlockOperation;
 use zerocopy::{FromBytes, IntoBytes};
 
 use crate::emu::file::drive::{Drive, Table};
-use crate::emu::file::format::{ENTRY_SIZE, Entry, HOLDER_AT, Header, Stored};
+use crate::emu::file::format::{ENTRY_SIZE, Entry, HOLDER_OFFSET, Header, TableEntry};
 use crate::emu::zone::Zone;
 use crate::emu::{Emu, EmuOptions, Media, Timing};
 use crate::{Driver, Error, ErrorKind, Result, ZoneState};
@@ -86,7 +86,7 @@ impl Emu {
             let whole = file.read_exact_at(&mut bytes, 0);
             whole.map_err(|e| invalid(format!("{len} bytes are too few for a drive file ({e})")))?;
             Header::decode(&bytes).map_err(|damage| {
-                let ours = Header::is_named(&bytes);
+                let ours = Header::has_magic(&bytes);
                 if ours { damaged(damage.0) } else { invalid(damage.0) }
             })?
         };
@@ -105,7 +105,7 @@ impl Emu {
         if len < want {
             return Err(damaged(format!("the drive file is cut short: {len} bytes of {want}")));
         }
-        file.write_all_at(&u64::from(std::process::id()).to_le_bytes(), HOLDER_AT)
+        file.write_all_at(&u64::from(std::process::id()).to_le_bytes(), HOLDER_OFFSET)
             .map_err(|e| host("noting who holds the drive", e))?;
         let table = read_table(&file, &header, &found).map_err(|problem| match problem {
             Problem::Host(e) => host("reading the zone table", e),
@@ -175,7 +175,7 @@ fn lock_file(file: &File) -> Result<(), Holder> {
         Err(rustix::io::Errno::WOULDBLOCK) => {
             let mut pid = [0; 8];
             // The holder's process id is for messages only; 0 if the holder has not written it yet.
-            let _not_written_yet = file.read_exact_at(&mut pid, HOLDER_AT);
+            let _not_written_yet = file.read_exact_at(&mut pid, HOLDER_OFFSET);
             Err(Holder::Process(u32::try_from(u64::from_le_bytes(pid)).unwrap_or(0)))
         }
         Err(e) => Err(Holder::Failed(e.into())),
@@ -213,19 +213,19 @@ enum Problem {
     Damage(String),
 }
 
-fn read_table(file: &File, header: &Header, options: &EmuOptions) -> Result<Vec<Stored>, Problem> {
+fn read_table(file: &File, header: &Header, options: &EmuOptions) -> Result<Vec<TableEntry>, Problem> {
     let mut bytes = vec![0; header.table_len()];
     file.read_exact_at(&mut bytes, header.slot_at(0, 0)).map_err(Problem::Host)?;
     let mut zones = Vec::with_capacity(options.zones as usize);
     for (pair, zone) in bytes.chunks_exact(2 * ENTRY_SIZE as usize).zip(0_u32..) {
         let conventional = zone < options.conventional;
         let fresh = if conventional { ZoneState::Conventional } else { ZoneState::Empty };
-        let mut best = Stored { state: fresh, sequence: 0, written: 0, resets: 0 };
+        let mut best = TableEntry { state: fresh, sequence: 0, written: 0, resets: 0 };
         let mut damage = Vec::new();
         let mut readable = 0;
         for (slot, index) in pair.chunks_exact(ENTRY_SIZE as usize).zip(0_u64..) {
             let entry = Entry::read_from_bytes(slot).expect("as long as an entry");
-            match Stored::decode(&entry, &header.uuid, zone, index) {
+            match TableEntry::decode(&entry, &header.uuid, zone, index) {
                 Ok(Some(stored)) => {
                     readable += 1;
                     if stored.sequence > best.sequence {
@@ -254,7 +254,7 @@ fn read_table(file: &File, header: &Header, options: &EmuOptions) -> Result<Vec<
     Ok(zones)
 }
 
-fn zone_of(stored: &Stored) -> Zone {
+fn zone_of(stored: &TableEntry) -> Zone {
     let mut zone = Zone::new(stored.state == ZoneState::Conventional);
     zone.state = stored.state;
     zone.written = stored.written;

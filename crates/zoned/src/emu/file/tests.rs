@@ -6,7 +6,7 @@ use std::sync::Arc;
 use units::VirtualDriver;
 use zerocopy::{FromBytes, IntoBytes};
 
-use crate::emu::file::format::{Damage, Entry, Header, Stored};
+use crate::emu::file::format::{Damage, Entry, Header, TableEntry};
 use crate::emu::{Emu, EmuOptions};
 use crate::{
     Action, Blocks, Buf, BufMut, Durability, ErrorKind, Lba, Result, ZoneId, ZoneState, ZonedDevice,
@@ -356,8 +356,8 @@ fn golden_bytes() -> Vec<u8> {
     let uuid = *b"0123456789abcdef";
     let header =
         Header::new(&EmuOptions { conventional: 2, max_active: None, ..EmuOptions::default() }, uuid);
-    let closed = Stored { state: ZoneState::Closed, sequence: 7, written: 1234, resets: 3 };
-    let full = Stored { state: ZoneState::Full, sequence: 8, written: 16_384, resets: 1 };
+    let closed = TableEntry { state: ZoneState::Closed, sequence: 7, written: 1234, resets: 3 };
+    let full = TableEntry { state: ZoneState::Full, sequence: 8, written: 16_384, resets: 1 };
     let mut bytes = header.as_bytes().to_vec();
     bytes.extend_from_slice(closed.encode(&uuid, 2).as_bytes());
     bytes.extend_from_slice(full.encode(&uuid, 3).as_bytes());
@@ -376,11 +376,11 @@ fn the_golden_file_of_version_1_reads_and_writes_back_byte_for_byte() {
     let options = header.options("x".into());
     assert_eq!((options.zones, options.conventional, options.max_active), (256, 2, None));
     let entry = |from: usize| Entry::read_from_bytes(&bytes[from..from + 32]).expect("whole");
-    let closed = Stored::decode(&entry(128), &header.uuid, 2, 1).expect("valid").expect("written");
+    let closed = TableEntry::decode(&entry(128), &header.uuid, 2, 1).expect("valid").expect("written");
     assert_eq!((closed.state, closed.written, closed.resets), (ZoneState::Closed, 1234, 3));
-    assert!(Stored::decode(&entry(128), &header.uuid, 3, 1).is_err(), "bound to its zone");
-    assert!(Stored::decode(&entry(128), &header.uuid, 2, 0).is_err(), "bound to its slot");
-    assert!(Stored::decode(&entry(128), &[0; 16], 2, 1).is_err(), "bound to its drive");
+    assert!(TableEntry::decode(&entry(128), &header.uuid, 3, 1).is_err(), "bound to its zone");
+    assert!(TableEntry::decode(&entry(128), &header.uuid, 2, 0).is_err(), "bound to its slot");
+    assert!(TableEntry::decode(&entry(128), &[0; 16], 2, 1).is_err(), "bound to its drive");
 }
 
 proptest::proptest! {
@@ -393,7 +393,7 @@ proptest::proptest! {
         }
         let _either: std::result::Result<Header, Damage> = Header::decode(&bytes);
         if let Ok((entry, _)) = Entry::read_from_prefix(&bytes) {
-            let _either = Stored::decode(&entry, &[7; 16], 3, 1);
+            let _either = TableEntry::decode(&entry, &[7; 16], 3, 1);
         }
     }
 }

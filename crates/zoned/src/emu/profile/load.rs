@@ -11,7 +11,7 @@ use crate::Blocks;
 use crate::emu::EmuOptions;
 
 /// The drive profiles that are part of the program, and their text.
-const BUILT_IN: &[(&str, &str)] = &[
+const BUILT_IN_PROFILES: &[(&str, &str)] = &[
     ("null", include_str!("../../../profiles/null.toml")),
     ("confzns", include_str!("../../../profiles/confzns.toml")),
     ("zn540", include_str!("../../../profiles/zn540.toml")),
@@ -19,20 +19,20 @@ const BUILT_IN: &[(&str, &str)] = &[
     ("smr", include_str!("../../../profiles/smr.toml")),
 ];
 /// Largest accepted profile file, in bytes.
-const MAX_FILE: u64 = 1 << 20;
+const MAX_FILE_BYTES: u64 = 1 << 20;
 /// Largest number of planes of an emulated drive, because each plane takes memory.
 const MAX_PLANES: u64 = 1 << 16;
 
 impl Profile {
     /// The names of the drive profiles that are part of the program.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        BUILT_IN.iter().map(|(name, _)| *name)
+        BUILT_IN_PROFILES.iter().map(|(name, _)| *name)
     }
 
     /// The text of a drive profile that is part of the program, which users may take as a start for their
     /// own.
     pub fn text(name: &str) -> Option<&'static str> {
-        BUILT_IN.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
+        BUILT_IN_PROFILES.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
     }
 
     /// Loads a drive profile by name (`zn540`) or from a file (`./my.toml`). The error says what is wrong,
@@ -49,8 +49,8 @@ impl Profile {
             ));
         }
         let failed = |e: std::io::Error| format!("{e} (reading the profile {name})");
-        if std::fs::metadata(Path::new(name)).map_err(failed)?.len() > MAX_FILE {
-            return Err(format!("the profile {name} is longer than {MAX_FILE} bytes: is it one?"));
+        if std::fs::metadata(Path::new(name)).map_err(failed)?.len() > MAX_FILE_BYTES {
+            return Err(format!("the profile {name} is longer than {MAX_FILE_BYTES} bytes: is it one?"));
         }
         Profile::parse(name, &std::fs::read_to_string(name).map_err(failed)?)
     }

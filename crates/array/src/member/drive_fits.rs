@@ -9,7 +9,11 @@ use crate::layout::Slot;
 use crate::layout::physical_zones::{METADATA_ZONES, part_zones};
 
 /// Refuses a drive whose geometry the superblock does not allow in `slot`.
-pub(crate) fn fits(device: &Arc<dyn ZonedDevice>, superblock: &Superblock, slot: Slot) -> Result<()> {
+pub(crate) fn check_drive_fits(
+    device: &Arc<dyn ZonedDevice>,
+    superblock: &Superblock,
+    slot: Slot,
+) -> Result<()> {
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
         && g.conventional == 0
