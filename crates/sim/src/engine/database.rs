@@ -368,7 +368,7 @@ impl Database {
             Store::Group(db) => db.close(),
             Store::Rocks { db, parallel_wal, tables } => {
                 close(&parallel_wal)?;
-                tables.settle();
+                tables.wait_for_flush();
                 db.close()
             }
             Store::Model { parallel_wal, tables } => {
