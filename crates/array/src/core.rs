@@ -7,8 +7,8 @@ use std::sync::{Arc, Weak};
 use units::sync::Turnstile;
 use zoned::{Blocks, Completer, Done, ErrorKind, Io, Lba, Op, Resources, Result, ZoneId};
 
+use crate::background::client_latency::LatencyWatch;
 use crate::background::jobs::Jobs;
-use crate::background::latency::LatencyWatch;
 use crate::checkpoint::Checkpoints;
 use crate::context::Context;
 use crate::deferred::Deferred;
@@ -19,7 +19,7 @@ use crate::io::action::Actions;
 use crate::io::read::Reads;
 use crate::io::write::Writes;
 use crate::membership::{LogClient, Membership};
-use crate::zone::table::{Dispatch, ZoneTable};
+use crate::zone::zone_table::{Dispatch, ZoneTable};
 use crate::zone::{Work, Zone};
 
 /// An assembled array.

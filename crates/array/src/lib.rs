@@ -42,8 +42,8 @@ mod options;
 mod rules;
 mod zone;
 
-pub use admin::check::{CheckOptions, CheckReport, Problem, Severity, check};
-pub use admin::create::{create, plan};
+pub use admin::check_array::{CheckOptions, CheckReport, Problem, Severity, check};
+pub use admin::create_array::{create, plan};
 pub use admin::dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
 pub use admin::status::{BadBlocks, Health, MemberState, MemberStatus, Status, status};
 pub use admin::url;
@@ -58,4 +58,4 @@ pub use metrics::Counters;
 pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, ScrubOptions};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
-pub use zone::worn::WornZone;
+pub use zone::worn_zones::WornZone;

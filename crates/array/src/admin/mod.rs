@@ -1,7 +1,7 @@
 //! Administration of arrays: create, status, check, dump, destroy, URLs.
 
-pub(crate) mod check;
-pub(crate) mod create;
+pub(crate) mod check_array;
+pub(crate) mod create_array;
 pub(crate) mod dump;
 pub(crate) mod status;
 pub mod url;

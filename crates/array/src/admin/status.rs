@@ -14,7 +14,7 @@ use crate::member::Member;
 use crate::member::log_reader;
 use crate::metrics::Counters;
 use crate::mount::gather::Mount;
-use crate::zone::worn::WornZone;
+use crate::zone::worn_zones::WornZone;
 use crate::{MemberInfo, OpenOptions, Superblock};
 
 /// The health of an array.

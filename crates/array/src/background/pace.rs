@@ -11,7 +11,7 @@ use std::time::Duration;
 use zoned::Instant;
 
 use crate::Pace;
-use crate::background::latency::MAX_SAMPLES;
+use crate::background::client_latency::MAX_SAMPLES;
 
 /// The job counts as alone when no client operation ended for this long.
 const ALONE_AFTER: Duration = Duration::from_millis(50);

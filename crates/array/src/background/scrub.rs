@@ -12,8 +12,8 @@ use zoned::{Blocks, BufMut, Bytes, Done, Error, ErrorKind, Io, Op, Result, ZoneI
 
 use crate::ScrubOptions;
 use crate::array::Array;
+use crate::background::job_runner::Runner;
 use crate::background::jobs::{Job, Jobs, Scrub};
-use crate::background::runner::Runner;
 use crate::background::scrub_report::{Mismatch, ScrubReport};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;

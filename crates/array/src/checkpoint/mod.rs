@@ -16,7 +16,7 @@ use crate::layout::{Slot, Stripe};
 use crate::member::NoRoom;
 use crate::membership::{CheckpointWrites, LogClient, Membership};
 use crate::zone::Zone;
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 
 /// Writes checkpoints of all zones.
 pub(crate) struct Checkpoints {

@@ -13,7 +13,7 @@ use crate::layout::Slot;
 use crate::layout::slots::Slots;
 use crate::membership::Membership;
 use crate::metrics::add;
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 
 /// Media errors after which a drive should be replaced. One or two are normal.
 pub const MANY_ERRORS: u64 = 16;

@@ -25,7 +25,7 @@ use crate::member::Member;
 use crate::membership::Membership;
 use crate::metrics::add;
 use crate::zone::stale_rows::RelocatedParity;
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 
 /// The most relocated bytes of one drive, over all zones.
 const MAX_RELOCATED_BYTES: u64 = 16 << 20;

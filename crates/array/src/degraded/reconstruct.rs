@@ -21,7 +21,7 @@ use crate::member::bad_rows;
 use crate::membership::Membership;
 use crate::zone::Zone;
 use crate::zone::stale_rows::{Overlay, apply_relocated};
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 
 /// Rows of one drive that a reconstruction reads.
 struct SourceRows {

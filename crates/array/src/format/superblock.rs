@@ -201,7 +201,7 @@ impl Superblock {
 pub(crate) enum SuperblockRefusal {
     /// The payload is no superblock, or its numbers contradict each other.
     Malformed,
-    /// The superblock is another build's: the message for the user.
+    /// The superblock is another build's; holds the message for the user.
     Foreign(String),
 }
 

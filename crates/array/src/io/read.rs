@@ -16,7 +16,7 @@ use crate::membership::Membership;
 use crate::metrics::add;
 use crate::zone::Zone;
 use crate::zone::stale_rows::Overlay;
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 
 /// One piece of a client's read, under way.
 enum ReadPart {

@@ -38,7 +38,7 @@ use crate::mount::errors::{FromDrive, MountError, first_failure};
 use crate::mount::gather::{Mount, Present};
 use crate::mount::resync::{Resync, Resynced};
 use crate::mount::zone_rewrite;
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 use crate::zone::{HIGH_GENERATION, MAX_TRANSFER, Zone};
 
 /// The longest append of an array, in bytes; a stripe if a stripe is longer.

@@ -26,7 +26,7 @@ use crate::zone::stale_rows::StaleRows;
 pub(crate) enum PartState {
     /// The drive is missing, or the physical zone is offline.
     Missing,
-    /// The number of written blocks.
+    /// The number of written blocks of the drive's part.
     Written(u64),
     /// The physical zone is full. The number of written blocks is unknown: a drive may fill an open zone at a power
     /// cut.

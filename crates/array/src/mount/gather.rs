@@ -20,7 +20,7 @@ use crate::mount::candidate::Candidate;
 use crate::mount::decide::{Decision, Evidence, PartState, decide};
 use crate::mount::errors::{FromDrive, MountError, Unusable};
 use crate::zone::stale_rows::{RelocatedParity, StaleRows};
-use crate::zone::worn::WornZone;
+use crate::zone::worn_zones::WornZone;
 use crate::zone::{MAX_BYTES_IN_FLIGHT, MAX_TRANSFER};
 
 /// A present drive, the contents of its log, and its zone reports.

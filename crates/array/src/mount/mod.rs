@@ -12,4 +12,4 @@ pub(crate) mod resync;
 pub(crate) mod zone_rewrite;
 
 #[cfg(test)]
-mod crafted;
+mod crafted_records;

@@ -13,8 +13,8 @@
 //! can all blocks below.
 
 pub(crate) mod stale_rows;
-pub(crate) mod table;
-pub(crate) mod worn;
+pub(crate) mod worn_zones;
+pub(crate) mod zone_table;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 

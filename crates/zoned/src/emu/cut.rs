@@ -13,7 +13,7 @@ use crate::{Geometry, ZoneState};
 
 /// Makes the choices that the device contract leaves to a drive at a power cut.
 pub trait Choose {
-    /// Returns a number below `options`, which is at least two.
+    /// Makes a choice: returns a number below `options`, which is at least two.
     fn choose(&mut self, options: usize) -> usize;
 }
 

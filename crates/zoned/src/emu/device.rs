@@ -21,9 +21,9 @@ use crate::{
 /// An emulated drive.
 pub struct Emu {
     media: Arc<Media>,
-    /// Writes the drive file; `None` for a drive in memory.
+    /// The task that writes the drive file; `None` for a drive in memory.
     flusher: Option<Arc<Flusher>>,
-    /// Holds appends that land in any order; `None` if appends land in order.
+    /// The holder of appends that land in any order; `None` if appends land in order.
     reorder: Option<Arc<Reorder>>,
     geometry: Geometry,
     driver: Arc<dyn Driver>,

@@ -1,18 +1,18 @@
 //! Rebuild: a new drive replaces a failed one while the array is in use (RAIZN, section 4.2.2).
 //!
 //! 1. The new drive is reset. The superblocks of the other drives name it, and its rebuild notes begin.
-//! 2. Each zone is copied from the other drives (`copy`), active zones first, at a pace that respects clients
+//! 2. Each zone is copied from the other drives (`copy_zone`), active zones first, at a pace that respects clients
 //!    (`background::pace`). From then on the zone's writes go to the new drive too. Durable zones are noted
-//!    (`notes`).
+//!    (`rebuild_notes`).
 //! 3. The new drive's log begins with a checkpoint, everything in flight is flushed, the superblocks name it as a
-//!    good member, and its checkpoint gets its end record (`admit`).
+//!    good member, and its checkpoint gets its end record (`admit_member`).
 //!
 //! A drive without that end record is no member. After a crash the array works without the drive, as before. A mount
 //! with the new drive resumes the rebuild: it copies the zones that are not noted, or were changed since.
 
-mod admit;
-mod copy;
-mod notes;
+mod admit_member;
+mod copy_zone;
+mod rebuild_notes;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,13 +21,13 @@ use std::sync::atomic::Ordering;
 use zoned::{ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::RebuildOptions;
-use crate::admin::create::{self, refuse_worn_zones, reset_all_zones};
+use crate::admin::create_array::{self, refuse_worn_zones, reset_all_zones};
 use crate::array::Array;
+use crate::background::job_runner::Runner;
 use crate::background::jobs::{Job, Jobs, Rebuild};
-use crate::background::rebuild::admit::admit_member;
-use crate::background::rebuild::copy::{CopyPatience, CopyResult, RebuildTarget, valid_rows};
-use crate::background::rebuild::notes::{NotedZones, RebuildNotes, unchanged_noted_zones};
-use crate::background::runner::Runner;
+use crate::background::rebuild::admit_member::admit_member;
+use crate::background::rebuild::copy_zone::{CopyPatience, CopyResult, RebuildTarget, valid_rows};
+use crate::background::rebuild::rebuild_notes::{NotedZones, RebuildNotes, unchanged_noted_zones};
 use crate::core::Core;
 use crate::events::EventKind;
 use crate::format::zone_entries::ZoneEntry;
@@ -139,7 +139,7 @@ async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedD
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
     refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
     reset_all_zones(device, &zones).await?;
-    let uuid = create::random_uuid(&*core.ctx.driver);
+    let uuid = create_array::random_uuid(&*core.ctx.driver);
     core.members
         .publish(|superblock| {
             if let Some(info) = superblock.members.get_mut(slot.index()) {
@@ -211,9 +211,9 @@ async fn rebuild_member(
     (slot, target): (Slot, &RebuildTarget),
     from: Option<LogContents>,
 ) -> Result<()> {
-    let noted = from.as_ref().map(notes::known).unwrap_or_default();
+    let noted = from.as_ref().map(rebuild_notes::known).unwrap_or_default();
     let kept = unchanged_noted_zones(core, slot, &target.device, &noted).await?;
-    for (id, rows) in from.as_ref().map(|log| notes::bad_rows(log, &kept)).unwrap_or_default() {
+    for (id, rows) in from.as_ref().map(|log| rebuild_notes::bad_rows(log, &kept)).unwrap_or_default() {
         core.members.member(slot).bad_rows.set(id, rows);
     }
     let mut notes = RebuildNotes::begin(core, slot, &target.device, &kept, from.as_ref()).await?;

@@ -27,7 +27,7 @@ use crate::layout::Slot;
 use crate::layout::steps::{Step, steps};
 use crate::membership::Membership;
 use crate::zone::Zone;
-use crate::zone::table::ZoneTable;
+use crate::zone::zone_table::ZoneTable;
 
 /// The write path of an array.
 pub(crate) struct Writes {

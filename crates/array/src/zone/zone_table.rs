@@ -15,7 +15,7 @@ use crate::deferred::Deferred;
 use crate::events::EventKind;
 use crate::layout::Slot;
 use crate::membership::Membership;
-use crate::zone::worn::{WornZone, WornZones};
+use crate::zone::worn_zones::{WornZone, WornZones};
 use crate::zone::{Work, Zone};
 
 /// A zone that shares no cache line with another one.
@@ -25,7 +25,7 @@ struct ZoneCell(Mutex<Zone>);
 /// A zone that became full: its number, its generation, and where its content ends.
 pub(crate) type FullZone = (ZoneId, u64, Blocks);
 
-/// Carries out the work of a zone.
+/// Carries out the operations of a zone.
 pub(crate) trait Dispatch: Send + Sync {
     /// Begins `work` on the locked `zone`. `limits` are given if the work may change the zone's state.
     fn begin(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoned::{Durability, ErrorKind, Result, join_all};
 
-use super::notes::RebuildNotes;
+use super::rebuild_notes::RebuildNotes;
 use crate::core::Core;
 use crate::format::record::Body;
 use crate::layout::Slot;

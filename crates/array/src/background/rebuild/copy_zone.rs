@@ -17,7 +17,7 @@ use zoned::{
     join_all,
 };
 
-use crate::background::runner::Runner;
+use crate::background::job_runner::Runner;
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::degraded::failed_zones::{fail_zone, offline_part};
@@ -72,7 +72,7 @@ pub(crate) struct RebuildTarget {
 /// How much of a zone in use a rebuild can copy.
 struct ZoneProgress {
     generation: u64,
-    /// Rows of the new drive that are final.
+    /// Rows of the zone whose content for the new drive is final.
     rows: u64,
 }
 

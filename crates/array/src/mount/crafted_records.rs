@@ -469,7 +469,7 @@ fn any_record_body() -> impl Strategy<Value = Body> {
     )
 }
 
-/// A superblock with one field changed to `any_number`.
+/// A superblock with one field changed to `number`.
 fn changed_superblock(field: u8, number: u64, mut sb: Superblock) -> Superblock {
     let small = number as u32;
     sb.config = sb.config.wrapping_add(1);
