@@ -27,7 +27,7 @@ fn explore(test: impl Fn() + Sync + Send + 'static) {
 }
 
 /// A model of a log zone and its gate, as threads use them.
-struct Zone {
+struct ModelZone {
     gate: Gate,
     /// Number of appends that ended, of calls that were told that the zone is drained, and of appends that
     /// had ended at the last such call.
@@ -38,10 +38,10 @@ struct Zone {
     writing: AtomicBool,
 }
 
-impl Zone {
-    fn new(capacity: u64) -> Arc<Zone> {
+impl ModelZone {
+    fn new(capacity: u64) -> Arc<ModelZone> {
         let zero = || AtomicUsize::new(0);
-        Arc::new(Zone {
+        Arc::new(ModelZone {
             gate: Gate::new(capacity),
             ended: zero(),
             notified: zero(),
@@ -76,7 +76,7 @@ impl Zone {
     }
 }
 
-impl Zone {
+impl ModelZone {
     /// Writes once at the zone's pointer, if nothing is in flight; returns the address. `cancels`: gives the
     /// blocks back instead.
     fn write(&self, blocks: u64, cancels: bool) -> Option<u64> {
@@ -102,7 +102,7 @@ impl Zone {
 #[test]
 fn a_write_at_the_pointer_has_the_zone_exclusively_and_knows_the_write_pointer() {
     explore(|| {
-        let zone = Zone::new(6);
+        let zone = ModelZone::new(6);
         let appender = zone.clone();
         let appends = thread::spawn(move || usize::from(appender.append(2)));
         let writer = zone.clone();
@@ -118,7 +118,7 @@ fn a_write_at_the_pointer_has_the_zone_exclusively_and_knows_the_write_pointer()
 fn a_zone_that_is_closed_beside_a_write_at_the_pointer_is_drained_once_and_after_it() {
     for cancels in [false, true] {
         explore(move || {
-            let (old, new) = (Zone::new(8), Zone::new(8));
+            let (old, new) = (ModelZone::new(8), ModelZone::new(8));
             let writer = old.clone();
             let write = thread::spawn(move || usize::from(writer.write(2, cancels).is_some()));
             let (from, to) = (old.clone(), new.clone());
@@ -142,7 +142,7 @@ fn a_zone_that_is_closed_beside_a_write_at_the_pointer_is_drained_once_and_after
 #[test]
 fn an_append_that_races_the_replacement_is_in_the_old_zone_before_it_is_drained_or_in_the_new_one() {
     explore(|| {
-        let (old, new) = (Zone::new(8), Zone::new(8));
+        let (old, new) = (ModelZone::new(8), ModelZone::new(8));
         let writers: Vec<_> = (0..2)
             .map(|_| {
                 let (old, new) = (old.clone(), new.clone());
@@ -172,7 +172,7 @@ fn an_append_that_races_the_replacement_is_in_the_old_zone_before_it_is_drained_
 #[should_panic(expected = "no append ends in a drained zone")]
 fn a_writer_that_checks_the_gate_without_entering_is_found() {
     explore(|| {
-        let (old, new) = (Zone::new(8), Zone::new(8));
+        let (old, new) = (ModelZone::new(8), ModelZone::new(8));
         let (looking, next) = (old.clone(), new.clone());
         let writer = thread::spawn(move || {
             let zone = if looking.gate.is_closed() { next } else { looking };
@@ -190,7 +190,7 @@ fn a_writer_that_checks_the_gate_without_entering_is_found() {
 #[test]
 fn appends_never_overrun_a_zone() {
     explore(|| {
-        let zone = Zone::new(5);
+        let zone = ModelZone::new(5);
         let writers: Vec<_> = (0..2)
             .map(|_| {
                 let zone = zone.clone();
@@ -207,7 +207,7 @@ fn appends_never_overrun_a_zone() {
 #[test]
 fn a_cancelled_operation_gives_its_blocks_back_and_may_drain_the_zone() {
     explore(|| {
-        let zone = Zone::new(4);
+        let zone = ModelZone::new(4);
         let other = zone.clone();
         let writer = thread::spawn(move || {
             if other.gate.enter(3) == Entered::In && other.gate.cancel(3) {

@@ -252,7 +252,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
 
 /// A case to explore: the shape of a log, and the work of its writers.
 #[derive(Clone, Copy)]
-struct Case {
+struct ReplacementCase {
     /// Number of records of each of two writers, of a block each, and of blocks in each zone.
     records: [usize; 2],
     capacity: usize,
@@ -269,7 +269,7 @@ struct Case {
     preemptions: usize,
 }
 
-const PLAIN: Case = Case {
+const PLAIN_CASE: ReplacementCase = ReplacementCase {
     records: [1, 1],
     capacity: 1,
     volatile: false,
@@ -280,7 +280,7 @@ const PLAIN: Case = Case {
     preemptions: 2,
 };
 
-impl Case {
+impl ReplacementCase {
     fn explore(self) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(self.preemptions);
@@ -407,35 +407,36 @@ impl Log {
 
 #[test]
 fn each_record_is_in_one_zone_and_none_is_appended_to_a_finished_zone() {
-    PLAIN.explore();
+    PLAIN_CASE.explore();
 }
 
 #[test]
 fn a_zone_that_may_not_be_open_beside_another_is_written_when_that_one_is_full() {
-    Case { beside: false, ..PLAIN }.explore();
+    ReplacementCase { beside: false, ..PLAIN_CASE }.explore();
 }
 
 #[test]
 fn a_record_names_the_acknowledged_records_of_another_zone_that_it_follows() {
-    Case { volatile: true, ..PLAIN }.explore();
-    Case { volatile: true, records: [2, 1], preemptions: 1, ..PLAIN }.explore();
+    ReplacementCase { volatile: true, ..PLAIN_CASE }.explore();
+    ReplacementCase { volatile: true, records: [2, 1], preemptions: 1, ..PLAIN_CASE }.explore();
 }
 
 #[test]
 fn zones_of_a_stripe_are_replaced_one_by_one() {
-    Case { width: 2, ..PLAIN }.explore();
+    ReplacementCase { width: 2, ..PLAIN_CASE }.explore();
 }
 
 /// Broken rule: the log leaves zones with appends in flight.
 #[test]
 #[should_panic(expected = "an append ends in a finished zone")]
 fn maintenance_that_does_not_wait_for_appends_in_flight_is_found() {
-    Case { rules: rules::Rules { early: true }, ..PLAIN }.explore();
+    ReplacementCase { rules: rules::Rules { early: true }, ..PLAIN_CASE }.explore();
 }
 
 /// Broken rule on a volatile cache: the next zone is written before the old zone is drained.
 #[test]
 #[should_panic(expected = "a record follows those of the zones before its own")]
 fn a_replacement_that_does_not_wait_for_acknowledgements_is_found() {
-    Case { rules: rules::Rules { early: true }, volatile: true, finishes: false, ..PLAIN }.explore();
+    ReplacementCase { rules: rules::Rules { early: true }, volatile: true, finishes: false, ..PLAIN_CASE }
+        .explore();
 }

@@ -17,7 +17,7 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 const FILES: u32 = 50_000;
 const ZONES: u32 = 75_000;
 /// Bound on the memory of the test process in bytes, the emulated drive's content included.
-const MEMORY_KIB: u64 = 512 << 10;
+const MAX_MEMORY_KIB: u64 = 512 << 10;
 
 /// Peak memory of the test process in bytes.
 fn peak_kib() -> u64 {
@@ -28,14 +28,14 @@ fn peak_kib() -> u64 {
 
 /// A drive that counts zone reports, blocks read and operations.
 #[derive(Debug)]
-struct Counter {
+struct CountingDrive {
     emu: Arc<Emu>,
     reports: AtomicU64,
     blocks_read: AtomicU64,
     operations: AtomicU64,
 }
 
-impl ZonedDevice for Counter {
+impl ZonedDevice for CountingDrive {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -82,7 +82,7 @@ fn a_mount_of_50_000_files_on_75_000_zones_takes_memory_and_reads_in_proportion_
         }
         fs.unmount().await.unwrap();
     });
-    let counter = Arc::new(Counter {
+    let counter = Arc::new(CountingDrive {
         emu,
         reports: AtomicU64::new(0),
         blocks_read: AtomicU64::new(0),
@@ -106,7 +106,7 @@ fn a_mount_of_50_000_files_on_75_000_zones_takes_memory_and_reads_in_proportion_
     block_on(&*driver, fs.unmount()).unwrap();
     let peak = peak_kib();
     println!("at most {peak} KiB in use");
-    assert!(peak < MEMORY_KIB, "{peak} KiB");
+    assert!(peak < MAX_MEMORY_KIB, "{peak} KiB");
 }
 
 #[test]

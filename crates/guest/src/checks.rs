@@ -11,17 +11,17 @@ use crate::clock;
 use crate::control::{Control, say};
 
 /// Interval at which the watchdog checks the time limit of a running test.
-const STEP: Duration = Duration::from_millis(100);
+const WATCHDOG_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Runs tests and reports their results to the harness.
 pub struct Checks {
     /// Connection to the harness.
     pub control: Control,
-    current: Arc<Mutex<Option<Current>>>,
+    current: Arc<Mutex<Option<RunningTest>>>,
     failed: u32,
 }
 
-struct Current {
+struct RunningTest {
     name: String,
     start: Instant,
     limit: Duration,
@@ -33,7 +33,9 @@ impl Checks {
         let current = Arc::new(Mutex::new(None));
         let watched = Arc::clone(&current);
         let port = control.port()?;
-        std::thread::Builder::new().name("watchdog".into()).spawn(move || watch(&watched, port))?;
+        std::thread::Builder::new()
+            .name("watchdog".into())
+            .spawn(move || watch_time_limit(&watched, port))?;
         Ok(Checks { control, current, failed: 0 })
     }
 
@@ -45,7 +47,7 @@ impl Checks {
         test: impl FnOnce(&mut Control) -> Result<()>,
     ) -> Result<()> {
         let start = clock::now();
-        *lock(&self.current) = Some(Current { name: name.into(), start, limit });
+        *lock(&self.current) = Some(RunningTest { name: name.into(), start, limit });
         let failure = test(&mut self.control).err().map(|why| format!("{why:#}"));
         *lock(&self.current) = None;
         self.failed += u32::from(failure.is_some());
@@ -58,9 +60,9 @@ impl Checks {
     }
 }
 
-fn watch(current: &Mutex<Option<Current>>, mut port: File) {
+fn watch_time_limit(current: &Mutex<Option<RunningTest>>, mut port: File) {
     loop {
-        clock::sleep(STEP);
+        clock::sleep(WATCHDOG_INTERVAL);
         if let Some(test) = &*lock(current)
             && test.start.elapsed() > test.limit
         {
@@ -76,6 +78,6 @@ fn millis(since: Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
 }
 
-fn lock(current: &Mutex<Option<Current>>) -> std::sync::MutexGuard<'_, Option<Current>> {
+fn lock(current: &Mutex<Option<RunningTest>>) -> std::sync::MutexGuard<'_, Option<RunningTest>> {
     current.lock().unwrap_or_else(PoisonError::into_inner)
 }

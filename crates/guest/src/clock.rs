@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 /// Time limit for background work of the kernel, such as finding a drive or creating a device node.
-const LIMIT: Duration = Duration::from_secs(30);
+const KERNEL_WORK_LIMIT: Duration = Duration::from_secs(30);
 
 /// Polls a condition until it gives a value, or until the time limit.
 pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> {
@@ -15,8 +15,8 @@ pub fn wait_for<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> Result<T> 
         if let Some(answer) = ask() {
             return Ok(answer);
         }
-        if start.elapsed() > LIMIT {
-            bail!("there is no {what} after {} s", LIMIT.as_secs());
+        if start.elapsed() > KERNEL_WORK_LIMIT {
+            bail!("there is no {what} after {} s", KERNEL_WORK_LIMIT.as_secs());
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -10,11 +10,12 @@ use xtask::guest::job::Job;
 use crate::{clock, null_blk, nvmet, text};
 
 /// The directory of the devices' names.
-const HOME: &str = "/dev/furrow";
+const DEVICE_NAMES_DIRECTORY: &str = "/dev/furrow";
 
 /// Creates the job's devices and waits for them.
 pub fn make(job: &Job) -> Result<()> {
-    fs::create_dir(HOME).with_context(|| format!("cannot make {HOME}"))?;
+    fs::create_dir(DEVICE_NAMES_DIRECTORY)
+        .with_context(|| format!("cannot make {DEVICE_NAMES_DIRECTORY}"))?;
     for (number, serial) in job.drives.iter().enumerate() {
         name_drive(&format!("zns{number}"), serial)?;
     }
@@ -22,7 +23,7 @@ pub fn make(job: &Job) -> Result<()> {
     let mut next = || format!("nullb{}", made.next().unwrap_or_default());
     for (number, what) in job.null_blk.iter().enumerate() {
         let node = null_blk::make(&next(), what)?;
-        symlink(&node, Path::new(HOME).join(format!("nullb{number}")))?;
+        symlink(&node, Path::new(DEVICE_NAMES_DIRECTORY).join(format!("nullb{number}")))?;
     }
     for (number, what) in job.loops.iter().enumerate() {
         let node = null_blk::make(&next(), what)?;
@@ -33,19 +34,21 @@ pub fn make(job: &Job) -> Result<()> {
 
 /// Makes the names of the block and the character device of the drive with this serial number.
 fn name_drive(name: &str, serial: &str) -> Result<()> {
-    let node = clock::wait_for(&format!("drive with the serial number {serial}"), || find(serial))?;
+    let node = clock::wait_for(&format!("drive with the serial number {serial}"), || {
+        block_device_of_serial(serial)
+    })?;
     let Some((_, numbers)) = node.to_str().and_then(|node| node.split_once("nvme")) else {
         anyhow::bail!("{} is no NVMe drive", node.display())
     };
     let other = PathBuf::from(format!("/dev/ng{numbers}"));
     clock::wait_for(&format!("{}", other.display()), || other.exists().then_some(()))?;
-    symlink(&node, Path::new(HOME).join(name))?;
-    symlink(&other, Path::new(HOME).join(format!("ng-{name}")))?;
+    symlink(&node, Path::new(DEVICE_NAMES_DIRECTORY).join(name))?;
+    symlink(&other, Path::new(DEVICE_NAMES_DIRECTORY).join(format!("ng-{name}")))?;
     Ok(())
 }
 
 /// The block device of the drive with this serial number.
-fn find(serial: &str) -> Option<PathBuf> {
+fn block_device_of_serial(serial: &str) -> Option<PathBuf> {
     text::list("/sys/block")
         .into_iter()
         .filter(|disk| text::get(disk.join("device/serial")).as_deref() == Some(serial))

@@ -16,7 +16,7 @@ use crate::{control, devices, network, ports, text};
 
 /// Runs the job. Never returns, because process 1 must not end.
 pub fn run() -> ! {
-    let end = match work() {
+    let end = match run_job() {
         Ok(code) => Event::Exit { code },
         Err(why) => Event::Failed { why: format!("{why:#}") },
     };
@@ -31,7 +31,7 @@ pub fn run() -> ! {
 }
 
 /// Mounts the kernel's file systems and loads its modules.
-fn base() -> Result<()> {
+fn mount_and_load_modules() -> Result<()> {
     for (kind, place) in [("devtmpfs", "/dev"), ("proc", "/proc"), ("sysfs", "/sys"), ("tmpfs", "/tmp")] {
         mount(kind, place)?;
     }
@@ -61,8 +61,8 @@ fn say(event: &Event) -> Result<()> {
     control::say(&mut port, event)
 }
 
-fn work() -> Result<u8> {
-    base()?;
+fn run_job() -> Result<u8> {
+    mount_and_load_modules()?;
     let job: Job = serde_json::from_slice(&fs::read(JOB_PATH)?).context("the job is not understood")?;
     network::loopback_up()?;
     devices::make(&job)?;

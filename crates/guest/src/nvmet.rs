@@ -9,12 +9,12 @@ use anyhow::{Context, Result};
 
 use crate::text;
 
-const HOME: &str = "/sys/kernel/config/nvmet";
+const NVMET_CONFIGFS: &str = "/sys/kernel/config/nvmet";
 
 /// Exports the block device `device`; returns the serial number of the NVMe drive.
 pub fn make(number: usize, device: &Path) -> Result<String> {
     let name = format!("furrow-loop{number}");
-    let subsystem = Path::new(HOME).join("subsystems").join(&name);
+    let subsystem = Path::new(NVMET_CONFIGFS).join("subsystems").join(&name);
     fs::create_dir(&subsystem).with_context(|| format!("cannot make {}", subsystem.display()))?;
     text::put(subsystem.join("attr_allow_any_host"), 1)?;
     let serial = format!("LOOP{number}");
@@ -23,7 +23,7 @@ pub fn make(number: usize, device: &Path) -> Result<String> {
     fs::create_dir(&namespace)?;
     text::put(namespace.join("device_path"), device.display())?;
     text::put(namespace.join("enable"), 1)?;
-    let port = Path::new(HOME).join("ports").join((number + 1).to_string());
+    let port = Path::new(NVMET_CONFIGFS).join("ports").join((number + 1).to_string());
     fs::create_dir(&port)?;
     text::put(port.join("addr_trtype"), "loop")?;
     symlink(&subsystem, port.join("subsystems").join(&name)).context("cannot offer the drive")?;

@@ -10,7 +10,7 @@ use crate::clock;
 
 /// Result of a program.
 #[derive(Debug)]
-pub struct Ended {
+pub struct ProgramResult {
     /// The program's exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Standard output.
@@ -19,7 +19,7 @@ pub struct Ended {
     pub error: String,
 }
 
-impl Ended {
+impl ProgramResult {
     /// The last lines of the program's output, for messages.
     pub fn tail(&self) -> String {
         const LINES: usize = 25;
@@ -43,10 +43,10 @@ pub fn start(line: &[&str]) -> Result<Child> {
 }
 
 /// Runs a program to its end.
-pub fn run(line: &[&str], limit: Duration) -> Result<Ended> {
+pub fn run(line: &[&str], limit: Duration) -> Result<ProgramResult> {
     let mut child = start(line)?;
-    let output = reader(child.stdout.take())?;
-    let error = reader(child.stderr.take())?;
+    let output = read_output(child.stdout.take())?;
+    let error = read_output(child.stderr.take())?;
     let start = clock::now();
     let status = loop {
         if let Some(status) = child.try_wait()? {
@@ -55,16 +55,24 @@ pub fn run(line: &[&str], limit: Duration) -> Result<Ended> {
         if start.elapsed() > limit {
             child.kill().ok();
             child.wait().ok();
-            let ended = Ended { code: None, output: text(output), error: text(error) };
+            let ended = ProgramResult {
+                code: None,
+                output: collected_output(output),
+                error: collected_output(error),
+            };
             bail!("{} has not ended after {} s:\n{}", line.join(" "), limit.as_secs(), ended.tail());
         }
         clock::sleep(Duration::from_millis(10));
     };
-    Ok(Ended { code: status.code(), output: text(output), error: text(error) })
+    Ok(ProgramResult {
+        code: status.code(),
+        output: collected_output(output),
+        error: collected_output(error),
+    })
 }
 
 /// Runs a program that must succeed; returns its standard output.
-pub fn good(line: &[&str], limit: Duration) -> Result<String> {
+pub fn run_successfully(line: &[&str], limit: Duration) -> Result<String> {
     let ended = run(line, limit)?;
     ensure!(ended.code == Some(0), "{} ended with {:?}:\n{}", line.join(" "), ended.code, ended.tail());
     Ok(ended.output)
@@ -72,13 +80,13 @@ pub fn good(line: &[&str], limit: Duration) -> Result<String> {
 
 /// Discards the further output of a background program, which would block on a full pipe.
 pub fn ignore(child: &mut Child) -> Result<()> {
-    drop((reader(child.stdout.take())?, reader(child.stderr.take())?));
+    drop((read_output(child.stdout.take())?, read_output(child.stderr.take())?));
     Ok(())
 }
 
-type Reading = std::thread::JoinHandle<String>;
+type OutputThread = std::thread::JoinHandle<String>;
 
-fn reader(from: Option<impl Read + Send + 'static>) -> Result<Reading> {
+fn read_output(from: Option<impl Read + Send + 'static>) -> Result<OutputThread> {
     let mut from = from.context("no pipe")?;
     Ok(std::thread::Builder::new().spawn(move || {
         let mut bytes = Vec::new();
@@ -87,6 +95,6 @@ fn reader(from: Option<impl Read + Send + 'static>) -> Result<Reading> {
     })?)
 }
 
-fn text(reading: Reading) -> String {
+fn collected_output(reading: OutputThread) -> String {
     reading.join().unwrap_or_default()
 }

@@ -18,7 +18,7 @@ const ROUNDS: u32 = 3000;
 
 /// Nanoseconds of processor time of this process, and how often its threads went to sleep: both are less
 /// noisy than the clock on a machine with other work.
-fn used() -> (u64, u64) {
+fn cpu_time_and_sleeps() -> (u64, u64) {
     // SAFETY: both calls write a structure that lives through the calls; all zeros are a valid value of
     // either structure.
     unsafe {
@@ -30,9 +30,9 @@ fn used() -> (u64, u64) {
 }
 
 /// Measures the time of each of [`ROUNDS`] calls, their processor time and their sleeps.
-fn time(what: &str, mut call: impl FnMut(u32)) {
+fn measure(what: &str, mut call: impl FnMut(u32)) {
     let driver = RealDriver::new();
-    let before = used();
+    let before = cpu_time_and_sleeps();
     let mut times: Vec<_> = (0..ROUNDS)
         .map(|n| {
             let before = driver.now();
@@ -40,7 +40,7 @@ fn time(what: &str, mut call: impl FnMut(u32)) {
             driver.now().since(before).as_secs_f64() * 1e6
         })
         .collect();
-    let after = used();
+    let after = cpu_time_and_sleeps();
     times.sort_by(f64::total_cmp);
     let at = |share: f64| times.get((f64::from(ROUNDS) * share) as usize).copied().unwrap_or(f64::NAN);
     let per = |n: u64| n as f64 / f64::from(ROUNDS);
@@ -53,7 +53,7 @@ fn time(what: &str, mut call: impl FnMut(u32)) {
     );
 }
 
-fn an_operation() {
+fn measure_an_operation() {
     let driver = RealDriver::new();
     let (disk, hole) = (file(16 << 20), file(16 << 20));
     let threads = engines().remove(0);
@@ -65,7 +65,7 @@ fn an_operation() {
         println!("4 KiB reads from {name}");
         let at = |n: u32| u64::from(n.wrapping_mul(2_654_435_761) % 4096) * BLOCK as u64;
         let mut into = BufMut::zeroed(BLOCK);
-        time("  pread", |n| {
+        measure("  pread", |n| {
             rustix::io::pread(file, &mut into[..], at(n)).expect("a read");
         });
         for engine in engines() {
@@ -82,12 +82,12 @@ fn an_operation() {
                 engine.submit(read(file, at(n), BufMut::zeroed(BLOCK)), Box::new(counted));
                 op
             };
-            time(&format!("  {kind:?}, one in flight, waiting"), |n| {
+            measure(&format!("  {kind:?}, one in flight, waiting"), |n| {
                 assert!(block_on(&*driver, start(&engine, n)).result.is_ok());
             });
             println!("      {} of {ROUNDS} served by the thread that waits", own.swap(0, Ordering::Relaxed));
             let mut flying = VecDeque::new();
-            time(&format!("  {kind:?}, eight in flight, waiting for the oldest"), |n| {
+            measure(&format!("  {kind:?}, eight in flight, waiting for the oldest"), |n| {
                 while flying.len() < 8 {
                     flying.push_back(start(&engine, n));
                 }
@@ -96,13 +96,13 @@ fn an_operation() {
             });
             println!("      {} of {ROUNDS} served by the thread that waits", own.swap(0, Ordering::Relaxed));
             flying.into_iter().for_each(|op| drop(block_on(&*driver, op)));
-            time(&format!("  {kind:?}, one in flight, unaligned"), |n| {
+            measure(&format!("  {kind:?}, one in flight, unaligned"), |n| {
                 let mut into = BufMut::zeroed(BLOCK + 1);
                 let _first = into.split_to(1);
                 assert!(block_on(&*driver, Op::start(&engine, read(file, at(n), into))).result.is_ok());
             });
             let (tx, rx) = mpsc::channel();
-            time(&format!("  {kind:?}, one in flight, served by another thread"), |n| {
+            measure(&format!("  {kind:?}, one in flight, served by another thread"), |n| {
                 let tx = tx.clone();
                 let finish = Box::new(move |finished: Finished| tx.send(finished).expect("the test listens"));
                 engine.submit(read(file, at(n), BufMut::zeroed(BLOCK)), finish);
@@ -114,7 +114,7 @@ fn an_operation() {
 
 /// Measures whether memory registered with the ring is faster, if the data must be copied into it or out of
 /// it.
-fn registered_memory() {
+fn measure_registered_memory() {
     use io_uring::{IoUring, opcode, types};
     use std::os::fd::AsRawFd;
 
@@ -142,19 +142,19 @@ fn registered_memory() {
         println!("{len} bytes");
         for _ in 0..2 {
             let plain = buffer.as_mut_ptr();
-            time("  read where it lies", |n| {
+            measure("  read where it lies", |n| {
                 run(opcode::Read::new(fd, plain, len as u32).offset(at(n)).build());
             });
             let fixed = slot.as_mut_ptr();
-            time("  read into registered memory, and a copy", |n| {
+            measure("  read into registered memory, and a copy", |n| {
                 run(opcode::ReadFixed::new(fd, fixed, len as u32, 0).offset(at(n)).build());
                 buffer.copy_from_slice(&slot);
             });
             let plain = buffer.as_ptr();
-            time("  write where it lies", |n| {
+            measure("  write where it lies", |n| {
                 run(opcode::Write::new(fd, plain, len as u32).offset(at(n)).build());
             });
-            time("  a copy, and write from registered memory", |n| {
+            measure("  a copy, and write from registered memory", |n| {
                 slot.copy_from_slice(&buffer);
                 run(opcode::WriteFixed::new(fd, fixed, len as u32, 0).offset(at(n)).build());
             });
@@ -163,6 +163,6 @@ fn registered_memory() {
 }
 
 fn main() {
-    an_operation();
-    registered_memory();
+    measure_an_operation();
+    measure_registered_memory();
 }

@@ -138,7 +138,7 @@ impl Condition {
 }
 
 impl Zone {
-    fn decode(raw: &BlkZone, has_capacity: bool) -> Zone {
+    fn decode_zone(raw: &BlkZone, has_capacity: bool) -> Zone {
         let bytes = |sectors: u64| Bytes(sectors.saturating_mul(SECTOR));
         Zone {
             start: bytes(raw.start),
@@ -186,7 +186,7 @@ pub fn is_read_only(device: &File) -> io::Result<bool> {
 pub fn size(device: &File) -> io::Result<Bytes> {
     let mut size = 0u64;
     // SAFETY: this ioctl writes a u64, and the pointer is to a u64 that lives through the call.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size) })?;
+    check_ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), BLKGETSIZE64, &raw mut size) })?;
     Ok(Bytes(size))
 }
 
@@ -217,11 +217,11 @@ pub fn report(device: &File, from: Bytes, max: u32) -> io::Result<Vec<Zone>> {
         raw.flags = 0;
         // SAFETY: the kernel reads the report's header and writes the header and up to `nr_zones` zones
         // behind it, for which there is room: `nr_zones` is at most the array's length.
-        check(unsafe { libc::ioctl(device.as_raw_fd(), BLKREPORTZONE, &raw mut *raw) })?;
+        check_ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), BLKREPORTZONE, &raw mut *raw) })?;
         let has_capacity = raw.flags & BLK_ZONE_REP_CAPACITY != 0;
         let count = raw.nr_zones as usize;
         let Some(chunk) = raw.zones.get(..count).filter(|chunk| !chunk.is_empty()) else { break };
-        zones.extend(chunk.iter().map(|zone| Zone::decode(zone, has_capacity)));
+        zones.extend(chunk.iter().map(|zone| Zone::decode_zone(zone, has_capacity)));
         let Some(next) = chunk.last().and_then(|last| last.start.checked_add(last.len)) else { break };
         if next <= sector {
             break; // A zone without a length: asking on would never end.
@@ -256,7 +256,7 @@ fn zone_command(device: &File, request: libc::c_ulong, at: Bytes, len: Bytes) ->
     loop {
         // SAFETY: these ioctls read a `blk_zone_range`, and the pointer is to a `blk_zone_range` that lives
         // through the call.
-        match check(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const range) }) {
+        match check_ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw const range) }) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             done => return done,
         }
@@ -267,11 +267,11 @@ fn get_u32(device: &File, request: libc::c_ulong) -> io::Result<u32> {
     let mut value = 0u32;
     // SAFETY: each ioctl passed to this function writes an int or a u32, and the pointer is to a u32 that
     // lives through the call.
-    check(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw mut value) })?;
+    check_ioctl_result(unsafe { libc::ioctl(device.as_raw_fd(), request, &raw mut value) })?;
     Ok(value)
 }
 
-fn check(returned: libc::c_int) -> io::Result<()> {
+fn check_ioctl_result(returned: libc::c_int) -> io::Result<()> {
     if returned < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -296,10 +296,10 @@ mod tests {
     #[test]
     fn a_report_without_capacities_takes_the_size_for_one() {
         let raw = BlkZone { start: 8, len: 64, wp: 10, kind: 2, cond: 4, capacity: 48, ..BlkZone::default() };
-        let zone = Zone::decode(&raw, true);
+        let zone = Zone::decode_zone(&raw, true);
         assert_eq!((zone.start, zone.pointer, zone.capacity), (Bytes(4096), Bytes(5120), Bytes(48 * 512)));
         assert_eq!((zone.kind, zone.condition), (ZoneKind::SequentialRequired, Condition::Closed));
-        assert_eq!(Zone::decode(&raw, false).capacity, Bytes(64 * 512));
+        assert_eq!(Zone::decode_zone(&raw, false).capacity, Bytes(64 * 512));
     }
 
     proptest::proptest! {
@@ -308,7 +308,7 @@ mod tests {
             start: u64, len: u64, wp: u64, kind: u8, cond: u8, capacity: u64, flag: bool,
         ) {
             let raw = BlkZone { start, len, wp, kind, cond, capacity, ..BlkZone::default() };
-            let zone = Zone::decode(&raw, flag);
+            let zone = Zone::decode_zone(&raw, flag);
             proptest::prop_assert_eq!(matches!(zone.kind, ZoneKind::Other(_)), !(1..=3).contains(&kind));
         }
     }

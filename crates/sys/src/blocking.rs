@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use rustix::io::{Errno, ReadWriteFlags};
 
-use crate::bounce::{Bounce, are_direct, is_direct};
+use crate::bounce::{Bounce, are_aligned_for_direct_io, is_aligned_for_direct_io};
 use crate::nvme::{Data, submit_and_wait};
 use crate::{Buf, BufMut, Finished, Request};
 
@@ -17,33 +17,33 @@ pub(crate) fn perform(request: Request) -> Finished {
             let result = read(&file, at, &mut into);
             Finished { result, status: 0, buffer: Some(into) }
         }
-        Request::Write { file, at, data, durable } => plain(write(&file, at, &data, durable)),
-        Request::Sync { file } => plain(sync(&file)),
+        Request::Write { file, at, data, durable } => finished_with_result(write(&file, at, &data, durable)),
+        Request::Sync { file } => finished_with_result(sync(&file)),
         Request::NvmeOut { file, command, data } => {
             let result = match data.as_slice() {
                 [] => submit_and_wait(&file, &command, Data::None),
                 [one] => submit_and_wait(&file, &command, Data::Out(one)),
                 parts => submit_and_wait(&file, &command, Data::Out(Bounce::gather(parts).bytes())),
             };
-            nvme(result, None)
+            finished_nvme(result, None)
         }
         Request::NvmeIn { file, command, mut into } => {
             let data = if into.is_empty() { Data::None } else { Data::In(&mut into) };
             let result = submit_and_wait(&file, &command, data);
-            nvme(result, Some(into))
+            finished_nvme(result, Some(into))
         }
         Request::Call(call) => {
             let result = catch_unwind(AssertUnwindSafe(call));
-            plain(result.unwrap_or_else(|_| Err(io::Error::other("the call panicked"))))
+            finished_with_result(result.unwrap_or_else(|_| Err(io::Error::other("the call panicked"))))
         }
     }
 }
 
-fn plain(result: io::Result<u64>) -> Finished {
+fn finished_with_result(result: io::Result<u64>) -> Finished {
     Finished { result, status: 0, buffer: None }
 }
 
-fn nvme(result: io::Result<(u16, u64)>, buffer: Option<BufMut>) -> Finished {
+fn finished_nvme(result: io::Result<(u16, u64)>, buffer: Option<BufMut>) -> Finished {
     let (result, status) = match result {
         Ok((status, value)) => (Ok(value), status),
         Err(error) => (Err(error), 0),
@@ -54,7 +54,7 @@ fn nvme(result: io::Result<(u16, u64)>, buffer: Option<BufMut>) -> Finished {
 /// Reads until the buffer is full or the file ends. An error after some bytes returns the number of those bytes; the
 /// caller gets the error when it reads the rest.
 fn read(file: &File, at: u64, into: &mut [u8]) -> io::Result<u64> {
-    if !is_direct(into) {
+    if !is_aligned_for_direct_io(into) {
         let mut bounce = Bounce::new(into.len());
         let done = read_aligned(file, at, bounce.bytes_mut())?;
         let read = bounce.bytes().get(..done).expect("no more than was asked for");
@@ -81,7 +81,7 @@ fn read_aligned(file: &File, at: u64, into: &mut [u8]) -> io::Result<usize> {
 /// Writes all parts of the data in one call, and after a short write the rest in further calls. An error
 /// after some bytes returns the number of those bytes.
 fn write(file: &File, at: u64, data: &[Buf], durable: bool) -> io::Result<u64> {
-    if are_direct(data) {
+    if are_aligned_for_direct_io(data) {
         let parts: Vec<_> = data.iter().map(|part| IoSlice::new(part)).collect();
         write_aligned(file, at, parts, durable)
     } else {

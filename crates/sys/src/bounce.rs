@@ -6,19 +6,19 @@ use crate::{Buf, BufMut};
 
 /// Alignment of data that is passed to the kernel without a copy: the strictest that the block layer
 /// requires. Most devices need less, but asking each device would cost a system call.
-pub(crate) const DIRECT: usize = 4096;
+pub(crate) const DIRECT_IO_ALIGN: usize = 4096;
 /// Largest number of parts of one write (`IOV_MAX`).
 pub(crate) const MAX_PARTS: usize = 1024;
 /// Smallest and largest bounce buffer kept for reuse, in bytes. A fresh buffer costs page faults: 57 us for
 /// 128 KiB.
-const SMALLEST: usize = 4096;
-const LARGEST: usize = 1 << 20;
+const MIN_BOUNCE_BYTES: usize = 4096;
+const MAX_BOUNCE_BYTES: usize = 1 << 20;
 /// Most bytes of unused bounce buffers kept for each size.
-const KEPT_BYTES: usize = 4 << 20;
-const SIZES: usize = (LARGEST / SMALLEST).trailing_zeros() as usize + 1;
+const MAX_KEPT_BYTES_PER_SIZE: usize = 4 << 20;
+const BOUNCE_SIZES: usize = (MAX_BOUNCE_BYTES / MIN_BOUNCE_BYTES).trailing_zeros() as usize + 1;
 
-/// Unused bounce buffers by size: powers of two from [`SMALLEST`] to [`LARGEST`].
-static KEPT: [Mutex<Vec<BufMut>>; SIZES] = [const { Mutex::new(Vec::new()) }; SIZES];
+/// Unused bounce buffers by size: powers of two from [`MIN_BOUNCE_BYTES`] to [`MAX_BOUNCE_BYTES`].
+static KEPT: [Mutex<Vec<BufMut>>; BOUNCE_SIZES] = [const { Mutex::new(Vec::new()) }; BOUNCE_SIZES];
 
 /// A bounce buffer: aligned, with unspecified content, returned to the pool when dropped.
 pub(crate) struct Bounce {
@@ -28,7 +28,7 @@ pub(crate) struct Bounce {
 
 impl Bounce {
     pub(crate) fn new(len: usize) -> Bounce {
-        let size = len.next_power_of_two().max(SMALLEST);
+        let size = len.next_power_of_two().max(MIN_BOUNCE_BYTES);
         let kept = size_index(size).and_then(|index| KEPT.get(index)).and_then(|kept| kept.lock().pop());
         Bounce { whole: kept.unwrap_or_else(|| BufMut::zeroed(size)), len }
     }
@@ -59,29 +59,31 @@ impl Drop for Bounce {
         let size = self.whole.len();
         let Some(kept) = size_index(size).and_then(|index| KEPT.get(index)) else { return };
         let mut kept = kept.lock();
-        if (kept.len() + 1) * size <= KEPT_BYTES {
+        if (kept.len() + 1) * size <= MAX_KEPT_BYTES_PER_SIZE {
             kept.push(std::mem::take(&mut self.whole));
         }
     }
 }
 
 fn size_index(size: usize) -> Option<usize> {
-    (size <= LARGEST).then(|| (size / SMALLEST).trailing_zeros() as usize)
+    (size <= MAX_BOUNCE_BYTES).then(|| (size / MIN_BOUNCE_BYTES).trailing_zeros() as usize)
 }
 
 /// True if the bytes may be passed to the kernel without a copy. The caller ensures that their length is a
 /// whole number of blocks.
-pub(crate) fn is_direct(bytes: &[u8]) -> bool {
-    bytes.as_ptr().addr().is_multiple_of(DIRECT)
+pub(crate) fn is_aligned_for_direct_io(bytes: &[u8]) -> bool {
+    bytes.as_ptr().addr().is_multiple_of(DIRECT_IO_ALIGN)
 }
 
 /// True if the parts of a write may be passed to the kernel as one vectored write: every part except the last
 /// must end at a block boundary.
-pub(crate) fn are_direct(parts: &[Buf]) -> bool {
+pub(crate) fn are_aligned_for_direct_io(parts: &[Buf]) -> bool {
     let Some((last, others)) = parts.split_last() else { return true };
     parts.len() <= MAX_PARTS
-        && is_direct(last)
-        && others.iter().all(|part| is_direct(part) && part.len().is_multiple_of(DIRECT))
+        && is_aligned_for_direct_io(last)
+        && others
+            .iter()
+            .all(|part| is_aligned_for_direct_io(part) && part.len().is_multiple_of(DIRECT_IO_ALIGN))
 }
 
 #[cfg(test)]
@@ -92,7 +94,7 @@ mod tests {
     fn a_bounce_buffer_is_aligned_and_as_long_as_asked_for() {
         for len in [1, 511, 4096, 4097, 1 << 20, (1 << 20) + 1] {
             let mut bounce = Bounce::new(len);
-            assert!(is_direct(bounce.bytes()));
+            assert!(is_aligned_for_direct_io(bounce.bytes()));
             assert_eq!((bounce.bytes().len(), bounce.bytes_mut().len()), (len, len));
         }
     }
@@ -106,8 +108,8 @@ mod tests {
     #[test]
     fn a_part_that_ends_within_a_page_may_only_be_the_last() {
         let (page, short) = (Buf::zeroed(4096), Buf::zeroed(512));
-        assert!(are_direct(&[page.clone(), short.clone()]));
-        assert!(!are_direct(&[short, page.clone()]));
-        assert!(!are_direct(&[page.slice(1..)]));
+        assert!(are_aligned_for_direct_io(&[page.clone(), short.clone()]));
+        assert!(!are_aligned_for_direct_io(&[short, page.clone()]));
+        assert!(!are_aligned_for_direct_io(&[page.slice(1..)]));
     }
 }

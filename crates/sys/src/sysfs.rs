@@ -161,7 +161,7 @@ impl BlockDevice {
             partition,
             queue: Queue::parse(&attributes(&disk.join("queue"))),
             model: text("device/model"),
-            serial: text("device/serial").or_else(|| text("serial")).or_else(|| unit_serial(disk)),
+            serial: text("device/serial").or_else(|| text("serial")).or_else(|| scsi_unit_serial(disk)),
             wwid: text("wwid").or_else(|| text("device/wwid")),
             holders,
             partitions,
@@ -195,7 +195,7 @@ impl Queue {
             },
             fua: flag("fua"),
             rotational: flag("rotational"),
-            scheduler: text("scheduler").and_then(chosen).map(str::to_owned),
+            scheduler: text("scheduler").and_then(bracketed_choice).map(str::to_owned),
             // `dma_alignment` is a mask: 511 means 512 bytes.
             dma_alignment: count("dma_alignment").map(|mask| Bytes(mask.saturating_add(1))),
         }
@@ -230,9 +230,9 @@ fn parse_mount(line: &str) -> Option<Mount> {
     let mut after = after.split(' ');
     Some(Mount {
         device: DeviceNumber::parse(before.next()?)?,
-        at: before.nth(1).map(unescaped)?.into(),
+        at: before.nth(1).map(unescape_octal)?.into(),
         kind: after.next()?.to_owned(),
-        source: after.next().map(unescaped)?.into(),
+        source: after.next().map(unescape_octal)?.into(),
     })
 }
 
@@ -251,7 +251,7 @@ pub fn parse_swaps(text: &str) -> Vec<PathBuf> {
     text.lines()
         .skip(1)
         .filter_map(|line| line.split_whitespace().next())
-        .map(|path| unescaped(path).into())
+        .map(|path| unescape_octal(path).into())
         .collect()
 }
 
@@ -280,7 +280,7 @@ pub fn nvme_char_name(name: &str) -> Option<String> {
 }
 
 /// SCSI devices give the serial number as a page of its own: four bytes, then ASCII.
-fn unit_serial(disk: &Path) -> Option<String> {
+fn scsi_unit_serial(disk: &Path) -> Option<String> {
     let page = fs::read(disk.join("device/vpd_pg80")).ok()?;
     let text = String::from_utf8_lossy(page.get(4..)?).trim_matches(['\0', ' ']).to_owned();
     (!text.is_empty()).then_some(text)
@@ -304,7 +304,7 @@ fn number(text: &str) -> Option<u64> {
 }
 
 /// The choice that an attribute shows in brackets, or its only word.
-fn chosen(text: &str) -> Option<&str> {
+fn bracketed_choice(text: &str) -> Option<&str> {
     match text.split_once('[').and_then(|(_, rest)| rest.split_once(']')) {
         Some((chosen, _)) => Some(chosen),
         None => Some(text).filter(|text| !text.is_empty() && !text.contains(' ')),
@@ -312,7 +312,7 @@ fn chosen(text: &str) -> Option<&str> {
 }
 
 /// A path in a file of `/proc`, where blanks and backslashes are octal escapes.
-fn unescaped(text: &str) -> String {
+fn unescape_octal(text: &str) -> String {
     let mut found = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {

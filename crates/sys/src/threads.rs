@@ -12,9 +12,9 @@ use crate::request::call_back;
 use crate::{Finish, Request};
 
 /// Largest number of helper threads, and so of requests in flight; further requests are queued.
-pub(crate) const MAX_HELPERS: usize = 64;
+pub(crate) const MAX_HELPER_THREADS: usize = 64;
 /// A helper thread that is idle for this long ends, except the first one.
-const IDLE: Duration = Duration::from_secs(10);
+const IDLE_HELPER_LIFETIME: Duration = Duration::from_secs(10);
 
 /// Helper threads, started on demand.
 ///
@@ -55,7 +55,7 @@ impl Threads {
         let mut queue = self.queue.lock();
         queue.jobs.push_back((request, finish));
         // A helper thread that was woken but has not run yet still counts as idle, and its job as queued.
-        let more = queue.jobs.len() > queue.idle && queue.helpers < MAX_HELPERS;
+        let more = queue.jobs.len() > queue.idle && queue.helpers < MAX_HELPER_THREADS;
         if more {
             queue.helpers += 1;
         }
@@ -83,7 +83,7 @@ impl Threads {
                 continue;
             }
             queue.idle += 1;
-            let timed_out = self.work.wait_for(&mut queue, IDLE).timed_out();
+            let timed_out = self.work.wait_for(&mut queue, IDLE_HELPER_LIFETIME).timed_out();
             queue.idle -= 1;
             if timed_out && queue.jobs.is_empty() && !stays {
                 queue.helpers -= 1;

@@ -25,7 +25,7 @@ fn ring() -> Option<Arc<Engine>> {
 }
 
 /// Polls two futures concurrently to completion.
-async fn both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
+async fn join_both<A: Future, B: Future>(a: A, b: B) -> (A::Output, B::Output) {
     let (mut a, mut b) = (Box::pin(a), Box::pin(b));
     let (mut x, mut y) = (None, None);
     std::future::poll_fn(|cx| {
@@ -182,7 +182,7 @@ fn timers_and_completions_are_waited_for_at_once() {
             for round in 0..50u64 {
                 let due = driver.now().after(Duration::from_micros(round * 20));
                 let op = Op::start(&engine, read(&file, 0, BufMut::zeroed(BLOCK)));
-                let (found, ()) = block_on(&*driver, both(op, sleep_until(&*driver, due)));
+                let (found, ()) = block_on(&*driver, join_both(op, sleep_until(&*driver, due)));
                 assert_eq!(found.result.ok(), Some(BLOCK as u64));
                 assert!(driver.now() >= due);
             }
@@ -237,12 +237,12 @@ fn no_wake_is_lost_between_rings_timers_and_threads() {
                                 0 => block_on(&*driver, turn),
                                 1 => {
                                     let op = Op::start(engine, read(file, at, BufMut::zeroed(BLOCK)));
-                                    let (found, ()) = block_on(&*driver, both(op, turn));
+                                    let (found, ()) = block_on(&*driver, join_both(op, turn));
                                     operations.fetch_add(u64::from(found.result.is_ok()), Ordering::Relaxed);
                                 }
                                 _ => {
                                     let soon = driver.now().after(Duration::from_micros(round % 60));
-                                    block_on(&*driver, both(sleep_until(&*driver, soon), turn));
+                                    block_on(&*driver, join_both(sleep_until(&*driver, soon), turn));
                                 }
                             }
                         }

@@ -64,12 +64,12 @@ thread_local! {
 }
 
 #[derive(Default)]
-struct Keeper {
+struct BackgroundThread {
     lane: Mutex<Lane>,
     changed: Condvar,
 }
 
-static KEEPER: OnceLock<Arc<Keeper>> = OnceLock::new();
+static BACKGROUND_THREAD: OnceLock<Arc<BackgroundThread>> = OnceLock::new();
 
 struct Task {
     future: Mutex<Option<BoxFuture>>,
@@ -92,7 +92,7 @@ impl Wake for Task {
             }
         });
         if let Some(task) = task {
-            keeper().take(&mut BinaryHeap::new(), &mut VecDeque::from([task]));
+            background_thread().take(&mut BinaryHeap::new(), &mut VecDeque::from([task]));
         }
     }
 }
@@ -109,9 +109,9 @@ impl Task {
     }
 }
 
-fn keeper() -> &'static Arc<Keeper> {
-    KEEPER.get_or_init(|| {
-        let keeper = Arc::new(Keeper::default());
+fn background_thread() -> &'static Arc<BackgroundThread> {
+    BACKGROUND_THREAD.get_or_init(|| {
+        let keeper = Arc::new(BackgroundThread::default());
         let mine = Arc::clone(&keeper);
         std::thread::Builder::new()
             .name("furrow-keeper".into())
@@ -121,7 +121,7 @@ fn keeper() -> &'static Arc<Keeper> {
     })
 }
 
-impl Keeper {
+impl BackgroundThread {
     /// Moves timers and tasks to the background thread. The background thread is woken only if one of them is
     /// due before its next timer.
     fn take(&self, timers: &mut BinaryHeap<Reverse<Timer>>, ready: &mut VecDeque<Arc<Task>>) {
@@ -210,7 +210,7 @@ impl Driver for RealDriver {
             }
         });
         if let Some(timer) = timer {
-            keeper().take(&mut BinaryHeap::from([Reverse(timer)]), &mut VecDeque::new());
+            background_thread().take(&mut BinaryHeap::from([Reverse(timer)]), &mut VecDeque::new());
         }
     }
 
@@ -303,7 +303,7 @@ impl Driver for RealDriver {
         }
         // The thread no longer waits: the background thread takes over its timers and tasks.
         if let Some((mut timers, mut ready)) = left {
-            keeper().take(&mut timers, &mut ready);
+            background_thread().take(&mut timers, &mut ready);
         }
     }
 }

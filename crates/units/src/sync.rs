@@ -126,10 +126,10 @@ pub async fn step_back() {
 /// To wait without a lost wake-up: read [`version`](Event::version), check the condition, and if it does not hold,
 /// await [`changed_since`](Event::changed_since) with that version.
 #[derive(Debug, Default, Clone)]
-pub struct Event(Arc<Mutex<Happened>>);
+pub struct Event(Arc<Mutex<EventState>>);
 
 #[derive(Debug, Default)]
-struct Happened {
+struct EventState {
     version: u64,
     waiting: Vec<Waker>,
 }

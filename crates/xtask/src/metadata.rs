@@ -85,7 +85,7 @@ impl Workspace {
         let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".into());
         // The platform filter keeps cargo from fetching the packages of every other platform.
         let output = Command::new(&cargo)
-            .args(["metadata", "--format-version=1", "--filter-platform", &host()?])
+            .args(["metadata", "--format-version=1", "--filter-platform", &host_platform()?])
             .current_dir(env!("CARGO_MANIFEST_DIR"))
             .output()
             .with_context(|| format!("cannot run {cargo} metadata"))?;
@@ -133,7 +133,7 @@ impl Workspace {
     }
 
     /// Every package that `package` depends on, directly or through others, outside its tests.
-    pub fn reaches(&self, package: &str) -> BTreeSet<&str> {
+    pub fn dependencies_of(&self, package: &str) -> BTreeSet<&str> {
         let mut seen = BTreeSet::new();
         let mut next = vec![package];
         while let Some(name) = next.pop() {
@@ -148,7 +148,7 @@ impl Workspace {
 }
 
 /// The platform for which the compiler builds by default.
-fn host() -> Result<String> {
+fn host_platform() -> Result<String> {
     let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
     let output =
         Command::new(&rustc).arg("-vV").output().with_context(|| format!("cannot run {rustc} -vV"))?;

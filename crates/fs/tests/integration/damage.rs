@@ -10,7 +10,7 @@ use zoned::{Action, Buf, BufMut, Durability};
 const BLOCK: usize = 4096;
 
 /// The content of a zone on the medium.
-fn image(drive: &Drive, zone: ZoneId) -> Vec<u8> {
+fn zone_content(drive: &Drive, zone: ZoneId) -> Vec<u8> {
     let dev = drive.dev();
     drive.run(async {
         let pointer = dev.report(zone.0..zone.0 + 1).await.unwrap()[0].pointer;
@@ -20,8 +20,8 @@ fn image(drive: &Drive, zone: ZoneId) -> Vec<u8> {
 }
 
 /// Flips a bit of the byte at offset `byte` of a zone.
-fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
-    let mut bytes = image(drive, zone);
+fn flip_bit(drive: &Drive, zone: ZoneId, byte: usize) {
+    let mut bytes = zone_content(drive, zone);
     bytes[byte] ^= 0x10;
     let dev = drive.dev();
     drive.run(async {
@@ -38,21 +38,21 @@ async fn zones(fs: &Fs, role: ZoneRole) -> Vec<ZoneId> {
     fs.zone_map().into_iter().filter(written).map(|z| z.zone).collect()
 }
 
-fn problems(drive: &Drive) -> Vec<String> {
+fn check_problems(drive: &Drive) -> Vec<String> {
     let dev = drive.dev();
     drive.run(Fs::check(&dev)).unwrap().problems
 }
 
 /// The state in which the test leaves a log before it damages the medium.
 #[derive(Clone, Copy, PartialEq)]
-enum Left {
+enum LeftLog {
     Open,
     Closed,
     Unmounted,
 }
 
 /// Writes ten synced log records of one block each. Returns the log's zone.
-fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
+fn ten_records(drive: &Drive, fs: &Fs, left: LeftLog) -> (ZoneId, Vec<u8>) {
     let mut content = Vec::new();
     let zone = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
@@ -64,10 +64,10 @@ fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
         }
         let zone = zones(fs, ZoneRole::Log).await;
         assert_eq!(zone.len(), 1);
-        if left != Left::Open {
+        if left != LeftLog::Open {
             writer.close().await.unwrap();
         }
-        if left == Left::Unmounted {
+        if left == LeftLog::Unmounted {
             fs.unmount().await.unwrap();
         }
         zone[0]
@@ -76,7 +76,7 @@ fn ten_records(drive: &Drive, fs: &Fs, left: Left) -> (ZoneId, Vec<u8>) {
 }
 
 /// Asserts that the log is readable before entry `lost`, and that reads behind it fail as damaged.
-fn is_damaged(drive: &Drive, content: &[u8], lost: usize, size: usize) {
+fn assert_read_to_damage(drive: &Drive, content: &[u8], lost: usize, size: usize) {
     let fs = drive.mount();
     drive.run(async {
         let reader = fs.open("/a.log").unwrap();
@@ -94,17 +94,17 @@ fn is_damaged(drive: &Drive, content: &[u8], lost: usize, size: usize) {
         write(&fs, "/other", b"the others live on").await.unwrap();
         fs.unmount().await.unwrap();
     });
-    assert!(!problems(drive).is_empty());
+    assert!(!check_problems(drive).is_empty());
 }
 
 #[test]
 fn a_closed_log_that_is_damaged_is_never_read_short() {
     for lost in 0..10 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-        let (zone, content) = ten_records(&drive, &fs, Left::Unmounted);
-        flip(&drive, zone, lost * BLOCK + 100);
-        is_damaged(&drive, &content, lost, content.len());
-        is_damaged(&drive, &content, lost, content.len());
+        let (zone, content) = ten_records(&drive, &fs, LeftLog::Unmounted);
+        flip_bit(&drive, zone, lost * BLOCK + 100);
+        assert_read_to_damage(&drive, &content, lost, content.len());
+        assert_read_to_damage(&drive, &content, lost, content.len());
     }
 }
 
@@ -112,22 +112,22 @@ fn a_closed_log_that_is_damaged_is_never_read_short() {
 fn an_open_log_that_lost_a_durable_entry_is_never_read_short() {
     for lost in 0..9 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-        let (zone, content) = ten_records(&drive, &fs, Left::Open);
+        let (zone, content) = ten_records(&drive, &fs, LeftLog::Open);
         let drive = Drive::from_media(drive.emu.media());
-        flip(&drive, zone, lost * BLOCK + 100);
-        is_damaged(&drive, &content, lost, 3000 * 9);
+        flip_bit(&drive, zone, lost * BLOCK + 100);
+        assert_read_to_damage(&drive, &content, lost, 3000 * 9);
         // The first mount has closed the damaged log: a second mount finds the same damage.
-        is_damaged(&drive, &content, lost, 3000 * 9);
+        assert_read_to_damage(&drive, &content, lost, 3000 * 9);
     }
 }
 
 #[test]
 fn a_damaged_log_can_be_removed_and_its_zones_are_freed() {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-    let (zone, content) = ten_records(&drive, &fs, Left::Open);
+    let (zone, content) = ten_records(&drive, &fs, LeftLog::Open);
     let drive = Drive::from_media(drive.emu.media());
-    flip(&drive, zone, 3 * BLOCK);
-    is_damaged(&drive, &content, 3, 0);
+    flip_bit(&drive, zone, 3 * BLOCK);
+    assert_read_to_damage(&drive, &content, 3, 0);
     let fs = drive.mount();
     drive.run(fs.unlink("/a.log")).unwrap();
     drive.run(fs.unmount()).unwrap();
@@ -170,8 +170,8 @@ fn damage_after_the_close_of_a_log_fails_its_reads() {
         // Two damaged bits: one of an entry's header, and one of its payload.
         for byte in [9, 24, 50, 100, 3063] {
             let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-            let (zone, content) = ten_records(&drive, &fs, Left::Closed);
-            flip(&drive, zone, lost * BLOCK + byte);
+            let (zone, content) = ten_records(&drive, &fs, LeftLog::Closed);
+            flip_bit(&drive, zone, lost * BLOCK + byte);
             assert_damage_is_reported(&drive, &fs, &content, lost);
         }
     }
@@ -181,7 +181,7 @@ fn damage_after_the_close_of_a_log_fails_its_reads() {
 fn damage_after_a_read_of_a_log_fails_the_next_reads() {
     for lost in 0..10 {
         let (drive, fs) = Drive::formatted(EmuOptions::tiny());
-        let (zone, content) = ten_records(&drive, &fs, Left::Unmounted);
+        let (zone, content) = ten_records(&drive, &fs, LeftLog::Unmounted);
         let fs = drive.mount();
         let mut all = vec![0; content.len()];
         drive.run(async {
@@ -189,14 +189,14 @@ fn damage_after_a_read_of_a_log_fails_the_next_reads() {
             assert_eq!(reader.read_at(Bytes(0), &mut all).await.unwrap(), content.len());
         });
         assert_eq!(all, content);
-        flip(&drive, zone, lost * BLOCK + 100);
+        flip_bit(&drive, zone, lost * BLOCK + 100);
         assert_damage_is_reported(&drive, &fs, &content, lost);
     }
 }
 
 /// Writes metadata commits over several metadata zones, without a roll. Returns the zones of the metadata
 /// log.
-fn commits(count: u32) -> (Drive, Vec<ZoneId>) {
+fn write_commits(count: u32) -> (Drive, Vec<ZoneId>) {
     let (drive, fs) = Drive::formatted(EmuOptions::tiny());
     drive.run(async {
         for n in 0..count {
@@ -210,10 +210,10 @@ fn commits(count: u32) -> (Drive, Vec<ZoneId>) {
 
 #[test]
 fn a_damaged_commit_before_the_last_one_fails_the_mount() {
-    let (drive, zones) = commits(20);
+    let (drive, zones) = write_commits(20);
     assert!(zones.len() > 1, "{zones:?}");
     let media = drive.emu.media();
-    let last = zones.iter().map(|z| image(&drive, *z).len() / BLOCK).collect::<Vec<_>>();
+    let last = zones.iter().map(|z| zone_content(&drive, *z).len() / BLOCK).collect::<Vec<_>>();
     let mut seen = 0;
     for (&zone, &blocks) in zones.iter().zip(&last) {
         for block in 0..blocks {
@@ -222,7 +222,7 @@ fn a_damaged_commit_before_the_last_one_fails_the_mount() {
                 continue;
             }
             let drive = Drive::from_media(media.clone());
-            flip(&drive, zone, block * BLOCK + 16);
+            flip_bit(&drive, zone, block * BLOCK + 16);
             let error = drive.try_mount().map(|_| ()).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Corrupt, "zone {zone} block {block}: {error}");
             let dev = drive.dev();
@@ -252,18 +252,18 @@ fn a_damaged_snapshot_fails_the_mount() {
     let (media, zones) = media.expect("a chain of several zones");
     let first = *zones
         .iter()
-        .max_by_key(|z| image(&Drive::from_media(media.clone()), **z).len())
+        .max_by_key(|z| zone_content(&Drive::from_media(media.clone()), **z).len())
         .expect("there are zones");
     for block in 0..3 {
         let drive = Drive::from_media(media.clone());
-        flip(&drive, first, block * BLOCK + 40);
+        flip_bit(&drive, first, block * BLOCK + 40);
         assert_eq!(drive.try_mount().map(|_| ()).unwrap_err().kind(), ErrorKind::Corrupt, "block {block}");
     }
 }
 
 #[test]
 fn a_metadata_zone_that_cannot_be_read_fails_the_mount() {
-    let (drive, zones) = commits(20);
+    let (drive, zones) = write_commits(20);
     for zone in zones {
         drive.emu.fail(FaultSpec::all(FaultOp::Read).in_zone(zone));
         let error = drive.try_mount().map(|_| ()).unwrap_err();

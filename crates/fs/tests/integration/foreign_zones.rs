@@ -7,7 +7,7 @@ use zoned::emu::EmuOptions;
 use zoned::{Action, Buf, Durability, ZoneId, ZoneState};
 
 /// A drive whose last zones are active: as many as the drive allows.
-fn occupied(drive: &Drive) {
+fn make_last_zones_active(drive: &Drive) {
     let dev = drive.dev();
     let (zones, most) = (dev.geometry().zones, dev.geometry().max_active.unwrap());
     for n in 0..most {
@@ -24,14 +24,14 @@ fn occupied(drive: &Drive) {
     dev.zone(ZoneId(zones - 1 - most), Action::Open).wait().unwrap_err();
 }
 
-fn limits() -> EmuOptions {
+fn limits_of_eight() -> EmuOptions {
     EmuOptions { max_open: Some(8), max_active: Some(8), ..EmuOptions::tiny() }
 }
 
 #[test]
 fn a_drive_at_its_active_limit_is_refused_and_formatted_by_force() {
-    let drive = Drive::new(limits());
-    occupied(&drive);
+    let drive = Drive::new(limits_of_eight());
+    make_last_zones_active(&drive);
     let dev = drive.dev();
     let error = drive.run(Fs::format(&dev, &FormatOptions::default())).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Exists);
@@ -48,7 +48,7 @@ fn a_drive_at_its_active_limit_is_refused_and_formatted_by_force() {
 
 #[test]
 fn a_mount_resets_empty_zones_that_another_program_left_active() {
-    let (drive, fs) = Drive::formatted(limits());
+    let (drive, fs) = Drive::formatted(limits_of_eight());
     drive.run(async {
         write(&fs, "/before", &bytes(30_000, 1)).await.unwrap();
         fs.unmount().await.unwrap();

@@ -16,19 +16,19 @@ const LIFETIMES: [Lifetime; 4] = [Lifetime::NotSet, Lifetime::Short, Lifetime::M
 
 /// A drive with a short longest transfer: one write of a file becomes many operations.
 #[derive(Debug)]
-struct Narrow {
+struct ShortTransferDrive {
     emu: Arc<Emu>,
     geometry: Geometry,
 }
 
-impl Narrow {
+impl ShortTransferDrive {
     fn over(emu: &Arc<Emu>, blocks: u64) -> Arc<dyn ZonedDevice> {
         let geometry = Geometry { max_transfer: Blocks(blocks), ..emu.geometry().clone() };
-        Arc::new(Narrow { emu: Arc::clone(emu), geometry })
+        Arc::new(ShortTransferDrive { emu: Arc::clone(emu), geometry })
     }
 }
 
-impl ZonedDevice for Narrow {
+impl ZonedDevice for ShortTransferDrive {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -43,9 +43,9 @@ impl ZonedDevice for Narrow {
 }
 
 /// Random numbers that follow from a seed.
-struct Numbers(u64);
+struct SeededNumbers(u64);
 
-impl Numbers {
+impl SeededNumbers {
     fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % limit
@@ -73,7 +73,7 @@ fn may_be_full<T>(result: fs::Result<T>) -> bool {
 
 /// A task that writes files of random sizes with some syncs, and deletes a file when the drive is full.
 async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
-    let mut numbers = Numbers(seed * 31 + name);
+    let mut numbers = SeededNumbers(seed * 31 + name);
     let mut files: Vec<String> = Vec::new();
     for round in 0..rounds {
         let path = format!("/{name}-{round}");
@@ -103,7 +103,7 @@ async fn write_files(fs: Fs, name: u64, seed: u64, rounds: u64) {
 
 /// A task that appends to a log with a sync each, and begins a new log from time to time.
 async fn write_logs(fs: Fs, name: u64, seed: u64, rounds: u64) {
-    let mut numbers = Numbers(seed * 17 + name);
+    let mut numbers = SeededNumbers(seed * 17 + name);
     let mut before = None;
     for round in 0..rounds {
         let path = format!("/{name}-{round}.log");
@@ -126,7 +126,7 @@ async fn write_logs(fs: Fs, name: u64, seed: u64, rounds: u64) {
 #[test]
 fn writers_on_a_full_drive_never_wait_for_each_other() {
     for seed in 0..60 {
-        let mut numbers = Numbers(seed);
+        let mut numbers = SeededNumbers(seed);
         let limit = [None, Some(5), Some(6), Some(8), Some(14)][numbers.below(5) as usize];
         let zone = 14 + numbers.below(40);
         let options = EmuOptions {
@@ -145,7 +145,7 @@ fn writers_on_a_full_drive_never_wait_for_each_other() {
             log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
             ..MountOptions::default()
         };
-        let dev = Narrow::over(&drive.emu, 2 << numbers.below(5));
+        let dev = ShortTransferDrive::over(&drive.emu, 2 << numbers.below(5));
         let fs = drive.run(Fs::mount(dev, &buffers)).unwrap();
         let writers = 1 + numbers.below(4);
         let mut tasks: Vec<_> = (0..writers)
@@ -176,7 +176,7 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
             track_power_cuts: false,
             ..EmuOptions::tiny()
         };
-        let dev = Narrow::over(&Emu::memory(options, driver.clone()), 2 << (round % 4));
+        let dev = ShortTransferDrive::over(&Emu::memory(options, driver.clone()), 2 << (round % 4));
         let buffers = MountOptions {
             write_buffer: 16384 << (round % 5),
             log: LogOptions { buffer: 16 << 10, ..LogOptions::default() },
@@ -208,7 +208,7 @@ fn threads_on_a_full_drive_never_wait_for_each_other() {
 }
 
 /// Writes files one after the other until the drive is full. Returns the names of the files that fit.
-async fn fill(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<String> {
+async fn fill_drive(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<String> {
     for n in 0.. {
         let path = format!("/{prefix}-{n}");
         let writer = fs.create(&path, &data(lifetime)).await.unwrap();
@@ -231,12 +231,12 @@ async fn fill(fs: &Fs, prefix: &str, lifetime: Lifetime, size: usize) -> Vec<Str
 
 const BLOCK: u64 = 4096;
 
-fn small(zones: u32) -> EmuOptions {
+fn small_drive(zones: u32) -> EmuOptions {
     EmuOptions { zones, zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() }
 }
 
 /// Number of blocks in all zones that files may use.
-fn usable(fs: &Fs) -> u64 {
+fn usable_blocks(fs: &Fs) -> u64 {
     let fixed = |role| matches!(role, ZoneRole::Superblock | ZoneRole::Metadata);
     fs.zone_map().iter().filter(|z| !fixed(z.role)).map(|z| z.capacity.0).sum()
 }
@@ -244,11 +244,11 @@ fn usable(fs: &Fs) -> u64 {
 #[test]
 fn one_writer_gets_every_block_but_those_kept_for_reclaim_before_no_space() {
     for zones in [12, 24, 70] {
-        let (drive, fs) = Drive::formatted(small(zones));
+        let (drive, fs) = Drive::formatted(small_drive(zones));
         let reserve = if zones < 64 { 60 } else { 120 };
-        assert_eq!(fs.statfs().capacity.0, (usable(&fs) - reserve) * BLOCK);
+        assert_eq!(fs.statfs().capacity.0, (usable_blocks(&fs) - reserve) * BLOCK);
         assert_eq!(fs.statfs().free, fs.statfs().capacity, "nothing is written yet");
-        let files = drive.run(fill(&fs, "a", Lifetime::NotSet, 16 << 10));
+        let files = drive.run(fill_drive(&fs, "a", Lifetime::NotSet, 16 << 10));
         let stat = fs.statfs();
         assert_eq!(stat.used.0, files.len() as u64 * 4 * BLOCK);
         // The next file of four blocks did not fit on the drive.
@@ -262,7 +262,7 @@ fn one_writer_gets_every_block_but_those_kept_for_reclaim_before_no_space() {
 #[test]
 fn writers_of_several_lifetimes_get_every_block_but_those_kept_for_reclaim_before_no_space() {
     for zones in [12, 24, 70] {
-        let drive = Drive::new(small(zones));
+        let drive = Drive::new(small_drive(zones));
         drive.format();
         let fs = drive.mount();
         let tasks: Vec<_> = LIFETIMES
@@ -271,7 +271,7 @@ fn writers_of_several_lifetimes_get_every_block_but_those_kept_for_reclaim_befor
             .map(|(n, lifetime)| {
                 let fs = fs.clone();
                 spawn(&*drive.driver, "writer", async move {
-                    fill(&fs, &n.to_string(), lifetime, 13_000 + 9_000 * n).await;
+                    fill_drive(&fs, &n.to_string(), lifetime, 13_000 + 9_000 * n).await;
                     let stat = fs.statfs();
                     // Each writer may have failed with one file while the files of the other writers were in
                     // flight.
@@ -284,7 +284,7 @@ fn writers_of_several_lifetimes_get_every_block_but_those_kept_for_reclaim_befor
                 task.await;
             }
         });
-        drive.run(fill(&fs, "last", Lifetime::Extreme, 4096));
+        drive.run(fill_drive(&fs, "last", Lifetime::Extreme, 4096));
         let stat = fs.statfs();
         assert!(stat.capacity.0 - stat.used.0 < 2 * BLOCK, "{zones} zones: {stat:?}");
         assert_eq!(stat.free.0, 0, "{zones} zones: {stat:?}");
@@ -296,9 +296,9 @@ fn writers_of_several_lifetimes_get_every_block_but_those_kept_for_reclaim_befor
 #[test]
 fn after_no_space_reads_work_and_half_dead_zones_are_reclaimed_for_new_files() {
     for (zones, every) in [(12, 2), (12, 3), (24, 2), (24, 5), (24, 7)] {
-        let (drive, fs) = Drive::formatted(small(zones));
+        let (drive, fs) = Drive::formatted(small_drive(zones));
         drive.run(async {
-            let files = fill(&fs, "a", Lifetime::Long, 16 << 10).await;
+            let files = fill_drive(&fs, "a", Lifetime::Long, 16 << 10).await;
             for (n, path) in files.iter().enumerate() {
                 assert_eq!(crate::common::read(&fs, path).await.unwrap(), bytes(16 << 10, n as u8));
             }
@@ -309,7 +309,7 @@ fn after_no_space_reads_work_and_half_dead_zones_are_reclaimed_for_new_files() {
             }
             let free = fs.statfs().free.0;
             assert!(free >= gone.len() as u64 * 4 * BLOCK, "{free}");
-            let more = fill(&fs, "b", Lifetime::Short, 16 << 10).await;
+            let more = fill_drive(&fs, "b", Lifetime::Short, 16 << 10).await;
             assert!(
                 more.len() + 1 >= gone.len(),
                 "{} files fit after {} were deleted",

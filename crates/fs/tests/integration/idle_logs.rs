@@ -89,36 +89,36 @@ async fn pause(fs: &Fs, time: Duration) {
 
 /// The path of log `log`, in a directory of its own: the older logs of a directory are synced before a new
 /// one is written.
-fn path(log: usize) -> String {
+fn log_path(log: usize) -> String {
     format!("/{log}/a.log")
 }
 
 /// The expected bytes of log `log` from `from` on.
-fn part(log: usize, from: usize, len: usize) -> Vec<u8> {
+fn log_bytes(log: usize, from: usize, len: usize) -> Vec<u8> {
     bytes(from + len, log as u8).split_off(from)
 }
 
 /// Three logs whose appended and synced lengths the recorder knows.
-struct Logs {
+struct ThreeLogs {
     fs: Fs,
     recorder: Arc<Recorder>,
     writers: Vec<Arc<Writer>>,
 }
 
-impl Logs {
-    async fn create(fs: &Fs, recorder: &Arc<Recorder>) -> Logs {
+impl ThreeLogs {
+    async fn create(fs: &Fs, recorder: &Arc<Recorder>) -> ThreeLogs {
         let mut writers = Vec::new();
         for n in 0..3 {
             fs.mkdir(&format!("/{n}")).await.unwrap();
-            writers.push(Arc::new(fs.create(&path(n), &log()).await.unwrap()));
+            writers.push(Arc::new(fs.create(&log_path(n), &log()).await.unwrap()));
         }
-        Logs { fs: fs.clone(), recorder: Arc::clone(recorder), writers }
+        ThreeLogs { fs: fs.clone(), recorder: Arc::clone(recorder), writers }
     }
 
     async fn append(&self, log: usize, len: usize) {
         let from = self.recorder.lengths.lock()[log].0;
         self.recorder.lengths.lock()[log].0 += len;
-        self.writers[log].append(&part(log, from, len)).await.unwrap();
+        self.writers[log].append(&log_bytes(log, from, len)).await.unwrap();
     }
 
     async fn sync(&self, log: usize) {
@@ -130,7 +130,7 @@ impl Logs {
     async fn are_whole(&self) {
         let lengths = *self.recorder.lengths.lock();
         for (n, (appended, _)) in lengths.into_iter().enumerate() {
-            assert!(read(&self.fs, &path(n)).await.unwrap() == bytes(appended, n as u8), "log {n}");
+            assert!(read(&self.fs, &log_path(n)).await.unwrap() == bytes(appended, n as u8), "log {n}");
         }
     }
 }
@@ -139,7 +139,7 @@ impl Logs {
 fn logs_that_are_synced_in_turn_keep_their_zones() {
     let (drive, recorder, fs) = mounted(two_logs_fit());
     drive.run(async {
-        let logs = Logs::create(&fs, &recorder).await;
+        let logs = ThreeLogs::create(&fs, &recorder).await;
         for n in [0, 1] {
             logs.append(n, 100).await;
             logs.sync(n).await;
@@ -172,7 +172,7 @@ fn logs_that_are_synced_in_turn_keep_their_zones() {
 fn an_idle_log_gives_the_rest_of_its_zone_to_the_next_log() {
     let (drive, recorder, fs) = mounted(two_logs_fit());
     drive.run(async {
-        let logs = Logs::create(&fs, &recorder).await;
+        let logs = ThreeLogs::create(&fs, &recorder).await;
         for n in [0, 1] {
             logs.append(n, 100).await;
             logs.sync(n).await;
@@ -206,7 +206,7 @@ fn an_idle_log_gives_the_rest_of_its_zone_to_the_next_log() {
 fn an_unsynced_log_keeps_its_zone() {
     let (drive, recorder, fs) = mounted(two_logs_fit());
     drive.run(async {
-        let logs = Logs::create(&fs, &recorder).await;
+        let logs = ThreeLogs::create(&fs, &recorder).await;
         for n in [0, 1] {
             logs.append(n, 100).await;
             logs.writers[n].flush().await.unwrap();
@@ -223,7 +223,7 @@ fn moments_of_a_release(last: usize) -> (u64, Vec<(Media, Lengths)>) {
     let zone = EmuOptions { zone_size: Blocks(32), zone_capacity: Blocks(32), ..two_logs_fit() };
     let (drive, recorder, fs) = mounted(zone);
     drive.run(async {
-        let logs = Logs::create(&fs, &recorder).await;
+        let logs = ThreeLogs::create(&fs, &recorder).await;
         for n in [0, 1] {
             logs.append(n, last).await;
             logs.sync(n).await;
@@ -252,16 +252,16 @@ fn check_after_cut(media: &Media, lengths: &Lengths, choose: &mut dyn Choose, wh
     let fs = drive.mount();
     drive.run(async {
         for (n, (appended, synced)) in lengths.iter().enumerate() {
-            let found = read(&fs, &path(n)).await.unwrap();
+            let found = read(&fs, &log_path(n)).await.unwrap();
             let whole = bytes(*appended, n as u8);
             assert!(whole.starts_with(&found), "{what}: log {n} has foreign bytes");
             assert!(found.len() >= *synced, "{what}: log {n} has {} of {synced} bytes", found.len());
             // Each log can be continued after the power cut, and its new bytes are found again.
-            let writer = fs.open_append(&path(n)).await.unwrap();
+            let writer = fs.open_append(&log_path(n)).await.unwrap();
             writer.append(b"more").await.unwrap();
             writer.sync().await.unwrap();
             writer.close().await.unwrap();
-            assert_eq!(read(&fs, &path(n)).await.unwrap(), [&*found, b"more"].concat(), "{what}");
+            assert_eq!(read(&fs, &log_path(n)).await.unwrap(), [&*found, b"more"].concat(), "{what}");
         }
         fs.unmount().await.unwrap();
     });

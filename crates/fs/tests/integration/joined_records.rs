@@ -19,7 +19,7 @@ fn options() -> EmuOptions {
     EmuOptions { zone_capacity: Blocks(59), max_append: Blocks(8), ..parallel::options() }
 }
 
-async fn log_on(fs: &Fs, open: usize) -> Arc<ParallelLog> {
+async fn open_joining_log(fs: &Fs, open: usize) -> Arc<ParallelLog> {
     let (log, _) = fs
         .parallel_log(PATH, &ParallelOptions { open, batching: Batching::Auto, ..ParallelOptions::default() })
         .await
@@ -38,7 +38,7 @@ async fn write(fs: &Fs, log: &Arc<ParallelLog>, writers: usize, each: usize, len
 fn round_trip(options: EmuOptions, open: usize, writers: usize, each: usize, len: usize) -> LogStats {
     let (drive, fs) = Drive::formatted(options);
     let stats = drive.run(async {
-        let log = log_on(&fs, open).await;
+        let log = open_joining_log(&fs, open).await;
         let mut written = write(&fs, &log, writers, each, len).await;
         written.insert(0, (Ticket(0), b"first".to_vec()));
         log.close().await.unwrap();
@@ -80,7 +80,7 @@ fn an_entry_that_does_not_fit_fills_the_zone_and_continues_in_the_next_zone() {
 fn a_record_too_long_for_an_entry_is_refused_and_a_long_one_waits_for_earlier_ones() {
     let (drive, fs) = Drive::formatted(EmuOptions { max_append: Blocks(1), ..options() });
     drive.run(async {
-        let log = log_on(&fs, 4096).await;
+        let log = open_joining_log(&fs, 4096).await;
         // The memory of this record is never touched: the record is refused before it is copied.
         let refused = log.append(&vec![0; 300 << 20], true).await.unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
@@ -105,7 +105,7 @@ fn a_lone_writer_writes_at_the_pointer_while_other_tasks_void_records_and_sync()
     block_on(&*driver, async {
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(dev, &MountOptions::default()).await.unwrap();
-        let log = log_on(&fs, 4096).await;
+        let log = open_joining_log(&fs, 4096).await;
         let writer = {
             let log = Arc::clone(&log);
             spawn(&*driver, "writer", async move {
@@ -138,7 +138,7 @@ fn a_lone_writer_writes_at_the_pointer_while_other_tasks_void_records_and_sync()
 fn dropping_a_writer_loses_no_record_of_another_writer() {
     let (drive, fs) = Drive::formatted(options());
     drive.run(async {
-        let log = log_on(&fs, 4096).await;
+        let log = open_joining_log(&fs, 4096).await;
         // The first record is in flight; the second writer leads the batch of the later records.
         let mut cx = Context::from_waker(Waker::noop());
         let mut in_flight = pin!(log.append(b"in_flight", false));
@@ -163,7 +163,7 @@ fn dropping_a_writer_loses_no_record_of_another_writer() {
 fn a_failed_entry_fails_all_its_records_and_none_is_replayed() {
     let (drive, fs) = Drive::formatted(options());
     drive.run(async {
-        let log = log_on(&fs, 4096).await;
+        let log = open_joining_log(&fs, 4096).await;
         let mut cx = Context::from_waker(Waker::noop());
         let mut in_flight = pin!(log.append(b"in_flight", false));
         assert!(in_flight.as_mut().poll(&mut cx).is_pending());
@@ -203,7 +203,7 @@ fn records_of_threads_share_entries_on_the_real_clock() {
     let (fs, log) = block_on(&*driver, async {
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         let fs = Fs::mount(Arc::clone(&dev), &MountOptions::default()).await.unwrap();
-        let log = log_on(&fs, 64).await;
+        let log = open_joining_log(&fs, 64).await;
         (fs, log)
     });
     let record = |thread, n| bytes(1 + (n * 379) % 9000, thread as u8);

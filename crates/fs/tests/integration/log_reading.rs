@@ -11,14 +11,14 @@ use zoned::{Action, Buf, BufMut, Durability, ZonedDevice};
 
 const BLOCK: u64 = 4096;
 
-fn roomy() -> EmuOptions {
+fn drive_with_large_zones() -> EmuOptions {
     let zone = Blocks(2048);
     EmuOptions { zone_size: zone, zone_capacity: zone, track_power_cuts: false, ..EmuOptions::tiny() }
 }
 
 /// A closed log of `len` bytes, mounted again on a drive that counts reads.
 fn closed_log(len: usize) -> (Drive, Arc<Counter>, Fs, Vec<u8>) {
-    let (drive, fs) = Drive::formatted(roomy());
+    let (drive, fs) = Drive::formatted(drive_with_large_zones());
     let content = bytes(len, 3);
     drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
@@ -146,7 +146,7 @@ fn a_reader_that_is_dropped_early_frees_a_removed_log() {
 
 #[test]
 fn a_sequential_read_of_a_damaged_log_fails_instead_of_ending_early() {
-    let (drive, fs) = Drive::formatted(roomy());
+    let (drive, fs) = Drive::formatted(drive_with_large_zones());
     let content = bytes(3 << 20, 5);
     let zone = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();

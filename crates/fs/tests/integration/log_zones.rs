@@ -17,7 +17,7 @@ use zoned::{Action, Geometry, Io, Op, ZoneState, ZonedDevice};
 
 /// A drive that records when writes of log entries were in flight, and counts its operations.
 #[derive(Debug)]
-struct Watch {
+struct LogWriteRecorder {
     emu: Arc<Emu>,
     ops: AtomicU64,
     opens: AtomicU64,
@@ -26,9 +26,9 @@ struct Watch {
     entries: Arc<Mutex<Vec<(Instant, Instant)>>>,
 }
 
-impl Watch {
-    fn over(emu: &Arc<Emu>) -> Arc<Watch> {
-        Arc::new(Watch {
+impl LogWriteRecorder {
+    fn over(emu: &Arc<Emu>) -> Arc<LogWriteRecorder> {
+        Arc::new(LogWriteRecorder {
             emu: Arc::clone(emu),
             ops: AtomicU64::new(0),
             opens: AtomicU64::new(0),
@@ -52,7 +52,7 @@ impl Watch {
     }
 }
 
-impl ZonedDevice for Watch {
+impl ZonedDevice for LogWriteRecorder {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -86,7 +86,7 @@ impl ZonedDevice for Watch {
 }
 
 /// A drive with the latencies of a profile and zones of 2 MiB.
-fn like(profile: &str, zones: u32) -> EmuOptions {
+fn drive_like_profile(profile: &str, zones: u32) -> EmuOptions {
     EmuOptions {
         zones,
         zone_size: Blocks(512),
@@ -103,7 +103,7 @@ async fn pause(fs: &Fs, time: Duration) {
 }
 
 /// A task that writes, replaces and deletes files of several lifetimes until `stop`.
-async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
+async fn write_and_delete_files(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
     let mut random = Seeded::new(u64::from(name));
     for round in 0_usize.. {
         if stop.load(Ordering::Relaxed) {
@@ -124,7 +124,12 @@ async fn churn(fs: Fs, name: u8, files: u8, stop: Arc<AtomicBool>) {
 
 /// Appends to logs that replace their zones. Returns the longest time for which an append waited while no
 /// write of its own log was in flight.
-async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Duration, Duration) {
+async fn append_to_new_logs(
+    fs: &Fs,
+    watch: &LogWriteRecorder,
+    logs: usize,
+    records: usize,
+) -> (Duration, Duration) {
     let (mut idle, mut longest) = (Duration::ZERO, Duration::ZERO);
     let record = bytes(30_000, 7);
     let mut before: Option<(String, fs::Writer)> = None;
@@ -155,15 +160,17 @@ async fn roll_over(fs: &Fs, watch: &Watch, logs: usize, records: usize) -> (Dura
 }
 
 /// Writes logs beside files, reclaim and flushes on a drive with the latencies of `profile`.
-fn measure(profile: &str, log: LogOptions) {
-    let drive = Drive::new(like(profile, 72));
+fn measure_append_waits(profile: &str, log: LogOptions) {
+    let drive = Drive::new(drive_like_profile(profile, 72));
     drive.format();
-    let watch = Watch::over(&drive.emu);
+    let watch = LogWriteRecorder::over(&drive.emu);
     let options = MountOptions { log, ..MountOptions::default() };
     let fs = drive.run(Fs::mount(watch.clone(), &options)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let tasks: Vec<_> = (0..3)
-        .map(|n| spawn(&*drive.driver, "writer", churn(fs.clone(), n, 40, Arc::clone(&stop))))
+        .map(|n| {
+            spawn(&*drive.driver, "writer", write_and_delete_files(fs.clone(), n, 40, Arc::clone(&stop)))
+        })
         .collect();
     let (flusher, stopped) = (fs.clone(), Arc::clone(&stop));
     let flushes = spawn(&*drive.driver, "flusher", async move {
@@ -176,7 +183,7 @@ fn measure(profile: &str, log: LogOptions) {
     let (idle, longest) = drive.run(async {
         // The drive is nearly full: from here on zones are reclaimed.
         pause(&fs, Duration::from_millis(400)).await;
-        let measured = roll_over(&fs, &watch, 12, 260).await;
+        let measured = append_to_new_logs(&fs, &watch, 12, 260).await;
         stop.store(true, Ordering::Relaxed);
         for task in tasks {
             task.await;
@@ -203,7 +210,10 @@ fn measure(profile: &str, log: LogOptions) {
 fn an_append_does_not_wait_for_an_open_finish_reset_or_metadata_commit() {
     for profile in ["zn540", "confzns"] {
         for (mode, window) in [(IoMode::Append, 1), (IoMode::Append, 4), (IoMode::Write, 1)] {
-            measure(profile, LogOptions { mode, window, buffer: 16 << 10, ..LogOptions::default() });
+            measure_append_waits(
+                profile,
+                LogOptions { mode, window, buffer: 16 << 10, ..LogOptions::default() },
+            );
         }
     }
 }
@@ -225,7 +235,7 @@ fn open_and_active_limits_hold_with_logs_reclaim_and_flushes() {
         };
         let drive = Drive::new(options);
         drive.format();
-        let watch = Watch::over(&drive.emu);
+        let watch = LogWriteRecorder::over(&drive.emu);
         let options = MountOptions {
             write_buffer: 16 << 10,
             // The longest entry is as long as a zone: the entries for the end of one zone are buffered when
@@ -297,7 +307,7 @@ fn an_idle_file_system_submits_no_operations_once_zones_are_opened_ahead() {
         let drive =
             Drive::new(EmuOptions { max_open: limit, max_active: limit, latency, ..EmuOptions::tiny() });
         drive.format();
-        let watch = Watch::over(&drive.emu);
+        let watch = LogWriteRecorder::over(&drive.emu);
         let fs = drive.run(Fs::mount(watch.clone(), &MountOptions::default())).unwrap();
         drive.run(async {
             write(&fs, "/a", &bytes(100_000, 1)).await.unwrap();
@@ -322,7 +332,7 @@ fn an_idle_file_system_submits_no_operations_once_zones_are_opened_ahead() {
 }
 
 /// Number of zones that are open and empty.
-fn opened(drive: &Drive) -> usize {
+fn count_open_empty_zones(drive: &Drive) -> usize {
     let report = drive.dev().report_all().unwrap();
     report.iter().filter(|z| z.state == ZoneState::ExplicitOpen && z.pointer == Blocks::ZERO).count()
 }
@@ -333,9 +343,9 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
         let options = EmuOptions { max_open: Some(limit), max_active: Some(limit), ..EmuOptions::tiny() };
         let (drive, fs) = Drive::formatted(options);
         drive.run(pause(&fs, Duration::from_millis(1)));
-        assert_eq!(opened(&drive), expected, "limit {limit}");
+        assert_eq!(count_open_empty_zones(&drive), expected, "limit {limit}");
         drive.run(fs.unmount()).unwrap();
-        assert_eq!(opened(&drive), 0, "limit {limit}");
+        assert_eq!(count_open_empty_zones(&drive), 0, "limit {limit}");
         // A killed process leaves the zones opened ahead open: the next mount resets them.
         let fs = drive.mount();
         drive.run(pause(&fs, Duration::from_millis(1)));
@@ -353,14 +363,18 @@ fn two_zones_are_open_before_the_first_log_needs_one_and_none_after_an_unmount()
             pause(&fs, Duration::from_millis(10)).await;
         });
         drop(fs);
-        let left = opened(&drive);
+        let left = count_open_empty_zones(&drive);
         // The rest of the log's zone holds an open-zone slot too.
         let fits = |n: usize| n <= expected && n >= expected.min(1);
         assert!(fits(left), "limit {limit}: {left}");
         let killed = Drive { driver: drive.driver.clone(), emu: drive.emu.clone() };
         let fs = killed.mount();
         killed.run(pause(&fs, Duration::from_millis(1)));
-        assert!(fits(opened(&killed)), "limit {limit}: {} after {left}", opened(&killed));
+        assert!(
+            fits(count_open_empty_zones(&killed)),
+            "limit {limit}: {} after {left}",
+            count_open_empty_zones(&killed)
+        );
         killed.run(async {
             for n in 0..40 {
                 write(&fs, &format!("/{}", n % 6), &bytes(60_000, n)).await.unwrap();
@@ -376,7 +390,7 @@ fn a_log_that_is_closed_without_entries_takes_no_zone() {
     let options = EmuOptions { max_open: Some(14), max_active: Some(14), ..EmuOptions::tiny() };
     let drive = Drive::new(options);
     drive.format();
-    let watch = Watch::over(&drive.emu);
+    let watch = LogWriteRecorder::over(&drive.emu);
     let fs = drive.run(Fs::mount(watch.clone(), &MountOptions::default())).unwrap();
     drive.run(async {
         pause(&fs, Duration::from_millis(1)).await;

@@ -12,12 +12,12 @@ use crate::common::{Drive, bytes, log, read, write};
 
 /// A drive that counts its operations.
 #[derive(Debug)]
-struct Counted {
+struct CountingDrive {
     emu: Arc<Emu>,
     operations: AtomicU64,
 }
 
-impl ZonedDevice for Counted {
+impl ZonedDevice for CountingDrive {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -37,7 +37,7 @@ fn counts(fs: &Fs) -> Vec<u64> {
 }
 
 /// The classes whose counts of device operations changed between two times.
-fn classes(before: &[u64], after: &[u64]) -> Vec<IoClass> {
+fn classes_with_new_operations(before: &[u64], after: &[u64]) -> Vec<IoClass> {
     let counts = before.iter().zip(after).zip(IoClass::ALL);
     counts.filter(|((before, after), _)| before < after).map(|(_, class)| class).collect()
 }
@@ -46,15 +46,19 @@ fn classes(before: &[u64], after: &[u64]) -> Vec<IoClass> {
 fn each_operation_of_a_mount_has_the_class_of_its_purpose() {
     let drive = Drive::new(EmuOptions::tiny());
     drive.format();
-    let counted = Arc::new(Counted { emu: drive.emu.clone(), operations: AtomicU64::new(0) });
+    let counted = Arc::new(CountingDrive { emu: drive.emu.clone(), operations: AtomicU64::new(0) });
     let dev: Arc<dyn ZonedDevice> = counted.clone();
     drive.run(async {
         let fs = Fs::mount(dev, &MountOptions::default()).await.unwrap();
         let mut last = counts(&fs);
-        assert_eq!(classes(&[0; 5], &last), [IoClass::Metadata], "a mount of an empty file system");
+        assert_eq!(
+            classes_with_new_operations(&[0; 5], &last),
+            [IoClass::Metadata],
+            "a mount of an empty file system"
+        );
         let mut since = async |fs: &Fs| {
             let now = counts(fs);
-            classes(&std::mem::replace(&mut last, now.clone()), &now)
+            classes_with_new_operations(&std::mem::replace(&mut last, now.clone()), &now)
         };
         write(&fs, "/data", &bytes(50_000, 1)).await.unwrap();
         assert!(since(&fs).await.contains(&IoClass::Write));

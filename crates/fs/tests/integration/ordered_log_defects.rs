@@ -51,7 +51,7 @@ fn record(n: usize) -> Vec<u8> {
 }
 
 /// The content of a file after a power cut at this moment.
-fn after_a_cut(drive: &Drive, seed: u64, path: &str) -> Vec<u8> {
+fn content_after_power_cut(drive: &Drive, seed: u64, path: &str) -> Vec<u8> {
     let cut = drive.cut(&mut Seeded::new(seed));
     let fs = cut.mount();
     cut.run(read(&fs, path)).unwrap()
@@ -59,7 +59,7 @@ fn after_a_cut(drive: &Drive, seed: u64, path: &str) -> Vec<u8> {
 
 /// A device operation that was submitted to the drive.
 #[derive(Clone, Debug)]
-struct Sent {
+struct SubmittedOperation {
     at: Instant,
     blocks: usize,
     append: bool,
@@ -68,22 +68,22 @@ struct Sent {
 
 /// A drive that records the log entries in the operations submitted to it.
 #[derive(Debug)]
-struct Watch {
+struct LogEntryRecorder {
     emu: Arc<Emu>,
-    sent: Mutex<Vec<Sent>>,
+    sent: Mutex<Vec<SubmittedOperation>>,
 }
 
-impl Watch {
-    fn over(drive: &Drive) -> Arc<Watch> {
-        Arc::new(Watch { emu: Arc::clone(&drive.emu), sent: Mutex::default() })
+impl LogEntryRecorder {
+    fn over(drive: &Drive) -> Arc<LogEntryRecorder> {
+        Arc::new(LogEntryRecorder { emu: Arc::clone(&drive.emu), sent: Mutex::default() })
     }
 
-    fn take(&self) -> Vec<Sent> {
+    fn take(&self) -> Vec<SubmittedOperation> {
         std::mem::take(&mut *self.sent.lock())
     }
 }
 
-impl ZonedDevice for Watch {
+impl ZonedDevice for LogEntryRecorder {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -94,7 +94,7 @@ impl ZonedDevice for Watch {
         {
             let append = matches!(op, Op::Append { .. });
             let at = self.driver().now();
-            self.sent.lock().push(Sent { at, blocks: data.len() / BLOCK, append, entry });
+            self.sent.lock().push(SubmittedOperation { at, blocks: data.len() / BLOCK, append, entry });
         }
         self.emu.submit(op)
     }
@@ -132,7 +132,7 @@ fn sequences(drive: &Drive, uuid: Uuid, zone: ZoneId) -> Vec<u64> {
 }
 
 /// Appends records to the log without a sync; returns all their bytes.
-async fn append_some(writer: &Writer, records: std::ops::Range<usize>) -> Vec<u8> {
+async fn append_unsynced(writer: &Writer, records: std::ops::Range<usize>) -> Vec<u8> {
     let mut all = Vec::new();
     for n in records {
         let record = record(n);
@@ -156,13 +156,13 @@ fn cut_after_sync(seed: u64, broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u
         writer.sync().await.unwrap();
         fs.sync().await.unwrap();
         let mut wanted = b"first".to_vec();
-        wanted.extend(append_some(&writer, 0..30).await);
+        wanted.extend(append_unsynced(&writer, 0..30).await);
         writer.append(b"the synced record").await.unwrap();
         writer.sync().await.unwrap();
         wanted.extend_from_slice(b"the synced record");
         wanted
     });
-    (after_a_cut(&drive, seed, "/a.log"), wanted)
+    (content_after_power_cut(&drive, seed, "/a.log"), wanted)
 }
 
 #[test]
@@ -200,7 +200,7 @@ fn a_hundred_synced_entries_of_one_kib_are_all_recovered() {
             }
         });
         // Each log entry pads its block, and the next entry begins after the padding.
-        let found = after_a_cut(&drive, 5, "/a.log");
+        let found = content_after_power_cut(&drive, 5, "/a.log");
         assert!(found == wanted, "{} of {} bytes", found.len(), wanted.len());
     }
 }
@@ -213,7 +213,7 @@ fn entries_whose_appends_were_reordered_give_the_right_bytes() {
         let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
         let wanted = drive.run(async {
             let writer = fs.create("/a.log", &log()).await.unwrap();
-            let wanted = append_some(&writer, 0..120).await;
+            let wanted = append_unsynced(&writer, 0..120).await;
             writer.sync().await.unwrap();
             wanted
         });
@@ -223,7 +223,7 @@ fn entries_whose_appends_were_reordered_give_the_right_bytes() {
         }
         let found = drive.run(read(&fs, "/a.log")).unwrap();
         assert!(found == wanted, "seed {seed}, before the cut");
-        let found = after_a_cut(&drive, seed, "/a.log");
+        let found = content_after_power_cut(&drive, seed, "/a.log");
         assert!(found == wanted, "seed {seed}: {} of {} bytes", found.len(), wanted.len());
     }
     assert!(shuffled > 200, "{shuffled} entries have a higher address than a later one");
@@ -237,10 +237,10 @@ fn cut_in_flight(seed: u64, broken_rule: Option<BrokenRule>) -> (bool, usize, Ve
     let mut wanted = Vec::new();
     let synced = drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
-        wanted.extend(append_some(&writer, 0..5).await);
+        wanted.extend(append_unsynced(&writer, 0..5).await);
         writer.sync().await.unwrap();
         let synced = wanted.len();
-        wanted.extend(append_some(&writer, 5..60).await);
+        wanted.extend(append_unsynced(&writer, 5..60).await);
         synced
     });
     let cut = drive.cut(&mut Seeded::new(seed));
@@ -277,19 +277,19 @@ fn a_recovery_that_keeps_entries_after_a_gap_gives_bytes_that_were_never_appende
 }
 
 /// A log of one zone, with entries that the test encodes itself.
-struct Forge {
+struct ForgedLog {
     drive: Drive,
     uuid: Uuid,
     segment: Segment,
 }
 
-impl Forge {
+impl ForgedLog {
     const LOG: u64 = 7;
 
-    fn new() -> Forge {
+    fn new() -> ForgedLog {
         let options = EmuOptions { zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() };
         let segment = Segment { zone: ZoneId(3), generation: 5, start: Blocks(0), end: Blocks(60) };
-        Forge { drive: Drive::new(options), uuid: Uuid::from_u128(9), segment }
+        ForgedLog { drive: Drive::new(options), uuid: Uuid::from_u128(9), segment }
     }
 
     fn header(&self, sequence: u64) -> EntryHeader {
@@ -298,7 +298,7 @@ impl Forge {
             odd: false,
             void: false,
             known: false,
-            log: Forge::LOG,
+            log: ForgedLog::LOG,
             generation: self.segment.generation,
             sequence,
             needs: sequence,
@@ -318,7 +318,7 @@ impl Forge {
 
     fn block(&self, header: EntryHeader, uuid: Uuid, zone: ZoneId) -> Vec<u8> {
         let mut block = vec![0; BLOCK];
-        block[64..1064].copy_from_slice(&Forge::payload(header.sequence));
+        block[64..1064].copy_from_slice(&ForgedLog::payload(header.sequence));
         header.seal(&mut block, &Home { uuid, zone }, BLOCK);
         block
     }
@@ -337,9 +337,9 @@ impl Forge {
         let dev = self.drive.dev();
         let cuts = [Cut { epoch: 1, first_sequence: 0 }];
         self.drive.run(async {
-            let found = recover(&dev, self.uuid, Forge::LOG, &cuts, &[self.segment]).await.unwrap();
+            let found = recover(&dev, self.uuid, ForgedLog::LOG, &cuts, &[self.segment]).await.unwrap();
             let mut content = vec![0; found.size as usize];
-            let check = Check { uuid: self.uuid, log: Forge::LOG };
+            let check = Check { uuid: self.uuid, log: ForgedLog::LOG };
             assert_eq!(
                 found.index.read_at(&dev, check, Bytes(0), &mut content).await.unwrap(),
                 content.len()
@@ -349,39 +349,39 @@ impl Forge {
     }
 
     fn of(sequences: std::ops::Range<u64>) -> Vec<u8> {
-        sequences.flat_map(Forge::payload).collect()
+        sequences.flat_map(ForgedLog::payload).collect()
     }
 }
 
 #[test]
 fn an_entry_with_a_wrong_checksum_is_not_recovered() {
     for byte in [0, 5, 17, 25, 33, 41, 45, 49, 57, 61, 64, 700, 1063] {
-        let forge = Forge::new();
+        let forge = ForgedLog::new();
         forge.add(forge.header(0));
         let mut damaged = forge.block(forge.header(1), forge.uuid, forge.segment.zone);
         damaged[byte] ^= 1;
         forge.write(&damaged);
         forge.add(forge.header(2));
-        assert!(forge.content() == Forge::of(0..1), "byte {byte}");
+        assert!(forge.content() == ForgedLog::of(0..1), "byte {byte}");
         // An intact copy of the missing entry elsewhere in the zone closes the gap.
         forge.add(forge.header(1));
-        assert!(forge.content() == Forge::of(0..3), "byte {byte}");
+        assert!(forge.content() == ForgedLog::of(0..3), "byte {byte}");
     }
 }
 
 #[test]
 fn an_entry_of_another_log_file_system_zone_or_generation_is_not_recovered() {
-    let forge = Forge::new();
+    let forge = ForgedLog::new();
     forge.add(forge.header(0));
-    forge.add(EntryHeader { log: Forge::LOG + 1, ..forge.header(1) });
+    forge.add(EntryHeader { log: ForgedLog::LOG + 1, ..forge.header(1) });
     forge.add(EntryHeader { generation: forge.segment.generation - 1, ..forge.header(1) });
     forge.add(EntryHeader { epoch: 2, ..forge.header(1) });
     forge.write(&forge.block(forge.header(1), Uuid::from_u128(10), forge.segment.zone));
     forge.write(&forge.block(forge.header(1), forge.uuid, ZoneId(4)));
     forge.add(forge.header(2));
-    assert!(forge.content() == Forge::of(0..1));
+    assert!(forge.content() == ForgedLog::of(0..1));
     forge.add(forge.header(1));
-    assert!(forge.content() == Forge::of(0..3));
+    assert!(forge.content() == ForgedLog::of(0..3));
 }
 
 #[test]
@@ -392,7 +392,7 @@ fn an_append_error_is_reported_and_nothing_is_written_after_it() {
         let mut all = Vec::new();
         let synced = drive.run(async {
             let writer = fs.create("/a.log", &log()).await.unwrap();
-            all.extend(append_some(&writer, 0..4).await);
+            all.extend(append_unsynced(&writer, 0..4).await);
             writer.sync().await.unwrap();
             let synced = all.len();
             let zones = drive.dev().report(0..40).await.unwrap();
@@ -427,7 +427,7 @@ fn an_append_error_is_reported_and_nothing_is_written_after_it() {
             }
             synced
         });
-        let found = after_a_cut(&drive, after, "/a.log");
+        let found = content_after_power_cut(&drive, after, "/a.log");
         assert!(found.len() >= synced && all.starts_with(&found), "after {after}: {} bytes", found.len());
     }
 }
@@ -438,9 +438,9 @@ fn a_flush_error_is_reported_and_poisons_the_log() {
     let fs = mount(&drive, drive.dev(), append_mode(BLOCK));
     drive.run(async {
         let writer = fs.create("/a.log", &log()).await.unwrap();
-        append_some(&writer, 0..4).await;
+        append_unsynced(&writer, 0..4).await;
         writer.sync().await.unwrap();
-        append_some(&writer, 4..9).await;
+        append_unsynced(&writer, 4..9).await;
         drive.emu.fail(FaultSpec::next(FaultOp::Flush));
         for error in [writer.sync().await, writer.sync().await, writer.append(b"x").await] {
             let error = error.unwrap_err();
@@ -452,7 +452,7 @@ fn a_flush_error_is_reported_and_poisons_the_log() {
 #[test]
 fn the_parts_of_an_entry_above_the_append_limit_are_in_flight_together() {
     let drive = drive(2, EmuOptions { max_append: Blocks(2), ..options(true) });
-    let watch = Watch::over(&drive);
+    let watch = LogEntryRecorder::over(&drive);
     let fs = mount(&drive, watch.clone(), append_mode(16 * BLOCK));
     let wanted = bytes(16 * BLOCK - 8 * 64, 1);
     drive.run(async {
@@ -467,7 +467,7 @@ fn the_parts_of_an_entry_above_the_append_limit_are_in_flight_together() {
     assert_eq!(sent.len(), 8, "{sent:?}");
     assert!(sent.iter().all(|op| op.append && op.blocks == 2 && op.entry.parts == 8));
     assert!(sent.iter().all(|op| op.at == sent[0].at), "all at once: {sent:?}");
-    let found = after_a_cut(&drive, 1, "/a.log");
+    let found = content_after_power_cut(&drive, 1, "/a.log");
     assert!(found == [b"first".as_slice(), &wanted].concat());
 }
 
@@ -482,7 +482,7 @@ fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_wait_for_each_other()
             ..options(true)
         };
         let drive = drive(buffer as u64, big);
-        let watch = Watch::over(&drive);
+        let watch = LogEntryRecorder::over(&drive);
         let fs = mount(&drive, watch.clone(), LogOptions { window: 64, ..append_mode(buffer) });
         let mut wanted = Vec::new();
         drive.run(async {
@@ -507,22 +507,23 @@ fn buffers_of_512_kib_and_more_work_and_their_parts_do_not_wait_for_each_other()
         let parts = watch.take();
         assert!(parts.len() >= buffer / (32 * BLOCK), "{} parts", parts.len());
         assert!(parts.iter().all(|op| op.blocks <= 32));
-        let found = after_a_cut(&drive, 3, "/a.log");
+        let found = content_after_power_cut(&drive, 3, "/a.log");
         assert!(found == wanted, "{buffer}: {} of {} bytes", found.len(), wanted.len());
     }
 }
 
 #[test]
 fn an_entry_with_a_missing_part_is_not_recovered() {
-    let forge = Forge::new();
+    let forge = ForgedLog::new();
     forge.add(forge.header(0));
     forge.add(EntryHeader { parts: 3, part: 0, ..forge.header(1) });
     forge.add(EntryHeader { parts: 3, part: 2, ..forge.header(1) });
     forge.add(forge.header(2));
-    assert!(forge.content() == Forge::of(0..1));
+    assert!(forge.content() == ForgedLog::of(0..1));
     forge.add(EntryHeader { parts: 3, part: 1, ..forge.header(1) });
-    let one = Forge::payload(1);
+    let one = ForgedLog::payload(1);
     assert!(
-        forge.content() == [Forge::payload(0), one.clone(), one.clone(), one, Forge::payload(2)].concat()
+        forge.content()
+            == [ForgedLog::payload(0), one.clone(), one.clone(), one, ForgedLog::payload(2)].concat()
     );
 }

@@ -16,12 +16,12 @@ use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
 /// Byte offsets in an entry of its flags (0 for records, 4 for a void entry) and of its number of records.
-const FLAGS: usize = 6;
-const COUNT: usize = 64;
+const FLAGS_OFFSET: usize = 6;
+const COUNT_OFFSET: usize = 64;
 
 /// A drive whose driver panics when an entry as `at` describes is submitted.
 #[derive(Debug)]
-struct Panicking {
+struct PanickingDrive {
     emu: Arc<Emu>,
     at: Entry,
 }
@@ -35,16 +35,18 @@ enum Entry {
 
 impl Entry {
     fn of(data: &[u8]) -> Option<Entry> {
-        match data[FLAGS..FLAGS + 2] {
+        match data[FLAGS_OFFSET..FLAGS_OFFSET + 2] {
             _ if !data.starts_with(b"FuLe") => None,
-            [0, 0] => Some(Entry::Records(u32::from_le_bytes(data[COUNT..COUNT + 4].try_into().unwrap()))),
+            [0, 0] => Some(Entry::Records(u32::from_le_bytes(
+                data[COUNT_OFFSET..COUNT_OFFSET + 4].try_into().unwrap(),
+            ))),
             [4, 0] => Some(Entry::Void),
             _ => None,
         }
     }
 }
 
-impl ZonedDevice for Panicking {
+impl ZonedDevice for PanickingDrive {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -62,7 +64,7 @@ impl ZonedDevice for Panicking {
 }
 
 async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (Fs, ParallelLog) {
-    let device = Arc::new(Panicking { emu: drive.emu.clone(), at });
+    let device = Arc::new(PanickingDrive { emu: drive.emu.clone(), at });
     let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
     let (log, _) = fs.parallel_log(PATH, options).await.unwrap();
     (fs, log)
@@ -166,7 +168,7 @@ fn maintenance_that_panics_poisons_the_log_and_all_waiting_calls_get_the_error()
 
 /// Appends records of one block until the drive is full; returns the tickets of the first and the last
 /// record.
-async fn fill(log: &ParallelLog) -> (Ticket, Ticket) {
+async fn fill_drive(log: &ParallelLog) -> (Ticket, Ticket) {
     let mut given = Vec::new();
     let full = loop {
         match log.append(b"small", false).await {
@@ -184,7 +186,7 @@ fn no_record_is_written_before_a_void_entry_that_did_not_fit() {
         let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, volatile_cache, ..parallel::options() });
         drive.run(async {
             let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
-            let (_, last) = fill(&log).await;
+            let (_, last) = fill_drive(&log).await;
             for refused in [last, Ticket(last.0 - 1)] {
                 let error = log.void(refused).await.unwrap_err();
                 assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
@@ -214,7 +216,7 @@ fn a_postponed_void_entry_is_written_once_space_is_freed_without_an_append() {
     let (drive, fs) = Drive::formatted(EmuOptions { zones: 16, ..parallel::options() });
     drive.run(async {
         let (log, _) = fs.parallel_log(PATH, &ParallelOptions::default()).await.unwrap();
-        let (_, last) = fill(&log).await;
+        let (_, last) = fill_drive(&log).await;
         assert_eq!(log.void(last).await.unwrap_err().kind(), ErrorKind::NoSpace);
         log.retire(last).unwrap();
         log.close().await.unwrap();
@@ -225,7 +227,7 @@ fn a_postponed_void_entry_is_written_once_space_is_freed_without_an_append() {
 }
 
 /// Writes a file as long as the log's zones, as an engine does when it flushes its memtables.
-async fn write_once_more(fs: &Fs) -> fs::Result<()> {
+async fn write_file_as_long_as_log(fs: &Fs) -> fs::Result<()> {
     let zones = fs.zone_map();
     let blocks: u64 = zones.iter().filter(|z| z.role == ZoneRole::Log).map(|z| z.live.0).sum();
     let file = fs.create("/tables", &data()).await?;
@@ -240,9 +242,9 @@ fn a_log_leaves_room_for_the_records_that_it_holds() {
         drive.run(async {
             let options = ParallelOptions { spare, ..ParallelOptions::default() };
             let (log, _) = fs.parallel_log(PATH, &options).await.unwrap();
-            let (_, last) = fill(&log).await;
+            let (_, last) = fill_drive(&log).await;
             assert!(last.0 > 300, "{last:?}");
-            let flushed = write_once_more(&fs).await;
+            let flushed = write_file_as_long_as_log(&fs).await;
             assert_eq!(flushed.is_ok(), spare, "{flushed:?}");
             if spare {
                 log.retire(log.next_ticket()).unwrap();

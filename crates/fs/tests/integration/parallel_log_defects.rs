@@ -19,13 +19,13 @@ const BLOCK: usize = 4096;
 
 /// A drive that records the log entries of each append, and counts all operations.
 #[derive(Debug)]
-struct Watch {
+struct LogEntryRecorder {
     emu: Arc<Emu>,
     sent: Mutex<Vec<EntryHeader>>,
     operations: AtomicU64,
 }
 
-impl ZonedDevice for Watch {
+impl ZonedDevice for LogEntryRecorder {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -45,17 +45,17 @@ impl ZonedDevice for Watch {
     }
 }
 
-struct World {
+struct RecordedLog {
     drive: Drive,
-    watch: Arc<Watch>,
+    watch: Arc<LogEntryRecorder>,
     fs: Fs,
     log: Arc<ParallelLog>,
 }
 
-fn world(seed: u64, options: EmuOptions, broken_rule: Option<BrokenRule>) -> World {
+fn recorded_log(seed: u64, options: EmuOptions, broken_rule: Option<BrokenRule>) -> RecordedLog {
     let driver = VirtualDriver::new(seed);
     let drive = Drive { emu: Emu::memory(options, driver.clone()), driver };
-    let watch = Arc::new(Watch {
+    let watch = Arc::new(LogEntryRecorder {
         emu: Arc::clone(&drive.emu),
         sent: Mutex::default(),
         operations: AtomicU64::new(0),
@@ -69,7 +69,7 @@ fn world(seed: u64, options: EmuOptions, broken_rule: Option<BrokenRule>) -> Wor
         log.append(b"first", true).await.unwrap();
         (fs, Arc::new(log))
     });
-    World { drive, watch, fs, log }
+    RecordedLog { drive, watch, fs, log }
 }
 
 async fn records(fs: &Fs) -> fs::Result<Records> {
@@ -77,21 +77,21 @@ async fn records(fs: &Fs) -> fs::Result<Records> {
 }
 
 /// The records of the log that a power cut at this moment leaves.
-fn after_a_cut(world: &World, seed: u64) -> fs::Result<Records> {
+fn records_after_power_cut(world: &RecordedLog, seed: u64) -> fs::Result<Records> {
     let drive = world.drive.cut(&mut Seeded::new(seed));
     let fs = drive.mount();
     drive.run(records(&fs))
 }
 
 /// Appends records from several writers at once; returns the records in ticket order.
-async fn write(world: &World, writers: usize, each: usize, len: usize) -> Records {
+async fn write(world: &RecordedLog, writers: usize, each: usize, len: usize) -> Records {
     let record = move |writer, n| [bytes(len, writer as u8), format!("{writer} {n}").into_bytes()].concat();
     append_all(&world.fs, &world.log, (writers, each), usize::MAX, record).await
 }
 
 #[test]
 fn a_record_carries_its_ticket_when_it_is_submitted() {
-    let world = world(1, options(), None);
+    let world = recorded_log(1, options(), None);
     world.watch.sent.lock().clear();
     let written = world.drive.run(write(&world, 8, 20, 100));
     let sent = world.watch.sent.lock().clone();
@@ -108,7 +108,8 @@ fn a_record_carries_its_ticket_when_it_is_submitted() {
 #[test]
 fn a_failed_append_is_reported_and_its_record_is_never_replayed() {
     for seed in 0..40 {
-        let world = world(seed, EmuOptions { volatile_cache: seed.is_multiple_of(2), ..options() }, None);
+        let world =
+            recorded_log(seed, EmuOptions { volatile_cache: seed.is_multiple_of(2), ..options() }, None);
         let (lost, after) = world.drive.run(async {
             world.log.append(b"before", false).await.unwrap();
             // The failed append may still have put the record on the medium.
@@ -120,7 +121,7 @@ fn a_failed_append_is_reported_and_its_record_is_never_replayed() {
         });
         assert!(matches!(lost.kind(), ErrorKind::Device(_)), "{lost}");
         assert_eq!(after, Ticket(3), "the ticket of the failed record stays void");
-        let found = after_a_cut(&world, seed).unwrap();
+        let found = records_after_power_cut(&world, seed).unwrap();
         let found: Vec<_> = found.iter().map(|(ticket, record)| (ticket.0, record.as_slice())).collect();
         assert_eq!(found, [(0, &b"first"[..]), (1, b"before"), (3, b"after")], "seed {seed}");
         world.drive.run(async {
@@ -133,7 +134,7 @@ fn a_failed_append_is_reported_and_its_record_is_never_replayed() {
 
 #[test]
 fn a_failed_part_fails_the_whole_record() {
-    let world = world(3, options(), None);
+    let world = recorded_log(3, options(), None);
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec { after: 2, ..FaultSpec::next(FaultOp::Write) });
         let long = bytes(30 * BLOCK, 1);
@@ -141,7 +142,7 @@ fn a_failed_part_fails_the_whole_record() {
         world.log.append(&long, true).await.unwrap();
         world.log.append(b"after", true).await.unwrap();
     });
-    let found = after_a_cut(&world, 4).unwrap();
+    let found = records_after_power_cut(&world, 4).unwrap();
     assert_eq!(
         found.iter().map(|(t, r)| (t.0, r.len())).collect::<Vec<_>>(),
         [(0, 5), (2, 30 * BLOCK), (3, 5)]
@@ -150,7 +151,7 @@ fn a_failed_part_fails_the_whole_record() {
 
 #[test]
 fn records_of_every_length_around_the_limits_are_replayed() {
-    let world = world(5, EmuOptions { zones: 120, ..options() }, None);
+    let world = recorded_log(5, EmuOptions { zones: 120, ..options() }, None);
     let append = 8 * BLOCK;
     let lens = [BLOCK, 2 * BLOCK, append, 2 * append, 60 * BLOCK, 70 * BLOCK];
     let lens = lens.into_iter().flat_map(|len| (len - 100..len + 30).step_by(9)).chain(0..10);
@@ -169,13 +170,13 @@ fn records_of_every_length_around_the_limits_are_replayed() {
         world.log.sync().await.unwrap();
     });
     let first = written[0].0;
-    let found = after_a_cut(&world, 6).unwrap();
+    let found = records_after_power_cut(&world, 6).unwrap();
     assert!(found.into_iter().filter(|(ticket, _)| *ticket >= first).eq(written));
 }
 
 #[test]
 fn no_ticket_counts_as_acknowledged_before_its_record_is_on_the_drive() {
-    let world = world(7, options(), None);
+    let world = recorded_log(7, options(), None);
     world.drive.run(async {
         let driver = Arc::clone(world.fs.driver());
         for round in 1..20 {
@@ -192,13 +193,13 @@ fn no_ticket_counts_as_acknowledged_before_its_record_is_on_the_drive() {
 
 #[test]
 fn without_void_entries_a_failed_append_that_reached_the_medium_is_replayed() {
-    let world = world(1, options(), Some(BrokenRule::Void));
+    let world = recorded_log(1, options(), Some(BrokenRule::Void));
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec::next(FaultOp::Write).landed());
         world.log.append(b"lost", false).await.unwrap_err();
         world.log.append(b"after", true).await.unwrap();
     });
-    let found = after_a_cut(&world, 1).unwrap();
+    let found = records_after_power_cut(&world, 1).unwrap();
     assert!(found.iter().any(|(_, record)| record == b"lost"), "{found:?}");
 }
 
@@ -206,8 +207,11 @@ fn without_void_entries_a_failed_append_that_reached_the_medium_is_replayed() {
 /// every few appends.
 fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
     let volatile_cache = seed.is_multiple_of(2);
-    let world =
-        world(seed, EmuOptions { zone_capacity: Blocks(59), volatile_cache, ..options() }, broken_rule);
+    let world = recorded_log(
+        seed,
+        EmuOptions { zone_capacity: Blocks(59), volatile_cache, ..options() },
+        broken_rule,
+    );
     world.drive.run(async {
         let written = write(&world, 8, 80, 5000).await;
         assert!(world.log.stats().replaced > 12);
@@ -229,7 +233,7 @@ fn an_append_that_races_the_replacement_of_its_zone_is_not_lost() {
 
 #[test]
 fn a_lasting_device_error_is_retried_a_bounded_number_of_times_and_poisons_the_log() {
-    let world = world(9, options(), None);
+    let world = recorded_log(9, options(), None);
     world.drive.run(async {
         world.drive.emu.fail(FaultSpec::all(FaultOp::Write));
         let before = world.watch.operations.load(Ordering::Relaxed);
@@ -249,7 +253,7 @@ fn a_lasting_device_error_is_retried_a_bounded_number_of_times_and_poisons_the_l
 
 #[test]
 fn a_failed_flush_poisons_the_log() {
-    let world = world(11, options(), None);
+    let world = recorded_log(11, options(), None);
     world.drive.run(async {
         world.log.append(b"unsynced", false).await.unwrap();
         world.drive.emu.fail(FaultSpec::next(FaultOp::Flush));
@@ -271,7 +275,7 @@ fn a_failed_flush_poisons_the_log() {
 }
 
 /// Flips a bit of the byte at offset `byte` of a zone.
-fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
+fn flip_bit(drive: &Drive, zone: ZoneId, byte: usize) {
     let dev = drive.dev();
     drive.run(async {
         let pointer = dev.report(zone.0..zone.0 + 1).await.unwrap()[0].pointer;
@@ -286,7 +290,7 @@ fn flip(drive: &Drive, zone: ZoneId, byte: usize) {
 
 #[test]
 fn a_lost_record_that_was_durable_is_reported_as_damage() {
-    let world = world(13, options(), None);
+    let world = recorded_log(13, options(), None);
     let zone = world.drive.run(async {
         for n in 0..9_u8 {
             world.log.append(&[n; 100], true).await.unwrap();
@@ -295,7 +299,7 @@ fn a_lost_record_that_was_durable_is_reported_as_damage() {
         zones.iter().find(|z| z.role == fs::ZoneRole::Log && z.live > Blocks::ZERO).unwrap().zone
     });
     let drive = world.drive.cut(&mut Seeded::new(1));
-    flip(&drive, zone, 4 * BLOCK + 80);
+    flip_bit(&drive, zone, 4 * BLOCK + 80);
     let dev = drive.dev();
     let report = drive.run(Fs::check(&dev)).unwrap();
     assert!(report.problems.iter().any(|p| p.contains("lost ticket 4")), "{:?}", report.problems);
@@ -305,8 +309,8 @@ fn a_lost_record_that_was_durable_is_reported_as_damage() {
 }
 
 /// The latency of each append, in the order in which the appends ended, and the number of zone replacements.
-fn latencies(options: EmuOptions, writers: usize, each: usize) -> (Vec<Duration>, u64) {
-    let world = world(17, options, None);
+fn append_latencies(options: EmuOptions, writers: usize, each: usize) -> (Vec<Duration>, u64) {
+    let world = recorded_log(17, options, None);
     let all = Arc::new(Mutex::new(Vec::new()));
     let replaced = world.drive.run(async {
         let driver = Arc::clone(world.fs.driver());
@@ -353,7 +357,7 @@ fn no_append_takes_three_times_the_median_of_its_neighbours_because_a_zone_is_re
             track_power_cuts: false,
             ..options()
         };
-        let (latencies, replaced) = latencies(options, 8, 2000);
+        let (latencies, replaced) = append_latencies(options, 8, 2000);
         assert!(replaced >= 30, "{replaced} zones were replaced");
         for (at, latency) in latencies.iter().enumerate() {
             let mut around = latencies[at.saturating_sub(32)..(at + 32).min(latencies.len())].to_vec();

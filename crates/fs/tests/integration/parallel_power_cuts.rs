@@ -22,7 +22,7 @@ const WRITERS: usize = 6;
 
 /// The state of a record as its writer knows it. Times are counts of events.
 #[derive(Clone, Debug, Default)]
-struct Note {
+struct RecordNote {
     begun: u64,
     acknowledged: Option<u64>,
     ticket: Option<Ticket>,
@@ -35,9 +35,9 @@ struct Note {
 
 /// The model of the log's expected content.
 #[derive(Debug, Default)]
-struct Model {
+struct LogModel {
     time: u64,
-    notes: BTreeMap<Vec<u8>, Note>,
+    notes: BTreeMap<Vec<u8>, RecordNote>,
     /// The records that an earlier recovery of the log gave.
     replayed: BTreeMap<Ticket, Vec<u8>>,
     /// A replay need not give records with tickets below this one.
@@ -47,13 +47,13 @@ struct Model {
     failed: usize,
 }
 
-impl Model {
+impl LogModel {
     fn now(&mut self) -> u64 {
         self.time += 1;
         self.time
     }
 
-    fn note(&mut self, record: &[u8]) -> &mut Note {
+    fn note(&mut self, record: &[u8]) -> &mut RecordNote {
         self.notes.get_mut(record).unwrap()
     }
 
@@ -65,7 +65,7 @@ impl Model {
     }
 
     /// Compares the model with the records that the recovery gave; these become the model's content.
-    fn judge(&mut self, found: Vec<(Ticket, Vec<u8>)>) -> Result<(), String> {
+    fn compare_with_replay(&mut self, found: Vec<(Ticket, Vec<u8>)>) -> Result<(), String> {
         let there: BTreeSet<&[u8]> = found.iter().map(|(_, record)| record.as_slice()).collect();
         if there.len() < found.len() {
             return Err("a record is there twice".into());
@@ -112,12 +112,12 @@ impl Model {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Shape {
+struct LogShape {
     seed: u64,
     broken_rule: Option<BrokenRule>,
 }
 
-impl Shape {
+impl LogShape {
     fn random(&self) -> Seeded {
         Seeded::new(self.seed)
     }
@@ -183,7 +183,7 @@ fn record(random: &mut Seeded, round: u64, writer: usize, n: usize, block: usize
 
 async fn writer(
     log: Arc<ParallelLog>,
-    model: Arc<Mutex<Model>>,
+    model: Arc<Mutex<LogModel>>,
     driver: Arc<dyn Driver>,
     seed: u64,
     (round, me, block): (u64, usize, usize),
@@ -194,7 +194,7 @@ async fn writer(
         {
             let mut model = model.lock();
             let begun = model.now();
-            model.notes.insert(record.clone(), Note { begun, ..Note::default() });
+            model.notes.insert(record.clone(), RecordNote { begun, ..RecordNote::default() });
         }
         let begun = model.lock().now();
         let sync = random.choose(4) == 0;
@@ -253,9 +253,9 @@ async fn writer(
     }
 }
 
-type Found = Vec<(Ticket, Vec<u8>)>;
+type ReplayedRecords = Vec<(Ticket, Vec<u8>)>;
 
-async fn open(fs: &Fs, batching: Batching, zones: usize) -> fs::Result<(ParallelLog, Found)> {
+async fn open(fs: &Fs, batching: Batching, zones: usize) -> fs::Result<(ParallelLog, ReplayedRecords)> {
     let options = ParallelOptions { open: 64, batching, zones, ..ParallelOptions::default() };
     let (log, mut replay) = fs.parallel_log(PATH, &options).await?;
     let mut found = Vec::new();
@@ -267,7 +267,7 @@ async fn open(fs: &Fs, batching: Batching, zones: usize) -> fs::Result<(Parallel
 
 /// Runs rounds of writes, a power cut and a recovery; the recovery is cut, too. Returns the number of records
 /// that survived.
-fn run(shape: Shape) -> Result<usize, String> {
+fn run(shape: LogShape) -> Result<usize, String> {
     let mut random = shape.random();
     let options = shape.drive();
     let block = options.block_size as usize;
@@ -276,14 +276,14 @@ fn run(shape: Shape) -> Result<usize, String> {
     drive = shape.on(drive.emu.media(), 0);
     let dev = drive.dev();
     drive.run(Fs::format(&dev, &FormatOptions::default())).unwrap();
-    let model = Arc::new(Mutex::new(Model::default()));
+    let model = Arc::new(Mutex::new(LogModel::default()));
     let mut survived = 0;
     for round in 1..4 {
         let fs = drive.run(Fs::mount(drive.dev(), &shape.mount())).map_err(|e| format!("mount: {e}"))?;
         let batching = if shape.seed.is_multiple_of(2) { Batching::Auto } else { Batching::Each };
         let (log, found) = drive.run(open(&fs, batching, shape.zones())).map_err(|e| format!("open: {e}"))?;
         survived += found.len();
-        model.lock().judge(found)?;
+        model.lock().compare_with_replay(found)?;
         let log = Arc::new(log);
         let driver: Arc<dyn Driver> = drive.driver.clone();
         for me in 0..WRITERS {
@@ -311,7 +311,7 @@ fn run(shape: Shape) -> Result<usize, String> {
             let until = drive.driver.now().after(Duration::from_micros(random.choose(3000) as u64));
             drive.run(sleep_until(&*drive.driver, until));
             if let Some(found) = fate.lock().take() {
-                model.lock().judge(found)?;
+                model.lock().compare_with_replay(found)?;
             }
             drive = shape.on(drive.emu.power_cut(&mut random), round | again << 8 | 1 << 7);
         }
@@ -333,7 +333,7 @@ fn seeds() -> std::ops::Range<u64> {
 fn no_power_cut_loses_a_synced_record_or_replays_a_voided_one() {
     let mut survived = 0;
     for seed in seeds() {
-        let found = run(Shape { seed, broken_rule: None });
+        let found = run(LogShape { seed, broken_rule: None });
         survived += found.unwrap_or_else(|fault| panic!("seed {seed}: {fault}"));
     }
     println!("{survived} records survived");
@@ -341,8 +341,8 @@ fn no_power_cut_loses_a_synced_record_or_replays_a_voided_one() {
 }
 
 /// True if one of the seeds fails while a safety rule is broken.
-fn is_noticed(broken_rule: BrokenRule) -> bool {
-    let mut faults = seeds().filter_map(|seed| run(Shape { seed, broken_rule: Some(broken_rule) }).err());
+fn is_broken_rule_noticed(broken_rule: BrokenRule) -> bool {
+    let mut faults = seeds().filter_map(|seed| run(LogShape { seed, broken_rule: Some(broken_rule) }).err());
     let (one, another) = (faults.next(), faults.next());
     println!("{broken_rule:?}: {one:?}");
     another.is_some()
@@ -350,20 +350,20 @@ fn is_noticed(broken_rule: BrokenRule) -> bool {
 
 #[test]
 fn a_sync_that_does_not_flush_is_noticed() {
-    assert!(is_noticed(BrokenRule::Sync));
+    assert!(is_broken_rule_noticed(BrokenRule::Sync));
 }
 
 #[test]
 fn a_recovery_that_ignores_the_needs_of_entries_is_noticed() {
-    assert!(is_noticed(BrokenRule::Needs));
+    assert!(is_broken_rule_noticed(BrokenRule::Needs));
 }
 
 #[test]
 fn a_log_without_void_entries_is_noticed() {
-    assert!(is_noticed(BrokenRule::Void));
+    assert!(is_broken_rule_noticed(BrokenRule::Void));
 }
 
 #[test]
 fn a_zone_that_is_left_with_appends_in_flight_is_noticed() {
-    assert!(is_noticed(BrokenRule::Replacement));
+    assert!(is_broken_rule_noticed(BrokenRule::Replacement));
 }

@@ -22,7 +22,7 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 type Names = BTreeMap<String, u64>;
 
 #[derive(Clone, Default)]
-struct Model {
+struct FileSystemModel {
     states: Vec<Names>,
     /// Index of the newest state of the names that is known to be durable.
     floor: usize,
@@ -30,7 +30,7 @@ struct Model {
     synced: BTreeMap<u64, usize>,
 }
 
-impl Model {
+impl FileSystemModel {
     fn names(&self) -> Names {
         self.states.last().cloned().unwrap_or_default()
     }
@@ -46,7 +46,7 @@ impl Model {
     }
 
     /// The fault of the tree that was found after a power cut, if any.
-    fn verdict(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Result<(), String> {
+    fn fault_of_tree(&self, found: &BTreeMap<String, Option<Vec<u8>>>) -> Result<(), String> {
         let fits = |names: &Names| {
             names.len() == found.len()
                 && names.iter().zip(found).all(|((a, id), (b, content))| {
@@ -75,12 +75,12 @@ impl Model {
 /// A drive that keeps images of the medium after some operations, each with the model at that moment.
 struct Recorder {
     emu: Arc<Emu>,
-    model: Arc<Mutex<Model>>,
-    kept: Mutex<(Seeded, Vec<(Media, Model)>)>,
+    model: Arc<Mutex<FileSystemModel>>,
+    kept: Mutex<(Seeded, Vec<(Media, FileSystemModel)>)>,
 }
 
 impl Recorder {
-    fn over(emu: Arc<Emu>, model: &Arc<Mutex<Model>>, seed: u64) -> Arc<Recorder> {
+    fn over(emu: Arc<Emu>, model: &Arc<Mutex<FileSystemModel>>, seed: u64) -> Arc<Recorder> {
         let kept = Mutex::new((Seeded::new(seed), Vec::new()));
         Arc::new(Recorder { emu, model: Arc::clone(model), kept })
     }
@@ -112,9 +112,9 @@ impl ZonedDevice for Recorder {
     }
 }
 
-struct World {
+struct RandomChanges {
     fs: Fs,
-    model: Arc<Mutex<Model>>,
+    model: Arc<Mutex<FileSystemModel>>,
     random: Seeded,
     next: u64,
     /// Divisor of the file sizes, for a small drive.
@@ -130,7 +130,7 @@ fn path(random: &mut Seeded) -> String {
     PATHS[random.choose(PATHS.len())].to_owned() + &"-".repeat(200)
 }
 
-impl World {
+impl RandomChanges {
     fn fresh(&mut self, len: usize) -> (u64, Vec<u8>) {
         self.next += 1;
         let id = self.next;
@@ -261,13 +261,13 @@ fn options(broken_rule: Option<BrokenRule>) -> MountOptions {
 }
 
 /// Mounts the medium that one power cut left, and compares its tree with the model.
-fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Result<(), String> {
+fn check_image(image: Media, model: &FileSystemModel, broken_rule: Option<BrokenRule>) -> Result<(), String> {
     let drive = Drive::from_media(image);
     let dev = drive.dev();
     drive.run(async {
         let text = |e: fs::Error| e.to_string();
         let fs = Fs::mount(Arc::clone(&dev), &options(broken_rule)).await.map_err(text)?;
-        model.verdict(&tree(&fs).await?)?;
+        model.fault_of_tree(&tree(&fs).await?)?;
         write(&fs, "/after", b"the cut").await.map_err(text)?;
         fs.unmount().await.map_err(text)?;
         let report = Fs::check(&dev).await.map_err(text)?;
@@ -283,12 +283,12 @@ fn inspect(image: Media, model: &Model, broken_rule: Option<BrokenRule>) -> Resu
 
 /// One run of `steps` random changes, with several power cuts of every image. Returns the number of cuts.
 fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) -> Result<u64, String> {
-    let kept = record(seed, steps, broken_rule);
+    let kept = record_images(seed, steps, broken_rule);
     let mut done = 0;
     for (n, (media, model)) in kept.iter().enumerate() {
         for cut in 0..cuts {
             let image = media.cut(&mut Seeded::new(seed.wrapping_mul(1000) + cut));
-            inspect(image, model, broken_rule)
+            check_image(image, model, broken_rule)
                 .map_err(|e| format!("seed {seed}, image {n}, cut {cut}: {e}"))?;
             done += 1;
         }
@@ -297,7 +297,7 @@ fn explore(seed: u64, steps: usize, cuts: u64, broken_rule: Option<BrokenRule>) 
 }
 
 /// One run of `steps` random changes. Returns images of the medium, each with its model.
-fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Media, Model)> {
+fn record_images(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Media, FileSystemModel)> {
     let driver = VirtualDriver::new(seed);
     // Blocks are short, so that a metadata commit takes several blocks, between which a power cut can tear
     // it. With a delay, operations are in flight when an image is taken.
@@ -309,7 +309,7 @@ fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Medi
         EmuOptions { block_size, latency, max_open: limit, max_active: limit, ..EmuOptions::tiny() },
         driver.clone(),
     );
-    let model = Arc::new(Mutex::new(Model::default()));
+    let model = Arc::new(Mutex::new(FileSystemModel::default()));
     let plain: Arc<dyn ZonedDevice> = emu.clone();
     let recorder = Recorder::over(emu, &model, seed ^ 0xabcd);
     let dev: Arc<dyn ZonedDevice> = recorder.clone();
@@ -323,7 +323,7 @@ fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Medi
             model.lock().states.push(names.clone());
             fs.mkdir(dir).await.unwrap();
         }
-        let mut world = World {
+        let mut world = RandomChanges {
             fs,
             model: Arc::clone(&model),
             random: Seeded::new(seed),
@@ -344,8 +344,8 @@ fn record(seed: u64, steps: usize, broken_rule: Option<BrokenRule>) -> Vec<(Medi
 }
 
 /// The model of a mounted file system after a power cut: all its files are durable.
-async fn model_of(fs: &Fs) -> Result<Model, String> {
-    let mut model = Model::default();
+async fn model_of(fs: &Fs) -> Result<FileSystemModel, String> {
+    let mut model = FileSystemModel::default();
     let mut names = Names::new();
     for (path, content) in tree(fs).await? {
         // Identities of files from before the power cut are above those of files that the test creates later.
@@ -365,14 +365,14 @@ async fn model_of(fs: &Fs) -> Result<Model, String> {
 /// the second.
 fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
     let mut random = Seeded::new(seed);
-    let first = record(seed, 60, None);
+    let first = record_images(seed, 60, None);
     let mut done = 0;
     for round in 0..cuts {
         let Some((media, _)) = first.get(random.choose(first.len().max(2)) % first.len()) else { break };
         let driver = VirtualDriver::new(seed + round);
         let image = media.cut(&mut Seeded::new(seed * 77 + round));
         let emu = Emu::from_media(image, "emu:mem", Latency::all(Duration::from_micros(10)), driver.clone());
-        let model = Arc::new(Mutex::new(Model::default()));
+        let model = Arc::new(Mutex::new(FileSystemModel::default()));
         let recorder = Recorder::over(emu, &model, seed ^ round);
         block_on(&*driver, async {
             let fs = Fs::mount(recorder.clone(), &options(None)).await.map_err(|e| e.to_string())?;
@@ -385,7 +385,8 @@ fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
             *model.lock() = found;
             let random = Seeded::new(seed * 5 + round);
             let scale = if seed.is_multiple_of(2) { 1 } else { 12 };
-            let mut world = World { fs, model: Arc::clone(&model), random, next: 0, scale, logs: Vec::new() };
+            let mut world =
+                RandomChanges { fs, model: Arc::clone(&model), random, next: 0, scale, logs: Vec::new() };
             for _ in 0..40 {
                 world.step().await;
             }
@@ -394,7 +395,8 @@ fn explore_twice(seed: u64, cuts: u64) -> Result<u64, String> {
         let kept = std::mem::take(&mut recorder.kept.lock().1);
         for (n, (media, model)) in kept.iter().enumerate() {
             let image = media.cut(&mut Seeded::new(seed * 1000 + round));
-            inspect(image, model, None).map_err(|e| format!("seed {seed}, round {round}, image {n}: {e}"))?;
+            check_image(image, model, None)
+                .map_err(|e| format!("seed {seed}, round {round}, image {n}: {e}"))?;
             done += 1;
         }
     }
@@ -462,26 +464,26 @@ fn a_zone_used_under_a_generation_that_is_not_durable_is_found() {
     assert!((0..400).any(|seed| log_after_log(seed, Some(BrokenRule::Generation)).is_err()));
 }
 
-fn is_found(broken_rule: BrokenRule) -> bool {
+fn is_broken_rule_found(broken_rule: BrokenRule) -> bool {
     (0..40).any(|seed| explore(seed, 300, 4, Some(broken_rule)).is_err())
 }
 
 #[test]
 fn a_sync_without_a_flush_is_found() {
-    assert!(is_found(BrokenRule::Sync));
+    assert!(is_broken_rule_found(BrokenRule::Sync));
 }
 
 #[test]
 fn a_rename_in_two_steps_is_found() {
-    assert!(is_found(BrokenRule::Rename));
+    assert!(is_broken_rule_found(BrokenRule::Rename));
 }
 
 #[test]
 fn a_write_behind_a_torn_tail_is_found() {
-    assert!(is_found(BrokenRule::TornTail));
+    assert!(is_broken_rule_found(BrokenRule::TornTail));
 }
 
 #[test]
 fn an_early_reset_is_found() {
-    assert!(is_found(BrokenRule::Reset));
+    assert!(is_broken_rule_found(BrokenRule::Reset));
 }

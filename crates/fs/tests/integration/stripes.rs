@@ -15,13 +15,13 @@ use zoned::{Blocks, Geometry, Io, Op, ZoneId, ZonedDevice};
 
 const BLOCK: usize = 4096;
 /// Blocks of an optimal write: a stripe of the array that the test's device models.
-const STRIPE: u64 = 8;
+const STRIPE_BLOCKS: u64 = 8;
 /// Blocks in a zone, not a multiple of a stripe: a zone's last stripe is shorter.
-const CAPACITY: u64 = 252;
+const ZONE_BLOCKS: u64 = 252;
 
 /// A drive whose optimal write is a stripe. It records where writes begin and end.
 #[derive(Debug)]
-struct Striped {
+struct StripedDrive {
     emu: Arc<Emu>,
     geometry: Geometry,
     writes: Mutex<Vec<(ZoneId, u64, u64)>>,
@@ -29,7 +29,7 @@ struct Striped {
     ends: Mutex<BTreeMap<ZoneId, u64>>,
 }
 
-impl ZonedDevice for Striped {
+impl ZonedDevice for StripedDrive {
     fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -60,32 +60,32 @@ impl ZonedDevice for Striped {
     }
 }
 
-struct Ground {
+struct StripedFileSystem {
     drive: Drive,
-    device: Arc<Striped>,
+    device: Arc<StripedDrive>,
     fs: Fs,
 }
 
-fn ground(options: MountOptions) -> Ground {
+fn striped_file_system(options: MountOptions) -> StripedFileSystem {
     let drive = Drive::new(EmuOptions {
         zones: 48,
         zone_size: Blocks(256),
-        zone_capacity: Blocks(CAPACITY),
+        zone_capacity: Blocks(ZONE_BLOCKS),
         ..EmuOptions::tiny()
     });
-    let geometry = Geometry { optimal_write: Blocks(STRIPE), ..drive.emu.geometry().clone() };
+    let geometry = Geometry { optimal_write: Blocks(STRIPE_BLOCKS), ..drive.emu.geometry().clone() };
     let emu = Arc::clone(&drive.emu);
-    let device = Arc::new(Striped { emu, geometry, writes: Mutex::default(), ends: Mutex::default() });
+    let device = Arc::new(StripedDrive { emu, geometry, writes: Mutex::default(), ends: Mutex::default() });
     drive.format();
     let fs = drive.run(Fs::mount(Arc::clone(&device) as Arc<dyn ZonedDevice>, &options)).unwrap();
-    Ground { drive, device, fs }
+    StripedFileSystem { drive, device, fs }
 }
 
-fn buffered(blocks: usize) -> MountOptions {
+fn mount_with_write_buffer(blocks: usize) -> MountOptions {
     MountOptions { write_buffer: blocks * BLOCK, ..MountOptions::default() }
 }
 
-impl Ground {
+impl StripedFileSystem {
     /// The number of writes to log zones, or to data zones, since the last call, and how many of them end
     /// within a stripe.
     fn take(&self, log: bool) -> (usize, usize) {
@@ -97,7 +97,8 @@ impl Ground {
         };
         let mut writes = std::mem::take(&mut *self.device.writes.lock());
         writes.retain(|(zone, ..)| wanted(*zone));
-        let within = writes.iter().filter(|(.., end)| !end.is_multiple_of(STRIPE) && *end != CAPACITY);
+        let within =
+            writes.iter().filter(|(.., end)| !end.is_multiple_of(STRIPE_BLOCKS) && *end != ZONE_BLOCKS);
         (writes.len(), within.count())
     }
 }
@@ -107,7 +108,7 @@ fn files_are_written_in_whole_stripes_until_a_sync() {
     for pace in [Pace::Never, Pace::Always] {
         // The write buffer is no multiple of a stripe, less than a stripe, or longer than several zones.
         for buffer in [1, 27, 600] {
-            let g = ground(MountOptions { pace, ..buffered(buffer) });
+            let g = striped_file_system(MountOptions { pace, ..mount_with_write_buffer(buffer) });
             let content = bytes(700 * BLOCK + 77, 5);
             g.drive.run(async {
                 let long = g.fs.create("/long", &data()).await.unwrap();
@@ -146,7 +147,7 @@ fn files_are_written_in_whole_stripes_until_a_sync() {
 
 #[test]
 fn a_close_and_a_truncate_write_a_partial_stripe() {
-    let g = ground(buffered(8));
+    let g = striped_file_system(mount_with_write_buffer(8));
     let content = bytes(21 * BLOCK + 5, 9);
     g.drive.run(async {
         for (path, cut) in [("/closed", None), ("/cut", Some(19 * BLOCK + 100))] {
@@ -172,7 +173,7 @@ fn a_close_and_a_truncate_write_a_partial_stripe() {
 fn a_sync_pads_the_last_stripe_of_a_long_file_and_not_of_a_short_one() {
     // Number of blocks of a file, and of blocks of padding that its sync may write.
     for (blocks, padding) in [(511, 0), (1023, 1), (1022, 0), (1534, 2), (2047, 1), (2043, 0), (2045, 3)] {
-        let g = ground(buffered(64));
+        let g = striped_file_system(mount_with_write_buffer(64));
         let content = bytes(blocks * BLOCK - 9, 1);
         g.drive.run(async {
             let writer = g.fs.create("/file", &data()).await.unwrap();
@@ -203,7 +204,7 @@ fn a_sync_pads_the_last_stripe_of_a_long_file_and_not_of_a_short_one() {
 
 #[test]
 fn many_syncs_of_a_long_file_keep_the_bound_of_padding() {
-    let g = ground(buffered(64));
+    let g = striped_file_system(mount_with_write_buffer(64));
     let content = bytes(2000 * BLOCK, 1);
     g.drive.run(async {
         let writer = g.fs.create("/file", &data()).await.unwrap();
@@ -226,9 +227,9 @@ fn many_syncs_of_a_long_file_keep_the_bound_of_padding() {
 #[test]
 fn log_entries_end_with_stripes_also_where_the_log_begins_within_a_stripe() {
     // Log entries of one stripe, of several stripes, and of a part of one.
-    for entry in [STRIPE, 3 * STRIPE, 3] {
+    for entry in [STRIPE_BLOCKS, 3 * STRIPE_BLOCKS, 3] {
         let options = LogOptions { buffer: entry as usize * BLOCK, ..LogOptions::default() };
-        let g = ground(MountOptions { log: options, ..MountOptions::default() });
+        let g = striped_file_system(MountOptions { log: options, ..MountOptions::default() });
         let content = bytes(150 * BLOCK, 3);
         g.drive.run(async {
             for n in 0..6 {

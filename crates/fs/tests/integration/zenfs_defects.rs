@@ -237,7 +237,7 @@ fn a_snapshot_longer_than_a_metadata_zone_rolls_and_mounts() {
 }
 
 /// The longest duration of many runs of `work`.
-async fn longest<F: Future<Output = ()>>(
+async fn longest_duration<F: Future<Output = ()>>(
     fs: &Fs,
     times: usize,
     mut work: impl FnMut(usize) -> F,
@@ -267,7 +267,7 @@ fn a_log_does_not_wait_for_an_allocation_finish_or_reset() {
         for n in 0..10 {
             let path = format!("/{n}.log");
             let writer = fs.create(&path, &log()).await.unwrap();
-            let longest = longest(&fs, 60, |_| async {
+            let longest = longest_duration(&fs, 60, |_| async {
                 writer.append(&bytes(5000, 1)).await.unwrap();
                 writer.sync().await.unwrap();
             })

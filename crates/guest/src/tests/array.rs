@@ -19,50 +19,54 @@ use crate::{clock, shell, text};
 /// The drives of an array; the next one is the spare.
 const DRIVES: usize = 5;
 /// The smallest array.
-const FEWEST: usize = 3;
-const SPARE: usize = DRIVES;
+const FEWEST_DRIVES: usize = 3;
+const SPARE_DRIVE: usize = DRIVES;
 /// The drive of the array that is unplugged, and the drive that is left out to verify the rebuild.
-const UNPLUGGED: usize = 2;
-const LEFT_OUT: usize = 0;
+const UNPLUGGED_DRIVE: usize = 2;
+const LEFT_OUT_DRIVE: usize = 0;
 
 /// Address of the server's web pages.
-const HTTP: &str = "127.0.0.1:9121";
+const HTTP_ADDRESS: &str = "127.0.0.1:9121";
 const URL: &str = "http://127.0.0.1:9121";
 
 /// Time limit of the conformance suite on one array.
-const CONFORMANCE: Duration = Duration::from_secs(600);
+const CONFORMANCE_LIMIT: Duration = Duration::from_secs(600);
 /// Time limit of a drive's failure, the rebuild and the verification.
-const LIMIT: Duration = Duration::from_secs(900);
+const FAILURE_AND_REBUILD_LIMIT: Duration = Duration::from_secs(900);
 /// Time limit of a single wait.
-const PATIENCE: Duration = Duration::from_secs(120);
+const WAIT_LIMIT: Duration = Duration::from_secs(120);
 /// Polling interval.
-const STEP: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Number of requests of `redis-benchmark` before the drive's failure; afterwards it runs repeatedly with
 /// fewer.
-const FIRST: usize = 3000;
-const AGAIN: usize = 800;
+const REQUESTS_BEFORE_FAILURE: usize = 3000;
+const REQUESTS_PER_LATER_RUN: usize = 800;
 /// Number of records before the drive's failure, and the least number between the failure and the end of the
 /// load then running.
-const BEFORE: usize = 200;
-const AFTER: usize = 20;
+const RECORDS_BEFORE_FAILURE: usize = 200;
+const RECORDS_AFTER_FAILURE: usize = 20;
 
 pub fn run(checks: &mut Checks) -> Result<()> {
-    checks.check("the spare is taken out", LIMIT, |control| {
-        ensure!((0..=SPARE).all(is_there), "not all drives are plugged in at first");
-        control.ask(&format!("unplug {SPARE}"))?;
-        until(|| Ok(!is_there(SPARE)))
+    checks.check("the spare is taken out", FAILURE_AND_REBUILD_LIMIT, |control| {
+        ensure!((0..=SPARE_DRIVE).all(is_plugged_in), "not all drives are plugged in at first");
+        control.ask(&format!("unplug {SPARE_DRIVE}"))?;
+        wait_until(|| Ok(!is_plugged_in(SPARE_DRIVE)))
     })?;
-    for (drives, interface) in [(FEWEST, "blk"), (DRIVES, "nvme")] {
-        checks.check(&format!("an array of {drives} drives over {interface}"), CONFORMANCE, |control| {
-            conforms(control, &urls(drives, |_| interface), None)
-        })?;
+    for (drives, interface) in [(FEWEST_DRIVES, "blk"), (DRIVES, "nvme")] {
+        checks.check(
+            &format!("an array of {drives} drives over {interface}"),
+            CONFORMANCE_LIMIT,
+            |control| run_conformance_suite(control, &urls(drives, |_| interface), None),
+        )?;
     }
-    checks.check("an array of five over both that lacks a drive", CONFORMANCE, |control| {
-        conforms(control, &urls(DRIVES, mixed), Some(1))
+    checks.check("an array of five over both that lacks a drive", CONFORMANCE_LIMIT, |control| {
+        run_conformance_suite(control, &urls(DRIVES, mixed), Some(1))
     })?;
-    checks.check("a drive is unplugged under redis-benchmark, replaced and rebuilt", LIMIT, |control| {
-        survives(control)
-    })
+    checks.check(
+        "a drive is unplugged under redis-benchmark, replaced and rebuilt",
+        FAILURE_AND_REBUILD_LIMIT,
+        |control| array_survives_drive_failure(control),
+    )
 }
 
 /// The kernel interface by which a drive of a mixed array is reached.
@@ -85,72 +89,73 @@ fn array(urls: &[String]) -> String {
 fn create(urls: &[String]) -> Result<()> {
     let line: Vec<&str> =
         ["furrow", "array", "create", "--force"].into_iter().chain(urls.iter().map(String::as_str)).collect();
-    shell::good(&line, LIMIT)?;
+    shell::run_successfully(&line, FAILURE_AND_REBUILD_LIMIT)?;
     Ok(())
 }
 
-fn conforms(control: &mut Control, urls: &[String], without: Option<usize>) -> Result<()> {
+fn run_conformance_suite(control: &mut Control, urls: &[String], without: Option<usize>) -> Result<()> {
     create(urls)?;
     let mut urls = urls.to_vec();
     if let Some(without) = without {
         urls.remove(without);
     }
     let array = array(&urls);
-    let text = shell::good(&["furrow", "device", "check", "--force", "-d", &array], CONFORMANCE)?;
+    let text =
+        shell::run_successfully(&["furrow", "device", "check", "--force", "-d", &array], CONFORMANCE_LIMIT)?;
     control.note(text.lines().last().unwrap_or_default())?;
-    let status = shell::run(&["furrow", "array", "status", "-d", &array], LIMIT)?;
+    let status = shell::run(&["furrow", "array", "status", "-d", &array], FAILURE_AND_REBUILD_LIMIT)?;
     ensure!(status.code == Some(i32::from(without.is_some())), "status: {}", status.tail());
     Ok(())
 }
 
 /// True if the drive with this name is plugged in.
-fn is_there(drive: usize) -> bool {
+fn is_plugged_in(drive: usize) -> bool {
     let serial = format!("ZNS{drive}");
     text::list("/sys/block")
         .iter()
         .any(|disk| text::get(disk.join("device/serial")).as_deref() == Some(serial.as_str()))
 }
 
-fn until(mut there: impl FnMut() -> Result<bool>) -> Result<()> {
+fn wait_until(mut there: impl FnMut() -> Result<bool>) -> Result<()> {
     let start = clock::now();
     while !there()? {
-        ensure!(start.elapsed() < PATIENCE, "it does not come to pass");
-        clock::sleep(STEP);
+        ensure!(start.elapsed() < WAIT_LIMIT, "it does not come to pass");
+        clock::sleep(POLL_INTERVAL);
     }
     Ok(())
 }
 
-fn survives(control: &mut Control) -> Result<()> {
+fn array_survives_drive_failure(control: &mut Control) -> Result<()> {
     let members = urls(DRIVES, mixed);
     let device = array(&members);
     create(&members)?;
-    shell::good(&["furrow", "fs", "mkfs", "--force", "-d", &device], LIMIT)?;
-    let server = Server::start(&device, HTTP)?;
+    shell::run_successfully(&["furrow", "fs", "mkfs", "--force", "-d", &device], FAILURE_AND_REBUILD_LIMIT)?;
+    let server = Server::start(&device, HTTP_ADDRESS)?;
     ensure!(health()? == "clean", "a new array is not clean");
     let mut records = Records::default();
-    benchmark(FIRST)?;
-    records.load(BEFORE)?;
+    run_redis_benchmark(REQUESTS_BEFORE_FAILURE)?;
+    records.load(RECORDS_BEFORE_FAILURE)?;
     records.verify().context("before the failure")?;
 
     let (count, figure) = records.under_load(|written| {
-        until(|| Ok(written() >= AFTER))?;
-        control.ask(&format!("unplug {UNPLUGGED}"))?;
-        until(|| Ok(!is_there(UNPLUGGED)))?;
-        until(|| Ok(health()? == "degraded"))?;
+        wait_until(|| Ok(written() >= RECORDS_AFTER_FAILURE))?;
+        control.ask(&format!("unplug {UNPLUGGED_DRIVE}"))?;
+        wait_until(|| Ok(!is_plugged_in(UNPLUGGED_DRIVE)))?;
+        wait_until(|| Ok(health()? == "degraded"))?;
         let before = written();
-        until(|| Ok(written() >= before + AFTER))
+        wait_until(|| Ok(written() >= before + RECORDS_AFTER_FAILURE))
     })?;
     control.note(format!("unplugged: {count} records acknowledged before and after; {figure}"))?;
     records.verify().context("without the drive")?;
 
-    control.ask(&format!("plug {SPARE}"))?;
-    until(|| Ok(is_there(SPARE)))?;
-    let spare = url(SPARE, "nvme");
+    control.ask(&format!("plug {SPARE_DRIVE}"))?;
+    wait_until(|| Ok(is_plugged_in(SPARE_DRIVE)))?;
+    let spare = url(SPARE_DRIVE, "nvme");
     let mut said = String::new();
     let (count, figure) = records.under_load(|_| {
-        let slot = UNPLUGGED.to_string();
+        let slot = UNPLUGGED_DRIVE.to_string();
         let line = ["furrow", "array", "replace", "--url", URL, "--force", &slot, &spare];
-        said = shell::good(&line, LIMIT)?;
+        said = shell::run_successfully(&line, FAILURE_AND_REBUILD_LIMIT)?;
         Ok(())
     })?;
     ensure!(health()? == "clean", "a rebuilt array is {}", health()?);
@@ -161,22 +166,23 @@ fn survives(control: &mut Control) -> Result<()> {
 
     // Mounting without another drive verifies the content of the rebuilt one.
     let mut left: Vec<String> = members;
-    *left.get_mut(UNPLUGGED).context("five drives")? = spare;
-    left.remove(LEFT_OUT);
+    *left.get_mut(UNPLUGGED_DRIVE).context("five drives")? = spare;
+    left.remove(LEFT_OUT_DRIVE);
     let device = array(&left);
-    let server = Server::start(&device, HTTP)?;
+    let server = Server::start(&device, HTTP_ADDRESS)?;
     ensure!(health()? == "degraded", "an array that lacks a drive is {}", health()?);
     records.verify().context("after a kill, with the new drive and without another")?;
     let all = records.expected.len() + records.keys.len();
     control.note(format!("every value was read back after each step: {all} in the end"))?;
     server.shut_down()?;
-    shell::good(&["furrow", "fs", "check", "-d", &device], LIMIT)?;
+    shell::run_successfully(&["furrow", "fs", "check", "-d", &device], FAILURE_AND_REBUILD_LIMIT)?;
     Ok(())
 }
 
 /// The array's status as the server reports it.
 fn health() -> Result<String> {
-    let status = shell::run(&["furrow", "array", "status", "--url", URL, "--json"], LIMIT)?;
+    let status =
+        shell::run(&["furrow", "array", "status", "--url", URL, "--json"], FAILURE_AND_REBUILD_LIMIT)?;
     let found: Value =
         serde_json::from_str(&status.output).with_context(|| format!("status: {}", status.tail()))?;
     Ok(found.get("health").and_then(Value::as_str).unwrap_or_default().to_owned())
@@ -193,14 +199,15 @@ struct Records {
 impl Records {
     /// The next record of the load, whose value is derived from its key.
     fn next(number: usize) -> (String, String) {
-        let value: String =
-            (0..WORDS).map(|part| format!("{:04x}", (number * 7919 + part * 104_729) % 65_536)).collect();
+        let value: String = (0..WORDS_PER_VALUE)
+            .map(|part| format!("{:04x}", (number * 7919 + part * 104_729) % 65_536))
+            .collect();
         (format!("record:{number}"), value)
     }
 
     /// A client that writes records one by one, each acknowledged before the next.
     fn load(&mut self, count: usize) -> Result<()> {
-        let mut client = Client::start()?;
+        let mut client = RedisCli::start()?;
         for number in self.expected.len()..self.expected.len() + count {
             let (key, value) = Records::next(number);
             client.call(&format!("set {key} {value}"), "OK")?;
@@ -218,7 +225,7 @@ impl Records {
         let loader = std::thread::Builder::new().spawn({
             let (done, acknowledged) = (Arc::clone(&done), Arc::clone(&acknowledged));
             move || -> Result<Vec<(String, String)>> {
-                let mut client = Client::start()?;
+                let mut client = RedisCli::start()?;
                 let mut written = Vec::new();
                 while !done.load(Ordering::Acquire) {
                     let (key, value) = Records::next(before + written.len());
@@ -234,7 +241,7 @@ impl Records {
             move || -> Result<String> {
                 let mut figure = String::new();
                 while !done.load(Ordering::Acquire) {
-                    figure = benchmark(AGAIN)?;
+                    figure = run_redis_benchmark(REQUESTS_PER_LATER_RUN)?;
                 }
                 Ok(figure)
             }
@@ -255,11 +262,14 @@ impl Records {
 
     /// Verifies every record of the load, and that the keys of `redis-benchmark` are present with its value.
     fn verify(&mut self) -> Result<()> {
-        let mut client = Client::start()?;
+        let mut client = RedisCli::start()?;
         for (key, value) in &self.expected {
             client.call(&format!("get {key}"), value)?;
         }
-        let scan = shell::good(&["redis-cli", "-p", PORT, "--scan", "--pattern", "key:*"], LIMIT)?;
+        let scan = shell::run_successfully(
+            &["redis-cli", "-p", PORT, "--scan", "--pattern", "key:*"],
+            FAILURE_AND_REBUILD_LIMIT,
+        )?;
         let keys: BTreeSet<String> = scan.lines().map(str::to_owned).collect();
         ensure!(!keys.is_empty(), "redis-benchmark has left no keys");
         if let Some(lost) = self.keys.difference(&keys).next() {
@@ -269,7 +279,10 @@ impl Records {
         for key in &keys {
             let found = client.ask(&format!("get {key}"))?;
             let value = value.get_or_insert_with(|| found.clone());
-            ensure!(found == *value && found.len() == VALUE, "{key} is '{found}', others are '{value}'");
+            ensure!(
+                found == *value && found.len() == REDIS_BENCHMARK_VALUE_BYTES,
+                "{key} is '{found}', others are '{value}'"
+            );
         }
         self.keys = keys;
         Ok(())
@@ -277,12 +290,12 @@ impl Records {
 }
 
 /// Bytes of each value of redis-benchmark.
-const VALUE: usize = 2000;
+const REDIS_BENCHMARK_VALUE_BYTES: usize = 2000;
 /// Number of words of four bytes in each value of a record.
-const WORDS: usize = 250;
+const WORDS_PER_VALUE: usize = 250;
 
-fn benchmark(requests: usize) -> Result<String> {
-    let (value, requests) = (VALUE.to_string(), requests.to_string());
+fn run_redis_benchmark(requests: usize) -> Result<String> {
+    let (value, requests) = (REDIS_BENCHMARK_VALUE_BYTES.to_string(), requests.to_string());
     let line = [
         "redis-benchmark",
         "-p",
@@ -301,7 +314,7 @@ fn benchmark(requests: usize) -> Result<String> {
         "1000",
         "--csv",
     ];
-    let ended = shell::run(&line, LIMIT)?;
+    let ended = shell::run(&line, FAILURE_AND_REBUILD_LIMIT)?;
     let figure = ended.output.lines().find(|line| line.starts_with("\"SET\""));
     let rate = figure.and_then(|figure| figure.split(',').nth(1));
     let rate = rate.with_context(|| format!("redis-benchmark failed: {}", ended.tail()))?;
@@ -309,14 +322,14 @@ fn benchmark(requests: usize) -> Result<String> {
 }
 
 /// A running `redis-cli` that takes commands and gives replies, a line each.
-struct Client {
+struct RedisCli {
     child: Child,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
 
-impl Client {
-    fn start() -> Result<Client> {
+impl RedisCli {
+    fn start() -> Result<RedisCli> {
         let mut child = Command::new("redis-cli")
             .args(["-p", PORT])
             .stdin(Stdio::piped())
@@ -325,7 +338,7 @@ impl Client {
             .context("cannot run redis-cli")?;
         let to = child.stdin.take().context("no pipe")?;
         let from = BufReader::new(child.stdout.take().context("no pipe")?);
-        Ok(Client { child, to, from })
+        Ok(RedisCli { child, to, from })
     }
 
     fn ask(&mut self, command: &str) -> Result<String> {
@@ -342,7 +355,7 @@ impl Client {
     }
 }
 
-impl Drop for Client {
+impl Drop for RedisCli {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();

@@ -16,16 +16,16 @@ const DEVICES: &[&str] = &[
     "blk:/dev/furrow/zns0",
     "nvme:/dev/furrow/ng-zns0",
     "blk:/dev/furrow/nullb0",
-    CONVENTIONAL,
+    NULL_BLK_WITH_CONVENTIONAL_ZONES,
     "nvme:/dev/furrow/ng-loop0",
 ];
 
 /// The null_blk device whose first zones are conventional.
-const CONVENTIONAL: &str = "blk:/dev/furrow/nullb1";
+const NULL_BLK_WITH_CONVENTIONAL_ZONES: &str = "blk:/dev/furrow/nullb1";
 
 /// Limit of the rounds of appends until the kernel reorders some, which depends on its workers and the
 /// processors. Every round checks the address of each append.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REORDER_ROUNDS_LIMIT: Duration = Duration::from_secs(30);
 
 /// For one device.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -36,7 +36,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
         check(checks, device, "")?;
     }
     checks.check("null_blk's first zones are conventional", LIMIT, |_| {
-        let info = info(CONVENTIONAL)?;
+        let info = device_info(NULL_BLK_WITH_CONVENTIONAL_ZONES)?;
         let count = info.get("conventional").and_then(Value::as_u64);
         ensure!(count.is_some_and(|count| count > 0), "it has {count:?} conventional zones");
         Ok(())
@@ -48,7 +48,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
             if count.reordered > 0 {
                 return control.note(format!("nvmet-loop, round {round}: {count}"));
             }
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > REORDER_ROUNDS_LIMIT {
                 return control.note(format!(
                     "nvmet-loop: NO APPEND WAS REORDERED in {round} rounds, the last: {count}"
                 ));
@@ -63,7 +63,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     text::put("/proc/sys/kernel/io_uring_disabled", 2)?;
     checks.check("without io_uring the engine is threads, and says why", LIMIT, |control| {
         for device in DEVICES {
-            let info = info(device)?;
+            let info = device_info(device)?;
             let engine = info.pointer("/details/engine").and_then(Value::as_str).unwrap_or_default();
             control.note(format!("{device}: {engine}"))?;
             ensure!(
@@ -80,14 +80,14 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
 }
 
 /// The output of `furrow device info` for the device.
-fn info(device: &str) -> Result<Value> {
-    let text = shell::good(&["furrow", "device", "info", "--json", "-d", device], LIMIT)?;
+fn device_info(device: &str) -> Result<Value> {
+    let text = shell::run_successfully(&["furrow", "device", "info", "--json", "-d", device], LIMIT)?;
     serde_json::from_str(&text).with_context(|| format!("it printed {text}"))
 }
 
 fn check(checks: &mut Checks, device: &str, how: &str) -> Result<()> {
     checks.check(&format!("{device}{how}"), LIMIT, |control| {
-        let text = shell::good(&["furrow", "device", "check", "--force", "-d", device], LIMIT)?;
+        let text = shell::run_successfully(&["furrow", "device", "check", "--force", "-d", device], LIMIT)?;
         control.note(text.lines().last().unwrap_or_default())
     })
 }

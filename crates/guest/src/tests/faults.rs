@@ -19,18 +19,18 @@ use crate::text;
 const LIMIT: Duration = Duration::from_secs(60);
 
 /// Content of a file written before the fault, which must survive.
-const KEPT: usize = 300_000;
+const KEPT_FILE_BYTES: usize = 300_000;
 
 /// QEMU's drives for the fault tests, one for each interface, and the drives that are unplugged.
-const DRIVES: [(usize, &str); 2] = [(0, "nvme:/dev/furrow/ng-zns0"), (1, "blk:/dev/furrow/zns1")];
-const UNPLUGGED: [(usize, &str); 2] = [(2, "nvme:/dev/furrow/ng-zns2"), (3, "blk:/dev/furrow/zns3")];
+const FAILING_DRIVES: [(usize, &str); 2] = [(0, "nvme:/dev/furrow/ng-zns0"), (1, "blk:/dev/furrow/zns1")];
+const UNPLUGGED_DRIVES: [(usize, &str); 2] = [(2, "nvme:/dev/furrow/ng-zns2"), (3, "blk:/dev/furrow/zns3")];
 /// The null_blk device, and its zones that are read-only and offline from the start.
-const WORN: &str = "blk:/dev/furrow/nullb0";
-const READ_ONLY: ZoneId = ZoneId(10);
-const OFFLINE: ZoneId = ZoneId(11);
+const NULL_BLK_WITH_WORN_ZONES: &str = "blk:/dev/furrow/nullb0";
+const READ_ONLY_ZONE: ZoneId = ZoneId(10);
+const OFFLINE_ZONE: ZoneId = ZoneId(11);
 
 pub fn run(checks: &mut Checks) -> Result<()> {
-    for (drive, url) in DRIVES {
+    for (drive, url) in FAILING_DRIVES {
         checks.check(&format!("{url}: reads fail"), LIMIT, |control| reads_fail(control, drive, url))?;
         checks.check(&format!("{url}: writes fail"), LIMIT, |control| writes_fail(control, drive, url))?;
         checks.check(&format!("{url}: flushes fail"), LIMIT, |control| flushes_fail(control, drive, url))?;
@@ -45,7 +45,7 @@ pub fn run(checks: &mut Checks) -> Result<()> {
     checks.check("null_blk: a zone under a file goes offline", LIMIT, |control| {
         turns(control, "zone_offline")
     })?;
-    for (drive, url) in UNPLUGGED {
+    for (drive, url) in UNPLUGGED_DRIVES {
         checks.check(&format!("{url}: unplugged under load"), LIMIT, |control| {
             unplugged(control, drive, url)
         })?;
@@ -95,34 +95,40 @@ fn get(fs: &Fs, path: &str) -> fs::Result<Vec<u8>> {
     })
 }
 
-fn keeps(fs: &Fs) -> Result<()> {
-    ensure!(get(fs, "/kept")? == bytes(KEPT, 3), "what was acknowledged before the fault is not there");
+fn check_kept_file(fs: &Fs) -> Result<()> {
+    ensure!(
+        get(fs, "/kept")? == bytes(KEPT_FILE_BYTES, 3),
+        "what was acknowledged before the fault is not there"
+    );
     Ok(())
 }
 
 /// Creates a file system with a file that must survive.
-fn with_kept(url: &str) -> Result<(Arc<dyn ZonedDevice>, Fs)> {
+fn device_with_kept_file(url: &str) -> Result<(Arc<dyn ZonedDevice>, Fs)> {
     let device = format(url)?;
     let fs = mount(&device)?;
-    put(&fs, "/kept", &bytes(KEPT, 3))?;
+    put(&fs, "/kept", &bytes(KEPT_FILE_BYTES, 3))?;
     Ok((device, fs))
 }
 
 /// Opens the drive after the fault has ended: no data is lost, and new data can be written.
-fn is_well_again(url: &str) -> Result<()> {
+fn check_recovered_drive(url: &str) -> Result<()> {
     let device = open(url)?;
     let report = block_on(&**device.driver(), Fs::check(&device))?;
     ensure!(report.problems.is_empty(), "the check found {:?}", report.problems);
     let fs = mount(&device)?;
-    keeps(&fs)?;
-    put(&fs, "/after", &bytes(KEPT, 5))?;
-    ensure!(get(&fs, "/after")? == bytes(KEPT, 5), "a file written after the fault is not what was written");
+    check_kept_file(&fs)?;
+    put(&fs, "/after", &bytes(KEPT_FILE_BYTES, 5))?;
+    ensure!(
+        get(&fs, "/after")? == bytes(KEPT_FILE_BYTES, 5),
+        "a file written after the fault is not what was written"
+    );
     block_on(&**fs.driver(), fs.unmount())?;
     Ok(())
 }
 
 /// Requires an error.
-fn fails<T>(what: &str, result: fs::Result<T>) -> Result<fs::Error> {
+fn expect_error<T>(what: &str, result: fs::Result<T>) -> Result<fs::Error> {
     match result {
         Ok(_) => bail!("{what} succeeded on a drive that fails"),
         Err(error) => Ok(error),
@@ -130,31 +136,31 @@ fn fails<T>(what: &str, result: fs::Result<T>) -> Result<fs::Error> {
 }
 
 fn reads_fail(control: &mut Control, drive: usize, url: &str) -> Result<()> {
-    let (device, fs) = with_kept(url)?;
+    let (device, fs) = device_with_kept_file(url)?;
     control.ask(&format!("fail {drive} read"))?;
-    let error = fails("a read", get(&fs, "/kept"))?;
+    let error = expect_error("a read", get(&fs, "/kept"))?;
     control.note(format!("a read: {error}"))?;
     put(&fs, "/meanwhile", &bytes(1000, 1)).context("writes go on where only reads fail")?;
     control.ask(&format!("heal {drive}"))?;
-    keeps(&fs).context("after the drive has healed")?;
+    check_kept_file(&fs).context("after the drive has healed")?;
     block_on(&**fs.driver(), fs.unmount())?;
     drop(fs);
     control.ask(&format!("fail {drive} read"))?;
     ensure!(mount(&device).is_err(), "a mount succeeded where nothing can be read");
     control.ask(&format!("heal {drive}"))?;
     drop(device);
-    is_well_again(url)
+    check_recovered_drive(url)
 }
 
 fn writes_fail(control: &mut Control, drive: usize, url: &str) -> Result<()> {
-    let (device, fs) = with_kept(url)?;
+    let (device, fs) = device_with_kept_file(url)?;
     let driver = Arc::clone(device.driver());
     let writer = block_on(&*driver, fs.create("/lost", &CreateOptions::default()))?;
     control.ask(&format!("fail {drive} write"))?;
     block_on(&*driver, writer.append(&bytes(100_000, 1))).ok();
-    let error = fails("a sync", block_on(&*driver, writer.sync()))?;
+    let error = expect_error("a sync", block_on(&*driver, writer.sync()))?;
     control.note(format!("a sync: {error}"))?;
-    let error = fails("a second sync", block_on(&*driver, writer.sync()))?;
+    let error = expect_error("a second sync", block_on(&*driver, writer.sync()))?;
     ensure!(
         matches!(error.kind(), ErrorKind::Poisoned | ErrorKind::ReadOnly),
         "the writer goes on after an error: {error}"
@@ -165,40 +171,40 @@ fn writes_fail(control: &mut Control, drive: usize, url: &str) -> Result<()> {
         fs.mkdir("/directory").await?;
         fs.sync().await
     });
-    let error = fails("a directory", made)?;
+    let error = expect_error("a directory", made)?;
     control.note(format!("a directory: {error}"))?;
-    let error = fails("a file", block_on(&*driver, fs.create("/another", &CreateOptions::default())))?;
+    let error = expect_error("a file", block_on(&*driver, fs.create("/another", &CreateOptions::default())))?;
     control.note(format!("the next change: {error}"))?;
     ensure!(
         error.kind() == ErrorKind::ReadOnly,
         "it is not read-only after a failed metadata write: {error}"
     );
-    keeps(&fs).context("reads go on where only writes fail")?;
+    check_kept_file(&fs).context("reads go on where only writes fail")?;
     drop(fs);
     drop(device);
     control.ask(&format!("heal {drive}"))?;
-    is_well_again(url)
+    check_recovered_drive(url)
 }
 
 fn flushes_fail(control: &mut Control, drive: usize, url: &str) -> Result<()> {
-    let (device, fs) = with_kept(url)?;
+    let (device, fs) = device_with_kept_file(url)?;
     if !device.geometry().volatile_cache {
         return control.note("the drive has no volatile cache, so nothing is flushed");
     }
     control.ask(&format!("fail {drive} flush"))?;
-    let error = fails("a sync", put(&fs, "/lost", &bytes(100_000, 1)))?;
+    let error = expect_error("a sync", put(&fs, "/lost", &bytes(100_000, 1)))?;
     control.note(format!("a sync: {error}"))?;
-    keeps(&fs)?;
+    check_kept_file(&fs)?;
     drop(fs);
     drop(device);
     control.ask(&format!("heal {drive}"))?;
-    is_well_again(url)
+    check_recovered_drive(url)
 }
 
 fn log_fails(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     const RECORD: usize = 5000;
     const RECORDS: usize = 20;
-    let (device, fs) = with_kept(url)?;
+    let (device, fs) = device_with_kept_file(url)?;
     let driver = Arc::clone(device.driver());
     let kind = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
     let log = block_on(&*driver, fs.create("/log", &kind))?;
@@ -208,14 +214,14 @@ fn log_fails(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     }
     control.ask(&format!("fail {drive} write"))?;
     block_on(&*driver, log.append(&bytes(RECORD, RECORDS))).ok();
-    let error = fails("a log's sync", block_on(&*driver, log.sync()))?;
+    let error = expect_error("a log's sync", block_on(&*driver, log.sync()))?;
     control.note(format!("a log's sync: {error}"))?;
-    fails("the next sync", block_on(&*driver, log.sync()))?;
+    expect_error("the next sync", block_on(&*driver, log.sync()))?;
     drop(log);
     drop(fs);
     drop(device);
     control.ask(&format!("heal {drive}"))?;
-    is_well_again(url)?;
+    check_recovered_drive(url)?;
     let device = open(url)?;
     let fs = mount(&device)?;
     let found = get(&fs, "/log")?;
@@ -232,20 +238,20 @@ fn log_fails(control: &mut Control, drive: usize, url: &str) -> Result<()> {
 }
 
 fn slow(control: &mut Control, drive: usize, url: &str) -> Result<()> {
-    let (device, fs) = with_kept(url)?;
+    let (device, fs) = device_with_kept_file(url)?;
     control.ask(&format!("slow {drive}"))?;
     put(&fs, "/slow", &bytes(200_000, 7))?;
-    keeps(&fs)?;
+    check_kept_file(&fs)?;
     control.ask(&format!("heal {drive}"))?;
     ensure!(get(&fs, "/slow")? == bytes(200_000, 7), "what was written slowly is not there");
     block_on(&**fs.driver(), fs.unmount())?;
     drop(fs);
     drop(device);
-    is_well_again(url)
+    check_recovered_drive(url)
 }
 
 fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
-    let (device, fs) = with_kept(url)?;
+    let (device, fs) = device_with_kept_file(url)?;
     let driver = Arc::clone(device.driver());
     let kind = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
     let log = block_on(&*driver, fs.create("/log", &kind))?;
@@ -267,9 +273,9 @@ fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     control.ask(&format!("unplug {drive}"))?;
     let (records, error) = load.join().ok().context("the writer panicked")?;
     control.note(format!("after {records} synced records: {error}"))?;
-    let error = fails("a read", get(&fs, "/kept"))?;
+    let error = expect_error("a read", get(&fs, "/kept"))?;
     control.note(format!("a read: {error}"))?;
-    fails("a file", put(&fs, "/more", &bytes(1000, 1)))?;
+    expect_error("a file", put(&fs, "/more", &bytes(1000, 1)))?;
     // The operation must return, with or without an error: it must not hang.
     block_on(&*driver, fs.unmount()).ok();
     drop(fs);
@@ -279,11 +285,11 @@ fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
 }
 
 fn worn() -> Result<()> {
-    let (device, fs) = with_kept(WORN)?;
+    let (device, fs) = device_with_kept_file(NULL_BLK_WITH_WORN_ZONES)?;
     let zones = device.report_all()?;
     let state = |zone: ZoneId| zones.iter().find(|info| info.zone == zone).map(|info| info.state);
-    ensure!(state(READ_ONLY) == Some(ZoneState::ReadOnly), "zone 10 is {:?}", state(READ_ONLY));
-    ensure!(state(OFFLINE) == Some(ZoneState::Offline), "zone 11 is {:?}", state(OFFLINE));
+    ensure!(state(READ_ONLY_ZONE) == Some(ZoneState::ReadOnly), "zone 10 is {:?}", state(READ_ONLY_ZONE));
+    ensure!(state(OFFLINE_ZONE) == Some(ZoneState::Offline), "zone 11 is {:?}", state(OFFLINE_ZONE));
     // Writes all zones of the device several times.
     let data = bytes(4_000_000, 9);
     for round in 0..60 {
@@ -296,16 +302,16 @@ fn worn() -> Result<()> {
     for file in 0..10 {
         ensure!(get(&fs, &format!("/file-{file}"))? == data, "file {file} is not what was written");
     }
-    keeps(&fs)?;
+    check_kept_file(&fs)?;
     block_on(&**fs.driver(), fs.unmount())?;
     drop(fs);
     drop(device);
-    is_well_again(WORN)
+    check_recovered_drive(NULL_BLK_WITH_WORN_ZONES)
 }
 
 /// Turns the zone that holds a file read-only or offline by null_blk's `setting`, while the file is written.
 fn turns(control: &mut Control, setting: &str) -> Result<()> {
-    let (device, fs) = with_kept(WORN)?;
+    let (device, fs) = device_with_kept_file(NULL_BLK_WITH_WORN_ZONES)?;
     let driver = Arc::clone(device.driver());
     let before: Vec<_> = fs.zone_map();
     let writer = block_on(&*driver, fs.create("/hit", &CreateOptions::default()))?;
@@ -320,7 +326,7 @@ fn turns(control: &mut Control, setting: &str) -> Result<()> {
     let sectors = u64::from(zone.0) * device.geometry().zone_size.bytes(device.geometry().block_size).0 / 512;
     text::put(format!("/sys/kernel/config/nullb/nullb0/{setting}"), sectors)?;
     block_on(&*driver, writer.append(&bytes(1_500_000, 2))).ok();
-    let error = fails("a sync", block_on(&*driver, writer.sync()))?;
+    let error = expect_error("a sync", block_on(&*driver, writer.sync()))?;
     control.note(format!("a sync: {error}"))?;
     drop(writer);
     // A second file uses other zones than the failed one.
@@ -338,10 +344,10 @@ fn turns(control: &mut Control, setting: &str) -> Result<()> {
         "zone_readonly" => {
             let found = found.context("a read-only zone can be read")?;
             ensure!(found.starts_with(&bytes(1_500_000, 1)), "acknowledged bytes are not there");
-            keeps(&fs)?;
+            check_kept_file(&fs)?;
         }
         _ => {
-            let error = fails("a read of an offline zone", found)?;
+            let error = expect_error("a read of an offline zone", found)?;
             control.note(format!("a read: {error}"))?;
         }
     }

@@ -11,11 +11,11 @@ use super::device::open;
 use crate::checks::Checks;
 
 /// Appends in flight at a time.
-const DEPTH: usize = 8;
+const APPENDS_IN_FLIGHT: usize = 8;
 /// Total number of appends.
-const APPENDS: usize = 192;
+const TOTAL_APPENDS: usize = 192;
 /// Zone of the appends.
-const ZONE: ZoneId = ZoneId(5);
+const APPENDED_ZONE: ZoneId = ZoneId(5);
 
 /// Number of appends whose address is above that of an append submitted later.
 pub struct Count {
@@ -27,7 +27,7 @@ impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} of {APPENDS} appends, {DEPTH} in flight, landed out of submission order",
+            "{} of {TOTAL_APPENDS} appends, {APPENDS_IN_FLIGHT} in flight, landed out of submission order",
             self.reordered
         )
     }
@@ -43,14 +43,18 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
 /// Appends numbered blocks, reads them back at the returned addresses, and counts reordered ones.
 pub fn out_of_order(url: &str) -> Result<Count> {
     let device = open(url)?;
-    device.zone(ZONE, Action::Reset).wait()?;
+    device.zone(APPENDED_ZONE, Action::Reset).wait()?;
     let mut landed = Vec::new();
     let mut flying: VecDeque<Io<Lba>> = VecDeque::new();
-    for number in 0..APPENDS {
-        if flying.len() == DEPTH {
+    for number in 0..TOTAL_APPENDS {
+        if flying.len() == APPENDS_IN_FLIGHT {
             landed.push(flying.pop_front().context("eight are in flight")?.wait()?);
         }
-        flying.push_back(device.append(ZONE, Buf::copy_from(&block(&*device, number)), Durability::Cached));
+        flying.push_back(device.append(
+            APPENDED_ZONE,
+            Buf::copy_from(&block(&*device, number)),
+            Durability::Cached,
+        ));
     }
     for append in flying {
         landed.push(append.wait()?);
@@ -69,7 +73,7 @@ pub fn out_of_order(url: &str) -> Result<Count> {
         reordered += usize::from(at < highest);
         highest = highest.max(at);
     }
-    device.zone(ZONE, Action::Reset).wait()?;
+    device.zone(APPENDED_ZONE, Action::Reset).wait()?;
     Ok(Count { reordered })
 }
 

@@ -21,17 +21,17 @@ use crate::{clock, shell};
 
 const LIMIT: Duration = Duration::from_secs(900);
 /// Pairs of runs.
-const RUNS: usize = 5;
+const RUNS_PER_RATE: usize = 5;
 /// Number of operations in flight.
-const DEPTH: u32 = 8;
+const OPERATIONS_IN_FLIGHT: u32 = 8;
 /// Number of zones in a run, each of which is filled.
-const ZONES: u32 = 4;
+const ZONES_PER_RUN: u32 = 4;
 
 pub fn run(checks: &mut Checks) -> Result<()> {
     checks.check("4 KiB appends beside a bare passthrough loop", LIMIT, |control| {
         let url = "nvme:/dev/furrow/ng-zns0";
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
-        for _ in 0..RUNS {
+        for _ in 0..RUNS_PER_RATE {
             ours.push(appends(url)?);
             bare.push(bare_loop(url)?);
         }
@@ -44,7 +44,7 @@ pub fn run(checks: &mut Checks) -> Result<()> {
         checks.check(&format!("{kib} KiB block writes beside fio's"), LIMIT, |control| {
             let url = "blk:/dev/furrow/zns0";
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
-            for _ in 0..RUNS {
+            for _ in 0..RUNS_PER_RATE {
                 ours.push(writes(url, kib)?);
                 theirs.push(fio(url, kib)?);
             }
@@ -67,27 +67,27 @@ fn rate(count: u64, time: Duration) -> f64 {
 }
 
 /// Opens the device and resets the zones of a run.
-fn fresh(url: &str) -> Result<Arc<dyn ZonedDevice>> {
+fn open_with_empty_zones(url: &str) -> Result<Arc<dyn ZonedDevice>> {
     let device = open(url)?;
-    for zone in 0..ZONES {
+    for zone in 0..ZONES_PER_RUN {
         device.zone(ZoneId(zone), Action::Reset).wait()?;
     }
     Ok(device)
 }
 
 fn appends(url: &str) -> Result<f64> {
-    let device = fresh(url)?;
+    let device = open_with_empty_zones(url)?;
     let data = Buf::zeroed(4096);
     let each = device.geometry().zone_capacity.0;
     let start = clock::now();
-    keep_busy(&device, (0..ZONES).flat_map(|zone| (0..each).map(move |_| ZoneId(zone))), |zone| {
+    keep_busy(&device, (0..ZONES_PER_RUN).flat_map(|zone| (0..each).map(move |_| ZoneId(zone))), |zone| {
         device.append(zone, data.clone(), Durability::Cached)
     })?;
-    Ok(rate(each * u64::from(ZONES), start.elapsed()))
+    Ok(rate(each * u64::from(ZONES_PER_RUN), start.elapsed()))
 }
 
 fn writes(url: &str, kib: u64) -> Result<f64> {
-    let device = fresh(url)?;
+    let device = open_with_empty_zones(url)?;
     let geometry = device.geometry().clone();
     let data = Buf::zeroed(usize::try_from(kib << 10)?);
     let blocks = (kib << 10) / u64::from(geometry.block_size);
@@ -95,13 +95,13 @@ fn writes(url: &str, kib: u64) -> Result<f64> {
     let start = clock::now();
     keep_busy(
         &device,
-        (0..ZONES).flat_map(|zone| (0..each).map(move |write| (ZoneId(zone), write))),
+        (0..ZONES_PER_RUN).flat_map(|zone| (0..each).map(move |write| (ZoneId(zone), write))),
         |(zone, write)| {
             let at = zoned::Lba(geometry.start(zone).0 + write * blocks);
             device.write(at, data.clone(), Durability::Cached)
         },
     )?;
-    Ok(rate(each * u64::from(ZONES), start.elapsed()))
+    Ok(rate(each * u64::from(ZONES_PER_RUN), start.elapsed()))
 }
 
 /// Keeps `depth` device operations in flight from one task, waiting for the oldest one each time.
@@ -111,7 +111,7 @@ fn keep_busy<W, T: zoned::FromDone>(
     start: impl Fn(W) -> Io<T>,
 ) -> Result<()> {
     let mut work = work.map(start);
-    let mut flying: VecDeque<Io<T>> = work.by_ref().take(DEPTH as usize).collect();
+    let mut flying: VecDeque<Io<T>> = work.by_ref().take(OPERATIONS_IN_FLIGHT as usize).collect();
     let busy = std::future::poll_fn(|context| {
         while let Some(oldest) = flying.front_mut() {
             match Pin::new(oldest).poll(context) {
@@ -129,26 +129,26 @@ fn keep_busy<W, T: zoned::FromDone>(
 }
 
 fn bare_loop(url: &str) -> Result<f64> {
-    let device = fresh(url)?;
+    let device = open_with_empty_zones(url)?;
     let geometry = device.geometry().clone();
     drop(device);
     let path = url.trim_start_matches("nvme:");
     let file = File::options().read(true).write(true).open(path)?;
-    let zones: Vec<_> = (0..ZONES).map(|zone| geometry.start(ZoneId(zone))).collect();
+    let zones: Vec<_> = (0..ZONES_PER_RUN).map(|zone| geometry.start(ZoneId(zone))).collect();
     let each = u32::try_from(geometry.zone_capacity.0)?;
     let nsid = sys::nvme::namespace_of(&file)?;
     let start = clock::now();
-    sys::bare_appends(&file, nsid, &zones, each, &Buf::zeroed(4096), Blocks(1), DEPTH)?;
-    Ok(rate(u64::from(each) * u64::from(ZONES), start.elapsed()))
+    sys::bare_appends(&file, nsid, &zones, each, &Buf::zeroed(4096), Blocks(1), OPERATIONS_IN_FLIGHT)?;
+    Ok(rate(u64::from(each) * u64::from(ZONES_PER_RUN), start.elapsed()))
 }
 
 fn fio(url: &str, kib: u64) -> Result<f64> {
-    let device = fresh(url)?;
+    let device = open_with_empty_zones(url)?;
     let geometry = device.geometry().clone();
     drop(device);
     let path = canonicalize(Path::new(url.trim_start_matches("blk:")))?;
-    let bytes = geometry.zone_capacity.bytes(geometry.block_size).0 * u64::from(ZONES);
-    let text = shell::good(
+    let bytes = geometry.zone_capacity.bytes(geometry.block_size).0 * u64::from(ZONES_PER_RUN);
+    let text = shell::run_successfully(
         &[
             "fio",
             "--name=writes",
@@ -160,7 +160,7 @@ fn fio(url: &str, kib: u64) -> Result<f64> {
             "--output-format=json",
             &format!("--filename={}", path.display()),
             &format!("--bs={kib}k"),
-            &format!("--iodepth={DEPTH}"),
+            &format!("--iodepth={OPERATIONS_IN_FLIGHT}"),
             &format!("--io_size={bytes}"),
         ],
         LIMIT,

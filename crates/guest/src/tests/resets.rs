@@ -24,10 +24,10 @@ const LIMIT: Duration = Duration::from_secs(60);
 const KEPT_FILES: usize = 12;
 const KEPT_LOGS: usize = 3;
 /// Number of records in a log before the next log starts.
-const RECORDS: u64 = 400;
+const RECORDS_PER_LOG: u64 = 400;
 /// Bytes of the longest record, and of the longest data file.
-const RECORD: u64 = 9000;
-const FILE: u64 = 200_000;
+const MAX_RECORD_BYTES: u64 = 9000;
+const MAX_FILE_BYTES: u64 = 200_000;
 
 /// Verifies the files, then writes until the machine is reset.
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
@@ -58,7 +58,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     })?;
     let Some(fs) = mounted else { return Ok(()) };
     let driver = Arc::clone(fs.driver());
-    checks.check("synced writes", LIMIT, |control| block_on(&*driver, work(&fs, control)))
+    checks.check("synced writes", LIMIT, |control| block_on(&*driver, write_until_reset(&fs, control)))
 }
 
 /// Checks that the file has at least `size` bytes and that all its bytes are as written.
@@ -73,7 +73,7 @@ async fn verify(fs: &Fs, path: &str, size: u64) -> Result<u64> {
         ensure!(count > 0, "the file ends at {done} of {found} bytes");
         done += count;
     }
-    let wanted = content(path, 0, found);
+    let wanted = expected_content(path, 0, found);
     if bytes != wanted {
         let at = bytes.iter().zip(&wanted).position(|(found, wanted)| found != wanted);
         bail!("byte {at:?} of {found} is not what was written; {size} were acknowledged");
@@ -82,7 +82,7 @@ async fn verify(fs: &Fs, path: &str, size: u64) -> Result<u64> {
 }
 
 /// The expected bytes of a file from offset `from` on.
-fn content(path: &str, from: u64, length: u64) -> Vec<u8> {
+fn expected_content(path: &str, from: u64, length: u64) -> Vec<u8> {
     let name = path
         .bytes()
         .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3));
@@ -101,7 +101,7 @@ fn mix(mut word: u64) -> u64 {
 }
 
 /// Writes files until the machine is reset. Names are never reused, so the content identifies the file.
-async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
+async fn write_until_reset(fs: &Fs, control: &mut Control) -> Result<()> {
     let mut names: Vec<String> =
         fs.read_dir("/")?.into_iter().map(|entry| format!("/{}", entry.name)).collect();
     names.sort_by_key(|name| number(name));
@@ -126,12 +126,12 @@ async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
             }
         };
         next += 1;
-        for record in 0..RECORDS {
-            size = append(&log, &path, size, mix(next ^ (record << 20)) % RECORD + 1).await?;
+        for record in 0..RECORDS_PER_LOG {
+            size = append(&log, &path, size, mix(next ^ (record << 20)) % MAX_RECORD_BYTES + 1).await?;
             log.sync().await?;
             control.say(&Event::Acknowledged { path: path.clone(), size })?;
             if record % 8 == 7 {
-                files.push_back(file(fs, control, next).await?);
+                files.push_back(write_data_file(fs, control, next).await?);
                 next += 1;
                 while files.len() > KEPT_FILES {
                     remove(fs, control, files.pop_front()).await?;
@@ -146,15 +146,15 @@ async fn work(fs: &Fs, control: &mut Control) -> Result<()> {
 }
 
 async fn append(writer: &Writer, path: &str, size: u64, length: u64) -> Result<u64> {
-    writer.append(&content(path, size, length)).await?;
+    writer.append(&expected_content(path, size, length)).await?;
     Ok(size + length)
 }
 
 /// Writes a data file under a temporary name and renames it, so that the name exists with all bytes or not at all.
-async fn file(fs: &Fs, control: &mut Control, number: u64) -> Result<String> {
+async fn write_data_file(fs: &Fs, control: &mut Control, number: u64) -> Result<String> {
     let (before, path) = (format!("/new-{number}"), format!("/file-{number}"));
     let writer = fs.create(&before, &CreateOptions::default()).await?;
-    let size = append(&writer, &path, 0, mix(number) % FILE + 1).await?;
+    let size = append(&writer, &path, 0, mix(number) % MAX_FILE_BYTES + 1).await?;
     writer.sync().await?;
     writer.close().await?;
     fs.rename(&before, &path).await?;
@@ -181,15 +181,19 @@ mod tests {
 
     #[test]
     fn content_does_not_depend_on_where_reading_begins() {
-        let whole = content("/log-1", 0, 100);
+        let whole = expected_content("/log-1", 0, 100);
         assert_eq!(whole.len(), 100);
         for from in 0..100 {
             assert_eq!(
-                content("/log-1", u64::try_from(from).unwrap(), 5)[..],
-                whole[from..].iter().chain(&content("/log-1", 100, 5)).copied().take(5).collect::<Vec<u8>>()
-                    [..]
+                expected_content("/log-1", u64::try_from(from).unwrap(), 5)[..],
+                whole[from..]
+                    .iter()
+                    .chain(&expected_content("/log-1", 100, 5))
+                    .copied()
+                    .take(5)
+                    .collect::<Vec<u8>>()[..]
             );
         }
-        assert_ne!(whole, content("/log-2", 0, 100));
+        assert_ne!(whole, expected_content("/log-2", 0, 100));
     }
 }

@@ -11,7 +11,7 @@ use crate::{clock, shell};
 pub const PORT: &str = "7777";
 
 /// Time limit of the server's start, shutdown and each request.
-const LIMIT: Duration = Duration::from_secs(300);
+const SERVER_LIMIT: Duration = Duration::from_secs(300);
 
 /// A running server, killed when the test ends.
 pub struct Server(Child);
@@ -36,7 +36,7 @@ impl Server {
         let mut server = Server(server);
         let start = clock::now();
         loop {
-            let pong = shell::run(&["redis-cli", "-p", PORT, "ping"], LIMIT)?;
+            let pong = shell::run(&["redis-cli", "-p", PORT, "ping"], SERVER_LIMIT)?;
             if pong.output.trim() == "PONG" {
                 shell::ignore(&mut server.0)?;
                 return Ok(server);
@@ -48,7 +48,7 @@ impl Server {
                 }
                 anyhow::bail!("the server ended with {status} before it was ready: {said}");
             }
-            ensure!(start.elapsed() < LIMIT, "the server does not answer");
+            ensure!(start.elapsed() < SERVER_LIMIT, "the server does not answer");
             clock::sleep(Duration::from_millis(50));
         }
     }
@@ -62,7 +62,7 @@ impl Server {
 
     /// Shuts the server down by the command SHUTDOWN.
     pub fn shut_down(mut self) -> Result<()> {
-        shell::run(&["redis-cli", "-p", PORT, "shutdown"], LIMIT)?;
+        shell::run(&["redis-cli", "-p", PORT, "shutdown"], SERVER_LIMIT)?;
         let status = self.0.wait()?;
         ensure!(status.success(), "the server ended with {status} after SHUTDOWN");
         Ok(())
@@ -79,7 +79,7 @@ impl Drop for Server {
 /// Runs one command by `redis-cli` and requires the reply `wanted`.
 pub fn answer(wanted: &str, line: &[&str]) -> Result<()> {
     let whole: Vec<&str> = ["redis-cli", "-p", PORT].into_iter().chain(line.iter().copied()).collect();
-    let found = shell::good(&whole, LIMIT)?;
+    let found = shell::run_successfully(&whole, SERVER_LIMIT)?;
     ensure!(found.trim() == wanted, "redis-cli {}: '{}', not '{wanted}'", line.join(" "), found.trim());
     Ok(())
 }

@@ -52,7 +52,7 @@ impl Command {
 
     /// True if the command transfers `len` bytes of data from the device: the length fits, and the opcode has
     /// that direction.
-    pub(crate) fn takes(&self, len: usize) -> bool {
+    pub(crate) fn transfers_to_host(&self, len: usize) -> bool {
         self.fits(len) && (len == 0 || self.opcode & 3 == 2)
     }
 }
@@ -70,7 +70,7 @@ pub const MAX_BLOCKS: u64 = 1 << 16;
 /// The data structure that an identify command returns.
 pub const IDENTIFY_LEN: usize = 4096;
 /// The number of the Zoned Namespace Command Set, in command dword 11 of identify.
-const ZONED: u32 = 2 << 24;
+const ZONED_COMMAND_SET: u32 = 2 << 24;
 
 /// The action of a zone management send command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -154,12 +154,12 @@ impl Command {
 
     /// An identify command for the namespace's data structure of the Zoned Namespace Command Set.
     pub fn identify_zoned_namespace(nsid: u32) -> Command {
-        Command::identify(nsid, 0x05, ZONED)
+        Command::identify(nsid, 0x05, ZONED_COMMAND_SET)
     }
 
     /// An identify command for the controller's data structure of the Zoned Namespace Command Set.
     pub fn identify_zoned_controller() -> Command {
-        Command::identify(0, 0x06, ZONED)
+        Command::identify(0, 0x06, ZONED_COMMAND_SET)
     }
 
     fn identify(nsid: u32, structure: u32, command_set: u32) -> Command {

@@ -7,7 +7,7 @@ use super::{bytes, u8_at, u16_at, u32_at, u64_at};
 /// The controller's memory page in bytes: the unit of transfer limits. The register with the page size cannot
 /// be read through the passthrough; every controller of zoned drives so far has 4 KiB, and a larger page
 /// would only make Furrow's limit too strict.
-const PAGE: u64 = 4096;
+const CONTROLLER_PAGE_BYTES: u64 = 4096;
 /// The value that means "no limit" in the limits of open and active zones.
 const NO_LIMIT: u32 = u32::MAX;
 
@@ -100,13 +100,13 @@ impl Controller {
     /// Decodes the identify controller structure.
     pub fn decode(from: &[u8]) -> Option<Controller> {
         Some(Controller {
-            serial: text(from.get(4..24)?),
-            model: text(from.get(24..64)?),
-            firmware: text(from.get(64..72)?),
-            max_transfer: pages(u8_at(from, 77)?),
+            serial: ascii_text(from.get(4..24)?),
+            model: ascii_text(from.get(24..64)?),
+            firmware: ascii_text(from.get(64..72)?),
+            max_transfer: bytes_from_page_shift(u8_at(from, 77)?),
             volatile_cache: u8_at(from, 525)? & 1 != 0,
-            atomic_write: from_zero(u16_at(from, 526)?),
-            atomic_write_power_fail: from_zero(u16_at(from, 528)?),
+            atomic_write: blocks_from_zero_based(u16_at(from, 526)?),
+            atomic_write_power_fail: blocks_from_zero_based(u16_at(from, 528)?),
         })
     }
 }
@@ -120,7 +120,7 @@ impl Namespace {
         let format = format_in_use(from)?;
         let layout = u32_at(from, 128 + 4 * usize::from(format))?;
         let shift = (layout >> 16) & 0xff;
-        let in_namespace = |known: bool, at| u16_at(from, at).filter(|_| known).map(from_zero);
+        let in_namespace = |known: bool, at| u16_at(from, at).filter(|_| known).map(blocks_from_zero_based);
         (format <= formats && (9..=20).contains(&shift)).then_some(())?;
         Some(Namespace {
             size: Blocks(u64_at(from, 0)?),
@@ -191,22 +191,24 @@ impl ZonedNamespace {
 impl ZonedController {
     /// Decodes the identify controller structure for zones.
     pub fn decode(from: &[u8]) -> Option<ZonedController> {
-        Some(ZonedController { max_append: pages(u8_at(from, 0)?) })
+        Some(ZonedController { max_append: bytes_from_page_shift(u8_at(from, 0)?) })
     }
 }
 
 /// A limit that is stored as a power of two of pages; zero means no limit.
-fn pages(shift: u8) -> Option<Bytes> {
-    (shift > 0).then(|| Bytes(PAGE.checked_shl(shift.into()).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX)))
+fn bytes_from_page_shift(shift: u8) -> Option<Bytes> {
+    (shift > 0).then(|| {
+        Bytes(CONTROLLER_PAGE_BYTES.checked_shl(shift.into()).filter(|bytes| *bytes > 0).unwrap_or(u64::MAX))
+    })
 }
 
 /// A limit that is stored as the value less one.
-fn from_zero(raw: u16) -> Blocks {
+fn blocks_from_zero_based(raw: u16) -> Blocks {
     Blocks(u64::from(raw) + 1)
 }
 
 /// ASCII text padded with blanks; an unprintable byte becomes a question mark.
-fn text(raw: &[u8]) -> String {
+fn ascii_text(raw: &[u8]) -> String {
     let printable = |byte: &u8| if (0x20..0x7f).contains(byte) { char::from(*byte) } else { '?' };
     let end = raw.iter().rposition(|byte| !matches!(byte, b' ' | 0)).map_or(0, |last| last + 1);
     raw.iter().take(end).map(printable).collect::<String>().trim_start().to_owned()

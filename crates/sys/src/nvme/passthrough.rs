@@ -114,7 +114,8 @@ fn passthru(
         Data::Out(bytes) => (bytes.as_ptr() as u64, bytes.len()),
         Data::In(bytes) => (bytes.as_ptr() as u64, bytes.len()),
     };
-    let len = u32::try_from(len).map_err(|_| invalid("the command's data is longer than 4 GiB"))?;
+    let len =
+        u32::try_from(len).map_err(|_| invalid_input_error("the command's data is longer than 4 GiB"))?;
     let mut raw = PassthruCmd64::new(command, addr, len);
     // SAFETY: `raw` has the layout that this ioctl reads and writes. The kernel transfers at most `data_len`
     // bytes at `addr`, in the direction that the opcode gives, for which `data` was borrowed.
@@ -134,17 +135,17 @@ pub(crate) fn check(command: &Command, data: &Data<'_>) -> io::Result<()> {
         Data::In(bytes) => bytes.len(),
     };
     let fits = command.fits(len);
-    if fits { Ok(()) } else { Err(invalid("the command's length is not its buffer's")) }
+    if fits { Ok(()) } else { Err(invalid_input_error("the command's length is not its buffer's")) }
 }
 
 /// Refuses a command whose opcode transfers data in another direction than its buffer: the kernel follows the
 /// opcode, and would write to memory that is borrowed for reading only.
 fn check_direction(opcode: u8, data: &Data<'_>) -> io::Result<()> {
     let fits = matches!((opcode & 3, data), (_, Data::None) | (1, Data::Out(_)) | (2, Data::In(_)));
-    if fits { Ok(()) } else { Err(invalid("the command moves its data the other way")) }
+    if fits { Ok(()) } else { Err(invalid_input_error("the command moves its data the other way")) }
 }
 
-fn invalid(why: &str) -> io::Error {
+fn invalid_input_error(why: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, why)
 }
 

@@ -6,8 +6,8 @@ use super::{u8_at, u64_at};
 use crate::block::Condition;
 
 /// Bytes of a zone report's header, and of each zone's descriptor.
-const HEADER: usize = 64;
-const DESCRIPTOR: usize = 64;
+const REPORT_HEADER_BYTES: usize = 64;
+const ZONE_DESCRIPTOR_BYTES: usize = 64;
 
 /// A zone in an NVMe zone report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub struct Report {
 
 /// The length of a buffer for a report of `zones` zones.
 pub fn report_len(zones: u32) -> Bytes {
-    Bytes((HEADER + zones as usize * DESCRIPTOR) as u64)
+    Bytes((REPORT_HEADER_BYTES + zones as usize * ZONE_DESCRIPTOR_BYTES) as u64)
 }
 
 impl Report {
@@ -45,14 +45,15 @@ impl Report {
     /// holds.
     pub fn decode(from: &[u8]) -> Option<Report> {
         let counted = u64_at(from, 0)?;
-        let (descriptors, _rest) = from.get(HEADER..)?.as_chunks::<DESCRIPTOR>();
+        let (descriptors, _rest) = from.get(REPORT_HEADER_BYTES..)?.as_chunks::<ZONE_DESCRIPTOR_BYTES>();
         let count = usize::try_from(counted).unwrap_or(usize::MAX);
-        let zones = descriptors.iter().take(count).map(|raw| zone(raw)).collect::<Option<_>>()?;
+        let zones =
+            descriptors.iter().take(count).map(|raw| decode_zone_descriptor(raw)).collect::<Option<_>>()?;
         Some(Report { zones, counted })
     }
 }
 
-fn zone(raw: &[u8]) -> Option<Zone> {
+fn decode_zone_descriptor(raw: &[u8]) -> Option<Zone> {
     Some(Zone {
         start: Lba(u64_at(raw, 16)?),
         capacity: Blocks(u64_at(raw, 8)?),
@@ -67,11 +68,11 @@ fn zone(raw: &[u8]) -> Option<Zone> {
 mod tests {
     use super::*;
 
-    fn example() -> Vec<u8> {
+    fn report_of_two_zones() -> Vec<u8> {
         let mut raw = vec![0; report_len(2).0 as usize];
         raw[0] = 2;
         for (zone, state) in [(0usize, 0x20), (1, 0xe0)] {
-            let at = HEADER + zone * DESCRIPTOR;
+            let at = REPORT_HEADER_BYTES + zone * ZONE_DESCRIPTOR_BYTES;
             raw[at] = 2;
             raw[at + 1] = state;
             raw[at + 2] = zone as u8;
@@ -84,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_report_is_decoded() {
-        let report = Report::decode(&example()).expect("a report");
+        let report = Report::decode(&report_of_two_zones()).expect("a report");
         assert_eq!((report.counted, report.zones.len()), (2, 2));
         let first = Zone {
             start: Lba(0),
@@ -101,18 +102,18 @@ mod tests {
 
     #[test]
     fn a_report_that_counts_more_than_it_holds_gives_what_it_holds() {
-        let mut raw = example();
+        let mut raw = report_of_two_zones();
         raw[..8].copy_from_slice(&u64::MAX.to_le_bytes());
         let report = Report::decode(&raw).expect("a report");
         assert_eq!((report.zones.len(), report.counted), (2, u64::MAX));
-        assert_eq!(Report::decode(&raw[..HEADER - 1]), None);
+        assert_eq!(Report::decode(&raw[..REPORT_HEADER_BYTES - 1]), None);
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_are_a_report_or_none(raw: Vec<u8>) {
             let zones = Report::decode(&raw).map_or(0, |report| report.zones.len());
-            proptest::prop_assert!(zones * DESCRIPTOR <= raw.len());
+            proptest::prop_assert!(zones * ZONE_DESCRIPTOR_BYTES <= raw.len());
         }
     }
 }

@@ -67,7 +67,7 @@ pub enum StatusKind {
 use StatusKind as Kind;
 
 /// The NVMe statuses that Furrow distinguishes, with their names in the specifications.
-const KNOWN: &[(u16, Kind, &str)] = &[
+const KNOWN_STATUSES: &[(u16, Kind, &str)] = &[
     (0x000, Kind::Success, "success"),
     (0x001, Kind::InvalidOpcode, "invalid command opcode"),
     (0x002, Kind::InvalidField, "invalid field in command"),
@@ -144,19 +144,22 @@ impl Status {
 
     /// What it means.
     pub fn kind(self) -> StatusKind {
-        self.known().map_or(Kind::Other, |known| known.1)
+        self.table_entry().map_or(Kind::Other, |known| known.1)
     }
 
     /// The name of the status; for one that is not in the table, its code type.
     pub fn name(self) -> &'static str {
-        self.known().map_or_else(|| self.family(), |known| known.2)
+        self.table_entry().map_or_else(|| self.status_code_type(), |known| known.2)
     }
 
-    fn known(self) -> Option<&'static (u16, Kind, &'static str)> {
-        KNOWN.binary_search_by_key(&self.0, |known| known.0).ok().and_then(|index| KNOWN.get(index))
+    fn table_entry(self) -> Option<&'static (u16, Kind, &'static str)> {
+        KNOWN_STATUSES
+            .binary_search_by_key(&self.0, |known| known.0)
+            .ok()
+            .and_then(|index| KNOWN_STATUSES.get(index))
     }
 
-    fn family(self) -> &'static str {
+    fn status_code_type(self) -> &'static str {
         match self.0 >> 8 {
             0 => "unknown generic status",
             1 => "unknown command specific status",
@@ -186,8 +189,8 @@ mod tests {
 
     #[test]
     fn each_status_is_found() {
-        assert!(KNOWN.is_sorted_by_key(|known| known.0), "the search is by halves");
-        for (code, kind, name) in KNOWN {
+        assert!(KNOWN_STATUSES.is_sorted_by_key(|known| known.0), "the search is by halves");
+        for (code, kind, name) in KNOWN_STATUSES {
             assert_eq!((Status(*code).kind(), Status(*code).name()), (*kind, *name));
         }
     }

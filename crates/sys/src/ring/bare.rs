@@ -8,7 +8,7 @@ use io_uring::types;
 use units::{Blocks, Lba};
 
 use super::flight::nvme;
-use super::lane::build;
+use super::lane::new_io_uring;
 use crate::Buf;
 use crate::nvme::Command;
 
@@ -27,7 +27,7 @@ pub fn appends(
     blocks: Blocks,
     depth: u32,
 ) -> io::Result<()> {
-    let mut ring = build()?;
+    let mut ring = new_io_uring()?;
     let mut targets = zones.iter().flat_map(|zone| std::iter::repeat_n(*zone, each as usize));
     let mut flying = 0;
     let mut failed = None;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use io_uring::squeue::Entry128;
 use io_uring::{opcode, types};
 
-use crate::bounce::{Bounce, are_direct, is_direct};
+use crate::bounce::{Bounce, are_aligned_for_direct_io, is_aligned_for_direct_io};
 use crate::nvme::{Command, Data, PassthruCmd64, STATUS_MASK, check};
 use crate::request::call_back;
 use crate::{Buf, BufMut, Finish, Finished, Request};
@@ -45,9 +45,9 @@ impl Flight {
         let mut parts = Vec::new();
         let mut none = false;
         let bounce = match &request {
-            Request::Read { into, .. } => (!is_direct(into)).then(|| Bounce::new(into.len())),
+            Request::Read { into, .. } => (!is_aligned_for_direct_io(into)).then(|| Bounce::new(into.len())),
             Request::Write { data, .. } => {
-                let direct = are_direct(data);
+                let direct = are_aligned_for_direct_io(data);
                 if direct && data.len() > 1 {
                     let part =
                         |part: &Buf| libc::iovec { iov_base: part.as_ptr() as *mut _, iov_len: part.len() };
@@ -63,7 +63,7 @@ impl Flight {
                 bounce
             }
             Request::NvmeIn { command, into, .. } => {
-                none = !command.takes(into.len());
+                none = !command.transfers_to_host(into.len());
                 None
             }
             Request::Call(_) => {

@@ -12,22 +12,22 @@ use rustix::event::{EventfdFlags, eventfd};
 use units::Reactor;
 
 use crate::ring::flight::{Completion, Flight};
-use crate::ring::reaper::{Reaped, Reaper};
+use crate::ring::reaper::{ReapedRing, Reaper};
 use crate::threads::Threads;
 
 /// Entries of the ring's submission queue. A full queue is submitted at once, so this bounds only one system
 /// call.
-const SUBMISSIONS: u32 = 64;
+const SUBMISSION_QUEUE_ENTRIES: u32 = 64;
 /// Entries of the ring's completion queue: 32 bytes each.
-const COMPLETIONS: u32 = 1024;
+const COMPLETION_QUEUE_ENTRIES: u32 = 1024;
 /// Largest number of requests in flight on one ring; further ones wait in `backlog`. Their completions and those of
 /// wake-ups fit into the completion queue, which must never overflow, because the kernel signals no eventfd for
 /// overflowed completions.
-const MAX_IN_FLIGHT: u32 = COMPLETIONS - 24;
+const MAX_IN_FLIGHT: u32 = COMPLETION_QUEUE_ENTRIES - 24;
 /// Completions taken from the ring's queue at once, under the lock.
-const BATCH: usize = 32;
+const MAX_COMPLETIONS_TAKEN_AT_ONCE: usize = 32;
 /// User data of the poll for wake-ups, different from every address of a flight.
-const WAKE: u64 = 1;
+const WAKE_POLL_USER_DATA: u64 = 1;
 
 pub(super) type Uring = IoUring<squeue::Entry128, cqueue::Entry32>;
 
@@ -77,14 +77,14 @@ struct Reaping {
 }
 
 /// Creates a ring.
-pub(super) fn build() -> io::Result<Uring> {
-    Uring::builder().setup_cqsize(COMPLETIONS).setup_submit_all().build(SUBMISSIONS)
+pub(super) fn new_io_uring() -> io::Result<Uring> {
+    Uring::builder().setup_cqsize(COMPLETION_QUEUE_ENTRIES).setup_submit_all().build(SUBMISSION_QUEUE_ENTRIES)
 }
 
 impl Lane {
     /// A lane with a ring for the calling thread.
     pub(super) fn new(reaper: &'static Reaper, threads: Arc<Threads>) -> io::Result<Arc<Lane>> {
-        let ring = build()?;
+        let ring = new_io_uring()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (wake, notify) = (eventfd(0, flags)?, eventfd(0, flags)?);
         ring.submitter().register_eventfd(notify.as_raw_fd())?;
@@ -100,7 +100,7 @@ impl Lane {
             reaper,
             id: reaper.next_id(),
         });
-        reaper.add(Arc::clone(&lane) as Arc<dyn Reaped>)?;
+        reaper.add(Arc::clone(&lane) as Arc<dyn ReapedRing>)?;
         Ok(lane)
     }
 
@@ -113,7 +113,7 @@ impl Lane {
         }
         self.push(&mut sq, flight);
         if !sq.held_back {
-            self.pass_on(sq);
+            self.submit_and_unlock(sq);
         }
     }
 
@@ -151,7 +151,7 @@ impl Lane {
 
     /// Submits pending entries, after releasing the lock. Entries that another thread adds meanwhile are
     /// submitted by that thread or by this call.
-    fn pass_on(&self, mut sq: parking_lot::MutexGuard<'_, Submissions>) {
+    fn submit_and_unlock(&self, mut sq: parking_lot::MutexGuard<'_, Submissions>) {
         let pending = std::mem::take(&mut sq.pending);
         drop(sq);
         if pending > 0 && self.enter(pending).is_err() {
@@ -183,27 +183,27 @@ impl Lane {
     pub(super) fn reap(&self, owner: bool) -> usize {
         let mut served = 0;
         loop {
-            let mut batch = [(0, Completion { result: 0, big: 0 }); BATCH];
+            let mut batch = [(0, Completion { result: 0, big: 0 }); MAX_COMPLETIONS_TAKEN_AT_ONCE];
             let taken = self.take(&mut batch, owner);
             let Some(taken) = batch.get(..taken).filter(|taken| !taken.is_empty()) else { return served };
             let mut ended = 0;
             for (user_data, completion) in taken {
-                if *user_data != WAKE {
+                if *user_data != WAKE_POLL_USER_DATA {
                     ended += 1;
-                    // SAFETY: every user data but WAKE is the address of a flight that `push` gave away. The
+                    // SAFETY: every user data but WAKE_POLL_USER_DATA is the address of a flight that `push` gave away. The
                     // kernel completes each flight once, so the flight is owned here again.
                     let flight =
                         unsafe { Box::from_raw(std::ptr::with_exposed_provenance_mut(*user_data as usize)) };
-                    self.land(flight, *completion);
+                    self.finish_flight(flight, *completion);
                 }
             }
             served += taken.len();
-            self.ended(ended, owner);
+            self.note_completed(ended, owner);
         }
     }
 
     /// Takes completions out of the ring's completion queue.
-    fn take(&self, batch: &mut [(u64, Completion); BATCH], owner: bool) -> usize {
+    fn take(&self, batch: &mut [(u64, Completion); MAX_COMPLETIONS_TAKEN_AT_ONCE], owner: bool) -> usize {
         let cq = self.cq.lock();
         if cq.by_owner && !owner {
             return 0;
@@ -215,14 +215,14 @@ impl Lane {
             let completion = Completion { result: entry.result(), big: entry.big_cqe()[0] };
             *slot = (entry.user_data(), completion);
             taken += 1;
-            if entry.user_data() == WAKE && !cqueue::more(entry.flags()) {
+            if entry.user_data() == WAKE_POLL_USER_DATA && !cqueue::more(entry.flags()) {
                 self.wake_unarmed.store(true, Ordering::Release);
             }
         }
         taken
     }
 
-    fn land(&self, flight: Box<Flight>, completion: Completion) {
+    fn finish_flight(&self, flight: Box<Flight>, completion: Completion) {
         if flight.is_undone(completion) {
             self.sq.lock().backlog.push_back(flight);
         } else if flight.is_unsupported(completion) {
@@ -234,7 +234,7 @@ impl Lane {
     }
 
     /// Subtracts completed requests from those in flight, and starts queued ones.
-    fn ended(&self, count: u32, owner: bool) {
+    fn note_completed(&self, count: u32, owner: bool) {
         let mut sq = self.sq.lock();
         sq.in_flight -= count;
         while sq.in_flight < MAX_IN_FLIGHT
@@ -246,14 +246,14 @@ impl Lane {
         }
         // The owner thread may already sleep, and submits only entries that it added itself.
         if !(owner && sq.held_back) {
-            self.pass_on(sq);
+            self.submit_and_unlock(sq);
         }
     }
 
     /// Called when the owner thread ends. The reaper processes the remaining completions while the owner waits for
     /// them, because a callback must not run on an ending thread.
     pub(super) fn retire(&self) {
-        self.serve_elsewhere();
+        self.hand_completions_to_reaper();
         let mut sq = self.sq.lock();
         sq.retired = true;
         if !sq.is_idle() {
@@ -267,7 +267,7 @@ impl Lane {
     }
 
     /// Hands the ring's completions to the reaper and submits held-back entries.
-    fn serve_elsewhere(&self) {
+    fn hand_completions_to_reaper(&self) {
         let mut cq = self.cq.lock();
         cq.by_owner = false;
         // SAFETY: `cq` is locked, so this is the only view of the completion queue.
@@ -275,7 +275,7 @@ impl Lane {
         drop(cq);
         let mut sq = self.sq.lock();
         sq.held_back = false;
-        self.pass_on(sq);
+        self.submit_and_unlock(sq);
     }
 
     /// Submits the ring's poll of the eventfd `wake`, if no poll is active.
@@ -286,13 +286,13 @@ impl Lane {
             return true;
         }
         let poll = opcode::PollAdd::new(types::Fd(self.wake.as_raw_fd()), libc::POLLIN as u32).multi(true);
-        let armed = self.push_entry(sq, &squeue::Entry128::from(poll.build()).user_data(WAKE));
+        let armed = self.push_entry(sq, &squeue::Entry128::from(poll.build()).user_data(WAKE_POLL_USER_DATA));
         self.wake_unarmed.store(!armed, Ordering::Release);
         armed
     }
 }
 
-impl Reaped for Lane {
+impl ReapedRing for Lane {
     fn id(&self) -> u64 {
         self.id
     }
@@ -308,7 +308,7 @@ impl Reaped for Lane {
     fn resume(&self) -> bool {
         let resumed = self.enter(u32::MAX).is_ok();
         if resumed {
-            self.ended(0, false);
+            self.note_completed(0, false);
         }
         resumed
     }
@@ -336,7 +336,7 @@ impl Reactor for Lane {
     fn wait(&self, timeout: Option<Duration>) {
         let mut sq = self.sq.lock();
         if timeout == Some(Duration::ZERO) || !self.arm_wake(&mut sq) {
-            return self.pass_on(sq);
+            return self.submit_and_unlock(sq);
         }
         sq.pending = 0;
         drop(sq);
@@ -365,7 +365,7 @@ impl Reactor for Lane {
 
     fn leave(&self) {
         if self.cq.lock().by_owner {
-            self.serve_elsewhere();
+            self.hand_completions_to_reaper();
             // Processes completions that arrived while the eventfd was disabled.
             self.reap(true);
         }

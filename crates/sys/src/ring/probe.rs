@@ -4,11 +4,11 @@ use std::io;
 
 use io_uring::opcode;
 
-use crate::ring::lane::build;
+use crate::ring::lane::new_io_uring;
 
 /// Creates a ring and executes a no-op on it, to test the kernel.
 pub(super) fn probe() -> io::Result<()> {
-    let ring = build().map_err(|error| io::Error::new(error.kind(), refusal(&error)))?;
+    let ring = new_io_uring().map_err(|error| io::Error::new(error.kind(), refusal(&error)))?;
     let unsupported = |what: &str| io::Error::new(io::ErrorKind::Unsupported, what.to_owned());
     if !(ring.params().is_feature_ext_arg() && ring.params().is_feature_submit_stable()) {
         return Err(unsupported("io_uring of this kernel has no waits with a timeout"));

@@ -10,10 +10,10 @@ use parking_lot::Mutex;
 use rustix::event::{Timespec, epoll};
 
 /// Pause before entries are submitted again for which the kernel had no memory.
-const RETRY: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+const RETRY_PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
 
 /// A thread's ring, as far as the reaper uses it.
-pub(super) trait Reaped: Send + Sync {
+pub(super) trait ReapedRing: Send + Sync {
     /// Number of the ring.
     fn id(&self) -> u64;
 
@@ -33,7 +33,7 @@ pub(super) trait Reaped: Send + Sync {
 /// Waits for the lanes' eventfds and processes the completions of signalled lanes.
 pub(super) struct Reaper {
     epoll: OwnedFd,
-    lanes: Mutex<HashMap<u64, Arc<dyn Reaped>>>,
+    lanes: Mutex<HashMap<u64, Arc<dyn ReapedRing>>>,
     /// Lanes with entries for which the kernel had no memory.
     stuck: Mutex<Vec<u64>>,
     ids: AtomicU64,
@@ -64,7 +64,7 @@ impl Reaper {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, lane: Arc<dyn Reaped>) -> io::Result<()> {
+    pub(super) fn add(&self, lane: Arc<dyn ReapedRing>) -> io::Result<()> {
         self.lanes.lock().insert(lane.id(), Arc::clone(&lane));
         // The eventfd is polled edge-triggered, because the reaper never reads it.
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
@@ -75,7 +75,7 @@ impl Reaper {
         Ok(added?)
     }
 
-    pub(super) fn remove(&self, lane: &dyn Reaped) {
+    pub(super) fn remove(&self, lane: &dyn ReapedRing) {
         let _gone = epoll::delete(&self.epoll, lane.notify());
         self.lanes.lock().remove(&lane.id());
     }
@@ -92,7 +92,7 @@ impl Reaper {
         }
     }
 
-    fn lane(&self, id: u64) -> Option<Arc<dyn Reaped>> {
+    fn lane(&self, id: u64) -> Option<Arc<dyn ReapedRing>> {
         self.lanes.lock().get(&id).cloned()
     }
 
@@ -100,7 +100,7 @@ impl Reaper {
         let mut events = Vec::with_capacity(64);
         loop {
             let stuck = !self.stuck.lock().is_empty();
-            let timeout = stuck.then_some(RETRY);
+            let timeout = stuck.then_some(RETRY_PAUSE);
             // A wait that a signal interrupted is repeated.
             let _waited =
                 epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());

@@ -7,9 +7,9 @@ use std::path::{Component, Path};
 
 use anyhow::{Context, Result, ensure};
 
-const DIRECTORY: u32 = 0o040_755;
-const REGULAR: u32 = 0o100_000;
-const LINK: u32 = 0o120_777;
+const MODE_DIRECTORY: u32 = 0o040_755;
+const MODE_REGULAR_FILE: u32 = 0o100_000;
+const MODE_SYMBOLIC_LINK: u32 = 0o120_777;
 
 /// Writes one cpio archive. Adding a file also adds the directories above it.
 pub struct Initrd<W> {
@@ -34,7 +34,7 @@ impl<W: Write> Initrd<W> {
             }
             name.push_str(part.to_str().context("a path in the initrd is no UTF-8")?);
             if self.directories.insert(name.clone()) {
-                self.entry(&name, DIRECTORY, &[])?;
+                self.entry(&name, MODE_DIRECTORY, &[])?;
             }
         }
         Ok(())
@@ -43,7 +43,11 @@ impl<W: Write> Initrd<W> {
     /// Adds a file with the given bytes.
     pub fn bytes(&mut self, path: &str, data: &[u8], executable: bool) -> Result<()> {
         self.parents(path)?;
-        self.entry(path.trim_start_matches('/'), REGULAR | if executable { 0o755 } else { 0o644 }, data)
+        self.entry(
+            path.trim_start_matches('/'),
+            MODE_REGULAR_FILE | if executable { 0o755 } else { 0o644 },
+            data,
+        )
     }
 
     /// Adds a copy of the host's file `from`; a symbolic link is followed.
@@ -56,7 +60,7 @@ impl<W: Write> Initrd<W> {
     /// A symbolic link.
     pub fn link(&mut self, path: &str, target: &str) -> Result<()> {
         self.parents(path)?;
-        self.entry(path.trim_start_matches('/'), LINK, target.as_bytes())
+        self.entry(path.trim_start_matches('/'), MODE_SYMBOLIC_LINK, target.as_bytes())
     }
 
     /// Ends the archive.

@@ -9,11 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 
 /// The Debian package whose dependency names the newest build of the kernel. Debian 12 has it in its security
 /// suite.
-const PACKAGE: &str = "linux-image-6.12-cloud-amd64";
+const KERNEL_PACKAGE: &str = "linux-image-6.12-cloud-amd64";
 
 /// The kernel modules that a guest loads, without their dependencies. All other drivers are built into the
 /// kernel.
-pub const MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop"];
+pub const GUEST_MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop"];
 
 /// A kernel that the guest can boot.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl Kernel {
         if !home.join("vmlinux").exists() {
             fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
             let work = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
-            fetch(work.path())?;
+            fetch_kernel(work.path())?;
             let ready = work.path().join("ready");
             // Another run may have fetched the same kernel meanwhile.
             if fs::rename(&ready, &home).is_err() && !home.join("vmlinux").exists() {
@@ -47,11 +47,11 @@ impl Kernel {
 }
 
 /// Unpacks the kernel and its modules to `work`/ready.
-fn fetch(work: &Path) -> Result<()> {
-    let archive = download(work).or_else(|why| {
+fn fetch_kernel(work: &Path) -> Result<()> {
+    let archive = download_package(work).or_else(|why| {
         // The package lists may be missing or outdated: update them, which needs root, and try again.
         run(Command::new("apt-get").args(["update", "-qq"])).map_err(|_| why)?;
-        download(work)
+        download_package(work)
     })?;
     let tree = work.join("tree");
     run(Command::new("dpkg-deb").arg("-x").args([&archive, &tree]))?;
@@ -59,14 +59,14 @@ fn fetch(work: &Path) -> Result<()> {
     let version = version.file_name().and_then(|name| name.to_str()).context("no version")?.to_owned();
     let ready = work.join("ready");
     fs::create_dir_all(ready.join("modules"))?;
-    extract(&tree.join(format!("boot/vmlinuz-{version}")), &ready.join("vmlinux"))?;
+    extract_kernel(&tree.join(format!("boot/vmlinuz-{version}")), &ready.join("vmlinux"))?;
     // The package has no module dependency table: the table is made when a kernel is installed.
     run(Command::new(sbin("depmod")).arg("-b").arg(&tree).arg(&version))?;
     let listed = run(Command::new(sbin("modprobe"))
         .arg("-d")
         .arg(&tree)
         .args(["-S", &version, "--show-depends", "--all"])
-        .args(MODULES))?;
+        .args(GUEST_MODULES))?;
     let mut done = Vec::new();
     for line in listed.lines() {
         let Some(path) = line.strip_prefix("insmod ").and_then(|rest| rest.split_whitespace().next()) else {
@@ -90,8 +90,8 @@ fn fetch(work: &Path) -> Result<()> {
 }
 
 /// Fetches the kernel's package into the directory `work`.
-fn download(work: &Path) -> Result<PathBuf> {
-    let package = newest()?;
+fn download_package(work: &Path) -> Result<PathBuf> {
+    let package = newest_kernel_package()?;
     eprintln!("guest: fetching {package}");
     run(Command::new("apt-get")
         .current_dir(work)
@@ -101,17 +101,19 @@ fn download(work: &Path) -> Result<PathBuf> {
 }
 
 /// The name of the package of the newest kernel build.
-fn newest() -> Result<String> {
-    let text = run(Command::new("apt-cache").args(["depends", PACKAGE]))?;
+fn newest_kernel_package() -> Result<String> {
+    let text = run(Command::new("apt-cache").args(["depends", KERNEL_PACKAGE]))?;
     text.lines()
         .find_map(|line| line.trim().strip_prefix("Depends: "))
         .filter(|name| name.starts_with("linux-image-"))
         .map(str::to_owned)
-        .with_context(|| format!("apt knows no {PACKAGE}: apt-get update, with Debian 12's security suite"))
+        .with_context(|| {
+            format!("apt knows no {KERNEL_PACKAGE}: apt-get update, with Debian 12's security suite")
+        })
 }
 
 /// Extracts the kernel from a boot image: a header (the x86 boot protocol), then the compressed kernel.
-fn extract(image: &Path, to: &Path) -> Result<()> {
+fn extract_kernel(image: &Path, to: &Path) -> Result<()> {
     const SETUP_SECTORS: usize = 0x1f1;
     const PAYLOAD_OFFSET: usize = 0x248;
     const PAYLOAD_LENGTH: usize = 0x24c;
@@ -205,7 +207,7 @@ mod tests {
         let (from, to) = (folder.path().join("vmlinuz"), folder.path().join("vmlinux"));
         let kernel = [b"\x7fELF".as_slice(), &[7; 5000]].concat();
         fs::write(&from, image(&filter(Command::new("gzip").arg("-c"), &kernel).unwrap())).unwrap();
-        extract(&from, &to).unwrap();
+        extract_kernel(&from, &to).unwrap();
         assert_eq!(fs::read(&to).unwrap(), kernel);
     }
 
@@ -217,7 +219,7 @@ mod tests {
         let lies = [vec![0xff; 0x260], vec![0; 100]].concat();
         for bytes in [short, unknown, lies] {
             fs::write(&from, bytes).unwrap();
-            assert!(extract(&from, &folder.path().join("vmlinux")).is_err());
+            assert!(extract_kernel(&from, &folder.path().join("vmlinux")).is_err());
         }
     }
 }

@@ -90,7 +90,7 @@ pub fn serial(drive: usize) -> String {
 }
 
 /// A running virtual machine. Dropping it ends the machine.
-pub struct Running {
+pub struct RunningMachine {
     child: Child,
     work: tempfile::TempDir,
     events: Receiver<Event>,
@@ -102,7 +102,7 @@ pub struct Running {
 
 /// Attempts to start a machine. An emulated machine sometimes crashes in its first second, because the kernel patches
 /// its own code while QEMU emulates several processors.
-const BOOTS: u32 = 3;
+const MAX_BOOT_ATTEMPTS: u32 = 3;
 
 /// The receivers of a guest's standard output and standard error.
 pub type Sink = Box<dyn Write + Send>;
@@ -117,14 +117,14 @@ impl Machine {
         cache: &Path,
         job: &Job,
         sinks: impl Fn() -> (Sink, Sink),
-    ) -> Result<Running> {
+    ) -> Result<RunningMachine> {
         let mut boot = 1;
         loop {
             let (output, error) = sinks();
             let mut running = self.start(kernel, programs, cache, job, output, error)?;
             match running.ready() {
-                Err(why) if boot < BOOTS && !running.has_spoken => {
-                    eprintln!("guest: boot {boot} of {BOOTS} at most came to nothing: {why:#}");
+                Err(why) if boot < MAX_BOOT_ATTEMPTS && !running.has_spoken => {
+                    eprintln!("guest: boot {boot} of {MAX_BOOT_ATTEMPTS} at most came to nothing: {why:#}");
                     boot += 1;
                 }
                 ready => return ready.map(|()| running),
@@ -141,7 +141,7 @@ impl Machine {
         job: &Job,
         output: Sink,
         error: Sink,
-    ) -> Result<Running> {
+    ) -> Result<RunningMachine> {
         let work = tempfile::Builder::new().prefix("furrow-guest-").tempdir()?;
         let initrd = work.path().join("initrd");
         write_initrd(&initrd, kernel, programs, cache, job)?;
@@ -225,7 +225,7 @@ impl Machine {
                 }
             }
         })?);
-        Ok(Running { child, work, events, control, copiers, has_spoken: false })
+        Ok(RunningMachine { child, work, events, control, copiers, has_spoken: false })
     }
 
     fn add_drive(&self, command: &mut Command, number: usize, drive: &ZnsDrive, image: &Path) {
@@ -260,7 +260,7 @@ impl Machine {
     }
 }
 
-impl Running {
+impl RunningMachine {
     /// The guest's next event; `None` after the time limit. Fails if the machine has ended.
     pub fn poll(&mut self, limit: Duration) -> Result<Option<Event>> {
         match self.events.recv_timeout(limit) {
@@ -330,15 +330,16 @@ impl Running {
 
     /// The end of the guest kernel's console output.
     pub fn console(&self) -> String {
-        const SHOWN: usize = 4000;
+        const CONSOLE_BYTES_SHOWN: usize = 4000;
         let bytes = fs::read(self.work.path().join("console")).unwrap_or_default();
-        let text =
-            String::from_utf8_lossy(bytes.get(bytes.len().saturating_sub(SHOWN)..).unwrap_or_default());
+        let text = String::from_utf8_lossy(
+            bytes.get(bytes.len().saturating_sub(CONSOLE_BYTES_SHOWN)..).unwrap_or_default(),
+        );
         if text.trim().is_empty() { "(nothing)".to_owned() } else { format!("\n{}", text.trim()) }
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningMachine {
     fn drop(&mut self) {
         self.child.kill().ok();
         self.child.wait().ok();
@@ -364,10 +365,10 @@ fn copier(name: &str, mut from: UnixStream, mut to: Sink) -> Result<JoinHandle<(
 
 /// Connects to QEMU's end of a port, unless QEMU ends first.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
-    const STEP: Duration = Duration::from_millis(20);
-    const STEPS: u32 = 1500;
+    const POLL_INTERVAL: Duration = Duration::from_millis(20);
+    const MAX_POLLS: u32 = 1500;
     listener.set_nonblocking(true)?;
-    for _ in 0..STEPS {
+    for _ in 0..MAX_POLLS {
         match listener.accept() {
             Ok((stream, _)) => {
                 stream.set_nonblocking(false)?;
@@ -379,7 +380,7 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
         if let Some(status) = child.try_wait()? {
             bail!("it ended with {status}");
         }
-        clock::sleep(STEP);
+        clock::sleep(POLL_INTERVAL);
     }
     bail!("it does not connect its ports")
 }

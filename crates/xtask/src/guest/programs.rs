@@ -12,7 +12,7 @@ use super::initrd::Initrd;
 use super::kernel;
 
 /// The file of Furrow's RocksDB plug-in, in the directory of the `furrow` program.
-const PLUGIN: &str = "libfurrow_rocksdb.so";
+const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
 
 /// Files of the host, with their paths in the guest.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +35,7 @@ impl Programs {
         for name in ["db_bench", "ldb", "sst_dump"] {
             self.add(name, built)?;
         }
-        self.add_as(&format!("/bin/{PLUGIN}"), &built.join(PLUGIN))
+        self.add_as(&format!("/bin/{PLUGIN_FILE}"), &built.join(PLUGIN_FILE))
     }
 
     /// Adds a file of the host under the given name, with the libraries that it loads.
@@ -96,9 +96,9 @@ fn libraries(path: &Path) -> Result<Vec<PathBuf>> {
 
 /// The copy of a program without debugging information, made once for each build of the program.
 fn strip(path: &Path, cache: &Path) -> Result<PathBuf> {
-    const WORTH_IT: u64 = 8 << 20;
+    const MIN_BYTES_TO_STRIP: u64 = 8 << 20;
     let meta = fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
-    if meta.len() < WORTH_IT {
+    if meta.len() < MIN_BYTES_TO_STRIP {
         return Ok(path.to_owned());
     }
     fs::create_dir_all(cache)?;

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 /// Time limit of QEMU's replies.
-const LIMIT: Duration = Duration::from_secs(60);
+const REPLY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A connection to QEMU's monitor.
 pub struct Monitor {
@@ -20,7 +20,7 @@ impl Monitor {
     /// Connects.
     pub fn connect(socket: &Path) -> Result<Monitor> {
         let stream = UnixStream::connect(socket).context("cannot reach QEMU's monitor")?;
-        stream.set_read_timeout(Some(LIMIT))?;
+        stream.set_read_timeout(Some(REPLY_LIMIT))?;
         let mut monitor = Monitor { lines: BufReader::new(stream) };
         monitor.line()?;
         monitor.execute("qmp_capabilities", json!({}))?;

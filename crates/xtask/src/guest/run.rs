@@ -60,7 +60,7 @@ pub struct RunArgs {
 
 /// Programs that every guest gets besides the requested ones, if the host has them: a shell command needs
 /// them.
-const USUAL: &[&str] = &["sh", "ls", "cat", "dd", "sleep", "timeout", "grep", "head"];
+const PROGRAMS_IN_EVERY_GUEST: &[&str] = &["sh", "ls", "cat", "dd", "sleep", "timeout", "grep", "head"];
 
 /// Runs the command in a guest; returns its exit code.
 pub fn run(args: &RunArgs) -> Result<u8> {
@@ -73,7 +73,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let kernel = Kernel::get(&cache())?;
     let mut programs = Programs::default();
     programs.add_as("/init", &built().join(INIT))?;
-    for name in USUAL {
+    for name in PROGRAMS_IN_EVERY_GUEST {
         programs.add(name, &built())?;
     }
     for name in args.command.first().into_iter().chain(&args.with) {

@@ -34,13 +34,13 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// The only crates that may contain unsafe code.
-pub const UNSAFE: &[&str] = &["sys", "rocks"];
+pub const CRATES_WITH_UNSAFE: &[&str] = &["sys", "rocks"];
 
 /// The one further file with unsafe code: a bench counts allocations, and an allocator is unsafe to write.
-pub const UNSAFE_FILE: &str = "crates/bench/benches/contract.rs";
+pub const FILE_WITH_UNSAFE: &str = "crates/bench/benches/contract.rs";
 
 /// The async runtime's crate, and other crates that need an async runtime.
-pub const RUNTIME: &[&str] = &["tokio", "axum", "hyper", "async-std", "smol"];
+pub const RUNTIME_CRATES: &[&str] = &["tokio", "axum", "hyper", "async-std", "smol"];
 
 /// The only crate that may name the async runtime.
 pub const RUNTIME_USER: &str = "server";
@@ -52,7 +52,7 @@ pub const RUNTIME_LINKED: &[&str] = &["server", "bench", "figures", "cli", "fuzz
 pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     for (name, krate) in &workspace.crates {
-        let Some(below) = below(name) else {
+        let Some(below) = crates_below(name) else {
             problems.push(format!("crate {name} is not in the table: add it to LAYERS in crates/xtask"));
             continue;
         };
@@ -61,17 +61,17 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
                 problems.push(format!("{name} uses {used}, which does not lie below it"));
             }
         }
-        for used in krate.uses.iter().filter(|used| RUNTIME.contains(&used.as_str())) {
+        for used in krate.uses.iter().filter(|used| RUNTIME_CRATES.contains(&used.as_str())) {
             if name != RUNTIME_USER {
                 problems.push(format!("{name} names {used}: only {RUNTIME_USER} may"));
             }
         }
         if !RUNTIME_LINKED.contains(&name.as_str())
-            && workspace.reaches(&format!("{PREFIX}{name}")).contains("tokio")
+            && workspace.dependencies_of(&format!("{PREFIX}{name}")).contains("tokio")
         {
             problems.push(format!("{name} links tokio through a dependency: only {RUNTIME_LINKED:?} may"));
         }
-        if !UNSAFE.contains(&name.as_str()) {
+        if !CRATES_WITH_UNSAFE.contains(&name.as_str()) {
             for root in &krate.roots {
                 let text =
                     fs::read_to_string(root).with_context(|| format!("cannot read {}", root.display()))?;
@@ -79,11 +79,12 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
                     problems.push(format!("{} lacks #![forbid(unsafe_code)]", root.display()));
                 }
             }
-            for file in sources(&krate.checks)?.iter().filter(|file| !file.ends_with(UNSAFE_FILE)) {
+            for file in source_files(&krate.checks)?.iter().filter(|file| !file.ends_with(FILE_WITH_UNSAFE)) {
                 let text =
                     fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
                 if has_unsafe(&text) {
-                    problems.push(format!("{} has unsafe code: only {UNSAFE:?} may", file.display()));
+                    problems
+                        .push(format!("{} has unsafe code: only {CRATES_WITH_UNSAFE:?} may", file.display()));
                 }
             }
         }
@@ -92,18 +93,18 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
 }
 
 /// All crates below the crate `name`; none for a crate that the table does not have.
-pub fn below(name: &str) -> Option<BTreeSet<&'static str>> {
+pub fn crates_below(name: &str) -> Option<BTreeSet<&'static str>> {
     let (_, direct) = LAYERS.iter().find(|(layer, _)| *layer == name)?;
     let mut all = BTreeSet::new();
     for layer in *direct {
         all.insert(*layer);
-        all.extend(below(layer)?);
+        all.extend(crates_below(layer)?);
     }
     Some(all)
 }
 
 /// The source files of a crate's tests, benches and examples: the roots, and the files beside and below them.
-fn sources(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
+fn source_files(roots: &[PathBuf]) -> Result<BTreeSet<PathBuf>> {
     let mut files = BTreeSet::new();
     let mut folders: Vec<PathBuf> = roots.iter().filter_map(|root| Some(root.parent()?.to_owned())).collect();
     folders.sort();
@@ -196,7 +197,7 @@ mod tests {
     #[test]
     fn the_table_has_no_circle() {
         for (name, _) in LAYERS {
-            assert!(!below(name).unwrap().contains(name));
+            assert!(!crates_below(name).unwrap().contains(name));
         }
     }
 }

@@ -10,11 +10,11 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree};
 
 /// Content of one module: of a file, or of `mod name { ... }` inside a file.
 #[derive(Debug, Default)]
-pub struct Scope {
+pub struct ModuleScope {
     /// Module declarations: `mod name;` and `mod name { ... }`.
-    pub children: Vec<Child>,
+    pub children: Vec<ChildModule>,
     /// Imports: one for each name that a `use` brings in.
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<ImportedName>,
     /// Names of the items that the module defines.
     pub defined: BTreeSet<String>,
     /// Paths of two segments or more outside `use` declarations.
@@ -27,18 +27,18 @@ pub struct Scope {
 
 /// A module that another module declares.
 #[derive(Debug)]
-pub struct Child {
+pub struct ChildModule {
     /// Name of the module.
     pub name: String,
     /// The file named by the declaration's attribute `#[path = "..."]`.
     pub path: Option<String>,
     /// The content of an inline module `mod name { ... }`; `None` for `mod name;`.
-    pub inline: Option<Scope>,
+    pub inline: Option<ModuleScope>,
 }
 
 /// A name that a `use` brings in.
 #[derive(Debug)]
-pub struct Binding {
+pub struct ImportedName {
     /// The imported name in this module; `*` for a glob.
     pub name: String,
     /// The imported path as written, without the `*` of a glob.
@@ -61,20 +61,20 @@ pub struct PathUse {
 }
 
 /// Parses the text of one source file.
-pub fn read(source: &str) -> Result<Scope> {
+pub fn read(source: &str) -> Result<ModuleScope> {
     let tokens: TokenStream =
         source.parse().map_err(|error| anyhow!("the text cannot be split into tokens: {error}"))?;
-    let mut scope = Scope::default();
-    Reader::new(tokens).read(&mut scope, true);
+    let mut scope = ModuleScope::default();
+    TokenReader::new(tokens).read(&mut scope, true);
     Ok(scope)
 }
 
 /// Keywords that are followed by the name of the item that they define.
-const DEFINERS: [&str; 9] =
+const DEFINING_KEYWORDS: [&str; 9] =
     ["fn", "struct", "enum", "union", "trait", "type", "const", "static", "macro_rules"];
 
 /// Rust keywords that begin an item or statement which ends at `;` or at a block, never at a comma.
-const ITEMS: [&str; 16] = [
+const ITEM_KEYWORDS: [&str; 16] = [
     "fn",
     "struct",
     "enum",
@@ -94,14 +94,14 @@ const ITEMS: [&str; 16] = [
 ];
 
 /// Walks over the tokens of one token group.
-struct Reader {
+struct TokenReader {
     tokens: Vec<TokenTree>,
     at: usize,
 }
 
-impl Reader {
-    fn new(tokens: TokenStream) -> Reader {
-        Reader { tokens: tokens.into_iter().collect(), at: 0 }
+impl TokenReader {
+    fn new(tokens: TokenStream) -> TokenReader {
+        TokenReader { tokens: tokens.into_iter().collect(), at: 0 }
     }
 
     fn peek(&self, ahead: usize) -> Option<&TokenTree> {
@@ -135,7 +135,7 @@ impl Reader {
     }
 
     /// Parses the remaining tokens. `items`: they are the items of a module, not the inside of an item.
-    fn read(&mut self, scope: &mut Scope, items: bool) {
+    fn read(&mut self, scope: &mut ModuleScope, items: bool) {
         let mut public = false;
         let mut file = None;
         while let Some(token) = self.peek(0) {
@@ -155,7 +155,7 @@ impl Reader {
                         self.skip_item();
                     } else {
                         file = path_attribute(&attribute).or(was_file);
-                        Reader::new(attribute).read(scope, false);
+                        TokenReader::new(attribute).read(scope, false);
                     }
                 }
                 // Takes a path that begins at a crate root (`::name`), or the rest of `<T as Trait>::name`.
@@ -167,13 +167,13 @@ impl Reader {
                 TokenTree::Group(group) => {
                     let inside = group.stream();
                     self.at += 1;
-                    Reader::new(inside).read(scope, false);
+                    TokenReader::new(inside).read(scope, false);
                 }
                 TokenTree::Ident(ident) => match plain(ident).as_str() {
                     "pub" => {
                         (public, file) = (true, was_file);
                         self.at += 1;
-                        let inside = self.group(0, Delimiter::Parenthesis).map(Reader::new);
+                        let inside = self.group(0, Delimiter::Parenthesis).map(TokenReader::new);
                         let restriction = inside.and_then(|inside| inside.word(0));
                         if restriction
                             .is_some_and(|word| ["crate", "super", "self", "in"].contains(&word.as_str()))
@@ -189,7 +189,7 @@ impl Reader {
                     word => {
                         let macro_mark = usize::from(word == "macro_rules");
                         if items
-                            && DEFINERS.contains(&word)
+                            && DEFINING_KEYWORDS.contains(&word)
                             && let Some(name) = self.word(1 + macro_mark)
                         {
                             scope.defined.insert(name);
@@ -221,7 +221,7 @@ impl Reader {
     }
 
     /// Takes one tree of a `use`, up to the `,` or `;` behind it.
-    fn use_tree(&mut self, prefix: &[String], public: bool, exported: bool, scope: &mut Scope) {
+    fn use_tree(&mut self, prefix: &[String], public: bool, exported: bool, scope: &mut ModuleScope) {
         let mut path = prefix.to_vec();
         // `use ::name` imports from outside the crate: the empty first segment resolves to nothing.
         if self.colons(0) {
@@ -240,11 +240,11 @@ impl Reader {
                 }
             } else if self.punct(0, '*') {
                 self.at += 1;
-                scope.bindings.push(Binding { name: "*".into(), path, line, public, exported });
+                scope.bindings.push(ImportedName { name: "*".into(), path, line, public, exported });
                 break;
             } else if let Some(inside) = self.group(0, Delimiter::Brace) {
                 self.at += 1;
-                let mut inside = Reader::new(inside);
+                let mut inside = TokenReader::new(inside);
                 while inside.peek(0).is_some() {
                     inside.use_tree(&path, public, exported, scope);
                 }
@@ -259,7 +259,7 @@ impl Reader {
                 name = self.word(1).unwrap_or_default();
                 self.at += 2;
             }
-            scope.bindings.push(Binding { name, path, line, public, exported });
+            scope.bindings.push(ImportedName { name, path, line, public, exported });
             break;
         }
         while self.peek(0).is_some() && !self.punct(0, ',') && !self.punct(0, ';') {
@@ -269,16 +269,16 @@ impl Reader {
     }
 
     /// Takes a declaration `mod name;` or `mod name { ... }`.
-    fn child(&mut self, path: Option<String>, scope: &mut Scope) {
+    fn child(&mut self, path: Option<String>, scope: &mut ModuleScope) {
         let name = self.word(1).unwrap_or_default();
         self.at += 2;
         let inline = self.group(0, Delimiter::Brace).map(|inside| {
-            let mut child = Scope::default();
-            Reader::new(inside).read(&mut child, true);
+            let mut child = ModuleScope::default();
+            TokenReader::new(inside).read(&mut child, true);
             child
         });
         self.at += 1;
-        scope.children.push(Child { name, path, inline });
+        scope.children.push(ChildModule { name, path, inline });
     }
 
     /// Skips an item, statement, field, variant or match arm, with the attributes before it.
@@ -293,7 +293,7 @@ impl Reader {
             }
         }
         let first = self.word(0).unwrap_or_default();
-        let item = ITEMS.contains(&first.as_str());
+        let item = ITEM_KEYWORDS.contains(&first.as_str());
         let mut angles = 0_i32;
         while let Some(token) = self.peek(0) {
             let end = match token {
@@ -330,7 +330,7 @@ fn plain(ident: &proc_macro2::Ident) -> String {
 /// True for the attributes `cfg(test)` and `cfg(all(.., test, ..))`.
 fn is_test(attribute: &TokenStream) -> bool {
     let inside = |name: &str, tokens: &TokenStream| {
-        let reader = Reader::new(tokens.clone());
+        let reader = TokenReader::new(tokens.clone());
         (reader.word(0).as_deref() == Some(name)).then(|| reader.group(1, Delimiter::Parenthesis)).flatten()
     };
     let names_test = |tokens: TokenStream| {
@@ -349,7 +349,7 @@ fn is_test(attribute: &TokenStream) -> bool {
 
 /// The file that the attribute `path = "..."` names.
 fn path_attribute(attribute: &TokenStream) -> Option<String> {
-    let reader = Reader::new(attribute.clone());
+    let reader = TokenReader::new(attribute.clone());
     if reader.word(0).as_deref() != Some("path") || !reader.punct(1, '=') {
         return None;
     }

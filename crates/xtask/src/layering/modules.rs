@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::imports::{self, Scope};
+use super::imports::{self, ModuleScope};
 use crate::metadata::Workspace;
 
 /// Every import circle of the workspace, as a sentence.
@@ -28,7 +28,7 @@ pub fn check(workspace: &Workspace) -> Result<Vec<String>> {
 
 /// The import circles among the modules of the crate whose root file is `root`, each as text.
 pub fn circles_below(root: &Path) -> Result<Vec<String>> {
-    let tree = Tree::load(root)?;
+    let tree = ModuleTree::load(root)?;
     let imports = tree.imports();
     Ok(components(tree.files.len(), &imports)
         .iter()
@@ -38,13 +38,13 @@ pub fn circles_below(root: &Path) -> Result<Vec<String>> {
 
 /// The place in a source file that makes an import.
 #[derive(Clone, Debug)]
-struct Place {
+struct ImportPlace {
     line: usize,
     path: String,
 }
 
 /// All imports by importing and imported file.
-type Imports = BTreeMap<(usize, usize), Place>;
+type Imports = BTreeMap<(usize, usize), ImportPlace>;
 
 /// A module of the crate's module tree.
 #[derive(Debug)]
@@ -52,12 +52,12 @@ struct Module {
     file: usize,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
-    scope: Scope,
+    scope: ModuleScope,
 }
 
 /// The target of a resolved path.
 #[derive(Clone, Copy, Debug)]
-enum Target {
+enum PathTarget {
     Module(usize),
     /// An item that the file of the module defines.
     Item(usize),
@@ -65,19 +65,19 @@ enum Target {
 
 /// The modules of one crate.
 #[derive(Debug, Default)]
-struct Tree {
+struct ModuleTree {
     root: PathBuf,
     files: Vec<PathBuf>,
     modules: Vec<Module>,
 }
 
 /// A path through more re-exports than this counts as a path that ends nowhere.
-const MAX_DEPTH: usize = 32;
+const MAX_RE_EXPORTS: usize = 32;
 
-impl Tree {
-    fn load(root: &Path) -> Result<Tree> {
+impl ModuleTree {
+    fn load(root: &Path) -> Result<ModuleTree> {
         let folder = root.parent().context("a source file lies in no folder")?.to_owned();
-        let mut tree = Tree { root: folder.clone(), ..Tree::default() };
+        let mut tree = ModuleTree { root: folder.clone(), ..ModuleTree::default() };
         tree.add_file(root, &folder, None)?;
         Ok(tree)
     }
@@ -96,7 +96,7 @@ impl Tree {
 
     fn add_module(
         &mut self,
-        mut scope: Scope,
+        mut scope: ModuleScope,
         file: usize,
         folder: &Path,
         parent: Option<usize>,
@@ -130,11 +130,11 @@ impl Tree {
     fn imports(&self) -> Imports {
         let mut imports = Imports::new();
         for (at, module) in self.modules.iter().enumerate() {
-            let mut add = |target: Option<Target>, line: usize, path: String| {
-                if let Some(Target::Item(file)) = target
+            let mut add = |target: Option<PathTarget>, line: usize, path: String| {
+                if let Some(PathTarget::Item(file)) = target
                     && file != module.file
                 {
-                    imports.entry((module.file, file)).or_insert(Place { line, path });
+                    imports.entry((module.file, file)).or_insert(ImportPlace { line, path });
                 }
             };
             for binding in &module.scope.bindings {
@@ -143,7 +143,7 @@ impl Tree {
                 if binding.name == "*" {
                     for name in target.into_iter().flat_map(|target| self.names(target)) {
                         if module.scope.words.contains(name)
-                            && let Some(Target::Module(from)) = target
+                            && let Some(PathTarget::Module(from)) = target
                         {
                             add(self.lookup(from, name, true, 0), binding.line, format!("{path}::{name}"));
                         }
@@ -165,18 +165,18 @@ impl Tree {
     }
 
     /// Resolves `path` as written in `module`; `None` if it leads out of the crate.
-    fn resolve(&self, module: usize, path: &[String], depth: usize) -> Option<Target> {
+    fn resolve(&self, module: usize, path: &[String], depth: usize) -> Option<PathTarget> {
         let mut rest = path.iter();
         let mut target = match rest.next()?.as_str() {
-            "crate" => Target::Module(0),
-            "self" => Target::Module(module),
-            "super" => Target::Module(self.modules.get(module)?.parent?),
+            "crate" => PathTarget::Module(0),
+            "self" => PathTarget::Module(module),
+            "super" => PathTarget::Module(self.modules.get(module)?.parent?),
             first => self.local(module, first, path.len() == 1, depth)?,
         };
-        while let (Target::Module(at), Some(name)) = (target, rest.next()) {
+        while let (PathTarget::Module(at), Some(name)) = (target, rest.next()) {
             target = match name.as_str() {
-                "super" => Target::Module(self.modules.get(at)?.parent?),
-                "self" => Target::Module(at),
+                "super" => PathTarget::Module(self.modules.get(at)?.parent?),
+                "self" => PathTarget::Module(at),
                 name => self.lookup(at, name, rest.len() == 0, depth)?,
             };
         }
@@ -184,7 +184,7 @@ impl Tree {
     }
 
     /// The meaning of `name` as the first segment of a path in `module`.
-    fn local(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<Target> {
+    fn local(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<PathTarget> {
         let known = self.modules.get(module)?;
         let bound = known.scope.bindings.iter().any(|binding| binding.name == name);
         (known.children.contains_key(name) || bound)
@@ -193,16 +193,16 @@ impl Tree {
     }
 
     /// The meaning of `name` in `module` for a path that comes from another module.
-    fn lookup(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<Target> {
+    fn lookup(&self, module: usize, name: &str, last: bool, depth: usize) -> Option<PathTarget> {
         self.find(module, name, last, true, depth)
     }
 
-    fn find(&self, at: usize, name: &str, last: bool, exported: bool, depth: usize) -> Option<Target> {
-        if depth > MAX_DEPTH {
+    fn find(&self, at: usize, name: &str, last: bool, exported: bool, depth: usize) -> Option<PathTarget> {
+        if depth > MAX_RE_EXPORTS {
             return None;
         }
         let module = self.modules.get(at)?;
-        let child = module.children.get(name).map(|child| Target::Module(*child));
+        let child = module.children.get(name).map(|child| PathTarget::Module(*child));
         if child.is_some() && !last {
             return child;
         }
@@ -216,20 +216,20 @@ impl Tree {
         if !module.scope.defined.contains(name) {
             for glob in module.scope.bindings.iter().filter(|binding| binding.name == "*" && binding.exported)
             {
-                if let Some(Target::Module(from)) = self.resolve(at, &glob.path, depth + 1)
+                if let Some(PathTarget::Module(from)) = self.resolve(at, &glob.path, depth + 1)
                     && from != at
-                    && self.names(Target::Module(from)).contains(name)
+                    && self.names(PathTarget::Module(from)).contains(name)
                 {
                     return self.find(from, name, last, true, depth + 1);
                 }
             }
         }
-        Some(Target::Item(module.file))
+        Some(PathTarget::Item(module.file))
     }
 
     /// The names that a glob import of `target` brings in.
-    fn names(&self, target: Target) -> BTreeSet<&str> {
-        let Target::Module(module) = target else { return BTreeSet::new() };
+    fn names(&self, target: PathTarget) -> BTreeSet<&str> {
+        let PathTarget::Module(module) = target else { return BTreeSet::new() };
         let Some(module) = self.modules.get(module) else { return BTreeSet::new() };
         let bound =
             module.scope.bindings.iter().filter(|binding| binding.exported).map(|binding| &binding.name);
@@ -237,10 +237,10 @@ impl Tree {
     }
 
     /// True if the file of `target` belongs to a module below `module`.
-    fn lies_below(&self, target: Target, module: usize) -> bool {
+    fn lies_below(&self, target: PathTarget, module: usize) -> bool {
         let file = match target {
-            Target::Module(_) => return false,
-            Target::Item(file) => file,
+            PathTarget::Module(_) => return false,
+            PathTarget::Item(file) => file,
         };
         let mut next =
             self.modules.iter().find(|module| module.file == file).and_then(|module| module.parent);

@@ -12,17 +12,22 @@ use crate::guest::machine::{Machine, serial};
 use crate::guest::qmp::Monitor;
 
 /// For all of it.
-const LIMIT: Duration = Duration::from_secs(2000);
+const ARRAY_TEST_LIMIT: Duration = Duration::from_secs(2000);
 /// Number of drives: an array's and a spare one.
-const DRIVES: usize = 5;
+const ARRAY_AND_SPARE_DRIVES: usize = 5;
 
 /// Runs the tests.
 pub fn run(lab: &Lab, report: &Report) -> Result<()> {
-    let machine = Machine { drives: drives(DRIVES + 1), pluggable: true, spares: 1, ..Machine::default() };
+    let machine = Machine {
+        drives: drives(ARRAY_AND_SPARE_DRIVES + 1),
+        pluggable: true,
+        spares: 1,
+        ..Machine::default()
+    };
     let programs = ["furrow", "redis-cli", "redis-benchmark"];
     let mut running = lab.start(&machine, &programs, "array", "-", Job::default())?;
     let mut monitor = Monitor::connect(&running.monitor())?;
-    follow(&mut running, report, LIMIT, |_, what| {
+    follow(&mut running, report, ARRAY_TEST_LIMIT, |_, what| {
         match what.split(' ').collect::<Vec<_>>().as_slice() {
             ["unplug", drive] => monitor.execute("device_del", json!({ "id": format!("nvme{drive}") })),
             ["plug", drive] => {

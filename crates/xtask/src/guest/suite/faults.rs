@@ -12,13 +12,13 @@ use crate::guest::machine::Machine;
 use crate::guest::qmp::Monitor;
 
 /// Time limit of all fault tests together.
-const LIMIT: Duration = Duration::from_secs(400);
+const FAULT_TESTS_LIMIT: Duration = Duration::from_secs(400);
 /// EIO.
-const ERROR: u32 = 5;
+const EIO_ERRNO: u32 = 5;
 /// Number of flushes that fail: more than the six attempts of the guest's kernel.
-const FLUSHES: usize = 8;
+const FAILING_FLUSHES: usize = 8;
 /// Operations per second of a drive that is slowed down.
-const SLOW_OPERATIONS: u32 = 20;
+const SLOW_DRIVE_IOPS: u32 = 20;
 
 /// Runs the tests.
 pub fn run(lab: &Lab, report: &Report) -> Result<()> {
@@ -26,35 +26,34 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
     let worn = NullBlk { read_only: vec![10], offline: vec![11], size_mb: 512, ..NullBlk::default() };
     let job = Job { null_blk: vec![worn], ..Job::default() };
     let mut running = lab.start(&machine, &[], "faults", "-", job)?;
-    let mut faults = Faults { monitor: Monitor::connect(&running.monitor())?, made: 0, node: None };
-    follow(&mut running, report, LIMIT, |_, what| {
-        faults.order(what).with_context(|| format!("the order was: {what}"))?;
+    let mut faults = DriveFaults { monitor: Monitor::connect(&running.monitor())?, made: 0, node: None };
+    follow(&mut running, report, FAULT_TESTS_LIMIT, |_, what| {
+        faults.execute_request(what).with_context(|| format!("the order was: {what}"))?;
         Ok("done".to_owned())
     })
 }
 
-struct Faults {
+struct DriveFaults {
     monitor: Monitor,
     made: u32,
     node: Option<String>,
 }
 
-impl Faults {
+impl DriveFaults {
     /// Executes a request of the guest: `fail DRIVE read|write|flush`, `slow DRIVE`, `heal DRIVE`, `unplug DRIVE`.
-    fn order(&mut self, what: &str) -> Result<()> {
+    fn execute_request(&mut self, what: &str) -> Result<()> {
         match what.split(' ').collect::<Vec<_>>().as_slice() {
             // Flushes fail a limited number of times only, because QEMU flushes a drive before the node below
             // it can be exchanged: more often than the guest's kernel tries.
             ["fail", drive, "flush"] => {
-                let once = json!({ "event": "none", "iotype": "flush", "errno": ERROR, "once": true });
-                self.fail(drive, json!(vec![once; FLUSHES]))
+                let once = json!({ "event": "none", "iotype": "flush", "errno": EIO_ERRNO, "once": true });
+                self.fail(drive, json!(vec![once; FAILING_FLUSHES]))
             }
-            ["fail", drive, kind] => {
-                self.fail(drive, json!([{ "event": "none", "iotype": kind, "errno": ERROR, "once": false }]))
-            }
+            ["fail", drive, kind] => self
+                .fail(drive, json!([{ "event": "none", "iotype": kind, "errno": EIO_ERRNO, "once": false }])),
             ["slow", drive] => {
                 let group = format!("slow{}", self.made);
-                let limits = json!({ "iops-total": SLOW_OPERATIONS });
+                let limits = json!({ "iops-total": SLOW_DRIVE_IOPS });
                 let arguments = json!({ "qom-type": "throttle-group", "id": group, "limits": limits });
                 self.monitor.execute("object-add", arguments)?;
                 let file = format!("file{drive}");
@@ -91,7 +90,7 @@ impl Faults {
 
     fn heal(&mut self, drive: &str) -> Result<()> {
         let file = format!("file{drive}");
-        for _ in 0..FLUSHES {
+        for _ in 0..FAILING_FLUSHES {
             if self.put_on(drive, &file).is_ok() {
                 break;
             }

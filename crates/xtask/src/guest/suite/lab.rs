@@ -7,7 +7,7 @@ use anyhow::{Result, bail};
 use super::report::Report;
 use crate::guest::job::{Event, Job};
 use crate::guest::kernel::Kernel;
-use crate::guest::machine::{Machine, Running, ZnsDrive, serial};
+use crate::guest::machine::{Machine, RunningMachine, ZnsDrive, serial};
 use crate::guest::programs::Programs;
 use crate::guest::{INIT, built, cache, clock};
 
@@ -29,7 +29,7 @@ impl Lab {
         test: &str,
         device: &str,
         rest: Job,
-    ) -> Result<Running> {
+    ) -> Result<RunningMachine> {
         let mut programs = Programs::default();
         programs.add_as("/init", &built().join(INIT))?;
         for name in with {
@@ -51,10 +51,10 @@ impl Lab {
 
 /// Prints the guest's events until its test ends, at most `limit`. `ask` executes the test's requests.
 pub(super) fn follow(
-    running: &mut Running,
+    running: &mut RunningMachine,
     report: &Report,
     limit: Duration,
-    mut ask: impl FnMut(&mut Running, &str) -> Result<String>,
+    mut ask: impl FnMut(&mut RunningMachine, &str) -> Result<String>,
 ) -> Result<()> {
     let end = clock::now() + limit;
     let mut failed = false;
@@ -75,7 +75,7 @@ pub(super) fn follow(
     }
 }
 
-pub(super) fn nobody_asks(_: &mut Running, what: &str) -> Result<String> {
+pub(super) fn refuse_requests(_: &mut RunningMachine, what: &str) -> Result<String> {
     bail!("the guest asked for {what}")
 }
 

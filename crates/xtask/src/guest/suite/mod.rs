@@ -12,7 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use self::lab::{Lab, drives, follow, nobody_asks};
+use self::lab::{Lab, drives, follow, refuse_requests};
 use self::report::Report;
 use super::clock;
 use super::job::{Job, NullBlk};
@@ -44,39 +44,39 @@ pub struct TestArgs {
 }
 
 /// A test of the suite: starts machines and injects faults into them.
-struct Case {
+struct SuiteTest {
     name: &'static str,
     about: &'static str,
     run: fn(&Lab, &Report) -> Result<()>,
 }
 
-const CASES: &[Case] = &[
-    Case {
+const SUITE_TESTS: &[SuiteTest] = &[
+    SuiteTest {
         name: "conformance",
         about: "the device contract on every kind of kernel device, with io_uring and without",
         run: conformance,
     },
-    Case {
+    SuiteTest {
         name: "stock",
         about: "mkfs, logs, db_bench, the server with redis-cli, on drives with few open zones",
         run: stock,
     },
-    Case {
+    SuiteTest {
         name: "resets",
         about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
         run: resets::run,
     },
-    Case {
+    SuiteTest {
         name: "faults",
         about: "failing reads, writes and flushes, worn zones, a slow drive, a drive that is unplugged",
         run: faults::run,
     },
-    Case {
+    SuiteTest {
         name: "array",
         about: "arrays over both interfaces; under redis-benchmark a drive is unplugged, replaced, rebuilt",
         run: array::run,
     },
-    Case {
+    SuiteTest {
         name: "rates",
         about: "appends beside a bare loop, block writes beside fio's: measured, not judged",
         run: rates,
@@ -86,21 +86,21 @@ const CASES: &[Case] = &[
 /// Runs the tests of the suite; true if all passed.
 pub fn run(args: &TestArgs) -> Result<bool> {
     if args.list {
-        for case in CASES {
+        for case in SUITE_TESTS {
             println!("{:12} {}", case.name, case.about);
         }
         return Ok(true);
     }
-    let chosen: Vec<&Case> = match args.names.as_slice() {
-        [] => CASES.iter().collect(),
+    let chosen: Vec<&SuiteTest> = match args.names.as_slice() {
+        [] => SUITE_TESTS.iter().collect(),
         names => names
             .iter()
             .map(|name| {
-                CASES.iter().find(|case| case.name == name).with_context(|| format!("no test {name}"))
+                SUITE_TESTS.iter().find(|case| case.name == name).with_context(|| format!("no test {name}"))
             })
             .collect::<Result<_>>()?,
     };
-    let kernel = match available() {
+    let kernel = match kernel_if_available() {
         Ok(kernel) => kernel,
         Err(why) if std::env::var_os(REQUIRED).is_some_and(|value| value != "0") => {
             bail!("{why:#}; {REQUIRED} is set, so that this is a failure")
@@ -127,32 +127,32 @@ pub fn run(args: &TestArgs) -> Result<bool> {
 }
 
 /// The guest's kernel. Fails without a kernel or QEMU.
-fn available() -> Result<Kernel> {
+fn kernel_if_available() -> Result<Kernel> {
     super::kernel::run(std::process::Command::new(QEMU).arg("--version"))?;
     Kernel::get(&cache())
 }
 
 /// Number of conventional zones of the null_blk device that has some.
-const CONVENTIONAL: u32 = 4;
+const NULL_BLK_CONVENTIONAL_ZONES: u32 = 4;
 
 fn conformance(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
-    let conventional = NullBlk { conventional: CONVENTIONAL, ..NullBlk::default() };
+    let conventional = NullBlk { conventional: NULL_BLK_CONVENTIONAL_ZONES, ..NullBlk::default() };
     let null_blk = vec![NullBlk::default(), conventional];
     let job = Job { null_blk, loops: vec![NullBlk::for_loop()], ..Job::default() };
     let mut running = lab.start(&machine, &["furrow"], "conformance", "-", job)?;
-    follow(&mut running, report, Duration::from_secs(900), nobody_asks)
+    follow(&mut running, report, Duration::from_secs(900), refuse_requests)
 }
 
 fn stock(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(2), ..Machine::default() };
     let mut running =
         lab.start(&machine, &["furrow", "redis-cli", "redis-benchmark"], "stock", "-", Job::default())?;
-    follow(&mut running, report, Duration::from_secs(1800), nobody_asks)
+    follow(&mut running, report, Duration::from_secs(1800), refuse_requests)
 }
 
 fn rates(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
     let mut running = lab.start(&machine, &["fio"], "rates", "-", Job::default())?;
-    follow(&mut running, report, Duration::from_secs(1800), nobody_asks)
+    follow(&mut running, report, Duration::from_secs(1800), refuse_requests)
 }

@@ -14,11 +14,11 @@ use crate::guest::job::Event;
 /// The results so far. Tests may run side by side.
 pub struct Report {
     start: Instant,
-    found: Mutex<Found>,
+    found: Mutex<TestResults>,
 }
 
 #[derive(Default)]
-struct Found {
+struct TestResults {
     passed: u32,
     failures: Vec<String>,
     events: Vec<Value>,
@@ -85,7 +85,7 @@ impl Report {
         Ok(failures.is_empty())
     }
 
-    fn found(&self) -> MutexGuard<'_, Found> {
+    fn found(&self) -> MutexGuard<'_, TestResults> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

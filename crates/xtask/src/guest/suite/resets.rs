@@ -12,32 +12,32 @@ use super::lab::{Lab, drives};
 use super::report::Report;
 use crate::guest::clock;
 use crate::guest::job::{Event, Job};
-use crate::guest::machine::{Machine, Running};
+use crate::guest::machine::{Machine, RunningMachine};
 use crate::guest::qmp::Monitor;
 
 /// Total number of machine resets.
-const RESETS: u64 = 50;
+const TOTAL_RESETS: u64 = 50;
 /// The number of machines that share the resets, with a processor each: one writes by appends, one through
 /// the block layer.
 const DEVICES: [&str; 2] = ["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns0"];
 /// The longest time from the first acknowledged write to the reset.
-const WORK: Duration = Duration::from_millis(1200);
+const MAX_WRITE_TIME: Duration = Duration::from_millis(1200);
 /// One reset in this many happens during the mount.
-const DURING_MOUNT: u64 = 5;
+const RESETS_PER_MOUNT_RESET: u64 = 5;
 /// The longest time from the order to mount to a reset during the mount.
-const MOUNT: Duration = Duration::from_millis(400);
+const MAX_MOUNT_TIME: Duration = Duration::from_millis(400);
 /// Time limit of the guest's next event.
-const LIMIT: Duration = Duration::from_secs(120);
+const EVENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs both machines.
 pub fn run(lab: &Lab, report: &Report) -> Result<()> {
     println!("                   --seed {} has the same moments again", lab.seed);
     let results = std::thread::scope(|scope| {
-        let share = RESETS / 2;
+        let share = TOTAL_RESETS / 2;
         let machines: Vec<_> = (1..)
             .zip(DEVICES)
             .map(|(stream, device)| {
-                scope.spawn(move || Machinery::start(lab, report, device, stream)?.run(share))
+                scope.spawn(move || ResetMachine::start(lab, report, device, stream)?.run(share))
             })
             .collect();
         machines.into_iter().map(|machine| machine.join()).collect::<Vec<_>>()
@@ -49,8 +49,8 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
 }
 
 /// A machine that is reset, and the writes acknowledged by its guest.
-struct Machinery<'a> {
-    running: Running,
+struct ResetMachine<'a> {
+    running: RunningMachine,
     monitor: Monitor,
     report: &'a Report,
     device: &'a str,
@@ -61,17 +61,17 @@ struct Machinery<'a> {
     mounts: u64,
 }
 
-/// Stage of the guest.
+/// A stage of the test that runs in the guest.
 #[derive(PartialEq, Eq)]
-enum Stage {
+enum GuestStage {
     Booted,
     Mounting,
     Mounted,
     Working,
 }
 
-impl<'a> Machinery<'a> {
-    fn start(lab: &Lab, report: &'a Report, device: &'a str, stream: u64) -> Result<Machinery<'a>> {
+impl<'a> ResetMachine<'a> {
+    fn start(lab: &Lab, report: &'a Report, device: &'a str, stream: u64) -> Result<ResetMachine<'a>> {
         let machine = Machine {
             drives: drives(1),
             cpus: 1,
@@ -80,7 +80,7 @@ impl<'a> Machinery<'a> {
             ..Machine::default()
         };
         let running = lab.start(&machine, &[], "resets", device, Job::default())?;
-        Ok(Machinery {
+        Ok(ResetMachine {
             monitor: Monitor::connect(&running.monitor())?,
             running,
             report,
@@ -97,10 +97,10 @@ impl<'a> Machinery<'a> {
         for reset in 1..=resets {
             self.round().with_context(|| format!("{}, before reset {reset}", self.device))?;
             self.monitor.execute("system_reset", json!({}))?;
-            self.until(|stage| *stage == Stage::Booted)
+            self.until(|stage| *stage == GuestStage::Booted)
                 .with_context(|| format!("{}, after reset {reset}", self.device))?;
         }
-        self.until(|stage| *stage == Stage::Mounted).context("the last mount")?;
+        self.until(|stage| *stage == GuestStage::Mounted).context("the last mount")?;
         self.report.success(
             &format!(
                 "{}: {resets} resets, {} acknowledgements, {} mounts, each with all that was acknowledged",
@@ -113,9 +113,9 @@ impl<'a> Machinery<'a> {
 
     /// Waits until the randomly chosen moment of the machine's reset.
     fn round(&mut self) -> Result<()> {
-        let (stage, time) = match self.chance.below(DURING_MOUNT) {
-            0 => (Stage::Mounting, MOUNT),
-            _ => (Stage::Working, WORK),
+        let (stage, time) = match self.chance.below(RESETS_PER_MOUNT_RESET) {
+            0 => (GuestStage::Mounting, MAX_MOUNT_TIME),
+            _ => (GuestStage::Working, MAX_WRITE_TIME),
         };
         self.until(|now| *now == stage)?;
         let end = clock::now() + self.chance.shorter(time);
@@ -131,8 +131,8 @@ impl<'a> Machinery<'a> {
     }
 
     /// Waits until the guest has reached a stage of its test.
-    fn until(&mut self, there: impl Fn(&Stage) -> bool) -> Result<()> {
-        let end = clock::now() + LIMIT;
+    fn until(&mut self, there: impl Fn(&GuestStage) -> bool) -> Result<()> {
+        let end = clock::now() + EVENT_LIMIT;
         loop {
             let event = self.running.next(end.saturating_duration_since(clock::now()))?;
             if self.take(event)?.is_some_and(|stage| there(&stage)) {
@@ -142,22 +142,22 @@ impl<'a> Machinery<'a> {
     }
 
     /// Processes a guest's event and replies; returns the stage if the event begins a new one.
-    fn take(&mut self, event: Event) -> Result<Option<Stage>> {
+    fn take(&mut self, event: Event) -> Result<Option<GuestStage>> {
         match event {
-            Event::Ready { .. } => Ok(Some(Stage::Booted)),
+            Event::Ready { .. } => Ok(Some(GuestStage::Booted)),
             Event::Ask { .. } => {
                 self.running.send_line(&serde_json::to_string(&self.durable)?)?;
-                Ok(Some(Stage::Mounting))
+                Ok(Some(GuestStage::Mounting))
             }
             Event::Test { name, failure: Some(why), .. } => bail!("{name}: {why}"),
             Event::Test { .. } => {
                 self.mounts += 1;
-                Ok(Some(Stage::Mounted))
+                Ok(Some(GuestStage::Mounted))
             }
             Event::Acknowledged { path, size } => {
                 self.durable.insert(path, size);
                 self.acknowledgements += 1;
-                Ok(Some(Stage::Working))
+                Ok(Some(GuestStage::Working))
             }
             Event::Dropped { path } => {
                 self.durable.remove(&path);
