@@ -14,18 +14,18 @@ use zoned::{Action, Blocks, Buf, Done, Durability, Geometry, Io, Lba, Op, ZoneId
 /// Number of drives of the array.
 const DRIVES: u32 = 5;
 /// Number of physical zones of a drive that hold metadata.
-const METADATA: u32 = 3;
+const METADATA_ZONES: u32 = 3;
 /// Blocks of a zone: 1 GiB.
-const CAPACITY: u64 = 1 << 18;
+const ZONE_BLOCKS: u64 = 1 << 18;
 
 /// A drive that acknowledges every operation and stores nothing, except before the array is open.
 #[derive(Debug)]
-struct Nothing {
+struct DiscardingDrive {
     emu: Arc<Emu>,
     open: std::sync::atomic::AtomicBool,
 }
 
-impl ZonedDevice for Nothing {
+impl ZonedDevice for DiscardingDrive {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }
@@ -46,22 +46,22 @@ impl ZonedDevice for Nothing {
     }
 }
 
-fn array() -> Arc<Array> {
+fn open_array() -> Arc<Array> {
     let driver: Arc<dyn Driver> = RealDriver::new();
-    let drives: Vec<Arc<Nothing>> = (0..DRIVES)
+    let drives: Vec<Arc<DiscardingDrive>> = (0..DRIVES)
         .map(|n| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
-                zones: METADATA + 4,
-                zone_size: Blocks(CAPACITY),
-                zone_capacity: Blocks(CAPACITY),
+                zones: METADATA_ZONES + 4,
+                zone_size: Blocks(ZONE_BLOCKS),
+                zone_capacity: Blocks(ZONE_BLOCKS),
                 max_open: Some(8),
                 max_active: Some(8),
                 latency: Latency::NONE,
                 ..EmuOptions::default()
             };
             let emu = Emu::memory(options, Arc::clone(&driver));
-            Arc::new(Nothing { emu, open: false.into() })
+            Arc::new(DiscardingDrive { emu, open: false.into() })
         })
         .collect();
     let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
@@ -74,17 +74,17 @@ fn array() -> Arc<Array> {
 }
 
 /// Writes pieces of `blocks` one after the other to a zone, and resets the zone where it is full.
-struct Writer {
+struct ZoneWriter {
     array: Arc<Array>,
     data: Buf,
     blocks: u64,
     at: u64,
 }
 
-impl Writer {
-    fn new(blocks: u64) -> Writer {
+impl ZoneWriter {
+    fn new(blocks: u64) -> ZoneWriter {
         let data = Buf::copy_from(&vec![0x5a; blocks as usize * 4096]);
-        Writer { array: array(), data, blocks, at: 0 }
+        ZoneWriter { array: open_array(), data, blocks, at: 0 }
     }
 
     async fn write(&mut self) {
@@ -110,15 +110,15 @@ impl Writer {
     }
 }
 
-fn writes(c: &mut Criterion) {
+fn bench_writes(c: &mut Criterion) {
     let mut group = c.benchmark_group("array of five, a write");
     for (name, blocks) in [("4 KiB", 1), ("64 KiB", 16), ("256 KiB, a whole stripe", 64), ("1 MiB", 256)] {
-        let mut writer = Writer::new(blocks);
+        let mut writer = ZoneWriter::new(blocks);
         group.throughput(Throughput::Bytes(blocks * 4096));
         group.bench_function(name, |b| b.iter_custom(|count| writer.run(count)));
     }
     group.finish();
 }
 
-criterion_group!(benches, writes);
+criterion_group!(benches, bench_writes);
 criterion_main!(benches);

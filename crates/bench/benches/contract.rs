@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bench::contract::measure;
 
 /// The system's allocator, with a count of its allocations.
-struct Counted;
+struct CountingAllocator;
 
 static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 // SAFETY: every call goes to the system's allocator unchanged, which keeps the trait's promises.
-unsafe impl GlobalAlloc for Counted {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         // SAFETY: the caller keeps the conditions of `GlobalAlloc::alloc`, which are those of the system allocator's `alloc`.
@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for Counted {
 }
 
 #[global_allocator]
-static COUNTED: Counted = Counted;
+static COUNTED: CountingAllocator = CountingAllocator;
 
 fn main() {
     let rounds = if cfg!(debug_assertions) { 3 } else { 101 };

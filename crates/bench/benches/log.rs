@@ -14,10 +14,10 @@ use units::{Blocks, Bytes, Driver, RealDriver, ZoneId, block_on};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Buf, Durability, ZonedDevice};
 
-const RECORD: usize = 4096;
+const RECORD_BYTES: usize = 4096;
 /// Number of records of one sample: 32 MiB.
 const RECORDS: usize = 8192;
-const ZONE: Blocks = Blocks(16 << 10);
+const ZONE_BLOCKS: Blocks = Blocks(16 << 10);
 /// Zones of the drive under a file system, whose parallel log writes two blocks for each record.
 const FS_ZONES: u32 = 16;
 
@@ -36,8 +36,8 @@ impl SegmentSource for Zones {
 fn drive(driver: &Arc<dyn Driver>, zones: u32) -> Arc<dyn ZonedDevice> {
     let options = EmuOptions {
         zones,
-        zone_size: ZONE,
-        zone_capacity: ZONE,
+        zone_size: ZONE_BLOCKS,
+        zone_capacity: ZONE_BLOCKS,
         max_append: Blocks(256),
         track_power_cuts: false,
         ..EmuOptions::default()
@@ -45,16 +45,20 @@ fn drive(driver: &Arc<dyn Driver>, zones: u32) -> Arc<dyn ZonedDevice> {
     Emu::memory(options, Arc::clone(driver))
 }
 
-fn writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
-    let zones =
-        (0..2).map(|zone| Segment { zone: ZoneId(zone), generation: 1, start: Blocks::ZERO, end: ZONE });
+fn ordered_log_writer(driver: &Arc<dyn Driver>, options: LogOptions) -> LogWriter {
+    let zones = (0..2).map(|zone| Segment {
+        zone: ZoneId(zone),
+        generation: 1,
+        start: Blocks::ZERO,
+        end: ZONE_BLOCKS,
+    });
     let source = Arc::new(Zones(Mutex::new(zones.collect())));
     let identity = LogIdentity { uuid: fs::Uuid::from_u128(7), log: 1, epoch: 1 };
     LogWriter::new(drive(driver, 2), identity, 0, LogIndex::starting_at(Bytes(0)), options, source)
 }
 
 /// A parallel log, and the file system that holds its file.
-fn parallel(driver: &Arc<dyn Driver>, batching: Batching) -> (Fs, ParallelLog) {
+fn parallel_log(driver: &Arc<dyn Driver>, batching: Batching) -> (Fs, ParallelLog) {
     let dev = drive(driver, FS_ZONES);
     block_on(&**driver, async {
         Fs::format(&dev, &FormatOptions::default()).await.expect("a new drive");
@@ -67,13 +71,14 @@ fn parallel(driver: &Arc<dyn Driver>, batching: Batching) -> (Fs, ParallelLog) {
 
 fn log(criterion: &mut Criterion) {
     let driver: Arc<dyn Driver> = RealDriver::new();
-    let record = vec![0x5A; RECORD];
+    let record = vec![0x5A; RECORD_BYTES];
     let mut group = criterion.benchmark_group("log");
     group.throughput(Throughput::Elements(RECORDS as u64)).sample_size(10);
     for (mode, name) in [(IoMode::Append, "append"), (IoMode::Write, "write")] {
         for buffer in [4 << 10, 64 << 10, 1 << 20] {
             group.bench_function(format!("{name}/{}KiB", buffer >> 10), |b| {
-                let make = || writer(&driver, LogOptions { buffer, mode, ..LogOptions::default() });
+                let make =
+                    || ordered_log_writer(&driver, LogOptions { buffer, mode, ..LogOptions::default() });
                 let fill = |log: LogWriter| {
                     for _ in 0..RECORDS {
                         block_on(&*driver, log.append(&record)).expect("room");
@@ -92,7 +97,7 @@ fn log(criterion: &mut Criterion) {
                 }
                 (fs, log)
             };
-            b.iter_batched(|| parallel(&driver, batching), fill, BatchSize::PerIteration);
+            b.iter_batched(|| parallel_log(&driver, batching), fill, BatchSize::PerIteration);
         });
     }
     // Measures the drive alone with the same bytes: its time is to be subtracted from a log's.

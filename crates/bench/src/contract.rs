@@ -9,13 +9,13 @@ use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, Buf, BufMut, Durability, Lba, ZoneId, ZonedDevice};
 
 /// Number of source buffers, used in turn: as many as a busy program has.
-const SOURCES: usize = 64;
+const SOURCE_BUFFERS: usize = 64;
 /// Blocks written to a zone before it is reset: 16 MiB over all zones, more than a core's own cache.
 const ZONE_BLOCKS: u64 = 1024;
 const ZONES: u32 = 4;
 const BLOCK: usize = 4096;
 /// Bytes of a block so small that its copy takes next to no time.
-const SMALL: usize = 512;
+const SMALL_BLOCK: usize = 512;
 
 /// The numbers of one run of the device contract's measurement.
 #[derive(Clone, Debug, Serialize)]
@@ -49,11 +49,11 @@ pub struct Numbers {
 pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
     let driver: Arc<dyn Driver> = RealDriver::new();
     let dev = drive(BLOCK, Arc::clone(&driver));
-    let small = drive(SMALL, Arc::clone(&driver));
+    let small = drive(SMALL_BLOCK, Arc::clone(&driver));
     let sources = sources(BLOCK);
     // The second thread has buffers of its own: threads that share reference counts slow each other down.
     let other_sources = self::sources(BLOCK);
-    let small_sources = self::sources(SMALL);
+    let small_sources = self::sources(SMALL_BLOCK);
     let mut memory = vec![0_u8; BLOCK * (ZONE_BLOCKS * u64::from(ZONES)) as usize];
     let mut buffer = Some(BufMut::zeroed(BLOCK));
     let mut columns: [Vec<f64>; 8] = Default::default();
@@ -70,25 +70,25 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
         };
         // Copies and appends run once without the clock, so that the memory of both is equally warm.
         copies();
-        *copy = time(&*driver, copies);
-        appends(&dev, &sources, 0..ZONES);
+        *copy = ns_of(&*driver, copies);
+        append_to_zones(&dev, &sources, 0..ZONES);
         let before = allocations();
-        *append = time(&*driver, || appends(&dev, &sources, 0..ZONES));
+        *append = ns_of(&*driver, || append_to_zones(&dev, &sources, 0..ZONES));
         allocated = [allocations() - before, allocated[1]];
         let before = allocations();
-        *read = time(&*driver, || reads(&dev, &mut buffer));
+        *read = ns_of(&*driver, || read_zones(&dev, &mut buffer));
         allocated = [allocated[0], allocations() - before];
-        *write = time(&*driver, || writes(&dev, &sources));
-        *small_append = time(&*driver, || appends(&small, &small_sources, 0..ZONES));
-        *flush = time(&*driver, || {
+        *write = ns_of(&*driver, || write_zones(&dev, &sources));
+        *small_append = ns_of(&*driver, || append_to_zones(&small, &small_sources, 0..ZONES));
+        *flush = ns_of(&*driver, || {
             (0..ZONE_BLOCKS * u64::from(ZONES)).for_each(|_| dev.flush().wait().expect("nothing to do"));
         });
-        *one = time(&*driver, || appends(&dev, &sources, 0..ZONES));
-        *both = time(&*driver, || {
+        *one = ns_of(&*driver, || append_to_zones(&dev, &sources, 0..ZONES));
+        *both = ns_of(&*driver, || {
             std::thread::scope(|scope| {
                 for (half, sources) in [(0..ZONES / 2, &sources), (ZONES / 2..ZONES, &other_sources)] {
                     let dev = &dev;
-                    scope.spawn(move || (0..2).for_each(|_| appends(dev, sources, half.clone())));
+                    scope.spawn(move || (0..2).for_each(|_| append_to_zones(dev, sources, half.clone())));
                 }
             });
         });
@@ -134,11 +134,11 @@ fn drive(block: usize, driver: Arc<dyn Driver>) -> Arc<dyn ZonedDevice> {
 }
 
 fn sources(block: usize) -> Vec<Buf> {
-    (0..SOURCES).map(|n| Buf::copy_from(&vec![n as u8 + 1; block])).collect()
+    (0..SOURCE_BUFFERS).map(|n| Buf::copy_from(&vec![n as u8 + 1; block])).collect()
 }
 
 /// Resets and fills each zone by appends.
-fn appends(dev: &Arc<dyn ZonedDevice>, sources: &[Buf], zones: std::ops::Range<u32>) {
+fn append_to_zones(dev: &Arc<dyn ZonedDevice>, sources: &[Buf], zones: std::ops::Range<u32>) {
     let mut sources = sources.iter().cycle();
     for zone in zones.map(ZoneId) {
         dev.zone(zone, Action::Reset).wait().expect("legal");
@@ -149,7 +149,7 @@ fn appends(dev: &Arc<dyn ZonedDevice>, sources: &[Buf], zones: std::ops::Range<u
     }
 }
 
-fn writes(dev: &Arc<dyn ZonedDevice>, sources: &[Buf]) {
+fn write_zones(dev: &Arc<dyn ZonedDevice>, sources: &[Buf]) {
     let mut sources = sources.iter().cycle();
     for zone in (0..ZONES).map(ZoneId) {
         dev.zone(zone, Action::Reset).wait().expect("legal");
@@ -161,14 +161,14 @@ fn writes(dev: &Arc<dyn ZonedDevice>, sources: &[Buf]) {
     }
 }
 
-fn reads(dev: &Arc<dyn ZonedDevice>, buffer: &mut Option<BufMut>) {
+fn read_zones(dev: &Arc<dyn ZonedDevice>, buffer: &mut Option<BufMut>) {
     for at in 0..ZONE_BLOCKS * u64::from(ZONES) {
         let into = buffer.take().expect("given back");
         *buffer = Some(black_box(dev.read(Lba(at), into).wait().expect("written")));
     }
 }
 
-fn time(driver: &dyn Driver, work: impl FnOnce()) -> f64 {
+fn ns_of(driver: &dyn Driver, work: impl FnOnce()) -> f64 {
     let start = driver.now();
     work();
     driver.now().since(start).as_nanos() as f64

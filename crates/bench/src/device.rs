@@ -16,7 +16,7 @@ use zoned::{
 use crate::{Latencies, Recorder};
 
 /// The longest write that [`fill`] makes.
-const FILL: Bytes = Bytes(1 << 20);
+const LONGEST_FILL_WRITE: Bytes = Bytes(1 << 20);
 
 /// The operation of a load on zones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,13 +110,13 @@ pub struct Outcome {
 
 /// A list of zones that a task fills one after the other.
 #[derive(Debug)]
-struct Lane {
+struct ZoneLane {
     zone: u32,
     written: u64,
 }
 
 /// State that the load's tasks share.
-struct Work {
+struct SharedState {
     device: Arc<dyn ZonedDevice>,
     load: Load,
     blocks: u64,
@@ -125,7 +125,7 @@ struct Work {
     /// The time at which the load stops; `None` if only the count ends it.
     end: Option<Instant>,
     begun: Mutex<u64>,
-    lanes: Vec<Mutex<Lane>>,
+    lanes: Vec<Mutex<ZoneLane>>,
     latencies: Mutex<Recorder>,
 }
 
@@ -192,7 +192,7 @@ pub async fn run_for(device: &Arc<dyn ZonedDevice>, load: &Load, time: Option<Du
     let first = geometry.conventional;
     let driver = Arc::clone(device.driver());
     let begin = driver.now();
-    let work = Arc::new(Work {
+    let work = Arc::new(SharedState {
         device: Arc::clone(device),
         load: load.clone(),
         blocks,
@@ -200,7 +200,7 @@ pub async fn run_for(device: &Arc<dyn ZonedDevice>, load: &Load, time: Option<Du
         begin,
         end: time.map(|time| begin.after(time.saturating_mul(load.dilation.max(1)))),
         begun: Mutex::new(0),
-        lanes: (0..load.zones).map(|n| Mutex::new(Lane { zone: first + n, written: 0 })).collect(),
+        lanes: (0..load.zones).map(|n| Mutex::new(ZoneLane { zone: first + n, written: 0 })).collect(),
         latencies: Mutex::default(),
     });
     let tasks: Vec<_> = (0..load.depth)
@@ -230,7 +230,8 @@ pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
     let (first, end) = (geometry.conventional, geometry.conventional.saturating_add(load.zones));
     let zones = first..end.min(geometry.zones);
     reset(device, zones.clone()).await?;
-    let longest = FILL.blocks_floor(geometry.block_size).min(geometry.max_transfer).max(Blocks(1));
+    let longest =
+        LONGEST_FILL_WRITE.blocks_floor(geometry.block_size).min(geometry.max_transfer).max(Blocks(1));
     let data =
         Buf::copy_from(&vec![0x5A; usize::try_from(longest.bytes(geometry.block_size).0).unwrap_or(0)]);
     for zone in zones.map(ZoneId) {
@@ -246,11 +247,11 @@ pub async fn fill(device: &Arc<dyn ZonedDevice>, load: &Load) -> Result<()> {
     Ok(())
 }
 
-impl Work {
+impl SharedState {
     async fn task(&self, task: u32) -> Result<()> {
         let driver = self.device.driver();
         // An operation's number that a task takes counts as done, so a task without a zone takes none.
-        while !self.ended(task)
+        while !self.has_no_zone_left(task)
             && let Some(number) = self.next()
         {
             let mut begin = driver.now();
@@ -267,12 +268,12 @@ impl Work {
             };
             if reads {
                 self.read().await?;
-                self.took(begin);
+                self.record_latency(begin);
                 continue;
             }
             let (io, rest) = self.put(task);
             io.await?;
-            self.took(begin);
+            self.record_latency(begin);
             if let Some(rest) = rest {
                 rest.await?;
             }
@@ -281,13 +282,13 @@ impl Work {
     }
 
     /// Whether the task has no zone left to write: its own are full, and a zone of another task takes one write at a time.
-    fn ended(&self, task: u32) -> bool {
+    fn has_no_zone_left(&self, task: u32) -> bool {
         let zones = self.device.geometry().zones;
         self.load.kind == Kind::Write
             && self.lanes.get(task as usize).is_none_or(|lane| lane.lock().zone >= zones)
     }
 
-    fn took(&self, begin: Instant) {
+    fn record_latency(&self, begin: Instant) {
         let took = self.device.driver().now().since(begin);
         self.latencies.lock().record(took);
     }
@@ -341,7 +342,7 @@ impl Work {
             }
             let full = slots * self.blocks == geometry.zone_capacity.0;
             let rest = (!full).then(|| self.device.submit(Op::Zone { zone, action: Action::Finish }));
-            *lane = Lane { zone: lane.zone.saturating_add(self.load.zones), written: 0 };
+            *lane = ZoneLane { zone: lane.zone.saturating_add(self.load.zones), written: 0 };
             return (io, rest);
         }
         // All lanes are full: impossible where the load's count was checked against the room.

@@ -28,7 +28,7 @@ impl Drive {
     pub fn open(url: &str, clock: Option<Clock>, create: bool) -> Result<Drive> {
         let mut parsed: DeviceUrl = url.parse()?;
         let clock = match &parsed {
-            DeviceUrl::Emu(url) => choose(clock, &url.options()?)?,
+            DeviceUrl::Emu(url) => choose_clock(clock, &url.options()?)?,
             _ if clock.unwrap_or(Clock::Real) == Clock::Real => Clock::Real,
             _ => {
                 return Err(Error::settings(
@@ -105,7 +105,7 @@ impl Drive {
 }
 
 /// The clock for the drive: the given one, or the default for the drive's options.
-fn choose(clock: Option<Clock>, options: &EmuOptions) -> Result<Clock> {
+fn choose_clock(clock: Option<Clock>, options: &EmuOptions) -> Result<Clock> {
     let timed = match &options.profile {
         Some(profile) if !profile.is_instant() => true,
         _ => options.latency != zoned::emu::Latency::NONE,

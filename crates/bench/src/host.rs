@@ -30,13 +30,13 @@ impl Host {
             optimised: !cfg!(debug_assertions),
             commit: option_env!("FURROW_COMMIT")
                 .map(str::to_owned)
-                .or_else(|| head(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.git")))),
+                .or_else(|| head_commit(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../.git")))),
         }
     }
 }
 
 /// The commit of a git directory's HEAD. In a worktree, `git` is a file that names the worktree's git directory.
-fn head(git: &Path) -> Option<String> {
+fn head_commit(git: &Path) -> Option<String> {
     let text = |path: PathBuf| std::fs::read_to_string(path).ok();
     let own = match text(git.to_owned()) {
         Some(file) => git.parent()?.join(file.trim().strip_prefix("gitdir: ")?),
@@ -75,9 +75,9 @@ mod tests {
         write(own.join("HEAD"), "ref: refs/heads/side\n");
         write(own.join("commondir"), "../..\n");
         write(tree.join(".git"), &format!("gitdir: {}\n", own.display()));
-        assert_eq!(head(&main).as_deref(), Some("aaaa"));
-        assert_eq!(head(&tree.join(".git")).as_deref(), Some("bbbb"));
-        assert_eq!(head(&dir.join("none/.git")), None);
+        assert_eq!(head_commit(&main).as_deref(), Some("aaaa"));
+        assert_eq!(head_commit(&tree.join(".git")).as_deref(), Some("bbbb"));
+        assert_eq!(head_commit(&dir.join("none/.git")), None);
         std::fs::remove_dir_all(dir).expect("it is there");
     }
 }

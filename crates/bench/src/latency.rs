@@ -34,14 +34,15 @@ pub struct Recorder {
 }
 
 /// Significant digits of a histogram's bucket.
-const DIGITS: u8 = 3;
+const SIGNIFICANT_DIGITS: u8 = 3;
 /// The longest latency that the histogram distinguishes, in ns: a day.
-const LONGEST: u64 = 86_400_000_000_000;
+const LONGEST_NS: u64 = 86_400_000_000_000;
 
 impl Recorder {
     /// A recorder without latencies.
     pub fn new() -> Recorder {
-        let mut histogram = Histogram::new(DIGITS).expect("the number of digits is one that there is");
+        let mut histogram =
+            Histogram::new(SIGNIFICANT_DIGITS).expect("the number of digits is one that there is");
         histogram.auto(true);
         Recorder { histogram, sum: 0.0, min: u64::MAX, max: 0 }
     }
@@ -49,7 +50,7 @@ impl Recorder {
     /// Counts one latency.
     pub fn record(&mut self, latency: Duration) {
         let ns = u64::try_from(latency.as_nanos()).unwrap_or(u64::MAX);
-        self.histogram.record(ns.clamp(1, LONGEST)).expect("a histogram that grows takes it");
+        self.histogram.record(ns.clamp(1, LONGEST_NS)).expect("a histogram that grows takes it");
         self.sum += ns as f64;
         self.min = self.min.min(ns);
         self.max = self.max.max(ns);

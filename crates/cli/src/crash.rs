@@ -70,7 +70,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             ..CrashOptions::new(target, args.seed, args.states)
         })?;
         if !context.json {
-            print(target, &report, context.now().since(start).as_secs_f64())?;
+            print_report(target, &report, context.now().since(start).as_secs_f64())?;
         }
         total.add(report);
     }
@@ -80,7 +80,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     Ok(if total.is_clean() { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-fn print(target: Target, report: &Report, seconds: f64) -> Result<()> {
+fn print_report(target: Target, report: &Report, seconds: f64) -> Result<()> {
     output::line(format!(
         "{target}: {} states, {} lost, {} invented, {} mount failures, {} check failures, {seconds:.1} s",
         report.states, report.lost, report.invented, report.mount_failures, report.check_failures

@@ -17,7 +17,7 @@ use crate::exit::Code;
 use crate::{output, progress, zones};
 
 /// Most lost records that the command lists.
-const LISTED: usize = 10;
+const MAX_LISTED_RECORDS: usize = 10;
 
 /// `furrow demo`
 #[derive(Debug, Args)]
@@ -52,8 +52,8 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
         drive: args.drive.clone(),
         wal: args.wal.name().to_owned(),
     };
-    let outcome = demo.run(&Screen::new(context))?;
-    list(&outcome.lost);
+    let outcome = demo.run(&ScreenReport::new(context))?;
+    list_lost_records(&outcome.lost);
     let (lost, seconds) = (outcome.lost.len(), outcome.time.as_secs_f64());
     if context.json {
         output::json(&json!({
@@ -65,7 +65,7 @@ pub fn run(context: &Context, args: &DemoArgs) -> Result<ExitCode> {
         let acknowledged = outcome.records + outcome.second_load_acknowledged;
         output::line(format!("{acknowledged} acknowledged writes, {lost} lost; {seconds:.1} s in all"))?;
     }
-    Ok(code(lost))
+    Ok(exit_code(lost))
 }
 
 /// Runs the demonstration on an array: exit code 1 where acknowledged data was lost.
@@ -75,8 +75,8 @@ pub fn run_array(context: &Context, args: &DemoArrayArgs) -> Result<ExitCode> {
         directory: args.directory.join("demo-array"),
         drive: args.drive.clone(),
     };
-    let outcome = demo.run(&Screen::new(context))?;
-    list(&outcome.lost);
+    let outcome = demo.run(&ScreenReport::new(context))?;
+    list_lost_records(&outcome.lost);
     let (acknowledged, lost, seconds) =
         (outcome.acknowledged, outcome.lost.len(), outcome.time.as_secs_f64());
     if context.json {
@@ -90,32 +90,32 @@ pub fn run_array(context: &Context, args: &DemoArrayArgs) -> Result<ExitCode> {
              {seconds:.1} s in all"
         ))?;
     }
-    Ok(code(lost))
+    Ok(exit_code(lost))
 }
 
 fn this_program() -> Result<PathBuf> {
     std::env::current_exe().context("finding this program")
 }
 
-fn list(lost: &[String]) {
-    for problem in lost.iter().take(LISTED) {
+fn list_lost_records(lost: &[String]) {
+    for problem in lost.iter().take(MAX_LISTED_RECORDS) {
         eprintln!("furrow: lost: {problem}");
     }
 }
 
-fn code(lost: usize) -> ExitCode {
+fn exit_code(lost: usize) -> ExitCode {
     if lost == 0 { ExitCode::SUCCESS } else { Code::Failure.into() }
 }
 
 /// Prints a demonstration's sentences to stdout, unless JSON is asked for, and draws progress on stderr.
-struct Screen {
+struct ScreenReport {
     json: bool,
     bar: Mutex<ProgressBar>,
 }
 
-impl Screen {
-    fn new(context: &Context) -> Screen {
-        Screen { json: context.json, bar: Mutex::new(ProgressBar::hidden()) }
+impl ScreenReport {
+    fn new(context: &Context) -> ScreenReport {
+        ScreenReport { json: context.json, bar: Mutex::new(ProgressBar::hidden()) }
     }
 
     fn with_bar<T>(&self, change: impl FnOnce(&mut ProgressBar) -> T) -> T {
@@ -123,7 +123,7 @@ impl Screen {
     }
 }
 
-impl Report for Screen {
+impl Report for ScreenReport {
     fn say(&self, sentence: &str) {
         if !self.json {
             // A closed stdout, as `head` leaves it, does not stop the demonstration.

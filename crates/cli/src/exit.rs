@@ -59,26 +59,26 @@ pub fn code(error: &anyhow::Error) -> Code {
             return failure.code;
         }
         if let Some(error) = cause.downcast_ref::<zoned::Error>() {
-            return of_device(error.kind());
+            return code_of_device_error(error.kind());
         }
         if let Some(error) = cause.downcast_ref::<::fs::Error>() {
             return match error.kind() {
-                ::fs::ErrorKind::Device(kind) => of_device(kind),
-                _ => of_class(error.class()),
+                ::fs::ErrorKind::Device(kind) => code_of_device_error(kind),
+                _ => code_of_class(error.class()),
             };
         }
     }
     Code::Failure
 }
 
-fn of_device(kind: zoned::ErrorKind) -> Code {
+fn code_of_device_error(kind: zoned::ErrorKind) -> Code {
     match kind {
         zoned::ErrorKind::Invalid | zoned::ErrorKind::Unsupported => Code::Usage,
-        _ => of_class(kind.class()),
+        _ => code_of_class(kind.class()),
     }
 }
 
-fn of_class(class: Class) -> Code {
+fn code_of_class(class: Class) -> Code {
     match class {
         Class::Retry => Code::Busy,
         Class::NoSpace => Code::NoSpace,

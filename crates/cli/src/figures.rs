@@ -57,9 +57,9 @@ struct PaperArgs {
 pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let (figures, out, quick) = match &args.set {
         Set::Profiles(out) => (vec![PROFILES], out, false),
-        Set::Zwal(args) => (chosen(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
-        Set::Waltz(args) => (chosen(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
-        Set::Raizn(args) => (chosen(&raizn::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Zwal(args) => (chosen_figures(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Waltz(args) => (chosen_figures(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Raizn(args) => (chosen_figures(&raizn::FIGURES, &args.only)?, &args.out, args.quick),
     };
     if let Some(out) = &out.out {
         std::fs::create_dir_all(out).with_context(|| format!("making the directory {}", out.display()))?;
@@ -75,8 +75,8 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
         let measured = figure.rows(&Run { quick, progress: &report }).map_err(anyhow::Error::from);
         let written = measured.and_then(|rows| {
             match &out.out {
-                Some(directory) => write(directory, figure, &settings, &rows)?,
-                None if !context.json => bar.suspend(|| print(figure, &rows))?,
+                Some(directory) => write_files(directory, figure, &settings, &rows)?,
+                None if !context.json => bar.suspend(|| print_rows(figure, &rows))?,
                 None => {}
             }
             all.extend(rows);
@@ -95,7 +95,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
 }
 
 /// The figures that `--only` names; all if `only` is empty.
-fn chosen(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
+fn chosen_figures(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
     for word in only {
         if !figures.iter().any(|figure| figure.is_called(word)) {
             let names: Vec<&str> = figures.iter().map(|figure| figure.name).collect();
@@ -109,7 +109,7 @@ fn chosen(figures: &[Figure], only: &[String]) -> Result<Vec<Figure>> {
     Ok(figures.iter().filter(named).copied().collect())
 }
 
-fn write(directory: &Path, figure: &Figure, settings: &Settings, rows: &[Row]) -> Result<()> {
+fn write_files(directory: &Path, figure: &Figure, settings: &Settings, rows: &[Row]) -> Result<()> {
     let table = Table { settings, rows };
     let files =
         [("json", table.json()), ("csv", table.csv()), ("svg", svg::draw(figure.title, figure.panels, rows))];
@@ -120,7 +120,7 @@ fn write(directory: &Path, figure: &Figure, settings: &Settings, rows: &[Row]) -
     Ok(())
 }
 
-fn print(figure: &Figure, rows: &[Row]) -> Result<()> {
+fn print_rows(figure: &Figure, rows: &[Row]) -> Result<()> {
     output::line(format!("{}: {}", figure.name, figure.title))?;
     let cells = |row: &Row| {
         vec![

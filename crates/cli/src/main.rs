@@ -36,7 +36,7 @@ use clap::{Parser, Subcommand};
 
 use crate::context::Context;
 
-const AFTER: &str = "\
+const HELP_FOOTER: &str = "\
 Devices: nvme:/dev/ng0n1, nvme:SERIAL       a ZNS drive, by NVMe commands
          blk:/dev/nvme0n1                   any zoned block device
          emu:FILE?zones=64&zone-size=64MiB  a drive kept in a file
@@ -49,7 +49,7 @@ Exit codes: 0 done, 1 failed or problems found, 2 wrong arguments, 3 device in u
 
 /// A storage stack for zoned drives: file system, RocksDB, key-value server.
 #[derive(Debug, Parser)]
-#[command(name = "furrow", version, after_help = AFTER, max_term_width = 100, arg_required_else_help = true)]
+#[command(name = "furrow", version, after_help = HELP_FOOTER, max_term_width = 100, arg_required_else_help = true)]
 struct Cli {
     /// Print JSON for programs instead of text for people.
     #[arg(long, global = true)]

@@ -18,26 +18,26 @@ use crate::server::Server;
 /// Number of drives of the demonstration's array.
 const DRIVES: usize = 5;
 /// The slot of the drive that fails and is replaced.
-const REPLACED: usize = 2;
+const REPLACED_SLOT: usize = 2;
 /// The slot of the drive that fails after the rebuild.
-const SECOND: usize = 0;
+const SECOND_FAILED_SLOT: usize = 0;
 /// The rebuild's rate until the server is killed, in bytes a second: slow enough to be killed halfway.
-const RATE: &str = "8MiB";
+const REBUILD_RATE: &str = "8MiB";
 /// The share of the rebuild that is done when the server is killed.
-const CUT: f64 = 0.4;
+const REBUILT_SHARE_AT_KILL: f64 = 0.4;
 /// Time between two reports of the rebuild's progress.
-const SAY: Duration = Duration::from_millis(500);
+const PROGRESS_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest time that a rebuild may take.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const REBUILD_TIMEOUT: Duration = Duration::from_secs(60);
 /// Time between two polls of the count of acknowledged writes.
-const POLL: Duration = Duration::from_millis(2);
+const LOAD_POLL_INTERVAL: Duration = Duration::from_millis(2);
 /// Time between two polls of the rebuild's progress.
-const POLL_REBUILD: Duration = Duration::from_millis(50);
-/// Number of records between two pauses of the second load (`PART`), and the length of a pause.
-const PART: usize = 1024;
-const PAUSE: Duration = Duration::from_millis(50);
+const REBUILD_POLL_INTERVAL: Duration = Duration::from_millis(50);
+/// Number of records between two pauses of the second load (`RECORDS_BETWEEN_PAUSES`), and the length of a pause.
+const RECORDS_BETWEEN_PAUSES: usize = 1024;
+const LOAD_PAUSE: Duration = Duration::from_millis(50);
 /// The file that lists the array's members.
-const LIST: &str = "demo.array";
+const MEMBER_LIST: &str = "demo.array";
 const WAL: &str = "auto";
 
 /// The settings of the array demonstration.
@@ -67,7 +67,7 @@ pub struct ArrayOutcome {
 }
 
 /// A running array demonstration.
-struct Running<'a> {
+struct RunningDemo<'a> {
     demo: &'a ArrayDemo,
     program: Program,
     files: OwnFiles,
@@ -83,11 +83,11 @@ impl ArrayDemo {
     pub fn run(&self, report: &dyn Report) -> Result<ArrayOutcome> {
         let program = Program::new(self.program.clone());
         let files = OwnFiles::in_directory(self.directory.clone())?;
-        Running { demo: self, program, files, report }.run()
+        RunningDemo { demo: self, program, files, report }.run()
     }
 }
 
-impl Running<'_> {
+impl RunningDemo<'_> {
     fn run(&self) -> Result<ArrayOutcome> {
         let began = self.program.now();
         let device = self.create()?;
@@ -120,8 +120,10 @@ impl Running<'_> {
         ensure!(loaded == second.len(), "the server ended during the second load");
 
         // The array now reconstructs a quarter of all data with the rebuilt drive.
-        self.fail(&server, SECOND)?;
-        self.say(format!("drive {SECOND} failed, and its file is gone: reads need the rebuilt data now"));
+        self.fail(&server, SECOND_FAILED_SLOT)?;
+        self.say(format!(
+            "drive {SECOND_FAILED_SLOT} failed, and its file is gone: reads need the rebuilt data now"
+        ));
         lost.extend(self.verify(&server, "without another drive", &[&first, &second])?);
         let counters = self.status(&server)?.get("counters").cloned().unwrap_or_default();
         server.shut_down(&self.program)?;
@@ -148,33 +150,33 @@ impl Running<'_> {
     /// Makes the demonstration's array; returns its URL.
     fn create(&self) -> Result<String> {
         for drive in 0..=DRIVES {
-            self.files.claim(&image(drive))?;
+            self.files.claim(&drive_file(drive))?;
         }
-        let list = self.files.claim(LIST)?.display().to_string();
+        let list = self.files.claim(MEMBER_LIST)?.display().to_string();
         let drives: Vec<String> = (0..DRIVES).map(|drive| self.url(drive)).collect();
         let args = ["array", "create", "--label", "demo", "--save", &list];
         let args: Vec<&str> = args.into_iter().chain(drives.iter().map(String::as_str)).collect();
         self.program.run(&args)?;
         for drive in 0..DRIVES {
-            self.files.made(&image(drive))?;
+            self.files.made(&drive_file(drive))?;
         }
-        self.files.made(LIST)?;
+        self.files.made(MEMBER_LIST)?;
         self.say(format!("array of {DRIVES} drives made; {list} lists them"));
         Ok(format!("array:{list}"))
     }
 
     /// The URL with which a drive of the array is made.
     fn url(&self, drive: usize) -> String {
-        format!("emu:{}?{}", self.files.path(&image(drive)).display(), self.demo.drive)
+        format!("emu:{}?{}", self.files.path(&drive_file(drive)).display(), self.demo.drive)
     }
 
     /// Runs the first load; a drive fails halfway.
     fn load_while_a_drive_fails(&self, server: &Server, writes: &mut [Write]) -> Result<()> {
         let start = self.program.now();
         let loaded = self.load(server, writes, |acknowledged| {
-            self.fail(server, REPLACED)?;
+            self.fail(server, REPLACED_SLOT)?;
             self.say(format!(
-                "drive {REPLACED} failed after {acknowledged} writes, and its file is gone; the load goes on"
+                "drive {REPLACED_SLOT} failed after {acknowledged} writes, and its file is gone; the load goes on"
             ));
             Ok(())
         })?;
@@ -206,7 +208,7 @@ impl Running<'_> {
                 loaded
             });
             while acknowledged.load(Ordering::Relaxed) < half && !ended.load(Ordering::Acquire) {
-                self.program.sleep(POLL);
+                self.program.sleep(LOAD_POLL_INTERVAL);
             }
             let done = halfway(acknowledged.load(Ordering::Relaxed));
             loader.join().expect("the loader does not panic").and(done)
@@ -223,18 +225,27 @@ impl Running<'_> {
     /// Fails a drive of the array and removes the drive's file.
     fn fail(&self, server: &Server, drive: usize) -> Result<()> {
         self.program.run(&["array", "fail", "--url", &server.pages, &drive.to_string()])?;
-        self.files.remove(&image(drive))
+        self.files.remove(&drive_file(drive))
     }
 
     /// Replaces the failed drive, and kills the server during the rebuild and the second load.
     fn kill_during_the_rebuild(&self, server: &mut Server, writes: &mut [Write]) -> Result<()> {
-        let (slot, new) = (REPLACED.to_string(), self.url(DRIVES));
-        let order =
-            ["array", "replace", "--url", &server.pages, &slot, &new, "--max-rate", RATE, "--no-wait"];
+        let (slot, new) = (REPLACED_SLOT.to_string(), self.url(DRIVES));
+        let order = [
+            "array",
+            "replace",
+            "--url",
+            &server.pages,
+            &slot,
+            &new,
+            "--max-rate",
+            REBUILD_RATE,
+            "--no-wait",
+        ];
         self.program.run(&order)?;
-        self.files.made(&image(DRIVES))?;
+        self.files.made(&drive_file(DRIVES))?;
         self.say(format!(
-            "drive {REPLACED} is replaced by {new}; the rebuild writes {RATE}/s, clients go on"
+            "drive {REPLACED_SLOT} is replaced by {new}; the rebuild writes {REBUILD_RATE}/s, clients go on"
         ));
         let address = server.address;
         let acknowledged = AtomicU64::new(0);
@@ -243,7 +254,7 @@ impl Running<'_> {
         let done = std::thread::scope(|scope| {
             let loader = scope.spawn(|| {
                 // Pauses keep the load from ending before the server is killed.
-                for part in writes.chunks_mut(PART) {
+                for part in writes.chunks_mut(RECORDS_BETWEEN_PAUSES) {
                     match load::set(address, part, self.report, &acknowledged) {
                         // The server was killed between two parts of the load: no connection can be made.
                         Err(_) if killed.load(Ordering::Acquire) => break,
@@ -252,11 +263,11 @@ impl Running<'_> {
                     if part.iter().any(|write| !write.acknowledged) {
                         break;
                     }
-                    self.program.sleep(PAUSE);
+                    self.program.sleep(LOAD_PAUSE);
                 }
                 anyhow::Ok(())
             });
-            let done = self.wait_for_rebuild(server, CUT).and_then(|_| {
+            let done = self.wait_for_rebuild(server, REBUILT_SHARE_AT_KILL).and_then(|_| {
                 killed.store(true, Ordering::Release);
                 server.kill()
             });
@@ -287,7 +298,7 @@ impl Running<'_> {
 
     /// Waits until a share of the rebuild is done, or, for a share above 1, until it has ended. Returns the status.
     fn wait_for_rebuild(&self, server: &Server, share: f64) -> Result<Value> {
-        let give_up = self.program.now().after(TIMEOUT);
+        let give_up = self.program.now().after(REBUILD_TIMEOUT);
         let mut next = self.program.now();
         loop {
             let status = self.status(server)?;
@@ -304,13 +315,13 @@ impl Running<'_> {
                     size(done),
                     size(total)
                 ));
-                next = self.program.now().after(SAY);
+                next = self.program.now().after(PROGRESS_INTERVAL);
             }
             if total > 0 && done as f64 >= share * total as f64 {
                 return Ok(status);
             }
-            ensure!(self.program.now() < give_up, "the rebuild has not ended after {TIMEOUT:?}");
-            self.program.sleep(POLL_REBUILD);
+            ensure!(self.program.now() < give_up, "the rebuild has not ended after {REBUILD_TIMEOUT:?}");
+            self.program.sleep(REBUILD_POLL_INTERVAL);
         }
     }
 
@@ -345,7 +356,7 @@ impl Running<'_> {
 }
 
 /// The name of the file that a drive of the array is in.
-fn image(drive: usize) -> String {
+fn drive_file(drive: usize) -> String {
     format!("drive{drive}.img")
 }
 

@@ -13,7 +13,7 @@ use crate::resp::{Client, Reply};
 const CONNECTIONS: usize = 4;
 
 /// Number of commands in a pipeline.
-const PIPELINE: usize = 64;
+const COMMANDS_PER_PIPELINE: usize = 64;
 
 /// A SET command of a load.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ pub fn set(
     let share = writes.len().div_ceil(CONNECTIONS).max(1);
     each_share(writes, share, |writes| {
         let mut client = Client::connect(at).context("connecting to the server")?;
-        for batch in writes.chunks_mut(PIPELINE) {
+        for batch in writes.chunks_mut(COMMANDS_PER_PIPELINE) {
             for write in batch.iter() {
                 client.queue(&[b"SET", write.key.as_bytes(), write.value.as_bytes()]);
             }
@@ -78,7 +78,7 @@ pub fn check<T: Sync>(
     let share = shares.len().div_ceil(CONNECTIONS).max(1);
     each_share(&mut shares, share, |expected| {
         let mut client = Client::connect(at).context("connecting to the server")?;
-        for batch in expected.chunks(PIPELINE) {
+        for batch in expected.chunks(COMMANDS_PER_PIPELINE) {
             for item in batch {
                 client.queue(&[b"GET", key(item).as_bytes()]);
             }

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 /// The file that names the demonstration's files, each with its inode, or with null from the moment before it is made until its
 /// inode is known.
-const LIST: &str = "made-by-furrow-demo.json";
+const FILE_LIST: &str = "made-by-furrow-demo.json";
 
 /// The directory of a demonstration and the list of files made in it.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl OwnFiles {
     /// Those of the directory; a list that cannot be read.
     pub fn in_directory(directory: PathBuf) -> Result<OwnFiles> {
         fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
-        let list = directory.join(LIST);
+        let list = directory.join(FILE_LIST);
         let made = match fs::read(&list) {
             Ok(text) => {
                 serde_json::from_slice(&text).with_context(|| format!("reading {}", list.display()))?
@@ -104,7 +104,7 @@ impl OwnFiles {
     fn record(&self, name: &str, inode: Value) -> Result<()> {
         let mut made = self.made.lock();
         made.insert(name.to_owned(), inode);
-        write(&self.directory.join(LIST), &made)
+        write(&self.directory.join(FILE_LIST), &made)
     }
 }
 

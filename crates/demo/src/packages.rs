@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail, ensure};
 
 /// The directory of apt's lists.
-const LISTS: &str = "/var/lib/apt/lists";
+const APT_LISTS: &str = "/var/lib/apt/lists";
 
 /// The program that decompresses apt's files.
-const HELPER: &str = "/usr/lib/apt/apt-helper";
+const APT_HELPER: &str = "/usr/lib/apt/apt-helper";
 
 /// Package records by key, `pkg:NAME:VERSION:ARCHITECTURE`.
 pub type Records = BTreeMap<String, String>;
@@ -21,29 +21,29 @@ pub type Records = BTreeMap<String, String>;
 ///
 /// A machine without apt or lists.
 pub fn load() -> Result<Records> {
-    let mut files = list_files(Path::new(LISTS))?;
+    let mut files = list_files(Path::new(APT_LISTS))?;
     if files.is_empty() {
-        update()?;
-        files = list_files(Path::new(LISTS))?;
+        fetch_lists()?;
+        files = list_files(Path::new(APT_LISTS))?;
     }
-    ensure!(!files.is_empty(), "there are no package lists in {LISTS}, and apt-get update brought none");
+    ensure!(!files.is_empty(), "there are no package lists in {APT_LISTS}, and apt-get update brought none");
     let mut records = Records::new();
     for file in &files {
-        let output = Command::new(HELPER)
+        let output = Command::new(APT_HELPER)
             .arg("cat-file")
             .arg(file)
             .stdin(Stdio::null())
             .output()
-            .with_context(|| format!("running {HELPER}, which comes with apt"))?;
+            .with_context(|| format!("running {APT_HELPER}, which comes with apt"))?;
         ensure!(
             output.status.success(),
-            "{HELPER} cannot read {}: {}",
+            "{APT_HELPER} cannot read {}: {}",
             file.display(),
             String::from_utf8_lossy(&output.stderr).trim()
         );
-        parse(&String::from_utf8_lossy(&output.stdout), &mut records);
+        parse_list(&String::from_utf8_lossy(&output.stdout), &mut records);
     }
-    ensure!(!records.is_empty(), "the package lists in {LISTS} hold no record");
+    ensure!(!records.is_empty(), "the package lists in {APT_LISTS} hold no record");
     Ok(records)
 }
 
@@ -63,7 +63,7 @@ fn list_files(directory: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn update() -> Result<()> {
+fn fetch_lists() -> Result<()> {
     let updated = Command::new("apt-get")
         .args(["-qq", "update"])
         .env("DEBIAN_FRONTEND", "noninteractive")
@@ -77,7 +77,7 @@ fn update() -> Result<()> {
 }
 
 /// Adds the records of one package list: paragraphs, separated by empty lines.
-fn parse(list: &str, records: &mut Records) {
+fn parse_list(list: &str, records: &mut Records) {
     for record in list.split("\n\n") {
         let field = |name: &str| record.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
         if let Some(name) = field("Package") {
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn each_paragraph_is_a_record() {
         let mut records = Records::new();
-        parse(
+        parse_list(
             "Package: a\nVersion: 1:2-3\nArchitecture: all\nDescription: x\n more\n\nPackage: b\n\n\n",
             &mut records,
         );

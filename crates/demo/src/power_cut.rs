@@ -15,10 +15,10 @@ use crate::report::{Report, rate, seconds, size};
 use crate::server::Server;
 
 /// Time between two polls of the count of acknowledged writes.
-const POLL: Duration = Duration::from_millis(2);
+const LOAD_POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 /// The drive file, in the demo's directory.
-const IMAGE: &str = "demo.img";
+const DRIVE_FILE: &str = "demo.img";
 
 /// The settings of the power cut demonstration.
 #[derive(Clone, Debug)]
@@ -60,7 +60,7 @@ impl PowerCutDemo {
         let program = Program::new(self.program.clone());
         let began = program.now();
         let files = OwnFiles::in_directory(self.directory.clone())?;
-        let device = format!("emu:{}?{}", files.claim(IMAGE)?.display(), self.drive);
+        let device = format!("emu:{}?{}", files.claim(DRIVE_FILE)?.display(), self.drive);
 
         let records = packages::load()?;
         let bytes: u64 = records.values().map(|record| record.len() as u64).sum();
@@ -71,7 +71,7 @@ impl PowerCutDemo {
         ));
 
         let mut server = Server::start(&program, &device, &self.wal)?;
-        files.made(IMAGE)?;
+        files.made(DRIVE_FILE)?;
         report.say(&format!(
             "server started on {} (pid {}), its data on {device}",
             server.address,
@@ -93,7 +93,7 @@ impl PowerCutDemo {
         ));
 
         let mut second: Vec<Write> =
-            first.iter().enumerate().map(|(index, write)| revise(index, write)).collect();
+            first.iter().enumerate().map(|(index, write)| write_of_second_load(index, write)).collect();
         let acknowledged = kill_halfway(&program, report, &mut server, &mut second)?;
         report.say(&format!(
             "second load: SIGKILL to pid {} after {acknowledged} of {} writes were acknowledged",
@@ -121,7 +121,7 @@ impl PowerCutDemo {
 }
 
 /// Makes a write of the second load: every second record gets a new value, and every other record a companion under a new key.
-fn revise(index: usize, write: &Write) -> Write {
+fn write_of_second_load(index: usize, write: &Write) -> Write {
     if index.is_multiple_of(2) {
         Write { key: write.key.clone(), value: format!("Revision: 2\n{}", write.value), acknowledged: false }
     } else {
@@ -149,7 +149,7 @@ fn kill_halfway(
             loaded
         });
         while acknowledged.load(Ordering::Relaxed) < half && !ended.load(Ordering::Acquire) {
-            program.sleep(POLL);
+            program.sleep(LOAD_POLL_INTERVAL);
         }
         let killed = server.kill();
         loader.join().expect("the loader does not panic").and(killed)
@@ -162,7 +162,7 @@ fn kill_halfway(
 }
 
 /// The values that a key may have after the server was killed.
-struct Expected<'a> {
+struct ExpectedValues<'a> {
     key: &'a str,
     /// The value acknowledged last; `None` if no write of the key was acknowledged.
     acknowledged: Option<&'a str>,
@@ -177,23 +177,23 @@ fn verify(
     first: &[Write],
     second: &[Write],
 ) -> Result<(usize, Vec<String>)> {
-    let mut expected: Vec<Expected<'_>> = first
+    let mut expected: Vec<ExpectedValues<'_>> = first
         .iter()
         .zip(second)
         .map(|(first, second)| {
             let is_rewritten = second.key == first.key;
             let last = if is_rewritten && second.acknowledged { second } else { first };
             let sent = (is_rewritten && !second.acknowledged).then_some(second.value.as_str());
-            Expected { key: &first.key, acknowledged: Some(&last.value), sent }
+            ExpectedValues { key: &first.key, acknowledged: Some(&last.value), sent }
         })
         .collect();
     let companions = first.iter().zip(second).filter(|(first, second)| first.key != second.key);
-    expected.extend(companions.map(|(_, second)| Expected {
+    expected.extend(companions.map(|(_, second)| ExpectedValues {
         key: &second.key,
         acknowledged: second.acknowledged.then_some(&second.value),
         sent: (!second.acknowledged).then_some(&second.value),
     }));
-    let verdict = |expected: &Expected<'_>, found: Option<&[u8]>| {
+    let verdict = |expected: &ExpectedValues<'_>, found: Option<&[u8]>| {
         let is = |value: Option<&str>| found == value.map(str::as_bytes);
         let fits = is(expected.acknowledged) || (expected.sent.is_some() && is(expected.sent));
         let what = if found.is_none() { "is gone" } else { "has another value" };

@@ -5,10 +5,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// The longest time to wait for the server's reply.
-const TIMEOUT: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The most bytes of a value in a reply.
-const MAX_BULK: usize = 64 << 20;
+const MAX_BULK_BYTES: usize = 64 << 20;
 
 /// A connection to a server of the redis protocol.
 #[derive(Debug)]
@@ -35,9 +35,9 @@ pub enum Reply {
 impl Client {
     /// Connects to a server of the redis protocol.
     pub fn connect(at: SocketAddr) -> io::Result<Client> {
-        let stream = TcpStream::connect_timeout(&at, TIMEOUT)?;
+        let stream = TcpStream::connect_timeout(&at, REPLY_TIMEOUT)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_read_timeout(Some(REPLY_TIMEOUT))?;
         Ok(Client { stream: BufReader::with_capacity(256 << 10, stream), out: Vec::new() })
     }
 
@@ -67,11 +67,11 @@ impl Client {
 
     /// Reads one reply from the server.
     pub fn reply(&mut self) -> io::Result<Reply> {
-        read(&mut self.stream)
+        read_reply(&mut self.stream)
     }
 }
 
-fn read(stream: &mut impl BufRead) -> io::Result<Reply> {
+fn read_reply(stream: &mut impl BufRead) -> io::Result<Reply> {
     let mut line = String::new();
     if stream.read_line(&mut line)? == 0 {
         return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection"));
@@ -87,7 +87,7 @@ fn read(stream: &mut impl BufRead) -> io::Result<Reply> {
         '$' if rest == "-1" => Ok(Reply::Bulk(None)),
         '$' => {
             let length: usize =
-                rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(malformed)?;
+                rest.parse().ok().filter(|length| *length <= MAX_BULK_BYTES).ok_or_else(malformed)?;
             let mut value = vec![0; length];
             stream.read_exact(&mut value)?;
             stream.read_exact(&mut [0; 2])?;
@@ -95,8 +95,8 @@ fn read(stream: &mut impl BufRead) -> io::Result<Reply> {
         }
         '*' => {
             let length: usize =
-                rest.parse().ok().filter(|length| *length <= MAX_BULK).ok_or_else(malformed)?;
-            (0..length).map(|_| read(stream)).collect::<io::Result<_>>().map(Reply::Array)
+                rest.parse().ok().filter(|length| *length <= MAX_BULK_BYTES).ok_or_else(malformed)?;
+            (0..length).map(|_| read_reply(stream)).collect::<io::Result<_>>().map(Reply::Array)
         }
         _ => Err(malformed()),
     }
@@ -106,24 +106,24 @@ fn read(stream: &mut impl BufRead) -> io::Result<Reply> {
 mod tests {
     use super::*;
 
-    fn parse(bytes: &[u8]) -> io::Result<Reply> {
-        read(&mut io::BufReader::new(bytes))
+    fn parse_reply(bytes: &[u8]) -> io::Result<Reply> {
+        read_reply(&mut io::BufReader::new(bytes))
     }
 
     #[test]
     fn replies_of_every_kind_are_read() {
-        assert_eq!(parse(b"+OK\r\n").unwrap(), Reply::Status("OK".into()));
-        assert_eq!(parse(b":12\r\n").unwrap(), Reply::Integer(12));
+        assert_eq!(parse_reply(b"+OK\r\n").unwrap(), Reply::Status("OK".into()));
+        assert_eq!(parse_reply(b":12\r\n").unwrap(), Reply::Integer(12));
         assert_eq!(
-            parse(b"*2\r\n$3\r\na\r\n\r\n$-1\r\n").unwrap(),
+            parse_reply(b"*2\r\n$3\r\na\r\n\r\n$-1\r\n").unwrap(),
             Reply::Array(vec![Reply::Bulk(Some(b"a\r\n".to_vec())), Reply::Bulk(None)])
         );
     }
 
     #[test]
     fn a_reply_cut_short_is_an_error() {
-        assert!(parse(b"$3\r\nab").is_err());
-        assert!(parse(b"").is_err());
-        assert!(parse(b"what\r\n").is_err());
+        assert!(parse_reply(b"$3\r\nab").is_err());
+        assert!(parse_reply(b"").is_err());
+        assert!(parse_reply(b"what\r\n").is_err());
     }
 }

@@ -10,13 +10,13 @@ use crate::program::Program;
 use crate::resp::{Client, Reply};
 
 /// The longest time that the server's start may take.
-const START: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The longest time that the server's shutdown may take.
-const STOP: Duration = Duration::from_secs(60);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Time between two polls of the server.
-const POLL: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A running `furrow serve`. Dropping it kills the process.
 #[derive(Debug)]
@@ -42,7 +42,7 @@ impl Server {
             .spawn()
             .context("starting the server")?;
         let mut server = Server { child, address, pages: format!("http://{pages}") };
-        let give_up = program.now().after(START);
+        let give_up = program.now().after(START_TIMEOUT);
         loop {
             if let Some(status) = server.child.try_wait()? {
                 bail!("the server ended before it answered ({status})");
@@ -52,9 +52,9 @@ impl Server {
                 return Ok(server);
             }
             if program.now() > give_up {
-                bail!("the server did not answer within {START:?}");
+                bail!("the server did not answer within {START_TIMEOUT:?}");
             }
-            program.sleep(POLL);
+            program.sleep(POLL_INTERVAL);
         }
     }
 
@@ -74,7 +74,7 @@ impl Server {
     pub fn shut_down(mut self, program: &Program) -> Result<()> {
         // The server may end before it answers.
         let _ = Client::connect(self.address).and_then(|mut client| client.call(&[b"SHUTDOWN"]));
-        let give_up = program.now().after(STOP);
+        let give_up = program.now().after(SHUTDOWN_TIMEOUT);
         loop {
             if let Some(status) = self.child.try_wait()? {
                 if status.success() {
@@ -83,9 +83,9 @@ impl Server {
                 bail!("the server ended with {status}");
             }
             if program.now() > give_up {
-                bail!("the server did not stop within {STOP:?} of SHUTDOWN");
+                bail!("the server did not stop within {SHUTDOWN_TIMEOUT:?} of SHUTDOWN");
             }
-            program.sleep(POLL);
+            program.sleep(POLL_INTERVAL);
         }
     }
 }

@@ -86,7 +86,7 @@ impl Loop {
     /// Runs the closed loop on a drive whose clock is virtual.
     pub fn run(&self, device: &Arc<dyn ZonedDevice>) -> Result<Measured> {
         let driver = Arc::clone(device.driver());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedState {
             device: Arc::clone(device),
             what: *self,
             data: Buf::copy_from(&vec![7; self.bytes]),
@@ -121,7 +121,7 @@ impl Loop {
 }
 
 /// State that the tasks of a closed loop share.
-struct Shared {
+struct SharedState {
     device: Arc<dyn ZonedDevice>,
     what: Loop,
     data: Buf,
@@ -130,7 +130,7 @@ struct Shared {
     times: Mutex<Vec<(Instant, Instant)>>,
 }
 
-impl Shared {
+impl SharedState {
     async fn task(&self, task: u32) -> Result<()> {
         let (device, driver) = (&self.device, self.device.driver());
         let geometry = device.geometry();

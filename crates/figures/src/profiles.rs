@@ -38,7 +38,7 @@ pub const PROFILES: Figure = Figure {
 const KIB: usize = 1024;
 
 /// The allowed deviation from a published number, as a share, unless a row has its own.
-const WITHIN: f64 = 0.10;
+const ALLOWED_DEVIATION: f64 = 0.10;
 
 /// A row of the figure, and its allowed deviation as a share of the published number.
 #[derive(Clone, Debug)]
@@ -82,10 +82,10 @@ impl Table {
     }
 
     fn row(&mut self, what: impl Into<String>, unit: Unit, published: f64, ours: f64) {
-        self.tight(what, unit, published, ours, WITHIN);
+        self.row_within(what, unit, published, ours, ALLOWED_DEVIATION);
     }
 
-    fn tight(&mut self, what: impl Into<String>, unit: Unit, published: f64, ours: f64, within: f64) {
+    fn row_within(&mut self, what: impl Into<String>, unit: Unit, published: f64, ours: f64, within: f64) {
         let row = Row::new(FIGURE, self.group, what.into(), unit, ours)
             .paper(published)
             .note(format!("within {:.0} %", within * 100.0));
@@ -99,7 +99,7 @@ fn run(url: &str, kind: Kind, bytes: usize, depth: u32, zones: u32, count: usize
 }
 
 /// The time of one operation on an idle drive, in us.
-fn once(profile: &str, op: &Op, state: ZoneState, written: u64) -> Result<f64> {
+fn idle_drive_latency(profile: &str, op: &Op, state: ZoneState, written: u64) -> Result<f64> {
     let options = EmuOptions::of_profile(Profile::load(profile).expect("the profile is built in"));
     let timing = Timing::of(&options, &options.geometry()?);
     let facts = ZoneFacts { state, written: Blocks(written) };
@@ -108,7 +108,7 @@ fn once(profile: &str, op: &Op, state: ZoneState, written: u64) -> Result<f64> {
 }
 
 fn act(profile: &str, action: Action, state: ZoneState, written: u64) -> Result<f64> {
-    once(profile, &Op::Zone { zone: ZoneId(0), action }, state, written)
+    idle_drive_latency(profile, &Op::Zone { zone: ZoneId(0), action }, state, written)
 }
 
 /// Numbers of `confzns`, the drive model of the ZWAL artefact.
@@ -116,14 +116,14 @@ pub fn confzns() -> Result<Vec<Checked>> {
     const DRIVE: &str = "profile=confzns";
     let mut table = Table::new("confzns");
     let write = run(DRIVE, Kind::Write, 8 * KIB, 1, 1, 2000)?;
-    table.tight("write 8K, QD 1", Unit::Kiops, 2.064, write.kiops(), 0.03);
+    table.row_within("write 8K, QD 1", Unit::Kiops, 2.064, write.kiops(), 0.03);
     for (depth, published) in CONFZNS_APPEND_8K {
-        let within = if matches!(depth, 4..=16) { WITHIN } else { 0.03 };
+        let within = if matches!(depth, 4..=16) { ALLOWED_DEVIATION } else { 0.03 };
         let fit = if within > 0.03 { " (fitted term)" } else { "" };
         let ours = run(DRIVE, Kind::Append, 8 * KIB, depth, 1, 10_000)?;
-        table.tight(format!("append 8K, QD {depth}{fit}"), Unit::Kiops, published, ours.kiops(), within);
+        table.row_within(format!("append 8K, QD {depth}{fit}"), Unit::Kiops, published, ours.kiops(), within);
         if depth == 1 {
-            table.tight("append 8K, QD 1", Unit::Us, 483.0, ours.mean(), 0.03);
+            table.row_within("append 8K, QD 1", Unit::Us, 483.0, ours.mean(), 0.03);
         }
     }
     let read = run(DRIVE, Kind::Sequential, 64 * KIB, 1, 1, 1000)?;
@@ -275,8 +275,8 @@ pub fn zn540_zone_commands() -> Result<Vec<Checked>> {
             true => Op::Append { zone: ZoneId(0), data: data(), how: Durability::Cached },
             false => Op::Write { at: Lba(0), data: data(), how: Durability::Cached },
         };
-        let open = once(DRIVE, &op(), ZoneState::ImplicitOpen, 0)?;
-        once(DRIVE, &op(), ZoneState::Empty, 0).map(|empty| empty - open)
+        let open = idle_drive_latency(DRIVE, &op(), ZoneState::ImplicitOpen, 0)?;
+        idle_drive_latency(DRIVE, &op(), ZoneState::Empty, 0).map(|empty| empty - open)
     };
     table.row("explicit open", Unit::Us, 9.6, act(DRIVE, Action::Open, ZoneState::Empty, 0)?);
     table.row("implicit open by a write, added", Unit::Us, 2.0, open(false)?);
@@ -320,7 +320,7 @@ pub fn smallzone() -> Result<Vec<Checked>> {
     table.row("appends to one zone", Unit::MibPerS, 87.0, ours);
     let ours = run(DRIVE, Kind::Append, 128 * KIB, 32, 8, 4000)?.mib();
     table.row("appends to eight zones", Unit::MibPerS, 8.0 * 87.0, ours);
-    let report = once("smallzone", &Op::Report { zones: 7..8 }, ZoneState::Empty, 0)?;
+    let report = idle_drive_latency("smallzone", &Op::Report { zones: 7..8 }, ZoneState::Empty, 0)?;
     table.row("report of one zone", Unit::Us, 6687.0, report);
     Ok(table.rows)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::{Context, Result};
 
 /// Most words of a dictionary: more slow libFuzzer down.
-const MOST: usize = 400;
+const MAX_WORDS: usize = 400;
 
 fn main() -> Result<()> {
     let name = std::env::args().nth(1).context("usage: dictionary TARGET")?;
@@ -28,7 +28,7 @@ fn main() -> Result<()> {
         }
     }
     words.retain(|word| word.iter().any(|byte| *byte != 0));
-    for word in words.iter().take(MOST) {
+    for word in words.iter().take(MAX_WORDS) {
         let shown: String = word.iter().map(|byte| format!("\\x{byte:02x}")).collect();
         println!("\"{shown}\"");
     }

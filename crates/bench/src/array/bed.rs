@@ -216,7 +216,7 @@ impl Job {
         let mut flying: VecDeque<(Instant, Io)> = VecDeque::new();
         for n in 0..self.load.count {
             if flying.len() >= self.load.depth {
-                self.land(&mut flying).await?;
+                self.await_oldest_write(&mut flying).await?;
             }
             let (zone, at, blocks) = self.place(n);
             let data = self.data.slice(..blocks as usize * size);
@@ -229,12 +229,12 @@ impl Job {
             flying.push_back((begin, io));
         }
         while !flying.is_empty() {
-            self.land(&mut flying).await?;
+            self.await_oldest_write(&mut flying).await?;
         }
         Ok(())
     }
 
-    async fn land(&self, flying: &mut VecDeque<(Instant, Io)>) -> Result<()> {
+    async fn await_oldest_write(&self, flying: &mut VecDeque<(Instant, Io)>) -> Result<()> {
         if let Some((begin, io)) = flying.pop_front() {
             io.await?;
             self.times.lock().push((begin, self.device.driver().now()));
@@ -276,7 +276,7 @@ impl Job {
 }
 
 /// Fills the beginning of each of a device's first zones with zeros.
-pub fn prime(device: &Arc<dyn ZonedDevice>, zones: u32, span: Bytes) -> Result<()> {
+pub fn fill_with_zeros(device: &Arc<dyn ZonedDevice>, zones: u32, span: Bytes) -> Result<()> {
     let size = Bytes(1 << 20);
     for first in (0..zones).step_by(4) {
         let jobs = (zones - first).min(4);

@@ -11,7 +11,7 @@ use serde::Serialize;
 use units::{Instant, block_on, sleep_until};
 use zoned::{Buf, Bytes, Durability, Lba, Result, ZonedDevice};
 
-pub use bed::{Bed, Kind, Load, Setup, Time, prime, reset};
+pub use bed::{Bed, Kind, Load, Setup, Time, fill_with_zeros, reset};
 
 use crate::Recorder;
 
@@ -19,8 +19,8 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
 /// Number of writes in a mean latency, and the drive's rest between two of them.
-const RESTED: u64 = 50;
-const REST: Duration = Duration::from_millis(1);
+const RESTED_WRITES: u64 = 50;
+const REST_BETWEEN_WRITES: Duration = Duration::from_millis(1);
 
 /// The throughput and latencies of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -151,7 +151,7 @@ impl ArrayLoad {
     fn drive(&self, kind: Kind, depth: usize) -> Result<Summary> {
         let device = self.setup.alone();
         if kind == Kind::Sequential {
-            prime(&device, 1, self.total)?;
+            fill_with_zeros(&device, 1, self.total)?;
         }
         self.load(&device, kind, self.setup.stripe_unit.0, depth)
     }
@@ -178,21 +178,21 @@ impl ArrayLoad {
     }
 
     /// The mean latency of writes of `bytes` on one drive, which rests between two of them.
-    fn alone(&self, bytes: u64) -> Result<f64> {
+    fn one_drive_write_latency(&self, bytes: u64) -> Result<f64> {
         let device = self.setup.alone();
         let driver = Arc::clone(device.driver());
         let data = Buf::copy_from(&vec![0; usize::try_from(bytes).expect("fits memory")]);
         let blocks = bytes / u64::from(device.geometry().block_size);
         let mut recorder = Recorder::new();
         block_on(&*driver, async {
-            for n in 0..RESTED {
+            for n in 0..RESTED_WRITES {
                 let begin = driver.now();
                 device.write(Lba(n * blocks), data.clone(), Durability::Cached).await?;
                 // The first write opens the zone, and is not counted.
                 if n > 0 {
                     recorder.record(driver.now().since(begin));
                 }
-                sleep_until(&*driver, driver.now().after(REST)).await;
+                sleep_until(&*driver, driver.now().after(REST_BETWEEN_WRITES)).await;
             }
             Ok::<(), zoned::Error>(())
         })?;
@@ -213,11 +213,13 @@ impl ArrayLoad {
             let bed = self.setup.build()?;
             let ours = self.load(&bed.device, Kind::Write, size, 1)?;
             let time = if size >= stripe {
-                self.alone((size / u64::from(self.setup.drives - 1)).next_multiple_of(block))?
+                self.one_drive_write_latency(
+                    (size / u64::from(self.setup.drives - 1)).next_multiple_of(block),
+                )?
             } else {
                 let part = size.min(unit);
-                let data = self.alone(part)?;
-                let logged = data.max(self.alone(part + block)?);
+                let data = self.one_drive_write_latency(part)?;
+                let logged = data.max(self.one_drive_write_latency(part + block)?);
                 let completes = size.max(unit) as f64 / stripe as f64;
                 logged * (1.0 - completes) + data * completes
             };
@@ -234,7 +236,7 @@ impl ArrayLoad {
         let one = self.drive(Kind::Sequential, depth)?;
         let drives = f64::from(self.setup.drives);
         let bed = self.setup.build()?;
-        prime(&bed.device, 1, self.total)?;
+        fill_with_zeros(&bed.device, 1, self.total)?;
         let all = self.load(&bed.device, Kind::Sequential, MIB, depth)?;
         let which = format!("{drives} drives, {} KiB, depth {depth}", self.setup.stripe_unit.0 / KIB);
         let mut lines =

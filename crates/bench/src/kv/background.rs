@@ -48,18 +48,20 @@ const GIB: f64 = (1_u64 << 30) as f64;
 
 fn parse(cf: &str, all: &str) -> Background {
     // The stall counts named "with_compaction" are part of the counts without that suffix.
-    let stalls = line(cf, "Stalls(count):").split(',').filter(|part| !part.contains("with_compaction"));
-    let flushed_bytes = bytes(line(cf, "Flush(GB): cumulative"));
+    let stalls =
+        rest_of_line(cf, "Stalls(count):").split(',').filter(|part| !part.contains("with_compaction"));
+    let flushed_bytes = bytes_of_gib(rest_of_line(cf, "Flush(GB): cumulative"));
     let value = |behind: &str| {
-        let parts = line(all, "Cumulative writes:").split(',');
+        let parts = rest_of_line(all, "Cumulative writes:").split(',');
         let part = parts.map(str::trim).find_map(|part| part.strip_suffix(behind));
-        part.map_or(0.0, number) as u64
+        part.map_or(0.0, parse_number) as u64
     };
     Background {
-        flushes: jobs(cf, "High"),
-        compactions: jobs(cf, "Low"),
+        flushes: job_count(cf, "High"),
+        compactions: job_count(cf, "Low"),
         flushed_bytes,
-        compacted_bytes: bytes(line(cf, "Cumulative compaction:")).saturating_sub(flushed_bytes),
+        compacted_bytes: bytes_of_gib(rest_of_line(cf, "Cumulative compaction:"))
+            .saturating_sub(flushed_bytes),
         stalls: stalls
             .filter(|part| !part.contains("interval"))
             .filter_map(|part| part.split_whitespace().next()?.parse::<u64>().ok())
@@ -70,28 +72,28 @@ fn parse(cf: &str, all: &str) -> Background {
 }
 
 /// The rest of a line of RocksDB's statistics that begins with a prefix.
-fn line<'a>(text: &'a str, begins: &str) -> &'a str {
+fn rest_of_line<'a>(text: &'a str, begins: &str) -> &'a str {
     text.lines().find_map(|line| line.strip_prefix(begins)).unwrap_or("")
 }
 
 /// Number of jobs of a priority in RocksDB's statistics: flushes have the high priority, compactions the low one.
-fn jobs(cf: &str, priority: &str) -> u64 {
+fn job_count(cf: &str, priority: &str) -> u64 {
     let named = |name: &str| cf.lines().find(|line| line.split_whitespace().next() == Some(name));
     let (Some(header), Some(line)) = (named("Priority"), named(priority)) else { return 0 };
     // The column is counted from the line's end: a size is two words in a row of numbers, and one in the header.
     let behind = header.split_whitespace().rev().position(|word| word == "Comp(cnt)");
     let word = behind.and_then(|behind| line.split_whitespace().rev().nth(behind));
-    word.map_or(0.0, number) as u64
+    word.map_or(0.0, parse_number) as u64
 }
 
 /// The number of GiB that a text begins with.
-fn bytes(text: &str) -> u64 {
+fn bytes_of_gib(text: &str) -> u64 {
     let first = text.split([',', ' ']).find(|word| !word.is_empty());
-    (first.map_or(0.0, number) * GIB) as u64
+    (first.map_or(0.0, parse_number) * GIB) as u64
 }
 
 /// Parses a number of RocksDB's statistics: `12`, `1.5`, `12K`, `3M`.
-fn number(word: &str) -> f64 {
+fn parse_number(word: &str) -> f64 {
     let (digits, factor) = match word.strip_suffix(['K', 'M', 'G']) {
         Some(digits) if word.ends_with('K') => (digits, 1e3),
         Some(digits) if word.ends_with('M') => (digits, 1e6),

@@ -8,7 +8,7 @@ use super::load::LogMode;
 use crate::{Error, Result};
 
 /// The directory of the database in the file system.
-const PATH: &str = "/kv";
+const DATABASE_PATH: &str = "/kv";
 
 impl LogMode {
     fn mode(self) -> WalMode {
@@ -22,5 +22,5 @@ impl LogMode {
 
 pub(super) fn open(fs: &Fs, wal: LogMode, db: DbOptions) -> Result<Database> {
     let options = DatabaseOptions { wal: wal.mode(), db, parallel_wal: None };
-    Database::open(fs, PATH, &options).map_err(Error::Engine)
+    Database::open(fs, DATABASE_PATH, &options).map_err(Error::Engine)
 }

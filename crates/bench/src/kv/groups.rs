@@ -28,7 +28,7 @@ pub(super) struct Led {
 }
 
 /// Number of steps of a latency distribution.
-const STEPS: u32 = 20;
+const DISTRIBUTION_STEPS: u32 = 20;
 
 impl Led {
     /// The write of a batch that RocksDB has written, which begins with its sequence number.
@@ -57,7 +57,9 @@ pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<OfGroup> {
             writers,
             groups,
             latency_us: recorder.summary(dilation),
-            steps_us: (1..=STEPS).map(|n| recorder.at(f64::from(n) / f64::from(STEPS), dilation)).collect(),
+            steps_us: (1..=DISTRIBUTION_STEPS)
+                .map(|n| recorder.at(f64::from(n) / f64::from(DISTRIBUTION_STEPS), dilation))
+                .collect(),
         })
         .collect()
 }

@@ -20,13 +20,13 @@ use crate::ycsb::Distribution;
 use crate::{Clock, Error, Latencies, OfKind, Result};
 
 /// Most threads of a key-value load.
-const MOST_THREADS: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
 /// Bytes of the longest value that a load may have.
-const LONGEST_VALUE: u64 = 64 << 20;
+const MAX_VALUE_BYTES: u64 = 64 << 20;
 /// Least bytes of a table.
-const SMALLEST_TABLE: u64 = 1 << 20;
+const MIN_TABLE_BYTES: u64 = 1 << 20;
 /// Most of the longest writes that are kept.
-const MOST_SLOW: usize = 10_000;
+const MAX_SLOW_WRITES: usize = 10_000;
 /// The shortest interval over which writes may be summed up.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
@@ -214,16 +214,16 @@ impl KvLoad {
     ///
     /// [`Error::Settings`] names the setting that does not.
     pub fn validate(&self) -> Result<()> {
-        let problem = if self.threads == 0 || self.threads > MOST_THREADS {
-            format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
+        let problem = if self.threads == 0 || self.threads > MAX_THREADS {
+            format!("{} threads: from 1 to {MAX_THREADS}", self.threads)
         } else if self.records == 0 || self.operations == 0 {
             String::from("records and operations: one at least")
-        } else if self.value.is_some_and(|value| value.0 > LONGEST_VALUE) {
-            format!("a value of {} bytes: up to {LONGEST_VALUE}", self.value.unwrap_or_default().0)
+        } else if self.value.is_some_and(|value| value.0 > MAX_VALUE_BYTES) {
+            format!("a value of {} bytes: up to {MAX_VALUE_BYTES}", self.value.unwrap_or_default().0)
         } else if self.distribution == Distribution::Latest {
             String::from("no record is inserted, so none is the latest: use uniform or zipfian")
-        } else if self.slowest > MOST_SLOW {
-            format!("the {} longest writes: up to {MOST_SLOW}", self.slowest)
+        } else if self.slowest > MAX_SLOW_WRITES {
+            format!("the {} longest writes: up to {MAX_SLOW_WRITES}", self.slowest)
         } else if self.interval.is_some_and(|interval| interval < SHORTEST_INTERVAL) {
             String::from("an interval is 1 ms at least")
         } else if self.wal == LogMode::Base && self.io == IoMode::Append {
@@ -245,7 +245,7 @@ impl KvLoad {
             background_jobs: self.background_jobs,
             block_cache: usize::try_from(self.block_cache.0).unwrap_or(usize::MAX),
             // Tables are as large as a memtable, as in RocksDB's own settings: a small memtable then has small compactions.
-            table_size: Some(self.write_buffer.0.max(SMALLEST_TABLE)),
+            table_size: Some(self.write_buffer.0.max(MIN_TABLE_BYTES)),
             ..DbOptions::default()
         }
     }

@@ -44,7 +44,7 @@ pub enum Mix {
 }
 
 /// MixGraph's shares in percent, as the WALTZ paper has them.
-const MIXGRAPH: [u8; 3] = [14, 83, 3];
+const MIXGRAPH_SHARES: [u8; 3] = [14, 83, 3];
 
 impl Mix {
     /// A mix of puts alone.
@@ -62,7 +62,7 @@ impl Mix {
     pub fn draw(self, random: &mut SplitMix64) -> Operation {
         let shares = match self {
             Mix::Shares(shares) => shares,
-            Mix::MixGraph(_) => MIXGRAPH,
+            Mix::MixGraph(_) => MIXGRAPH_SHARES,
         };
         let mut at = below(random, 100);
         for (operation, share) in Operation::ALL.into_iter().zip(shares) {

@@ -64,20 +64,20 @@ impl FromStr for Variant {
 }
 
 /// Number of ranges of keys: `keyrange_num`.
-const RANGES: u64 = 30;
+const KEY_RANGES: u64 = 30;
 /// Parameters of a key range's heat, which for range x is a e^(b x) + c e^(d x): `keyrange_dist_a` to `_d`.
-const HEAT: (f64, f64, f64, f64) = (14.18, -2.917, 0.0164, -0.08082);
+const RANGE_HEAT_PARAMETERS: (f64, f64, f64, f64) = (14.18, -2.917, 0.0164, -0.08082);
 /// Heats are rounded to one part in this many of their sum.
 const HEAT_STEPS: f64 = 1e6;
 /// Parameters of a key's frequency, which for rank x is a x^b, summed: `key_dist_a`, `key_dist_b`.
 const KEY: (f64, f64) = (0.002_312, 0.3467);
 /// Parameters of generalised Pareto distributions of value sizes and scan lengths: shape and scale. `value_k`, `value_sigma`;
 /// `iter_k`, `iter_sigma`.
-const VALUE: (f64, f64) = (0.2615, 25.45);
-const SCAN: (f64, f64) = (2.517, 14.236);
+const VALUE_SIZE_PARAMETERS: (f64, f64) = (0.2615, 25.45);
+const SCAN_LENGTH_PARAMETERS: (f64, f64) = (2.517, 14.236);
 /// `mix_max_value_size` and `mix_max_scan_len`: longer values and scans are taken modulo these.
-const VALUE_MAX: u64 = 1024;
-const SCAN_MAX: u64 = 10_000;
+const MAX_VALUE_BYTES: u64 = 1024;
+const MAX_SCAN_KEYS: u64 = 10_000;
 
 /// Picks keys as MixGraph does.
 #[derive(Clone, Debug)]
@@ -92,19 +92,19 @@ impl Keys {
     /// A picker of keys for a database of `records` records, one at least.
     pub fn new(variant: Variant, records: u64) -> Keys {
         let heat = |x: u64| {
-            let (a, b, c, d) = HEAT;
+            let (a, b, c, d) = RANGE_HEAT_PARAMETERS;
             a * (b * x as f64).exp() + c * (d * x as f64).exp()
         };
-        let all: f64 = (1..=RANGES).map(heat).sum();
-        let mut places: Vec<u64> = (0..RANGES).collect();
+        let all: f64 = (1..=KEY_RANGES).map(heat).sum();
+        let mut places: Vec<u64> = (0..KEY_RANGES).collect();
         // The ranges' places in the key space, the hottest first. The fixed seed makes them the same in every run.
-        let mut random = SplitMix64::new(RANGES);
+        let mut random = SplitMix64::new(KEY_RANGES);
         for end in (1..places.len()).rev() {
             let other = usize::try_from(below(&mut random, end as u64 + 1)).unwrap_or_default();
             places.swap(end, other);
         }
         let mut end = 0;
-        let heats = (1..=RANGES).zip(places).map(|(x, place)| {
+        let heats = (1..=KEY_RANGES).zip(places).map(|(x, place)| {
             end += ((heat(x) / all * HEAT_STEPS) as u64).max(1);
             (end, place)
         });
@@ -113,7 +113,7 @@ impl Keys {
 
     /// Picks a key's number, below that of the records.
     pub fn pick(&self, random: &mut SplitMix64) -> u64 {
-        let ranges = if self.variant.has_ranges() { RANGES.min(self.records) } else { 1 };
+        let ranges = if self.variant.has_ranges() { KEY_RANGES.min(self.records) } else { 1 };
         let size = self.records / ranges;
         let range = if ranges > 1 { self.range(random) % ranges } else { 0 };
         let within = if self.variant.has_hot_keys() { hot(random, size) } else { below(random, size) };
@@ -135,7 +135,7 @@ fn hot(random: &mut SplitMix64, size: u64) -> u64 {
     below(&mut SplitMix64::new(rank as u64), size)
 }
 
-fn pareto(random: &mut SplitMix64, (k, sigma): (f64, f64)) -> f64 {
+fn draw_pareto(random: &mut SplitMix64, (k, sigma): (f64, f64)) -> f64 {
     // `u` is above 0, and at most 1.
     let u = 1.0 - unit(random);
     (sigma * (u.powf(-k) - 1.0) / k).ceil()
@@ -143,15 +143,15 @@ fn pareto(random: &mut SplitMix64, (k, sigma): (f64, f64)) -> f64 {
 
 /// Draws the bytes of a value.
 pub fn value_size(random: &mut SplitMix64) -> u64 {
-    match pareto(random, VALUE) as u64 {
-        size if size > VALUE_MAX => size % VALUE_MAX,
+    match draw_pareto(random, VALUE_SIZE_PARAMETERS) as u64 {
+        size if size > MAX_VALUE_BYTES => size % MAX_VALUE_BYTES,
         size => size,
     }
 }
 
 /// Draws the number of keys of a scan, the first one included; hardly ever zero.
 pub fn scan_length(random: &mut SplitMix64) -> u64 {
-    pareto(random, SCAN) as u64 % SCAN_MAX
+    draw_pareto(random, SCAN_LENGTH_PARAMETERS) as u64 % MAX_SCAN_KEYS
 }
 
 #[cfg(test)]
@@ -164,14 +164,14 @@ mod tests {
     const DRAWS: u64 = 200_000;
 
     /// Counts how often each key, and each of the ranges, is drawn.
-    fn drawn(variant: Variant) -> (HashMap<u64, u64>, Vec<f64>) {
+    fn count_draws(variant: Variant) -> (HashMap<u64, u64>, Vec<f64>) {
         let (keys, mut random) = (Keys::new(variant, RECORDS), SplitMix64::new(11));
-        let (mut counts, mut ranges) = (HashMap::new(), vec![0.0; RANGES as usize]);
+        let (mut counts, mut ranges) = (HashMap::new(), vec![0.0; KEY_RANGES as usize]);
         for _ in 0..DRAWS {
             let key = keys.pick(&mut random);
             assert!(key < RECORDS);
             *counts.entry(key).or_default() += 1;
-            ranges[(key * RANGES / RECORDS) as usize] += 1.0 / DRAWS as f64;
+            ranges[(key * KEY_RANGES / RECORDS) as usize] += 1.0 / DRAWS as f64;
         }
         ranges.sort_by(|a, b| b.total_cmp(a));
         (counts, ranges)
@@ -180,20 +180,20 @@ mod tests {
     #[test]
     fn ranges_are_as_hot_as_the_two_exponentials_say_or_alike() {
         for variant in Variant::ALL {
-            let (_, ranges) = drawn(variant);
+            let (_, ranges) = count_draws(variant);
             let expected = if variant.has_ranges() { 0.7913 } else { 1.0 / 30.0 };
             let within = if variant == Variant::AllDist { 0.02 } else { 0.01 };
             assert!((ranges[0] - expected).abs() < within, "{variant}: {}", ranges[0]);
         }
         // Expected shares of the second and the third range: 14.18 e^-5.834 + 0.0164 e^-0.16164, and so on, over the sum.
-        let (_, ranges) = drawn(Variant::PrefixRandom);
+        let (_, ranges) = count_draws(Variant::PrefixRandom);
         assert!((ranges[1] - 0.0561).abs() < 0.005 && (ranges[2] - 0.0153).abs() < 0.005, "{ranges:?}");
     }
 
     #[test]
     fn hot_keys_are_few_and_the_cold_keys_are_uniform() {
         let share_of_hottest = |variant| {
-            let (counts, _) = drawn(variant);
+            let (counts, _) = count_draws(variant);
             let mut counts: Vec<u64> = counts.into_values().collect();
             counts.sort_by(|a, b| b.cmp(a));
             counts.iter().take(300).sum::<u64>() as f64 / DRAWS as f64
@@ -213,9 +213,9 @@ mod tests {
         };
         // The median of a generalised Pareto distribution: sigma (2^k - 1) / k, rounded up.
         let (middle, most) = median(&value_size);
-        assert!((19..=21).contains(&middle) && most <= VALUE_MAX, "{middle}, {most}");
+        assert!((19..=21).contains(&middle) && most <= MAX_VALUE_BYTES, "{middle}, {most}");
         let (middle, most) = median(&scan_length);
-        assert!((26..=28).contains(&middle) && most < SCAN_MAX, "{middle}, {most}");
+        assert!((26..=28).contains(&middle) && most < MAX_SCAN_KEYS, "{middle}, {most}");
     }
 
     #[test]

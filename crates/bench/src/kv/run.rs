@@ -9,7 +9,7 @@ use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 use super::background::Background;
 use super::engine;
 use super::load::{KvLoad, KvOutcome, LogMode};
-use super::work::Work;
+use super::work::SharedState;
 use crate::{Clock, Counted, Drive, Result};
 
 /// Formats the drive, fills a database and runs the load on it. `progress` is called with each step.
@@ -42,7 +42,7 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     };
     let fs = block_on(&*driver, Fs::mount(dev, &mount))?;
     let database = engine::open(&fs, load.wal, load.database())?;
-    let work = Work::new(database, Arc::clone(&driver), &load, dilation);
+    let work = SharedState::new(database, Arc::clone(&driver), &load, dilation);
     progress("filling the database");
     work.fill()?;
     progress("running");

@@ -18,12 +18,12 @@ use crate::ycsb::keys::{Picker, below, scatter};
 use crate::{Recorder, Result};
 
 /// Number of records that the filling writes in one batch.
-const FILL: u64 = 16;
+const RECORDS_PER_FILL_BATCH: u64 = 16;
 /// Most intervals, of all threads together, whose writes are summed up: up to 120 KiB of memory each.
-const MOST_INTERVALS: usize = 10_000;
+const MAX_INTERVALS: usize = 10_000;
 
 /// State that the load's threads share.
-pub(super) struct Work {
+pub(super) struct SharedState {
     pub(super) database: Database,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) load: KvLoad,
@@ -35,7 +35,7 @@ pub(super) struct Work {
 }
 
 /// The counts of the load's threads.
-pub(super) struct Tally {
+pub(super) struct ThreadCounts {
     pub(super) kinds: Kinds,
     put_bytes: u64,
     slowest: Slowest,
@@ -51,12 +51,12 @@ struct Own {
     picker: Picker,
     batch: WriteBatch,
     value: Vec<u8>,
-    tally: Tally,
+    tally: ThreadCounts,
 }
 
-impl Tally {
-    fn new(keep: usize) -> Tally {
-        Tally {
+impl ThreadCounts {
+    fn new(keep: usize) -> ThreadCounts {
+        ThreadCounts {
             kinds: Kinds::new(Operation::ALL.iter().map(|operation| operation.name())),
             put_bytes: 0,
             slowest: Slowest::new(keep),
@@ -65,7 +65,7 @@ impl Tally {
         }
     }
 
-    fn add(&mut self, other: Tally) {
+    fn add(&mut self, other: ThreadCounts) {
         self.kinds.add(&other.kinds);
         self.put_bytes += other.put_bytes;
         self.slowest.merge(other.slowest);
@@ -100,14 +100,14 @@ impl Tally {
     }
 }
 
-impl Work {
+impl SharedState {
     pub(super) fn new(
         database: Database,
         driver: Arc<dyn Driver>,
         load: &KvLoad,
         dilation: u32,
-    ) -> Arc<Work> {
-        Arc::new(Work {
+    ) -> Arc<SharedState> {
+        Arc::new(SharedState {
             database,
             driver,
             load: load.clone(),
@@ -125,7 +125,7 @@ impl Work {
         let mut record = 0;
         while record < self.load.records {
             own.batch.clear();
-            let end = self.load.records.min(record + FILL);
+            let end = self.load.records.min(record + RECORDS_PER_FILL_BATCH);
             for record in record..end {
                 own.fresh_value(&self.load);
                 own.batch.put(&key(record), &own.value);
@@ -143,7 +143,7 @@ impl Work {
     }
 
     /// Runs the load's operations in threads; returns their counts and the time.
-    pub(super) async fn run(self: &Arc<Work>) -> Result<(Tally, Duration)> {
+    pub(super) async fn run(self: &Arc<SharedState>) -> Result<(ThreadCounts, Duration)> {
         let begin = self.driver.now();
         let thread = |thread| {
             let work = Arc::clone(self);
@@ -151,7 +151,7 @@ impl Work {
         };
         let of_threads = run_threads(&*self.driver, "kv", self.load.threads, &self.failed, thread).await?;
         let elapsed = self.driver.now().since(begin);
-        let mut tally = Tally::new(self.load.slowest);
+        let mut tally = ThreadCounts::new(self.load.slowest);
         of_threads.into_iter().for_each(|own| tally.add(own));
         Ok((tally, elapsed))
     }
@@ -162,12 +162,12 @@ impl Work {
             picker: self.picker.clone(),
             batch: WriteBatch::new(),
             value: Vec::new(),
-            tally: Tally::new(self.load.slowest),
+            tally: ThreadCounts::new(self.load.slowest),
         }
     }
 
     /// Runs one thread of the load. The thread blocks and never awaits, so no other task runs on it.
-    fn thread(&self, thread: u32, begin: Instant) -> Result<Tally> {
+    fn thread(&self, thread: u32, begin: Instant) -> Result<ThreadCounts> {
         let mut own = self.own(thread);
         let timed = self.load.slowest > 0;
         if timed {
@@ -212,7 +212,7 @@ impl Work {
                     }
                     own.tally.slowest.add(SlowWrite::new(at.since(begin), took, times, self.dilation));
                 }
-                self.in_interval(&mut own.tally, end.since(begin), took);
+                self.record_in_interval(&mut own.tally, end.since(begin), took);
             }
         }
         if timed {
@@ -221,7 +221,7 @@ impl Work {
         Ok(own.tally)
     }
 
-    fn in_interval(&self, tally: &mut Tally, end: Duration, took: Duration) {
+    fn record_in_interval(&self, tally: &mut ThreadCounts, end: Duration, took: Duration) {
         let Some(each) = self.load.interval else { return };
         let at = end.as_nanos() / u128::from(self.dilation.max(1)) / each.as_nanos().max(1);
         // The last interval takes all later writes.
@@ -236,7 +236,7 @@ impl Work {
 
     /// Most intervals that one thread records.
     fn most_intervals(&self) -> usize {
-        (MOST_INTERVALS / self.load.threads.max(1) as usize).max(1)
+        (MAX_INTERVALS / self.load.threads.max(1) as usize).max(1)
     }
 
     fn pick(&self, own: &mut Own) -> u64 {

@@ -19,23 +19,23 @@ use zoned::{Buf, BufMut, DeviceUrl, Durability, ZonedDevice, join_all};
 
 use crate::scratch::Scratch;
 use crate::{Error, Result};
-use paced::Paced;
+use paced::PacedDrive;
 
 /// Least number of key-value pairs in a log that is worth a measurement.
-const FEWEST: u64 = 16;
+const MIN_PAIRS: u64 = 16;
 /// The prefix of scratch directories' names; the process id follows.
-const SCRATCH: &str = "furrow-recovery-";
+const SCRATCH_PREFIX: &str = "furrow-recovery-";
 /// The directory of the database in the file system.
 const DB: &str = "/db";
 /// Bytes of each key in the log.
 const KEY: usize = 16;
 /// Time that an append takes while the log is being filled: enough for many to be in flight, so that they are taken in any
 /// order.
-const FILL: Duration = Duration::from_micros(20);
+const FILL_APPEND_TIME: Duration = Duration::from_micros(20);
 /// Bytes read to measure the drive's read bandwidth.
-const PROBE: Bytes = Bytes(256 << 20);
+const PROBE_BYTES: Bytes = Bytes(256 << 20);
 /// Bytes of one read of the probe.
-const PROBE_READ: Bytes = Bytes(1 << 20);
+const PROBE_READ_BYTES: Bytes = Bytes(1 << 20);
 
 /// The settings of a recovery's measurement.
 #[derive(Clone, Debug)]
@@ -182,7 +182,7 @@ pub fn run(load: &RecoveryLoad) -> Result<RecoveryOutcome> {
         )));
     }
     check_sizes(load, &options)?;
-    Scratch::sweep(&load.scratch, SCRATCH)?;
+    Scratch::sweep(&load.scratch, SCRATCH_PREFIX)?;
     let read = bandwidth(&options)?;
     let logs = load.sizes.iter().map(|size| one(load, &options, *size, read)).collect::<Result<_>>()?;
     Ok(RecoveryOutcome {
@@ -212,9 +212,9 @@ fn check_sizes(load: &RecoveryLoad, options: &EmuOptions) -> Result<()> {
     let room = fs.statfs().free;
     block_on(&*driver, fs.unmount())?;
     for size in &load.sizes {
-        if size.0 / load.pair.0 < FEWEST {
+        if size.0 / load.pair.0 < MIN_PAIRS {
             return Err(Error::settings(format!(
-                "a log of {size} has fewer than {FEWEST} pairs of {}: name a larger size",
+                "a log of {size} has fewer than {MIN_PAIRS} pairs of {}: name a larger size",
                 load.pair
             )));
         } else if *size > room {
@@ -232,9 +232,9 @@ fn bandwidth(options: &EmuOptions) -> Result<f64> {
     let options = EmuOptions { track_power_cuts: false, ..options.clone() };
     let emu: Arc<dyn ZonedDevice> = Emu::memory(options, Arc::clone(&driver) as Arc<dyn Driver>);
     let geometry = emu.geometry().clone();
-    let blocks = Blocks(PROBE_READ.0 / u64::from(geometry.block_size)).min(geometry.max_transfer);
+    let blocks = Blocks(PROBE_READ_BYTES.0 / u64::from(geometry.block_size)).min(geometry.max_transfer);
     let length = blocks.bytes(geometry.block_size).0;
-    let reads = (PROBE.0 / length).min(geometry.zone_capacity.0 / blocks.0);
+    let reads = (PROBE_BYTES.0 / length).min(geometry.zone_capacity.0 / blocks.0);
     let bytes = usize::try_from(length).expect("a read is short");
     let at = |n: u64| geometry.start(ZoneId(0)).plus(Blocks(n * blocks.0));
     for n in 0..reads {
@@ -263,7 +263,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
     let emu = Emu::memory(
         EmuOptions {
             profile: None,
-            latency: Latency { write: FILL, ..Latency::NONE },
+            latency: Latency { write: FILL_APPEND_TIME, ..Latency::NONE },
             reorder: true,
             track_power_cuts: false,
             ..options.clone()
@@ -271,7 +271,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
         Arc::clone(&driver),
     );
     let timing = Timing::of(options, emu.geometry());
-    let paced = Paced::new(emu, timing);
+    let paced = PacedDrive::new(emu, timing);
     let device: Arc<dyn ZonedDevice> = Arc::clone(&paced) as Arc<dyn ZonedDevice>;
     let buffer = usize::try_from(load.buffer.0).expect("a buffer fits the memory");
     let barrier = usize::try_from(load.barrier.0).unwrap_or(usize::MAX);
@@ -280,19 +280,19 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
     block_on(&*driver, Fs::format(&device, &FormatOptions::default()))?;
     let fs = block_on(&*driver, Fs::mount(Arc::clone(&device), &mount))?;
     let db = Db::open(&fs, DB, &settings)?;
-    fill(&db, load, pairs)?;
+    write_pairs(&db, load, pairs)?;
     db.sync_wal()?;
     let killed = paced.media();
     db.close()?;
     block_on(&*driver, fs.unmount())?;
     drop(fs);
 
-    let scratch = Scratch::new(&load.scratch, SCRATCH)?;
+    let scratch = Scratch::new(&load.scratch, SCRATCH_PREFIX)?;
     let db = Db::open_on_host(scratch.path(), &settings)?;
-    fill(&db, load, pairs)?;
+    write_pairs(&db, load, pairs)?;
     db.close()?;
 
-    paced.begin();
+    paced.start_read_times();
     let now = || driver.now().0;
     let since = |before: u64| Duration::from_nanos(now() - before).as_secs_f64();
     let open = |device: &Arc<dyn ZonedDevice>| -> Result<(f64, f64, LogReplay)> {
@@ -302,7 +302,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
         let before = now();
         let db = Db::open(&fs, DB, &settings)?;
         let opened = since(before);
-        let replay = longest(&db)?;
+        let replay = longest_replay(&db)?;
         db.close()?;
         block_on(&*driver, fs.unmount())?;
         Ok((mounted, opened, replay))
@@ -313,13 +313,13 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
 
         let before = now();
         let db = Db::open_on_host(scratch.path(), &settings)?;
-        theirs.push((since(before), longest(&db)?));
+        theirs.push((since(before), longest_replay(&db)?));
         db.close()?;
 
         // A mount closes the log, so each replay of a log that was not closed gets a fresh copy of the drive.
         let emu = Emu::from_media(killed.clone(), "after a kill", Latency::NONE, Arc::clone(&driver));
-        let drive = Paced::new(emu, Timing::of(options, device.geometry()));
-        drive.begin();
+        let drive = PacedDrive::new(emu, Timing::of(options, device.geometry()));
+        drive.start_read_times();
         after_a_kill.push(open(&(drive as Arc<dyn ZonedDevice>))?);
     }
     let best = ours.iter().min_by_key(|(.., replay)| replay.took);
@@ -355,7 +355,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
 }
 
 /// The replay of the filled log: the database's other logs are nearly empty.
-fn longest(db: &Db) -> Result<LogReplay> {
+fn longest_replay(db: &Db) -> Result<LogReplay> {
     let replays = db.replayed();
     replays
         .into_iter()
@@ -364,7 +364,7 @@ fn longest(db: &Db) -> Result<LogReplay> {
 }
 
 /// Writes the key-value pairs to the database in any order of keys, unsynced.
-fn fill(db: &Db, load: &RecoveryLoad, pairs: u64) -> Result<()> {
+fn write_pairs(db: &Db, load: &RecoveryLoad, pairs: u64) -> Result<()> {
     let mut random = SplitMix64::new(1);
     let len = usize::try_from(load.pair.0).expect("a pair fits the memory") - KEY;
     let mut value: Vec<u8> = Vec::with_capacity(len + 8);

@@ -9,18 +9,18 @@ use zoned::{Done, Driver, Geometry, Io, Op, ZonedDevice};
 
 /// A drive in memory whose reads take another drive's read times.
 #[derive(Debug)]
-pub(super) struct Paced {
+pub(super) struct PacedDrive {
     emu: Arc<Emu>,
     timing: Timing,
     clocks: Mutex<TimingState>,
     on: AtomicBool,
 }
 
-impl Paced {
+impl PacedDrive {
     /// Puts read times over `emu`, whose own reads take no time.
-    pub(super) fn new(emu: Arc<Emu>, timing: Timing) -> Arc<Paced> {
+    pub(super) fn new(emu: Arc<Emu>, timing: Timing) -> Arc<PacedDrive> {
         let clocks = Mutex::new(timing.rested());
-        Arc::new(Paced { emu, timing, clocks, on: AtomicBool::new(false) })
+        Arc::new(PacedDrive { emu, timing, clocks, on: AtomicBool::new(false) })
     }
 
     /// A copy of the drive's content.
@@ -29,12 +29,12 @@ impl Paced {
     }
 
     /// Makes reads take the profile's times from now on.
-    pub(super) fn begin(&self) {
+    pub(super) fn start_read_times(&self) {
         self.on.store(true, Ordering::Release);
     }
 }
 
-impl ZonedDevice for Paced {
+impl ZonedDevice for PacedDrive {
     fn geometry(&self) -> &Geometry {
         self.emu.geometry()
     }

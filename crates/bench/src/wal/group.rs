@@ -9,9 +9,9 @@ use units::sync::Event;
 
 use super::logs::Logs;
 
-/// Most bytes of a group (`LARGE`); a leader whose own record is small adds at most `SMALL` bytes of other writers' records.
-const LARGE: usize = 1 << 20;
-const SMALL: usize = LARGE / 8;
+/// Most bytes of a group (`MAX_GROUP_BYTES`); a leader whose own record is small adds at most `MAX_JOINED_BYTES` bytes of other writers' records.
+const MAX_GROUP_BYTES: usize = 1 << 20;
+const MAX_JOINED_BYTES: usize = MAX_GROUP_BYTES / 8;
 
 /// The queue of group commit's writers.
 #[derive(Debug, Default)]
@@ -28,12 +28,12 @@ struct Queue {
 /// A writer that waits for a leader's result, or for its turn to lead.
 #[derive(Debug, Default)]
 pub(super) struct Waiter {
-    state: Mutex<State>,
+    state: Mutex<WaiterState>,
     changed: Event,
 }
 
 #[derive(Debug, Default)]
-enum State {
+enum WaiterState {
     #[default]
     Waiting,
     Leads,
@@ -41,7 +41,7 @@ enum State {
 }
 
 impl Waiter {
-    fn set(&self, state: State) {
+    fn set(&self, state: WaiterState) {
         *self.state.lock() = state;
         self.changed.notify();
     }
@@ -51,9 +51,9 @@ impl Waiter {
         loop {
             let seen = self.changed.version();
             match std::mem::take(&mut *self.state.lock()) {
-                State::Waiting => {}
-                State::Leads => return None,
-                State::Done(result) => return Some(result),
+                WaiterState::Waiting => {}
+                WaiterState::Leads => return None,
+                WaiterState::Done(result) => return Some(result),
             }
             self.changed.changed_since(seen).await;
         }
@@ -79,32 +79,33 @@ impl Group {
         if !leads && let Some(result) = me.wait().await {
             return result;
         }
-        let most = if record.len() <= SMALL { record.len() + SMALL } else { LARGE };
-        let group = self.take(most / record.len().max(1));
+        let most =
+            if record.len() <= MAX_JOINED_BYTES { record.len() + MAX_JOINED_BYTES } else { MAX_GROUP_BYTES };
+        let group = self.take_next_group(most / record.len().max(1));
         data.clear();
         for _ in &group {
             data.extend_from_slice(record);
         }
         let result = logs.append(data, group.iter().any(|(_, sync)| *sync)).await;
-        self.hand_over();
+        self.wake_next_leader();
         for (follower, _) in group.iter().filter(|(follower, _)| !Arc::ptr_eq(follower, me)) {
-            follower.set(State::Done(result.clone()));
+            follower.set(WaiterState::Done(result.clone()));
         }
         result
     }
 
     /// Takes the next group from the queue: the leader first. A writer that wants a sync does not join a leader that does not.
-    fn take(&self, most: usize) -> Vec<(Arc<Waiter>, bool)> {
+    fn take_next_group(&self, most: usize) -> Vec<(Arc<Waiter>, bool)> {
         let mut queue = self.queue.lock();
         let leader_syncs = queue.waiting.front().is_some_and(|(_, sync)| *sync);
         let fit = queue.waiting.iter().take_while(|(_, sync)| leader_syncs || !*sync).count();
         queue.waiting.drain(..fit.min(most.max(1))).collect()
     }
 
-    fn hand_over(&self) {
+    fn wake_next_leader(&self) {
         let mut queue = self.queue.lock();
         match queue.waiting.front() {
-            Some((next, _)) => next.set(State::Leads),
+            Some((next, _)) => next.set(WaiterState::Leads),
             None => queue.led = false,
         }
     }

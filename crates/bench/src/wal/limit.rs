@@ -6,14 +6,14 @@ use serde::Serialize;
 use units::block_on;
 use zoned::{Buf, Bytes, Durability, Geometry, ZoneId, ZonedDevice};
 
-use super::load::{HEADER, Sync, WalLoad};
+use super::load::{ENTRY_HEADER_BYTES, Sync, WalLoad};
 use crate::device::{self, Kind, Load};
 use crate::{Drive, Recorder, Result};
 
 /// Number of appends, one at a time, that give the latency of an append alone.
-const ALONE: u64 = 256;
+const LONE_APPENDS: u64 = 256;
 /// Most appends of the measurement of the limit.
-const MOST: u64 = 1 << 20;
+const MAX_APPENDS: u64 = 1 << 20;
 
 /// The rate of raw appends to an empty drive of the same kind, on the same clock, in the same run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -37,7 +37,7 @@ pub struct Limit {
 pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     let geometry = drive.device().geometry();
     let size = append_bytes(geometry, load);
-    let wanted = load.total.0.div_ceil(size.0.saturating_sub(HEADER).max(1)).min(MOST);
+    let wanted = load.total.0.div_ceil(size.0.saturating_sub(ENTRY_HEADER_BYTES).max(1)).min(MAX_APPENDS);
     let raw = Load {
         kind: Kind::Append,
         size,
@@ -49,15 +49,15 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
     };
     let raw = Load { count: wanted.min(raw.room(geometry)).max(1), ..raw };
     let fresh = drive.fresh()?;
-    let (full, flushing) = block_on(&**fresh.driver(), filled(fresh.device(), &raw))?;
+    let (full, flushing) = block_on(&**fresh.driver(), append_and_flush(fresh.device(), &raw))?;
     // The measured rates are of the appends; this share makes them include the flush.
     let share = full.seconds / (full.seconds + flushing).max(f64::MIN_POSITIVE);
     let fresh = drive.fresh()?;
     let flush = load.sync == Sync::Each && geometry.volatile_cache;
-    let alone = block_on(&**fresh.driver(), alone(fresh.device(), size, flush))?;
+    let alone = block_on(&**fresh.driver(), append_one_by_one(fresh.device(), size, flush))?;
     Ok(Limit {
         append_bytes: size.0,
-        payload_bytes: size.0.saturating_sub(HEADER),
+        payload_bytes: size.0.saturating_sub(ENTRY_HEADER_BYTES),
         depth: load.window,
         ops_per_s: full.ops_per_s * share,
         mib_per_s: full.mib_per_s * share,
@@ -66,7 +66,10 @@ pub(super) fn measure(drive: &Drive, load: &WalLoad) -> Result<Limit> {
 }
 
 /// Runs raw appends and a flush; returns the flush's seconds: 0 on a drive without a volatile cache.
-async fn filled(device: &Arc<dyn ZonedDevice>, load: &Load) -> zoned::Result<(device::Outcome, f64)> {
+async fn append_and_flush(
+    device: &Arc<dyn ZonedDevice>,
+    load: &Load,
+) -> zoned::Result<(device::Outcome, f64)> {
     let outcome = device::run(device, load).await?;
     if !device.geometry().volatile_cache {
         return Ok((outcome, 0.0));
@@ -78,12 +81,16 @@ async fn filled(device: &Arc<dyn ZonedDevice>, load: &Load) -> zoned::Result<(de
 }
 
 /// Makes raw appends one after the other to one zone, each followed by a flush if `flush` is set.
-async fn alone(device: &Arc<dyn ZonedDevice>, size: Bytes, flush: bool) -> zoned::Result<Recorder> {
+async fn append_one_by_one(
+    device: &Arc<dyn ZonedDevice>,
+    size: Bytes,
+    flush: bool,
+) -> zoned::Result<Recorder> {
     let geometry = device.geometry();
     let data = Buf::copy_from(&vec![0x5A; usize::try_from(size.0).unwrap_or(usize::MAX)]);
     let room = geometry.zone_capacity.bytes(geometry.block_size).0 / size.0.max(1);
     let mut recorder = Recorder::new();
-    for _ in 0..room.min(ALONE) {
+    for _ in 0..room.min(LONE_APPENDS) {
         let begin = device.driver().now();
         device.append(ZoneId(geometry.conventional), data.clone(), Durability::Cached).await?;
         if flush {
@@ -98,7 +105,7 @@ async fn alone(device: &Arc<dyn ZonedDevice>, size: Bytes, flush: bool) -> zoned
 /// takes in one append.
 fn append_bytes(geometry: &Geometry, load: &WalLoad) -> Bytes {
     let entry = match load.sync {
-        Sync::Each => load.buffer.min(load.record.plus(Bytes(HEADER))),
+        Sync::Each => load.buffer.min(load.record.plus(Bytes(ENTRY_HEADER_BYTES))),
         Sync::None | Sync::Every(_) => load.buffer,
     };
     entry.blocks_ceil(geometry.block_size).min(geometry.max_append).bytes(geometry.block_size)

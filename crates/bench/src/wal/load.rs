@@ -11,11 +11,11 @@ use zoned::Bytes;
 use crate::{Clock, Error, Result};
 
 /// Bytes of the longest record of a load.
-const LONGEST_RECORD: u64 = 64 << 20;
+const MAX_RECORD_BYTES: u64 = 64 << 20;
 /// Bytes of a log entry's header.
-pub(super) const HEADER: u64 = 64;
+pub(super) const ENTRY_HEADER_BYTES: u64 = 64;
 /// Most writers of a load.
-const MOST_THREADS: u32 = 4096;
+const MAX_THREADS: u32 = 4096;
 
 /// Which log takes the records, and which thread appends them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,10 +108,10 @@ impl WalLoad {
     ///
     /// [`Error::Settings`] names the setting that does not.
     pub fn validate(&self) -> Result<()> {
-        let problem = if self.threads == 0 || self.threads > MOST_THREADS {
-            format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
-        } else if self.record == Bytes::ZERO || self.record.0 > LONGEST_RECORD {
-            format!("a record of {} bytes: from 1 to {LONGEST_RECORD}", self.record.0)
+        let problem = if self.threads == 0 || self.threads > MAX_THREADS {
+            format!("{} threads: from 1 to {MAX_THREADS}", self.threads)
+        } else if self.record == Bytes::ZERO || self.record.0 > MAX_RECORD_BYTES {
+            format!("a record of {} bytes: from 1 to {MAX_RECORD_BYTES}", self.record.0)
         } else if self.window == 0 || self.window as usize > LogOptions::MAX_WINDOW {
             format!("a window of {}: from 1 to {}", self.window, LogOptions::MAX_WINDOW)
         } else if self.buffer == Bytes::ZERO || usize::try_from(self.buffer.0).is_err() {

@@ -33,9 +33,9 @@ struct Log {
 }
 
 /// A use of the current log, which stays open while the use lives.
-struct Use(Arc<Log>);
+struct LogUse(Arc<Log>);
 
-impl Drop for Use {
+impl Drop for LogUse {
     fn drop(&mut self) {
         if self.0.users.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.idle.notify();
@@ -62,47 +62,47 @@ impl Logs {
 
     /// Appends to the current log; makes `data` durable if `sync` is set.
     pub(super) async fn append(&self, data: &[u8], sync: bool) -> Result<()> {
-        let log = self.enter();
+        let log = self.use_current_log();
         log.0.writer.append(data).await?;
         if sync {
             log.0.writer.sync().await?;
         }
-        let full = self.taken(&log.0) >= self.roll;
+        let full = self.drive_bytes_taken(&log.0) >= self.roll;
         let before = Arc::clone(&log.0);
         drop(log);
-        if full { self.next(&before).await } else { Ok(()) }
+        if full { self.replace_log(&before).await } else { Ok(()) }
     }
 
     /// Makes all data appended to the logs durable.
     pub(super) async fn sync(&self) -> Result<()> {
-        self.enter().0.writer.sync().await
+        self.use_current_log().0.writer.sync().await
     }
 
     /// Closes the current log.
     pub(super) async fn close(&self) -> Result<()> {
-        self.enter().0.writer.close().await
+        self.use_current_log().0.writer.close().await
     }
 
     /// Number of logs made so far.
-    pub(super) fn made(&self) -> u64 {
+    pub(super) fn logs_made(&self) -> u64 {
         self.made.load(Ordering::Relaxed)
     }
 
     /// Bytes of the drive that a log takes: those of its records or, if more, as entries end with padding, those that the
     /// drive has taken since the log was made. The latter may include the end of the previous log.
-    fn taken(&self, log: &Log) -> Bytes {
+    fn drive_bytes_taken(&self, log: &Log) -> Bytes {
         log.writer.size().max(Bytes(self.counted.counts().bytes.saturating_sub(log.begun)))
     }
 
-    fn enter(&self) -> Use {
+    fn use_current_log(&self) -> LogUse {
         let current = self.current.lock();
         // The use is counted under the lock: the task that replaces the log waits for its end.
         current.users.fetch_add(1, Ordering::AcqRel);
-        Use(Arc::clone(&current))
+        LogUse(Arc::clone(&current))
     }
 
     /// Replaces the log `before`, unless another task has done so, and removes it.
-    async fn next(&self, before: &Arc<Log>) -> Result<()> {
+    async fn replace_log(&self, before: &Arc<Log>) -> Result<()> {
         {
             let _turn = self.rolling.acquire().await;
             if !Arc::ptr_eq(&self.current.lock(), before) {

@@ -5,10 +5,10 @@ use units::Instant;
 
 /// Least records of a piece of the run. A piece grows with the number of writers: a stall that delays one record of every
 /// writer does not move its median.
-const PIECE: usize = 64;
-const PIECE_FOR_EACH_WRITER: usize = 4;
+const RECORDS_PER_PIECE: usize = 64;
+const RECORDS_PER_PIECE_AND_WRITER: usize = 4;
 /// Most records whose latencies are kept in memory.
-const MOST: u64 = 1 << 22;
+const MAX_RECORDS: u64 = 1 << 22;
 
 /// The begin of each record's append and its latency in ns.
 #[derive(Debug, Default)]
@@ -17,7 +17,7 @@ pub(super) struct Times(Vec<(Instant, u64)>);
 impl Times {
     /// Whether the latencies of a run of `records` records are kept.
     pub(super) fn fit(records: u64) -> bool {
-        records <= MOST
+        records <= MAX_RECORDS
     }
 
     pub(super) fn add(&mut self, begin: Instant, end: Instant) {
@@ -30,9 +30,9 @@ impl Times {
 
     /// The largest ratio of a record's latency to a median: the largest median of its piece, the piece before and the piece
     /// after, as a new zone may be faster for a while. `None` without records.
-    pub(super) fn worst(mut self, writers: u32) -> Option<f64> {
+    pub(super) fn worst_ratio(mut self, writers: u32) -> Option<f64> {
         self.0.sort_unstable();
-        let piece = PIECE + PIECE_FOR_EACH_WRITER * writers as usize;
+        let piece = RECORDS_PER_PIECE + RECORDS_PER_PIECE_AND_WRITER * writers as usize;
         let pieces: Vec<Vec<u64>> = self.0.chunks(piece).map(sorted).collect();
         let medians: Vec<u64> = pieces.iter().map(|p| p.get(p.len() / 2).copied().unwrap_or(0)).collect();
         let of = |(at, piece): (usize, &Vec<u64>)| {
@@ -57,7 +57,7 @@ mod tests {
     use super::*;
 
     /// Records of two writers that take 10 us each; one piece of the run takes 100, and one record `slow`.
-    fn times(slow: u64) -> Times {
+    fn latencies_with_one_slow_record(slow: u64) -> Times {
         let mut times = Times::default();
         for at in 0..2000_u64 {
             let level = if (500..1000).contains(&at) { 100 } else { 10 };
@@ -70,9 +70,9 @@ mod tests {
 
     #[test]
     fn a_slow_record_is_compared_with_the_records_around_it() {
-        assert_eq!(times(1000).worst(2), Some(10.0));
+        assert_eq!(latencies_with_one_slow_record(1000).worst_ratio(2), Some(10.0));
         // The records after the latencies drop are compared with the slower ones before.
-        assert!(times(100).worst(2) >= Some(1.0));
-        assert_eq!(Times::default().worst(2), None);
+        assert!(latencies_with_one_slow_record(100).worst_ratio(2) >= Some(1.0));
+        assert_eq!(Times::default().worst_ratio(2), None);
     }
 }

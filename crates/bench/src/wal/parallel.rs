@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use fs::{Batching, Fs, ParallelLog, ParallelOptions, Result, Ticket};
 use units::Bytes;
 
-const PATH: &str = "/parallel";
+const LOG_PATH: &str = "/parallel";
 
 /// A parallel log, and how many of its newest tickets are kept.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ impl Parallel {
     pub(super) async fn open(fs: &Fs, join: bool, roll: Bytes, record: &[u8]) -> Result<Parallel> {
         let batching = if join { Batching::Auto } else { Batching::Each };
         let options = ParallelOptions { batching, ..ParallelOptions::default() };
-        let (log, _) = fs.parallel_log(PATH, &options).await?;
+        let (log, _) = fs.parallel_log(LOG_PATH, &options).await?;
         log.append(record, true).await?;
         // A record's entry has a header, and may fill its last block with padding.
         let block = u64::from(fs.device().geometry().block_size);

@@ -10,7 +10,7 @@ use zoned::{Bytes, ZoneId, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::limit::{self, Limit};
-use super::load::{HEADER, LogMode, Sync, WalLoad};
+use super::load::{ENTRY_HEADER_BYTES, LogMode, Sync, WalLoad};
 use super::logs::Logs;
 use super::neighbours::Times;
 use super::outcome::WalOutcome;
@@ -22,38 +22,38 @@ use crate::{Drive, Recorder, Result};
 const ROLL_SHARE: u64 = 3;
 
 /// The log or logs that take the records.
-enum Target {
+enum LogTarget {
     Logs(Logs),
     Parallel(Parallel),
 }
 
-impl Target {
+impl LogTarget {
     async fn sync(&self) -> fs::Result<()> {
         match self {
-            Target::Logs(logs) => logs.sync().await,
-            Target::Parallel(log) => log.sync().await,
+            LogTarget::Logs(logs) => logs.sync().await,
+            LogTarget::Parallel(log) => log.sync().await,
         }
     }
 
     async fn close(&self) -> fs::Result<()> {
         match self {
-            Target::Logs(logs) => logs.close().await,
-            Target::Parallel(log) => log.close().await,
+            LogTarget::Logs(logs) => logs.close().await,
+            LogTarget::Parallel(log) => log.close().await,
         }
     }
 
-    fn made(&self) -> u64 {
+    fn logs_made(&self) -> u64 {
         match self {
-            Target::Logs(logs) => logs.made(),
-            Target::Parallel(_) => 1,
+            LogTarget::Logs(logs) => logs.logs_made(),
+            LogTarget::Parallel(_) => 1,
         }
     }
 }
 
 /// State that the log's writers share.
-struct Work {
+struct SharedState {
     driver: Arc<dyn Driver>,
-    logs: Target,
+    logs: LogTarget,
     group: Group,
     load: WalLoad,
     next: AtomicU64,
@@ -92,17 +92,17 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let options = MountOptions { log: load.log_options(), ..MountOptions::default() };
     let fs = Fs::mount(dev, &options).await?;
     let roll = load.roll.unwrap_or(Bytes(fs.statfs().capacity.0 / ROLL_SHARE));
-    let record = record(load);
+    let record = record_bytes(load);
     let logs = match load.wal {
-        LogMode::Each | LogMode::Group => Target::Logs(Logs::open(&fs, counted, roll, &record).await?),
+        LogMode::Each | LogMode::Group => LogTarget::Logs(Logs::open(&fs, counted, roll, &record).await?),
         LogMode::Waltz | LogMode::Auto => {
-            Target::Parallel(Parallel::open(&fs, load.wal == LogMode::Auto, roll, &record).await?)
+            LogTarget::Parallel(Parallel::open(&fs, load.wal == LogMode::Auto, roll, &record).await?)
         }
     };
     let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
     counted.begin(ZoneId(first));
     let begin = driver.now();
-    let work = Arc::new(Work {
+    let work = Arc::new(SharedState {
         driver: Arc::clone(&driver),
         logs,
         group: Group::default(),
@@ -133,16 +133,16 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     work.logs.close().await?;
     fs.unmount().await?;
     let times = Times::fit(load.records()).then_some(times);
-    Ok(Measured { recorder, times, elapsed, counts, logs: work.logs.made() })
+    Ok(Measured { recorder, times, elapsed, counts, logs: work.logs.logs_made() })
 }
 
-fn record(load: &WalLoad) -> Vec<u8> {
+fn record_bytes(load: &WalLoad) -> Vec<u8> {
     vec![0x5A; usize::try_from(load.record.0).expect("checked when the load was validated")]
 }
 
-impl Work {
+impl SharedState {
     async fn writer(&self) -> fs::Result<(Recorder, Times)> {
-        let (record, me) = (record(&self.load), Arc::new(Waiter::default()));
+        let (record, me) = (record_bytes(&self.load), Arc::new(Waiter::default()));
         let (mut recorder, mut times, mut data) = (Recorder::new(), Times::default(), Vec::new());
         let keep = Times::fit(self.load.records());
         loop {
@@ -153,11 +153,11 @@ impl Work {
             let sync = self.load.sync.wants(number);
             let begin = self.driver.now();
             match &self.logs {
-                Target::Logs(logs) if self.load.wal == LogMode::Group => {
+                LogTarget::Logs(logs) if self.load.wal == LogMode::Group => {
                     self.group.append(logs, &me, &record, sync, &mut data).await?;
                 }
-                Target::Logs(logs) => logs.append(&record, sync).await?,
-                Target::Parallel(log) => log.append(&record, sync).await?,
+                LogTarget::Logs(logs) => logs.append(&record, sync).await?,
+                LogTarget::Parallel(log) => log.append(&record, sync).await?,
             }
             let end = self.driver.now();
             recorder.record(end.since(begin));
@@ -181,7 +181,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
     let writers = over(f64::from(load.threads) * 1e6, limit.append_us).min(limit.ops_per_s);
     let synced = load.sync == Sync::Each;
     // A record longer than one entry needs more than one append.
-    let fits = load.record.plus(Bytes(HEADER)) <= load.buffer;
+    let fits = load.record.plus(Bytes(ENTRY_HEADER_BYTES)) <= load.buffer;
     WalOutcome {
         dilation,
         records,
@@ -189,7 +189,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
         ops_per_s,
         payload_mib_per_s,
         latency_us: measured.recorder.summary(dilation),
-        worst_over_neighbours: measured.times.and_then(|times| times.worst(load.threads)),
+        worst_over_neighbours: measured.times.and_then(|times| times.worst_ratio(load.threads)),
         appends: counts.appends + counts.writes,
         write_amplification: over((counts.bytes + counts.metadata_bytes) as f64, payload),
         device_operations: counts,

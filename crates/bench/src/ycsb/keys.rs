@@ -11,10 +11,10 @@ use serde::Serialize;
 use units::SplitMix64;
 
 /// The exponent of the zipfian distribution, as YCSB has it.
-const THETA: f64 = 0.99;
+const ZIPFIAN_EXPONENT: f64 = 0.99;
 /// Number of ranks that are scrambled over the records, as YCSB has it: so many that the hottest record's share is about the
 /// same for any number of records.
-const SCRAMBLED: u64 = 10_000_000_000;
+const SCRAMBLED_RANKS: u64 = 10_000_000_000;
 
 /// A zipfian distribution of ranks from 0 on, the first one the most frequent: rank i has a share in proportion to
 /// 1/(i+1)^0.99.
@@ -28,7 +28,8 @@ impl Zipfian {
     /// The distribution over a number of ranks, one at least.
     pub fn new(ranks: u64) -> Zipfian {
         let ranks = ranks.max(1);
-        let zipf = Zipf::new(ranks as f64, THETA).expect("one rank at least, and a positive exponent");
+        let zipf =
+            Zipf::new(ranks as f64, ZIPFIAN_EXPONENT).expect("one rank at least, and a positive exponent");
         Zipfian { ranks, zipf }
     }
 
@@ -134,7 +135,7 @@ impl Picker {
     pub fn new(distribution: Distribution, records: u64, expected: u64) -> Picker {
         let zipfian = match distribution {
             Distribution::Latest => Zipfian::new(records),
-            Distribution::Zipfian | Distribution::Uniform => Zipfian::new(SCRAMBLED),
+            Distribution::Zipfian | Distribution::Uniform => Zipfian::new(SCRAMBLED_RANKS),
         };
         Picker { distribution, zipfian, space: records.saturating_add(expected).max(1) }
     }
@@ -200,7 +201,7 @@ mod tests {
 
     const DRAWS: u64 = 400_000;
 
-    fn shares(ranks: u64, mut draw: impl FnMut(&mut SplitMix64) -> u64) -> Vec<f64> {
+    fn shares_of_draws(ranks: u64, mut draw: impl FnMut(&mut SplitMix64) -> u64) -> Vec<f64> {
         let mut random = SplitMix64::new(7);
         let mut counts = vec![0_u64; ranks as usize];
         (0..DRAWS).for_each(|_| counts[draw(&mut random) as usize] += 1);
@@ -208,7 +209,7 @@ mod tests {
     }
 
     /// The share of a rank among `ranks`.
-    fn share(ranks: u64, rank: u64) -> f64 {
+    fn share_of_rank(ranks: u64, rank: u64) -> f64 {
         let weight = |rank: u64| ((rank + 1) as f64).powf(-0.99);
         weight(rank) / (0..ranks).map(weight).sum::<f64>()
     }
@@ -216,9 +217,9 @@ mod tests {
     #[test]
     fn ranks_come_as_often_as_the_formula_says() {
         let zipfian = Zipfian::new(1000);
-        let found = shares(1000, |random| zipfian.draw(random));
+        let found = shares_of_draws(1000, |random| zipfian.draw(random));
         for (from, to) in [(0, 1), (1, 2), (2, 10), (10, 100), (100, 1000)] {
-            let expected: f64 = (from..to).map(|rank| share(1000, rank)).sum();
+            let expected: f64 = (from..to).map(|rank| share_of_rank(1000, rank)).sum();
             let ratio = found[from as usize..to as usize].iter().sum::<f64>() / expected;
             assert!((ratio - 1.0).abs() < 0.03, "ranks {from} to {to}: {ratio}");
         }
@@ -240,7 +241,7 @@ mod tests {
     #[test]
     fn the_hottest_record_lies_anywhere_and_has_its_share() {
         let mut picker = Picker::new(Distribution::Zipfian, 1000, 0);
-        let found = shares(1000, |random| picker.pick(random, 1000));
+        let found = shares_of_draws(1000, |random| picker.pick(random, 1000));
         let hottest = (scatter(0) % 1000) as usize;
         assert!(hottest > 1, "scattered");
         assert_eq!(found.iter().copied().fold(0.0, f64::max), found[hottest]);
@@ -250,13 +251,16 @@ mod tests {
     #[test]
     fn the_latest_record_is_picked_most_and_a_missing_one_never() {
         let mut picker = Picker::new(Distribution::Latest, 500, 500);
-        let found = shares(1000, |random| picker.pick(random, 800));
+        let found = shares_of_draws(1000, |random| picker.pick(random, 800));
         assert_eq!(found[800..].iter().sum::<f64>(), 0.0);
-        let share = share(800, 0);
+        let share = share_of_rank(800, 0);
         assert!((found[799] / share - 1.0).abs() < 0.03, "{}", found[799]);
         for distribution in [Distribution::Zipfian, Distribution::Uniform] {
             let mut picker = Picker::new(distribution, 500, 500);
-            assert_eq!(shares(1000, |random| picker.pick(random, 800))[800..].iter().sum::<f64>(), 0.0);
+            assert_eq!(
+                shares_of_draws(1000, |random| picker.pick(random, 800))[800..].iter().sum::<f64>(),
+                0.0
+            );
         }
     }
 

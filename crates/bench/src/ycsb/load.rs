@@ -12,9 +12,9 @@ use crate::counted::Counts;
 use crate::{Clock, Error, OfKind, Result};
 
 /// Most threads of a YCSB load.
-const MOST_THREADS: u32 = 1024;
+const MAX_THREADS: u32 = 1024;
 /// Bytes of the longest value of a YCSB load.
-const LONGEST_VALUE: u64 = 64 << 20;
+const MAX_VALUE_BYTES: u64 = 64 << 20;
 
 /// A load of YCSB's workloads.
 #[derive(Clone, Debug)]
@@ -119,12 +119,12 @@ impl YcsbLoad {
         let log = &self.log;
         let problem = if self.workloads.is_empty() {
             String::from("no workload: load,a")
-        } else if self.threads == 0 || self.threads > MOST_THREADS {
-            format!("{} threads: from 1 to {MOST_THREADS}", self.threads)
+        } else if self.threads == 0 || self.threads > MAX_THREADS {
+            format!("{} threads: from 1 to {MAX_THREADS}", self.threads)
         } else if self.records == 0 || self.operations == 0 {
             String::from("records and operations: one at least")
-        } else if self.value.0 > LONGEST_VALUE {
-            format!("a value of {} bytes: up to {LONGEST_VALUE}", self.value.0)
+        } else if self.value.0 > MAX_VALUE_BYTES {
+            format!("a value of {} bytes: up to {MAX_VALUE_BYTES}", self.value.0)
         } else if self.rate == Some(0) {
             String::from("a rate is above 0")
         } else if log.window == 0 || log.window > LogOptions::MAX_WINDOW {

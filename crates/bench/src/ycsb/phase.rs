@@ -14,7 +14,7 @@ use crate::Result;
 use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
 
 /// State that the workload's threads share.
-pub(super) struct Work {
+pub(super) struct SharedState {
     pub(super) db: Db,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) load: YcsbLoad,
@@ -45,7 +45,7 @@ fn kinds() -> Kinds {
 }
 
 /// Runs the workload in its threads; returns their counts and the time.
-pub(super) async fn run(work: &Arc<Work>) -> Result<(Kinds, Duration)> {
+pub(super) async fn run(work: &Arc<SharedState>) -> Result<(Kinds, Duration)> {
     let thread = |thread| {
         let work = Arc::clone(work);
         async move { work.thread(thread).await }
@@ -57,7 +57,7 @@ pub(super) async fn run(work: &Arc<Work>) -> Result<(Kinds, Duration)> {
     Ok((all, elapsed))
 }
 
-impl Work {
+impl SharedState {
     async fn thread(&self, thread: u32) -> Result<Kinds> {
         let seed = self.load.seed ^ scatter(u64::from(thread) << 8 | self.workload as u64);
         let mut own = Own {

@@ -11,12 +11,12 @@ use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
 use super::keys::{Inserted, Picker};
 use super::load::{Phase, YcsbLoad, YcsbOutcome};
-use super::phase::{self, Work, key};
+use super::phase::{self, SharedState, key};
 use super::workload::Workload;
 use crate::{Clock, Counted, Drive, Error, Result};
 
 /// The directory of the database in the file system.
-const PATH: &str = "/ycsb";
+const DATABASE_PATH: &str = "/ycsb";
 
 /// Runs the workloads one after the other. `seen` is called with the numbers of each finished workload.
 ///
@@ -48,7 +48,7 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     let options = MountOptions { log: load.log, ..MountOptions::default() };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
     // A missing database is refused before it is opened, since opening would make its directory.
-    if !loads && let Err(error) = fs.stat(&format!("{PATH}/CURRENT")) {
+    if !loads && let Err(error) = fs.stat(&format!("{DATABASE_PATH}/CURRENT")) {
         block_on(&*driver, fs.unmount())?;
         return Err(match error.kind() {
             fs::ErrorKind::NotFound => Error::settings(format!(
@@ -86,7 +86,7 @@ fn one(
         ..DbOptions::default()
     };
     let begin = driver.now();
-    let db = Db::open(fs, PATH, &options)?;
+    let db = Db::open(fs, DATABASE_PATH, &options)?;
     let open = driver.now().since(begin);
     let seconds = |time: Duration| time.as_secs_f64() / f64::from(drive.dilation().max(1));
     if workload == Workload::Load {
@@ -108,7 +108,7 @@ fn one(
         Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
         _ => Picker::new(distribution, *records, expected),
     };
-    let work = Arc::new(Work {
+    let work = Arc::new(SharedState {
         db,
         load: load.clone(),
         workload,

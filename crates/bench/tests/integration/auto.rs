@@ -25,7 +25,7 @@ const CONFZNS: &str = "confzns&zones=16&zone-size=256MiB";
 const SMALLZONE: &str = "smallzone&zones=64";
 
 const FEW: u64 = 20_000;
-const MANY: u64 = 102_400;
+const MANY_RECORDS: u64 = 102_400;
 
 /// Cells of `furrow bench wal --batchings`: device, bytes of a record, writers, records. Where the drive's buffer is always
 /// full, an entry holds many records: the slowest thousandth of 20,000 records would be two entries, which is no percentile.
@@ -34,7 +34,7 @@ const CELLS: &[(&str, u64, u32, u64)] = &[
     (ZN540, 4096, 2, FEW),
     (ZN540, 4096, 4, FEW),
     (ZN540, 4096, 8, FEW),
-    (ZN540, 4096, 16, MANY),
+    (ZN540, 4096, 16, MANY_RECORDS),
     (ZN540, 4096, 32, FEW),
     (ZN540, 4096, 64, FEW),
     (ZN540, 512, 16, FEW),
@@ -75,7 +75,7 @@ fn a_lone_writer_writes_at_the_pointer_and_each_of_its_records_is_an_entry() {
 }
 
 /// Appends `records` records to a log by `writers` tasks; gives records a second.
-async fn phase(driver: &Arc<dyn Driver>, log: &Arc<ParallelLog>, writers: u64, records: u64) -> f64 {
+async fn append_phase(driver: &Arc<dyn Driver>, log: &Arc<ParallelLog>, writers: u64, records: u64) -> f64 {
     let begin = driver.now();
     let tasks: Vec<_> = (0..writers)
         .map(|_| {
@@ -110,7 +110,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
             for (writers, records) in phases {
                 // The drive writes out the buffers that the phase before filled.
                 sleep_until(&*driver, driver.now().after(Duration::from_millis(20))).await;
-                rates.push(phase(&driver, &log, writers, records).await);
+                rates.push(append_phase(&driver, &log, writers, records).await);
             }
             log.close().await.expect("nothing failed");
             rates
@@ -133,7 +133,7 @@ fn a_change_of_the_number_of_writers_is_followed_at_once() {
 }
 
 /// The latencies of writes to zones so small that many are replaced.
-fn replacing(device: &str, mode: LogMode, threads: u32) -> WalOutcome {
+fn outcome_with_zone_replacements(device: &str, mode: LogMode, threads: u32) -> WalOutcome {
     wal::run(&WalLoad { wal: mode, ..load(device, threads, 4096, 20_000) }).expect("the drive has room")
 }
 
@@ -141,7 +141,7 @@ fn replacing(device: &str, mode: LogMode, threads: u32) -> WalOutcome {
 fn no_record_is_three_times_slower_than_its_neighbours_where_zones_are_replaced_under_eight_writers() {
     for device in ["zn540&zones=64&zone-size=4MiB", "smallzone&zones=64&zone-size=4MiB"] {
         for mode in [LogMode::Waltz, LogMode::Auto] {
-            let outcome = replacing(device, mode, 8);
+            let outcome = outcome_with_zone_replacements(device, mode, 8);
             let worst = outcome.worst_over_neighbours.expect("few records");
             assert!(outcome.device_operations.zone_commands > 20, "{outcome:?}");
             assert!(worst <= 3.0, "{device}, {mode}: {worst:.2}");

@@ -49,7 +49,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
                 "{url}: each drive is an argument of its own (nvme:, blk: or emu:), and not an array"
             )));
         }
-        if drives.iter().take(number).any(|other| plain(other) == plain(url)) {
+        if drives.iter().take(number).any(|other| without_parameters(other) == without_parameters(url)) {
             return Err(Failure::usage(format!("{url} is named twice")));
         }
     }
@@ -78,7 +78,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
         }
     }
     let planned = ::array::plan(&devices, &options)?;
-    let (capacity, unused) = (capacity(&planned), unused(&planned, &devices));
+    let (capacity, unused) = (array_capacity(&planned), unused_bytes_of_drives(&planned, &devices));
     if !context.json {
         for (drive, bytes, of) in &unused {
             output::line(format!(
@@ -108,10 +108,14 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     let superblock = context.wait(::array::create(&devices, &options))?;
     let url = match &save {
         Some(file) => {
-            write_list(file, &superblock, &drives).with_context(|| format!("writing {}", file.display()))?;
+            write_member_list(file, &superblock, &drives)
+                .with_context(|| format!("writing {}", file.display()))?;
             format!("array:{}", file.display())
         }
-        None => format!("array:{}", drives.iter().map(|url| plain(url)).collect::<Vec<_>>().join(",")),
+        None => format!(
+            "array:{}",
+            drives.iter().map(|url| without_parameters(url)).collect::<Vec<_>>().join(",")
+        ),
     };
     if context.json {
         output::json(&json!({
@@ -126,12 +130,15 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
 }
 
 /// A drive's URL without its parameters, which an existing drive file does not need.
-fn plain(url: &str) -> &str {
+fn without_parameters(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
 /// The drives that are larger than the array needs: the bytes that stay unused, and all the drive's bytes.
-fn unused(superblock: &::array::Superblock, devices: &[Arc<dyn ZonedDevice>]) -> Vec<(String, Bytes, Bytes)> {
+fn unused_bytes_of_drives(
+    superblock: &::array::Superblock,
+    devices: &[Arc<dyn ZonedDevice>],
+) -> Vec<(String, Bytes, Bytes)> {
     let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
     let used = zone * u64::from(superblock.zones + superblock.metadata_zones);
     let geometries = devices.iter().map(|device| device.geometry());
@@ -139,13 +146,13 @@ fn unused(superblock: &::array::Superblock, devices: &[Arc<dyn ZonedDevice>]) ->
     bytes.filter(|(_, all)| *all > used).map(|(name, all)| (name, Bytes(all - used), Bytes(all))).collect()
 }
 
-fn capacity(superblock: &::array::Superblock) -> Bytes {
+fn array_capacity(superblock: &::array::Superblock) -> Bytes {
     let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
     Bytes(zone * u64::from(superblock.zones) * (superblock.members.len() as u64 - 1))
 }
 
 /// Writes the file that lists an array's members, with absolute paths.
-fn write_list(file: &Path, superblock: &::array::Superblock, drives: &[String]) -> Result<()> {
+fn write_member_list(file: &Path, superblock: &::array::Superblock, drives: &[String]) -> Result<()> {
     let mut text = format!("# Array {} {}\n", superblock.uuid, superblock.label.replace('\n', " "));
     for url in drives {
         text.push_str(&absolute(url)?);

@@ -54,7 +54,7 @@ impl ArrayArg {
     pub fn view(&self, context: &Context) -> Result<ArrayView> {
         match self.server()? {
             Some(server) => server.view(),
-            None => view(context, &members(context, self.members()?)?),
+            None => view(context, &open_members(context, self.members()?)?),
         }
     }
 
@@ -65,19 +65,20 @@ impl ArrayArg {
             return Ok(ArrayHandle::Remote(server));
         }
         let named = self.members()?;
-        let array = context.wait(Array::open(members(context, named)?, ::array::OpenOptions::default()))?;
+        let array =
+            context.wait(Array::open(open_members(context, named)?, ::array::OpenOptions::default()))?;
         Ok(ArrayHandle::Local(OpenArray::new(array, named)))
     }
 
     fn members(&self) -> Result<&str> {
-        behind_scheme(self.device.as_deref().unwrap_or_default())
+        members_in_url(self.device.as_deref().unwrap_or_default())
     }
 }
 
 impl MembersArg {
     /// Opens the array's drives that exist.
     pub fn open(&self, context: &Context) -> Result<Vec<Arc<dyn ZonedDevice>>> {
-        members(context, behind_scheme(&self.device)?)
+        open_members(context, members_in_url(&self.device)?)
     }
 }
 
@@ -97,7 +98,7 @@ pub fn view(context: &Context, members: &[Arc<dyn ZonedDevice>]) -> Result<Array
 }
 
 /// The part of an array's URL that names its members.
-fn behind_scheme(device: &str) -> Result<&str> {
+fn members_in_url(device: &str) -> Result<&str> {
     device.strip_prefix("array:").filter(|named| !named.is_empty()).ok_or_else(|| {
         Failure::usage(format!(
             "'{device}' is no array: the scheme is array:, as in --device array:URL,URL,URL, array:PATH or array:NAME"
@@ -105,7 +106,7 @@ fn behind_scheme(device: &str) -> Result<&str> {
     })
 }
 
-fn members(context: &Context, named: &str) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+fn open_members(context: &Context, named: &str) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let members = ::array::url::members(named, context.driver());
     match members {
         Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) => Err(error).context(

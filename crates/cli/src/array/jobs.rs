@@ -21,7 +21,7 @@ use crate::exit::{self, Code, Failure};
 use crate::{output, progress, size};
 
 /// Time between two polls of a job.
-const STEP: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// `furrow array fail`
 #[derive(Debug, Args)]
@@ -83,7 +83,7 @@ pub struct ScrubArgs {
 }
 
 /// The exit code of a dry run, which the order itself would end with.
-fn of_dry_run(refused: bool) -> ExitCode {
+fn exit_code_of_dry_run(refused: bool) -> ExitCode {
     if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -91,14 +91,14 @@ fn of_dry_run(refused: bool) -> ExitCode {
 pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
     if args.dry_run {
         let view = args.array.view(context)?;
-        let member = member(&view, args.slot)?;
+        let member = member_in_slot(&view, args.slot)?;
         let would = match (member.state.as_str(), view.health.as_str()) {
             ("good", "clean") => "would fail",
             ("good", _) => "would refuse to fail, as the array is degraded,",
             _ => "would refuse to fail, as it failed before or is missing,",
         };
-        output::line(format!("{would} drive {}: {}", args.slot, drive(member)))?;
-        return Ok(of_dry_run(would != "would fail"));
+        output::line(format!("{would} drive {}: {}", args.slot, drive_description(member)))?;
+        return Ok(exit_code_of_dry_run(would != "would fail"));
     }
     let handle = args.array.open(context)?;
     let view = match &handle {
@@ -123,11 +123,11 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
     let (slot, force) = (args.slot, args.force);
     // The array's status is checked before a drive file is made.
     let seen = args.array.view(context)?;
-    let old = member(&seen, slot)?;
+    let old = member_in_slot(&seen, slot)?;
     if old.state == "good" {
         return Err(Failure::usage(format!(
             "drive {slot} ({}) is good: furrow array fail {slot} first",
-            drive(old)
+            drive_description(old)
         )));
     }
     let order = ReplaceOrder {
@@ -147,8 +147,8 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
             None => dry_run(context, &args.new, force.force)?,
         };
         let would = if refused { "would refuse" } else { "would replace" };
-        output::line(format!("{would} drive {slot} ({}): {what}", drive(old)))?;
-        return Ok(of_dry_run(refused));
+        output::line(format!("{would} drive {slot} ({}): {what}", drive_description(old)))?;
+        return Ok(exit_code_of_dry_run(refused));
     }
     let handle = args.array.open(context)?;
     match &handle {
@@ -163,8 +163,8 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
         status::show(context, &handle.view()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (view, end) = follow(context, &handle, REBUILD)?;
-    rebuilt(context, &view, &end)
+    let (view, end) = follow_job(context, &handle, REBUILD)?;
+    report_rebuild_end(context, &view, &end)
 }
 
 /// What a replacement would do to the new drive, and whether the array would refuse it.
@@ -192,7 +192,7 @@ fn advise_force(error: zoned::Error) -> anyhow::Error {
 pub fn rebuild(context: &Context, args: &RebuildArgs) -> Result<ExitCode> {
     let handle = args.array.open(context)?;
     if args.cancel {
-        return cancel(context, &handle, Job::Rebuild);
+        return cancel_job(context, &handle, Job::Rebuild);
     }
     let view = handle.view()?;
     if view.rebuild.is_none() && view.last_rebuild.is_none() {
@@ -215,11 +215,11 @@ pub fn rebuild(context: &Context, args: &RebuildArgs) -> Result<ExitCode> {
             ))),
         };
     }
-    let (view, end) = follow(context, &handle, REBUILD)?;
-    rebuilt(context, &view, &end)
+    let (view, end) = follow_job(context, &handle, REBUILD)?;
+    report_rebuild_end(context, &view, &end)
 }
 
-fn rebuilt(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCode> {
+fn report_rebuild_end(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCode> {
     if let Some(error) = &end.error {
         return Err(Failure::refused(format!("the rebuild ended: {error}")));
     }
@@ -229,7 +229,7 @@ fn rebuilt(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCod
     }
     let progress = &end.progress;
     let slot = progress.slot.unwrap_or_default();
-    let new = member(view, slot).map(drive).unwrap_or_default();
+    let new = member_in_slot(view, slot).map(drive_description).unwrap_or_default();
     output::line(format!(
         "drive {slot} is {new} now: {} of {} zones rebuilt in {:.1} s; the array is {}",
         size::show(Bytes(progress.bytes)),
@@ -245,7 +245,7 @@ fn rebuilt(context: &Context, view: &ArrayView, end: &EndView) -> Result<ExitCod
 pub fn scrub(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
     let handle = args.array.open(context)?;
     if args.cancel {
-        return cancel(context, &handle, Job::Scrub);
+        return cancel_job(context, &handle, Job::Scrub);
     }
     match &handle {
         ArrayHandle::Local(array) => array.scrub(args.repair_parity)?,
@@ -258,7 +258,7 @@ pub fn scrub(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
         status::show(context, &handle.view()?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (_, end) = follow(context, &handle, SCRUB)?;
+    let (_, end) = follow_job(context, &handle, SCRUB)?;
     let found = match (&end.error, end.found) {
         (None, Some(found)) => found,
         (error, _) => {
@@ -282,15 +282,15 @@ pub fn scrub(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
             found.parity_rewritten,
         ))?;
     }
-    Ok(if is_sound(&found) { ExitCode::SUCCESS } else { Code::Failure.into() })
+    Ok(if scrub_found_no_problem(&found) { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
-fn is_sound(found: &ScrubView) -> bool {
+fn scrub_found_no_problem(found: &ScrubView) -> bool {
     found.lost == 0 && found.mismatches == found.parity_rewritten
 }
 
 /// Cancels an array's job, and waits until it has ended.
-fn cancel(context: &Context, handle: &ArrayHandle, what: Job) -> Result<ExitCode> {
+fn cancel_job(context: &Context, handle: &ArrayHandle, what: Job) -> Result<ExitCode> {
     let (order, (name, running, _)) = match what {
         Job::Rebuild => ("cancel-rebuild", REBUILD),
         Job::Scrub => ("cancel-scrub", SCRUB),
@@ -303,7 +303,7 @@ fn cancel(context: &Context, handle: &ArrayHandle, what: Job) -> Result<ExitCode
         }
     };
     while cancelled && running(&handle.view()?).is_some() {
-        context.sleep(STEP);
+        context.sleep(POLL_INTERVAL);
     }
     if context.json {
         output::json(&json!({ "cancelled": cancelled }))?;
@@ -323,7 +323,7 @@ const REBUILD: JobView = ("rebuild", |view| &view.rebuild, |view| &view.last_reb
 const SCRUB: JobView = ("scrub", |view| &view.scrub, |view| &view.last_scrub);
 
 /// Waits for the end of an array's job; draws a progress bar where stderr is a terminal.
-fn follow(context: &Context, handle: &ArrayHandle, job: JobView) -> Result<(ArrayView, EndView)> {
+fn follow_job(context: &Context, handle: &ArrayHandle, job: JobView) -> Result<(ArrayView, EndView)> {
     let (what, running, last) = job;
     let bar = progress::bytes(0, what);
     loop {
@@ -344,17 +344,17 @@ fn follow(context: &Context, handle: &ArrayHandle, job: JobView) -> Result<(Arra
                 )));
             }
         }
-        context.sleep(STEP);
+        context.sleep(POLL_INTERVAL);
     }
 }
 
-fn member(view: &ArrayView, slot: u32) -> Result<&MemberView> {
+fn member_in_slot(view: &ArrayView, slot: u32) -> Result<&MemberView> {
     view.members.iter().find(|member| member.slot == slot).ok_or_else(|| {
         let last = view.members.len().saturating_sub(1);
         Failure::usage(format!("the array has no drive {slot}: its slots are 0 to {last}"))
     })
 }
 
-fn drive(member: &MemberView) -> String {
+fn drive_description(member: &MemberView) -> String {
     member.drive.clone().unwrap_or_else(|| member.state.clone())
 }

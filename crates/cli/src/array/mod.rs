@@ -24,14 +24,14 @@ use clap::{Args, Subcommand};
 
 use crate::context::Context;
 
-const AFTER: &str = "\
+const HELP_FOOTER: &str = "\
 An array is named by its drives, by a file that lists them, or by its label:
   --device array:URL,URL,URL   --device array:PATH   --device array:NAME
 While `furrow serve` holds it: --url http://127.0.0.1:9121";
 
 /// `furrow array`
 #[derive(Debug, Args)]
-#[command(arg_required_else_help = true, after_help = AFTER)]
+#[command(arg_required_else_help = true, after_help = HELP_FOOTER)]
 pub struct ArrayArgs {
     #[command(subcommand)]
     verb: Verb,

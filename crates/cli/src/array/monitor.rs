@@ -38,7 +38,7 @@ pub struct MonitorArgs {
 
 /// An array's event as it is printed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Printed {
+struct PrintedEvent {
     event: String,
     text: String,
     slot: Option<u32>,
@@ -49,17 +49,17 @@ struct Printed {
 
 /// Polls the array and prints its events, until interrupted.
 pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
-    let mut watch = Watch::default();
+    let mut watch = ArrayWatch::default();
     let mut reachable = true;
     loop {
         match args.array.view(context) {
             Ok(view) => {
                 if watch.last.is_none() && !args.once {
                     // Programs wait for this line before they give an order whose events they expect.
-                    eprintln!("furrow: watching array {}: {}", name(&view), view.health);
+                    eprintln!("furrow: watching array {}: {}", array_name(&view), view.health);
                 }
                 for event in watch.events(&view, context.unix_millis()) {
-                    print(context, args, &view, &event)?;
+                    print_event(context, args, &view, &event)?;
                 }
                 if args.once {
                     return Ok(status::code(&view));
@@ -72,14 +72,14 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
             Err(error) => match &watch.last {
                 None => return Err(error),
                 Some(last) if reachable => {
-                    let event = Printed {
+                    let event = PrintedEvent {
                         event: "unreachable".to_owned(),
                         text: exit::message(&error),
                         slot: None,
                         unix_ms: context.unix_millis(),
                         health: watch.health.clone(),
                     };
-                    print(context, args, last, &event)?;
+                    print_event(context, args, last, &event)?;
                     reachable = false;
                 }
                 Some(_) => {}
@@ -90,21 +90,21 @@ pub fn run(context: &Context, args: &MonitorArgs) -> Result<ExitCode> {
 }
 
 /// The monitor's knowledge of the array from the polls so far.
-struct Watch {
+struct ArrayWatch {
     last: Option<ArrayView>,
     /// The array's health that was printed last.
     health: String,
 }
 
-impl Default for Watch {
-    fn default() -> Watch {
-        Watch { last: None, health: "clean".to_owned() }
+impl Default for ArrayWatch {
+    fn default() -> ArrayWatch {
+        ArrayWatch { last: None, health: "clean".to_owned() }
     }
 }
 
-impl Watch {
+impl ArrayWatch {
     /// The array's events since the last poll, with any health that the array had only between two polls.
-    fn events(&mut self, now: &ArrayView, unix_ms: u64) -> Vec<Printed> {
+    fn events(&mut self, now: &ArrayView, unix_ms: u64) -> Vec<PrintedEvent> {
         let mut printed = Vec::new();
         // The server reads its events after its health, so an event that changed the health is newer than `now.health`.
         let mut decided = false;
@@ -119,7 +119,7 @@ impl Watch {
             };
             let mut before = before.unwrap_or(&self.health).clone();
             for event in now.events.iter().filter(|event| event.number > seen) {
-                printed.push(Printed {
+                printed.push(PrintedEvent {
                     event: event.event.clone(),
                     text: event.text.clone(),
                     slot: event.slot,
@@ -128,26 +128,26 @@ impl Watch {
                 });
                 if event.health != before {
                     decided = true;
-                    printed.extend(self.turn(&event.health, now, event.unix_ms));
+                    printed.extend(self.health_event(&event.health, now, event.unix_ms));
                     before.clone_from(&event.health);
                 }
             }
         } else if let Some(last) = &self.last {
             for (old, new) in last.members.iter().zip(&now.members) {
-                if let Some((event, text)) = of_member(old, new) {
+                if let Some((event, text)) = member_event(old, new) {
                     let (event, health) = (event.to_owned(), now.health.clone());
-                    printed.push(Printed { event, text, slot: Some(new.slot), unix_ms, health });
+                    printed.push(PrintedEvent { event, text, slot: Some(new.slot), unix_ms, health });
                 }
             }
         }
         if !decided {
-            printed.extend(self.turn(&now.health, now, unix_ms));
+            printed.extend(self.health_event(&now.health, now, unix_ms));
         }
         printed
     }
 
     /// The event of a health that differs from the health before.
-    fn turn(&mut self, health: &str, now: &ArrayView, unix_ms: u64) -> Option<Printed> {
+    fn health_event(&mut self, health: &str, now: &ArrayView, unix_ms: u64) -> Option<PrintedEvent> {
         if self.health == health {
             return None;
         }
@@ -157,12 +157,12 @@ impl Watch {
             Some(advice) => format!("the array is {health}. {advice}"),
             None => format!("the array is {health}"),
         };
-        Some(Printed { event: health.to_owned(), text, slot: None, unix_ms, health: health.to_owned() })
+        Some(PrintedEvent { event: health.to_owned(), text, slot: None, unix_ms, health: health.to_owned() })
     }
 }
 
 /// The event of a changed member, for an array that no process holds.
-fn of_member(old: &MemberView, new: &MemberView) -> Option<(&'static str, String)> {
+fn member_event(old: &MemberView, new: &MemberView) -> Option<(&'static str, String)> {
     let slot = new.slot;
     if (&old.state, &old.uuid) == (&new.state, &new.uuid) {
         return None;
@@ -176,12 +176,12 @@ fn of_member(old: &MemberView, new: &MemberView) -> Option<(&'static str, String
 }
 
 /// The array's label, or its UUID.
-fn name(view: &ArrayView) -> &str {
+fn array_name(view: &ArrayView) -> &str {
     if view.label.is_empty() { &view.array } else { &view.label }
 }
 
 /// Prints an event of the array and runs the command of `--exec`.
-fn print(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Printed) -> Result<()> {
+fn print_event(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &PrintedEvent) -> Result<()> {
     let drive = event.slot.and_then(|slot| view.members.iter().find(|member| member.slot == slot));
     let drive = drive.and_then(|member| member.drive.clone()).unwrap_or_default();
     if context.json {
@@ -191,7 +191,7 @@ fn print(context: &Context, args: &MonitorArgs, view: &ArrayView, event: &Printe
         });
         output::line(line.to_string())?;
     } else {
-        output::line(format!("{}: {}: {}", name(view), event.event, event.text))?;
+        output::line(format!("{}: {}: {}", array_name(view), event.event, event.text))?;
     }
     let Some(command) = &args.exec else { return Ok(()) };
     let ended = Command::new("/bin/sh")
@@ -231,7 +231,7 @@ mod tests {
     }
 
     /// The view of a server that opened the array at `opened_ms`, with events and the health after each, numbered from 1.
-    fn held(opened_ms: u64, health: &str, events: &[(&str, &str)]) -> ArrayView {
+    fn view_of_server(opened_ms: u64, health: &str, events: &[(&str, &str)]) -> ArrayView {
         let event = |(number, (event, health)): (u64, &(&str, &str))| EventView {
             number,
             event: (*event).to_owned(),
@@ -242,7 +242,7 @@ mod tests {
         ArrayView { opened_ms, events, ..view(health, ["good"; 3]) }
     }
 
-    impl Watch {
+    impl ArrayWatch {
         /// Polls the array; gives each event with the health after it.
         fn poll(&mut self, now: ArrayView) -> Vec<String> {
             let events = self.events(&now, 7);
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_change_of_a_member_that_no_process_holds_is_printed_once() {
-        let mut watch = Watch::default();
+        let mut watch = ArrayWatch::default();
         assert_eq!(watch.poll(view("clean", ["good"; 3])), [""; 0]);
         let lacking = view("degraded", ["good", "missing", "good"]);
         assert_eq!(watch.poll(lacking.clone()), ["drive-missing degraded", "degraded degraded"]);
@@ -261,22 +261,22 @@ mod tests {
         let rebuilding = view("degraded", ["good", "rebuilding", "good"]);
         assert_eq!(watch.poll(rebuilding), ["rebuild-started degraded"]);
         assert_eq!(watch.poll(view("clean", ["good"; 3])), ["rebuild-ended clean", "clean clean"]);
-        assert_eq!(Watch::default().poll(lacking), ["degraded degraded"]);
+        assert_eq!(ArrayWatch::default().poll(lacking), ["degraded degraded"]);
     }
 
     #[test]
     fn a_servers_events_are_printed_once_and_after_its_restart_from_the_first() {
         let (a, b, c, d) = (("a", "clean"), ("b", "clean"), ("c", "clean"), ("d", "clean"));
-        let mut watch = Watch::default();
-        assert_eq!(watch.poll(held(1, "clean", &[a, b])), [""; 0]);
-        assert_eq!(watch.poll(held(1, "clean", &[a, b, c, d])), ["c clean", "d clean"]);
-        assert_eq!(watch.poll(held(2, "clean", &[("e", "clean")])), ["e clean"]);
+        let mut watch = ArrayWatch::default();
+        assert_eq!(watch.poll(view_of_server(1, "clean", &[a, b])), [""; 0]);
+        assert_eq!(watch.poll(view_of_server(1, "clean", &[a, b, c, d])), ["c clean", "d clean"]);
+        assert_eq!(watch.poll(view_of_server(2, "clean", &[("e", "clean")])), ["e clean"]);
     }
 
     #[test]
     fn a_health_between_two_polls_is_printed() {
-        let mut watch = Watch::default();
-        watch.poll(held(1, "clean", &[]));
+        let mut watch = ArrayWatch::default();
+        watch.poll(view_of_server(1, "clean", &[]));
         let events = [
             ("drive-failed", "degraded"),
             ("rebuild-started", "degraded"),
@@ -284,7 +284,7 @@ mod tests {
             ("rebuild-ended", "clean"),
         ];
         assert_eq!(
-            watch.poll(held(1, "clean", &events)),
+            watch.poll(view_of_server(1, "clean", &events)),
             [
                 "drive-failed degraded",
                 "degraded degraded",
@@ -298,15 +298,15 @@ mod tests {
 
     #[test]
     fn a_failed_rebuild_prints_no_clean_health() {
-        let mut watch = Watch::default();
-        watch.poll(held(1, "clean", &[]));
+        let mut watch = ArrayWatch::default();
+        watch.poll(view_of_server(1, "clean", &[]));
         let events = [
             ("drive-failed", "degraded"),
             ("rebuild-started", "degraded"),
             ("rebuild-ended", "degraded"),
             ("second-failure", "failed"),
         ];
-        let printed = watch.poll(held(1, "failed", &events));
+        let printed = watch.poll(view_of_server(1, "failed", &events));
         assert_eq!(printed.last().map(String::as_str), Some("failed failed"));
         assert!(!printed.iter().any(|event| event.ends_with("clean")), "{printed:?}");
     }
@@ -314,24 +314,30 @@ mod tests {
     #[test]
     fn an_event_that_changed_the_health_is_newer_than_the_reported_health() {
         let failed = ("drive-failed", "degraded");
-        let mut watch = Watch::default();
-        watch.poll(held(1, "clean", &[]));
-        assert_eq!(watch.poll(held(1, "clean", &[failed])), ["drive-failed degraded", "degraded degraded"]);
-        assert_eq!(watch.poll(held(1, "degraded", &[failed])), [""; 0]);
+        let mut watch = ArrayWatch::default();
+        watch.poll(view_of_server(1, "clean", &[]));
+        assert_eq!(
+            watch.poll(view_of_server(1, "clean", &[failed])),
+            ["drive-failed degraded", "degraded degraded"]
+        );
+        assert_eq!(watch.poll(view_of_server(1, "degraded", &[failed])), [""; 0]);
         // The new drive is a member before the event of the rebuild's end.
-        assert_eq!(watch.poll(held(1, "clean", &[failed])), ["clean clean"]);
+        assert_eq!(watch.poll(view_of_server(1, "clean", &[failed])), ["clean clean"]);
         let repaired = ("repaired", "degraded");
-        assert_eq!(watch.poll(held(1, "clean", &[failed, repaired])), ["repaired degraded"]);
+        assert_eq!(watch.poll(view_of_server(1, "clean", &[failed, repaired])), ["repaired degraded"]);
         let ended = ("rebuild-ended", "clean");
-        assert_eq!(watch.poll(held(1, "clean", &[failed, repaired, ended])), ["rebuild-ended clean"]);
+        assert_eq!(
+            watch.poll(view_of_server(1, "clean", &[failed, repaired, ended])),
+            ["rebuild-ended clean"]
+        );
     }
 
     #[test]
     fn the_health_of_an_event_is_the_servers_whatever_the_event_is_called() {
-        let mut watch = Watch::default();
-        watch.poll(held(1, "clean", &[]));
+        let mut watch = ArrayWatch::default();
+        watch.poll(view_of_server(1, "clean", &[]));
         assert_eq!(
-            watch.poll(held(1, "clean", &[("new-event", "failed")])),
+            watch.poll(view_of_server(1, "clean", &[("new-event", "failed")])),
             ["new-event failed", "failed failed"]
         );
     }

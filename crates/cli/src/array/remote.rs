@@ -14,9 +14,9 @@ use ureq::{Agent, Body};
 use crate::exit::Failure;
 
 /// The longest time that a request to a server may take: an order may reset every zone of a drive before the server answers.
-const TIMEOUT: Duration = Duration::from_secs(600);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// The longest answer of a server that is read, in bytes.
-const LONGEST: u64 = 16 << 20;
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
 
 /// A server that holds an array.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ impl Remote {
         };
         let password = password_file.map(read_password).transpose()?;
         let agent = Agent::config_builder()
-            .timeout_global(Some(TIMEOUT))
+            .timeout_global(Some(REQUEST_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             // The server's pages are on this machine, whatever proxy the environment names.
@@ -91,7 +91,12 @@ impl Remote {
         let asking = || format!("asking the server at {host}; is `furrow serve` running there?");
         let mut response = response.with_context(asking)?;
         let status = response.status().as_u16();
-        let text = response.body_mut().with_config().limit(LONGEST).read_to_string().with_context(asking)?;
+        let text = response
+            .body_mut()
+            .with_config()
+            .limit(MAX_ANSWER_BYTES)
+            .read_to_string()
+            .with_context(asking)?;
         let body: Value = serde_json::from_str(&text).unwrap_or(Value::Null);
         if status == 200 {
             return serde_json::from_value(body)

@@ -13,8 +13,8 @@ use crate::exit::{self, Code, Failure};
 use crate::{output, size};
 
 // Exit codes of `furrow array status`: part of the interface.
-const DEGRADED: u8 = 1;
-const FAILED: u8 = 2;
+const EXIT_DEGRADED: u8 = 1;
+const EXIT_FAILED: u8 = 2;
 
 /// `furrow array status`
 #[derive(Debug, Args)]
@@ -42,8 +42,8 @@ pub fn unknown_health(error: anyhow::Error) -> anyhow::Error {
 pub fn code(view: &ArrayView) -> ExitCode {
     match view.health.as_str() {
         "clean" => ExitCode::SUCCESS,
-        "degraded" => ExitCode::from(DEGRADED),
-        _ => ExitCode::from(FAILED),
+        "degraded" => ExitCode::from(EXIT_DEGRADED),
+        _ => ExitCode::from(EXIT_FAILED),
     }
 }
 

@@ -133,12 +133,12 @@ pub fn run(context: &Context, args: &KvArgs) -> Result<ExitCode> {
     if context.json {
         output::json(&with_host(&outcome)?)?;
     } else {
-        print(&outcome)?;
+        print_outcome(&outcome)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(outcome: &KvOutcome) -> Result<()> {
+fn print_outcome(outcome: &KvOutcome) -> Result<()> {
     let load = &outcome.load;
     let clock = load.clock.map_or_else(String::new, |clock| format!("{clock} clock"));
     let value = load.value.map_or_else(|| "MixGraph's".to_owned(), size::show);
@@ -178,12 +178,12 @@ fn print(outcome: &KvOutcome) -> Result<()> {
         outcome.write_amplification
     ))?;
     if let Some(mean) = &outcome.mean_write {
-        slowest(mean, &outcome.slowest)?;
+        print_slowest_writes(mean, &outcome.slowest)?;
     }
     Ok(())
 }
 
-fn slowest(mean: &SlowWrite, slowest: &[SlowWrite]) -> Result<()> {
+fn print_slowest_writes(mean: &SlowWrite, slowest: &[SlowWrite]) -> Result<()> {
     let cells = |name: String, write: &SlowWrite| {
         let parts =
             [write.us, write.engine, write.wait, write.log, write.memtable, write.delay, write.switch];

@@ -50,12 +50,12 @@ pub fn run(context: &Context, args: &RecoveryArgs) -> Result<ExitCode> {
     if context.json {
         output::json(&with_host(&outcome)?)?;
     } else {
-        print(&outcome)?;
+        print_outcome(&outcome)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn print(outcome: &RecoveryOutcome) -> Result<()> {
+fn print_outcome(outcome: &RecoveryOutcome) -> Result<()> {
     output::line(format!("{}: reads {:.0} MiB/s", outcome.device, outcome.read_mib_per_s))?;
     let header =
         ["log", "replay s", "tmpfs s", "drive s", "ratio", "wait", "copy", "memtable", "killed", "memory"];

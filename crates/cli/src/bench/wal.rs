@@ -15,14 +15,14 @@ use crate::context::Context;
 use crate::{output, size};
 
 /// The sizes of the log's buffer that `--grid` measures, in bytes.
-const BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
+const GRID_BUFFERS: &[u64] = &[4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20];
 /// The least number of buffers that each run of `--grid` writes: the start, while the log's window is small, counts little in
 /// so many.
-const FILLED: u64 = 512;
+const MIN_BUFFERS_WRITTEN: u64 = 512;
 /// The sizes of records that `--grid` measures, in bytes.
-const RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
+const GRID_RECORDS: &[u64] = &[100, 1 << 10, 4 << 10, 16 << 10, 64 << 10];
 /// The columns of `--grid` and their widths: each line is printed as soon as it is measured.
-const COLUMNS: [(&str, usize); 8] = [
+const GRID_COLUMNS: [(&str, usize); 8] = [
     ("buffer", 9),
     ("record", 9),
     ("io", 6),
@@ -33,7 +33,7 @@ const COLUMNS: [(&str, usize); 8] = [
     ("of raw", 6),
 ];
 /// The columns of `--batchings`; the last two are auto over the better one of group and waltz.
-const COMPARED: [(&str, usize); 9] = [
+const BATCHING_COLUMNS: [(&str, usize); 9] = [
     ("writers", 7),
     ("group ops/s", 11),
     ("p99.9 us", 9),
@@ -114,30 +114,30 @@ pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
         roll: args.roll,
     };
     if args.grid {
-        return grid(context, &load);
+        return run_grid(context, &load);
     }
     if args.batchings {
-        return batchings(context, &load);
+        return compare_batchings(context, &load);
     }
     let outcome = wal::run(&load).map_err(failed)?;
     if context.json {
         output::json(&with_host(&outcome)?)?;
     } else {
-        print(&outcome)?;
+        print_outcome(&outcome)?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
+fn run_grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     if !context.json {
-        columns(&COLUMNS, COLUMNS.map(|(name, _)| name.to_uppercase()))?;
+        print_columns(&GRID_COLUMNS, GRID_COLUMNS.map(|(name, _)| name.to_uppercase()))?;
     }
     let mut force = load.force;
-    for buffer in BUFFERS {
-        for record in RECORDS {
+    for buffer in GRID_BUFFERS {
+        for record in GRID_RECORDS {
             for io in [IoMode::Write, IoMode::Append] {
                 let (buffer, record) = (Bytes(*buffer), Bytes(*record));
-                let total = load.total.max(Bytes(buffer.0 * FILLED));
+                let total = load.total.max(Bytes(buffer.0 * MIN_BUFFERS_WRITTEN));
                 let load = WalLoad { io, buffer, record, total, force, ..load.clone() };
                 let outcome = wal::run(&load).map_err(failed)?;
                 // From the first run on the drive's data is this command's own.
@@ -145,8 +145,8 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
                 if context.json {
                     output::line(with_host(&outcome)?.to_string())?;
                 } else {
-                    columns(
-                        &COLUMNS,
+                    print_columns(
+                        &GRID_COLUMNS,
                         [
                             size::show(buffer),
                             size::show(record),
@@ -165,9 +165,9 @@ fn grid(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn batchings(context: &Context, load: &WalLoad) -> Result<ExitCode> {
+fn compare_batchings(context: &Context, load: &WalLoad) -> Result<ExitCode> {
     if !context.json {
-        columns(&COMPARED, COMPARED.map(|(name, _)| name.to_uppercase()))?;
+        print_columns(&BATCHING_COLUMNS, BATCHING_COLUMNS.map(|(name, _)| name.to_uppercase()))?;
     }
     let mut force = load.force;
     for threads in wal::WRITERS {
@@ -181,8 +181,8 @@ fn batchings(context: &Context, load: &WalLoad) -> Result<ExitCode> {
             .map(|o| [format!("{:.0}", o.ops_per_s), format!("{:.1}", o.latency_us.p99_9)]);
         let [[group, group_tail], [waltz, waltz_tail], [auto, auto_tail]] = cells;
         let over = |share: f64| format!("{share:.3}");
-        columns(
-            &COMPARED,
+        print_columns(
+            &BATCHING_COLUMNS,
             [
                 threads.to_string(),
                 group,
@@ -200,12 +200,12 @@ fn batchings(context: &Context, load: &WalLoad) -> Result<ExitCode> {
 }
 
 /// Prints a line of a table that is printed line by line.
-fn columns<const N: usize>(widths: &[(&str, usize); N], cells: [String; N]) -> Result<()> {
+fn print_columns<const N: usize>(widths: &[(&str, usize); N], cells: [String; N]) -> Result<()> {
     let padded = cells.iter().zip(widths).map(|(cell, (_, width))| format!("{cell:>width$}"));
     output::line(padded.collect::<Vec<_>>().join("  "))
 }
 
-fn print(outcome: &WalOutcome) -> Result<()> {
+fn print_outcome(outcome: &WalOutcome) -> Result<()> {
     let (load, limit) = (&outcome.load, &outcome.device_limit);
     let clock = load.clock.map_or_else(String::new, |clock| format!("{clock} clock"));
     output::line(format!(

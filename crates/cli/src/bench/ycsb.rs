@@ -118,13 +118,13 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
     if context.json {
         let mut value = with_host(&outcome)?;
         if let Some(fields) = value.as_object_mut() {
-            fields.insert("settings".to_owned(), settings(args));
+            fields.insert("settings".to_owned(), settings_json(args));
         }
         output::json(&value)?;
         return Ok(ExitCode::SUCCESS);
     }
     for phase in &outcome.phases {
-        rows.extend(table(phase));
+        rows.extend(phase_table(phase));
     }
     output::line(format!(
         "{}: {} records of {}, {} {}, sync {}, {} clock",
@@ -150,7 +150,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
 }
 
 /// The table of a workload: a row for each kind of operation; the first row has the workload's own columns too.
-fn table(phase: &Phase) -> Vec<Vec<String>> {
+fn phase_table(phase: &Phase) -> Vec<Vec<String>> {
     let rows = phase.kinds.iter().enumerate().map(|(number, kind)| {
         let whole = |text: String| if number == 0 { text } else { String::new() };
         let mut row = vec![
@@ -166,7 +166,7 @@ fn table(phase: &Phase) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-fn settings(args: &YcsbArgs) -> serde_json::Value {
+fn settings_json(args: &YcsbArgs) -> serde_json::Value {
     json!({
         "device": args.device.device,
         "engine": "rocksdb",

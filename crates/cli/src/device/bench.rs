@@ -18,7 +18,7 @@ use crate::exit::Failure;
 use crate::{consent, output, size};
 
 /// How long a load runs without `--count`, `--total` and `--time`.
-const TIME: Duration = Duration::from_secs(1);
+const DEFAULT_TIME: Duration = Duration::from_secs(1);
 
 /// `furrow device bench`
 #[derive(Debug, Args)]
@@ -91,7 +91,7 @@ pub fn run(context: &Context, args: &BenchArgs) -> Result<ExitCode> {
     let geometry = drive.device().geometry();
     let load = Load { dilation: drive.dilation(), ..load(args, geometry) };
     load.validate(geometry)?;
-    let time = (args.count.is_none() && args.total.is_none()).then(|| args.time.unwrap_or(TIME));
+    let time = (args.count.is_none() && args.total.is_none()).then(|| args.time.unwrap_or(DEFAULT_TIME));
     let fills = !args.op.writes() && !geometry.read_past_pointer;
     if args.op.writes() || fills {
         if !consent::given(context, drive.device(), args.force, "overwrite it with a load")? {

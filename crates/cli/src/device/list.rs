@@ -22,7 +22,7 @@ pub fn run(context: &Context) -> Result<ExitCode> {
         })
         .collect();
     if context.json {
-        output::json(&drives.iter().map(|(drive, contents)| entry(drive, contents)).collect())?;
+        output::json(&drives.iter().map(|(drive, contents)| drive_json(drive, contents)).collect())?;
         return Ok(ExitCode::SUCCESS);
     }
     if drives.is_empty() {
@@ -60,7 +60,7 @@ fn use_of(drive: &ZonedDrive, contents: &io::Result<Contents>) -> String {
     }
 }
 
-fn entry(drive: &ZonedDrive, contents: &io::Result<Contents>) -> Value {
+fn drive_json(drive: &ZonedDrive, contents: &io::Result<Contents>) -> Value {
     let held = contents.as_ref().ok();
     json!({
         "name": drive.name,

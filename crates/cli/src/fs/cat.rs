@@ -14,10 +14,10 @@ use crate::exit::{self, Code};
 use crate::fs::path::absolute;
 
 /// Bytes of a file that are read at once.
-const CHUNK: usize = 1 << 20;
+const BYTES_PER_READ: usize = 1 << 20;
 
 /// Time between two reads of a followed file.
-const FOLLOW: Duration = Duration::from_millis(500);
+const FOLLOW_INTERVAL: Duration = Duration::from_millis(500);
 
 /// `furrow fs cat`
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
     if !args.follow {
         let fs = context.mount(&args.device, true)?;
         for path in &args.paths {
-            print(context, &fs, &absolute(path), Bytes::ZERO, &mut out)?;
+            print_file(context, &fs, &absolute(path), Bytes::ZERO, &mut out)?;
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -52,7 +52,7 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
         match context.mount(&args.device, true) {
             Ok(fs) => {
                 waiting = false;
-                printed = print(context, &fs, &path, printed, &mut out)?;
+                printed = print_file(context, &fs, &path, printed, &mut out)?;
                 // The file system is unmounted between two reads: the writer of the file needs the drive.
                 context.wait(fs.unmount())?;
             }
@@ -64,16 +64,16 @@ pub fn run(context: &Context, args: &CatArgs) -> Result<ExitCode> {
             }
             Err(error) => return Err(error),
         }
-        context.sleep(FOLLOW);
+        context.sleep(FOLLOW_INTERVAL);
     }
 }
 
 /// Prints the file at `path` from offset `from`; returns the offset of its end. A file that has become shorter is printed from
 /// the start.
-fn print(context: &Context, fs: &Fs, path: &str, from: Bytes, out: &mut impl Write) -> Result<Bytes> {
+fn print_file(context: &Context, fs: &Fs, path: &str, from: Bytes, out: &mut impl Write) -> Result<Bytes> {
     let reader = fs.open(path)?;
     let mut at = if reader.size() < from { Bytes::ZERO } else { from };
-    let mut buffer = vec![0; CHUNK];
+    let mut buffer = vec![0; BYTES_PER_READ];
     loop {
         let n = context.wait(reader.read_at(at, &mut buffer))?;
         let Some(read) = buffer.get(..n).filter(|read| !read.is_empty()) else {

@@ -19,7 +19,7 @@ use crate::fs::path::{Place, join};
 use crate::{output, progress, size};
 
 /// Bytes of a file that are copied at once.
-const CHUNK: usize = 1 << 20;
+const BYTES_PER_CHUNK: usize = 1 << 20;
 
 /// `furrow fs cp`
 #[derive(Debug, Args)]
@@ -155,14 +155,14 @@ impl Copier<'_> {
     }
 
     fn copy_file(&mut self, from: &Place, to: &Place) -> Result<()> {
-        let (mut read, length) = source(self.context, self.fs, from)?;
+        let (mut read, length) = open_source(self.context, self.fs, from)?;
         self.bar.inc_length(length);
         self.files += 1;
         if self.dry_run {
             self.bytes += length;
             return output::line(format!("{from} -> {to}"));
         }
-        let mut buffer = vec![0; CHUNK];
+        let mut buffer = vec![0; BYTES_PER_CHUNK];
         let mut each = |write: &mut dyn FnMut(&[u8]) -> Result<()>| -> Result<()> {
             loop {
                 let n = read(&mut buffer)?;
@@ -183,7 +183,7 @@ impl Copier<'_> {
 }
 
 /// Opens a file to copy; returns its length too.
-fn source<'a>(context: &'a Context, fs: &Fs, from: &Place) -> Result<(Source<'a>, u64)> {
+fn open_source<'a>(context: &'a Context, fs: &Fs, from: &Place) -> Result<(Source<'a>, u64)> {
     match from {
         Place::Host(path) => {
             let path = path.clone();
@@ -208,10 +208,10 @@ fn source<'a>(context: &'a Context, fs: &Fs, from: &Place) -> Result<(Source<'a>
 }
 
 /// Reads a copy's source to its end and hands each chunk to a writer.
-type Each<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+type ForEachChunk<'a> = &'a mut dyn FnMut(&mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
 
 /// Writes a file of this machine. A regular file is written under another name and renamed when it is whole.
-fn write_host(path: &Path, each: Each<'_>) -> Result<()> {
+fn write_host(path: &Path, each: ForEachChunk<'_>) -> Result<()> {
     let named = || format!("writing {}", path.display());
     // A pipe or a terminal, as /dev/stdout may be, is written directly, without a rename.
     let is_special = path.metadata().is_ok_and(|found| !found.is_file());
@@ -239,7 +239,7 @@ fn write_host(path: &Path, each: Each<'_>) -> Result<()> {
 }
 
 /// Writes a file of the drive under another name, and renames it when it is whole and synced.
-fn write_drive(context: &Context, fs: &Fs, path: &str, length: u64, each: Each<'_>) -> Result<()> {
+fn write_drive(context: &Context, fs: &Fs, path: &str, length: u64, each: ForEachChunk<'_>) -> Result<()> {
     if is_directory(fs, path) {
         return Err(::fs::Error::new(ErrorKind::IsADirectory, "creating").into());
     }

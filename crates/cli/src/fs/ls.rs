@@ -33,7 +33,7 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
     let mut found = Vec::new();
     let stat = fs.stat(&path)?;
     if stat.kind == FileKind::Directory {
-        collect(&fs, &path, args.recursive, &mut found)?;
+        collect_entries(&fs, &path, args.recursive, &mut found)?;
     } else {
         found.push((path, stat));
     }
@@ -51,20 +51,20 @@ pub fn run(context: &Context, args: &LsArgs) -> Result<ExitCode> {
                 FileKind::Directory => format!("{} entries", stat.size.0),
                 FileKind::Data | FileKind::Log | FileKind::ParallelLog => size::show(stat.size),
             };
-            vec![word(stat.kind).to_owned(), size, when(stat.modified_ms), path.clone()]
+            vec![word(stat.kind).to_owned(), size, time_text(stat.modified_ms), path.clone()]
         });
         output::table(&["kind", "size", "modified", "path"], &["size"], rows.collect())?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn collect(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>) -> Result<()> {
+fn collect_entries(fs: &Fs, path: &str, recursive: bool, found: &mut Vec<(String, Stat)>) -> Result<()> {
     for entry in fs.read_dir(path)? {
         let path = join(path, &entry.name);
         let stat = fs.stat(&path)?;
         found.push((path.clone(), stat));
         if recursive && stat.kind == FileKind::Directory {
-            collect(fs, &path, recursive, found)?;
+            collect_entries(fs, &path, recursive, found)?;
         }
     }
     Ok(())
@@ -80,6 +80,6 @@ pub fn word(kind: FileKind) -> &'static str {
     }
 }
 
-fn when(ms: u64) -> String {
+fn time_text(ms: u64) -> String {
     humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)).to_string()
 }

@@ -38,7 +38,7 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     let mut targets = Vec::new();
     for path in &args.paths {
         let path = absolute(path);
-        collect(&fs, &path, args, &mut targets)?;
+        collect_targets(&fs, &path, args, &mut targets)?;
     }
     for (path, kind) in &targets {
         if args.dry_run {
@@ -56,7 +56,7 @@ pub fn run(context: &Context, args: &RmArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn collect(fs: &Fs, path: &str, args: &RmArgs, targets: &mut Vec<(String, FileKind)>) -> Result<()> {
+fn collect_targets(fs: &Fs, path: &str, args: &RmArgs, targets: &mut Vec<(String, FileKind)>) -> Result<()> {
     let kind = fs.stat(path)?.kind;
     if kind == FileKind::Directory {
         if !args.recursive {
@@ -68,7 +68,7 @@ fn collect(fs: &Fs, path: &str, args: &RmArgs, targets: &mut Vec<(String, FileKi
             return Err(Failure::usage(format!("removing {path} with all its files takes --yes")));
         }
         for entry in fs.read_dir(path)? {
-            collect(fs, &join(path, &entry.name), args, targets)?;
+            collect_targets(fs, &join(path, &entry.name), args, targets)?;
         }
     }
     if path != "/" {

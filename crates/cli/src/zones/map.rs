@@ -65,7 +65,7 @@ impl Cell {
 
 /// The written and live blocks of a zone. The file system counts only files' blocks, so the map counts all of a superblock's or
 /// metadata zone as live; and the file system counts blocks that a log has reserved but, after a crash, not written.
-fn live(role: ZoneRole, counted: Blocks, pointer: Blocks) -> Blocks {
+fn live_blocks(role: ZoneRole, counted: Blocks, pointer: Blocks) -> Blocks {
     match role {
         ZoneRole::Superblock | ZoneRole::Metadata => pointer,
         _ => counted.min(pointer),
@@ -195,7 +195,7 @@ impl Map {
             state: zone.state,
             pointer: zone.pointer,
             capacity: zone.capacity,
-            live: Some(live(zone.role, zone.live, zone.pointer)),
+            live: Some(live_blocks(zone.role, zone.live, zone.pointer)),
         });
         let geometry = fs.device().geometry();
         Map {
@@ -213,14 +213,14 @@ mod tests {
 
     #[test]
     fn what_a_log_has_reserved_and_not_written_is_not_live() {
-        assert_eq!(live(ZoneRole::Log, Blocks(1019), Blocks(100)), Blocks(100));
+        assert_eq!(live_blocks(ZoneRole::Log, Blocks(1019), Blocks(100)), Blocks(100));
         let cell = |counted, pointer| Cell {
             zone: ZoneId(0),
             category: Category::Log,
             state: ZoneState::Closed,
             pointer,
             capacity: Blocks(2048),
-            live: Some(live(ZoneRole::Log, counted, pointer)),
+            live: Some(live_blocks(ZoneRole::Log, counted, pointer)),
         };
         let zones = vec![cell(Blocks(1024), Blocks(100)), cell(Blocks(50), Blocks(100))];
         let map = Map { device: "emu:a".into(), space: None, zones, block_size: 4096 };
@@ -230,6 +230,6 @@ mod tests {
 
     #[test]
     fn what_the_file_system_keeps_for_itself_is_live() {
-        assert_eq!(live(ZoneRole::Metadata, Blocks::ZERO, Blocks(7)), Blocks(7));
+        assert_eq!(live_blocks(ZoneRole::Metadata, Blocks::ZERO, Blocks(7)), Blocks(7));
     }
 }

@@ -12,13 +12,13 @@ const WIDTH: f64 = 960.0;
 const MARGIN: f64 = 16.0;
 
 /// Height of the title, in SVG units.
-const TITLE: f64 = 44.0;
+const TITLE_HEIGHT: f64 = 44.0;
 
 /// Height of a legend line, in SVG units.
-const LEGEND_LINE: f64 = 22.0;
+const LEGEND_LINE_HEIGHT: f64 = 22.0;
 
 /// Number of legend entries in a line.
-const LEGEND_ACROSS: usize = 4;
+const LEGEND_ENTRIES_PER_LINE: usize = 4;
 
 /// Draws a zone map: a cell's outline is a zone, its pale fill the written part, its opaque fill the live part.
 pub fn draw(map: &Map) -> String {
@@ -31,9 +31,9 @@ pub fn draw(map: &Map) -> String {
         .into_iter()
         .filter(|category| map.zones.iter().any(|cell| cell.category == *category))
         .collect();
-    let legend_top = MARGIN + TITLE + rows * pitch + 12.0;
-    let lines = (used.len() + 1).div_ceil(LEGEND_ACROSS) as f64;
-    let height = legend_top + lines * LEGEND_LINE + MARGIN;
+    let legend_top = MARGIN + TITLE_HEIGHT + rows * pitch + 12.0;
+    let lines = (used.len() + 1).div_ceil(LEGEND_ENTRIES_PER_LINE) as f64;
+    let height = legend_top + lines * LEGEND_LINE_HEIGHT + MARGIN;
 
     let mut out = String::new();
     let _ = writeln!(
@@ -70,12 +70,19 @@ pub fn draw(map: &Map) -> String {
     for (index, cell) in map.zones.iter().enumerate() {
         let column = index as f64 % across;
         let row = (index as f64 / across).floor();
-        zone(&mut out, map, cell, MARGIN + column * pitch, MARGIN + TITLE + row * pitch, pitch - gap);
+        draw_zone(
+            &mut out,
+            map,
+            cell,
+            MARGIN + column * pitch,
+            MARGIN + TITLE_HEIGHT + row * pitch,
+            pitch - gap,
+        );
     }
     for (index, category) in used.iter().enumerate() {
         let count = map.zones.iter().filter(|cell| cell.category == *category).count();
         let text = format!("{} ({count})", category.name());
-        legend(
+        draw_legend_entry(
             &mut out,
             index,
             legend_top,
@@ -85,7 +92,15 @@ pub fn draw(map: &Map) -> String {
             &text,
         );
     }
-    legend(&mut out, used.len(), legend_top, "quiet-box", "", false, "pale: written, no longer live");
+    draw_legend_entry(
+        &mut out,
+        used.len(),
+        legend_top,
+        "quiet-box",
+        "",
+        false,
+        "pale: written, no longer live",
+    );
     out.push_str("</svg>");
     out
 }
@@ -108,7 +123,7 @@ fn subtitle(map: &Map) -> String {
 }
 
 /// Draws one zone of the map: filled from below, the live part opaque.
-fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
+fn draw_zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
     let bytes = |blocks: units::Blocks| size::show(blocks.bytes(map.block_size));
     let live = cell.live.map(|live| format!(", {} live", bytes(live))).unwrap_or_default();
     let _ = write!(
@@ -143,10 +158,18 @@ fn zone(out: &mut String, map: &Map, cell: &Cell, x: f64, y: f64, side: f64) {
     out.push_str("</g>\n");
 }
 
-fn legend(out: &mut String, index: usize, top: f64, edge: &str, class: &str, filled: bool, text: &str) {
-    let across = (WIDTH - 2.0 * MARGIN) / LEGEND_ACROSS as f64;
-    let x = MARGIN + (index % LEGEND_ACROSS) as f64 * across;
-    let y = top + (index / LEGEND_ACROSS) as f64 * LEGEND_LINE;
+fn draw_legend_entry(
+    out: &mut String,
+    index: usize,
+    top: f64,
+    edge: &str,
+    class: &str,
+    filled: bool,
+    text: &str,
+) {
+    let across = (WIDTH - 2.0 * MARGIN) / LEGEND_ENTRIES_PER_LINE as f64;
+    let x = MARGIN + (index % LEGEND_ENTRIES_PER_LINE) as f64 * across;
+    let y = top + (index / LEGEND_ENTRIES_PER_LINE) as f64 * LEGEND_LINE_HEIGHT;
     if edge == "quiet-box" {
         let _ = write!(
             out,

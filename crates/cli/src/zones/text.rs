@@ -6,10 +6,10 @@ use super::map::{Category, Map};
 use crate::size;
 
 /// Number of zones in a line.
-const ACROSS: usize = 32;
+const ZONES_PER_LINE: usize = 32;
 
 /// Bars for a zone's written part, from empty to full, in eighths.
-const BARS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+const FILL_BARS: [char; 9] = ['·', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Draws the zone map as text.
 pub fn draw(map: &Map, colour: bool) -> String {
@@ -22,14 +22,14 @@ pub fn draw(map: &Map, colour: bool) -> String {
         let _ = write!(out, ", {} of {} used", size::show(space.used), size::show(space.capacity));
     }
     out.push('\n');
-    for row in map.zones.chunks(ACROSS) {
+    for row in map.zones.chunks(ZONES_PER_LINE) {
         let Some(first) = row.first() else { continue };
         let _ = write!(out, "{:>6} ", first.zone.0);
         for cell in row {
-            let bar = BARS.get((cell.written_share() * 8.0).ceil() as usize).copied().unwrap_or('█');
-            let letter = letter(cell.category);
+            let bar = FILL_BARS.get((cell.written_share() * 8.0).ceil() as usize).copied().unwrap_or('█');
+            let letter = category_letter(cell.category);
             if colour {
-                let _ = write!(out, " \x1b[38;5;{}m{letter}{bar}\x1b[0m", ansi(cell.category));
+                let _ = write!(out, " \x1b[38;5;{}m{letter}{bar}\x1b[0m", ansi_colour(cell.category));
             } else {
                 let _ = write!(out, " {letter}{bar}");
             }
@@ -60,7 +60,7 @@ pub fn draw(map: &Map, colour: bool) -> String {
             0 => String::new(),
             written => format!(", {:.0} % live", live as f64 * 100.0 / written as f64),
         };
-        legend.push(format!("{} {} ({count}{share})", letter(category), category.name()));
+        legend.push(format!("{} {} ({count}{share})", category_letter(category), category.name()));
     }
     for entry in legend {
         let _ = writeln!(out, "        {entry}");
@@ -69,7 +69,7 @@ pub fn draw(map: &Map, colour: bool) -> String {
     out
 }
 
-fn letter(category: Category) -> char {
+fn category_letter(category: Category) -> char {
     match category {
         Category::Superblock => 'S',
         Category::Metadata => 'M',
@@ -85,7 +85,7 @@ fn letter(category: Category) -> char {
     }
 }
 
-fn ansi(category: Category) -> u8 {
+fn ansi_colour(category: Category) -> u8 {
     match category {
         Category::Superblock => 244,
         Category::Metadata => 134,

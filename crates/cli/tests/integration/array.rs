@@ -12,24 +12,24 @@ use tempfile::TempDir;
 use crate::common::{done, json, printed, run, said};
 
 /// Parameters of small drives, with which an array of four is made quickly.
-const SMALL: &str = "zones=24&zone-size=2MiB";
+const SMALL_DRIVE: &str = "zones=24&zone-size=2MiB";
 
 /// A directory of a test's own with drive files.
-struct Barn {
+struct ArrayDirectory {
     folder: TempDir,
 }
 
-impl Barn {
-    fn new() -> Barn {
-        Barn { folder: TempDir::new().expect("a directory") }
+impl ArrayDirectory {
+    fn new() -> ArrayDirectory {
+        ArrayDirectory { folder: TempDir::new().expect("a directory") }
     }
 
     /// A directory with an array of four drives, and a file system with a file on the array.
-    fn filled() -> Barn {
-        let barn = Barn::new();
+    fn filled() -> ArrayDirectory {
+        let barn = ArrayDirectory::new();
         barn.create(&[]);
         done(&run(Some(&barn.array(0..4)), &["fs", "mkfs"]));
-        std::fs::write(barn.path("source"), Barn::content()).expect("a file");
+        std::fs::write(barn.path("source"), ArrayDirectory::content()).expect("a file");
         done(&run(Some(&barn.array(0..4)), &["fs", "cp", &barn.text("source"), "fs:/kept"]));
         barn
     }
@@ -59,7 +59,7 @@ impl Barn {
 
     /// The URL with which a new drive file is made.
     fn new_drive(&self, number: u32) -> String {
-        format!("{}?{SMALL}", self.drive(number))
+        format!("{}?{SMALL_DRIVE}", self.drive(number))
     }
 
     fn array(&self, numbers: impl IntoIterator<Item = u32>) -> String {
@@ -67,10 +67,10 @@ impl Barn {
     }
 
     #[track_caller]
-    fn keeps(&self, array: &str) {
+    fn check_file_on_array(&self, array: &str) {
         let back = self.text("back");
         done(&run(Some(array), &["fs", "cp", "fs:/kept", &back]));
-        assert!(std::fs::read(&back).expect("a copy") == Barn::content(), "the file differs");
+        assert!(std::fs::read(&back).expect("a copy") == ArrayDirectory::content(), "the file differs");
         std::fs::remove_file(back).expect("a copy");
     }
 
@@ -78,7 +78,7 @@ impl Barn {
         std::fs::read_dir(self.folder.path()).expect("a directory").count()
     }
 
-    fn lose(&self, number: u32) {
+    fn remove_drive_file(&self, number: u32) {
         std::fs::rename(self.path(&format!("{number}.img")), self.path(&format!("{number}.lost")))
             .expect("a drive");
     }
@@ -101,7 +101,7 @@ fn status(array: &str) -> (Option<i32>, Value) {
     (output.status.code(), json(&printed(&output)))
 }
 
-fn states(view: &Value) -> Vec<&str> {
+fn member_states(view: &Value) -> Vec<&str> {
     view["members"]
         .as_array()
         .expect("members")
@@ -149,7 +149,7 @@ fn a_device_that_is_no_array_is_refused() {
 
 #[test]
 fn create_refuses_unfit_drives_and_leaves_no_files() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     let drive = |n| barn.new_drive(n);
     let create = |more: &[&str]| {
         run(None, &["array", "create"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
@@ -159,7 +159,7 @@ fn create_refuses_unfit_drives_and_leaves_no_files() {
     refused(&create(&[&drive(0), &drive(1), &drive(0)]), 2, &["named twice"]);
     refused(&create(&[&drive(0), &drive(1), "array:a,b"]), 2, &["not an array"]);
     refused(&create(&[&drive(0), &drive(1), "blk:/dev/no-such"]), 1, &["/dev/no-such"]);
-    let other = format!("{}?{SMALL}&block-size=512", barn.drive(2));
+    let other = format!("{}?{SMALL_DRIVE}&block-size=512", barn.drive(2));
     refused(&create(&[&drive(0), &drive(1), &other]), 2, &["blocks of 512 bytes"]);
     refused(
         &create(&["--stripe-unit", "5000", &drive(0), &drive(1), &drive(2)]),
@@ -173,7 +173,7 @@ fn create_refuses_unfit_drives_and_leaves_no_files() {
 
 #[test]
 fn create_overwrites_a_drive_with_data_only_with_force() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     done(&run(Some(&barn.new_drive(1)), &["fs", "mkfs"]));
     let drives = [0, 1, 2].map(|n| barn.new_drive(n));
     let create = ["array", "create", &drives[0], &drives[1], &drives[2]];
@@ -188,7 +188,7 @@ fn create_overwrites_a_drive_with_data_only_with_force() {
 
 #[test]
 fn an_array_is_named_by_a_file_that_lists_its_drives() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     let list = barn.text("barn.array");
     barn.create(&["--save", &list]);
     let array = format!("array:{list}");
@@ -202,58 +202,61 @@ fn an_array_is_named_by_a_file_that_lists_its_drives() {
     // The replacement adds the new drive to the list file.
     done(&run(Some(&array), &["array", "replace", "2", &barn.new_drive(7)]));
     let (code, view) = status(&array);
-    assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
+    assert_eq!((code, member_states(&view)), (Some(0), vec!["good"; 4]));
     assert!(view["members"][2]["drive"].as_str().is_some_and(|name| name.ends_with("7.img")), "{view}");
 }
 
 #[test]
 fn the_exit_code_of_status_says_how_the_array_is() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let array = barn.array([3, 1, 0, 2]);
     let (code, view) = status(&array);
-    assert_eq!((code, view["health"].as_str(), states(&view)), (Some(0), Some("clean"), vec!["good"; 4]));
+    assert_eq!(
+        (code, view["health"].as_str(), member_states(&view)),
+        (Some(0), Some("clean"), vec!["good"; 4])
+    );
     let shown = done(&run(Some(&array), &["array", "status"]));
     assert!(shown.contains("clean") && shown.contains("64.0 KiB") && shown.contains("3.img"), "{shown}");
 
-    barn.lose(2);
+    barn.remove_drive_file(2);
     let output = run(Some(&array), &["array", "status", "--json"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(said(&output).contains("2.img"), "a missing member is named: {}", said(&output));
     assert_eq!(json(&printed(&output))["members"][2]["state"], "missing");
-    barn.keeps(&array);
+    barn.check_file_on_array(&array);
     done(&run(Some(&array), &["fs", "check"]));
     // The array was used without the drive, which counts as failed from then on.
-    assert_eq!(states(&status(&array).1), ["good", "good", "failed", "good"]);
+    assert_eq!(member_states(&status(&array).1), ["good", "good", "failed", "good"]);
 
-    barn.lose(0);
+    barn.remove_drive_file(0);
     assert_eq!(status(&array).0, Some(2));
     refused(&run(Some(&array), &["fs", "ls"]), 1, &["one drive only"]);
 }
 
 #[test]
 fn two_copies_of_a_drive_and_drives_of_another_array_are_refused() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     std::fs::copy(barn.path("1.img"), barn.path("8.img")).expect("a copy");
     refused(&run(Some(&barn.array([0, 1, 2, 3, 8])), &["fs", "ls"]), 2, &["two drives", "leave one out"]);
-    barn.keeps(&barn.array(0..4));
+    barn.check_file_on_array(&barn.array(0..4));
 
-    let other = Barn::filled();
+    let other = ArrayDirectory::filled();
     let mixed = format!("{},{}", barn.array(0..3), other.drive(3));
     for verb in [&["fs", "ls"][..], &["array", "check"], &["array", "destroy", "--force"]] {
         refused(&run(Some(&mixed), verb), 2, &["array"]);
     }
     assert_eq!(run(Some(&mixed), &["array", "status"]).status.code(), Some(6));
-    barn.keeps(&barn.array(0..4));
+    barn.check_file_on_array(&barn.array(0..4));
 
     // A drive that the array was used without for a while does not become a member again by itself.
     done(&run(Some(&barn.array([0, 1, 2])), &["fs", "ls"]));
-    assert_eq!(states(&status(&barn.array(0..4)).1), ["good", "good", "good", "failed"]);
-    barn.keeps(&barn.array(0..4));
+    assert_eq!(member_states(&status(&barn.array(0..4)).1), ["good", "good", "good", "failed"]);
+    barn.check_file_on_array(&barn.array(0..4));
 }
 
 #[test]
 fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let array = barn.array(0..4);
     refused(&run(Some(&array), &["array", "fail", "4"]), 2, &["4 slots", "no 4"]);
     refused(&run(Some(&array), &["array", "replace", "1", &barn.new_drive(5)]), 2, &["is good", "fail 1"]);
@@ -263,16 +266,16 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     assert_eq!(status(&array).0, Some(0));
 
     done(&run(Some(&array), &["array", "fail", "1"]));
-    assert_eq!(states(&status(&array).1), ["good", "failed", "good", "good"]);
+    assert_eq!(member_states(&status(&array).1), ["good", "failed", "good", "good"]);
     refused(&run(Some(&array), &["array", "fail", "1"]), 2, &["failed or missing already"]);
     refused(&run(Some(&array), &["array", "fail", "2"]), 2, &["does without one only", "replace"]);
     refused(&run(Some(&array), &["array", "rebuild"]), 1, &["no rebuild is under way", "replace it"]);
-    barn.keeps(&array);
+    barn.check_file_on_array(&array);
 
     // The array refuses new drives that are too small, hold data, or are arrays.
     let tiny = format!("{}?zones=8&zone-size=2MiB", barn.drive(6));
     refused(&run(Some(&array), &["array", "replace", "1", &tiny]), 2, &["8 zones", "needs 24"]);
-    let narrow = format!("{}?{SMALL}&max-open=5&max-active=5", barn.drive(6));
+    let narrow = format!("{}?{SMALL_DRIVE}&max-open=5&max-active=5", barn.drive(6));
     refused(
         &run(Some(&array), &["array", "replace", "1", &narrow]),
         2,
@@ -297,25 +300,25 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     assert!(rebuilt.contains("among the members") && rebuilt.contains(&barn.drive(5)), "{rebuilt}");
     let array = barn.array([0, 5, 2, 3]);
     let (code, view) = status(&array);
-    assert_eq!((code, states(&view)), (Some(0), vec!["good"; 4]));
+    assert_eq!((code, member_states(&view)), (Some(0), vec!["good"; 4]));
     let idle = done(&run(Some(&array), &["array", "rebuild"]));
     assert!(idle.contains("nothing is rebuilt"), "{idle}");
     // Without one more of the old drives, the content of the new drive is needed.
     for lost in [0, 3] {
         let others = barn.array([0, 5, 2, 3].into_iter().filter(|n| *n != lost));
         let copies: Vec<u32> = [0, 5, 2, 3].into_iter().filter(|n| *n != lost).collect();
-        let kept = Barn::new();
+        let kept = ArrayDirectory::new();
         for n in &copies {
             std::fs::copy(barn.path(&format!("{n}.img")), kept.path(&format!("{n}.img"))).expect("a copy");
         }
-        kept.keeps(&kept.array(copies));
+        kept.check_file_on_array(&kept.array(copies));
         assert_eq!(status(&others).0, Some(1));
     }
 }
 
 #[test]
 fn check_dump_and_destroy_read_the_metadata_of_the_drives() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let array = barn.array(0..4);
     let checked = json(&done(&run(Some(&array), &["array", "check", "--json"])));
     assert_eq!(checked["errors"], 0, "{checked}");
@@ -328,7 +331,7 @@ fn check_dump_and_destroy_read_the_metadata_of_the_drives() {
     refused(&run(Some(&array), &["array", "destroy"]), 1, &["barn", "--force"]);
     let dry = done(&run(Some(&array), &["array", "destroy", "--dry-run"]));
     assert!(dry.contains("would destroy"), "{dry}");
-    barn.keeps(&array);
+    barn.check_file_on_array(&array);
     let gone = done(&run(Some(&array), &["array", "destroy", "--yes"]));
     assert!(gone.contains("destroyed on") && gone.contains("0.img"), "{gone}");
     refused(&run(Some(&array), &["array", "status"]), 6, &["none of the drives is a member"]);
@@ -337,7 +340,7 @@ fn check_dump_and_destroy_read_the_metadata_of_the_drives() {
 
 #[test]
 fn a_scrub_finds_nothing_on_a_sound_array() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let found = json(&done(&run(Some(&barn.array(0..4)), &["array", "scrub", "--json"])));
     assert!(found["stripes"].as_u64().is_some_and(|stripes| stripes > 10), "{found}");
     assert_eq!((&found["mismatches"], &found["read_errors"]), (&Value::from(0), &Value::from(0)));
@@ -345,7 +348,7 @@ fn a_scrub_finds_nothing_on_a_sound_array() {
 
 #[test]
 fn monitor_once_exits_as_status_does_and_runs_the_command_for_each_event() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let array = barn.array(0..4);
     let log = barn.text("log");
     let command = format!("echo $FURROW_EVENT $FURROW_HEALTH $FURROW_LABEL >> {log}");
@@ -368,7 +371,7 @@ fn monitor_once_exits_as_status_does_and_runs_the_command_for_each_event() {
 
 #[test]
 fn a_member_alone_is_refused_with_the_name_of_its_array() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let member = barn.drive(2);
     for args in [
         &["fs", "df"][..],
@@ -389,7 +392,7 @@ fn a_member_alone_is_refused_with_the_name_of_its_array() {
 
 #[test]
 fn create_says_how_much_of_larger_drives_stays_unused() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     let large = format!("{}?zones=48&zone-size=2MiB", barn.drive(2));
     let drives = [&barn.new_drive(0)[..], &barn.new_drive(1), &large];
     let create = |more: &[&str]| run(None, &[&["array", "create"], more, &drives].concat());
@@ -403,9 +406,9 @@ fn create_says_how_much_of_larger_drives_stays_unused() {
 }
 
 /// A child process that ends with the test.
-struct Killed(Child);
+struct KilledOnDrop(Child);
 
-impl Drop for Killed {
+impl Drop for KilledOnDrop {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
@@ -414,7 +417,7 @@ impl Drop for Killed {
 
 /// A running `furrow serve`.
 struct Server {
-    child: Killed,
+    child: KilledOnDrop,
     pages: String,
     log: Option<JoinHandle<String>>,
 }
@@ -430,7 +433,7 @@ impl Server {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn();
-        let mut child = Killed(child.expect("a server"));
+        let mut child = KilledOnDrop(child.expect("a server"));
         let stderr = child.0.stderr.take().expect("a pipe");
         let log = std::thread::Builder::new().spawn(move || std::io::read_to_string(stderr).expect("text"));
         let mut line = String::new();
@@ -479,7 +482,7 @@ impl Drop for Server {
 
 #[test]
 fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     barn.create(&[]);
     let array = barn.array(0..4);
     // The array is emulated and blank, so the server makes a file system.
@@ -496,7 +499,7 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn();
-    let mut monitor = Killed(monitor.expect("a monitor"));
+    let mut monitor = KilledOnDrop(monitor.expect("a monitor"));
     // The monitor prints its first line after the first poll, and only later events: the test waits for the line.
     let mut stderr = BufReader::new(monitor.0.stderr.take().expect("a pipe")).lines();
     assert_eq!(
@@ -543,7 +546,7 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
 
 #[test]
 fn a_cancelled_job_has_ended_when_the_order_returns() {
-    let barn = Barn::filled();
+    let barn = ArrayDirectory::filled();
     let server = Server::start(&barn.array(0..4), &[]);
     done(&server.array(&["fail", "2"]));
     let new = barn.new_drive(5);
@@ -555,7 +558,7 @@ fn a_cancelled_job_has_ended_when_the_order_returns() {
 
 #[test]
 fn orders_are_taken_from_programs_and_not_from_web_pages() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     barn.create(&[]);
     let secret = barn.text("secret");
     std::fs::write(&secret, "open sesame\n").expect("a file");
@@ -582,7 +585,7 @@ fn orders_are_taken_from_programs_and_not_from_web_pages() {
 
 #[test]
 fn a_server_without_an_array_says_so() {
-    let barn = Barn::new();
+    let barn = ArrayDirectory::new();
     let server = Server::start(&format!("{}?zones=24&zone-size=2MiB", barn.drive(0)), &[]);
     refused(&server.array(&["status"]), 6, &["on no array"]);
     refused(&server.array(&["fail", "1"]), 1, &["on no array"]);

@@ -297,7 +297,7 @@ fn a_ycsb_run_reports_each_kind_of_operation_and_the_opening_apart() {
 
 #[test]
 fn a_kv_run_reports_each_log_and_each_mix() {
-    const SMALL: &str = "emu:mem?zones=64&zone-size=4MiB";
+    const SMALL_DRIVE: &str = "emu:mem?zones=64&zone-size=4MiB";
     let small = "--records 300 --ops 600 --write-buffer 256KiB --slowest 3 --interval 1s --json";
     for (wal, mix, kinds) in [
         ("base", "write=100", &["write"][..]),
@@ -305,7 +305,8 @@ fn a_kv_run_reports_each_log_and_each_mix() {
         ("waltz", "mixgraph-prefix-dist", &["write", "read", "scan"]),
         ("auto", "write=50,read=40,scan=10", &["write", "read", "scan"]),
     ] {
-        let result = json(&format!("bench kv -d {SMALL} --wal {wal} --mix {mix} --write-buffers 2 {small}"));
+        let result =
+            json(&format!("bench kv -d {SMALL_DRIVE} --wal {wal} --mix {mix} --write-buffers 2 {small}"));
         let names = ["p50", "p75", "p99", "p99_9", "p99_99", "max"].map(|name| format!("latency_us.{name}"));
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         has_numbers(&result, &names);

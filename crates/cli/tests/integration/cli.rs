@@ -10,7 +10,7 @@ use units::RealDriver;
 
 use crate::common::{done, json, printed, refused, run, said};
 
-const SMALL: &str = "zones=24&zone-size=1MiB";
+const SMALL_DRIVE: &str = "zones=24&zone-size=1MiB";
 
 struct Drive {
     directory: TempDir,
@@ -20,7 +20,7 @@ struct Drive {
 impl Drive {
     fn new() -> Drive {
         let directory = TempDir::new().expect("a directory");
-        let url = format!("emu:{}?{SMALL}", directory.path().join("drive.img").display());
+        let url = format!("emu:{}?{SMALL_DRIVE}", directory.path().join("drive.img").display());
         Drive { directory, url }
     }
 
@@ -433,7 +433,7 @@ fn what_is_refused_leaves_no_drive_file_behind() {
     }
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port().to_string();
-    let sound = at(SMALL);
+    let sound = at(SMALL_DRIVE);
     refused(&run(Some(&sound), &["serve", "--port", &port, "--http", "none"]), 1, &[&port]);
     assert_eq!(std::fs::read_dir(drive.directory.path()).unwrap().count(), 0);
 }

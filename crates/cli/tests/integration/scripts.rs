@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 /// Runs a function of `scripts/compare.sh` over a text; gives its output and whether it succeeded.
-fn function(name: &str, input: &str) -> (String, bool) {
+fn run_script_function(name: &str, input: &str) -> (String, bool) {
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/../../scripts/compare.sh");
     let source = std::fs::read_to_string(script).expect("the script");
     let text = source.split(&format!("\n{name}()")).nth(1).expect("the function");
@@ -27,8 +27,8 @@ fn only_the_benchmarks_lines_of_db_bench_are_figures() {
                   Read rate: 0 ops/second\n\
                   fillrandom   :       2.000 micros/op 500000 ops/sec 1.000 seconds 500000 operations;   55.3 MB/s\n\
                   readrandom   :       1.000 micros/op 1000000 ops/sec 1.000 seconds 1000000 operations; (1 of 1 found)\n";
-    let (figures, good) = function("db_bench_figures", output);
+    let (figures, good) = run_script_function("db_bench_figures", output);
     assert_eq!((figures.as_str(), good), ("fillrandom 500000\nreadrandom 1000000\n", true));
     let one = output.replace("readrandom", "#").lines().take(4).collect::<Vec<_>>().join("\n");
-    assert!(!function("db_bench_figures", &one).1, "one benchmark is missing");
+    assert!(!run_script_function("db_bench_figures", &one).1, "one benchmark is missing");
 }

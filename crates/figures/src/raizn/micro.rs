@@ -12,7 +12,7 @@ use zoned::{Bytes, Result as DeviceResult, ZonedDevice};
 use super::md;
 use super::setup::{KIB, MIB, Whose, setup};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
-use bench::array::{Kind, Load, Summary, prime};
+use bench::array::{Kind, Load, Summary, fill_with_zeros};
 
 const X: &str = "block size, KiB";
 const RATE: &str = "MiB/s";
@@ -67,7 +67,7 @@ pub(super) const DEGRADED: Figure = Figure {
 };
 
 /// The stripe unit of all figures but Fig. 4.8.
-const UNIT: Bytes = Bytes(64 * KIB);
+const STRIPE_UNIT: Bytes = Bytes(64 * KIB);
 const ALL: [(Kind, &str); 3] =
     [(Kind::Write, "sequential write"), (Kind::Sequential, "sequential read"), (Kind::Random, "random read")];
 const JOBS: u32 = 8;
@@ -75,12 +75,12 @@ const DEPTH: usize = 64;
 const RANDOM_DEPTH: usize = 256;
 /// Bytes at the beginning of each job's zone that reads are taken from. The paper's reads span 128 GiB: on drives without a
 /// read cache the span makes no difference.
-const SPAN: Bytes = Bytes(64 * MIB);
+const READ_SPAN: Bytes = Bytes(64 * MIB);
 /// Bytes that random reads of md's model are taken from, which need not be written first: more than its cache, which holds 512
 /// MiB of data.
-const MD_SPAN: Bytes = Bytes(4096 * MIB);
+const MD_READ_SPAN: Bytes = Bytes(4096 * MIB);
 /// Time after which the drives are idle.
-const REST: Duration = Duration::from_millis(100);
+const DRIVE_REST: Duration = Duration::from_millis(100);
 
 fn sizes(run: &Run<'_>) -> Vec<u32> {
     run.pick(vec![4, 8, 16, 32, 64, 128, 256, 512, 1024], vec![4, 64, 1024])
@@ -92,10 +92,10 @@ fn by_size(run: &Run<'_>, figures: [&'static str; 3], series: Vec<(Kind, bool, S
     for (workload, lost, name) in series {
         for whose in Whose::ALL {
             let name = format!("{}: {name}", whose.name());
-            let ground = Ground::new(whose, UNIT, workload, lost).map_err(failed)?;
+            let ground = TestDevice::new(whose, STRIPE_UNIT, workload, lost).map_err(failed)?;
             for size in sizes(run) {
                 (run.progress)(&format!("{name}, {size} KiB"));
-                rows.extend(three(figures, &name, whose, size, &ground.measure(run, size)?));
+                rows.extend(rows_of_summary(figures, &name, whose, size, &ground.measure(run, size)?));
             }
         }
     }
@@ -107,7 +107,7 @@ fn failed(error: zoned::Error) -> Error {
 }
 
 /// The device below a workload.
-struct Ground {
+struct TestDevice {
     whose: Whose,
     kind: Kind,
     unit: Bytes,
@@ -117,14 +117,14 @@ struct Ground {
     device: Option<Arc<dyn ZonedDevice>>,
 }
 
-impl Ground {
-    fn new(whose: Whose, unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<Ground> {
-        let mut ground = Ground { whose, kind, unit, lost, device: None };
+impl TestDevice {
+    fn new(whose: Whose, unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<TestDevice> {
+        let mut ground = TestDevice { whose, kind, unit, lost, device: None };
         if kind != Kind::Write && whose == Whose::Furrow {
             let bed = setup(JOBS, unit).build()?;
-            prime(&bed.device, JOBS, SPAN)?;
+            fill_with_zeros(&bed.device, JOBS, READ_SPAN)?;
             // The reads begin when the drives' write buffers are empty.
-            block_on(&*bed.driver, sleep_until(&*bed.driver, bed.driver.now().after(REST)));
+            block_on(&*bed.driver, sleep_until(&*bed.driver, bed.driver.now().after(DRIVE_REST)));
             let bed = if lost { bed.without(0)? } else { bed };
             ground.device = Some(bed.device);
         }
@@ -147,7 +147,7 @@ impl Ground {
         let most = run.pick(1, 4);
         let load = match self.kind {
             Kind::Random => Load {
-                span: if self.whose == Whose::Md { MD_SPAN } else { SPAN },
+                span: if self.whose == Whose::Md { MD_READ_SPAN } else { READ_SPAN },
                 ..Load::new(
                     Kind::Random,
                     Bytes(bytes),
@@ -157,11 +157,16 @@ impl Ground {
             },
             Kind::Sequential => Load {
                 jobs: JOBS,
-                ..Load::new(self.kind, Bytes(bytes), DEPTH, (SPAN.0 / bytes).min(4_000) / most)
+                ..Load::new(self.kind, Bytes(bytes), DEPTH, (READ_SPAN.0 / bytes).min(4_000) / most)
             },
             _ => Load {
                 jobs: JOBS,
-                ..Load::new(self.kind, Bytes(bytes), DEPTH, (2 * SPAN.0 / bytes).clamp(256, 8_000) / most)
+                ..Load::new(
+                    self.kind,
+                    Bytes(bytes),
+                    DEPTH,
+                    (2 * READ_SPAN.0 / bytes).clamp(256, 8_000) / most,
+                )
             },
         };
         let times = self.device().and_then(|device| load.run(&device)).map_err(failed)?;
@@ -182,7 +187,7 @@ fn units(run: &Run<'_>) -> Result<Vec<Row>> {
                 Whose::Md => format!("{}: chunk {unit} KiB", whose.name()),
             };
             for ((workload, name), figure) in ALL.into_iter().zip(figures) {
-                let ground = Ground::new(whose, Bytes(unit * KIB), workload, false).map_err(failed)?;
+                let ground = TestDevice::new(whose, Bytes(unit * KIB), workload, false).map_err(failed)?;
                 for size in sizes(run) {
                     (run.progress)(&format!("{series}: {name}, {size} KiB"));
                     let mib = ground.measure(run, size)?.mib;
@@ -204,7 +209,13 @@ fn note(workload: Kind) -> String {
 }
 
 /// The rows of a measurement: rate, median and tail.
-fn three(figures: [&'static str; 3], series: &str, whose: Whose, size: u32, of: &Summary) -> Vec<Row> {
+fn rows_of_summary(
+    figures: [&'static str; 3],
+    series: &str,
+    whose: Whose,
+    size: u32,
+    of: &Summary,
+) -> Vec<Row> {
     let values = [(of.mib, Unit::MibPerS), (of.p50, Unit::Us), (of.p99_9, Unit::Us)];
     let row = |(figure, (value, unit))| {
         Row::new(figure, series, size, unit, value)

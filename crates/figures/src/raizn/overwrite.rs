@@ -26,28 +26,28 @@ pub(super) const FIGURE: Figure = Figure {
 };
 
 /// Number of threads that fill the array at the same time.
-const STREAMS: u32 = 5;
+const FILLING_THREADS: u32 = 5;
 /// Operations in flight of each thread.
-const DEPTH: usize = 8;
+const QUEUE_DEPTH: usize = 8;
 /// Number of points in each half of the figure.
-const POINTS: usize = 40;
+const POINTS_PER_HALF: usize = 40;
 /// The stripe unit of Furrow's array, and md's chunk.
-const UNIT: Bytes = Bytes(64 << 10);
+const STRIPE_UNIT: Bytes = Bytes(64 << 10);
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     let per_stream = run.pick(2, 1);
-    let zones = STREAMS * per_stream;
+    let zones = FILLING_THREADS * per_stream;
     let failed = |e| Error::new("overwriting the array", e);
     for whose in Whose::ALL {
         let device = match whose {
-            Whose::Furrow => setup(zones, UNIT).build().map_err(failed)?.device,
-            Whose::Md => md::Setup { zones, chunk: UNIT, lost: None, collects: true }.build(),
+            Whose::Furrow => setup(zones, STRIPE_UNIT).build().map_err(failed)?.device,
+            Whose::Md => md::Setup { zones, chunk: STRIPE_UNIT, lost: None, collects: true }.build(),
         };
         let note = format!(
-            "virtual clock, {zones} zones, {STREAMS} threads and then one, {DEPTH} writes of 1 MiB in flight each"
+            "virtual clock, {zones} zones, {FILLING_THREADS} threads and then one, {QUEUE_DEPTH} writes of 1 MiB in flight each"
         );
-        let [first, second] = halves(run, whose, &device, per_stream).map_err(failed)?;
+        let [first, second] = fill_and_overwrite(run, whose, &device, per_stream).map_err(failed)?;
         for (half, times) in [first, second].iter().enumerate() {
             for (x, mib, us) in samples(times, half) {
                 rows.push(
@@ -57,7 +57,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             }
         }
     }
-    let lowest = lowest(&rows);
+    let lowest = rows_where_md_is_slowest(&rows);
     rows.extend(lowest.into_iter().flatten());
     Ok(rows)
 }
@@ -72,7 +72,7 @@ fn more(whose: Whose) -> &'static str {
 }
 
 /// Runs the filling and the overwriting of an array.
-fn halves(
+fn fill_and_overwrite(
     run: &Run<'_>,
     whose: Whose,
     device: &Arc<dyn ZonedDevice>,
@@ -81,20 +81,23 @@ fn halves(
     let geometry = device.geometry().clone();
     let count = geometry.zone_capacity.bytes(geometry.block_size).0.div_ceil(MIB);
     (run.progress)(&format!("{}: filling", whose.name()));
-    let fill =
-        Load { jobs: STREAMS, ..Load::new(Kind::Write, Bytes(MIB), DEPTH, count * u64::from(per_stream)) };
+    let fill = Load {
+        jobs: FILLING_THREADS,
+        ..Load::new(Kind::Write, Bytes(MIB), QUEUE_DEPTH, count * u64::from(per_stream))
+    };
     let first = fill.run(device)?;
     let mut second = Vec::new();
     // The overwriting takes one filling thread's zones after another's: the order of the addresses, where each thread filled a
     // fifth of them.
-    let zones = (0..STREAMS).flat_map(|stream| (0..per_stream).map(move |n| stream + n * STREAMS));
+    let zones =
+        (0..FILLING_THREADS).flat_map(|stream| (0..per_stream).map(move |n| stream + n * FILLING_THREADS));
     for zone in zones {
         (run.progress)(&format!("{}: overwriting", whose.name()));
         let begin = device.driver().now();
         if whose == Whose::Furrow {
             reset(device, ZoneId(zone))?;
         }
-        let load = Load { first: zone, ..Load::new(Kind::Write, Bytes(MIB), DEPTH, count) };
+        let load = Load { first: zone, ..Load::new(Kind::Write, Bytes(MIB), QUEUE_DEPTH, count) };
         let mut times = load.run(device)?;
         // The reset of the first zone is part of overwriting.
         if let Some(time) = times.first_mut() {
@@ -106,7 +109,7 @@ fn halves(
 }
 
 /// The numbers in the paper's text: the rate of RAIZN over md's where md is slowest, and md's loss of rate there.
-pub(super) fn lowest(rows: &[Row]) -> Option<[Row; 2]> {
+pub(super) fn rows_where_md_is_slowest(rows: &[Row]) -> Option<[Row; 2]> {
     let of =
         |whose: Whose| rows.iter().filter(move |row| row.figure == "fig4.10a" && row.series == whose.name());
     let at = of(Whose::Md).min_by(|a, b| a.ours.total_cmp(&b.ours))?;
@@ -138,7 +141,7 @@ pub(super) fn lowest(rows: &[Row]) -> Option<[Row; 2]> {
 /// The place, the rate in MiB/s and the mean latency in us at each point.
 fn samples(times: &[Time], half: usize) -> Vec<(u32, f64, f64)> {
     let mut samples = Vec::new();
-    let size = times.len().div_ceil(POINTS).max(1);
+    let size = times.len().div_ceil(POINTS_PER_HALF).max(1);
     let mut since = times.iter().map(|(begin, _)| *begin).min();
     for (n, part) in (1_u32..).zip(times.chunks(size)) {
         let end = part.iter().map(|(_, end)| *end).max();
@@ -146,7 +149,7 @@ fn samples(times: &[Time], half: usize) -> Vec<(u32, f64, f64)> {
             let seconds = to.since(from).as_secs_f64();
             let mut latencies = Recorder::new();
             part.iter().for_each(|(begin, end)| latencies.record(end.since(*begin)));
-            let x = n * 100 / POINTS as u32 + 100 * u32::try_from(half).unwrap_or(0);
+            let x = n * 100 / POINTS_PER_HALF as u32 + 100 * u32::try_from(half).unwrap_or(0);
             samples.push((x, part.len() as f64 / seconds, latencies.summary(1).mean));
         }
         since = end;

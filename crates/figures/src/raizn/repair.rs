@@ -25,12 +25,12 @@ pub(super) const FIGURE: Figure = Figure {
 };
 
 /// The capacity of the paper's drives in GiB.
-const CAPACITY: f64 = 946.0;
+const CAPACITY_GIB: f64 = 946.0;
 
 /// The stripe unit of Furrow's array, and md's chunk.
-const UNIT: Bytes = Bytes(64 << 10);
+const STRIPE_UNIT: Bytes = Bytes(64 << 10);
 /// Number of stripes that md's resync has in flight.
-const WINDOW: usize = 64;
+const RESYNC_WINDOW: usize = 64;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -42,7 +42,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut measured = Vec::new();
     for zones in &counts {
         (run.progress)(&format!("{zones} zones"));
-        let rebuilt = rebuild(&setup(*zones, UNIT), *zones)
+        let rebuilt = rebuild(&setup(*zones, STRIPE_UNIT), *zones)
             .map_err(|e| Error::new(format!("rebuilding {zones} zones"), e))?;
         largest = rebuilt.bytes as f64 / f64::from(1 << 30);
         last = rebuilt.seconds / largest;
@@ -52,19 +52,22 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     }
     (run.progress)("md's resync");
     let zones = counts.last().copied().unwrap_or(1);
-    let whole =
-        md::Setup { zones, chunk: UNIT, lost: None, collects: false }.build().resync(0, zones, WINDOW);
+    let whole = md::Setup { zones, chunk: STRIPE_UNIT, lost: None, collects: false }.build().resync(
+        0,
+        zones,
+        RESYNC_WINDOW,
+    );
     let of_md = |figure, gib, seconds, how: &str| {
         row(figure, MODEL, gib, seconds).note(format!(
-            "a model, not md: the whole new drive is written, with {WINDOW} stripes in flight; {how}"
+            "a model, not md: the whole new drive is written, with {RESYNC_WINDOW} stripes in flight; {how}"
         ))
     };
     let drive = format!("virtual clock, drives of {largest:.2} GiB: {:.0} MiB/s", largest * 1024.0 / whole);
     rows.extend(measured.into_iter().map(|gib| of_md("fig4.12", gib, whole, &drive)));
-    for gib in [64.0, 128.0, 256.0, 512.0, CAPACITY] {
+    for gib in [64.0, 128.0, 256.0, 512.0, CAPACITY_GIB] {
         let ours = row("fig4.12-drive", OURS, gib, gib * last);
         rows.push(ours.note("extrapolated: the time of the largest that was measured, for each GiB"));
-        rows.push(of_md("fig4.12-drive", gib, CAPACITY / largest * whole, "extrapolated likewise"));
+        rows.push(of_md("fig4.12-drive", gib, CAPACITY_GIB / largest * whole, "extrapolated likewise"));
     }
     // The paper's text says that a full volume takes both arrays the same time.
     let ratio = last * largest / whole;

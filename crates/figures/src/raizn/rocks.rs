@@ -37,24 +37,24 @@ pub(super) const FIGURE: Figure = Figure {
 /// The factor by which the drives' times are stretched, so that the host's own time counts this much less.
 const DILATION: u32 = 50;
 /// Bytes of a stripe, four units of 64 KiB: the log writes one stripe at a time.
-const STRIPE: u64 = 256 << 10;
+const STRIPE_BYTES: u64 = 256 << 10;
 /// Bytes of the memtable in the measurements of rates, which write little data.
-const MEMTABLE: u64 = 8 << 20;
+const MEMTABLE_BYTES: u64 = 8 << 20;
 /// Bytes of db_bench's default memtable, for the measurement of the array's share: the cost of a flush does not grow with the
 /// memtable.
-const WHOLE_MEMTABLE: u64 = 64 << 20;
+const DEFAULT_MEMTABLE_BYTES: u64 = 64 << 20;
 /// The benchmarks of db_bench, as in the paper; the drives are made anew after the first.
-const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READS];
-const READS: &str = "readwhilewriting";
+const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READ_WORKLOAD];
+const READ_WORKLOAD: &str = "readwhilewriting";
 const READERS: u64 = 8;
 /// Rate of the writes beside reads, over all keys, in bytes a second of the drives' time: two fifths of the overwriting that
 /// one drive sustains. Without a limit a faster array is written to more, and reads are the slower.
-const WRITER: u64 = 200_000_000;
+const WRITER_BYTES_PER_SECOND: u64 = 200_000_000;
 /// Divisor of the number of reads: the longer reads take, the larger the database grows.
-const FEWER_READS: u64 = 2;
+const READ_DIVISOR: u64 = 2;
 /// The directory of the drive files, in memory: the machine's disk takes no part.
-const MEMORY: &str = "/dev/shm";
-const SCRATCH: &str = "furrow-fig13-";
+const MEMORY_DIRECTORY: &str = "/dev/shm";
+const SCRATCH_PREFIX: &str = "furrow-fig13-";
 
 /// The device below db_bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -92,7 +92,7 @@ impl Place {
             Place::Model { collecting: true } => format!(
                 "a model, not md: likewise, and {:.0} % of the bandwidth of writes left by drives with 7 % spare that \
                  are full",
-                md::collecting() * 100.0
+                md::write_share_while_collecting() * 100.0
             ),
         }
     }
@@ -110,8 +110,12 @@ impl Size {
     fn note(&self, workload: &str) -> String {
         let Size { value, count, memtable } = self;
         let reads = match workload {
-            READS => {
-                format!(", {} reads beside a writer of {} MB/s", count / FEWER_READS, WRITER / 1_000_000)
+            READ_WORKLOAD => {
+                format!(
+                    ", {} reads beside a writer of {} MB/s",
+                    count / READ_DIVISOR,
+                    WRITER_BYTES_PER_SECOND / 1_000_000
+                )
             }
             _ => String::new(),
         };
@@ -127,27 +131,30 @@ impl Size {
 pub(super) type Bench<'a> = &'a dyn Fn(&DbBench) -> Result<Measured>;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
-    rows(run, Path::new(MEMORY), &DbBench::run)
+    rows(run, Path::new(MEMORY_DIRECTORY), &DbBench::run)
 }
 
 /// Measures the rows of the figure, with drives in files of `dir`.
 pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Row>> {
-    Scratch::sweep(dir, SCRATCH).map_err(|e| Error::new("making the drives", e))?;
+    Scratch::sweep(dir, SCRATCH_PREFIX).map_err(|e| Error::new("making the drives", e))?;
     let mut rows = Vec::new();
     let panels = [
         (4000, "fig4.13a", "fig4.13a-p99", "fig4.13a-metadata"),
         (8000, "fig4.13b", "fig4.13b-p99", "fig4.13b-metadata"),
     ];
     for (value, rates, tails, shared) in panels.into_iter().take(run.pick(2, 1)) {
-        let size = Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE };
+        let size = Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE_BYTES };
         for place in Place::ALL {
             for (name, ran) in workloads(run, dir, bench, place, size, &WORKLOADS)? {
                 let how = format!("{}; {}", size.note(name), place.note());
                 let (kiops, p99) =
                     (ran.measured.rate * f64::from(DILATION) / 1e3, ran.p99 / f64::from(DILATION));
                 rows.push(Row::new(rates, place.series(), name, Unit::Kiops, kiops).note(&how));
-                let whose =
-                    if name == READS { "" } else { "no drive's: the machine's own time by the dilation" };
+                let whose = if name == READ_WORKLOAD {
+                    ""
+                } else {
+                    "no drive's: the machine's own time by the dilation"
+                };
                 rows.push(Row::new(tails, place.series(), name, Unit::Us, p99).note(&how).note(whose));
                 rows.extend(
                     ran.written.iter().flat_map(|of| shares::rows(shared, name, of, &size.note(name))),
@@ -156,7 +163,7 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
         }
     }
     let value = 4000;
-    let size = Size { value, count: run.pick(640 << 20, 4 << 20) / value, memtable: WHOLE_MEMTABLE };
+    let size = Size { value, count: run.pick(640 << 20, 4 << 20) / value, memtable: DEFAULT_MEMTABLE_BYTES };
     let fills = WORKLOADS.get(..3).unwrap_or_default();
     for (name, ran) in workloads(run, dir, bench, Place::Array, size, fills)? {
         let of = ran.written.iter();
@@ -182,19 +189,19 @@ fn workloads(
     names: &[&'static str],
 ) -> Result<Vec<(&'static str, Ran)>> {
     let mut ran = Vec::new();
-    let mut ground: Option<Ground> = None;
+    let mut ground: Option<DrivesInFiles> = None;
     for &name in names {
         (run.progress)(&format!("db_bench {name}, {} bytes, {}", size.value, place.series()));
         let failed = |e: bench::Error| Error::new("making the drives", e);
-        let there = match ground.take().filter(|_| !is_fresh(name)) {
+        let there = match ground.take().filter(|_| !begins_with_empty_drives(name)) {
             Some(there) => there,
-            None => Ground::new(dir, place).map_err(failed)?,
+            None => DrivesInFiles::new(dir, place).map_err(failed)?,
         };
-        let measured = bench(&there.bench(name, size))?;
+        let measured = bench(&there.db_bench_arguments(name, size))?;
         let p99 =
             measured.p99.ok_or_else(|| Error::new(format!("db_bench {name}"), "it prints no percentiles"))?;
         let written = match place {
-            Place::Array => Some(shares::counted(there.files.path().as_ref())?),
+            Place::Array => Some(shares::read_counters(there.files.path().as_ref())?),
             _ => None,
         };
         ran.push((name, Ran { measured, p99, written }));
@@ -204,39 +211,41 @@ fn workloads(
 }
 
 /// Whether a workload of db_bench begins with empty drives.
-fn is_fresh(name: &str) -> bool {
+fn begins_with_empty_drives(name: &str) -> bool {
     ["fillseq", "fillrandom"].contains(&name)
 }
 
 /// Drives in files, with a file system on them: db_bench is another process.
-struct Ground {
+struct DrivesInFiles {
     /// The drives' URLs, without the dilation.
     drives: Vec<String>,
     place: Place,
     files: Scratch,
 }
 
-impl Ground {
-    fn new(dir: &Path, place: Place) -> bench::Result<Ground> {
-        let files = Scratch::new(dir, SCRATCH)?;
+impl DrivesInFiles {
+    fn new(dir: &Path, place: Place) -> bench::Result<DrivesInFiles> {
+        let files = Scratch::new(dir, SCRATCH_PREFIX)?;
         let setup = setup(16, CreateOptions::default().stripe_unit);
         let (count, text) = match place {
-            Place::Array => (DRIVES, unpadded(setup.profile)),
-            Place::Alone => (1, unpadded(setup.profile)),
-            Place::Model { collecting } => (1, md::profile(if collecting { md::collecting() } else { 1.0 })),
+            Place::Array => (DRIVES, profile_without_padding(setup.profile)),
+            Place::Alone => (1, profile_without_padding(setup.profile)),
+            Place::Model { collecting } => {
+                (1, md::profile(if collecting { md::write_share_while_collecting() } else { 1.0 }))
+            }
         };
         let profile = format!("{}/profile.toml", files.path());
         std::fs::write(&profile, text)
             .map_err(|e| bench::Error::Settings(format!("{e} (writing {profile})")))?;
         let drives = (0..count).map(|n| format!("emu:{}/{n}?profile={profile}", files.path())).collect();
-        let ground = Ground { drives, place, files };
+        let ground = DrivesInFiles { drives, place, files };
         let driver = Clock::Virtual.driver();
         let made = ground.opened(&driver, &format!("&zones={}", setup.zones))?;
         block_on(&*driver, async {
             if place == Place::Array {
                 array::create(&made, &CreateOptions::default()).await?;
             }
-            Fs::format(&assembled(made).await?, &FormatOptions::default()).await?;
+            Fs::format(&assemble_drives(made).await?, &FormatOptions::default()).await?;
             Ok::<(), bench::Error>(())
         })?;
         Ok(ground)
@@ -256,18 +265,19 @@ impl Ground {
     }
 
     /// The arguments of db_bench, as in the paper but for the numbers.
-    fn bench(&self, name: &'static str, Size { value, count, memtable }: Size) -> DbBench {
-        let readers = if name == READS { READERS } else { 1 };
+    fn db_bench_arguments(&self, name: &'static str, Size { value, count, memtable }: Size) -> DbBench {
+        let readers = if name == READ_WORKLOAD { READERS } else { 1 };
         let settings = [
             ("num", count),
-            ("reads", count / FEWER_READS / readers),
+            ("reads", count / READ_DIVISOR / readers),
             ("threads", readers),
             ("value_size", value),
             ("write_buffer_size", memtable),
             ("seed", 1),
-            ("use_existing_db", u64::from(!is_fresh(name))),
+            ("use_existing_db", u64::from(!begins_with_empty_drives(name))),
         ];
-        let limit = (name == READS).then_some(("benchmark_write_rate_limit", WRITER / u64::from(DILATION)));
+        let limit = (name == READ_WORKLOAD)
+            .then_some(("benchmark_write_rate_limit", WRITER_BYTES_PER_SECOND / u64::from(DILATION)));
         let mut args: Vec<String> =
             settings.iter().chain(&limit).map(|(name, value)| format!("--{name}={value}")).collect();
         let flags = [
@@ -278,8 +288,10 @@ impl Ground {
         ];
         args.extend(flags.iter().map(|flag| format!("--{flag}")));
         // RocksDB makes its info LOG durable every few seconds of the real clock, which is much more often in the drives' time.
-        let mut environment =
-            vec![("FURROW_WAL_BUFFER", STRIPE.to_string()), ("FURROW_LOG_DIR", self.files.path().to_owned())];
+        let mut environment = vec![
+            ("FURROW_WAL_BUFFER", STRIPE_BYTES.to_string()),
+            ("FURROW_LOG_DIR", self.files.path().to_owned()),
+        ];
         if self.place == Place::Array {
             environment.push(shares::environment(self.files.path().as_ref()));
         }
@@ -289,7 +301,7 @@ impl Ground {
 
 /// A built-in profile whose zones are finished without padding them: a mount finishes zones that are almost empty, which takes
 /// a drive that pads a second each, ten times as long as the workloads here.
-fn unpadded(profile: &str) -> String {
+fn profile_without_padding(profile: &str) -> String {
     let text = Profile::text(profile).unwrap_or_default();
     text.lines()
         .filter(|line| !line.starts_with("finish-bandwidth"))
@@ -298,7 +310,7 @@ fn unpadded(profile: &str) -> String {
 }
 
 /// Assembles the array of all drives; one drive stays as it is.
-async fn assembled(drives: Vec<Arc<dyn ZonedDevice>>) -> zoned::Result<Arc<dyn ZonedDevice>> {
+async fn assemble_drives(drives: Vec<Arc<dyn ZonedDevice>>) -> zoned::Result<Arc<dyn ZonedDevice>> {
     match &drives[..] {
         [alone] => Ok(Arc::clone(alone)),
         _ => Ok(Array::open(drives, OpenOptions::default()).await?),

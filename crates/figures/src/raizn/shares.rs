@@ -24,7 +24,7 @@ pub(super) struct Written {
 }
 
 /// The array's counters of the last run of db_bench.
-pub(super) fn counted(dir: &Path) -> Result<Written> {
+pub(super) fn read_counters(dir: &Path) -> Result<Written> {
     let file = file(dir);
     let failed = || format!("what the array counted, in {}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|e| Error::new(failed(), e))?;

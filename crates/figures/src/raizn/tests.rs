@@ -79,20 +79,20 @@ fn where_md_is_slowest_is_compared_with_ours_there() {
     let row = |whose: Whose, x: u32, ours| Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, ours);
     let both = |x, furrow, md| [row(Whose::Furrow, x, furrow), row(Whose::Md, x, md)];
     let rows = [both(100, 40.0, 50.0), both(110, 42.0, 10.0), both(120, 41.0, 30.0)].concat();
-    let found = overwrite::lowest(&rows).unwrap();
+    let found = overwrite::rows_where_md_is_slowest(&rows).unwrap();
     assert_eq!(found.each_ref().map(|row| (row.ours, row.paper)), [(4.2, Some(14.0)), (0.2, Some(0.2))]);
-    assert_eq!(overwrite::lowest(&rows[..1]), None);
+    assert_eq!(overwrite::rows_where_md_is_slowest(&rows[..1]), None);
 }
 
 #[test]
 fn the_model_of_conventional_drives_falls_when_it_has_to_collect_and_recovers() {
-    let shares = md::overwritten(5, 20);
+    let shares = md::bandwidth_shares_of_overwriting(5, 20);
     assert!(shares[..19].iter().all(|share| *share > 0.95), "filling is free: {shares:?}");
     let lowest = shares.iter().copied().fold(1.0, f64::min);
     assert!(lowest < 0.35, "{shares:?}");
     assert!(shares[shares.len() - 1] > 2.0 * lowest, "{shares:?}");
     // A single stream leaves the garbage collection no pages to move.
-    assert!(md::overwritten(1, 20).iter().all(|share| *share > 0.95));
+    assert!(md::bandwidth_shares_of_overwriting(1, 20).iter().all(|share| *share > 0.95));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_p
 
 #[test]
 fn the_model_of_md_is_a_drive_that_collecting_garbage_slows_down() {
-    let share = md::collecting();
+    let share = md::write_share_while_collecting();
     assert!((0.3..0.9).contains(&share), "{share}");
     for share in [1.0, share] {
         zoned::emu::Profile::parse("md", &md::profile(share)).unwrap();

@@ -22,28 +22,28 @@ pub const WIDTH: f64 = 720.0;
 const MARGIN: f64 = 16.0;
 
 /// Height of the title's line, in pixels.
-const TITLE: f64 = 26.0;
+const TITLE_HEIGHT: f64 = 26.0;
 
 /// Height of a line of the legend, in pixels.
-const LEGEND: f64 = 20.0;
+const LEGEND_LINE_HEIGHT: f64 = 20.0;
 
 /// Height of a panel with axes, in pixels.
-const PANEL: f64 = 270.0;
+const PANEL_HEIGHT: f64 = 270.0;
 
 /// Number of panels side by side.
-const ACROSS: usize = 2;
+const PANELS_PER_LINE: usize = 2;
 
 /// Draws a figure as SVG.
 pub fn draw(title: &str, panels: &[Panel], rows: &[Row]) -> String {
     let series = series(panels, rows);
     let legend = legend_lines(panels, &series);
-    let top = MARGIN + TITLE + legend.len() as f64 * LEGEND + 8.0;
+    let top = MARGIN + TITLE_HEIGHT + legend.len() as f64 * LEGEND_LINE_HEIGHT + 8.0;
     let frames = frames(panels, rows, top);
     let bottom = frames.iter().map(|frame| frame.top + frame.height).fold(top, f64::max);
     let mut canvas = Canvas::new(title, WIDTH, bottom + MARGIN);
     canvas.text(MARGIN, MARGIN + 14.0, "title", "start", title);
     for (line, entries) in legend.iter().enumerate() {
-        let y = MARGIN + TITLE + line as f64 * LEGEND + 10.0;
+        let y = MARGIN + TITLE_HEIGHT + line as f64 * LEGEND_LINE_HEIGHT + 10.0;
         for (x, entry) in entries {
             entry.draw(&mut canvas, *x, y);
         }
@@ -75,11 +75,11 @@ fn frames(panels: &[Panel], rows: &[Row], top: f64) -> Vec<Frame> {
     let inner = WIDTH - 2.0 * MARGIN;
     let mut top = top;
     let mut frames = Vec::new();
-    for pair in panels.chunks(ACROSS) {
+    for pair in panels.chunks(PANELS_PER_LINE) {
         let width = (inner - (pair.len() - 1) as f64 * MARGIN) / pair.len() as f64;
         let height = |panel: &Panel| match panel.shape {
             Shape::Deviation { .. } => deviation::height(panel, rows),
-            _ => PANEL,
+            _ => PANEL_HEIGHT,
         };
         let tallest = pair.iter().map(height).fold(0.0, f64::max);
         for n in 0..pair.len() {

@@ -6,16 +6,16 @@ use super::scale::{Scale, number};
 use crate::{Row, X};
 
 /// Space left of the vertical axis, in pixels.
-const LEFT: f64 = 48.0;
+const SPACE_LEFT: f64 = 48.0;
 
 /// Space above the axes for the panel's title and the unit, in pixels.
-const ABOVE: f64 = 44.0;
+const SPACE_ABOVE: f64 = 44.0;
 
 /// Space below the axes, in pixels.
-const BELOW: f64 = 40.0;
+const SPACE_BELOW: f64 = 40.0;
 
 /// The share of a place on the horizontal axis that its bars fill.
-const FILL: f64 = 0.76;
+const BAR_SHARE_OF_PLACE: f64 = 0.76;
 
 /// The content of a pair of axes.
 struct Plot<'a> {
@@ -29,10 +29,10 @@ struct Plot<'a> {
 /// Draws a chart of lines, bars or stacks.
 pub fn draw(canvas: &mut Canvas, frame: Frame, panel: &Panel, rows: &[&Row], series: &[String]) {
     let area = Frame {
-        left: frame.left + LEFT,
-        top: frame.top + ABOVE,
-        width: frame.width - LEFT,
-        height: frame.height - ABOVE - BELOW,
+        left: frame.left + SPACE_LEFT,
+        top: frame.top + SPACE_ABOVE,
+        width: frame.width - SPACE_LEFT,
+        height: frame.height - SPACE_ABOVE - SPACE_BELOW,
     };
     let places = places(rows);
     let values = rows.iter().flat_map(|row| [Some(row.ours), row.paper]).flatten();
@@ -114,7 +114,7 @@ impl Plot<'_> {
     }
 
     /// The rows of a series with their places, from left to right.
-    fn along(&self, series: &str) -> Vec<(usize, &Row)> {
+    fn rows_of_series(&self, series: &str) -> Vec<(usize, &Row)> {
         let mut along: Vec<(usize, &Row)> = self
             .rows
             .iter()
@@ -127,7 +127,7 @@ impl Plot<'_> {
 
     fn lines(&self, canvas: &mut Canvas) {
         for (index, series) in self.series.iter().enumerate() {
-            let (index, along) = (colour(index), self.along(series));
+            let (index, along) = (colour(index), self.rows_of_series(series));
             let paper: Vec<(usize, f64)> =
                 along.iter().filter_map(|(place, row)| Some((*place, row.paper?))).collect();
             let ours: Vec<(f64, f64)> =
@@ -155,12 +155,13 @@ impl Plot<'_> {
             })
             .collect();
         let beside = if self.rows.iter().any(|row| row.paper.is_some()) { 2.0 } else { 1.0 };
-        let width = self.pitch() * FILL / (shown.len().max(1) as f64 * beside);
+        let width = self.pitch() * BAR_SHARE_OF_PLACE / (shown.len().max(1) as f64 * beside);
         for (nth, index) in shown.iter().enumerate() {
             let Some(series) = self.series.get(*index) else { continue };
             let index = colour(*index);
-            for (place, row) in self.along(series) {
-                let left = self.x(place) - self.pitch() * FILL / 2.0 + nth as f64 * beside * width;
+            for (place, row) in self.rows_of_series(series) {
+                let left =
+                    self.x(place) - self.pitch() * BAR_SHARE_OF_PLACE / 2.0 + nth as f64 * beside * width;
                 if let Some(paper) = row.paper {
                     let y = self.y(paper);
                     let class = format!("ring dashed l{index}");
@@ -176,7 +177,7 @@ impl Plot<'_> {
     }
 
     fn stacks(&self, canvas: &mut Canvas) {
-        let width = self.pitch() * FILL;
+        let width = self.pitch() * BAR_SHARE_OF_PLACE;
         for (place, x) in self.places.iter().enumerate() {
             let mut below = 0.0;
             for (index, series) in self.series.iter().enumerate() {

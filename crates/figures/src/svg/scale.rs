@@ -1,10 +1,10 @@
 //! The scale of a vertical axis, and its ticks.
 
 /// Most ticks of a linear axis.
-const TICKS: f64 = 6.0;
+const MAX_TICKS: f64 = 6.0;
 
 /// On an axis of more than this many decades only powers of ten are marked.
-const DECADES: f64 = 2.2;
+const MAX_DECADES_WITH_ALL_TICKS: f64 = 2.2;
 
 /// The scale of a vertical axis.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,11 +20,11 @@ impl Scale {
     /// A linear scale from zero to a round number that no value exceeds.
     pub fn linear(values: impl Iterator<Item = f64>) -> Scale {
         let most = values.fold(0.0, f64::max).max(f64::MIN_POSITIVE);
-        let power = 10_f64.powf((most / TICKS).log10().floor());
+        let power = 10_f64.powf((most / MAX_TICKS).log10().floor());
         let step = [1.0, 2.0, 2.5, 5.0, 10.0]
             .into_iter()
             .map(|factor| factor * power)
-            .find(|step| step * TICKS >= most)
+            .find(|step| step * MAX_TICKS >= most)
             .unwrap_or(power * 10.0);
         let count = (most / step).ceil();
         let ticks = (0..=count as u32).map(|n| f64::from(n) * step).collect();
@@ -39,7 +39,7 @@ impl Scale {
             return Scale { log: true, low: 1.0, high: 10.0, ticks: vec![1.0, 10.0] };
         }
         let most = values.fold(least, f64::max);
-        let wide = (most / least).log10() > DECADES;
+        let wide = (most / least).log10() > MAX_DECADES_WITH_ALL_TICKS;
         let factors: &[f64] = if wide { &[1.0] } else { &[1.0, 2.0, 5.0] };
         let from = least.log10().floor() as i32;
         let to = most.log10().ceil() as i32 + 1;

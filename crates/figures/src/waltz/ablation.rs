@@ -21,7 +21,7 @@ pub const FIGURE: Figure = Figure {
 };
 
 /// The longest put that the paper has for a step of the ablation.
-fn published(step: Step) -> Option<f64> {
+fn published_longest_put(step: Step) -> Option<f64> {
     match step {
         Step::Base => Some(196_807.0),
         Step::Reservation => Some(107_867.0),
@@ -42,7 +42,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             let load = step.load(drive, run);
             let outcome = run_load(run, &format!("{}, {}", drive.name(), step.name()), &load)?;
             let (found, note) = (writes(&outcome), note(&load));
-            let paper = published(step).filter(|_| drive == Drive::SmallZone);
+            let paper = published_longest_put(step).filter(|_| drive == Drive::SmallZone);
             let row = Row::new(max, step.name(), step.name(), Unit::Us, found.max).note(&note);
             rows.push(row.paper(paper).note("published: 64 GB, 5 M puts, another drive"));
             rows.push(Row::new(tail, step.name(), step.name(), Unit::Us, found.p99_9).note(&note));

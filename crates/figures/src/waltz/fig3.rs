@@ -30,11 +30,11 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-const BYTES: usize = 4096;
+const OPERATION_BYTES: usize = 4096;
 /// Number of operations: they fill less than a zone.
-const COUNT: u64 = 4000;
+const OPERATIONS: u64 = 4000;
 /// Published mean latency in us of an append with one thread, section 3.2.
-const APPEND_ALONE: f64 = 93.0;
+const PUBLISHED_APPEND_US: f64 = 93.0;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -47,13 +47,13 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             for append in [false, true] {
                 let series = if append { "append" } else { "write" };
                 (run.progress)(&format!("{}, {series}, {threads}", which.name()));
-                let counted = one(which, threads, append, run.pick(COUNT, COUNT / 10));
+                let counted = one(which, threads, append, run.pick(OPERATIONS, OPERATIONS / 10));
                 let found = counted.map_err(|e| Error::new(format!("Fig. 3, {series}"), e))?.summary(1);
                 let note =
                     if append { "virtual clock" } else { "virtual clock; a lock in the order of asking" };
                 let row = Row::new(mean, series, threads, Unit::Us, found.mean).note(note);
                 let known = append && threads == 1 && which == Drive::SmallZone;
-                rows.push(row.paper(known.then_some(APPEND_ALONE)));
+                rows.push(row.paper(known.then_some(PUBLISHED_APPEND_US)));
                 rows.push(Row::new(tail, series, threads, Unit::Us, found.p99).note(note));
                 rows.push(Row::new(max, series, threads, Unit::Us, found.max).note(note).note(
                     "published: appends' max 85 times lower in the geometric mean, for the lock is unfair",
@@ -90,8 +90,8 @@ async fn task(
     append: bool,
     count: u64,
 ) -> zoned::Result<Recorder> {
-    let (driver, data) = (device.driver(), Buf::copy_from(&vec![3; BYTES]));
-    let blocks = Blocks(BYTES as u64 / u64::from(device.geometry().block_size));
+    let (driver, data) = (device.driver(), Buf::copy_from(&vec![3; OPERATION_BYTES]));
+    let blocks = Blocks(OPERATION_BYTES as u64 / u64::from(device.geometry().block_size));
     let mut recorder = Recorder::new();
     for _ in 0..count {
         let begin = driver.now();

@@ -27,13 +27,13 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         for (threads, election) in THREADS {
             let load = KvLoad { threads, slowest: 1, ..Step::Base.load(drive, run) };
             let what = format!("{}, {threads} threads", drive.name());
-            rows.extend(of_group(drive, election, &run_load(run, &what, &load)?));
+            rows.extend(rows_of_group_commit(drive, election, &run_load(run, &what, &load)?));
         }
     }
     Ok(rows)
 }
 
-fn of_group(drive: Drive, election: Option<f64>, outcome: &KvOutcome) -> Vec<Row> {
+fn rows_of_group_commit(drive: Drive, election: Option<f64>, outcome: &KvOutcome) -> Vec<Row> {
     let parts = match drive {
         Drive::SmallZone => "waltz5a",
         Drive::Zn540 => "waltz5b",

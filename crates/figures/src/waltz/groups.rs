@@ -29,11 +29,11 @@ pub const FIGURE: Figure = Figure {
 const TABLE_4: [f64; 4] = [625.51, 10_834.81, 15_785.25, 16_388.01];
 
 /// Number of the longest puts in Fig. 18.
-const LONGEST: usize = 8;
+const LONGEST_PUTS: usize = 8;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mix = Mix::MixGraph(Variant::PrefixDist);
-    let load = KvLoad { slowest: LONGEST, ..mixgraph::load(Step::Base, Drive::SmallZone, mix, run) };
+    let load = KvLoad { slowest: LONGEST_PUTS, ..mixgraph::load(Step::Base, Drive::SmallZone, mix, run) };
     // Only one operation in seven is a put, and few puts come in the larger groups.
     let load = KvLoad { operations: load.operations * 4, ..load };
     let outcome = run_load(run, "groups", &load)?;

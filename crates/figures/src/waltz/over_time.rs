@@ -20,7 +20,7 @@ pub const FIGURE: Figure = Figure {
 };
 
 /// Fig. 15 measures this many times the puts of the paper's other figures.
-const MORE: u64 = 3;
+const PUTS_FACTOR: u64 = 3;
 
 /// The lengths of intervals over which puts are summed up: a run has some dozens of them.
 const INTERVALS: [(Drive, &str, Duration); 2] = [
@@ -34,7 +34,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         for step in [Step::Base, Step::Waltz] {
             let load = step.load(drive, run);
             // The run is long enough for RocksDB to slow its writers down, as in the paper's runs of minutes.
-            let operations = load.operations * run.pick(MORE, 1);
+            let operations = load.operations * run.pick(PUTS_FACTOR, 1);
             let load = KvLoad { operations, interval: Some(interval), ..load };
             let outcome = run_load(run, &format!("{}, {}", drive.name(), step.name()), &load)?;
             let note = format!("{}; intervals of {} ms, published: 1 s", note(&load), interval.as_millis());

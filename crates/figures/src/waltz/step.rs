@@ -13,14 +13,14 @@ use crate::{Error, Result, Row, Run, Unit};
 const QUICK_DILATION: NonZeroU32 = NonZeroU32::MIN;
 
 /// Bytes of a memtable: the paper's is 64 MiB, for databases a thousand times the size of ours.
-const MEMTABLE: Bytes = Bytes(4 << 20);
+const MEMTABLE_BYTES: Bytes = Bytes(4 << 20);
 
 /// Number of records with which a database is filled.
 const RECORDS: u64 = 5_000;
 
 /// Bytes of a value. A put of such a value takes 4,096 bytes of the log with all headers: as much as the paper's takes, by the
 /// log's bytes in section 4.4.
-const VALUE: Bytes = Bytes(3968);
+const VALUE_BYTES: Bytes = Bytes(3968);
 
 /// A drive that a figure of the WALTZ paper is measured on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -109,10 +109,10 @@ impl Step {
             clock: Some(Clock::Dilated(run.pick(drive.dilation(), QUICK_DILATION))),
             wal,
             io,
-            value: Some(VALUE),
+            value: Some(VALUE_BYTES),
             records: run.pick(RECORDS, RECORDS / 10),
             operations: run.pick(drive.operations(), drive.operations() / 10),
-            write_buffer: run.pick(MEMTABLE, Bytes(1 << 20)),
+            write_buffer: run.pick(MEMTABLE_BYTES, Bytes(1 << 20)),
             ..KvLoad::default()
         }
     }

@@ -7,9 +7,9 @@ use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::recovery::RecoveryLoad;
 use bench::wal::WalLoad;
 
-use super::alone::alone;
-use super::drive::{Drive, PAIR};
-use super::recovered::recovered;
+use super::alone::log_alone_rate;
+use super::drive::{Drive, PAIR_BYTES};
+use super::recovered::recover_one_log;
 
 const X: &str = "barrier";
 const Y: &str = "4 KiB records, thousand a second";
@@ -55,31 +55,31 @@ const BARRIERS: [Barrier; 8] = [
 ];
 
 /// Bytes of the log whose rate is measured.
-const WRITTEN: u64 = 128 << 20;
+const LOG_BYTES: u64 = 128 << 20;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for drive in Drive::BOTH {
         for barrier in &BARRIERS {
             (run.progress)(&format!("{}, barrier {}", drive.profile(), barrier.name));
-            rows.push(rate(run, drive, barrier)?);
+            rows.push(rate_row(run, drive, barrier)?);
             if let Some(paper) = barrier.replay {
-                rows.push(replay(run, drive, barrier, paper)?);
+                rows.push(replay_row(run, drive, barrier, paper)?);
             }
         }
     }
     Ok(rows)
 }
 
-fn rate(run: &Run<'_>, drive: Drive, barrier: &Barrier) -> Result<Row> {
+fn rate_row(run: &Run<'_>, drive: Drive, barrier: &Barrier) -> Result<Row> {
     let load = WalLoad {
         io: IoMode::Append,
-        buffer: Bytes(PAIR),
+        buffer: Bytes(PAIR_BYTES),
         barrier: Bytes(barrier.bytes),
-        total: Bytes(WRITTEN / run.pick(1, 8)),
+        total: Bytes(LOG_BYTES / run.pick(1, 8)),
         ..WalLoad::default()
     };
-    let (rate, note) = alone(drive, load)?;
+    let (rate, note) = log_alone_rate(drive, load)?;
     let row =
         Row::new(drive.pick("barrier-b", "barrier-a"), "append", barrier.name, Unit::Kiops, rate).note(note);
     Ok(match drive.pick(None, barrier.rate) {
@@ -88,12 +88,14 @@ fn rate(run: &Run<'_>, drive: Drive, barrier: &Barrier) -> Result<Row> {
     })
 }
 
-fn replay(run: &Run<'_>, drive: Drive, barrier: &Barrier, paper: Option<f64>) -> Result<Row> {
+fn replay_row(run: &Run<'_>, drive: Drive, barrier: &Barrier, paper: Option<f64>) -> Result<Row> {
     // The published numbers are of `confzns` and of a log of this size.
     let mib = run.pick(drive.pick(256, 1024), 16);
     let (size, bytes) = (Bytes(mib << 20), Bytes(barrier.bytes));
-    let log =
-        recovered(drive, RecoveryLoad { barrier: bytes, sizes: vec![size], ..RecoveryLoad::default() })?;
+    let log = recover_one_log(
+        drive,
+        RecoveryLoad { barrier: bytes, sizes: vec![size], ..RecoveryLoad::default() },
+    )?;
     let figure = drive.pick("barrier-d", "barrier-c");
     let row = Row::new(figure, "append", barrier.name, Unit::Seconds, log.replay_s)
         .note(format!("through RocksDB, real clock, {mib} MiB of 4 KiB entries"));

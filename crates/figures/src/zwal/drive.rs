@@ -1,10 +1,10 @@
 //! The ZWAL paper's drives and its common settings.
 
 /// Bytes of a key-value pair.
-pub const PAIR: u64 = 4096;
+pub const PAIR_BYTES: u64 = 4096;
 
 /// Most appends of the log in flight, as in the paper.
-pub const WINDOW: u32 = 32;
+pub const APPENDS_IN_FLIGHT: u32 = 32;
 
 /// The drives of the ZWAL paper.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

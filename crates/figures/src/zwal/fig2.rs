@@ -18,7 +18,7 @@ pub const FIGURE: Figure = Figure {
     measure,
 };
 
-const BYTES: usize = 8192;
+const OPERATION_BYTES: usize = 8192;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -30,7 +30,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
                 "fig2a" => Ok(zn540_under_io_uring()),
                 _ => drive("profile=confzns").map(|(device, _)| device),
             };
-            let load = Loop { kind, bytes: BYTES, depth, zones: 1, count };
+            let load = Loop { kind, bytes: OPERATION_BYTES, depth, zones: 1, count };
             let measured = device.and_then(|device| load.run(&device));
             measured
                 .map(|measured| measured.kiops())

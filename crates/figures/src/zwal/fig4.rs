@@ -4,8 +4,8 @@
 use fs::wal::IoMode;
 use units::Bytes;
 
-use super::alone::alone;
-use super::drive::{Drive, PAIR, WINDOW};
+use super::alone::log_alone_rate;
+use super::drive::{APPENDS_IN_FLIGHT, Drive, PAIR_BYTES};
 use crate::db_bench::DbBench;
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::wal::{WalLoad, io_name};
@@ -38,13 +38,13 @@ const KEY: u64 = 16;
 
 /// Most key-value pairs of a run, which takes seconds: more where `confzns` is fast.
 const MOST_PAIRS: u64 = 300_000;
-const SECONDS: u64 = 6;
+const RUN_SECONDS: u64 = 6;
 
 /// GiB of the memtable, which holds every pair of a run: nothing is flushed, and only the log is measured.
 const MEMTABLE_GIB: u64 = 2;
 
 /// Bytes written in the measurement of the log without RocksDB.
-const ALONE: u64 = 256 << 20;
+const LOG_ALONE_BYTES: u64 = 256 << 20;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
@@ -55,21 +55,22 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
                 (run.progress)(&format!("{}, {buffer} KiB, {}", drive.profile(), io_name(mode)));
                 // Only in write mode on `confzns` does the drive set the pace, and not the host.
                 let slow = drive == Drive::Confzns && mode == IoMode::Write;
-                let pairs = if slow { (zenfs as u64 * SECONDS).min(MOST_PAIRS) } else { MOST_PAIRS };
+                let pairs = if slow { (zenfs as u64 * RUN_SECONDS).min(MOST_PAIRS) } else { MOST_PAIRS };
                 let pairs = pairs / run.pick(1, 10);
-                let ours = fill(drive, mode, buffer, pairs)? / 1e3;
+                let ours = fill_random_rate(drive, mode, buffer, pairs)? / 1e3;
                 let row = Row::new(figure, io_name(mode), buffer, Unit::Kiops, ours).note(format!(
                     "stock db_bench, real clock, {pairs} pairs, --write_buffer_size={MEMTABLE_GIB}GiB (nothing is \
-                     flushed), window {WINDOW}, never synced"
+                     flushed), window {APPENDS_IN_FLIGHT}, never synced"
                 ));
                 rows.push(drive.pick(row.clone(), {
                     row.paper(paper / 1e3).note(format!("published: {whose}, 5 GiB, 20 cores"))
                 }));
             }
             for mode in [IoMode::Write, IoMode::Append] {
-                let (buffer_bytes, total) = (Bytes(u64::from(buffer) << 10), Bytes(ALONE / run.pick(1, 8)));
+                let (buffer_bytes, total) =
+                    (Bytes(u64::from(buffer) << 10), Bytes(LOG_ALONE_BYTES / run.pick(1, 8)));
                 let load = WalLoad { io: mode, buffer: buffer_bytes, total, ..WalLoad::default() };
-                let (rate, note) = alone(drive, load)?;
+                let (rate, note) = log_alone_rate(drive, load)?;
                 let series = format!("{} (log alone)", io_name(mode));
                 rows.push(Row::new(figure, series, buffer, Unit::Kiops, rate).note(note));
             }
@@ -79,11 +80,11 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
 }
 
 /// Runs fillrandom through the plug-in; gives pairs a second.
-fn fill(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
+fn fill_random_rate(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
     let settings = [
         ("num", pairs),
         ("key_size", KEY),
-        ("value_size", PAIR - KEY),
+        ("value_size", PAIR_BYTES - KEY),
         ("seed", 1),
         ("write_buffer_size", MEMTABLE_GIB << 30),
     ];
@@ -92,7 +93,7 @@ fn fill(drive: Drive, mode: IoMode, buffer: u32, pairs: u64) -> Result<f64> {
     let environment = vec![
         ("FURROW_WAL_IO", io_name(mode).to_owned()),
         ("FURROW_WAL_BUFFER", format!("{buffer}KiB")),
-        ("FURROW_WAL_WINDOW", WINDOW.to_string()),
+        ("FURROW_WAL_WINDOW", APPENDS_IN_FLIGHT.to_string()),
     ];
     Ok(DbBench { url: drive.url(), benchmark: "fillrandom", args, environment }.run()?.rate)
 }

@@ -5,7 +5,7 @@ use fs::wal::IoMode;
 use units::Bytes;
 
 use super::drive::Drive;
-use super::recovered::recovered;
+use super::recovered::recover_one_log;
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::recovery::{RecoveredLog, RecoveryLoad};
 use bench::wal::io_name;
@@ -38,11 +38,13 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             for (mib, zenfs, zwal) in sizes {
                 (run.progress)(&format!("{}, {}, {mib} MiB", drive.profile(), io_name(io)));
                 let size = Bytes(u64::from(*mib) << 20);
-                let log =
-                    recovered(drive, RecoveryLoad { io, sizes: vec![size], ..RecoveryLoad::default() })?;
+                let log = recover_one_log(
+                    drive,
+                    RecoveryLoad { io, sizes: vec![size], ..RecoveryLoad::default() },
+                )?;
                 match io {
-                    IoMode::Write => rows.push(write(drive, *mib, *zenfs, &log)),
-                    IoMode::Append => rows.extend(append(drive, *mib, *zwal, &log)),
+                    IoMode::Write => rows.push(row_of_writes(drive, *mib, *zenfs, &log)),
+                    IoMode::Append => rows.extend(rows_of_appends(drive, *mib, *zwal, &log)),
                 }
             }
         }
@@ -55,7 +57,7 @@ fn row(drive: Drive, series: &str, mib: u32, seconds: f64) -> Row {
 }
 
 /// The row of the baseline: the replay of a log that was written by writes, one after the other.
-fn write(drive: Drive, mib: u32, zenfs: f64, log: &RecoveredLog) -> Row {
+fn row_of_writes(drive: Drive, mib: u32, zenfs: f64, log: &RecoveredLog) -> Row {
     let row = row(drive, "write", mib, log.replay_s).note("real clock, a log closed well");
     match drive {
         Drive::Zn540 => row,
@@ -65,7 +67,7 @@ fn write(drive: Drive, mib: u32, zenfs: f64, log: &RecoveredLog) -> Row {
     }
 }
 
-fn append(drive: Drive, mib: u32, zwal: f64, log: &RecoveredLog) -> Vec<Row> {
+fn rows_of_appends(drive: Drive, mib: u32, zwal: f64, log: &RecoveredLog) -> Vec<Row> {
     let row = |series: &str, seconds: f64| row(drive, series, mib, seconds);
     let ours = row("append", log.replay_s).note("real clock, a log closed well, barriers at zones");
     let ours = match drive {

@@ -3,7 +3,7 @@
 use fs::wal::{IoMode, LogOptions};
 use units::Bytes;
 
-use super::drive::{Drive, WINDOW};
+use super::drive::{APPENDS_IN_FLIGHT, Drive};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Clock;
 use bench::wal::io_name;
@@ -11,7 +11,7 @@ use bench::ycsb::{self, Phase, Workload, YcsbLoad};
 
 const X: &str = "YCSB workload";
 const Y: &str = "operations, thousand a second";
-const OVER: &str = "append over write";
+const RATIO_AXIS: &str = "append over write";
 
 /// Fig. 6 of the ZWAL paper.
 pub const FIGURE: Figure = Figure {
@@ -20,8 +20,8 @@ pub const FIGURE: Figure = Figure {
     panels: &[
         Panel::new("fig6a", "a: confzns", X, Y, Shape::Bars),
         Panel::new("fig6b", "b: zn540", X, Y, Shape::Bars),
-        Panel::new("fig6a-over", "confzns", X, OVER, Shape::Bars),
-        Panel::new("fig6b-over", "zn540", X, OVER, Shape::Bars),
+        Panel::new("fig6a-over", "confzns", X, RATIO_AXIS, Shape::Bars),
+        Panel::new("fig6b-over", "zn540", X, RATIO_AXIS, Shape::Bars),
     ],
     measure,
 };
@@ -57,14 +57,14 @@ const ZN540: [Published; 5] = [
 ];
 
 /// Bytes of the database. The paper's databases are 20 and 25 GiB, and its memtable is a tenth of that or less.
-const DATA: u64 = 200 << 20;
+const DATABASE_BYTES: u64 = 200 << 20;
 const MEMTABLE: Bytes = Bytes(20 << 20);
 
 /// Number of operations of each workload; the paper has a million.
 const OPERATIONS: u64 = 10_000;
 
 /// Bytes of the log's buffer, as in the paper.
-const BUFFER: usize = 8192;
+const LOG_BUFFER_BYTES: usize = 8192;
 
 /// Bytes of the block cache, RocksDB's own default.
 const BLOCK_CACHE: Bytes = Bytes(8 << 20);
@@ -77,7 +77,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             device: drive.url(),
             clock: Some(Clock::Real),
             workloads: published.iter().map(|bar| bar.workload).collect(),
-            records: DATA / value / run.pick(1, 10),
+            records: DATABASE_BYTES / value / run.pick(1, 10),
             operations: run.pick(OPERATIONS, OPERATIONS / 10),
             value: Bytes(value),
             write_buffer: MEMTABLE,
@@ -85,7 +85,12 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             ..YcsbLoad::default()
         };
         let mut of = |mode| {
-            load.log = LogOptions { mode, buffer: BUFFER, window: WINDOW as usize, ..LogOptions::default() };
+            load.log = LogOptions {
+                mode,
+                buffer: LOG_BUFFER_BYTES,
+                window: APPENDS_IN_FLIGHT as usize,
+                ..LogOptions::default()
+            };
             let report = |what: &str| {
                 (run.progress)(&format!("{}, {}: {what}", drive.profile(), io_name(mode)));
             };
@@ -97,7 +102,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         };
         let (write, append) = (of(IoMode::Write)?, of(IoMode::Append)?);
         let note = format!(
-            "real clock, {} records of {value} bytes, {} operations, one thread, window {WINDOW}, never synced; \
+            "real clock, {} records of {value} bytes, {} operations, one thread, window {APPENDS_IN_FLIGHT}, never synced; \
              opening the database not counted",
             load.records, load.operations
         );
@@ -132,7 +137,7 @@ impl Published {
             .note("real clock, the replay of its log included")
         };
         let over = append.ops_per_s / write.ops_per_s;
-        let over = Row::new(drive.pick("fig6b-over", "fig6a-over"), OVER, self.name, Unit::Times, over);
+        let over = Row::new(drive.pick("fig6b-over", "fig6a-over"), RATIO_AXIS, self.name, Unit::Times, over);
         vec![
             rate(IoMode::Write, write, self.rates.map(|(zenfs, _)| zenfs)),
             rate(IoMode::Append, append, self.rates.map(|(_, zwal)| zwal)),

@@ -2,7 +2,7 @@
 
 use units::Bytes;
 
-use super::drive::{Drive, PAIR};
+use super::drive::{Drive, PAIR_BYTES};
 use crate::{Error, Result};
 use bench::recovery::{self, RecoveredLog, RecoveryLoad};
 
@@ -11,11 +11,11 @@ const ZONES: u32 = 16;
 
 /// Fills and recovers a log of the load's one size, with an entry of 4 KiB for each pair. The load's drive, pair and buffer are
 /// replaced.
-pub fn recovered(drive: Drive, load: RecoveryLoad) -> Result<RecoveredLog> {
+pub fn recover_one_log(drive: Drive, load: RecoveryLoad) -> Result<RecoveredLog> {
     let load = RecoveryLoad {
         device: format!("{}&zones={ZONES}", drive.url()),
-        pair: Bytes(PAIR),
-        buffer: Bytes(PAIR),
+        pair: Bytes(PAIR_BYTES),
+        buffer: Bytes(PAIR_BYTES),
         runs: 1,
         ..load
     };

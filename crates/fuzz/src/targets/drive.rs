@@ -68,9 +68,9 @@ pub(crate) fn profile(bytes: &[u8]) {
 }
 
 /// Bytes of a drive file's header, of its first block, and of an entry of its zone table.
-const HEADER: usize = 128;
-const BLOCK: usize = 8192;
-const ENTRY: usize = 32;
+const FILE_HEADER_BYTES: usize = 128;
+const FIRST_BLOCK_BYTES: usize = 8192;
+const ZONE_ENTRY_BYTES: usize = 32;
 
 /// Opens a drive file: its header and its zone table, their checksums made right. Opening must give a drive or an error, and
 /// must neither allocate nor write by what the header claims alone.
@@ -78,20 +78,20 @@ pub(crate) fn emulated(bytes: &[u8]) {
     thread_local! {
         static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
     }
-    let (header, table) = bytes.split_at(bytes.len().min(HEADER));
+    let (header, table) = bytes.split_at(bytes.len().min(FILE_HEADER_BYTES));
     let mut file = header.to_vec();
-    file.resize(HEADER, 0);
+    file.resize(FILE_HEADER_BYTES, 0);
     put(&mut file, 0, b"FURROW-EMU-DRIVE");
     put(&mut file, 16, &1_u32.to_le_bytes());
-    put(&mut file, 96, &(BLOCK as u64).to_le_bytes());
-    let zones = u64::from(u32::from_le_bytes(word(&file, 44)));
-    let data = (BLOCK as u64 + zones * 2 * ENTRY as u64).next_multiple_of(1 << 20);
+    put(&mut file, 96, &(FIRST_BLOCK_BYTES as u64).to_le_bytes());
+    let zones = u64::from(u32::from_le_bytes(word_at(&file, 44)));
+    let data = (FIRST_BLOCK_BYTES as u64 + zones * 2 * ZONE_ENTRY_BYTES as u64).next_multiple_of(1 << 20);
     put(&mut file, 104, &data.to_le_bytes());
-    let crc = crc32c(&[file.get(24..HEADER).unwrap_or_default()]);
+    let crc = crc32c(&[file.get(24..FILE_HEADER_BYTES).unwrap_or_default()]);
     put(&mut file, 20, &crc.to_le_bytes());
     let uuid = file.get(24..40).unwrap_or_default().to_vec();
-    file.resize(BLOCK, 0);
-    for (n, entry) in table.chunks_exact(ENTRY).enumerate() {
+    file.resize(FIRST_BLOCK_BYTES, 0);
+    for (n, entry) in table.chunks_exact(ZONE_ENTRY_BYTES).enumerate() {
         let (zone, slot) = ((n / 2) as u32, (n % 2) as u64);
         let mut entry = entry.to_vec();
         let crc =
@@ -118,6 +118,6 @@ fn put(bytes: &mut [u8], at: usize, what: &[u8]) {
     }
 }
 
-fn word(bytes: &[u8], at: usize) -> [u8; 4] {
+fn word_at(bytes: &[u8], at: usize) -> [u8; 4] {
     bytes.get(at..at + 4).and_then(|word| word.try_into().ok()).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! The model of md's array as a device, for the loads that also run on Furrow's array. The device stores no data.
 //!
 //! Reads go to the drives as they are, cut at chunks. Writes, and reads while a drive is lost, go through the [cache of
-//! stripes](super::stripes), which handles requests [`GATHER`] after the first of them arrived.
+//! stripes](super::stripes), which handles requests [`GATHER_TIME`] after the first of them arrived.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -18,9 +18,9 @@ use super::published::DRIVES;
 use super::stripes::{Command, Rows, Stripes, place};
 
 /// Requests that arrive within this time are handled together: the time until md's thread wakes up.
-const GATHER: Duration = Duration::from_micros(1);
+const GATHER_TIME: Duration = Duration::from_micros(1);
 
-const DATA: u64 = DRIVES as u64 - 1;
+const DATA_DRIVES: u64 = DRIVES as u64 - 1;
 
 /// The settings of the model of md's array.
 #[derive(Clone, Copy, Debug)]
@@ -44,11 +44,11 @@ pub struct Md {
     lost: Option<usize>,
     /// Number of blocks of a chunk.
     chunk: u64,
-    state: Mutex<State>,
+    state: Mutex<ArrayState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ArrayState {
     stripes: Stripes,
     /// Whether a task that handles waiting requests is scheduled.
     woken: bool,
@@ -70,7 +70,7 @@ impl std::fmt::Debug for Request {
 }
 
 /// The part of a request that lies within one chunk.
-struct Part {
+struct ChunkPart {
     stripe: u64,
     drive: usize,
     row: u64,
@@ -86,15 +86,15 @@ impl Setup {
         let geometry = Geometry {
             name: Arc::from("md (model)"),
             conventional: zones,
-            zone_size: Blocks(drive.zone_size.0 * DATA),
-            zone_capacity: Blocks(drive.zone_capacity.0 * DATA),
+            zone_size: Blocks(drive.zone_size.0 * DATA_DRIVES),
+            zone_capacity: Blocks(drive.zone_capacity.0 * DATA_DRIVES),
             ..drive.clone()
         };
         let chunk = chunk.0 / u64::from(geometry.block_size);
         let rows = u32::try_from(chunk).expect("a chunk is 128 KiB at most");
-        assert!(rows <= Rows::BITS && geometry.zone_capacity.0.is_multiple_of(chunk * DATA));
+        assert!(rows <= Rows::BITS && geometry.zone_capacity.0.is_multiple_of(chunk * DATA_DRIVES));
         let stripes = Stripes::new(rows, lost);
-        let state = State { stripes, woken: false, requests: HashMap::new(), next: 0 };
+        let state = ArrayState { stripes, woken: false, requests: HashMap::new(), next: 0 };
         Arc::new_cyclic(|me| Md {
             me: me.clone(),
             geometry,
@@ -135,17 +135,17 @@ impl ZonedDevice for Md {
 
 impl Md {
     /// The parts of a request, each within one chunk.
-    fn parts(&self, at: Lba, bytes: usize) -> impl Iterator<Item = Part> + use<> {
+    fn parts(&self, at: Lba, bytes: usize) -> impl Iterator<Item = ChunkPart> + use<> {
         let zone = self.geometry.zone_of(at).expect("within the array");
-        let per_zone = self.geometry.zone_capacity.0 / (self.chunk * DATA);
+        let per_zone = self.geometry.zone_capacity.0 / (self.chunk * DATA_DRIVES);
         let mut from = at.since(self.geometry.start(zone)).0;
         let end = from + bytes as u64 / u64::from(self.geometry.block_size);
         let chunk = self.chunk;
         std::iter::from_fn(move || {
             let rows = (chunk - from % chunk).min(end - from);
-            let stripe = u64::from(zone.0) * per_zone + from / (chunk * DATA);
-            let drive = place(stripe, Some(from / chunk % DATA));
-            let part = Part { stripe, drive, row: from % chunk, rows };
+            let stripe = u64::from(zone.0) * per_zone + from / (chunk * DATA_DRIVES);
+            let drive = place(stripe, Some(from / chunk % DATA_DRIVES));
+            let part = ChunkPart { stripe, drive, row: from % chunk, rows };
             from += rows;
             (rows > 0).then_some(part)
         })
@@ -189,15 +189,15 @@ impl Md {
             pieces += 1;
         }
         state.requests.insert(id, Request { pieces, completer, done });
-        self.wake(state);
+        self.schedule_handler(state);
         io
     }
 
-    fn wake(&self, state: &mut State) {
+    fn schedule_handler(&self, state: &mut ArrayState) {
         if std::mem::replace(&mut state.woken, true) {
             return;
         }
-        let (me, at) = (self.me.clone(), self.driver.now().after(GATHER));
+        let (me, at) = (self.me.clone(), self.driver.now().after(GATHER_TIME));
         let driver = Arc::clone(&self.driver);
         self.driver.drive(Box::pin(async move {
             sleep_until(&*driver, at).await;
@@ -214,13 +214,13 @@ impl Md {
             let state = &mut *self.state.lock();
             state.woken = false;
             let outcome = state.stripes.handle();
-            outcome.commands.into_iter().for_each(|command| self.start(command));
-            finish(state, outcome.finished, &mut over);
+            outcome.commands.into_iter().for_each(|command| self.start_command(command));
+            remove_finished(state, outcome.finished, &mut over);
         }
-        complete(over);
+        complete_requests(over);
     }
 
-    fn start(&self, command: Command) {
+    fn start_command(&self, command: Command) {
         let end = self.submit_to_drive(&command);
         let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
         self.driver.drive(Box::pin(async move {
@@ -230,10 +230,10 @@ impl Md {
             {
                 let state = &mut *md.state.lock();
                 let finished = state.stripes.done(&command);
-                finish(state, finished, &mut over);
-                md.wake(state);
+                remove_finished(state, finished, &mut over);
+                md.schedule_handler(state);
             }
-            complete(over);
+            complete_requests(over);
         }));
     }
 
@@ -267,7 +267,7 @@ impl Md {
 }
 
 /// Removes and gives the requests all of whose pieces are done.
-fn finish(state: &mut State, finished: Vec<u64>, over: &mut Vec<(Completer, Result<Done>)>) {
+fn remove_finished(state: &mut ArrayState, finished: Vec<u64>, over: &mut Vec<(Completer, Result<Done>)>) {
     for id in finished {
         if let Some(request) = state.requests.get_mut(&id) {
             request.pieces -= 1;
@@ -280,6 +280,6 @@ fn finish(state: &mut State, finished: Vec<u64>, over: &mut Vec<(Completer, Resu
     }
 }
 
-fn complete(over: Vec<(Completer, Result<Done>)>) {
+fn complete_requests(over: Vec<(Completer, Result<Done>)>) {
     over.into_iter().for_each(|(completer, result)| completer.complete(result));
 }

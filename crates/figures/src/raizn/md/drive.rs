@@ -12,10 +12,10 @@ use super::ftl::Ftl;
 use super::published::{PROFILE_WRITE, READ};
 
 /// The unit of the map of a drive that collects garbage: a chunk of md's array.
-pub(super) const PAGE: u64 = 64 << 10;
+pub(super) const PAGE_BYTES: u64 = 64 << 10;
 
 /// The longest transfer of the drive's time model: the largest chunk.
-const LONGEST: usize = 128 << 10;
+const MAX_TRANSFER_BYTES: usize = 128 << 10;
 
 /// The model of a conventional drive.
 #[derive(Debug)]
@@ -44,9 +44,9 @@ impl Drive {
         let geometry = options.geometry().expect("that of zn540");
         let timing = Timing::model(&profile, &geometry);
         let bytes = u64::from(zones) * geometry.zone_capacity.bytes(geometry.block_size).0;
-        let ftl = collects.then(|| Ftl::new(bytes / PAGE));
+        let ftl = collects.then(|| Ftl::new(bytes / PAGE_BYTES));
         let state = Mutex::new((timing.rested(), ftl));
-        Drive { geometry, timing, state, zeros: Buf::zeroed(LONGEST) }
+        Drive { geometry, timing, state, zeros: Buf::zeroed(MAX_TRANSFER_BYTES) }
     }
 
     pub(super) fn geometry(&self) -> &Geometry {
@@ -69,7 +69,7 @@ impl Drive {
         };
         let moved = ftl.as_mut().map_or(0, |ftl| ftl.write(self.page(at)));
         for _ in 0..moved {
-            put(at, PAGE);
+            put(at, PAGE_BYTES);
         }
         put(at, bytes)
     }
@@ -79,7 +79,7 @@ impl Drive {
         let zone = self.geometry.zone_of(at).expect("within the drive");
         let before = u64::from(zone.0) * self.geometry.zone_capacity.0;
         let blocks = before + at.since(self.geometry.start(zone)).0;
-        blocks * u64::from(self.geometry.block_size) / PAGE
+        blocks * u64::from(self.geometry.block_size) / PAGE_BYTES
     }
 }
 
@@ -95,7 +95,7 @@ mod tests {
     #[test]
     fn writes_wait_for_the_relocation_of_live_blocks() {
         let drive = Drive::new(1, true);
-        let per_page = PAGE / u64::from(drive.geometry().block_size);
+        let per_page = PAGE_BYTES / u64::from(drive.geometry().block_size);
         let pages = drive.geometry().zone_capacity.0 / per_page;
         let mut now = Instant::ORIGIN;
         let mut times = Vec::new();
@@ -106,13 +106,13 @@ mod tests {
             if n % each == 0 {
                 times.push(now);
             }
-            now = drive.write(now, Lba(page * per_page), PAGE);
+            now = drive.write(now, Lba(page * per_page), PAGE_BYTES);
         }
         times.push(now);
         let took: Vec<f64> = times.windows(2).map(|pair| pair[1].since(pair[0]).as_secs_f64()).collect();
         assert!(took[1..5].iter().all(|time| (time / took[1] - 1.0).abs() < 0.01), "{took:?}");
         assert!(took[5] > 2.0 * took[1], "{took:?}");
-        let mib = (each * PAGE) as f64 / 1048576.0 / took[1];
+        let mib = (each * PAGE_BYTES) as f64 / 1048576.0 / took[1];
         assert!((mib / (1145.0 / 0.98) - 1.0).abs() < 0.01, "{mib}");
     }
 }

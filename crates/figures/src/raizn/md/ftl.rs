@@ -6,12 +6,12 @@
 
 /// Number of pages of an erase block. The number of moved pages does not depend on it, as an erase block is small beside a
 /// drive.
-const PAGES: usize = 256;
+const PAGES_PER_ERASE_BLOCK: usize = 256;
 /// Spare erase blocks in percent of the host's: usual for conventional drives.
 const SPARE_PERCENT: usize = 7;
 /// Number of free erase blocks that garbage collection keeps.
-const RESERVE: usize = 2;
-const NOWHERE: u32 = u32::MAX;
+const RESERVED_ERASE_BLOCKS: usize = 2;
+const UNMAPPED_PAGE: u32 = u32::MAX;
 
 /// A drive's map of pages.
 #[derive(Debug)]
@@ -30,11 +30,11 @@ impl Ftl {
     /// The map of an empty drive of `pages` pages.
     pub(super) fn new(pages: u64) -> Ftl {
         let pages = usize::try_from(pages).expect("a small drive");
-        let visible = pages.div_ceil(PAGES);
-        let blocks = visible + (visible * SPARE_PERCENT / 100).max(2 * RESERVE);
+        let visible = pages.div_ceil(PAGES_PER_ERASE_BLOCK);
+        let blocks = visible + (visible * SPARE_PERCENT / 100).max(2 * RESERVED_ERASE_BLOCKS);
         Ftl {
-            map: vec![NOWHERE; pages],
-            holds: vec![NOWHERE; blocks * PAGES],
+            map: vec![UNMAPPED_PAGE; pages],
+            holds: vec![UNMAPPED_PAGE; blocks * PAGES_PER_ERASE_BLOCK],
             valid: vec![0; blocks],
             free: (2..blocks).rev().collect(),
             open: [(0, 0), (1, 0)],
@@ -44,8 +44,8 @@ impl Ftl {
     /// Writes a page of the host; returns the number of pages moved to make room for it.
     pub(super) fn write(&mut self, page: u64) -> u64 {
         let mut moved = 0;
-        while self.free.len() < RESERVE {
-            moved += self.collect();
+        while self.free.len() < RESERVED_ERASE_BLOCKS {
+            moved += self.collect_garbage();
         }
         let [host, _] = &mut self.open;
         let place = next(host, &mut self.free);
@@ -54,10 +54,14 @@ impl Ftl {
     }
 
     fn put(&mut self, page: usize, place: usize) {
-        let block = place / PAGES;
+        let block = place / PAGES_PER_ERASE_BLOCK;
         if let Some(entry) = self.map.get_mut(page) {
             let before = std::mem::replace(entry, u32::try_from(place).expect("a small drive"));
-            if let Some(valid) = self.valid.get_mut(before as usize / PAGES).filter(|_| before != NOWHERE) {
+            if let Some(valid) = self
+                .valid
+                .get_mut(before as usize / PAGES_PER_ERASE_BLOCK)
+                .filter(|_| before != UNMAPPED_PAGE)
+            {
                 *valid -= 1;
             }
         }
@@ -68,15 +72,18 @@ impl Ftl {
     }
 
     /// Empties the erase block with the fewest valid pages; returns the number of pages moved.
-    fn collect(&mut self) -> u64 {
+    fn collect_garbage(&mut self) -> u64 {
         let closed =
             |block: &usize| self.open.iter().all(|(open, _)| open != block) && !self.free.contains(block);
         let victim = (0..self.valid.len()).filter(closed).min_by_key(|block| self.valid.get(*block).copied());
         let victim = victim.expect("there are more blocks than are open and free");
-        let held: Vec<u32> =
-            self.holds.get(victim * PAGES..(victim + 1) * PAGES).unwrap_or_default().to_vec();
+        let held: Vec<u32> = self
+            .holds
+            .get(victim * PAGES_PER_ERASE_BLOCK..(victim + 1) * PAGES_PER_ERASE_BLOCK)
+            .unwrap_or_default()
+            .to_vec();
         let mut pages = 0;
-        for (place, page) in (victim * PAGES..).zip(held) {
+        for (place, page) in (victim * PAGES_PER_ERASE_BLOCK..).zip(held) {
             if self.map.get(page as usize).is_some_and(|at| *at as usize == place) {
                 let [_, moved] = &mut self.open;
                 let to = next(moved, &mut self.free);
@@ -91,17 +98,17 @@ impl Ftl {
 
 /// The next page of an open erase block, or of a fresh one.
 fn next(open: &mut (usize, usize), free: &mut Vec<usize>) -> usize {
-    if open.1 == PAGES {
+    if open.1 == PAGES_PER_ERASE_BLOCK {
         *open = (free.pop().expect("collection keeps some"), 0);
     }
     open.1 += 1;
-    open.0 * PAGES + open.1 - 1
+    open.0 * PAGES_PER_ERASE_BLOCK + open.1 - 1
 }
 
 /// Shares of the bandwidth that the host gets while a drive is filled by `streams` at the same time, and then overwritten by
 /// one stream, at each of `points` of the filling and of the overwriting.
-pub fn overwritten(streams: u64, points: u64) -> Vec<f64> {
-    let pages = 800 * PAGES as u64;
+pub fn bandwidth_shares_of_overwriting(streams: u64, points: u64) -> Vec<f64> {
+    let pages = 800 * PAGES_PER_ERASE_BLOCK as u64;
     let (mut drive, mut shares) = (Ftl::new(pages), Vec::new());
     let each = pages / streams;
     let mut order: Vec<u64> = (0..each).flat_map(|n| (0..streams).map(move |s| s * each + n)).collect();

@@ -19,5 +19,5 @@ mod stripes;
 
 pub(super) use array::Setup;
 #[cfg(test)]
-pub(super) use ftl::overwritten;
-pub(super) use profile::{collecting, profile};
+pub(super) use ftl::bandwidth_shares_of_overwriting;
+pub(super) use profile::{profile, write_share_while_collecting};

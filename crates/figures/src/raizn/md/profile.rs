@@ -1,14 +1,14 @@
 //! md's array as the profile of one emulated drive.
 
-use super::ftl::overwritten;
+use super::ftl::bandwidth_shares_of_overwriting;
 use super::published::{PROFILE_WRITE, READ};
 
 /// Number of streams that RocksDB writes at the same time: its log, flushes and compactions.
 const ROCKSDB_STREAMS: u64 = 3;
 
 /// The share of the write bandwidth that RocksDB gets once the drives were full: the mean over a whole overwriting.
-pub fn collecting() -> f64 {
-    let shares = overwritten(ROCKSDB_STREAMS, 40);
+pub fn write_share_while_collecting() -> f64 {
+    let shares = bandwidth_shares_of_overwriting(ROCKSDB_STREAMS, 40);
     let late = shares.get(40..).unwrap_or_default();
     // The shares are of equal parts of the data, so their times add up: the mean is harmonic.
     late.len() as f64 / late.iter().map(|share| 1.0 / share).sum::<f64>()

@@ -2,7 +2,7 @@
 //!
 //! A *row* is a block of each drive at the same address, md's stripe head; rows of one stripe are the bits of a mask. A row
 //! whose data is all in the cache is written with its parity, and nothing is read. A row that lacks data waits while whole rows
-//! are written, but for no more than [`BYPASS`] of them, and while other rows read; then it reads what takes fewer drives: old
+//! are written, but for no more than [`MAX_BYPASSES`] of them, and while other rows read; then it reads what takes fewer drives: old
 //! data and parity, or the missing data. Blocks that were read or written stay in the cache.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
@@ -16,9 +16,9 @@ mod tests;
 pub(super) type Rows = u32;
 
 /// Number of whole stripes that may overtake a waiting row.
-const BYPASS: u32 = 1;
+const MAX_BYPASSES: u32 = 1;
 /// Number of rows of the cache: 128 MiB of each drive, the paper's setting.
-const CACHED: usize = 32_768;
+const CACHE_ROWS: usize = 32_768;
 
 /// A command to one drive: neighbouring rows of a stripe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +86,7 @@ pub(super) fn place(stripe: u64, chunk: Option<u64>) -> usize {
 }
 
 /// Splits a mask into its runs of neighbouring rows, each a mask of its own.
-fn runs(rows: Rows) -> impl Iterator<Item = Rows> {
+fn runs_of_rows(rows: Rows) -> impl Iterator<Item = Rows> {
     let mut left = u64::from(rows);
     std::iter::from_fn(move || {
         let first = left & left.wrapping_neg();
@@ -103,13 +103,13 @@ impl Stripe {
     }
 
     /// Rows of a stripe all of whose data is in the cache.
-    fn full(&self, parity: usize) -> Rows {
+    fn complete_rows(&self, parity: usize) -> Rows {
         let data = self.blocks.iter().enumerate().filter(|(drive, _)| *drive != parity);
         data.fold(Rows::MAX, |rows, (_, blocks)| rows & blocks.dirty)
     }
 
     /// The drives to read before a row can be written: those of old data and parity, or those of the missing data.
-    fn lacks(&self, row: Rows, parity: usize) -> Vec<usize> {
+    fn drives_to_read(&self, row: Rows, parity: usize) -> Vec<usize> {
         let absent = |drive: &usize| self.blocks.get(*drive).is_some_and(|blocks| blocks.here & row == 0);
         let dirty = |drive: &usize| self.blocks.get(*drive).is_some_and(|blocks| blocks.dirty & row != 0);
         let modify = |drive: &usize| absent(drive) && (*drive == parity || dirty(drive));
@@ -145,7 +145,7 @@ pub(super) struct Outcome {
 
 impl Outcome {
     fn command(&mut self, stripe: u64, drive: usize, rows: Rows, write: bool) {
-        self.commands.extend(runs(rows).map(|rows| Command { stripe, drive, rows, write }));
+        self.commands.extend(runs_of_rows(rows).map(|rows| Command { stripe, drive, rows, write }));
     }
 }
 
@@ -154,7 +154,7 @@ impl Stripes {
     pub(super) fn new(rows: u32, lost: Option<usize>) -> Stripes {
         Stripes {
             lost,
-            most: CACHED / rows as usize,
+            most: CACHE_ROWS / rows as usize,
             stripes: HashMap::new(),
             order: VecDeque::new(),
             ready: BTreeSet::new(),
@@ -200,7 +200,7 @@ impl Stripes {
             self.handle_stripe(stripe, &mut outcome);
             if self.ready.is_empty()
                 && self.active == 0
-                && (self.whole == 0 || self.bypassed > BYPASS)
+                && (self.whole == 0 || self.bypassed > MAX_BYPASSES)
                 && !self.waiting.is_empty()
             {
                 self.bypassed = 0;
@@ -219,9 +219,9 @@ impl Stripes {
     fn handle_stripe(&mut self, id: u64, outcome: &mut Outcome) {
         let Some(stripe) = self.stripes.get_mut(&id) else { return };
         let parity = place(id, None);
-        serve(stripe, id, self.lost, outcome);
+        read_for_clients(stripe, id, self.lost, outcome);
         let busy = stripe.any(|blocks| blocks.reading | blocks.writing);
-        let full = stripe.full(parity) & !busy;
+        let full = stripe.complete_rows(parity) & !busy;
         if full != 0 {
             // Rows that were about to read are complete now.
             self.active -= (stripe.active & full).count_ones();
@@ -237,7 +237,7 @@ impl Stripes {
         // The rows to read and to write, by drive.
         let mut wanted: BTreeMap<(usize, bool), Rows> = BTreeMap::new();
         for row in (0..Rows::BITS).map(|n| 1 << n).filter(|row| stripe.active & !busy & row != 0) {
-            let lacks = stripe.lacks(row, parity);
+            let lacks = stripe.drives_to_read(row, parity);
             let write = lacks.is_empty();
             let dirty = |(drive, blocks): (usize, &Blocks)| {
                 (drive == parity || blocks.dirty & row != 0).then_some(drive)
@@ -286,12 +286,12 @@ impl Stripes {
             piece.left &= !(piece.taken & written);
             piece.taken &= !written;
         }
-        over(stripe)
+        remove_finished_pieces(stripe)
     }
 }
 
 /// Reads the blocks that clients read, and the blocks that a lost drive's blocks are computed from.
-fn serve(stripe: &mut Stripe, id: u64, lost: Option<usize>, outcome: &mut Outcome) {
+fn read_for_clients(stripe: &mut Stripe, id: u64, lost: Option<usize>, outcome: &mut Outcome) {
     let others = |stripe: &Stripe| {
         let others = stripe.blocks.iter().enumerate().filter(|(drive, _)| Some(*drive) != lost);
         others.fold(Rows::MAX, |rows, (_, blocks)| rows & blocks.here)
@@ -314,11 +314,11 @@ fn serve(stripe: &mut Stripe, id: u64, lost: Option<usize>, outcome: &mut Outcom
         blocks.reading |= rows;
         outcome.command(id, drive, rows, false);
     }
-    outcome.finished.extend(over(stripe));
+    outcome.finished.extend(remove_finished_pieces(stripe));
 }
 
 /// Removes and gives the pieces of a stripe that are done.
-fn over(stripe: &mut Stripe) -> Vec<u64> {
+fn remove_finished_pieces(stripe: &mut Stripe) -> Vec<u64> {
     let done = stripe.pieces.iter().filter(|piece| piece.left == 0).map(|piece| piece.id).collect();
     stripe.pieces.retain(|piece| piece.left != 0);
     done

@@ -22,8 +22,8 @@ fn run(stripes: &mut Stripes) -> (Vec<(usize, Rows, bool)>, Vec<u64>) {
 fn parity_goes_round_and_data_begins_behind_it() {
     assert_eq!([0, 1, 4, 5].map(|stripe| place(stripe, None)), [4, 3, 0, 4]);
     assert_eq!([0, 1, 2, 3].map(|chunk| place(1, Some(chunk))), [4, 0, 1, 2]);
-    assert_eq!(runs(0b1011_0110).collect::<Vec<_>>(), [0b110, 0b11_0000, 0b1000_0000]);
-    assert_eq!(runs(Rows::MAX).collect::<Vec<_>>(), [Rows::MAX]);
+    assert_eq!(runs_of_rows(0b1011_0110).collect::<Vec<_>>(), [0b110, 0b11_0000, 0b1000_0000]);
+    assert_eq!(runs_of_rows(Rows::MAX).collect::<Vec<_>>(), [Rows::MAX]);
 }
 
 #[test]
