@@ -8,7 +8,7 @@ use units::{VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
 use zoned::{Blocks, Buf, BufMut, Durability, ZoneId, ZonedDevice};
 
-const BLOCK: usize = 4096;
+const BLOCK_BYTES: usize = 4096;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let clock = VirtualDriver::new(1);
@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         array::create(&devices(&drives), &CreateOptions::default()).await?;
         let array = Array::open(devices(&drives), OpenOptions::default()).await?;
         let device: Arc<dyn ZonedDevice> = array.clone();
-        device.append(ZoneId(0), Buf::copy_from(&[b'a'; BLOCK]), Durability::Durable).await?;
+        device.append(ZoneId(0), Buf::copy_from(&[b'a'; BLOCK_BYTES]), Durability::Durable).await?;
         array.fail(Slot(1)).await?;
-        device.append(ZoneId(0), Buf::copy_from(&[b'b'; BLOCK]), Durability::Durable).await
+        device.append(ZoneId(0), Buf::copy_from(&[b'b'; BLOCK_BYTES]), Durability::Durable).await
     })?;
 
     // The power fails, and the array is opened without the drive in slot 1.
@@ -48,9 +48,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let array = Array::open(devices(&left), OpenOptions::default()).await?;
         let device: Arc<dyn ZonedDevice> = array.clone();
         println!("{:?}", array.status().health());
-        device.read(device.geometry().start(ZoneId(0)), BufMut::zeroed(2 * BLOCK)).await
+        device.read(device.geometry().start(ZoneId(0)), BufMut::zeroed(2 * BLOCK_BYTES)).await
     })?;
-    assert_eq!((content.first(), content.get(BLOCK)), (Some(&b'a'), Some(&b'b')));
+    assert_eq!((content.first(), content.get(BLOCK_BYTES)), (Some(&b'a'), Some(&b'b')));
     println!("both records are there");
     Ok(())
 }

@@ -9,7 +9,7 @@ use zoned::{Buf, BufMut};
 use crate::format::{header, record, row_ranges, superblock, zone_entries};
 
 /// Bytes in a block of the fuzzed records.
-const BLOCK: u32 = 4096;
+const BLOCK_BYTES: u32 = 4096;
 
 /// A record of a metadata log. The magic, the version and both checksums are made right first: random bytes would never pass them.
 pub fn record(bytes: &[u8]) {
@@ -23,12 +23,12 @@ pub fn record(bytes: &[u8]) {
         let crc = crc32c(&[head.get(..header::SIZE - 4).unwrap_or_default()]);
         put(head, header::SIZE - 4, &crc.to_le_bytes());
     }
-    let mut padded = BufMut::with_capacity(bytes.len().next_multiple_of(BLOCK as usize));
+    let mut padded = BufMut::with_capacity(bytes.len().next_multiple_of(BLOCK_BYTES as usize));
     padded.extend_from_slice(&bytes);
-    padded.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
-    let decode = |bytes: &Buf| record::decode(bytes, BLOCK);
+    padded.resize(bytes.len().next_multiple_of(BLOCK_BYTES as usize), 0);
+    let decode = |bytes: &Buf| record::decode(bytes, BLOCK_BYTES);
     if let Ok(Some((first, blocks))) = decode(&padded.freeze()) {
-        let encoded = record::encode(first.place, &first.body, BLOCK);
+        let encoded = record::encode(first.place, &first.body, BLOCK_BYTES);
         let again = decode(&encoded).expect("a record of this build").expect("a whole record");
         assert_eq!(again.0, first);
         assert!(again.1 <= blocks, "a record takes no more blocks than the one that it was read from");

@@ -11,11 +11,11 @@ use crate::deferred::Deferred;
 use crate::layout::physical_zones::part_zone;
 use crate::{Array, CreateOptions, OpenOptions, create};
 
-const BLOCK: usize = 512;
+const BLOCK_BYTES: usize = 512;
 const ZONE: ZoneId = ZoneId(1);
 
 fn blocks(from: u64, to: u64) -> Buf {
-    Buf::copy_from(&(from..to).flat_map(|n| [n as u8 ^ 0x5a; BLOCK]).collect::<Vec<_>>())
+    Buf::copy_from(&(from..to).flat_map(|n| [n as u8 ^ 0x5a; BLOCK_BYTES]).collect::<Vec<_>>())
 }
 
 /// A write to a stripe is in flight when the log with the stripe's parity moves, and is refused then. The acknowledged
@@ -30,7 +30,7 @@ fn acknowledged_blocks_survive_a_write_that_is_refused_during_a_log_roll() {
         let drive = |n: u32| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
-                block_size: BLOCK as u32,
+                block_size: BLOCK_BYTES as u32,
                 zones: 6,
                 zone_size: Blocks(256),
                 zone_capacity: Blocks(256),
@@ -66,7 +66,7 @@ fn acknowledged_blocks_survive_a_write_that_is_refused_during_a_log_roll() {
             devices.remove(lost);
             let array = Array::open(devices, OpenOptions::default()).await.expect("opened again");
             let device: &dyn ZonedDevice = &*array;
-            let found = device.read(start, BufMut::zeroed(37 * BLOCK)).await.expect("read");
+            let found = device.read(start, BufMut::zeroed(37 * BLOCK_BYTES)).await.expect("read");
             assert!(*found == *blocks(0, 37), "without drive {lost}");
         });
     }

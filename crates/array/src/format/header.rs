@@ -59,7 +59,7 @@ pub(crate) enum Kind {
     BadRows,
 }
 
-const KINDS: [(Kind, u16); 11] = [
+const KIND_NUMBERS: [(Kind, u16); 11] = [
     (Kind::Superblock, 1),
     (Kind::Zones, 2),
     (Kind::ResetIntent, 3),
@@ -90,7 +90,7 @@ pub(crate) struct Header {
 
 /// The bytes of a header for `payload`.
 pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
-    let kind = KINDS.iter().find(|(kind, _)| *kind == header.kind).map_or(0, |(_, number)| *number);
+    let kind = KIND_NUMBERS.iter().find(|(kind, _)| *kind == header.kind).map_or(0, |(_, number)| *number);
     let mut raw = RecordHeader {
         magic: RecordHeader::MAGIC,
         version: RecordHeader::VERSION.into(),
@@ -122,7 +122,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
     if crc32c(&[payload]) != raw.payload_crc.get() {
         return None;
     }
-    let kind = KINDS.iter().find(|(_, number)| *number == raw.kind.get()).map(|(kind, _)| *kind)?;
+    let kind = KIND_NUMBERS.iter().find(|(_, number)| *number == raw.kind.get()).map(|(kind, _)| *kind)?;
     let header = Header {
         kind,
         checkpoint: raw.flags.get() & CHECKPOINT_FLAG != 0,
@@ -145,7 +145,7 @@ mod tests {
     use super::super::golden_file;
     use super::*;
 
-    fn sample() -> Header {
+    fn sample_header() -> Header {
         Header {
             kind: Kind::PartialParity,
             checkpoint: true,
@@ -163,17 +163,17 @@ mod tests {
     #[test]
     fn version_1_reads_as_it_was_written() {
         let payload: Vec<u8> = (0..=255).collect();
-        let fresh = [&encode(&sample(), &payload)[..], &payload].concat();
+        let fresh = [&encode(&sample_header(), &payload)[..], &payload].concat();
         let golden = golden_file("record-v1.bin", &fresh);
         let (header, found) = decode(&golden).expect("the golden record is good");
-        assert_eq!((header, found), (sample(), &payload[..]));
+        assert_eq!((header, found), (sample_header(), &payload[..]));
         assert_eq!(fresh, golden);
     }
 
     #[test]
     fn a_changed_byte_anywhere_is_refused() {
         let payload = [9; 40];
-        let good = [&encode(&sample(), &payload)[..], &payload].concat();
+        let good = [&encode(&sample_header(), &payload)[..], &payload].concat();
         for at in 0..good.len() {
             let mut bad = good.clone();
             bad[at] ^= 0x10;

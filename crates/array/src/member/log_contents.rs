@@ -294,7 +294,7 @@ impl EpochContents {
     }
 
     /// Notes that a physical zone was rewritten from its copy.
-    pub(crate) fn rewritten(&mut self, zone: ZoneId, copy: Dated<ZoneCopy>) {
+    pub(crate) fn note_rewritten(&mut self, zone: ZoneId, copy: Dated<ZoneCopy>) {
         let (generation, sequence) = (copy.generation, copy.sequence + 1);
         let content = StaleRecord { rows: RowSet::default(), rewritten: true };
         self.stale.insert(zone, Dated { generation, sequence, content });

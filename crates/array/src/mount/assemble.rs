@@ -79,7 +79,7 @@ impl Mount {
             for (id, copy) in contents.zone_copies.clone() {
                 let ZoneCopy { rows, zone, mask } = copy.content;
                 zone_rewrite::copy_back(&present.device, block, id, rows, zone, mask).await.of(slot)?;
-                contents.rewritten(id, copy);
+                contents.note_rewritten(id, copy);
                 // The metadata zone with the copy stays as it is until the new epoch is complete.
                 contents.zones.insert(zone);
                 let info = PhysicalZone::part(&*present.device, id).info().await.of(slot)?;

@@ -25,13 +25,13 @@ use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader;
 use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
-const BLOCK: usize = 512;
+const BLOCK_BYTES: usize = 512;
 const LAYOUT: Layout = Layout { drives: 4, unit: 4, zone_capacity: 124 };
 /// The numbers of blocks in the test array's logical zones: a full, an open, an early finished and an empty
 /// zone.
-const CONTENT: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
+const BLOCKS_BY_ZONE: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
 /// The drive that the crafted records are written to.
-const SLOT: Slot = Slot(1);
+const CRAFTED_SLOT: Slot = Slot(1);
 
 /// Four small drives, and an array of them, to craft records on.
 struct Fixture {
@@ -46,8 +46,8 @@ fn latency() -> Latency {
 fn blank_drive(n: usize, driver: &Arc<dyn Driver>) -> Arc<Emu> {
     let options = EmuOptions {
         name: format!("emu:{n}"),
-        block_size: BLOCK as u32,
-        zones: METADATA_ZONES + CONTENT.len() as u32,
+        block_size: BLOCK_BYTES as u32,
+        zones: METADATA_ZONES + BLOCKS_BY_ZONE.len() as u32,
         zone_size: Blocks(128),
         zone_capacity: Blocks(LAYOUT.zone_capacity),
         latency: latency(),
@@ -56,8 +56,8 @@ fn blank_drive(n: usize, driver: &Arc<dyn Driver>) -> Arc<Emu> {
     Emu::memory(options, Arc::clone(driver))
 }
 
-fn block(zone: u32, n: u64) -> [u8; BLOCK] {
-    [(u64::from(zone) * 83 + n * 7 + 1) as u8; BLOCK]
+fn block(zone: u32, n: u64) -> [u8; BLOCK_BYTES] {
+    [(u64::from(zone) * 83 + n * 7 + 1) as u8; BLOCK_BYTES]
 }
 
 fn blocks(zone: u32, from: u64, to: u64) -> Buf {
@@ -70,11 +70,13 @@ impl Fixture {
         let drives = (0..LAYOUT.drives as usize).map(|n| blank_drive(n, &driver)).collect();
         let fixture = Fixture { driver, drives };
         block_on(&*fixture.driver, async {
-            let options =
-                CreateOptions { stripe_unit: Bytes(LAYOUT.unit * BLOCK as u64), ..CreateOptions::default() };
+            let options = CreateOptions {
+                stripe_unit: Bytes(LAYOUT.unit * BLOCK_BYTES as u64),
+                ..CreateOptions::default()
+            };
             crate::create(&fixture.devices(&[]), &options).await.expect("created");
             let array = fixture.open(&[]).await.expect("opened");
-            for (zone, end) in CONTENT.into_iter().filter(|(_, end)| *end > 0) {
+            for (zone, end) in BLOCKS_BY_ZONE.into_iter().filter(|(_, end)| *end > 0) {
                 let start = dev(&array).geometry().start(ZoneId(zone));
                 dev(&array).write(start, blocks(zone, 0, end), Durability::Cached).await.expect("written");
             }
@@ -131,7 +133,7 @@ impl Fixture {
             place.sequence = place.sequence.wrapping_add(1);
             let (place, body) = change(place, claim.superblock);
             let at = device.geometry().start(zone).plus(zones[zone.index()].pointer);
-            let bytes = record::encode(place, &body, BLOCK as u32);
+            let bytes = record::encode(place, &body, BLOCK_BYTES as u32);
             device.write(at, bytes, Durability::Durable).await.is_ok()
         })
     }
@@ -150,7 +152,7 @@ impl Fixture {
             }
             let (zone, from, blocks) = records[which % records.len()];
             let start = device.geometry().start(zone);
-            let into = BufMut::zeroed(blocks * BLOCK);
+            let into = BufMut::zeroed(blocks * BLOCK_BYTES);
             let mut bytes = device.read(start.plus(from), into).await.expect("read");
             let len = |bytes: &[u8]| u32::from_le_bytes(bytes[80..84].try_into().expect("four")) as usize;
             let width = if wide { 8 } else { 4 };
@@ -181,8 +183,8 @@ fn dev(array: &Array) -> &dyn ZonedDevice {
 
 async fn verify(array: &Array) {
     let device = dev(array);
-    for (zone, end) in CONTENT.into_iter().filter(|(_, end)| *end > 0) {
-        let into = BufMut::zeroed(end as usize * BLOCK);
+    for (zone, end) in BLOCKS_BY_ZONE.into_iter().filter(|(_, end)| *end > 0) {
+        let into = BufMut::zeroed(end as usize * BLOCK_BYTES);
         let read = device.read(device.geometry().start(ZoneId(zone)), into).await.expect("read");
         assert!(*read == *blocks(zone, 0, end), "zone {zone}");
     }
@@ -198,15 +200,15 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
     let entries = vec![ZoneEntry { generation: 9, end: Some(Blocks(3)) }; 2];
     let high_end = ZoneEntry { generation: 9, end: Some(Blocks(373)) };
     let stripe = |slot| (0..9).map(Stripe).find(|stripe| LAYOUT.parity(zone, *stripe) == slot).expect("one");
-    let (parity, other) = (stripe(SLOT), stripe(Slot(2)));
+    let (parity, other) = (stripe(CRAFTED_SLOT), stripe(Slot(2)));
     let (start, end) = (LAYOUT.start(parity), LAYOUT.end(parity));
-    let whole = LAYOUT.unit as usize * BLOCK;
-    let first = (0..20).map(Blocks).find(|at| LAYOUT.locate(zone, *at).slot == SLOT).expect("one");
+    let whole = LAYOUT.unit as usize * BLOCK_BYTES;
+    let first = (0..20).map(Blocks).find(|at| LAYOUT.locate(zone, *at).slot == CRAFTED_SLOT).expect("one");
     let last = Blocks(u64::MAX);
     let one = |range| RowSet::from_iter([range]);
     let partial =
         |zone, start, end, len| Body::PartialParity { zone, generation, start, end, rows: bytes(len) };
-    let parities = |zone, start, end| partial(zone, start, end, BLOCK);
+    let parities = |zone, start, end| partial(zone, start, end, BLOCK_BYTES);
     let relocated =
         |zone, start, end, len| Body::RelocatedParity { zone, generation, start, end, unit: bytes(len) };
     let data = |zone, start: Blocks, end, len| Body::RelocatedData {
@@ -232,16 +234,16 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
         ("partial parity of nothing", parities(zone, Blocks(1), Blocks(1))),
         ("partial parity of two stripes", parities(zone, Blocks(1), Blocks(13))),
         ("partial parity at the end of the numbers", parities(zone, Blocks(u64::MAX - 1), last)),
-        ("short partial parity", partial(zone, start, start.plus(Blocks(2)), BLOCK)),
-        ("long partial parity", partial(zone, start, start.plus(Blocks(2)), 3 * BLOCK)),
+        ("short partial parity", partial(zone, start, start.plus(Blocks(2)), BLOCK_BYTES)),
+        ("long partial parity", partial(zone, start, start.plus(Blocks(2)), 3 * BLOCK_BYTES)),
         (
             "partial parity of another drive",
             parities(zone, LAYOUT.start(other), LAYOUT.start(other).plus(Blocks(1))),
         ),
         ("a unit beyond the last zone", relocated(beyond, start, end, whole)),
-        ("a short unit", relocated(zone, start, end, whole - BLOCK)),
+        ("a short unit", relocated(zone, start, end, whole - BLOCK_BYTES)),
         ("no unit", relocated(zone, start, end, 0)),
-        ("a long unit", relocated(zone, start, end, whole + BLOCK)),
+        ("a long unit", relocated(zone, start, end, whole + BLOCK_BYTES)),
         ("a unit of a part of a block", relocated(zone, start, end, whole - 1)),
         ("a unit that begins in its stripe", relocated(zone, start.plus(Blocks(1)), end, whole)),
         ("a unit that ends in another stripe", relocated(zone, start, end.plus(Blocks(1)), whole)),
@@ -249,12 +251,12 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
         ("a unit of nothing", relocated(zone, start, start, whole)),
         ("a unit beyond the zone", relocated(zone, LAYOUT.capacity(), last, whole)),
         ("a unit of another drive", relocated(zone, LAYOUT.start(other), LAYOUT.end(other), whole)),
-        ("data beyond the last zone", data(beyond, first, first.plus(Blocks(1)), BLOCK)),
-        ("short data", data(zone, first, first.plus(Blocks(2)), BLOCK)),
-        ("long data", data(zone, first, first.plus(Blocks(1)), 9 * BLOCK)),
-        ("data at the end of the numbers", data(zone, Blocks(u64::MAX - 1), last, BLOCK)),
-        ("data of two units", data(zone, first, first.plus(Blocks(5)), 5 * BLOCK)),
-        ("data of another drive", data(zone, first.plus(Blocks(4)), first.plus(Blocks(5)), BLOCK)),
+        ("data beyond the last zone", data(beyond, first, first.plus(Blocks(1)), BLOCK_BYTES)),
+        ("short data", data(zone, first, first.plus(Blocks(2)), BLOCK_BYTES)),
+        ("long data", data(zone, first, first.plus(Blocks(1)), 9 * BLOCK_BYTES)),
+        ("data at the end of the numbers", data(zone, Blocks(u64::MAX - 1), last, BLOCK_BYTES)),
+        ("data of two units", data(zone, first, first.plus(Blocks(5)), 5 * BLOCK_BYTES)),
+        ("data of another drive", data(zone, first.plus(Blocks(4)), first.plus(Blocks(5)), BLOCK_BYTES)),
         (
             "hidden rows beyond the last zone",
             Body::StaleRows { zone: beyond, generation, rows: one(0..1), rewritten: false },
@@ -286,7 +288,7 @@ fn an_implausible_record_is_ignored() {
     for (what, body) in implausible_records() {
         println!("{what}");
         let bad = fixture.copy();
-        assert!(bad.craft(SLOT, false, &|place, _| (place, body.clone())));
+        assert!(bad.craft(CRAFTED_SLOT, false, &|place, _| (place, body.clone())));
         for without in [None, Some(3)] {
             let bad = bad.copy();
             block_on(&*bad.driver, async {
@@ -321,7 +323,7 @@ fn assert_open_refused(
     change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body),
 ) -> Error {
     let bad = fixture.copy();
-    assert!(bad.craft(SLOT, fresh, change));
+    assert!(bad.craft(CRAFTED_SLOT, fresh, change));
     block_on(&*bad.driver, async {
         bad.read_without_mount().await;
         bad.open(&[]).await.map(drop).expect_err("refused")
@@ -380,7 +382,7 @@ fn a_superblock_whose_numbers_overflow_is_not_decoded() {
     for change in changes {
         for fresh in [false, true] {
             let bad = fixture.copy();
-            assert!(bad.craft(SLOT, fresh, &|place, mut superblock| {
+            assert!(bad.craft(CRAFTED_SLOT, fresh, &|place, mut superblock| {
                 superblock.config += 1;
                 change(&mut superblock);
                 (place, Body::Superblock(superblock))
@@ -442,7 +444,8 @@ fn any_rows() -> impl Strategy<Value = RowSet> {
 
 /// A record's content and place: every kind but superblocks.
 fn any_record_body() -> impl Strategy<Value = Body> {
-    let payload = prop_oneof![(0_usize..6).prop_map(|blocks| blocks * BLOCK), 0_usize..3000].prop_map(bytes);
+    let payload =
+        prop_oneof![(0_usize..6).prop_map(|blocks| blocks * BLOCK_BYTES), 0_usize..3000].prop_map(bytes);
     // The end of the record's blocks: a few blocks behind their start, or any number.
     let run = prop_oneof![
         (0_u64..372, 0_u64..14).prop_map(|(from, len)| (from, from + len)),
@@ -588,7 +591,7 @@ proptest! {
             });
         }
         if let Some((field, number, fresh, on_all_drives)) = superblock {
-            for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| on_all_drives || *slot == SLOT) {
+            for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| on_all_drives || *slot == CRAFTED_SLOT) {
                 let _room = fixture.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed_superblock(field, number, old))));
             }
         }

@@ -284,7 +284,7 @@ impl Resync {
         Ok((units, unknown))
     }
 
-    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `read_units`: all
+    /// Reconstructs a block that its drive lacks; `None` if the parity cannot be read either. `units`: all
     /// data units of the stripe; the block to reconstruct is not read from them. `in_place`: caches the
     /// parity that is read from its place.
     async fn reconstruct(

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{BLOCK, blocks, device, verify, write};
+use crate::common::{BLOCK_BYTES, blocks, device, verify, write};
 use array::{Array, CreateOptions, DriveDump, OpenOptions, Pace, RebuildOptions, Slot};
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Blocks, Bytes, Durability, ZoneId, ZonedDevice};
 
 /// Blocks of a physical zone of a test drive, and so of its log.
-const CAPACITY: u64 = 120;
+const ZONE_BLOCKS: u64 = 120;
 const ZONES: u32 = 8;
 /// Blocks that each zone has before the rebuild.
 const BLOCKS_BEFORE_REBUILD: u64 = 3;
@@ -23,10 +23,10 @@ fn latency() -> Latency {
 fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
     let options = EmuOptions {
         name: format!("emu:{n}"),
-        block_size: BLOCK as u32,
+        block_size: BLOCK_BYTES as u32,
         zones: ZONES + 3,
-        zone_size: Blocks(CAPACITY),
-        zone_capacity: Blocks(CAPACITY),
+        zone_size: Blocks(ZONE_BLOCKS),
+        zone_capacity: Blocks(ZONE_BLOCKS),
         max_open: None,
         max_active: None,
         volatile_cache: true,
@@ -85,7 +85,7 @@ fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
                 let dev = Arc::clone(&dev);
                 spawn(&*driver, "writer", async move {
                     let start = dev.geometry().start(ZoneId(zone));
-                    for n in BLOCKS_BEFORE_REBUILD..4 * CAPACITY {
+                    for n in BLOCKS_BEFORE_REBUILD..4 * ZONE_BLOCKS {
                         let data = blocks(zone, n, n + 1);
                         dev.write(start.plus(Blocks(n)), data, Durability::Cached).await.expect("written");
                     }
@@ -102,7 +102,7 @@ fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
         }
         array.fail(Slot(3)).await.expect("done");
         for zone in 0..ZONES {
-            verify(&dev, zone, 0, 4 * CAPACITY).await;
+            verify(&dev, zone, 0, 4 * ZONE_BLOCKS).await;
         }
     });
     let (mut crowded, mut before) = (false, 0);
@@ -116,7 +116,7 @@ fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
             "image {n}: the checkpoint is complete, and no other superblock names the member"
         );
         before += u32::from(!whole);
-        crowded |= !whole && new.zones.iter().any(|zone| zone.used > CAPACITY * 3 / 4);
+        crowded |= !whole && new.zones.iter().any(|zone| zone.used > ZONE_BLOCKS * 3 / 4);
     }
     assert!(
         before > 0 && crowded,

@@ -5,7 +5,7 @@ use array::{Array, CheckOptions, MemberState, OpenOptions, Severity, Slot, check
 use units::block_on;
 use zoned::{ErrorKind, ZoneState};
 
-const DEEP: CheckOptions = CheckOptions { deep: true };
+const DEEP_CHECK: CheckOptions = CheckOptions { deep: true };
 
 fn array_with_content(seed: u64) -> Bench {
     let bench = Bench::new(seed);
@@ -21,7 +21,7 @@ fn a_check_of_a_sound_array_reports_nothing_and_writes_nothing() {
     let bench = array_with_content(1);
     block_on(&*bench.driver, async {
         let before = dump(&bench.devices(&[])).await.expect("dumped");
-        for options in [CheckOptions::default(), DEEP] {
+        for options in [CheckOptions::default(), DEEP_CHECK] {
             let report = check(&bench.devices(&[]), options).await.expect("checked");
             assert_eq!(report.problems, [], "{report:?}");
             assert_eq!((report.zones, report.is_sound()), (5, true));
@@ -38,7 +38,7 @@ fn a_check_finds_mismatches_and_unreadable_blocks() {
         bench.drives[3].unreadable.lock().insert(bench.drives[3].row(4, 9));
         let shallow = check(&bench.devices(&[]), CheckOptions::default()).await.expect("checked");
         assert!(shallow.is_sound());
-        let report = check(&bench.devices(&[]), DEEP).await.expect("checked");
+        let report = check(&bench.devices(&[]), DEEP_CHECK).await.expect("checked");
         let found: Vec<(Severity, Option<Slot>, u32)> = report
             .problems
             .iter()
@@ -54,12 +54,12 @@ fn a_missing_drive_and_worn_zones_are_warnings_and_two_missing_drives_an_error()
     let bench = array_with_content(3);
     block_on(&*bench.driver, async {
         bench.drives[0].inner.wear(zoned::ZoneId(5), ZoneState::ReadOnly);
-        let report = check(&bench.devices(&[4]), DEEP).await.expect("checked");
+        let report = check(&bench.devices(&[4]), DEEP_CHECK).await.expect("checked");
         assert!(report.is_sound() && report.zones == 5, "{report:?}");
         assert_eq!(report.status.members[4].state, MemberState::Missing);
         assert!(report.problems.iter().any(|p| p.slot == Some(Slot(4)) && p.what.contains("missing")));
         assert!(report.problems.iter().any(|p| p.slot == Some(Slot(0)) && p.what.contains("ReadOnly")));
-        let report = check(&bench.devices(&[1, 4]), DEEP).await.expect("checked");
+        let report = check(&bench.devices(&[1, 4]), DEEP_CHECK).await.expect("checked");
         assert!(!report.is_sound());
         assert!(report.problems[0].what.contains("does without one drive only"), "{report:?}");
     });

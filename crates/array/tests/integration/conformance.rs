@@ -10,7 +10,7 @@ use zoned::{Blocks, Bytes, ZonedDevice};
 
 /// Shapes of tested arrays: drives, blocks in a stripe unit, blocks in a zone, the zone's capacity, open
 /// limit, active limit.
-const SHAPES: &[(u32, u64, u64, u64, u32, u32)] = &[
+const ARRAY_SHAPES: &[(u32, u64, u64, u64, u32, u32)] = &[
     (3, 1, 64, 56, 8, 10),
     (4, 2, 64, 61, 6, 8),
     (5, 4, 128, 128, 8, 8),
@@ -25,7 +25,7 @@ fn drives(
     cache: bool,
     driver: &Arc<dyn Driver>,
 ) -> Vec<Arc<dyn ZonedDevice>> {
-    let (count, _, zone_size, zone_capacity, open, active) = SHAPES[shape];
+    let (count, _, zone_size, zone_capacity, open, active) = ARRAY_SHAPES[shape];
     (0..count)
         .map(|n| {
             let options = EmuOptions {
@@ -47,7 +47,7 @@ fn drives(
 }
 
 fn array(shape: usize, drives: Vec<Arc<dyn ZonedDevice>>, without: Option<usize>) -> Arc<dyn ZonedDevice> {
-    let stripe_unit = Bytes(SHAPES[shape].1 * 4096);
+    let stripe_unit = Bytes(ARRAY_SHAPES[shape].1 * 4096);
     let driver = Arc::clone(drives[0].driver());
     block_on(&*driver, async move {
         let options = CreateOptions { stripe_unit, label: format!("shape{shape}") };
@@ -68,7 +68,7 @@ fn assert_conforms(dev: &Arc<dyn ZonedDevice>) {
 
 #[test]
 fn an_array_of_drives_without_latency_conforms() {
-    for shape in 0..SHAPES.len() {
+    for shape in 0..ARRAY_SHAPES.len() {
         for cache in [true, false] {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
             assert_conforms(&array(shape, drives(shape, Latency::NONE, cache, &driver), None));
@@ -78,7 +78,7 @@ fn an_array_of_drives_without_latency_conforms() {
 
 #[test]
 fn an_array_of_drives_with_latency_in_virtual_time_conforms() {
-    for shape in 0..SHAPES.len() {
+    for shape in 0..ARRAY_SHAPES.len() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let latency = Latency::all(Duration::from_micros(15));
         assert_conforms(&array(shape, drives(shape, latency, true, &driver), None));
@@ -93,7 +93,7 @@ fn an_array_of_drives_with_latency_in_real_time_conforms() {
 
 #[test]
 fn an_array_of_drives_that_write_at_completion_conforms() {
-    for shape in 0..SHAPES.len() {
+    for shape in 0..ARRAY_SHAPES.len() {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let drives = drives(shape, Latency::NONE, true, &driver).into_iter();
         let late = |drive| DeferredDevice::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
@@ -103,7 +103,7 @@ fn an_array_of_drives_that_write_at_completion_conforms() {
 
 #[test]
 fn an_array_without_one_drive_conforms() {
-    for shape in 0..SHAPES.len() {
+    for shape in 0..ARRAY_SHAPES.len() {
         for without in [0, 1, 2] {
             let driver: Arc<dyn Driver> = VirtualDriver::new(1);
             let latency = Latency::all(Duration::from_micros(15));

@@ -11,7 +11,7 @@ use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Media, Seeded};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Op, ZoneId, ZoneState, ZonedDevice};
 
-const BLOCK: u32 = 512;
+const BLOCK_BYTES: u32 = 512;
 const ZONES: u32 = 6;
 
 #[derive(Clone, Copy, Debug)]
@@ -49,19 +49,19 @@ type ZoneLives = Vec<Vec<ZoneLife>>;
 
 fn block(tag: u64, n: u64) -> Vec<u8> {
     let mut rng = SplitMix64::new(tag ^ (n << 32) ^ 0x5eed);
-    (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
+    (0..BLOCK_BYTES / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
 }
 
 fn random_below(rng: &mut SplitMix64, n: u64) -> u64 {
     rng.draw() % n.max(1)
 }
 
-fn emus(shape: Shape, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
+fn emulated_drives(shape: Shape, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
     (0..shape.drives)
         .map(|n| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
-                block_size: BLOCK,
+                block_size: BLOCK_BYTES,
                 zones: ZONES + 3,
                 zone_size: Blocks(shape.capacity),
                 zone_capacity: Blocks(shape.capacity),
@@ -224,7 +224,7 @@ async fn check_contents(
         let mut content = Vec::new();
         let start = dev.geometry().start(info.zone);
         for n in 0..info.pointer.0 {
-            let into = BufMut::zeroed(BLOCK as usize);
+            let into = BufMut::zeroed(BLOCK_BYTES as usize);
             let buf = dev.read(start.plus(Blocks(n)), into).await.map_err(|e| format!("a read: {e}"))?;
             content.push(buf.to_vec());
         }
@@ -286,7 +286,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         _ => DriveFailure::After(lost),
     };
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
-    let drives = emus(shape, &driver);
+    let drives = emulated_drives(shape, &driver);
     let lives: Arc<Mutex<ZoneLives>> = Arc::new(Mutex::new(
         (0..ZONES).map(|z| vec![ZoneLife { tag: u64::from(z) << 40, ..ZoneLife::default() }]).collect(),
     ));
@@ -298,7 +298,7 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
     block_on(&*driver, async {
         let create =
-            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
         let mut devices = devices(&drives);
         array::create(&devices, &create).await.expect("created");
         if let DriveFailure::Before(lost) = loss {
@@ -493,8 +493,8 @@ fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
     let shape = Shape { drives, capacity, cache: random_below(&mut rng, 4) != 0 };
     let lost = random_below(&mut rng, u64::from(drives)) as usize;
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
-    let drives = emus(shape, &driver);
-    let new = emus(shape, &driver).remove(0);
+    let drives = emulated_drives(shape, &driver);
+    let new = emulated_drives(shape, &driver).remove(0);
     let lives: Arc<Mutex<ZoneLives>> = Arc::new(Mutex::new(
         (0..ZONES).map(|z| vec![ZoneLife { tag: u64::from(z) << 40, ..ZoneLife::default() }]).collect(),
     ));
@@ -503,7 +503,7 @@ fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
     let until = Duration::from_micros(random_below(&mut rng, 20_000));
     block_on(&*driver, async {
         let create =
-            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
         let mut devices = devices(&drives);
         array::create(&devices, &create).await.expect("created");
         devices.remove(lost);

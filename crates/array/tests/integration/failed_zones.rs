@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::{ArrayFixture, BLOCK, METADATA_ZONES, blocks};
+use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, blocks};
 use array::{Array, OpenOptions, ScrubOptions, Slot};
 use zoned::emu::{Emu, Latency};
 use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -16,23 +16,23 @@ fn array_of_five() -> ArrayFixture {
     ArrayFixture::new(4, ZONES, 96, 4)
 }
 
-fn wear(ground: &ArrayFixture, slot: usize, zone: ZoneId) {
+fn wear_part(ground: &ArrayFixture, slot: usize, zone: ZoneId) {
     ground.emus[slot].wear(ZoneId(zone.0 + METADATA_ZONES), ZoneState::Offline);
 }
 
 /// Replaces a drive of the array by a new one.
-fn replace(ground: &mut ArrayFixture, array: &Arc<Array>, slot: u32) {
+fn replace_drive(ground: &mut ArrayFixture, array: &Arc<Array>, slot: u32) {
     let fresh = ArrayFixture::new(4, ZONES, 96, 4).emus[0].media();
     let new = Emu::from_media(fresh, "emu:new", Latency::NONE, Arc::clone(&ground.driver));
     ground.wait(array.replace(Slot(slot), Arc::clone(&new) as Arc<dyn ZonedDevice>)).expect("replaced");
     ground.emus[slot as usize] = new;
 }
 
-fn fail(ground: &ArrayFixture, array: &Arc<Array>, slot: u32) {
+fn fail_drive(ground: &ArrayFixture, array: &Arc<Array>, slot: u32) {
     ground.wait(array.fail(Slot(slot))).expect("failed");
 }
 
-fn reset(ground: &ArrayFixture, array: &Arc<Array>, zone: ZoneId) -> Result<(), Error> {
+fn reset_zone(ground: &ArrayFixture, array: &Arc<Array>, zone: ZoneId) -> Result<(), Error> {
     let device: &dyn ZonedDevice = &**array;
     ground.wait(device.zone(zone, Action::Reset))
 }
@@ -41,7 +41,7 @@ fn assert_zone_lost(ground: &ArrayFixture, array: &Arc<Array>) {
     assert_eq!(ground.zone(array, ZONE).state, ZoneState::Offline);
     let device: &dyn ZonedDevice = &**array;
     let start = device.geometry().start(ZONE);
-    let error = ground.wait(device.read(start, BufMut::zeroed(BLOCK as usize))).expect_err("lost");
+    let error = ground.wait(device.read(start, BufMut::zeroed(BLOCK_BYTES as usize))).expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::ZoneOffline);
     let error = ground.wait(device.write(start, blocks(1, 0, 1), Durability::Cached)).expect_err("lost");
     assert_eq!(error.kind(), ErrorKind::ZoneOffline);
@@ -64,14 +64,14 @@ fn assert_zone_works(ground: &ArrayFixture, array: Arc<Array>) {
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
     drop(array);
     for without in 0..4 {
-        let again = ArrayFixture { driver: Arc::clone(&ground.driver), emus: copies(ground) };
+        let again = ArrayFixture { driver: Arc::clone(&ground.driver), emus: copies_of_drives(ground) };
         let array = again.open_without(without);
         ground.check(&array, ZONE, 2, 50);
         ground.check(&array, ZoneId(2), 1, 60);
     }
 }
 
-fn copies(ground: &ArrayFixture) -> Vec<Arc<Emu>> {
+fn copies_of_drives(ground: &ArrayFixture) -> Vec<Arc<Emu>> {
     let copy =
         |emu: &Arc<Emu>| Emu::from_media(emu.media(), "emu:again", Latency::NONE, Arc::clone(&ground.driver));
     ground.emus.iter().map(copy).collect()
@@ -85,7 +85,7 @@ fn failed_zone() -> (ArrayFixture, Arc<Array>) {
     ground.write(&array, ZoneId(2), 1, 0, 60, 4);
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
     drop(array);
-    wear(&ground, 2, ZONE);
+    wear_part(&ground, 2, ZONE);
     let array = ground.open_without(0);
     (ground, array)
 }
@@ -95,18 +95,18 @@ fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
     let (mut ground, array) = failed_zone();
     assert_zone_lost(&ground, &array);
     ground.check(&array, ZoneId(2), 1, 60);
-    let error = reset(&ground, &array, ZONE).expect_err("a drive is lacking");
+    let error = reset_zone(&ground, &array, ZONE).expect_err("a drive is lacking");
     assert!(error.to_string().contains("drive 0 is lacking"), "{error}");
-    replace(&mut ground, &array, 0);
+    replace_drive(&mut ground, &array, 0);
     assert_zone_lost(&ground, &array);
-    let error = reset(&ground, &array, ZONE).expect_err("a part is offline");
+    let error = reset_zone(&ground, &array, ZONE).expect_err("a part is offline");
     assert!(error.to_string().contains("its part on drive 2 is offline"), "{error}");
     drop(array);
     let array = ground.open(OpenOptions::default());
     assert_zone_lost(&ground, &array);
-    reset(&ground, &array, ZONE).expect_err("a part is offline");
-    fail(&ground, &array, 2);
-    replace(&mut ground, &array, 2);
+    reset_zone(&ground, &array, ZONE).expect_err("a part is offline");
+    fail_drive(&ground, &array, 2);
+    replace_drive(&mut ground, &array, 2);
     // New drives lack the content: the zone must not read as zeros, also after a restart.
     assert_zone_lost(&ground, &array);
     drop(array);
@@ -117,7 +117,7 @@ fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
     let report = ground.wait(array.scrub(ScrubOptions { repair_parity: true, ..ScrubOptions::default() }));
     let report = report.expect("scrubbed");
     assert_eq!((report.zones, report.mismatch_count, report.parity_rewritten), (1, 0, 0));
-    reset(&ground, &array, ZONE).expect("everything is there");
+    reset_zone(&ground, &array, ZONE).expect("everything is there");
     assert_zone_works(&ground, array);
 }
 
@@ -129,16 +129,16 @@ fn a_zone_fails_and_is_reset_while_the_array_is_in_use() {
         let end = if active { 30 } else { 288 };
         ground.write(&array, ZONE, 1, 0, end, 6);
         ground.write(&array, ZoneId(2), 1, 0, 60, 4);
-        fail(&ground, &array, 0);
-        wear(&ground, 2, ZONE);
-        replace(&mut ground, &array, 0);
+        fail_drive(&ground, &array, 0);
+        wear_part(&ground, 2, ZONE);
+        replace_drive(&mut ground, &array, 0);
         assert_zone_lost(&ground, &array);
         ground.check(&array, ZoneId(2), 1, 60);
         assert_other_zones_fill(&ground, &array);
-        fail(&ground, &array, 2);
-        replace(&mut ground, &array, 2);
+        fail_drive(&ground, &array, 2);
+        replace_drive(&mut ground, &array, 2);
         assert_zone_lost(&ground, &array);
-        reset(&ground, &array, ZONE).expect("everything is there");
+        reset_zone(&ground, &array, ZONE).expect("everything is there");
         // The zone that failed may be active again, instead of another zone.
         let device: &dyn ZonedDevice = &*array;
         ground.wait(device.zone(ZoneId(3), Action::Reset)).expect("reset");
@@ -174,21 +174,21 @@ fn a_zone_without_durable_content_does_not_fail() {
         for (missing, offline) in (0..4).flat_map(|m| (0..4).map(move |o| (m, o))).filter(|(m, o)| m != o) {
             let mut ground = array_of_five();
             let what = format!("zone {zone}, without {missing}, offline on {offline}");
-            wear(&ground, offline, zone);
+            wear_part(&ground, offline, zone);
             let array = ground.open_without(missing);
             // Only drives 0 and `parity` show whether the first block was written.
             let parity = 3 - zone.index();
             let unknown = missing == parity && offline == (parity + 1) % 4;
             let state = ground.zone(&array, zone).state;
             assert_eq!(state == ZoneState::Offline, unknown, "{what}: {state:?}");
-            replace(&mut ground, &array, missing as u32);
-            fail(&ground, &array, offline as u32);
-            replace(&mut ground, &array, offline as u32);
+            replace_drive(&mut ground, &array, missing as u32);
+            fail_drive(&ground, &array, offline as u32);
+            replace_drive(&mut ground, &array, offline as u32);
             drop(array);
             let array = ground.open(OpenOptions::default());
             if unknown {
                 assert_eq!(ground.zone(&array, zone).state, ZoneState::Offline, "{what}");
-                reset(&ground, &array, zone).expect("everything is there");
+                reset_zone(&ground, &array, zone).expect("everything is there");
             }
             let info = ground.zone(&array, zone);
             assert_eq!((info.state, info.pointer), (ZoneState::Empty, Blocks::ZERO), "{what}");

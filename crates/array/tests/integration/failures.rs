@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, block, blocks, device, verify, verify_all, write_content};
+use crate::common::{BLOCK_BYTES, Bench, block, blocks, device, verify, verify_all, write_content};
 use array::{Array, CreateOptions, Health, OpenOptions, Slot};
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
@@ -125,7 +125,7 @@ fn a_second_failed_drive_is_an_error_and_never_wrong_data() {
             for (zone, state) in (0..).zip(&states) {
                 for n in 0..state.acknowledged {
                     let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
-                    match dev.read(at, BufMut::zeroed(BLOCK)).await {
+                    match dev.read(at, BufMut::zeroed(BLOCK_BYTES)).await {
                         Ok(found) => assert!(found[..] == block(zone, n)[..], "block {n} of zone {zone}"),
                         Err(e) => assert!(array.is_broken(), "{e}"),
                     }

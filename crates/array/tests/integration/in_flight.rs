@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, Flaky, METADATA_ZONES, block, blocks, device, verify, write};
+use crate::common::{BLOCK_BYTES, Bench, Flaky, METADATA_ZONES, block, blocks, device, verify, write};
 use array::{Array, OpenOptions, Slot};
 use units::{Driver, block_on, sleep_until};
 use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
@@ -83,7 +83,7 @@ fn a_read_repair_beside_a_write_records_the_right_content() {
             let mut bad = 0;
             for drive in &bench.drives {
                 let raw = Arc::clone(&drive.inner) as Arc<dyn ZonedDevice>;
-                let read = raw.read(drive.row(1, 0), BufMut::zeroed(BLOCK)).await.expect("read");
+                let read = raw.read(drive.row(1, 0), BufMut::zeroed(BLOCK_BYTES)).await.expect("read");
                 if *read == block(1, 0)[..] {
                     drive.unreadable.lock().insert(drive.row(1, 0));
                     bad += 1;
@@ -286,10 +286,10 @@ fn a_degraded_read_beside_a_reset_mixes_no_generations() {
         let dev = device(&array);
         write(&dev, 1, 0, 64).await;
         let start = dev.geometry().start(ZoneId(1));
-        let read = dev.read(start, BufMut::zeroed(64 * BLOCK));
+        let read = dev.read(start, BufMut::zeroed(64 * BLOCK_BYTES));
         dev.zone(ZoneId(1), zoned::Action::Reset).await.expect("reset");
         let found = read.await.expect("read");
-        for (n, found) in (0..64).zip(found.chunks(BLOCK)) {
+        for (n, found) in (0..64).zip(found.chunks(BLOCK_BYTES)) {
             let old = *found == block(1, n)[..];
             assert!(old || found.iter().all(|byte| *byte == 0), "block {n} is of no generation of the zone");
         }

@@ -23,7 +23,7 @@ fn a_log_without_room_for_a_superblock_rolls_and_fails_no_drive() {
         zones: 6,
         zone_size: Blocks(96),
         zone_capacity: Blocks(96),
-        block_size: crate::ground::BLOCK,
+        block_size: crate::ground::BLOCK_BYTES,
         ..EmuOptions::default()
     };
     let new = Emu::memory(options, Arc::clone(&ground.driver));

@@ -16,17 +16,17 @@ use zoned::{
 };
 
 const DRIVES: usize = 4;
-const BLOCK: usize = 512;
+const BLOCK_BYTES: usize = 512;
 /// Blocks in a stripe unit, and in a stripe, of the test array.
-const UNIT: u64 = 4;
-const STRIPE: u64 = UNIT * (DRIVES as u64 - 1);
-const FAULTS: [FaultOp; 4] = [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
+const UNIT_BLOCKS: u64 = 4;
+const STRIPE_BLOCKS: u64 = UNIT_BLOCKS * (DRIVES as u64 - 1);
+const FAULT_KINDS: [FaultOp; 4] = [FaultOp::Read, FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
 
-fn emus(driver: &Arc<dyn Driver>, cache: bool) -> Vec<Arc<Emu>> {
+fn emulated_drives(driver: &Arc<dyn Driver>, cache: bool) -> Vec<Arc<Emu>> {
     let emu = |n: usize| {
         let options = EmuOptions {
             name: format!("emu:{n}"),
-            block_size: BLOCK as u32,
+            block_size: BLOCK_BYTES as u32,
             zones: 8,
             zone_size: Blocks(160),
             zone_capacity: Blocks(158),
@@ -78,7 +78,8 @@ async fn open(emus: &[Arc<Emu>], without: Option<usize>) -> OpenArray {
 }
 
 async fn create(emus: &[Arc<Emu>]) -> OpenArray {
-    let options = CreateOptions { stripe_unit: Bytes(UNIT * BLOCK as u64), ..CreateOptions::default() };
+    let options =
+        CreateOptions { stripe_unit: Bytes(UNIT_BLOCKS * BLOCK_BYTES as u64), ..CreateOptions::default() };
     array::create(&devices(emus, None), &options).await.expect("created");
     open(emus, None).await
 }
@@ -87,7 +88,7 @@ async fn create(emus: &[Arc<Emu>]) -> OpenArray {
 fn content(zone: u32, from: u64, count: u64) -> Vec<u8> {
     let block = |n: u64| {
         let mut rng = SplitMix64::new(u64::from(zone) << 32 ^ n ^ 0x5eed);
-        (0..BLOCK / 8).flat_map(move |_| rng.draw().to_le_bytes())
+        (0..BLOCK_BYTES / 8).flat_map(move |_| rng.draw().to_le_bytes())
     };
     (from..from + count).flat_map(block).collect()
 }
@@ -99,7 +100,7 @@ async fn write(array: &OpenArray, zone: u32, from: u64, count: u64, how: Durabil
 
 async fn read(array: &OpenArray, zone: u32, from: u64, count: u64) -> zoned::Result<Vec<u8>> {
     let at = array.geometry().start(ZoneId(zone)).plus(Blocks(from));
-    let found = array.read(at, BufMut::zeroed(count as usize * BLOCK)).await?;
+    let found = array.read(at, BufMut::zeroed(count as usize * BLOCK_BYTES)).await?;
     Ok(found.to_vec())
 }
 
@@ -130,14 +131,14 @@ fn run<T: Send + 'static>(driver: &Arc<dyn Driver>, what: impl Future<Output = T
 #[test]
 fn metadata_is_read_back_by_a_remount() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-    let emus = emus(&driver, true);
+    let emus = emulated_drives(&driver, true);
     run(&driver, async move {
         let array = create(&emus).await;
         // Zone 0 ends within a stripe, zone 1 was finished, zone 2 was reset and written again, zone 3 is full.
-        write(&array, 0, 0, STRIPE + UNIT + 1, Durability::Durable).await.expect("written");
+        write(&array, 0, 0, STRIPE_BLOCKS + UNIT_BLOCKS + 1, Durability::Durable).await.expect("written");
         write(&array, 1, 0, 5, Durability::Cached).await.expect("written");
         array.zone(ZoneId(1), Action::Finish).await.expect("finished");
-        let other = Buf::copy_from(&vec![7; 3 * BLOCK]);
+        let other = Buf::copy_from(&vec![7; 3 * BLOCK_BYTES]);
         array.write(array.geometry().start(ZoneId(2)), other, Durability::Durable).await.expect("written");
         array.zone(ZoneId(2), Action::Reset).await.expect("reset");
         write(&array, 2, 0, 2, Durability::Cached).await.expect("written");
@@ -156,10 +157,10 @@ fn metadata_is_read_back_by_a_remount() {
                 let when = format!("{mount}, without {without:?}");
                 assert_eq!(array.array.superblock().uuid, generations.uuid);
                 let zones = array.report(0..4).await.expect("reported");
-                assert_eq!(zones[0].pointer.0, STRIPE + UNIT + 1, "{when}");
+                assert_eq!(zones[0].pointer.0, STRIPE_BLOCKS + UNIT_BLOCKS + 1, "{when}");
                 assert_eq!((zones[1].state, zones[3].state), (ZoneState::Full, ZoneState::Full), "{when}");
                 assert_eq!(zones[2].pointer.0, 2, "{when}");
-                for (zone, count) in [(0, STRIPE + UNIT + 1), (1, 5), (2, 2), (3, capacity)] {
+                for (zone, count) in [(0, STRIPE_BLOCKS + UNIT_BLOCKS + 1), (1, 5), (2, 2), (3, capacity)] {
                     assert_holds(&array, zone, count, &when).await;
                 }
             }
@@ -171,10 +172,10 @@ fn metadata_is_read_back_by_a_remount() {
 fn a_durable_write_and_all_below_it_survive_a_power_cut_and_a_drive() {
     for seed in 0..40 {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
-        let emus = emus(&driver, true);
+        let emus = emulated_drives(&driver, true);
         run(&driver, async move {
             let array = create(&emus).await;
-            let ends = [3, 3 + STRIPE, 4 + STRIPE, 2 * STRIPE + 9];
+            let ends = [3, 3 + STRIPE_BLOCKS, 4 + STRIPE_BLOCKS, 2 * STRIPE_BLOCKS + 9];
             let mut from = 0;
             for end in ends {
                 write(&array, 0, from, end - from, Durability::Cached).await.expect("written");
@@ -196,7 +197,7 @@ fn a_durable_write_and_all_below_it_survive_a_power_cut_and_a_drive() {
 #[test]
 fn appends_opens_closes_and_finishes_complete() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-    let emus = emus(&driver, true);
+    let emus = emulated_drives(&driver, true);
     run(&driver, async move {
         let array = create(&emus).await;
         let zone = ZoneId(1);
@@ -226,27 +227,29 @@ fn appends_opens_closes_and_finishes_complete() {
 #[test]
 fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
     let mut passed_on = 0;
-    for op in FAULTS {
+    for op in FAULT_KINDS {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-        let emus = emus(&driver, true);
+        let emus = emulated_drives(&driver, true);
         passed_on += run(&driver, async move {
             let array = create(&emus).await;
-            write(&array, 0, 0, 2 * STRIPE + 3, Durability::Durable).await.expect("written");
+            write(&array, 0, 0, 2 * STRIPE_BLOCKS + 3, Durability::Durable).await.expect("written");
             let failing = |drive: usize| emus[drive].fail(FaultSpec::all(op));
             // Runs every kind of operation on a zone; returns whether all of them succeeded.
             let everything = async |zone: u32| -> zoned::Result<()> {
                 let id = ZoneId(zone);
                 array.zone(id, Action::Open).await?;
-                write(&array, zone, 0, STRIPE + 1, Durability::Cached).await?;
-                array.append(id, Buf::copy_from(&content(zone, STRIPE + 1, 2)), Durability::Cached).await?;
+                write(&array, zone, 0, STRIPE_BLOCKS + 1, Durability::Cached).await?;
+                array
+                    .append(id, Buf::copy_from(&content(zone, STRIPE_BLOCKS + 1, 2)), Durability::Cached)
+                    .await?;
                 array.flush().await?;
-                read(&array, 0, 0, 2 * STRIPE + 3).await?;
+                read(&array, 0, 0, 2 * STRIPE_BLOCKS + 3).await?;
                 array.zone(id, Action::Finish).await?;
                 array.zone(id, Action::Reset).await
             };
             failing(0);
             everything(1).await.unwrap_or_else(|e| panic!("{op:?} on one drive: {e}"));
-            assert_holds(&array, 0, 2 * STRIPE + 3, "with one drive that fails").await;
+            assert_holds(&array, 0, 2 * STRIPE_BLOCKS + 3, "with one drive that fails").await;
             if op != FaultOp::Read {
                 assert!(array.array.superblock().members[0].failed, "{op:?} was not noticed");
             }
@@ -254,7 +257,7 @@ fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
             let result = everything(2).await;
             if op == FaultOp::Read && result.is_ok() {
                 // Blocks that the first faulty drive could not read are relocated by now.
-                assert_holds(&array, 0, 2 * STRIPE + 3, "with two drives that cannot be read").await;
+                assert_holds(&array, 0, 2 * STRIPE_BLOCKS + 3, "with two drives that cannot be read").await;
                 return 0;
             }
             let error = result.expect_err("two drives fail");
@@ -268,18 +271,35 @@ fn a_failure_of_one_drive_is_recorded_and_of_two_is_returned() {
         });
     }
     // Reads of two drives may have been repaired one after the other; everything else is an error.
-    assert!(passed_on >= FAULTS.len() - 1, "{passed_on}");
+    assert!(passed_on >= FAULT_KINDS.len() - 1, "{passed_on}");
 }
 
 #[test]
 fn parity_of_unaligned_writes_over_several_stripes_is_in_its_place() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-    let emus = emus(&driver, true);
+    let emus = emulated_drives(&driver, true);
     run(&driver, async move {
         let array = create(&emus).await;
         let capacity = array.geometry().zone_capacity.0;
-        for before in [1, UNIT - 1, UNIT, UNIT + 1, STRIPE - 1, STRIPE, STRIPE + 1, 2 * STRIPE + 5] {
-            for count in [1, UNIT, UNIT + 1, STRIPE - 1, STRIPE + 1, 2 * STRIPE + UNIT + 1, 4 * STRIPE + 3] {
+        for before in [
+            1,
+            UNIT_BLOCKS - 1,
+            UNIT_BLOCKS,
+            UNIT_BLOCKS + 1,
+            STRIPE_BLOCKS - 1,
+            STRIPE_BLOCKS,
+            STRIPE_BLOCKS + 1,
+            2 * STRIPE_BLOCKS + 5,
+        ] {
+            for count in [
+                1,
+                UNIT_BLOCKS,
+                UNIT_BLOCKS + 1,
+                STRIPE_BLOCKS - 1,
+                STRIPE_BLOCKS + 1,
+                2 * STRIPE_BLOCKS + UNIT_BLOCKS + 1,
+                4 * STRIPE_BLOCKS + 3,
+            ] {
                 let end = (before + count).min(capacity);
                 array.zone(ZoneId(0), Action::Reset).await.expect("reset");
                 write(&array, 0, 0, before, Durability::Cached).await.expect("written");

@@ -253,17 +253,17 @@ fn a_rebuild_bounds_the_clients_tail_latency_and_keeps_its_minimum_rate() {
 
 /// Writes zones of an array of tiny drives that are full, open, finished early, and empty.
 async fn write_content(device: &Arc<dyn ZonedDevice>) {
-    for (zone, blocks) in CONTENT {
+    for (zone, blocks) in BLOCKS_BY_ZONE {
         write(device, zone, 0, blocks).await;
     }
     device.zone(ZoneId(4), Action::Finish).await.expect("finished");
     device.flush().await.expect("flushed");
 }
 
-const CONTENT: [(u32, u64); 6] = [(0, 480), (1, 37), (2, 480), (3, 202), (4, 101), (6, 3)];
+const BLOCKS_BY_ZONE: [(u32, u64); 6] = [(0, 480), (1, 37), (2, 480), (3, 202), (4, 101), (6, 3)];
 
 async fn verify_all(device: &Arc<dyn ZonedDevice>) {
-    for (zone, blocks) in CONTENT {
+    for (zone, blocks) in BLOCKS_BY_ZONE {
         verify(device, zone, blocks).await;
     }
 }
@@ -380,7 +380,7 @@ fn the_failure_of_another_drive_ends_a_rebuild_with_an_error_that_names_it() {
             // A read without the new drive returns the right content or an error.
             let dev = device(&array);
             let size = dev.geometry().block_size as usize;
-            for (zone, blocks) in CONTENT {
+            for (zone, blocks) in BLOCKS_BY_ZONE {
                 for n in 0..blocks {
                     let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
                     if let Ok(found) = dev.read(at, BufMut::zeroed(size)).await {
@@ -492,7 +492,7 @@ fn zones_reset_and_written_during_a_rebuild_have_their_newest_content() {
             write_content(&device(&array)).await;
             array.fail(Slot(2)).await.expect("failed");
             let over = Arc::new(Mutex::new(false));
-            let clients: Vec<_> = CONTENT[..4]
+            let clients: Vec<_> = BLOCKS_BY_ZONE[..4]
                 .iter()
                 .map(|(zone, blocks)| {
                     let work = rewrite_zone_repeatedly(

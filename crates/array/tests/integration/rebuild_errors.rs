@@ -6,13 +6,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, CONTENT, block, blocks, device, verify, verify_all, write_content};
+use crate::common::{
+    BLOCK_BYTES, BLOCKS_BY_ZONE, Bench, block, blocks, device, verify, verify_all, write_content,
+};
 use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot, Stripe};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 /// The slot of the drive that is rebuilt.
-const SLOT: usize = 2;
+const REBUILT_SLOT: usize = 2;
 
 /// Rows of the drives that a rebuild reads: rows in the middle of a full zone, and all rows of a zone that
 /// has a stripe and a half.
@@ -34,20 +36,20 @@ fn a_transient_error_does_not_end_a_rebuild() {
         let drive = Arc::clone(&bench.drives[slot]);
         let new = Bench::drive(&bench.driver, 9);
         block_on(&*bench.driver, async {
-            let array = bench.open(&[SLOT]).await;
+            let array = bench.open(&[REBUILT_SLOT]).await;
             *drive.says.lock() = ErrorKind::Host;
             drive.fails.store(5, Ordering::Relaxed);
             drive.unreadable.lock().insert(drive.row(zone, row));
             let device = Arc::clone(&new) as Arc<dyn ZonedDevice>;
-            let rebuilt = array.replace(Slot(SLOT as u32), device).await;
+            let rebuilt = array.replace(Slot(REBUILT_SLOT as u32), device).await;
             rebuilt.unwrap_or_else(|e| panic!("row {row} of zone {zone} on drive {slot}: {e}"));
             assert_eq!(array.status().health(), Health::Clean);
             met += u32::from(drive.fails.load(Ordering::Relaxed) < 0);
         });
         drive.unreadable.lock().clear();
-        bench.drives[SLOT] = new;
+        bench.drives[REBUILT_SLOT] = new;
         block_on(&*bench.driver, async {
-            let array = bench.open(&[(SLOT + 1) % 5]).await;
+            let array = bench.open(&[(REBUILT_SLOT + 1) % 5]).await;
             verify_all(&device(&array)).await;
         });
     }
@@ -60,12 +62,12 @@ fn a_persistent_error_ends_a_rebuild_with_advice() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         write_content(&device(&array)).await;
-        array.fail(Slot(SLOT as u32)).await.expect("failed");
+        array.fail(Slot(REBUILT_SLOT as u32)).await.expect("failed");
         let drive = &bench.drives[4];
         *drive.says.lock() = ErrorKind::Host;
         drive.unreadable.lock().insert(drive.row(0, 7));
         let new = Bench::drive(&bench.driver, 9) as Arc<dyn ZonedDevice>;
-        let error = array.replace(Slot(SLOT as u32), new).await.expect_err("it does not pass");
+        let error = array.replace(Slot(REBUILT_SLOT as u32), new).await.expect_err("it does not pass");
         assert_eq!(error.kind(), ErrorKind::Host, "{error}");
         assert!(error.to_string().contains("drive 4 could not be read while drive 2"), "{error}");
         assert!(!array.is_broken());
@@ -80,7 +82,7 @@ const LAYOUT: Layout = Layout { drives: 5, unit: 4, zone_capacity: 480 };
 
 /// Data blocks of a zone that lie in row `row` of the drives in `slots`.
 fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
-    let end = CONTENT.iter().find(|(known, _)| *known == zone).map_or(0, |(_, end)| *end);
+    let end = BLOCKS_BY_ZONE.iter().find(|(known, _)| *known == zone).map_or(0, |(_, end)| *end);
     let here = |n: &u64| {
         let piece = LAYOUT.locate(ZoneId(zone), Blocks(*n));
         slots.contains(&piece.slot.index()) && LAYOUT.row(piece.stripe) + piece.row == row
@@ -93,10 +95,10 @@ fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
 async fn read_all(array: &Arc<Array>) -> BTreeSet<(u32, u64)> {
     let dev = device(array);
     let mut errors = BTreeSet::new();
-    for (zone, end) in CONTENT {
+    for (zone, end) in BLOCKS_BY_ZONE {
         for n in 0..end {
             let at = dev.geometry().start(ZoneId(zone)).plus(Blocks(n));
-            match dev.read(at, BufMut::zeroed(BLOCK)).await {
+            match dev.read(at, BufMut::zeroed(BLOCK_BYTES)).await {
                 Ok(found) => assert!(*found == block(zone, n)[..], "block {n} of zone {zone} is wrong"),
                 Err(e) => {
                     assert_eq!(e.kind(), ErrorKind::Media, "{e}");
@@ -122,12 +124,15 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
         let new = Bench::drive(&bench.driver, 9);
         let bad = Arc::clone(&bench.drives[slot]);
         bad.unreadable.lock().insert(bad.row(zone, row));
-        let both = blocks_of(zone, &[slot, SLOT], row);
+        let both = blocks_of(zone, &[slot, REBUILT_SLOT], row);
         let was_lost = AtomicBool::new(false);
         let lost = block_on(&*bench.driver, async {
-            let array = bench.open(&[SLOT]).await;
+            let array = bench.open(&[REBUILT_SLOT]).await;
             let events = array.events();
-            array.replace(Slot(SLOT as u32), Arc::clone(&new) as Arc<dyn ZonedDevice>).await.expect(&what);
+            array
+                .replace(Slot(REBUILT_SLOT as u32), Arc::clone(&new) as Arc<dyn ZonedDevice>)
+                .await
+                .expect(&what);
             let status = array.status();
             assert_eq!(status.health(), Health::Clean, "{what}");
             let errors = read_all(&array).await;
@@ -140,13 +145,13 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
                 published.filter(|event| matches!(event.kind, EventKind::BlocksLost { .. })).count();
             // A mount may find that the parity of a stripe in doubt cannot be known, because another drive
             // has bad rows.
-            let new = status.lost.iter().filter(|lost| lost.slot == Slot(SLOT as u32)).count();
+            let new = status.lost.iter().filter(|lost| lost.slot == Slot(REBUILT_SLOT as u32)).count();
             was_lost.store(!status.lost.is_empty(), Ordering::Relaxed);
             assert_eq!(published, new, "{what}: {status:?}");
             for (zone, n) in errors.iter().take(1) {
                 let at = device(&array).geometry().start(ZoneId(*zone)).plus(Blocks(*n));
                 let error =
-                    device(&array).read(at, BufMut::zeroed(BLOCK)).await.expect_err("lost").to_string();
+                    device(&array).read(at, BufMut::zeroed(BLOCK_BYTES)).await.expect_err("lost").to_string();
                 assert!(error.contains("lost") && error.contains("reset"), "{error}");
                 assert!(
                     status.advice().iter().any(|advice| advice.contains("reset it")),
@@ -155,15 +160,15 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
                 );
             }
             kinds.insert((
-                blocks_of(zone, &[SLOT], row).len(),
+                blocks_of(zone, &[REBUILT_SLOT], row).len(),
                 blocks_of(zone, &[slot], row).len(),
                 errors.len(),
             ));
             errors
         });
-        bench.drives[SLOT] = new;
+        bench.drives[REBUILT_SLOT] = new;
         // Reads after a power cut, with all drives and without any single one, return the right content.
-        for without in [None, Some((slot + 1) % 5), Some(SLOT), Some(slot)] {
+        for without in [None, Some((slot + 1) % 5), Some(REBUILT_SLOT), Some(slot)] {
             let bench = bench.cut(n);
             let without: Vec<usize> = without.into_iter().collect();
             block_on(&*bench.driver, async {
@@ -186,7 +191,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
         block_on(&*again.driver, async {
             let array = again.open(&[]).await;
             // A mount recomputes bad parity if all data of the stripe is readable, which is so unless the new drive has bad data rows.
-            if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(SLOT as u32) {
+            if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(REBUILT_SLOT as u32) {
                 assert_eq!(array.status().lost, [], "{what}");
                 recomputed += u32::from(was_lost);
             }
@@ -223,18 +228,19 @@ fn bad_rows_are_known_after_a_restart_during_the_rebuild() {
         block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
             write_content(&device(&array)).await;
-            array.fail(Slot(SLOT as u32)).await.expect("failed");
+            array.fail(Slot(REBUILT_SLOT as u32)).await.expect("failed");
             for (zone, row) in [(0, 7), (3, 100), (4, 9)] {
                 bench.drives[4].unreadable.lock().insert(bench.drives[4].row(zone, row));
             }
             let drive = Arc::clone(&new) as Arc<dyn ZonedDevice>;
-            let rebuild = array.start_replace(Slot(SLOT as u32), drive, RebuildOptions::default()).await;
+            let rebuild =
+                array.start_replace(Slot(REBUILT_SLOT as u32), drive, RebuildOptions::default()).await;
             let rebuild = rebuild.expect("begun");
             while u64::from(rebuild.progress().zones_done) < zones && !rebuild.is_over() {
                 sleep_until(&*bench.driver, bench.driver.now().after(Duration::from_micros(50))).await;
             }
         });
-        bench.drives[SLOT] = new;
+        bench.drives[REBUILT_SLOT] = new;
         let bench = bench.cut(zones);
         let lost = block_on(&*bench.driver, async {
             let array = bench.open(&[]).await;
@@ -245,7 +251,9 @@ fn bad_rows_are_known_after_a_restart_during_the_rebuild() {
             let errors = read_all(&array).await;
             let may: BTreeSet<(u32, u64)> = [(0, 7), (3, 100), (4, 9)]
                 .into_iter()
-                .flat_map(|(zone, row)| blocks_of(zone, &[4, SLOT], row).into_iter().map(move |n| (zone, n)))
+                .flat_map(|(zone, row)| {
+                    blocks_of(zone, &[4, REBUILT_SLOT], row).into_iter().map(move |n| (zone, n))
+                })
                 .collect();
             assert_eq!(errors, may, "after {zones} zones");
             errors
@@ -266,11 +274,11 @@ fn too_many_unreadable_rows_end_a_rebuild() {
     block_on(&*bench.driver, async {
         let array = bench.open(&[]).await;
         write_content(&device(&array)).await;
-        array.fail(Slot(SLOT as u32)).await.expect("failed");
+        array.fail(Slot(REBUILT_SLOT as u32)).await.expect("failed");
         let drive = &bench.drives[4];
         drive.unreadable.lock().extend((0..100).map(|row| drive.row(0, row)));
         let new = Bench::drive(&bench.driver, 9) as Arc<dyn ZonedDevice>;
-        let error = array.replace(Slot(SLOT as u32), new).await.expect_err("too much").to_string();
+        let error = array.replace(Slot(REBUILT_SLOT as u32), new).await.expect_err("too much").to_string();
         assert!(error.contains("drive 4 cannot read what drive 2"), "{error}");
         assert_eq!(array.status().health(), Health::Degraded);
         let at = device(&array).geometry().start(ZoneId(7));

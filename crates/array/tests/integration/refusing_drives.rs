@@ -9,7 +9,7 @@ use units::block_on;
 use zoned::emu::{FaultOp, FaultSpec};
 use zoned::{Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
-const FAULTS: [FaultOp; 3] = [FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
+const FAULT_KINDS: [FaultOp; 3] = [FaultOp::Write, FaultOp::Flush, FaultOp::Zone];
 
 /// An array whose mount has to record stale rows, complete a reset and write parity.
 fn array_with_content() -> Bench {
@@ -80,7 +80,7 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
     let bench = array_with_content();
     for rebuild_above in [0, 1 << 20] {
         for slot in 0..5 {
-            for op in FAULTS {
+            for op in FAULT_KINDS {
                 let mut met = 0;
                 for after in 0.. {
                     let again = bench.copy();
@@ -191,7 +191,7 @@ fn an_error_of_the_host_fails_no_drive() {
 #[test]
 fn a_second_drive_that_fails_at_a_mount_is_an_error_that_names_both() {
     let bench = array_with_content();
-    for op in FAULTS {
+    for op in FAULT_KINDS {
         for (first, second) in [(0, 1), (3, 1), (2, 4)] {
             for missing in [true, false] {
                 let again = bench.copy();

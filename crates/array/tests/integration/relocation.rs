@@ -12,11 +12,11 @@ const ZONE: ZoneId = ZoneId(2);
 /// Blocks that are written durably before the unacknowledged ones: a stripe and a half, in units of 4 blocks
 /// on 4 drives.
 const DURABLE_BLOCKS: u64 = 18;
-const CAPACITY: u64 = 128;
+const ZONE_BLOCKS: u64 = 128;
 
 /// An array with 7 unacknowledged blocks on drives 0 and 3, across the end of a stripe unit: in places of parity and of data.
 fn array_with_stale_rows() -> ArrayFixture {
-    let ground = ArrayFixture::new(4, 5, CAPACITY, 4);
+    let ground = ArrayFixture::new(4, 5, ZONE_BLOCKS, 4);
     let array = ground.open(OpenOptions::default());
     ground.write(&array, ZONE, 1, 0, DURABLE_BLOCKS, 3);
     drop(array);
@@ -39,16 +39,16 @@ fn a_zone_with_stale_rows_takes_writes() {
     let counters = array.counters();
     assert!(counters.relocations >= 5, "{counters:?}");
     ground.check(&array, ZONE, 1, 70);
-    ground.write(&array, ZONE, 1, 70, 3 * CAPACITY, 11);
+    ground.write(&array, ZONE, 1, 70, 3 * ZONE_BLOCKS, 11);
     assert_eq!(ground.zone(&array, ZONE).state, ZoneState::Full);
-    ground.check(&array, ZONE, 1, 3 * CAPACITY);
+    ground.check(&array, ZONE, 1, 3 * ZONE_BLOCKS);
     // Only content of stale rows is written to the logs.
     assert_eq!(array.counters().relocations, counters.relocations);
 }
 
 #[test]
 fn relocated_units_survive_restarts_and_the_loss_of_any_drive() {
-    for to in [DURABLE_BLOCKS + 1, 25, 40, 70, 3 * CAPACITY] {
+    for to in [DURABLE_BLOCKS + 1, 25, 40, 70, 3 * ZONE_BLOCKS] {
         for lost in 0..4 {
             let ground = array_with_stale_rows();
             let array = ground.open(options_without_rewrite());
@@ -77,7 +77,7 @@ fn a_drive_that_fails_beside_relocated_units_is_reconstructed_and_replaced() {
     let lost = Slot(2);
     ground.wait(array.fail(lost)).expect("failed");
     ground.check(&array, ZONE, 1, 30);
-    let new = ArrayFixture::new(4, 5, CAPACITY, 4).emus[0].media();
+    let new = ArrayFixture::new(4, 5, ZONE_BLOCKS, 4).emus[0].media();
     let new = Emu::from_media(new, "new", Latency::NONE, Arc::clone(&ground.driver));
     ground.wait(array.replace(lost, new)).expect("replaced");
     ground.write(&array, ZONE, 1, 30, 90, 4);
@@ -220,8 +220,8 @@ fn a_finish_over_stale_rows_keeps_the_content() {
 #[test]
 fn relocated_parity_without_stale_rows_is_bounded_too() {
     let (drive, zones, end) = (1, 6, 100);
-    let layout = Layout { drives: 4, unit: 4, zone_capacity: CAPACITY };
-    let ground = ArrayFixture::new(4, zones, CAPACITY, 4);
+    let layout = Layout { drives: 4, unit: 4, zone_capacity: ZONE_BLOCKS };
+    let ground = ArrayFixture::new(4, zones, ZONE_BLOCKS, 4);
     let array = ground.open(OpenOptions::default());
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");

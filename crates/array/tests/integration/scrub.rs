@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crate::common::{BLOCK, Bench, Flaky, block, device, verify, verify_all, write, write_content};
+use crate::common::{BLOCK_BYTES, Bench, Flaky, block, device, verify, verify_all, write, write_content};
 use array::{Array, CheckOptions, EventKind, Health, MANY_ERRORS, OpenOptions, ScrubOptions, Slot, Stripe};
 use units::{Driver, block_on, sleep_until, spawn};
 use zoned::{Action, Blocks, BufMut, Error, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
@@ -69,10 +69,10 @@ fn a_reset_forgets_repaired_blocks() {
         wait_for_repairs(&bench).await;
         bench.drives[1].unreadable.lock().clear();
         dev.zone(ZoneId(0), Action::Reset).await.expect("reset");
-        let data = BufMut::zeroed(64 * BLOCK).freeze();
+        let data = BufMut::zeroed(64 * BLOCK_BYTES).freeze();
         dev.write(dev.geometry().start(ZoneId(0)), data, zoned::Durability::Cached).await.expect("written");
         let found =
-            dev.read(dev.geometry().start(ZoneId(0)), BufMut::zeroed(64 * BLOCK)).await.expect("read");
+            dev.read(dev.geometry().start(ZoneId(0)), BufMut::zeroed(64 * BLOCK_BYTES)).await.expect("read");
         assert!(found.iter().all(|byte| *byte == 0));
     });
 }
@@ -90,7 +90,7 @@ fn two_unreadable_blocks_of_a_row_are_an_error_and_never_wrong_data() {
         let mut errors = 0;
         for n in 0..1920 {
             let at = dev.geometry().start(ZoneId(0)).plus(Blocks(n));
-            match dev.read(at, BufMut::zeroed(BLOCK)).await {
+            match dev.read(at, BufMut::zeroed(BLOCK_BYTES)).await {
                 Ok(found) => assert!(found[..] == block(0, n)[..], "block {n}"),
                 Err(e) => {
                     assert_eq!(e.kind(), ErrorKind::Media, "{e}");
@@ -115,7 +115,7 @@ fn a_scrub_repairs_unreadable_units_and_reports_mismatches() {
         assert_eq!((clean.read_errors, clean.mismatch_count, clean.zones), (0, 0, 5), "{clean:?}");
         // A scrub reads full zones and whole stripes of open ones: 480 rows of zone 0, and some of 1, 3 and 4
         // (filled up with zeros), of five drives.
-        assert_eq!(clean.bytes.0, (480 + 200 + 28 + 8) * 5 * BLOCK as u64, "{clean:?}");
+        assert_eq!(clean.bytes.0, (480 + 200 + 28 + 8) * 5 * BLOCK_BYTES as u64, "{clean:?}");
         assert_eq!(clean.stripes, (480 + 200 + 28 + 8) / 4);
         // Every drive gets a bad row in a stripe of its own: four units of data and one of parity.
         for (slot, drive) in bench.drives.iter().enumerate() {
@@ -324,7 +324,7 @@ impl ZonedDevice for ShortTransferDrive {
             Op::Write { data, .. } | Op::Append { data, .. } => data.len(),
             _ => 0,
         };
-        if len > BLOCK * 8 {
+        if len > BLOCK_BYTES * 8 {
             self.refused.fetch_add(1, Ordering::Relaxed);
             return Io::ready(Err(Error::new(ErrorKind::TooLarge, &self.geometry.name, op.name())));
         }

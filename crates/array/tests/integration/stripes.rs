@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use crate::common::{BLOCK, METADATA_ZONES, blocks, device, verify};
+use crate::common::{BLOCK_BYTES, METADATA_ZONES, blocks, device, verify};
 use array::{Array, Counters, CreateOptions, OpenOptions};
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Blocks, Buf, Bytes, Durability, Geometry, Io, Op, ZoneId, ZonedDevice};
 
 /// Blocks in a stripe unit, and data blocks in a stripe of the five drives.
-const UNIT: u64 = 4;
-const STRIPE: u64 = 4 * UNIT;
+const UNIT_BLOCKS: u64 = 4;
+const STRIPE_BLOCKS: u64 = 4 * UNIT_BLOCKS;
 /// Most bytes of a zone's writes that are in flight.
 const MAX_BYTES_IN_FLIGHT: u64 = 16 << 20;
 
@@ -70,7 +70,7 @@ fn array_of_counting_drives(
         .map(|n| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
-                block_size: BLOCK as u32,
+                block_size: BLOCK_BYTES as u32,
                 zones: zones + METADATA_ZONES,
                 zone_size: Blocks(capacity.next_power_of_two()),
                 zone_capacity: Blocks(capacity),
@@ -85,7 +85,7 @@ fn array_of_counting_drives(
         })
         .collect();
     let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
-    let options = CreateOptions { stripe_unit: Bytes(unit * BLOCK as u64), ..CreateOptions::default() };
+    let options = CreateOptions { stripe_unit: Bytes(unit * BLOCK_BYTES as u64), ..CreateOptions::default() };
     let array = block_on(&*driver, async {
         array::create(&devices(), &options).await.expect("created");
         Array::open(devices(), OpenOptions::default()).await.expect("opened")
@@ -122,21 +122,21 @@ async fn write(array: &Arc<Array>, zone: u32, from: u64, pieces: &[u64], at_once
 
 /// The bytes of `blocks` blocks.
 fn bytes(blocks: u64) -> u64 {
-    blocks * BLOCK as u64
+    blocks * BLOCK_BYTES as u64
 }
 
 #[test]
 fn whole_stripes_are_written_without_a_read_and_without_a_log() {
-    let (driver, drives, array) = array_of_counting_drives(4, UNIT, 480);
-    assert_eq!(array.geometry().optimal_write, Blocks(STRIPE), "the recommended write is a stripe");
+    let (driver, drives, array) = array_of_counting_drives(4, UNIT_BLOCKS, 480);
+    assert_eq!(array.geometry().optimal_write, Blocks(STRIPE_BLOCKS), "the recommended write is a stripe");
     block_on(&*driver, async {
         let reads = |drives: &[Arc<CountingDrive>]| -> u64 {
             drives.iter().map(|drive| drive.reads.load(Ordering::Relaxed)).sum()
         };
         let before = reads(&drives);
         for (zone, stripes) in [(0, 1), (1, 3), (2, 7)] {
-            let counted = write(&array, zone, 0, &[stripes * STRIPE; 10], zone == 2).await;
-            assert_eq!(counted.data_bytes, bytes(10 * stripes * STRIPE));
+            let counted = write(&array, zone, 0, &[stripes * STRIPE_BLOCKS; 10], zone == 2).await;
+            assert_eq!(counted.data_bytes, bytes(10 * stripes * STRIPE_BLOCKS));
             assert_eq!(counted.parity_bytes * 4, counted.data_bytes);
             assert_eq!((counted.partial_parity_bytes, counted.metadata_bytes), (0, 0));
         }
@@ -153,7 +153,7 @@ fn whole_stripes_are_written_without_a_read_and_without_a_log() {
 fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
     let cases: [&[u64]; 4] = [&[16, 1, 15], &[16, 5, 6, 5], &[32, 7, 2, 7, 15, 1], &[48, 4, 4, 4, 4, 3, 13]];
     for (zone, pieces) in (0..).zip(cases) {
-        let (driver, _, array) = array_of_counting_drives(4, UNIT, 480);
+        let (driver, _, array) = array_of_counting_drives(4, UNIT_BLOCKS, 480);
         block_on(&*driver, async {
             let counted = write(&array, zone, 0, pieces, true).await;
             let blocks: u64 = pieces.iter().sum();
@@ -170,24 +170,25 @@ fn neighbours_in_flight_that_fill_a_stripe_log_no_parity() {
 #[test]
 fn partly_written_stripes_hold_one_unit_of_memory_for_each_zone() {
     const ZONES: u32 = 60;
-    let (driver, _, array) = array_of_counting_drives(ZONES, UNIT, 640);
+    let (driver, _, array) = array_of_counting_drives(ZONES, UNIT_BLOCKS, 640);
     block_on(&*driver, async {
         assert_eq!(array.stripe_buffers(), Bytes(0));
         let mut expected = 0;
         for zone in 0..ZONES {
             // The writes have every possible length, some of them beyond the first stripe.
-            let len = 1 + u64::from(zone) % (3 * STRIPE);
+            let len = 1 + u64::from(zone) % (3 * STRIPE_BLOCKS);
             write(&array, zone, 0, &[len], false).await;
-            expected += bytes((len % STRIPE).min(UNIT));
+            expected += bytes((len % STRIPE_BLOCKS).min(UNIT_BLOCKS));
             assert_eq!(array.stripe_buffers(), Bytes(expected), "zones 0 to {zone}");
         }
-        assert!(array.stripe_buffers() <= Bytes(bytes(UNIT) * u64::from(ZONES)));
+        assert!(array.stripe_buffers() <= Bytes(bytes(UNIT_BLOCKS) * u64::from(ZONES)));
         // More writes to the partly written stripes take no more memory; filling the stripes releases the
         // memory.
         for zone in 0..ZONES {
-            let len = 1 + u64::from(zone) % (3 * STRIPE);
-            write(&array, zone, len, &vec![1; (len.next_multiple_of(STRIPE) - len) as usize], false).await;
-            assert!(array.stripe_buffers() <= Bytes(bytes(UNIT) * u64::from(ZONES)));
+            let len = 1 + u64::from(zone) % (3 * STRIPE_BLOCKS);
+            write(&array, zone, len, &vec![1; (len.next_multiple_of(STRIPE_BLOCKS) - len) as usize], false)
+                .await;
+            assert!(array.stripe_buffers() <= Bytes(bytes(UNIT_BLOCKS) * u64::from(ZONES)));
         }
         assert_eq!(array.stripe_buffers(), Bytes(0));
     });
@@ -196,13 +197,13 @@ fn partly_written_stripes_hold_one_unit_of_memory_for_each_zone() {
 #[test]
 fn no_more_than_a_window_of_a_zones_writes_is_in_flight() {
     // 48 MiB are submitted at once, in transfers of a MiB.
-    const TRANSFER: u64 = 2048;
+    const TRANSFER_BLOCKS: u64 = 2048;
     let (driver, drives, array) = array_of_counting_drives(1, 128, 24 << 10);
     let dev = device(&array);
     block_on(&*driver, async {
-        let data = Buf::zeroed(TRANSFER as usize * BLOCK);
+        let data = Buf::zeroed(TRANSFER_BLOCKS as usize * BLOCK_BYTES);
         let write = |n: u64| {
-            let at = dev.geometry().start(ZoneId(0)).plus(Blocks(n * TRANSFER));
+            let at = dev.geometry().start(ZoneId(0)).plus(Blocks(n * TRANSFER_BLOCKS));
             dev.write(at, data.clone(), Durability::Cached)
         };
         let flights: Vec<Io<()>> = (0..48).map(write).collect();

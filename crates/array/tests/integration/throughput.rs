@@ -14,7 +14,7 @@ use zoned::{Blocks, Buf, BufMut, Durability, Lba, ZonedDevice};
 /// Drives of the array.
 const DRIVES: f64 = 5.0;
 /// Blocks in a stripe unit of the array.
-const UNIT: u64 = 16;
+const UNIT_BLOCKS: u64 = 16;
 
 fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<dyn ZonedDevice> {
     let profile = Profile::load("zn540").expect("there");
@@ -94,15 +94,15 @@ fn run_writes(device: &Arc<dyn ZonedDevice>, total: u64, piece: u64, depth: u64)
     run(device, true, total, piece, depth)
 }
 
-fn fresh() -> Arc<dyn ZonedDevice> {
+fn fresh_array() -> Arc<dyn ZonedDevice> {
     array()
 }
 
 #[test]
 fn whole_stripes_are_written_at_the_bandwidth_of_four_drives() {
-    let one = run_writes(&one(), 16 << 10, UNIT, 32).rate;
-    for (name, piece) in [("whole stripes of 256 KiB", 4 * UNIT), ("blocks of 64 KiB", UNIT)] {
-        let rate = run_writes(&fresh(), 64 << 10, piece, 32).rate;
+    let one = run_writes(&one(), 16 << 10, UNIT_BLOCKS, 32).rate;
+    for (name, piece) in [("whole stripes of 256 KiB", 4 * UNIT_BLOCKS), ("blocks of 64 KiB", UNIT_BLOCKS)] {
+        let rate = run_writes(&fresh_array(), 64 << 10, piece, 32).rate;
         let share = rate / one / (DRIVES - 1.0);
         println!("{name}, depth 32: {rate:.0} MiB/s written, {share:.4} of four drives");
         assert!(share > 0.98, "{name}: {rate:.0} MiB/s, four drives {:.0}", 4.0 * one);
@@ -131,14 +131,15 @@ fn one_write_at_a_time_takes_as_long_as_its_slowest_drive() {
     // A record of partial parity is a block longer than its rows.
     let logged = |rows: u64| idle_write_micros(rows).max(idle_write_micros(rows + 1));
     // Writes of whole stripes keep all drives busy: the drives' bandwidth is the ceiling.
-    let busy = UNIT as f64 / 256.0 / run_writes(&one(), 64 << 10, UNIT, 32).rate * 1e6;
-    for (name, piece) in [("4 KiB", 1), ("16 KiB", 4), ("64 KiB", UNIT), ("256 KiB", 4 * UNIT)] {
+    let busy = UNIT_BLOCKS as f64 / 256.0 / run_writes(&one(), 64 << 10, UNIT_BLOCKS, 32).rate * 1e6;
+    for (name, piece) in [("4 KiB", 1), ("16 KiB", 4), ("64 KiB", UNIT_BLOCKS), ("256 KiB", 4 * UNIT_BLOCKS)]
+    {
         // The last of a stripe's four units sends the parity to its place, and nothing is logged.
         let ceiling = match piece {
-            64 => idle_write_micros(UNIT).max(busy),
+            64 => idle_write_micros(UNIT_BLOCKS).max(busy),
             _ => (3.0 * logged(piece) + idle_write_micros(piece)) / 4.0,
         };
-        let run = run_writes(&fresh(), 64 << 10, piece, 1);
+        let run = run_writes(&fresh_array(), 64 << 10, piece, 1);
         let share = ceiling / run.mean;
         println!(
             "{name}, depth 1: {:.2} us a write, {:.1} MiB/s; the ceiling is {ceiling:.2} us, {:.1} MiB/s: {share:.4}",
@@ -153,12 +154,14 @@ fn one_write_at_a_time_takes_as_long_as_its_slowest_drive() {
 #[test]
 fn all_drives_are_read_at_once() {
     let device = one();
-    run_writes(&device, 16 << 10, UNIT, 32);
-    let one = run(&device, false, 16 << 10, UNIT, 32).rate;
-    let device = fresh();
-    run_writes(&device, 64 << 10, 4 * UNIT, 32);
+    run_writes(&device, 16 << 10, UNIT_BLOCKS, 32);
+    let one = run(&device, false, 16 << 10, UNIT_BLOCKS, 32).rate;
+    let device = fresh_array();
+    run_writes(&device, 64 << 10, 4 * UNIT_BLOCKS, 32);
     // The second run has as many reads in flight as five drives with 32 each.
-    for (piece, depth, least) in [(4 * UNIT, 32, 0.98), (UNIT, 160, 0.98), (UNIT, 32, 0.98)] {
+    for (piece, depth, least) in
+        [(4 * UNIT_BLOCKS, 32, 0.98), (UNIT_BLOCKS, 160, 0.98), (UNIT_BLOCKS, 32, 0.98)]
+    {
         let rate = run(&device, false, 64 << 10, piece, depth).rate;
         let share = rate / one / DRIVES;
         println!("{} KiB, depth {depth}: {rate:.0} MiB/s read, {share:.4} of five drives", piece * 4);
@@ -171,15 +174,15 @@ fn tails_are_those_of_one_drive_under_the_same_load() {
     for depth in [1, 8, 32] {
         // A write of a whole stripe is 64 KiB on each drive.
         let alone = one();
-        let drive = run_writes(&alone, 32 << 10, UNIT, depth);
-        let device = fresh();
-        let array = run_writes(&device, 128 << 10, 4 * UNIT, depth);
+        let drive = run_writes(&alone, 32 << 10, UNIT_BLOCKS, depth);
+        let device = fresh_array();
+        let array = run_writes(&device, 128 << 10, 4 * UNIT_BLOCKS, depth);
         let share = array.p999 / drive.p999;
         println!("depth {depth}: writes p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
         assert!(share < 1.1, "depth {depth}: {:.1} us, one drive {:.1}", array.p999, drive.p999);
         // Reads that one drive answers are as fast as the drive's own.
-        let drive = run(&alone, false, 32 << 10, UNIT, depth);
-        let array = run(&device, false, 128 << 10, UNIT, depth);
+        let drive = run(&alone, false, 32 << 10, UNIT_BLOCKS, depth);
+        let array = run(&device, false, 128 << 10, UNIT_BLOCKS, depth);
         let share = array.p999 / drive.p999;
         println!("depth {depth}: reads p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
         assert!(share < 1.1, "depth {depth}: {:.1} us, one drive {:.1}", array.p999, drive.p999);
@@ -189,8 +192,8 @@ fn tails_are_those_of_one_drive_under_the_same_load() {
 #[test]
 fn units_written_32_at_a_time_have_the_tail_of_one_drive() {
     // With its share of the parity, each of the five drives has 8 writes in flight.
-    let drive = run_writes(&one(), 32 << 10, UNIT, 8);
-    let array = run_writes(&fresh(), 128 << 10, UNIT, 32);
+    let drive = run_writes(&one(), 32 << 10, UNIT_BLOCKS, 8);
+    let array = run_writes(&fresh_array(), 128 << 10, UNIT_BLOCKS, 32);
     let share = array.p999 / drive.p999;
     println!("64 KiB, depth 32: writes p99.9 {:.1} us, one drive {:.1}: {share:.3}", array.p999, drive.p999);
     assert!(share < 1.1, "{:.1} us, one drive {:.1}", array.p999, drive.p999);
@@ -199,7 +202,7 @@ fn units_written_32_at_a_time_have_the_tail_of_one_drive() {
 #[test]
 fn small_writes_have_the_tail_of_one_drive() {
     let drive = run_writes(&one(), 8 << 10, 1, 1);
-    let array = run_writes(&fresh(), 32 << 10, 1, 1);
+    let array = run_writes(&fresh_array(), 32 << 10, 1, 1);
     let share = array.p999 / drive.p999;
     println!("4 KiB, depth 1: writes p99.9 {:.2} us, one drive {:.2}: {share:.3}", array.p999, drive.p999);
     assert!(share < 1.1, "{:.2} us, one drive {:.2}", array.p999, drive.p999);
@@ -213,7 +216,7 @@ fn a_small_write_costs_two_blocks_more() {
     let begin = array.counters();
     let mut before = begin;
     // Three stripes are written, with one write in flight at a time.
-    for at in 0..3 * 4 * UNIT {
+    for at in 0..3 * 4 * UNIT_BLOCKS {
         let io = device.write(Lba(at), Buf::zeroed(4096), Durability::Cached);
         block_on(&**device.driver(), io).expect("written");
         let after = array.counters();

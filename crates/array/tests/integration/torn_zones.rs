@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::{ArrayFixture, BLOCK, METADATA_ZONES};
+use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES};
 use array::{Array, Layout, OpenOptions, Slot, Stripe};
 use zoned::emu::{FaultOp, FaultSpec};
 use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -28,7 +28,7 @@ fn zone_contents(ground: &ArrayFixture, array: &Arc<Array>) -> Vec<(ZoneState, V
     let device: &dyn ZonedDevice = &**array;
     let read = |zone: ZoneId| {
         let info = ground.zone(array, zone);
-        let into = BufMut::zeroed(info.pointer.0 as usize * BLOCK as usize);
+        let into = BufMut::zeroed(info.pointer.0 as usize * BLOCK_BYTES as usize);
         let found = ground.wait(device.read(device.geometry().start(zone), into)).expect("read");
         (info.state, found.to_vec())
     };
@@ -64,7 +64,7 @@ fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
     let array = ground.open(OpenOptions::default());
     let shown = zone_contents(&ground, &array);
     (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, durable));
-    let end = layout.end(Stripe(first_torn)).0 as usize * BLOCK as usize;
+    let end = layout.end(Stripe(first_torn)).0 as usize * BLOCK_BYTES as usize;
     for (state, blocks) in &shown {
         assert_eq!(*state, ZoneState::Full);
         assert!(blocks[end..].iter().all(|byte| *byte == 0), "what was never durable is not shown");
@@ -136,7 +136,7 @@ fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
         ground.check(&array, zone, 1, written);
         let device: &dyn ZonedDevice = &*array;
         let start = device.geometry().start(zone).plus(Blocks(written));
-        let into = BufMut::zeroed((end - written) as usize * BLOCK as usize);
+        let into = BufMut::zeroed((end - written) as usize * BLOCK_BYTES as usize);
         let found = ground.wait(device.read(start, into)).expect("one drive is missing");
         assert!(found.iter().all(|byte| *byte == 0));
     }
@@ -158,7 +158,7 @@ fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
     ground.emus[unreadable.index()].fail(FaultSpec::all(FaultOp::Read).in_zone(part));
     let start = device.geometry().start(zone);
     let read = |from: u64, to: u64| {
-        let into = BufMut::zeroed((to - from) as usize * BLOCK as usize);
+        let into = BufMut::zeroed((to - from) as usize * BLOCK_BYTES as usize);
         ground.wait(device.read(start.plus(Blocks(from)), into))
     };
     // The lost block is read alone, and as a part of a longer read.

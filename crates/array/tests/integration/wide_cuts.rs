@@ -32,7 +32,7 @@ fn drives_with_cached_blocks(start: u64, more: u64) -> Vec<Arc<Emu>> {
     let drive = |n| {
         let options = EmuOptions {
             name: format!("emu:{n}"),
-            block_size: BLOCK as u32,
+            block_size: BLOCK_BYTES as u32,
             zones: 6,
             zone_size: Blocks(32768),
             zone_capacity: Blocks(32768),
@@ -53,13 +53,13 @@ fn drives_with_cached_blocks(start: u64, more: u64) -> Vec<Arc<Emu>> {
         let dev = device(&array);
         write(&dev, 1, 0, start).await;
         dev.flush().await.expect("done");
-        fill(&dev, start, more).await;
+        write_blocks(&dev, start, more).await;
     });
     drives
 }
 
 /// Writes `count` blocks to zone 1 from `at` on.
-async fn fill(device: &Arc<dyn ZonedDevice>, at: u64, count: u64) {
+async fn write_blocks(device: &Arc<dyn ZonedDevice>, at: u64, count: u64) {
     let end = at + count;
     for at in (at..end).step_by(512) {
         let to = (at + 512).min(end);
@@ -142,7 +142,7 @@ fn flushed_blocks_among_stale_rows_survive_an_emptied_cache_and_a_lost_drive() {
         assert!(pointer < flushed, "{pointer}: rows above are hidden");
         write(&dev, 1, pointer, flushed).await;
         dev.flush().await.expect("done");
-        fill(&dev, flushed, BLOCKS_OF_32_MIB).await;
+        write_blocks(&dev, flushed, BLOCKS_OF_32_MIB).await;
     });
     for emptied in 0..5 {
         for lost in (0..5).filter(|lost| *lost != emptied) {
@@ -215,7 +215,7 @@ fn writes_between_a_resumed_rebuilds_check_and_copy_are_rebuilt() {
             write(&dev, 1, 70, 90).await;
             array.fail(Slot(3)).await.expect("done");
             verify(&dev, 1, 0, 90).await;
-            for (zone, end) in CONTENT {
+            for (zone, end) in BLOCKS_BY_ZONE {
                 verify(&dev, zone, 0, end).await;
             }
         });

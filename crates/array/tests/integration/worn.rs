@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::ground::{ArrayFixture, BLOCK, METADATA_ZONES, blocks};
+use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, blocks};
 use array::{CreateOptions, Health, MemberState, OpenOptions, Slot};
 use units::{sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -163,7 +163,7 @@ fn the_end_of_a_worn_zone_stays_where_a_mount_found_it() {
         }
         ground.check(&array, ZONE, 1, end.0);
         let device: &dyn ZonedDevice = &*array;
-        let behind = BufMut::zeroed(((60 - end.0) * u64::from(BLOCK)) as usize);
+        let behind = BufMut::zeroed(((60 - end.0) * u64::from(BLOCK_BYTES)) as usize);
         let start = device.geometry().start(ZONE).plus(end);
         let read = ground.wait(device.read(start, behind)).expect("read");
         assert!(read.iter().all(|byte| *byte == 0), "without {lost:?}: there is something behind the end");
@@ -236,7 +236,7 @@ fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_
         let wear = |drive: usize, zone: u32| ground.emus[drive].wear(ZoneId(zone), state);
         let create = || {
             let options =
-                CreateOptions { stripe_unit: Bytes(4 * u64::from(BLOCK)), ..CreateOptions::default() };
+                CreateOptions { stripe_unit: Bytes(4 * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
             ground.wait(array::create(&ground.devices(), &options))
         };
         wear(1, ZONE.0 + METADATA_ZONES);

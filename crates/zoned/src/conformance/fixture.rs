@@ -109,7 +109,7 @@ impl<'a> Fixture<'a> {
         Ok(())
     }
 
-    /// Checks that a read at `at` returns `tagged_data`.
+    /// Checks that a read at `at` returns `data`.
     pub(super) fn expect_content(&self, at: Lba, data: &Buf) -> Outcome {
         let size = self.geometry().block_size as usize;
         let found = expect_ok("a read", self.read(at, (data.len() / size) as u64))?;

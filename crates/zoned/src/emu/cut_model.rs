@@ -8,10 +8,10 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Action, Blocks, Buf, BufMut, Done, Durability, ErrorKind, Lba, Op, ZoneId, ZoneState};
 
-const BLOCK: usize = 512;
+const BLOCK_BYTES: usize = 512;
 const ZONES: u32 = 4;
-const CAPACITY: u64 = 6;
-const ZONE_SIZE: u64 = 8;
+const CAPACITY_BLOCKS: u64 = 6;
+const ZONE_SIZE_BLOCKS: u64 = 8;
 
 /// A write of a block, as the host knows it.
 #[derive(Clone, Debug)]
@@ -179,7 +179,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         6 => (zone.clone(), 1..4_u64, prop::bool::weighted(0.1)).prop_map(|(z, n, f)| Step::Append(z, n, f)),
         3 => (zone.clone(), 1..4_u64, prop::bool::weighted(0.1)).prop_map(|(z, n, f)| Step::Write(z, n, f)),
-        2 => (0..ZONE_SIZE, 1..3_u64, prop::bool::weighted(0.1)).prop_map(|(a, n, f)| Step::Rewrite(a, n, f)),
+        2 => (0..ZONE_SIZE_BLOCKS, 1..3_u64, prop::bool::weighted(0.1)).prop_map(|(a, n, f)| Step::Rewrite(a, n, f)),
         2 => (zone.clone(), Just(Action::Reset)).prop_map(|(z, a)| Step::Act(z, a)),
         1 => (zone, prop_oneof![Just(Action::Finish), Just(Action::Open), Just(Action::Close)])
             .prop_map(|(z, a)| Step::Act(z, a)),
@@ -193,7 +193,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 /// Blocks whose every word is the block's tag.
 fn tagged(tags: &[u64]) -> Buf {
     let bytes: Vec<u8> =
-        tags.iter().flat_map(|tag| tag.to_le_bytes().into_iter().cycle().take(BLOCK)).collect();
+        tags.iter().flat_map(|tag| tag.to_le_bytes().into_iter().cycle().take(BLOCK_BYTES)).collect();
     Buf::copy_from(&bytes)
 }
 
@@ -215,11 +215,11 @@ struct Run {
 impl Run {
     fn new(volatile: bool) -> Run {
         let options = EmuOptions {
-            block_size: BLOCK as u32,
+            block_size: BLOCK_BYTES as u32,
             zones: ZONES,
             conventional: 1,
-            zone_size: Blocks(ZONE_SIZE),
-            zone_capacity: Blocks(CAPACITY),
+            zone_size: Blocks(ZONE_SIZE_BLOCKS),
+            zone_capacity: Blocks(CAPACITY_BLOCKS),
             max_open: Some(2),
             max_active: Some(2),
             volatile_cache: volatile,
@@ -270,7 +270,7 @@ impl Run {
                 let (zone_id, data, how) = (ZoneId(zone), tagged(&tags), how(fua));
                 let append = matches!(step, Step::Append(..));
                 let pointer = self.current_epoch(zone).blocks.len() as u64;
-                let at = Lba(u64::from(zone) * ZONE_SIZE + pointer);
+                let at = Lba(u64::from(zone) * ZONE_SIZE_BLOCKS + pointer);
                 let op = if append {
                     Op::Append { zone: zone_id, data, how }
                 } else {
@@ -290,7 +290,7 @@ impl Run {
                 }
             }
             Step::Rewrite(at, count, fua) => {
-                let count = count.min(ZONE_SIZE - at);
+                let count = count.min(ZONE_SIZE_BLOCKS - at);
                 let tags = self.tags(count);
                 let op = Op::Write { at: Lba(at), data: tagged(&tags), how: how(fua) };
                 let (op, _) = self.submit(&op).expect("conventional zones take all");
@@ -340,7 +340,7 @@ impl Run {
 
     fn judge(&self, after: &Media) -> Result<(), String> {
         for info in after.report(0..ZONES) {
-            let start = u64::from(info.zone.0) * ZONE_SIZE;
+            let start = u64::from(info.zone.0) * ZONE_SIZE_BLOCKS;
             let tags: Vec<_> = (0..info.pointer.0).map(|offset| read(after, start + offset)).collect();
             if info.zone.0 == 0 {
                 tags.iter().zip(0..).try_for_each(|(tag, at)| self.model.judge_rewritten(at, *tag))?;
@@ -357,7 +357,7 @@ impl Run {
 }
 
 fn read(media: &Media, at: u64) -> Option<u64> {
-    match media.submit(OpId(0), &Op::Read { at: Lba(at), into: BufMut::zeroed(BLOCK) }) {
+    match media.submit(OpId(0), &Op::Read { at: Lba(at), into: BufMut::zeroed(BLOCK_BYTES) }) {
         Ok(Done::Read(data)) => tag_of(&data),
         other => panic!("a read gave {other:?}"),
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{Action, Blocks, Buf, BufMut, Done, Durability, Lba, Op, ZoneId, ZoneState};
 
-const BLOCK: usize = 4096;
+const BLOCK_BYTES: usize = 4096;
 
 /// The medium under test, and the number of the next operation.
 struct Bench {
@@ -17,7 +17,7 @@ struct Bench {
 type ZoneAfterCut = (ZoneState, Vec<u8>);
 
 fn block(tag: u8) -> Vec<u8> {
-    vec![tag; BLOCK]
+    vec![tag; BLOCK_BYTES]
 }
 
 fn blocks(tags: &[u8]) -> Buf {
@@ -85,7 +85,7 @@ fn zone_content(media: &Media, zone: u32) -> ZoneAfterCut {
 }
 
 fn tag_at(media: &Media, at: Lba) -> u8 {
-    let op = Op::Read { at, into: BufMut::zeroed(BLOCK) };
+    let op = Op::Read { at, into: BufMut::zeroed(BLOCK_BYTES) };
     let Ok(Done::Read(data)) = media.submit(OpId(0), &op) else { panic!("readable") };
     let first = data[0];
     if data.iter().all(|b| *b == first) { if first == 0 { b'0' } else { first } } else { b'?' }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use units::{Driver, RealDriver, VirtualDriver};
 use zoned::ZonedDevice;
 
-const SHAPES: &[&str] = &[
+const DRIVE_URL_QUERIES: &[&str] = &[
     "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8",
     "zones=32&zone-size=64KiB&zone-capacity=56KiB&max-open=6&max-active=8&cache=none",
     "zones=20&zone-size=1MiB&conventional=3&max-open=none&max-active=none",
@@ -20,7 +20,7 @@ fn assert_conforms(dev: &Arc<dyn ZonedDevice>) {
 }
 
 fn run_suite_on_shapes(place: &str, extra: &str, driver: fn() -> Arc<dyn Driver>) {
-    for shape in SHAPES {
+    for shape in DRIVE_URL_QUERIES {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let path = folder.path().join("drive.img");
         let place = if place == "mem" { place.to_string() } else { path.display().to_string() };

@@ -15,7 +15,7 @@ use zoned::{
 };
 
 /// Bytes in a block of the test drives.
-pub const BLOCK: usize = 512;
+pub const BLOCK_BYTES: usize = 512;
 /// The number of metadata zones of a drive, and so the physical zone of logical zone 0.
 pub const METADATA_ZONES: u32 = 3;
 
@@ -77,13 +77,13 @@ impl ZonedDevice for Flaky {
             return Io::ready(Err(error(kind)));
         }
         let Op::Read { at, into } = op else { return self.inner.submit(op) };
-        let end = at.plus(Blocks((into.len() / BLOCK) as u64));
+        let end = at.plus(Blocks((into.len() / BLOCK_BYTES) as u64));
         let bad = self.unreadable.lock().range(at..end).next().is_some();
         if bad && self.fails.fetch_sub(1, Ordering::Relaxed) > 0 {
             return Io::ready(Err(error(*self.says.lock()).at(at).with_buffer(into)));
         }
         let flipped: Vec<usize> =
-            self.flipped.lock().range(at..end).map(|lba| lba.since(at).0 as usize * BLOCK).collect();
+            self.flipped.lock().range(at..end).map(|lba| lba.since(at).0 as usize * BLOCK_BYTES).collect();
         let io = self.inner.submit(Op::Read { at, into });
         if flipped.is_empty() {
             return io;
@@ -125,7 +125,7 @@ impl Bench {
     pub fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<Flaky> {
         let options = EmuOptions {
             name: format!("emu:{n}"),
-            block_size: BLOCK as u32,
+            block_size: BLOCK_BYTES as u32,
             zones: 11,
             zone_size: Blocks(512),
             zone_capacity: Blocks(480),
@@ -179,7 +179,7 @@ pub fn device(array: &Arc<Array>) -> Arc<dyn ZonedDevice> {
 /// The content of block `n` of a zone in these tests.
 pub fn block(zone: u32, n: u64) -> Vec<u8> {
     let mut rng = SplitMix64::new(u64::from(zone) << 40 | n);
-    (0..BLOCK / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
+    (0..BLOCK_BYTES / 8).flat_map(|_| rng.draw().to_le_bytes()).collect()
 }
 
 pub fn blocks(zone: u32, from: u64, to: u64) -> Buf {
@@ -200,18 +200,18 @@ pub async fn write(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64)
 /// Reads the blocks `from..to` of a zone and compares them with what was written.
 pub async fn verify(device: &Arc<dyn ZonedDevice>, zone: u32, from: u64, to: u64) {
     let start = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
-    let into = BufMut::zeroed((to - from) as usize * BLOCK);
+    let into = BufMut::zeroed((to - from) as usize * BLOCK_BYTES);
     let found = device.read(start, into).await.expect("read");
-    for (n, found) in (from..to).zip(found.chunks(BLOCK)) {
+    for (n, found) in (from..to).zip(found.chunks(BLOCK_BYTES)) {
         assert!(*found == block(zone, n)[..], "block {n} of zone {zone}");
     }
 }
 
 /// The zones that the tests write, with their numbers of blocks: full, open, finished early.
-pub const CONTENT: [(u32, u64); 5] = [(0, 1920), (1, 37), (3, 802), (4, 101), (6, 3)];
+pub const BLOCKS_BY_ZONE: [(u32, u64); 5] = [(0, 1920), (1, 37), (3, 802), (4, 101), (6, 3)];
 
 pub async fn write_content(device: &Arc<dyn ZonedDevice>) {
-    for (zone, end) in CONTENT {
+    for (zone, end) in BLOCKS_BY_ZONE {
         write(device, zone, 0, end).await;
     }
     device.zone(ZoneId(4), Action::Finish).await.expect("finished");
@@ -219,7 +219,7 @@ pub async fn write_content(device: &Arc<dyn ZonedDevice>) {
 }
 
 pub async fn verify_all(device: &Arc<dyn ZonedDevice>) {
-    for (zone, end) in CONTENT {
+    for (zone, end) in BLOCKS_BY_ZONE {
         verify(device, zone, 0, end).await;
     }
 }

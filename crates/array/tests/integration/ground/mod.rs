@@ -10,7 +10,7 @@ use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
-pub const BLOCK: u32 = 512;
+pub const BLOCK_BYTES: u32 = 512;
 pub const METADATA_ZONES: u32 = 3;
 
 /// The drives of a test, emulated, and their clock.
@@ -22,7 +22,7 @@ pub struct ArrayFixture {
 /// The content of block `n` of a zone in one generation of its content.
 pub fn block(life: u64, n: u64) -> Vec<u8> {
     let word = (life << 32 | n).wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    word.to_le_bytes().repeat(BLOCK as usize / 8)
+    word.to_le_bytes().repeat(BLOCK_BYTES as usize / 8)
 }
 
 pub fn blocks(life: u64, from: u64, to: u64) -> Buf {
@@ -43,7 +43,7 @@ impl ArrayFixture {
             .map(|n| {
                 let options = EmuOptions {
                     name: format!("emu:{n}"),
-                    block_size: BLOCK,
+                    block_size: BLOCK_BYTES,
                     zones: zones + METADATA_ZONES,
                     zone_size: Blocks(capacity),
                     zone_capacity: Blocks(capacity),
@@ -58,7 +58,7 @@ impl ArrayFixture {
             .collect();
         let ground = ArrayFixture { driver, emus };
         let create =
-            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK)), ..CreateOptions::default() };
+            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
         ground.wait(async { array::create(&ground.devices(), &create).await.expect("created") });
         ground
     }
@@ -110,7 +110,7 @@ impl ArrayFixture {
         self.wait(async {
             for n in 0..to {
                 let lba = device.geometry().start(zone).plus(Blocks(n));
-                let found = device.read(lba, BufMut::zeroed(BLOCK as usize)).await.expect("read");
+                let found = device.read(lba, BufMut::zeroed(BLOCK_BYTES as usize)).await.expect("read");
                 assert!(*found == *block(life, n), "block {n} of zone {zone}");
             }
         });
@@ -139,9 +139,9 @@ impl ArrayFixture {
             let physical = ZoneId(zone.0 + METADATA_ZONES);
             let count = device.report(physical.0..physical.0 + 1).await.expect("reported")[0].pointer.0;
             let start = device.geometry().start(physical);
-            let into = BufMut::zeroed((count * u64::from(BLOCK)) as usize);
+            let into = BufMut::zeroed((count * u64::from(BLOCK_BYTES)) as usize);
             let mut data = device.read(start, into).await.expect("read");
-            for (row, block) in (0..count).zip(data.chunks_mut(BLOCK as usize)) {
+            for (row, block) in (0..count).zip(data.chunks_mut(BLOCK_BYTES as usize)) {
                 if bad(row) {
                     block.fill(0xee);
                 }

@@ -12,7 +12,7 @@ use crate::{
     Action, Blocks, Buf, BufMut, Durability, ErrorKind, Lba, Result, ZoneId, ZoneState, ZonedDevice,
 };
 
-const BLOCK: usize = 4096;
+const BLOCK_BYTES: usize = 4096;
 
 fn options() -> EmuOptions {
     EmuOptions {
@@ -40,7 +40,7 @@ fn open(path: &Path) -> Result<Arc<Emu>> {
 }
 
 fn tagged(tag: u8, count: usize) -> Buf {
-    Buf::copy_from(&vec![tag; BLOCK * count])
+    Buf::copy_from(&vec![tag; BLOCK_BYTES * count])
 }
 
 fn append(dev: &Arc<Emu>, zone: u32, tag: u8, count: usize) {
@@ -64,7 +64,7 @@ fn zone_content(dev: &Arc<Emu>, zone: u32) -> (ZoneState, Vec<u8>) {
     let info = dev.report(zone..zone + 1).wait().expect("reports").remove(0);
     let start = dev.geometry().start(ZoneId(zone));
     let tags = (0..info.pointer.0).map(|block| {
-        let data = dev.read(start.plus(Blocks(block)), BufMut::zeroed(BLOCK)).wait().expect("readable");
+        let data = dev.read(start.plus(Blocks(block)), BufMut::zeroed(BLOCK_BYTES)).wait().expect("readable");
         assert!(data.iter().all(|b| *b == data[0]));
         data[0]
     });

@@ -7,16 +7,16 @@ use proptest::prelude::*;
 use super::*;
 use crate::{Blocks, ErrorKind, ZoneId};
 
-const BLOCK: usize = 512;
-const CAPACITY: u64 = 24;
+const BLOCK_BYTES: usize = 512;
+const CAPACITY_BLOCKS: u64 = 24;
 
 fn queue_rules(native_append: bool) -> QueueRules {
     let block_layer = !native_append;
-    QueueRules { block: BLOCK, capacity: CAPACITY, max_transfer: 4, native_append, block_layer }
+    QueueRules { block: BLOCK_BYTES, capacity: CAPACITY_BLOCKS, max_transfer: 4, native_append, block_layer }
 }
 
 fn info(state: ZoneState, pointer: u64) -> ZoneInfo {
-    let (capacity, pointer) = (Blocks(CAPACITY), Blocks(pointer));
+    let (capacity, pointer) = (Blocks(CAPACITY_BLOCKS), Blocks(pointer));
     ZoneInfo { zone: ZoneId(0), kind: ZoneKind::Sequential, state, pointer, capacity }
 }
 
@@ -68,15 +68,15 @@ impl Harness {
     }
 
     fn write(&mut self, at: u64, blocks: usize) -> u32 {
-        self.submit(ZoneTask::Write { at, data: Buf::zeroed(blocks * BLOCK), durable: false })
+        self.submit(ZoneTask::Write { at, data: Buf::zeroed(blocks * BLOCK_BYTES), durable: false })
     }
 
     fn append(&mut self, blocks: usize) -> u32 {
-        self.submit(ZoneTask::Append { data: Buf::zeroed(blocks * BLOCK), durable: false })
+        self.submit(ZoneTask::Append { data: Buf::zeroed(blocks * BLOCK_BYTES), durable: false })
     }
 
     fn read(&mut self, at: u64, blocks: usize) -> u32 {
-        self.submit(ZoneTask::Read { at, into: BufMut::zeroed(blocks * BLOCK) })
+        self.submit(ZoneTask::Read { at, into: BufMut::zeroed(blocks * BLOCK_BYTES) })
     }
 
     /// Completes the queue's step at `index`: an append lands at `place`, a report returns `report`.
@@ -88,12 +88,12 @@ impl Harness {
         match self.in_flight.remove(index) {
             Step::Read { at, into, waiter, .. } => {
                 let reply = failed().map_or(Ok(Reply::Unit), Err);
-                queue.read_done(rules, at, (into.len() / BLOCK) as u64, failure.is_none(), &mut out);
+                queue.read_done(rules, at, (into.len() / BLOCK_BYTES) as u64, failure.is_none(), &mut out);
                 out.push(Step::Answer { waiter, result: reply });
             }
             Step::Write(write) => queue.write_done(rules, write, unit(), &mut out),
             Step::Append { data, waiter, .. } => {
-                let len = (data.len() / BLOCK) as u64;
+                let len = (data.len() / BLOCK_BYTES) as u64;
                 queue.append_done(rules, len, waiter, failed().map_or(Ok(place), Err), &mut out);
             }
             Step::Zone { action, waiter } => queue.command_done(rules, action, waiter, unit(), &mut out),
@@ -126,15 +126,15 @@ fn adjacent_writes_queued_behind_a_write_are_merged_up_to_the_transfer_limit() {
 
 #[test]
 fn an_append_that_may_not_fit_waits_for_the_appends_before_it() {
-    let mut harness = Harness::over(true, &info(ZoneState::Closed, CAPACITY - 3));
+    let mut harness = Harness::over(true, &info(ZoneState::Closed, CAPACITY_BLOCKS - 3));
     let (first, second, third) = (harness.append(2), harness.append(2), harness.append(1));
     assert_eq!(harness.in_flight.len(), 1, "the second one may fit or not");
     // The first append fails, and the report shows that the append wrote no blocks.
     harness.complete(0, Some(ErrorKind::Media), 0, &info(ZoneState::Closed, 0));
-    harness.complete(0, None, 0, &info(ZoneState::Closed, CAPACITY - 3));
+    harness.complete(0, None, 0, &info(ZoneState::Closed, CAPACITY_BLOCKS - 3));
     assert_eq!(harness.in_flight.len(), 2);
-    harness.complete(0, None, CAPACITY - 3, &info(ZoneState::Closed, 0));
-    harness.complete(0, None, CAPACITY - 1, &info(ZoneState::Closed, 0));
+    harness.complete(0, None, CAPACITY_BLOCKS - 3, &info(ZoneState::Closed, 0));
+    harness.complete(0, None, CAPACITY_BLOCKS - 1, &info(ZoneState::Closed, 0));
     assert!(
         harness.answers[&first].is_err()
             && harness.answers[&second].is_ok()
@@ -230,7 +230,7 @@ proptest! {
     #[test]
     fn every_operation_completes_exactly_once(
         native: bool,
-        moves in prop::collection::vec((0..8_u8, 0..CAPACITY, 1..4_usize, any::<prop::sample::Index>()), 1..80),
+        moves in prop::collection::vec((0..8_u8, 0..CAPACITY_BLOCKS, 1..4_usize, any::<prop::sample::Index>()), 1..80),
     ) {
         let mut harness = Harness::new(native);
         // Number of blocks that the drive has written.
@@ -239,14 +239,14 @@ proptest! {
             let before = *pointer;
             match (harness.in_flight.get(index), fails) {
                 (Some(Step::Write(write)), false) => *pointer = write.at + write.blocks,
-                (Some(Step::Append { data, .. }), false) => *pointer += (data.len() / BLOCK) as u64,
+                (Some(Step::Append { data, .. }), false) => *pointer += (data.len() / BLOCK_BYTES) as u64,
                 (Some(Step::Zone { action: Action::Reset, .. }), false) => *pointer = 0,
-                (Some(Step::Zone { action: Action::Finish, .. }), false) => *pointer = CAPACITY,
+                (Some(Step::Zone { action: Action::Finish, .. }), false) => *pointer = CAPACITY_BLOCKS,
                 _ => {}
             }
             let state = match *pointer {
                 0 => ZoneState::Empty,
-                CAPACITY => ZoneState::Full,
+                CAPACITY_BLOCKS => ZoneState::Full,
                 _ => ZoneState::Closed,
             };
             harness.complete(index, fails.then_some(ErrorKind::Media), before, &info(state, *pointer));
