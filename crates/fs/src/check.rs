@@ -80,9 +80,15 @@ fn check_names(state: &State, out: &mut CheckReport) {
     }
 }
 
-type Used = BTreeMap<(ZoneId, u64), (u64, u64)>;
+type UsedBlocks = BTreeMap<(ZoneId, u64), (u64, u64)>;
 
-fn check_extents(file: &File, state: &State, report: &[ZoneInfo], used: &mut Used, out: &mut CheckReport) {
+fn check_extents(
+    file: &File,
+    state: &State,
+    report: &[ZoneInfo],
+    used: &mut UsedBlocks,
+    out: &mut CheckReport,
+) {
     let (ino, content) = (file.ino, file.content.read());
     let mut end = 0;
     for e in content.extents.as_slice() {
@@ -110,7 +116,7 @@ fn check_extents(file: &File, state: &State, report: &[ZoneInfo], used: &mut Use
     }
 }
 
-fn check_segments(file: &File, used: &mut Used, out: &mut CheckReport) {
+fn check_segments(file: &File, used: &mut UsedBlocks, out: &mut CheckReport) {
     let content = file.content.read();
     for s in &content.log.segments {
         out.segments += 1;
@@ -126,7 +132,7 @@ fn check_segments(file: &File, used: &mut Used, out: &mut CheckReport) {
     }
 }
 
-fn check_overlaps(used: &Used, out: &mut CheckReport) {
+fn check_overlaps(used: &UsedBlocks, out: &mut CheckReport) {
     let mut last: Option<(ZoneId, u64, u64)> = None;
     for (&(zone, start), &(end, ino)) in used {
         if let Some((last_zone, last_end, other)) = last

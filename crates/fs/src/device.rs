@@ -3,13 +3,13 @@
 //! ```text
 //!   metadata log   --Metadata--+
 //!   logs           --Log-------+
-//!   file readers   --Read------+--> Queue::submit(class, op) --> device
+//!   file readers   --Read------+--> OperationQueue::submit(class, op) --> device
 //!   file writers   --Write-----+
 //!   cleaner        --Reclaim---+
 //! ```
 //!
 //! Every part of a mount is handed a view of its class ([`Device::class`]), which is a device itself. All views lead to
-//! [`Queue::submit`], which passes each operation on at once, in the order of the calls, and counts it.
+//! [`OperationQueue::submit`], which passes each operation on at once, in the order of the calls, and counts it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,16 +43,17 @@ impl IoClass {
 /// The device of one mount.
 #[derive(Debug)]
 pub(crate) struct Device {
-    queue: Arc<Queue>,
+    queue: Arc<OperationQueue>,
     /// One view of the device per class, in the order of [`IoClass::ALL`].
     views: [Arc<dyn ZonedDevice>; IoClass::ALL.len()],
 }
 
 impl Device {
     pub(crate) fn new(device: Arc<dyn ZonedDevice>) -> Device {
-        let queue = Arc::new(Queue { device, submitted: Default::default() });
-        let views = IoClass::ALL
-            .map(|class| -> Arc<dyn ZonedDevice> { Arc::new(View { queue: Arc::clone(&queue), class }) });
+        let queue = Arc::new(OperationQueue { device, submitted: Default::default() });
+        let views = IoClass::ALL.map(|class| -> Arc<dyn ZonedDevice> {
+            Arc::new(ClassView { queue: Arc::clone(&queue), class })
+        });
         Device { queue, views }
     }
 
@@ -93,19 +94,19 @@ pub(crate) async fn flush(device: &Arc<dyn ZonedDevice>, doing: &'static str) ->
 
 /// Passes operations to the device, and counts them by class.
 #[derive(Debug)]
-struct Queue {
+struct OperationQueue {
     device: Arc<dyn ZonedDevice>,
     /// By class.
-    submitted: [Count; IoClass::ALL.len()],
+    submitted: [OperationCount; IoClass::ALL.len()],
 }
 
 /// An operation counter in a cache line of its own: threads that read and threads that append do not slow
 /// each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Count(AtomicU64);
+struct OperationCount(AtomicU64);
 
-impl Queue {
+impl OperationQueue {
     fn submit(&self, class: IoClass, op: Op) -> Io {
         if let Some(count) = self.submitted.get(class as usize) {
             count.0.fetch_add(1, Ordering::Relaxed);
@@ -116,12 +117,12 @@ impl Queue {
 
 /// A view of the mount's device that counts every operation under one class.
 #[derive(Debug)]
-struct View {
-    queue: Arc<Queue>,
+struct ClassView {
+    queue: Arc<OperationQueue>,
     class: IoClass,
 }
 
-impl ZonedDevice for View {
+impl ZonedDevice for ClassView {
     fn geometry(&self) -> &Geometry {
         self.queue.device.geometry()
     }

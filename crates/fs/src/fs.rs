@@ -212,7 +212,7 @@ impl Fs {
                 .because("it has a writer already; close that one first"));
         }
         let file = Arc::clone(&node.file);
-        Ok(Handle::counted(&self.shared, state, &file))
+        Ok(Handle::new_counted(&self.shared, state, &file))
     }
 
     fn create_file(
@@ -276,7 +276,7 @@ impl Fs {
                     path_error(ErrorKind::Busy, DOING, path).because("it has a writer; close that one first")
                 );
             }
-            Handle::counted(&self.shared, &mut state, &file)
+            Handle::new_counted(&self.shared, &mut state, &file)
         };
         open::read(handle).await
     }
@@ -288,7 +288,7 @@ impl Fs {
         let mut state = self.shared.state.lock();
         let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
         let file = state.file(ino).ok_or_else(|| path_error(ErrorKind::IsADirectory, DOING, path))?;
-        Ok(Reader::new(Handle::counted(&self.shared, &mut state, &file)))
+        Ok(Reader::new(Handle::new_counted(&self.shared, &mut state, &file)))
     }
 
     /// Makes a directory.

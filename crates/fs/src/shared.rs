@@ -99,7 +99,7 @@ pub(crate) struct Handle {
 impl Handle {
     /// A further handle of the open file `file`. The caller holds the state's lock and has found the file in
     /// the state.
-    pub(crate) fn counted(shared: &Arc<Shared>, state: &mut State, file: &Arc<File>) -> Arc<Handle> {
+    pub(crate) fn new_counted(shared: &Arc<Shared>, state: &mut State, file: &Arc<File>) -> Arc<Handle> {
         if let Some(node) = state.file_node(file.ino) {
             node.handles += 1;
         }

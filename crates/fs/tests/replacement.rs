@@ -381,7 +381,7 @@ impl Log {
 
     fn step(&self, finishes: bool) -> bool {
         let replacement = &self.replacement;
-        if let Some(zone) = replacement.take_left() {
+        if let Some(zone) = replacement.take_drained_left_zone() {
             if finishes {
                 zone.finish();
             }
@@ -392,7 +392,7 @@ impl Log {
             spare.next.is_none() && spare.left.is_empty()
         };
         if wants && let Some(zone) = self.pool.lock().pop() {
-            replacement.give(zone);
+            replacement.give_next_zone(zone);
             replacement.changed.notify();
             return true;
         }

@@ -96,7 +96,7 @@ impl Pages {
         let (_, bytes) = self.in_flight.remove(index);
         let behind = usize::try_from(end - from).ok().and_then(|stored| bytes.get(stored..));
         if let Some(behind) = behind.filter(|behind| !behind.is_empty()) {
-            self.begin(end, behind, full);
+            self.begin_tail(end, behind, full);
         }
     }
 
@@ -106,12 +106,12 @@ impl Pages {
         let whole = len / block * block;
         if whole > 0 {
             let tail = std::mem::take(&mut self.tail);
-            self.begin(self.tail_at + whole as u64, tail.get(whole..).unwrap_or_default(), full);
+            self.begin_tail(self.tail_at + whole as u64, tail.get(whole..).unwrap_or_default(), full);
         }
     }
 
     /// Begins a tail at file offset `at` with `bytes`, and reserves memory for `room` bytes.
-    pub(crate) fn begin(&mut self, at: u64, bytes: &[u8], room: usize) {
+    pub(crate) fn begin_tail(&mut self, at: u64, bytes: &[u8], room: usize) {
         self.tail = BufMut::with_capacity(room);
         self.tail.extend_from_slice(bytes);
         self.tail_at = at;

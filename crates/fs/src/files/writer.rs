@@ -297,7 +297,7 @@ impl DataWriter {
             Reader::new(Arc::clone(&self.handle)).read_at(Bytes(size - size % block), &mut bytes).await?;
         }
         let room = FIRST_BUFFER_BYTES.min(self.full_buffer_bytes());
-        self.handle.file.content.write().pages.begin(size - size % block, &bytes, room);
+        self.handle.file.content.write().pages.begin_tail(size - size % block, &bytes, room);
         Ok(())
     }
 

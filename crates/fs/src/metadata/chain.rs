@@ -94,7 +94,7 @@ impl Chain {
     }
 
     /// Blocks left in the metadata zone being written.
-    pub(crate) fn room(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
+    pub(crate) fn blocks_left(&self, dev: &Arc<dyn ZonedDevice>) -> u64 {
         dev.geometry().zone_capacity.0.saturating_sub(self.at)
     }
 
@@ -121,7 +121,8 @@ impl Chain {
     ) -> Result<u64> {
         let geometry = dev.geometry();
         let block = geometry.block_size as usize;
-        let blocks = self.room(dev).min(geometry.max_transfer.0).min((MAX_WRITE_BYTES / block).max(1) as u64);
+        let blocks =
+            self.blocks_left(dev).min(geometry.max_transfer.0).min((MAX_WRITE_BYTES / block).max(1) as u64);
         let limit = usize::try_from(blocks).unwrap_or(usize::MAX) * block;
         let mut bytes = Vec::new();
         if self.at == 0 {

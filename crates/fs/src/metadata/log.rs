@@ -205,7 +205,7 @@ impl MetadataLog {
             state.journal.pending = records;
         }
         let geometry = self.device.geometry();
-        let room = chain.room(&self.device);
+        let room = chain.blocks_left(&self.device);
         let long = chain.blocks(&self.device) * u64::from(geometry.block_size)
             > LONG_EPOCH_BYTES + MAX_EPOCH_PER_SNAPSHOT * self.state.lock().snapshot_bytes();
         let spare_left = spare.zones.len() as u64;

@@ -217,7 +217,7 @@ mod tests {
 
     /// Simulates a drive that serves `parallel` operations at a time, `us` each, under a window for `ops`
     /// operations; returns the mean limit over the last half and the share of the drive's best rate.
-    fn drive(window: &mut Window, parallel: usize, us: u64, ops: usize) -> (f64, f64) {
+    fn simulate_drive(window: &mut Window, parallel: usize, us: u64, ops: usize) -> (f64, f64) {
         let (mut now, mut limits, mut busy) = (0_u64, 0, 0.0);
         for op in 0..ops {
             let served = window.limit().min(parallel) as f64;
@@ -234,7 +234,7 @@ mod tests {
     fn a_parallel_drive_is_filled_and_a_serial_one_is_not_flooded() {
         for parallel in [1, 2, 4, 16, 32, 64] {
             let mut window = Window::new(64);
-            let (limit, share) = drive(&mut window, parallel, 100, 20_000);
+            let (limit, share) = simulate_drive(&mut window, parallel, 100, 20_000);
             assert!(share > 0.985, "{parallel}: {share}");
             let most = parallel as f64 * 1.1 + 0.2;
             assert!(limit <= most && limit >= parallel as f64 * 0.95, "{parallel}: {limit}");
@@ -246,7 +246,7 @@ mod tests {
         for most in 1..=100 {
             for parallel in [1, 2, 3, 4, 5, 16, 31, 32, 33, 64] {
                 let mut window = Window::new(most);
-                let (_, share) = drive(&mut window, parallel, 100, 30_000);
+                let (_, share) = simulate_drive(&mut window, parallel, 100, 30_000);
                 let possible = most.min(parallel) as f64 / parallel as f64;
                 assert!(share > 0.98 * possible, "{most} on {parallel}: {share} of {possible}");
             }
@@ -256,9 +256,9 @@ mod tests {
     #[test]
     fn a_drive_that_becomes_more_parallel_is_filled_again() {
         let mut window = Window::new(32);
-        assert!(drive(&mut window, 2, 100, 5000).0 < 2.5);
-        assert!(drive(&mut window, 32, 100, 20_000).0 > 30.0);
-        assert!(drive(&mut window, 2, 100, 200_000).0 < 8.0);
+        assert!(simulate_drive(&mut window, 2, 100, 5000).0 < 2.5);
+        assert!(simulate_drive(&mut window, 32, 100, 20_000).0 > 30.0);
+        assert!(simulate_drive(&mut window, 2, 100, 200_000).0 < 8.0);
     }
 
     #[test]
@@ -267,7 +267,7 @@ mod tests {
         for parallel in [1, 2, 4, 16, 32, 64] {
             let mut window = Window::from_one(128, 64);
             assert!(!window.rests_at_one());
-            let (limit, _) = drive(&mut window, parallel, 100, 20_000);
+            let (limit, _) = simulate_drive(&mut window, parallel, 100, 20_000);
             let fits = limit <= parallel as f64 * 1.2 + 0.2 && limit >= parallel as f64 * 0.9;
             assert!(fits && window.rests_at_one() == (parallel == 1), "{parallel}: {limit}");
         }

@@ -128,7 +128,7 @@ impl Allocator {
 
     /// True if empty zones are plentiful.
     pub(crate) fn has_plenty(&self) -> bool {
-        self.table.free_count() > 2 * (self.kept + LOW_FREE_ZONES)
+        self.table.free_zone_count() > 2 * (self.kept + LOW_FREE_ZONES)
     }
 
     /// Number of empty zones that data leaves to be opened ahead for logs: only while a log is open and space
@@ -145,7 +145,7 @@ impl Allocator {
         }
         // Without an open log, the last empty zones are left to data.
         let least = if self.leases.is_empty() { self.kept + LOW_FREE_ZONES } else { self.kept };
-        let zone = self.table.first_free().filter(|_| self.table.free_count() > least)?;
+        let zone = self.table.first_free_zone().filter(|_| self.table.free_zone_count() > least)?;
         self.table.set(zone, Phase::Ahead, ZoneRole::Free);
         self.opening = true;
         Some(zone)

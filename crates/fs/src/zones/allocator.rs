@@ -139,13 +139,13 @@ impl Allocator {
 
     /// True if a log may take an empty zone.
     pub(crate) fn log_may_take_free(&self) -> bool {
-        self.table.free_count() > self.kept
+        self.table.free_zone_count() > self.kept
     }
 
     /// True if file data may take an empty zone.
     fn may_take_free(&self, privileged: bool) -> bool {
         let least = if privileged { 0 } else { self.kept + self.kept_for_logs() };
-        self.table.free_count() > least
+        self.table.free_zone_count() > least
     }
 
     /// Queues an idle zone for a finish, which frees its open-zone slot.
@@ -197,7 +197,7 @@ impl Allocator {
     /// reclaim's.
     pub(super) fn choose_zone(&mut self, lifetime: Lifetime, privileged: bool) -> ZoneChoice {
         // While all zones kept for reclaim are empty, reclaim can empty any zone, so every writer may use reclaim's zone.
-        let whole = self.table.free_count() >= self.kept;
+        let whole = self.table.free_zone_count() >= self.kept;
         let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
@@ -214,10 +214,10 @@ impl Allocator {
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(privileged)
-            && let Some(zone) = self.table.first_free()
+            && let Some(zone) = self.table.first_free_zone()
         {
             // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
-            let plenty = self.table.free_count() > self.kept + data_slots;
+            let plenty = self.table.free_zone_count() > self.kept + data_slots;
             if best.is_none() || plenty {
                 return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
             }

@@ -153,7 +153,7 @@ impl Shared {
         let (dead, upto) = {
             let state = self.state.lock();
             let dead = state.allocator.table.dead();
-            let scarce = state.allocator.table.free_count() <= state.allocator.kept + LOW_FREE_ZONES;
+            let scarce = state.allocator.table.free_zone_count() <= state.allocator.kept + LOW_FREE_ZONES;
             let urgent = state.allocator.wanted || scarce || dead.len() > MAX_DEAD_ZONES;
             let by = |z: &ZoneId| state.allocator.table.get(*z).map_or(0, |z| z.freed_by);
             let upto = dead.iter().map(by).max().unwrap_or(0);
@@ -207,7 +207,7 @@ impl Shared {
     async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
         let victim = {
             let state = self.state.lock();
-            if state.allocator.table.free_count() > state.allocator.kept + LOW_FREE_ZONES
+            if state.allocator.table.free_zone_count() > state.allocator.kept + LOW_FREE_ZONES
                 && !state.allocator.wanted
             {
                 return Ok(false);

@@ -97,7 +97,7 @@ impl Allocator {
         if self.generations.is_empty() {
             return SegmentSearch::Wait;
         }
-        match self.table.first_free().filter(|_| self.log_may_take_free()) {
+        match self.table.first_free_zone().filter(|_| self.log_may_take_free()) {
             Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
             None if self.opening => SegmentSearch::Wait,
             None => match self.ahead.pop_front() {

@@ -206,12 +206,12 @@ impl ZoneTable {
     }
 
     /// Number of empty zones.
-    pub(crate) fn free_count(&self) -> usize {
+    pub(crate) fn free_zone_count(&self) -> usize {
         self.free.len()
     }
 
     /// The empty zone with the lowest number.
-    pub(crate) fn first_free(&self) -> Option<ZoneId> {
+    pub(crate) fn first_free_zone(&self) -> Option<ZoneId> {
         self.free.first().copied().map(ZoneId)
     }
 

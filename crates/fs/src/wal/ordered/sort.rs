@@ -106,7 +106,7 @@ impl Sorter {
         if self.region.replace(region).is_some_and(|before| before != region) {
             // The first entry of a region was submitted when all entries before it were acknowledged: the
             // scan cannot find a missing one of those any more.
-            self.settle(u64::MAX);
+            self.decide_below(u64::MAX);
         }
         self.highest = self.highest.max(Some(header.sequence));
         self.proven = self.proven.max(header.proven());
@@ -147,13 +147,13 @@ impl Sorter {
     /// will not be found any more. The segment's last entry may have further parts in the next segment.
     pub(super) fn end_of_segment(&mut self) {
         if let Some(highest) = self.highest.take() {
-            self.settle(highest);
+            self.decide_below(highest);
             self.advance();
         }
     }
 
     /// Decides all held entries below sequence `end`: the scan cannot find their missing parts any more.
-    fn settle(&mut self, end: u64) {
+    fn decide_below(&mut self, end: u64) {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() < end
         {
@@ -179,7 +179,7 @@ impl Sorter {
         parts.sort_unstable_by_key(|part| part.found.header.part);
         let counts = parts.first().is_some_and(|part| self.exists(part));
         for part in parts {
-            if counts { self.keep(part) } else { self.drop_part(&part) }
+            if counts { self.keep_part(part) } else { self.drop_part(&part) }
         }
         self.next += 1;
     }
@@ -187,7 +187,7 @@ impl Sorter {
     /// As [`Sorter::decide`], for an entry of one part, the usual case.
     fn decide_one(&mut self, part: Part) {
         if self.exists(&part) {
-            self.keep(part)
+            self.keep_part(part)
         } else {
             self.drop_part(&part)
         }
@@ -203,7 +203,7 @@ impl Sorter {
         header.needs <= self.absent || self.keep_gaps
     }
 
-    fn keep(&mut self, part: Part) {
+    fn keep_part(&mut self, part: Part) {
         let Found { header, segment, lba, end } = part.found;
         if let Some(kept) = self.kept_end.get_mut(segment) {
             *kept = end.max(*kept);
@@ -243,7 +243,7 @@ impl Sorter {
 
     /// Decides the remaining entries, at the end of the log's scan.
     pub(super) fn finish(&mut self) {
-        self.settle(u64::MAX);
+        self.decide_below(u64::MAX);
     }
 
     /// The result of the recovery, after [`finish`](Sorter::finish).

@@ -151,7 +151,7 @@ impl WriterState {
                 moved = true;
             }
             if self.failed.is_none() {
-                moved |= self.send() | self.flush();
+                moved |= self.submit_parts() | self.flush();
             }
             if !moved {
                 return;
@@ -160,7 +160,7 @@ impl WriterState {
     }
 
     /// Submits as many entry parts as the window, the barrier and the zone allow. True if one was submitted.
-    fn send(&mut self) -> bool {
+    fn submit_parts(&mut self) -> bool {
         let mut sent = false;
         while !self.exclusive && self.operations.len() < self.window.limit() {
             let mut sealed = self.size - self.buffer.pending();

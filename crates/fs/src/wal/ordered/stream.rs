@@ -187,12 +187,12 @@ impl LogStream {
         while let Some(to) = into.get_mut(done..).filter(|to| !to.is_empty()) {
             let before = driver.now();
             let Some(in_memory) = self.items.front().map(|item| item.payload.is_some()) else {
-                let more = self.refill().await?;
+                let more = self.take_queued_parts().await?;
                 self.stats.wait += driver.now().since(before);
                 if more { continue } else { break }
             };
             if !in_memory {
-                self.reread(to.len()).await?;
+                self.reread_dropped_parts(to.len()).await?;
             }
             let got = self.copy(to);
             self.stats.copy += driver.now().since(before);
@@ -204,7 +204,7 @@ impl LogStream {
     }
 
     /// Takes the items that the filler has queued; false at the end of the stream.
-    async fn refill(&mut self) -> Result<bool> {
+    async fn take_queued_parts(&mut self) -> Result<bool> {
         loop {
             let seen = self.pipe.filled.version();
             {
@@ -246,7 +246,7 @@ impl LogStream {
     }
 
     /// Reads the next `wanted` bytes of queued items from the device: their bytes are not in memory.
-    async fn reread(&mut self, wanted: usize) -> Result<()> {
+    async fn reread_dropped_parts(&mut self, wanted: usize) -> Result<()> {
         let start = self.position - self.used as u64;
         let mut index = LogIndex::starting_at(Bytes(start));
         for item in self.items.iter().take_while(|item| item.payload.is_none()) {

@@ -47,7 +47,7 @@ pub(super) struct Appender {
 
 /// Blocks of a log zone that are allotted to one operation.
 #[derive(Clone, Debug)]
-struct Place {
+struct ZonePlace {
     zone: Arc<LogZone>,
     blocks: u64,
     /// The block of the zone's write pointer, if the operation has the zone for itself alone: then the
@@ -55,7 +55,7 @@ struct Place {
     pointer: Option<Blocks>,
 }
 
-impl Place {
+impl ZonePlace {
     /// Ends the operation at this place. True if the zone is drained by that.
     fn leave(&self, replacement: &Replacement) -> bool {
         if self.pointer.is_none() {
@@ -81,15 +81,15 @@ impl Place {
 #[derive(Debug)]
 struct Part {
     io: Io,
-    place: Place,
+    place: ZonePlace,
 }
 
 /// An entry that has its tickets, and a place for its first part, and is not submitted yet.
-struct Begun {
+struct EntryToSubmit {
     first: u64,
     /// The lowest open ticket of the log before the entry took its own.
     low: u64,
-    place: Place,
+    place: ZonePlace,
     cut: Parts,
     parts: u16,
 }
@@ -141,7 +141,7 @@ struct Entry {
     count: u64,
     /// The place of the entry's next part. It is kept here so that a panic while the part is made releases
     /// it.
-    held: Option<Place>,
+    held: Option<ZonePlace>,
     in_flight: Vec<Part>,
     /// The entry's slot in the joiner, until the entry has ended.
     slot: Option<OperationSlot>,
@@ -181,7 +181,7 @@ impl Appender {
             Ok(()) => self.begin(len, count, write).await,
             Err(error) => Err(error),
         };
-        let Begun { first, low, place, cut, parts } = match begun {
+        let EntryToSubmit { first, low, place, cut, parts } = match begun {
             Ok(begun) => begun,
             Err(error) => return (Err(error), slot),
         };
@@ -196,16 +196,16 @@ impl Appender {
             let length = cut.length(part);
             if part > 0 {
                 let blocks = self.sizes.blocks(length);
-                let zone = match self.enter_next(blocks) {
+                let zone = match self.enter_next_zone(blocks) {
                     Some(zone) => zone,
-                    None => match entry.enter_later(blocks).await {
+                    None => match entry.enter_zone_after_parts_end(blocks).await {
                         Ok(zone) => zone,
                         Err(error) => return (Err(error), entry.slot.take()),
                     },
                 };
-                entry.held = Some(Place { zone, blocks, pointer: None });
+                entry.held = Some(ZonePlace { zone, blocks, pointer: None });
             }
-            let Place { zone, .. } = entry.held.as_ref().expect("every part has its place by now");
+            let ZonePlace { zone, .. } = entry.held.as_ref().expect("every part has its place by now");
             let length = u32::try_from(length).expect("a part is shorter than MAX_PART");
             let header = EntryHeader { generation: zone.segment.generation, part, length, ..header };
             let data = body.seal(header, &known, cut.skip(part), &zone.home, self.sizes.block_size);
@@ -272,7 +272,7 @@ impl Appender {
     /// Takes a place for the first part of an entry with `len` bytes of payload, and `count` tickets.
     /// `alone`: the place is in a zone without any other operation, if there is such a zone and the entry has
     /// a single part.
-    async fn begin(&self, len: usize, count: u64, alone: bool) -> Result<Begun> {
+    async fn begin(&self, len: usize, count: u64, alone: bool) -> Result<EntryToSubmit> {
         self.postponed_voids_written().await?;
         loop {
             let mut cut = self.cut(len);
@@ -281,7 +281,7 @@ impl Appender {
             let place = match alone.then(|| self.replacement.try_enter_exclusive(blocks(&cut))).flatten() {
                 Some((zone, used)) => {
                     let pointer = Blocks(zone.segment.start.0 + used);
-                    Place { zone, blocks: blocks(&cut), pointer: Some(pointer) }
+                    ZonePlace { zone, blocks: blocks(&cut), pointer: Some(pointer) }
                 }
                 None => {
                     let zone = match self.replacement.try_enter(blocks(&cut)) {
@@ -291,7 +291,7 @@ impl Appender {
                             self.replacement.enter(blocks(&cut)).await?
                         }
                     };
-                    Place { zone, blocks: blocks(&cut), pointer: None }
+                    ZonePlace { zone, blocks: blocks(&cut), pointer: None }
                 }
             };
             if place.zone.gate.in_flight() > 1 {
@@ -303,7 +303,7 @@ impl Appender {
             let low = self.order.low();
             if let Some(first) = self.order.take(count) {
                 let parts = cut.count().expect("checked against the most parts of an entry");
-                return Ok(Begun { first, low, place, cut, parts });
+                return Ok(EntryToSubmit { first, low, place, cut, parts });
             }
             if place.cancel(&self.replacement) {
                 self.replacement.drained(&place.zone);
@@ -329,7 +329,7 @@ impl Appender {
 
     /// Takes a place for a further part of the entry: in the active zone, or in the next one if that zone can
     /// become active at once.
-    fn enter_next(&self, blocks: u64) -> Option<Arc<LogZone>> {
+    fn enter_next_zone(&self, blocks: u64) -> Option<Arc<LogZone>> {
         let replacement = &self.replacement;
         match replacement.try_enter(blocks) {
             Ok(zone) => Some(zone),
@@ -360,8 +360,8 @@ impl Entry {
 
     /// Takes a place for a further part of the entry in the next zone. All parts in flight end first: the
     /// next zone may become active only then.
-    async fn enter_later(&mut self, blocks: u64) -> Result<Arc<LogZone>> {
-        poll_fn(|cx| self.land(cx)).await;
+    async fn enter_zone_after_parts_end(&mut self, blocks: u64) -> Result<Arc<LogZone>> {
+        poll_fn(|cx| self.take_ended_parts(cx)).await;
         if let Some(error) = self.error.take() {
             let _void = self.log.voids.request(self.first, self.count, true).wait().await;
             self.ended = true;
@@ -378,7 +378,7 @@ impl Entry {
     }
 
     /// Takes the results of the entry's parts that the device has finished.
-    fn land(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn take_ended_parts(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut at = 0;
         while let Some(part) = self.in_flight.get_mut(at) {
             let Poll::Ready(result) = Pin::new(&mut part.io).poll(cx) else {
@@ -435,7 +435,7 @@ impl Entry {
     /// Waits for all parts of the entry. If one failed, a void entry is durable before the error is returned.
     async fn finish(&mut self) -> Result<()> {
         self.complete = true;
-        poll_fn(|cx| self.land(cx)).await;
+        poll_fn(|cx| self.take_ended_parts(cx)).await;
         let Some(error) = self.error.take() else {
             if let Some(slot) = &mut self.slot {
                 slot.acknowledged();
@@ -486,7 +486,7 @@ impl Drop for Entry {
         self.log.dev.driver().drive(Box::pin(async move {
             if !rest.complete {
                 // The entry does not count, because some of its parts were not submitted.
-                poll_fn(|cx| rest.land(cx)).await;
+                poll_fn(|cx| rest.take_ended_parts(cx)).await;
                 rest.ended = true;
                 let _later = rest.log.voids.request(rest.first, rest.count, true);
                 return;

@@ -118,10 +118,10 @@ impl Maintenance {
         // A segment is fetched before zones that the log has left are filled: the zones of a stripe may all
         // be full at the same time.
         if self.appender.striping.wants_zone(|| !(self.keeps_room && self.check_room().is_err())) {
-            self.fetch().await;
+            self.fetch_segment().await;
             return true;
         }
-        if let Some(zone) = self.replacement().take_left() {
+        if let Some(zone) = self.replacement().take_drained_left_zone() {
             self.leave(&zone).await;
             return true;
         }
@@ -129,7 +129,7 @@ impl Maintenance {
             return false;
         }
         if self.wants_segment() {
-            self.fetch().await;
+            self.fetch_segment().await;
             return true;
         }
         match self.replace_late().await {
@@ -152,7 +152,7 @@ impl Maintenance {
         let replacement = self.replacement();
         let Some((active, beside)) = replacement.drained_active() else { return Ok(false) };
         if !beside {
-            self.fill(&active).await;
+            self.fill_zone(&active).await;
         }
         if replacement.volatile && !self.appender.order.all_complete() {
             self.appender.headers.durability.make_durable().await?;
@@ -164,7 +164,7 @@ impl Maintenance {
     /// Fills a zone that the log has left, and notes the highest ticket that may be in the zone.
     pub(super) async fn leave(&self, zone: &Arc<LogZone>) {
         let early = !zone.gate.is_drained();
-        let padding = self.fill(zone).await;
+        let padding = self.fill_zone(zone).await;
         if early && let Some(end) = padding {
             self.segments.cut_off(zone, end);
         }
@@ -185,7 +185,7 @@ impl Maintenance {
 
     /// Makes the device see a log zone as full, so that the zone needs no open-zone slot any more: by padding
     /// if one append is enough, else by a finish. Returns the block of the zone at which the padding begins.
-    async fn fill(&self, zone: &LogZone) -> Option<Blocks> {
+    async fn fill_zone(&self, zone: &LogZone) -> Option<Blocks> {
         if !zone.begin_fill() {
             return None;
         }
@@ -244,7 +244,7 @@ impl Maintenance {
 
     /// Takes the log's next segment, and makes the segment's record durable before anything is appended to
     /// it.
-    async fn fetch(&self) {
+    async fn fetch_segment(&self) {
         let replacement = self.replacement();
         replacement.wanted.store(false, Ordering::Release);
         let got = self.next_zone().await;
@@ -252,7 +252,7 @@ impl Maintenance {
         match got {
             Ok(zone) => {
                 shortage.error = None;
-                replacement.give(zone);
+                replacement.give_next_zone(zone);
             }
             Err(error) => {
                 tracing::debug!(%error, "a parallel log got no segment");

@@ -235,9 +235,9 @@ impl EntryDecision {
         // reappears if a write was lost.)
         self.found.sort_by_key(|s| (s.ticket, s.part));
         self.found.dedup_by_key(|s| (s.ticket, s.part));
-        let existing = self.existing();
+        let existing = self.existing_tickets();
         let absent = existing.first().map_or(0, |(_, end)| *end);
-        let stop = self.stop(&existing);
+        let stop = self.stop_ticket(&existing);
         let mut recovered = RecoveredEntries {
             index: LogIndex::starting_at(Bytes::ZERO),
             kept: Vec::new(),
@@ -277,7 +277,7 @@ impl EntryDecision {
 
     /// The tickets of the newest epoch that exist, as runs in order with gaps between them. The first run has the tickets
     /// before the epoch and the retired ones.
-    fn existing(&self) -> Vec<(u64, u64)> {
+    fn existing_tickets(&self) -> Vec<(u64, u64)> {
         let first = self.epochs.last().map_or(0, |epoch| epoch.first).max(self.retired);
         let whole = entries(&self.found).filter(|entry| is_whole(entry)).filter_map(<[FoundPart]>::first);
         let mut all: Vec<(u64, u64)> =
@@ -296,7 +296,7 @@ impl EntryDecision {
 
     /// The ticket at which recovery stops: that of the newest epoch's first entry that follows a ticket which
     /// is not `existing`; the next epoch's first ticket if there is no such entry.
-    fn stop(&self, existing: &[(u64, u64)]) -> u64 {
+    fn stop_ticket(&self, existing: &[(u64, u64)]) -> u64 {
         let newest = u32::try_from(self.epochs.len().saturating_sub(1)).unwrap_or(u32::MAX);
         let exists = |&(first, end): &(u64, u64)| {
             let after = existing.partition_point(|(from, _)| *from <= first);
@@ -342,10 +342,10 @@ mod tests {
 
     fn add(judge: &mut EntryDecision, header: EntryHeader, count: u32) {
         let lba = Lba(header.sequence * 100 + u64::from(header.part));
-        judge.add(&Found { header, segment: 0, lba, end: Blocks(1) }, &head(count));
+        judge.add(&Found { header, segment: 0, lba, end: Blocks(1) }, &payload_start(count));
     }
 
-    fn head(count: u32) -> PayloadStart {
+    fn payload_start(count: u32) -> PayloadStart {
         PayloadStart { count: Some(count), known: Some(Vec::new()) }
     }
 
@@ -354,7 +354,7 @@ mod tests {
     }
 
     /// Recovery of one epoch from ticket 0 on, whose entries have one record each, given by ticket and needs.
-    fn decided(entries: &[(u64, u64)]) -> RecoveredEntries {
+    fn recovery_of(entries: &[(u64, u64)]) -> RecoveredEntries {
         let mut judge = decision(&[(1, 0, 0)], 0);
         entries.iter().for_each(|&(ticket, needs)| add(&mut judge, header(1, ticket, needs), 1));
         judge.decide()
@@ -364,7 +364,7 @@ mod tests {
     fn a_gap_of_tickets_that_were_never_acknowledged_does_not_stop_recovery() {
         // Ticket 1 was in flight when 2 and 3 were submitted. Ticket 5 needs 4, which is lost, so 5 does not
         // count.
-        let recovered = decided(&[(3, 1), (0, 0), (5, 5), (2, 1)]);
+        let recovered = recovery_of(&[(3, 1), (0, 0), (5, 5), (2, 1)]);
         assert_eq!((tickets(&recovered), recovered.absent), (vec![0, 2, 3], 1));
         assert_eq!((recovered.next, recovered.missing, recovered.dropped), (6, None, 1));
     }
@@ -482,7 +482,7 @@ mod tests {
                 let header = EntryHeader { part, parts: 2, ..header(1, 4, 4) };
                 let lba = Lba(400 + u64::from(part));
                 let found = Found { header, segment: part.into(), lba, end: Blocks(1) };
-                judge.add(&found, &if part == 0 { head(3) } else { PayloadStart::default() });
+                judge.add(&found, &if part == 0 { payload_start(3) } else { PayloadStart::default() });
             }
             let recovered = judge.decide();
             let last: Vec<u64> = tickets(&recovered).into_iter().filter(|ticket| *ticket >= 4).collect();

@@ -155,7 +155,7 @@ impl Replacement {
             return None;
         }
         let mut full = Vec::new();
-        let entered = self.by_load().into_iter().find(|zone| match zone.gate.enter(blocks) {
+        let entered = self.zones_by_load().into_iter().find(|zone| match zone.gate.enter(blocks) {
             Entered::In => true,
             Entered::Exclusive => false,
             Entered::Shut => {
@@ -181,12 +181,12 @@ impl Replacement {
         if !self.stripe.is_wide() {
             return enter(self.active.load_full()?);
         }
-        self.by_load().into_iter().find_map(enter)
+        self.zones_by_load().into_iter().find_map(enter)
     }
 
     /// All zones that the log writes: those with the fewest appends in flight first, and of these the one
     /// with the lowest load.
-    fn by_load(&self) -> Vec<Arc<LogZone>> {
+    fn zones_by_load(&self) -> Vec<Arc<LogZone>> {
         let mut zones = self.stripe.neighbours();
         zones.extend(self.active.load_full());
         // The numbers of a zone are read once, because they change meanwhile.
@@ -253,7 +253,7 @@ impl Replacement {
     /// Makes the next log zone active.
     fn install(&self, spare: &mut Spare) {
         let Some(next) = spare.next.take() else { return };
-        self.stripe.level(&next, HEAD_START_APPENDS * self.longest);
+        self.stripe.set_load_of_new_zone(&next, HEAD_START_APPENDS * self.longest);
         if let Some(before) = self.active.swap(Some(next)) {
             spare.left.push(before);
             self.counters.replaced.fetch_add(1, Ordering::Relaxed);
@@ -273,7 +273,7 @@ impl Replacement {
         // place.
         self.stripe.change(|neighbours| neighbours.push(active));
         if let Some(next) = &spare.next {
-            self.stripe.level(next, HEAD_START_APPENDS * self.longest);
+            self.stripe.set_load_of_new_zone(next, HEAD_START_APPENDS * self.longest);
         }
         self.active.store(spare.next.take());
         self.changed.notify();
@@ -326,7 +326,7 @@ impl Replacement {
     }
 
     /// Takes a zone that the log has left and that has no operation in flight.
-    pub(super) fn take_left(&self) -> Option<Arc<LogZone>> {
+    pub(super) fn take_drained_left_zone(&self) -> Option<Arc<LogZone>> {
         let mut spare = self.spare.lock();
         let early = self.rules.leaves_zones_early();
         let at = spare.left.iter().position(|zone| zone.gate.is_drained() || early)?;
@@ -351,7 +351,7 @@ impl Replacement {
 
     /// Takes a new zone as the log's next one. The log writes to it at once if it writes to no zone, or if
     /// the stripe wants one more.
-    pub(super) fn give(&self, zone: Arc<LogZone>) {
+    pub(super) fn give_next_zone(&self, zone: Arc<LogZone>) {
         let mut spare = self.spare.lock();
         spare.next = Some(zone);
         if self.active.load().is_none() {

@@ -51,8 +51,8 @@ impl Replay {
         loop {
             let Some((ticket, left)) = self.current.take().filter(|(_, left)| *left > 0) else {
                 let Some(kept) = self.entries.pop_front() else { return Ok(None) };
-                if self.number(kept.ticket).await? != kept.count {
-                    return Err(corrupt(kept.ticket));
+                if self.read_u32(kept.ticket).await? != kept.count {
+                    return Err(corrupt_record_error(kept.ticket));
                 }
                 if kept.lists_known {
                     self.skip_known(kept.ticket).await?;
@@ -60,9 +60,9 @@ impl Replay {
                 self.current = Some((kept.ticket, kept.count));
                 continue;
             };
-            let len = self.number(ticket).await?;
+            let len = self.read_u32(ticket).await?;
             if u64::from(len) > MAX_RECORD.0 {
-                return Err(corrupt(ticket));
+                return Err(corrupt_record_error(ticket));
             }
             let mut record = vec![0; len as usize];
             self.fill(ticket, &mut record).await?;
@@ -73,7 +73,7 @@ impl Replay {
         }
     }
 
-    async fn number(&mut self, ticket: u64) -> Result<u32> {
+    async fn read_u32(&mut self, ticket: u64) -> Result<u32> {
         let mut bytes = [0; COUNT_BYTES];
         self.fill(ticket, &mut bytes).await?;
         Ok(u32::from_le_bytes(bytes))
@@ -84,16 +84,18 @@ impl Replay {
         let mut list = [0; MAX_KNOWN];
         let (length, rest) = list.split_at_mut(KNOWN_LENGTH);
         self.fill(ticket, length).await?;
-        let rest = known_length(length).and_then(|len| rest.get_mut(..len)).ok_or_else(|| corrupt(ticket))?;
+        let rest = known_length(length)
+            .and_then(|len| rest.get_mut(..len))
+            .ok_or_else(|| corrupt_record_error(ticket))?;
         self.fill(ticket, rest).await
     }
 
     async fn fill(&mut self, ticket: u64, into: &mut [u8]) -> Result<()> {
-        if self.stream.read(into).await? == into.len() { Ok(()) } else { Err(corrupt(ticket)) }
+        if self.stream.read(into).await? == into.len() { Ok(()) } else { Err(corrupt_record_error(ticket)) }
     }
 }
 
-fn corrupt(ticket: u64) -> Error {
+fn corrupt_record_error(ticket: u64) -> Error {
     let why =
         format!("the records of the entry with ticket {ticket} do not fit its header; restore a backup");
     Error::new(ErrorKind::Corrupt, "reading a parallel log").because(why)

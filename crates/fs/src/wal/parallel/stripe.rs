@@ -100,7 +100,7 @@ impl Stripe {
 
     /// Sets a new zone's load to that of its neighbours less `first` blocks, so that it gets `first` blocks
     /// before them: the buffer of its die is empty, and theirs may be full.
-    pub(super) fn level(&self, zone: &LogZone, first: u64) {
+    pub(super) fn set_load_of_new_zone(&self, zone: &LogZone, first: u64) {
         if let Some(most) = self.neighbours.load().iter().map(|neighbour| neighbour.load()).max() {
             zone.set_base(most.saturating_sub(first));
         }

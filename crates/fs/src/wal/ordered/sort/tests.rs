@@ -23,17 +23,17 @@ fn push(sorter: &mut Sorter, found: Found) -> Vec<u64> {
     out(sorter)
 }
 
-fn plain(sequence: u64, odd: bool) -> Found {
+fn single_part_entry(sequence: u64, odd: bool) -> Found {
     found(sequence, sequence, (0, 1), odd)
 }
 
 #[test]
 fn an_entry_is_ready_as_soon_as_all_earlier_ones_came() {
     let mut sorter = sorter();
-    assert_eq!(push(&mut sorter, plain(0, false)), [0]);
-    assert_eq!(push(&mut sorter, plain(2, false)), []);
-    assert_eq!(push(&mut sorter, plain(3, false)), []);
-    assert_eq!(push(&mut sorter, plain(1, false)), [1, 2, 3]);
+    assert_eq!(push(&mut sorter, single_part_entry(0, false)), [0]);
+    assert_eq!(push(&mut sorter, single_part_entry(2, false)), []);
+    assert_eq!(push(&mut sorter, single_part_entry(3, false)), []);
+    assert_eq!(push(&mut sorter, single_part_entry(1, false)), [1, 2, 3]);
 }
 
 #[test]
@@ -59,22 +59,32 @@ fn the_end_of_a_segment_decides_all_entries_before_its_last_one() {
 #[test]
 fn an_entry_found_after_the_end_of_its_region_does_not_count() {
     let mut sorter = sorter();
-    let order = [plain(0, false), plain(2, false), plain(3, true), plain(1, false)];
+    let order = [
+        single_part_entry(0, false),
+        single_part_entry(2, false),
+        single_part_entry(3, true),
+        single_part_entry(1, false),
+    ];
     let all: Vec<u64> = order.into_iter().flat_map(|found| push(&mut sorter, found)).collect();
     assert_eq!(all, [0], "recovery relies on the writer's barriers");
     let mut same = super::tests::sorter();
-    let order = [plain(0, false), plain(2, false), plain(3, false), plain(1, false)];
+    let order = [
+        single_part_entry(0, false),
+        single_part_entry(2, false),
+        single_part_entry(3, false),
+        single_part_entry(1, false),
+    ];
     assert_eq!(order.into_iter().flat_map(|found| push(&mut same, found)).count(), 4);
 }
 
 #[test]
 fn an_old_block_that_reappears_ends_no_region() {
     let mut sorter = sorter();
-    assert_eq!(push(&mut sorter, plain(0, false)), [0]);
-    assert_eq!(push(&mut sorter, plain(1, true)), [1]);
-    assert_eq!(push(&mut sorter, plain(3, true)), []);
-    assert_eq!(push(&mut sorter, plain(0, false)), [], "the old block");
-    assert_eq!(push(&mut sorter, plain(2, true)), [2, 3]);
+    assert_eq!(push(&mut sorter, single_part_entry(0, false)), [0]);
+    assert_eq!(push(&mut sorter, single_part_entry(1, true)), [1]);
+    assert_eq!(push(&mut sorter, single_part_entry(3, true)), []);
+    assert_eq!(push(&mut sorter, single_part_entry(0, false)), [], "the old block");
+    assert_eq!(push(&mut sorter, single_part_entry(2, true)), [2, 3]);
     sorter.finish();
     assert_eq!(sorter.recovered().dropped, 0);
 }
@@ -83,7 +93,7 @@ fn an_old_block_that_reappears_ends_no_region() {
 fn after_a_gap_only_the_parts_of_the_current_region_are_held() {
     let mut sorter = sorter();
     for sequence in 1..1000 {
-        assert_eq!(push(&mut sorter, plain(sequence, sequence / 100 % 2 == 1)), []);
+        assert_eq!(push(&mut sorter, single_part_entry(sequence, sequence / 100 % 2 == 1)), []);
         assert!(sorter.held.len() <= 100);
     }
 }
@@ -91,14 +101,14 @@ fn after_a_gap_only_the_parts_of_the_current_region_are_held() {
 #[test]
 fn the_broken_gap_rule_keeps_entries_after_a_gap() {
     let mut sorter = Sorter::new(&[Cut { epoch: 0, first_sequence: 0 }], &[], true);
-    push(&mut sorter, plain(0, false));
-    push(&mut sorter, plain(2, false));
+    push(&mut sorter, single_part_entry(0, false));
+    push(&mut sorter, single_part_entry(2, false));
     sorter.finish();
     assert_eq!(out(&mut sorter), [2]);
 }
 
 /// The recovery rule, applied to all parts at once: the parts that count, and the lowest missing sequence.
-fn model(all: &[Found]) -> (Vec<(u64, u16)>, u64) {
+fn parts_by_the_rule(all: &[Found]) -> (Vec<(u64, u16)>, u64) {
     let mut parts: BTreeMap<(u64, u16), Found> = BTreeMap::new();
     for found in all {
         parts.entry((found.header.sequence, found.header.part)).or_insert(*found);
@@ -171,7 +181,7 @@ proptest! {
         }
         sorter.finish();
         got.extend(sorter.ready());
-        let (kept, absent) = model(&all);
+        let (kept, absent) = parts_by_the_rule(&all);
         let got: Vec<(u64, u16)> = got.iter().map(|p| (p.found.header.sequence, p.found.header.part)).collect();
         prop_assert_eq!(&got, &kept);
         prop_assert_eq!(sorter.absent, absent);
@@ -191,7 +201,7 @@ fn part(epoch: u32, sequence: u64, needs: u64, (part, parts): (u16, u16)) -> Fou
 }
 
 /// The parts that count, in the order in which they are ready, and the result of the recovery.
-fn sorted(found: &[Found], cuts: &[(u32, u64)]) -> (Vec<Found>, Recovered) {
+fn sort_result(found: &[Found], cuts: &[(u32, u64)]) -> (Vec<Found>, Recovered) {
     let cuts: Vec<Cut> = cuts.iter().map(|&(epoch, first_sequence)| Cut { epoch, first_sequence }).collect();
     let mut sorter = Sorter::new(&cuts, &[], false);
     found.iter().for_each(|found| sorter.push(Part { found: *found, payload: None }, 0));
@@ -199,19 +209,22 @@ fn sorted(found: &[Found], cuts: &[(u32, u64)]) -> (Vec<Found>, Recovered) {
     (sorter.ready().map(|part| part.found).collect(), sorter.recovered())
 }
 
-fn kept(found: Vec<Found>, cuts: &[(u32, u64)]) -> (Vec<u64>, u64, Option<u64>) {
-    let (kept, left) = sorted(&found, cuts);
+fn kept_sequences(found: Vec<Found>, cuts: &[(u32, u64)]) -> (Vec<u64>, u64, Option<u64>) {
+    let (kept, left) = sort_result(&found, cuts);
     (kept.iter().map(|p| p.header.sequence).collect(), left.next_sequence, left.missing)
 }
 
-fn stream(epoch: u32, sequences: &[u64]) -> Vec<Found> {
+fn entries_with_sequences(epoch: u32, sequences: &[u64]) -> Vec<Found> {
     sequences.iter().map(|&s| part(epoch, s, s, (0, 1))).collect()
 }
 
 #[test]
 fn a_gap_ends_a_stream() {
-    assert_eq!(kept(stream(0, &[2, 0, 1, 4, 5]), &[(0, 0)]), (vec![0, 1, 2], 3, None));
-    assert_eq!(kept(stream(0, &[1, 2]), &[(0, 0)]), (vec![], 0, None));
+    assert_eq!(
+        kept_sequences(entries_with_sequences(0, &[2, 0, 1, 4, 5]), &[(0, 0)]),
+        (vec![0, 1, 2], 3, None)
+    );
+    assert_eq!(kept_sequences(entries_with_sequences(0, &[1, 2]), &[(0, 0)]), (vec![], 0, None));
 }
 
 #[test]
@@ -219,56 +232,57 @@ fn a_gap_that_no_entry_needs_is_allowed() {
     // Entry 1 was never acknowledged, and entries 2 and 3 were written meanwhile. Entry 5 needs entry 4,
     // which is lost.
     let found = [(0, 0), (2, 1), (3, 1), (5, 5)].map(|(s, needs)| part(0, s, needs, (0, 1))).to_vec();
-    assert_eq!(kept(found, &[(0, 0)]).0, vec![0, 2, 3]);
+    assert_eq!(kept_sequences(found, &[(0, 0)]).0, vec![0, 2, 3]);
 }
 
 #[test]
 fn parts_are_kept_together_or_not_at_all() {
-    let mut found = stream(0, &[0, 2]);
+    let mut found = entries_with_sequences(0, &[0, 2]);
     found.extend([part(0, 1, 1, (0, 3)), part(0, 1, 1, (2, 3))]);
-    assert_eq!(kept(found.clone(), &[(0, 0)]).0, vec![0]);
+    assert_eq!(kept_sequences(found.clone(), &[(0, 0)]).0, vec![0]);
     found.push(part(0, 1, 1, (1, 3)));
-    assert_eq!(kept(found, &[(0, 0)]).0, vec![0, 1, 1, 1, 2]);
+    assert_eq!(kept_sequences(found, &[(0, 0)]).0, vec![0, 1, 1, 1, 2]);
 }
 
 #[test]
 fn parts_with_different_counts_do_not_make_an_entry() {
     let found = vec![part(0, 0, 0, (0, 2)), part(0, 0, 0, (1, 3))];
-    assert_eq!(kept(found, &[(0, 0)]).0, vec![]);
+    assert_eq!(kept_sequences(found, &[(0, 0)]).0, vec![]);
 }
 
 #[test]
 fn an_older_epoch_counts_up_to_the_cut_only() {
-    let mut found = stream(1, &[0, 1, 2, 3, 4]);
-    found.extend(stream(2, &[2, 3]));
-    let (_, survivors) = (kept(found.clone(), &[(1, 0)]), kept(found.clone(), &[(1, 0), (2, 2)]));
+    let mut found = entries_with_sequences(1, &[0, 1, 2, 3, 4]);
+    found.extend(entries_with_sequences(2, &[2, 3]));
+    let (_, survivors) =
+        (kept_sequences(found.clone(), &[(1, 0)]), kept_sequences(found.clone(), &[(1, 0), (2, 2)]));
     assert_eq!(survivors, (vec![0, 1, 2, 3], 4, None));
-    let (left, _) = sorted(&found, &[(1, 0), (2, 2)]);
+    let (left, _) = sort_result(&found, &[(1, 0), (2, 2)]);
     assert!(left.iter().all(|p| (p.header.sequence >= 2) == (p.header.epoch == 2)));
 }
 
 #[test]
 fn an_epoch_without_a_cut_does_not_count() {
-    assert_eq!(kept(stream(7, &[0, 1]), &[(1, 0)]), (vec![], 0, None));
+    assert_eq!(kept_sequences(entries_with_sequences(7, &[0, 1]), &[(1, 0)]), (vec![], 0, None));
 }
 
 #[test]
 fn a_gap_below_a_cut_is_reported_as_damage() {
-    let mut found = stream(1, &[0, 2]);
-    found.extend(stream(2, &[3]));
-    assert_eq!(kept(found, &[(1, 0), (2, 3)]), (vec![0], 3, Some(1)));
+    let mut found = entries_with_sequences(1, &[0, 2]);
+    found.extend(entries_with_sequences(2, &[3]));
+    assert_eq!(kept_sequences(found, &[(1, 0), (2, 3)]), (vec![0], 3, Some(1)));
 }
 
 #[test]
 fn a_gap_that_a_later_entry_knew_to_be_durable_is_damage() {
-    let mut found = stream(1, &[0, 2, 3]);
+    let mut found = entries_with_sequences(1, &[0, 2, 3]);
     found[1].header.open = 1;
-    assert_eq!(kept(found.clone(), &[(1, 0)]), (vec![0], 1, None), "1 was open when 2 was sealed");
+    assert_eq!(kept_sequences(found.clone(), &[(1, 0)]), (vec![0], 1, None), "1 was open when 2 was sealed");
     found[2].header.open = 1;
-    assert_eq!(kept(found, &[(1, 0)]), (vec![0], 1, Some(1)), "2 was durable when 3 was sealed");
+    assert_eq!(kept_sequences(found, &[(1, 0)]), (vec![0], 1, Some(1)), "2 was durable when 3 was sealed");
 }
 
 #[test]
 fn an_empty_reopened_log_continues_at_its_cut() {
-    assert_eq!(kept(Vec::new(), &[(1, 0), (2, 0)]), (vec![], 0, None));
+    assert_eq!(kept_sequences(Vec::new(), &[(1, 0), (2, 0)]), (vec![], 0, None));
 }

@@ -11,7 +11,7 @@ use super::*;
 const US: Duration = Duration::from_micros(1);
 
 /// A drive that takes `us` microseconds for each write, and serves any number of writes at once.
-fn parallel(us: u32) -> EmuOptions {
+fn parallel_drive(us: u32) -> EmuOptions {
     let latency = Latency { write: US * us, flush: US * us, ..Latency::NONE };
     EmuOptions { latency, zones: 64, zone_size: Blocks(64), zone_capacity: Blocks(60), ..EmuOptions::tiny() }
 }
@@ -34,7 +34,7 @@ const ENTRY: usize = BLOCK - HEADER_SIZE;
 
 #[test]
 fn a_window_of_appends_is_in_flight_and_no_more() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, options(8, BLOCK));
     bench.run(async {
         for n in 0..32 {
@@ -55,7 +55,7 @@ fn a_window_of_appends_is_in_flight_and_no_more() {
 
 #[test]
 fn in_write_mode_one_operation_is_in_flight() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, LogOptions { mode: IoMode::Write, ..options(8, BLOCK) });
     bench.run(async {
         for n in 0..10 {
@@ -68,7 +68,7 @@ fn in_write_mode_one_operation_is_in_flight() {
 
 #[test]
 fn parts_above_the_append_limit_are_in_flight_together() {
-    let options_ = EmuOptions { max_append: Blocks(4), ..parallel(100) };
+    let options_ = EmuOptions { max_append: Blocks(4), ..parallel_drive(100) };
     let bench = Bench::new(options_, 64);
     let log = writer(&bench, options(64, 32 * BLOCK));
     let all = pattern(0, 8 * (4 * BLOCK - 64));
@@ -82,7 +82,7 @@ fn parts_above_the_append_limit_are_in_flight_together() {
 
 #[test]
 fn entries_go_to_the_next_zone_while_the_last_ones_of_a_zone_are_in_flight() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, options(64, 2 * BLOCK));
     let all = pattern(0, 64 * BLOCK);
     bench.run(async {
@@ -97,7 +97,7 @@ fn entries_go_to_the_next_zone_while_the_last_ones_of_a_zone_are_in_flight() {
 #[test]
 fn a_log_that_may_have_one_open_zone_fills_it_before_it_uses_the_next() {
     // The emulated drive refuses a second open zone.
-    let one = EmuOptions { max_open: Some(1), max_active: Some(1), reorder: true, ..parallel(100) };
+    let one = EmuOptions { max_open: Some(1), max_active: Some(1), reorder: true, ..parallel_drive(100) };
     let bench = Bench::new(one, 64);
     bench.source.apart.store(true, Relaxed);
     // Entries of 7 blocks: one of the entries spans both zones.
@@ -114,7 +114,7 @@ fn a_log_that_may_have_one_open_zone_fills_it_before_it_uses_the_next() {
 #[test]
 fn at_a_barrier_all_operations_end_before_the_next_region_begins() {
     for (barrier, us) in [(BLOCK, 3200), (4 * BLOCK, 800), (16 * BLOCK, 200), (0, 100)] {
-        let bench = Bench::new(parallel(100), 64);
+        let bench = Bench::new(parallel_drive(100), 64);
         let log = writer(&bench, LogOptions { barrier, ..options(64, BLOCK) });
         bench.run(async {
             for n in 0..32 {
@@ -130,7 +130,7 @@ fn at_a_barrier_all_operations_end_before_the_next_region_begins() {
 
 #[test]
 fn records_synced_at_the_same_time_share_an_entry_and_later_ones_are_in_flight_beside_it() {
-    let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel(100) }, 64);
+    let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel_drive(100) }, 64);
     let log = writer(&bench, options(64, 16 * BLOCK));
     let tasks: Vec<_> = (0..16_u32)
         .map(|n| {
@@ -161,7 +161,7 @@ fn records_synced_at_the_same_time_share_an_entry_and_later_ones_are_in_flight_b
 
 #[test]
 fn a_failed_append_among_many_poisons_the_log_and_the_entries_before_it_stay() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, options(8, BLOCK));
     bench.run(async {
         for n in 0..4 {
@@ -185,7 +185,7 @@ fn a_failed_append_among_many_poisons_the_log_and_the_entries_before_it_stay() {
 
 #[test]
 fn entries_in_flight_are_read_from_memory() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, options(64, 2 * BLOCK));
     let all = pattern(0, 40_000);
     bench.run(async {
@@ -201,7 +201,7 @@ fn entries_in_flight_are_read_from_memory() {
 
 #[test]
 fn dropping_an_append_half_way_poisons_the_log() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, options(2, BLOCK));
     bench.run(async {
         let all = pattern(0, 3 << 20);
@@ -218,7 +218,7 @@ fn dropping_an_append_half_way_poisons_the_log() {
 
 #[test]
 fn a_long_append_is_split_so_that_memory_stays_bounded() {
-    let bench = Bench::new(EmuOptions { zones: 200, ..parallel(100) }, 64);
+    let bench = Bench::new(EmuOptions { zones: 200, ..parallel_drive(100) }, 64);
     let log = writer(&bench, options(16, 4 * BLOCK));
     let all = pattern(0, 30 << 20);
     bench.run(async {
@@ -232,7 +232,7 @@ fn a_long_append_is_split_so_that_memory_stays_bounded() {
 
 #[test]
 fn a_slow_append_delays_only_the_syncs_that_need_it() {
-    let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel(100) }, 64);
+    let bench = Bench::new(EmuOptions { volatile_cache: false, ..parallel_drive(100) }, 64);
     let log = writer(&bench, options(8, BLOCK));
     bench.run(async {
         log.append(&pattern(0, ENTRY)).await.expect("room");
@@ -262,7 +262,7 @@ fn a_slow_append_delays_only_the_syncs_that_need_it() {
 
 #[test]
 fn a_log_gives_up_its_segment_when_it_is_idle_and_no_thread_is_inside_its_writer() {
-    let bench = Bench::new(parallel(100), 64);
+    let bench = Bench::new(parallel_drive(100), 64);
     let log = writer(&bench, options(8, BLOCK));
     let idle = Duration::from_secs(1);
     bench.run(async {

@@ -60,12 +60,12 @@ struct Drive {
     /// once the test asks for it.
     synced: AtomicU64,
     appended: AtomicU64,
-    moments: Mutex<Option<Vec<Moment>>>,
+    moments: Mutex<Option<Vec<MediumMoment>>>,
 }
 
 /// The medium's content at one moment.
 #[derive(Debug)]
-struct Moment {
+struct MediumMoment {
     media: Media,
     synced: u64,
     appended: u64,
@@ -76,7 +76,7 @@ impl Drive {
         if let Some(moments) = &mut *self.moments.lock() {
             let (synced, appended) =
                 (self.synced.load(Ordering::Relaxed), self.appended.load(Ordering::Relaxed));
-            moments.push(Moment { media: self.emu.media(), synced, appended });
+            moments.push(MediumMoment { media: self.emu.media(), synced, appended });
         }
     }
 }

@@ -11,13 +11,13 @@ use super::*;
 use crate::rules::BrokenRule;
 
 /// The bytes of the log that a power cut may leave: at least `durable`, at most `appended`.
-struct Bounds {
+struct SurvivingBytes {
     durable: usize,
     appended: usize,
 }
 
 /// Recovers the log from one image of the medium; returns its number of bytes, or the defect found.
-fn check(media: Media, segments: &[Segment], bounds: &Bounds) -> Result<usize, String> {
+fn check(media: Media, segments: &[Segment], bounds: &SurvivingBytes) -> Result<usize, String> {
     let bench = Bench::from_media(media);
     let found = bench.recover_from(&FIRST, segments);
     let all = bench.content(&found);
@@ -104,7 +104,7 @@ fn explore(
         if cuts == bound {
             outcomes.extend((0..bound).map(|seed| moment.media.cut(&mut Seeded::new(seed))));
         }
-        let bounds = Bounds { durable: moment.synced as usize, appended: moment.appended as usize };
+        let bounds = SurvivingBytes { durable: moment.synced as usize, appended: moment.appended as usize };
         for media in outcomes {
             if images.insert((media.fingerprint(), moment.synced)) {
                 check(media, &segments, &bounds)?;

@@ -42,7 +42,7 @@ fn sealed(zone: u32, sequence: u64, (part, parts): (u16, u16), odd: bool, payloa
 }
 
 /// An emulated drive with zones of 64 MiB and a given read latency.
-fn large(read: Duration) -> Bench {
+fn drive_with_large_zones(read: Duration) -> Bench {
     let latency = Latency { read, ..Latency::NONE };
     let (zone_size, zone_capacity) = (Blocks(16 << 10), Blocks(16 << 10));
     let options = EmuOptions { zone_size, zone_capacity, latency, ..EmuOptions::tiny() };
@@ -135,7 +135,7 @@ fn stream_of(bench: &Bench) -> (LogStream, crate::wal::ordered::stream::Filler) 
 
 #[test]
 fn reading_a_log_reads_each_block_once() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     bench.put_all(1, (0..2000).map(|n| (n, false)));
     let (mut stream, _filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     let all = bench.drain(&mut stream, 32 << 10).expect("reads");
@@ -147,7 +147,7 @@ fn reading_a_log_reads_each_block_once() {
 fn a_slow_drive_is_read_at_its_full_rate() {
     // A read takes a millisecond, whatever its length: twelve reads in flight give 12 MiB in each
     // millisecond.
-    let bench = large(Duration::from_millis(1));
+    let bench = drive_with_large_zones(Duration::from_millis(1));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
     let (mut stream, _filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     let begun = bench.driver.now();
@@ -159,7 +159,7 @@ fn a_slow_drive_is_read_at_its_full_rate() {
 
 /// Times in which a profile's drive delivers `mib` MiB of log to a stream, and the same blocks to plain
 /// reads.
-fn on_profile(name: &str, mib: u64) -> (u64, u64) {
+fn read_times_on_profile(name: &str, mib: u64) -> (u64, u64) {
     let profile = zoned::emu::Profile::load(name).expect("a profile");
     let base = EmuOptions { track_power_cuts: false, zones: 4, ..EmuOptions::tiny() };
     let (zone_size, zone_capacity) = (Blocks(mib * 256), Blocks(mib * 256));
@@ -189,7 +189,7 @@ fn on_profile(name: &str, mib: u64) -> (u64, u64) {
 #[test]
 fn reading_a_log_reaches_the_bandwidth_of_published_drives() {
     for name in ["confzns", "zn540"] {
-        let (stream, raw) = on_profile(name, 64);
+        let (stream, raw) = read_times_on_profile(name, 64);
         assert!(
             stream * 10 <= raw * 11,
             "{name}: {stream} ns by the stream, {raw} ns at the drive's bandwidth"
@@ -199,7 +199,7 @@ fn reading_a_log_reaches_the_bandwidth_of_published_drives() {
 
 #[test]
 fn the_bytes_of_entries_that_wait_long_are_dropped_and_memory_is_bounded() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     // The log's first entry has the highest address.
     let count = 12 << 10;
     bench.put_all(1, (1..count).chain([0]).map(|n| (n, false)));
@@ -215,7 +215,7 @@ fn the_bytes_of_entries_that_wait_long_are_dropped_and_memory_is_bounded() {
 
 #[test]
 fn an_entry_that_is_read_a_second_time_is_checked_again() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     let count = 12 << 10;
     bench.put_all(1, (1..count).chain([0]).map(|n| (n, false)));
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
@@ -239,7 +239,7 @@ fn an_entry_that_is_read_a_second_time_is_checked_again() {
 
 #[test]
 fn a_part_longer_than_a_transfer_is_read_in_several_and_checked() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     let whole = pattern(0, 60_000);
     bench.put_raw(1, &sealed(1, 0, (0, 2), false, &whole[..30_000]));
     bench.put_raw(1, &sealed(1, 0, (1, 2), false, &whole[30_000..]));
@@ -256,7 +256,7 @@ fn a_part_longer_than_a_transfer_is_read_in_several_and_checked() {
 
 #[test]
 fn a_reader_that_pauses_stops_the_read_ahead() {
-    let bench = large(Duration::from_micros(10));
+    let bench = drive_with_large_zones(Duration::from_micros(10));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
     let (mut stream, _filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     let mut first = vec![0; 100];
@@ -275,7 +275,7 @@ fn a_reader_that_pauses_stops_the_read_ahead() {
 
 #[test]
 fn dropping_a_stream_ends_its_filler() {
-    let bench = large(Duration::from_micros(10));
+    let bench = drive_with_large_zones(Duration::from_micros(10));
     bench.put_all(1, (0..16 << 10).map(|n| (n, false)));
     let (mut stream, filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
     bench.run(async { stream.read(&mut [0; 100]).await.expect("reads") });
@@ -285,7 +285,7 @@ fn dropping_a_stream_ends_its_filler() {
 
 #[test]
 fn a_gap_ends_the_stream_and_later_entries_prove_the_damage() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     bench.put_all(1, (0..10).chain(11..5000).map(|n| (n, false)));
     // The log's last entry proves that the lost one was durable.
     let segments = [segment(1, 0, 16 << 10)];
@@ -304,7 +304,7 @@ fn a_gap_ends_the_stream_and_later_entries_prove_the_damage() {
 
 #[test]
 fn a_read_error_reaches_the_reader_instead_of_an_end() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     bench.put_all(1, (0..100).map(|n| (n, false)));
     bench.drive.emu.fail(zoned::emu::FaultSpec::next(zoned::emu::FaultOp::Read));
     let (mut stream, _filled) = bench.stream(&[segment(1, 0, 16 << 10)]);
@@ -314,7 +314,7 @@ fn a_read_error_reaches_the_reader_instead_of_an_end() {
 
 #[test]
 fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     let whole = pattern(0, 7 * 3000);
     let piece = |n: usize| &whole[n * 3000..(n + 1) * 3000];
     // Entry 0 has one part, entry 1 three and entry 2 one; then a barrier; then entries 3 and 4.
@@ -353,7 +353,7 @@ fn parts_and_regions_in_any_order_are_read_in_the_order_of_the_stream() {
 #[test]
 fn small_entries_are_read_along_their_index_in_bounded_memory() {
     // A log whose records were synced one by one: 100 bytes in each block.
-    let bench = large(Duration::ZERO);
+    let bench = drive_with_large_zones(Duration::ZERO);
     let content = pattern(0, 1_200_000);
     let blocks: Vec<u8> = content
         .chunks(100)

@@ -185,7 +185,7 @@ fn an_entry_across_two_zones_counts_as_one() {
 }
 
 /// A valid entry of this log with the next sequence, to be embedded in the second block of a record.
-fn forged(sequence: u64) -> Vec<u8> {
+fn forged_entry(sequence: u64) -> Vec<u8> {
     let header = EntryHeader {
         padding: false,
         odd: false,
@@ -212,7 +212,7 @@ fn forged(sequence: u64) -> Vec<u8> {
 #[test]
 fn an_entry_embedded_in_a_payload_is_not_recovered() {
     let bench = Bench::tiny();
-    bench.put_raw(1, &forged(0));
+    bench.put_raw(1, &forged_entry(0));
     assert_eq!(
         bench.content(&bench.recover_from(&FIRST, &[segment(1, 0, 14)])),
         b"forged",
@@ -221,7 +221,7 @@ fn an_entry_embedded_in_a_payload_is_not_recovered() {
     bench.reset(1);
 
     let writer = bench.writer(4);
-    let record = [pattern(0, BLOCK - HEADER_SIZE), forged(0), forged(1)].concat();
+    let record = [pattern(0, BLOCK - HEADER_SIZE), forged_entry(0), forged_entry(1)].concat();
     bench.run(async {
         writer.append(&record).await.expect("room");
         let mut unwritten = vec![0; record.len()];
@@ -244,14 +244,14 @@ fn an_entry_embedded_in_a_payload_is_not_recovered() {
 fn padding_entries_are_skipped() {
     let bench = Bench::tiny();
     let mut block = vec![0; BLOCK];
-    let header = EntryHeader::parse(&forged(0)).expect("a header");
+    let header = EntryHeader::parse(&forged_entry(0)).expect("a header");
     EntryHeader { padding: true, length: 0, ..header }.seal(
         &mut block,
         &Home { uuid: uuid(), zone: ZoneId(1) },
         BLOCK,
     );
     bench.put_raw(1, &block);
-    bench.put_raw(1, &forged(0));
+    bench.put_raw(1, &forged_entry(0));
     let found = bench.recover_from(&FIRST, &[segment(1, 0, 14)]);
     assert_eq!((bench.content(&found), found.dropped), (b"forged".to_vec(), 0));
 }

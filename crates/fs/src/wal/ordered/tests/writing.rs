@@ -110,7 +110,7 @@ fn a_reopened_log_continues_in_its_partly_filled_segment() {
     assert_eq!(writer.unused(), None);
 }
 
-fn slow(flush_us: u64, write_us: u64) -> EmuOptions {
+fn slow_drive(flush_us: u64, write_us: u64) -> EmuOptions {
     let latency = Latency {
         flush: Duration::from_micros(flush_us),
         write: Duration::from_micros(write_us),
@@ -121,7 +121,7 @@ fn slow(flush_us: u64, write_us: u64) -> EmuOptions {
 
 #[test]
 fn concurrent_syncs_share_one_flush() {
-    let bench = Bench::new(slow(100, 10), 64);
+    let bench = Bench::new(slow_drive(100, 10), 64);
     let writer = Arc::new(bench.writer(8));
     let tasks: Vec<_> = (0..32)
         .map(|n| {
@@ -145,7 +145,7 @@ fn concurrent_syncs_share_one_flush() {
 
 #[test]
 fn a_sync_that_comes_during_a_flush_waits_for_the_next_flush() {
-    let bench = Bench::new(slow(100, 10), 64);
+    let bench = Bench::new(slow_drive(100, 10), 64);
     let writer = Arc::new(bench.writer(8));
     let (driver, drive) = (bench.driver.clone(), bench.drive.clone());
     let late: Vec<_> = [50_u64, 60, 70]
@@ -200,7 +200,8 @@ fn a_drive_without_a_volatile_cache_is_not_flushed() {
 
 #[test]
 fn records_of_concurrent_appenders_never_mix() {
-    let bench = Bench::new(EmuOptions { max_open: None, max_active: None, zones: 200, ..slow(100, 10) }, 5);
+    let bench =
+        Bench::new(EmuOptions { max_open: None, max_active: None, zones: 200, ..slow_drive(100, 10) }, 5);
     let writer = Arc::new(bench.writer(3));
     let tasks: Vec<_> = (0..8_u8)
         .map(|n| {
@@ -262,7 +263,7 @@ fn a_failed_write_poisons_the_writer() {
 
 #[test]
 fn a_failed_flush_poisons_the_writer_and_fails_all_waiting_syncs() {
-    let bench = Bench::new(slow(100, 10), 64);
+    let bench = Bench::new(slow_drive(100, 10), 64);
     bench.drive.emu.fail(FaultSpec::next(FaultOp::Flush));
     let writer = Arc::new(bench.writer(8));
     let tasks: Vec<_> = (0..4)
@@ -285,7 +286,7 @@ fn a_failed_flush_poisons_the_writer_and_fails_all_waiting_syncs() {
 
 #[test]
 fn dropping_a_waiting_task_loses_no_byte() {
-    let bench = Bench::new(slow(100, 10), 64);
+    let bench = Bench::new(slow_drive(100, 10), 64);
     let writer = bench.writer(8);
     bench.run(async {
         writer.append(b"x").await.expect("room");
@@ -309,7 +310,7 @@ fn spawn_sync(bench: &Bench, writer: &Arc<LogWriter>) -> units::Spawned<()> {
 
 #[test]
 fn when_a_leader_is_dropped_during_its_flush_another_sync_leads() {
-    let bench = Bench::new(slow(100, 0), 64);
+    let bench = Bench::new(slow_drive(100, 0), 64);
     let writer = Arc::new(bench.writer(8));
     bench.run(async {
         writer.append(b"x").await.expect("room");
