@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 
 use units::Bytes;
 
-/// The unit of sizes in `/sys`, in bytes.
+/// Bytes of the unit in which `/sys` gives sizes.
 const SECTOR: u64 = 512;
 
 /// A device's number.

@@ -264,7 +264,7 @@ impl Unscanned {
         })
     }
 
-    /// Drops the chunks that are scanned.
+    /// Drops the log chunks whose blocks are all scanned.
     fn drop_scanned(&mut self, last: bool) {
         let at = self.at.unwrap_or_default();
         while let Some((start, chunk)) = self.chunks.front()

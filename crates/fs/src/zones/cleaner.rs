@@ -19,7 +19,7 @@ use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase};
 /// Number of dead zones at which the cleaner commits the metadata records that freed them, instead of waiting
 /// for another commit.
 const MAX_DEAD_ZONES: usize = 16;
-/// A reclaim must gain this fraction of a zone while no writer waits for space.
+/// A reclaim must gain a zone divided by this number while no writer waits for space.
 const EASY_RECLAIM_GAIN_DIVISOR: u64 = 4;
 /// The longest copy of a reclaim, in bytes.
 const MAX_COPY_BYTES: u64 = 1 << 20;

@@ -18,7 +18,7 @@ use crate::wal::segment::Segment;
 use crate::zones::allocator::{Allocator, Lease, LeftZone};
 use crate::zones::table::Phase;
 
-/// The rest of a log zone is finished instead of kept if it is shorter than this fraction of a zone.
+/// The rest of a log zone is finished instead of kept if it is shorter than a zone divided by this number.
 const SMALLEST_REST_DIVISOR: u64 = 16;
 /// Number of rests of log zones kept open for the next log.
 const MAX_RESTS: usize = 1;

@@ -2,7 +2,7 @@
 
 use zoned::Geometry;
 
-/// Zones open at once where the device has no limit.
+/// Number of zones that a mount keeps open at most if the device has no limit.
 const OPEN_ZONES_WITHOUT_LIMIT: usize = 32;
 /// Data zones open at once at most: one per lifetime, and one for reclaim.
 pub(crate) const MAX_OPEN_DATA_ZONES: usize = 7;

@@ -10,7 +10,7 @@ use crate::options::Lifetime;
 
 /// Reclaim begins when this many empty zones are left besides those kept for reclaim.
 pub(crate) const LOW_FREE_ZONES: usize = 2;
-/// A reclaim must gain this fraction of a zone, and at least a block.
+/// A reclaim must gain a zone divided by this number, and at least a block.
 pub(crate) const MIN_RECLAIM_GAIN_DIVISOR: u64 = 64;
 
 /// The phase of a zone's life.

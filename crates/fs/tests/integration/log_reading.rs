@@ -48,14 +48,14 @@ async fn drain(reader: &mut SequentialReader, from: usize, step: usize) -> fs::R
     }
 }
 
-fn sequential(fs: &Fs) -> SequentialReader {
+fn sequential_reader(fs: &Fs) -> SequentialReader {
     SequentialReader::new(fs.open("/a.log").unwrap())
 }
 
 #[test]
 fn reading_a_log_recovers_it_in_the_same_pass() {
     let (drive, counter, fs, content) = closed_log(20 << 20);
-    let mut reader = sequential(&fs);
+    let mut reader = sequential_reader(&fs);
     assert!(drive.run(drain(&mut reader, 0, 32 << 10)).unwrap() == content);
     let (_, blocks) = counter.take();
     let most = content.len() as u64 / BLOCK * 102 / 100;
@@ -67,7 +67,7 @@ fn reading_a_log_recovers_it_in_the_same_pass() {
     assert!(some == content[9_999_950..][..100]);
     assert_eq!(counter.take().0, 1);
     // A second sequential read of the log uses the index, with read-ahead too.
-    assert!(drive.run(drain(&mut sequential(&fs), 0, 4096)).unwrap() == content);
+    assert!(drive.run(drain(&mut sequential_reader(&fs), 0, 4096)).unwrap() == content);
     let (reads, blocks) = counter.take();
     assert!(
         blocks <= most && reads <= content.len() as u64 / (1 << 20) * 2 + 8,
@@ -79,7 +79,7 @@ fn reading_a_log_recovers_it_in_the_same_pass() {
 fn two_sequential_readers_and_a_random_read_at_once_give_the_same_bytes() {
     let (drive, _, fs, content) = closed_log(3 << 20);
     drive.run(async {
-        let (mut one, mut two) = (sequential(&fs), sequential(&fs));
+        let (mut one, mut two) = (sequential_reader(&fs), sequential_reader(&fs));
         let (mut first, mut other) = (vec![0; 1000], vec![0; 1000]);
         one.read_at(Bytes(0), &mut first).await.unwrap();
         two.read_at(Bytes(0), &mut other).await.unwrap();
@@ -99,7 +99,7 @@ fn two_sequential_readers_and_a_random_read_at_once_give_the_same_bytes() {
 fn a_reader_sees_bytes_that_are_appended_after_it_opened_the_log() {
     let (drive, _, fs, content) = closed_log(40 << 20);
     drive.run(async {
-        let mut reader = sequential(&fs);
+        let mut reader = sequential_reader(&fs);
         let mut first = vec![0; 1000];
         reader.read_at(Bytes(0), &mut first).await.unwrap();
         let writer = fs.open_append("/a.log").await.unwrap();
@@ -109,7 +109,7 @@ fn a_reader_sees_bytes_that_are_appended_after_it_opened_the_log() {
         assert!(rest[..content.len() - 1000] == content[1000..]);
         assert!(rest[content.len() - 1000..] == more);
         writer.close().await.unwrap();
-        assert!(drain(&mut sequential(&fs), 0, 32 << 10).await.unwrap() == [content, more].concat());
+        assert!(drain(&mut sequential_reader(&fs), 0, 32 << 10).await.unwrap() == [content, more].concat());
     });
     drive.run(fs.unmount()).unwrap();
     drive.check();
@@ -119,7 +119,7 @@ fn a_reader_sees_bytes_that_are_appended_after_it_opened_the_log() {
 fn an_open_reader_reads_a_removed_log_to_its_end() {
     let (drive, _, fs, content) = closed_log(40 << 20);
     drive.run(async {
-        let mut reader = sequential(&fs);
+        let mut reader = sequential_reader(&fs);
         let mut first = vec![0; 1000];
         reader.read_at(Bytes(0), &mut first).await.unwrap();
         fs.unlink("/a.log").await.unwrap();
@@ -134,7 +134,7 @@ fn a_reader_that_is_dropped_early_frees_a_removed_log() {
     let (drive, _, fs, content) = closed_log(40 << 20);
     let free = fs.statfs().free;
     drive.run(async {
-        let mut reader = sequential(&fs);
+        let mut reader = sequential_reader(&fs);
         reader.read_at(Bytes(0), &mut vec![0; 1000]).await.unwrap();
         fs.unlink("/a.log").await.unwrap();
         drop(reader);
@@ -169,7 +169,7 @@ fn a_sequential_read_of_a_damaged_log_fails_instead_of_ending_early() {
     });
     let fs = drive.mount();
     for reading in 0..2 {
-        let mut reader = sequential(&fs);
+        let mut reader = sequential_reader(&fs);
         let mut all = Vec::new();
         let error = loop {
             let mut some = vec![0; 32 << 10];

@@ -63,7 +63,11 @@ impl ZonedDevice for PanickingDrive {
     }
 }
 
-async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (Fs, ParallelLog) {
+async fn open_log_on_panicking_drive(
+    drive: &Drive,
+    at: Entry,
+    options: &ParallelOptions,
+) -> (Fs, ParallelLog) {
     let device = Arc::new(PanickingDrive { emu: drive.emu.clone(), at });
     let fs = Fs::mount(device, &MountOptions::default()).await.unwrap();
     let (log, _) = fs.parallel_log(PATH, options).await.unwrap();
@@ -71,7 +75,7 @@ async fn on_panicking(drive: &Drive, at: Entry, options: &ParallelOptions) -> (F
 }
 
 /// Polls all appends until each has ended; the result is `None` for one that panicked.
-async fn outcomes(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>>> {
+async fn outcomes_of_appends(mut appends: Vec<Append<'_>>) -> Vec<Option<fs::Result<Ticket>>> {
     let mut outcomes: Vec<Option<Option<fs::Result<Ticket>>>> = vec![None; appends.len()];
     poll_fn(|context| {
         for (append, outcome) in appends.iter_mut().zip(&mut outcomes).filter(|(_, o)| o.is_none()) {
@@ -95,10 +99,10 @@ fn writers_that_wait_for_a_leader_that_panics_get_the_error() {
     drive.format();
     drive.run(async {
         let joined = ParallelOptions { batching: Batching::Auto, ..ParallelOptions::default() };
-        let (fs, log) = on_panicking(&drive, Entry::Records(3), &joined).await;
+        let (fs, log) = open_log_on_panicking_drive(&drive, Entry::Records(3), &joined).await;
         // The first record has an entry of its own; the second writer leads a batch of three records.
         let appends = (0..4).map(|_| Box::pin(log.append(b"record", false)) as Append<'_>).collect();
-        let outcomes = outcomes(appends).await;
+        let outcomes = outcomes_of_appends(appends).await;
         assert!(matches!(outcomes[0], Some(Ok(Ticket(0)))), "{outcomes:?}");
         assert!(outcomes[1].is_none(), "the append panicked");
         for follower in &outcomes[2..] {
@@ -124,8 +128,8 @@ fn a_panic_of_a_lone_writer_delays_no_other_writer() {
         drive.format();
         drive.run(async {
             let options = ParallelOptions { batching, ..ParallelOptions::default() };
-            let (fs, log) = on_panicking(&drive, Entry::Records(1), &options).await;
-            let outcomes = outcomes(vec![Box::pin(log.append(b"record", false))]).await;
+            let (fs, log) = open_log_on_panicking_drive(&drive, Entry::Records(1), &options).await;
+            let outcomes = outcomes_of_appends(vec![Box::pin(log.append(b"record", false))]).await;
             assert!(outcomes[0].is_none(), "the append panicked");
             // The ticket of the append that panicked is void, and the log left its zone.
             log.sync().await.unwrap();
@@ -144,7 +148,7 @@ fn maintenance_that_panics_poisons_the_log_and_all_waiting_calls_get_the_error()
     drive.format();
     drive.run(async {
         let options = ParallelOptions::default();
-        let (fs, log) = on_panicking(&drive, Entry::Void, &options).await;
+        let (fs, log) = open_log_on_panicking_drive(&drive, Entry::Void, &options).await;
         let kept = log.append(b"record", true).await.unwrap();
         let refused = log.append(b"refused", true).await.unwrap();
         for error in [

@@ -205,7 +205,7 @@ fn without_void_entries_a_failed_append_that_reached_the_medium_is_replayed() {
 
 /// The number of records that are lost after a clean close of the log: 8 writers, and a zone replacement
 /// every few appends.
-fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
+fn records_lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
     let volatile_cache = seed.is_multiple_of(2);
     let world = recorded_log(
         seed,
@@ -225,9 +225,10 @@ fn lost_at_replacements(seed: u64, broken_rule: Option<BrokenRule>) -> usize {
 #[test]
 fn an_append_that_races_the_replacement_of_its_zone_is_not_lost() {
     for seed in 0..10 {
-        assert_eq!(lost_at_replacements(seed, None), 0, "seed {seed}");
+        assert_eq!(records_lost_at_replacements(seed, None), 0, "seed {seed}");
     }
-    let lost: usize = (0..10).map(|seed| lost_at_replacements(seed, Some(BrokenRule::Replacement))).sum();
+    let lost: usize =
+        (0..10).map(|seed| records_lost_at_replacements(seed, Some(BrokenRule::Replacement))).sum();
     assert!(lost > 5, "a log that takes its padding's address for the end of the zone loses records: {lost}");
 }
 

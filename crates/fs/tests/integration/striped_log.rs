@@ -109,7 +109,7 @@ fn zones_of_a_striped_log_are_freed_as_their_records_are_retired() {
 }
 
 /// Records per second of `writers` writers on a drive of `profile`, and the log's stripe width at the end.
-fn rate(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
+fn records_per_second(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let dev = zoned::open(&format!("emu:mem?profile={profile}"), Arc::clone(&driver)).unwrap();
     block_on(&*driver, async {
@@ -128,9 +128,9 @@ fn rate(profile: &str, zones: usize, writers: usize) -> (f64, u64) {
 #[test]
 fn where_zones_have_dies_of_their_own_several_writers_get_several_zones_and_a_lone_writer_one() {
     const DRIVE: &str = "smallzone&zones=64";
-    let ((one, _), (more, zones)) = (rate(DRIVE, 1, 4), rate(DRIVE, 0, 4));
+    let ((one, _), (more, zones)) = (records_per_second(DRIVE, 1, 4), records_per_second(DRIVE, 0, 4));
     assert!(more > 1.7 * one && zones == 8, "{one:.0} and {more:.0} with {zones} zones");
-    assert_eq!(rate(DRIVE, 0, 1).1, 1);
+    assert_eq!(records_per_second(DRIVE, 0, 1).1, 1);
     // The ZN540 drive has few open zones, and each zone uses all dies.
-    assert_eq!(rate("zn540&zones=16&zone-size=64MiB&zone-capacity=64MiB", 0, 4).1, 1);
+    assert_eq!(records_per_second("zn540&zones=16&zone-size=64MiB&zone-capacity=64MiB", 0, 4).1, 1);
 }

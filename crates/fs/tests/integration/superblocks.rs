@@ -21,7 +21,7 @@ fn at(drive: &Drive, zone: u32) -> Lba {
 }
 
 /// Writes the superblock of drive `from` over the copy in zone `zone` of drive `to`.
-fn transplant(from: &Drive, to: &Drive, zone: u32) {
+fn copy_superblock(from: &Drive, to: &Drive, zone: u32) {
     let block = from.run(from.dev().read(at(from, 0), BufMut::zeroed(4096))).unwrap();
     to.run(to.dev().write(at(to, zone), Buf::copy_from(&block), Durability::Durable)).unwrap();
 }
@@ -31,7 +31,7 @@ fn of_two_superblocks_the_one_whose_file_system_wrote_the_metadata_counts() {
     let (mine, other) = (drive(1), drive(2));
     for zone in [0, 1] {
         let mine = drive(1);
-        transplant(&other, &mine, zone);
+        copy_superblock(&other, &mine, zone);
         let fs = mine.mount();
         assert_eq!(fs.statfs().uuid, Uuid::from_u128(1), "copy {zone} is of another file system");
         mine.run(async {
@@ -51,14 +51,14 @@ fn of_two_superblocks_the_one_whose_file_system_wrote_the_metadata_counts() {
 #[test]
 fn superblocks_of_another_file_system_are_refused_and_the_error_names_all() {
     let (mine, second, third) = (drive(1), drive(2), drive(3));
-    transplant(&second, &mine, 0);
-    transplant(&third, &mine, 1);
+    copy_superblock(&second, &mine, 0);
+    copy_superblock(&third, &mine, 1);
     let error = mine.try_mount().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Corrupt, "{error}");
     for uuid in [1, 2, 3] {
         assert!(error.to_string().contains(&Uuid::from_u128(uuid).to_string()), "{error}");
     }
-    transplant(&second, &mine, 1);
+    copy_superblock(&second, &mine, 1);
     assert_eq!(mine.try_mount().unwrap_err().kind(), ErrorKind::Corrupt);
 }
 

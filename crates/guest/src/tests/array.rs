@@ -132,7 +132,7 @@ fn array_survives_drive_failure(control: &mut Control) -> Result<()> {
     shell::run_successfully(&["furrow", "fs", "mkfs", "--force", "-d", &device], FAILURE_AND_REBUILD_LIMIT)?;
     let server = Server::start(&device, HTTP_ADDRESS)?;
     ensure!(health()? == "clean", "a new array is not clean");
-    let mut records = Records::default();
+    let mut records = AcknowledgedRecords::default();
     run_redis_benchmark(REQUESTS_BEFORE_FAILURE)?;
     records.load(RECORDS_BEFORE_FAILURE)?;
     records.verify().context("before the failure")?;
@@ -190,13 +190,13 @@ fn health() -> Result<String> {
 
 /// Acknowledged writes.
 #[derive(Default)]
-struct Records {
+struct AcknowledgedRecords {
     expected: BTreeMap<String, String>,
     /// The keys of `redis-benchmark` that existed before the drive's failure.
     keys: BTreeSet<String>,
 }
 
-impl Records {
+impl AcknowledgedRecords {
     /// The next record of the load, whose value is derived from its key.
     fn next(number: usize) -> (String, String) {
         let value: String = (0..WORDS_PER_VALUE)
@@ -209,7 +209,7 @@ impl Records {
     fn load(&mut self, count: usize) -> Result<()> {
         let mut client = RedisCli::start()?;
         for number in self.expected.len()..self.expected.len() + count {
-            let (key, value) = Records::next(number);
+            let (key, value) = AcknowledgedRecords::next(number);
             client.call(&format!("set {key} {value}"), "OK")?;
             self.expected.insert(key, value);
         }
@@ -228,7 +228,7 @@ impl Records {
                 let mut client = RedisCli::start()?;
                 let mut written = Vec::new();
                 while !done.load(Ordering::Acquire) {
-                    let (key, value) = Records::next(before + written.len());
+                    let (key, value) = AcknowledgedRecords::next(before + written.len());
                     client.call(&format!("set {key} {value}"), "OK")?;
                     written.push((key, value));
                     acknowledged.store(written.len(), Ordering::Release);

@@ -28,40 +28,44 @@ const NULL_BLK_WITH_CONVENTIONAL_ZONES: &str = "blk:/dev/furrow/nullb1";
 const REORDER_ROUNDS_LIMIT: Duration = Duration::from_secs(30);
 
 /// For one device.
-const LIMIT: Duration = Duration::from_secs(180);
+const PROGRAM_LIMIT: Duration = Duration::from_secs(180);
 
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     let one = [device];
     for device in if device == "-" { DEVICES } else { &one } {
         check(checks, device, "")?;
     }
-    checks.check("null_blk's first zones are conventional", LIMIT, |_| {
+    checks.check("null_blk's first zones are conventional", PROGRAM_LIMIT, |_| {
         let info = device_info(NULL_BLK_WITH_CONVENTIONAL_ZONES)?;
         let count = info.get("conventional").and_then(Value::as_u64);
         ensure!(count.is_some_and(|count| count > 0), "it has {count:?} conventional zones");
         Ok(())
     })?;
-    checks.check("nvmet-loop may reorder appends, and each says where it landed", LIMIT, |control| {
-        let start = clock::now();
-        for round in 1.. {
-            let count = order::out_of_order("nvme:/dev/furrow/ng-loop0")?;
-            if count.reordered > 0 {
-                return control.note(format!("nvmet-loop, round {round}: {count}"));
+    checks.check(
+        "nvmet-loop may reorder appends, and each says where it landed",
+        PROGRAM_LIMIT,
+        |control| {
+            let start = clock::now();
+            for round in 1.. {
+                let count = order::out_of_order("nvme:/dev/furrow/ng-loop0")?;
+                if count.reordered > 0 {
+                    return control.note(format!("nvmet-loop, round {round}: {count}"));
+                }
+                if start.elapsed() > REORDER_ROUNDS_LIMIT {
+                    return control.note(format!(
+                        "nvmet-loop: NO APPEND WAS REORDERED in {round} rounds, the last: {count}"
+                    ));
+                }
             }
-            if start.elapsed() > REORDER_ROUNDS_LIMIT {
-                return control.note(format!(
-                    "nvmet-loop: NO APPEND WAS REORDERED in {round} rounds, the last: {count}"
-                ));
-            }
-        }
-        Ok(())
-    })?;
-    checks.check("each append to QEMU's drive lands where the drive says", LIMIT, |control| {
+            Ok(())
+        },
+    )?;
+    checks.check("each append to QEMU's drive lands where the drive says", PROGRAM_LIMIT, |control| {
         let count = order::out_of_order("nvme:/dev/furrow/ng-zns0")?;
         control.note(format!("QEMU: {count}"))
     })?;
     text::put("/proc/sys/kernel/io_uring_disabled", 2)?;
-    checks.check("without io_uring the engine is threads, and says why", LIMIT, |control| {
+    checks.check("without io_uring the engine is threads, and says why", PROGRAM_LIMIT, |control| {
         for device in DEVICES {
             let info = device_info(device)?;
             let engine = info.pointer("/details/engine").and_then(Value::as_str).unwrap_or_default();
@@ -81,13 +85,14 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
 
 /// The output of `furrow device info` for the device.
 fn device_info(device: &str) -> Result<Value> {
-    let text = shell::run_successfully(&["furrow", "device", "info", "--json", "-d", device], LIMIT)?;
+    let text = shell::run_successfully(&["furrow", "device", "info", "--json", "-d", device], PROGRAM_LIMIT)?;
     serde_json::from_str(&text).with_context(|| format!("it printed {text}"))
 }
 
 fn check(checks: &mut Checks, device: &str, how: &str) -> Result<()> {
-    checks.check(&format!("{device}{how}"), LIMIT, |control| {
-        let text = shell::run_successfully(&["furrow", "device", "check", "--force", "-d", device], LIMIT)?;
+    checks.check(&format!("{device}{how}"), PROGRAM_LIMIT, |control| {
+        let text =
+            shell::run_successfully(&["furrow", "device", "check", "--force", "-d", device], PROGRAM_LIMIT)?;
         control.note(text.lines().last().unwrap_or_default())
     })
 }

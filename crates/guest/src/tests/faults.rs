@@ -16,7 +16,7 @@ use crate::control::Control;
 use crate::text;
 
 /// Time limit of each fault test.
-const LIMIT: Duration = Duration::from_secs(60);
+const FAULT_TEST_LIMIT: Duration = Duration::from_secs(60);
 
 /// Content of a file written before the fault, which must survive.
 const KEPT_FILE_BYTES: usize = 300_000;
@@ -31,23 +31,34 @@ const OFFLINE_ZONE: ZoneId = ZoneId(11);
 
 pub fn run(checks: &mut Checks) -> Result<()> {
     for (drive, url) in FAILING_DRIVES {
-        checks.check(&format!("{url}: reads fail"), LIMIT, |control| reads_fail(control, drive, url))?;
-        checks.check(&format!("{url}: writes fail"), LIMIT, |control| writes_fail(control, drive, url))?;
-        checks.check(&format!("{url}: flushes fail"), LIMIT, |control| flushes_fail(control, drive, url))?;
-        checks
-            .check(&format!("{url}: a log's writes fail"), LIMIT, |control| log_fails(control, drive, url))?;
-        checks.check(&format!("{url}: the drive is slow"), LIMIT, |control| slow(control, drive, url))?;
+        checks.check(&format!("{url}: reads fail"), FAULT_TEST_LIMIT, |control| {
+            reads_fail(control, drive, url)
+        })?;
+        checks.check(&format!("{url}: writes fail"), FAULT_TEST_LIMIT, |control| {
+            writes_fail(control, drive, url)
+        })?;
+        checks.check(&format!("{url}: flushes fail"), FAULT_TEST_LIMIT, |control| {
+            flushes_fail(control, drive, url)
+        })?;
+        checks.check(&format!("{url}: a log's writes fail"), FAULT_TEST_LIMIT, |control| {
+            log_fails(control, drive, url)
+        })?;
+        checks.check(&format!("{url}: the drive is slow"), FAULT_TEST_LIMIT, |control| {
+            slow_drive_loses_nothing(control, drive, url)
+        })?;
     }
-    checks.check("null_blk: read-only and offline zones are let be", LIMIT, |_| worn())?;
-    checks.check("null_blk: a zone under a file turns read-only", LIMIT, |control| {
-        turns(control, "zone_readonly")
+    checks.check("null_blk: read-only and offline zones are let be", FAULT_TEST_LIMIT, |_| {
+        worn_zones_are_avoided()
     })?;
-    checks.check("null_blk: a zone under a file goes offline", LIMIT, |control| {
-        turns(control, "zone_offline")
+    checks.check("null_blk: a zone under a file turns read-only", FAULT_TEST_LIMIT, |control| {
+        zone_turns_unwritable(control, "zone_readonly")
+    })?;
+    checks.check("null_blk: a zone under a file goes offline", FAULT_TEST_LIMIT, |control| {
+        zone_turns_unwritable(control, "zone_offline")
     })?;
     for (drive, url) in UNPLUGGED_DRIVES {
-        checks.check(&format!("{url}: unplugged under load"), LIMIT, |control| {
-            unplugged(control, drive, url)
+        checks.check(&format!("{url}: unplugged under load"), FAULT_TEST_LIMIT, |control| {
+            unplugged_drive_fails_operations(control, drive, url)
         })?;
     }
     Ok(())
@@ -237,7 +248,7 @@ fn log_fails(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     Ok(())
 }
 
-fn slow(control: &mut Control, drive: usize, url: &str) -> Result<()> {
+fn slow_drive_loses_nothing(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     let (device, fs) = device_with_kept_file(url)?;
     control.ask(&format!("slow {drive}"))?;
     put(&fs, "/slow", &bytes(200_000, 7))?;
@@ -250,7 +261,7 @@ fn slow(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     check_recovered_drive(url)
 }
 
-fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
+fn unplugged_drive_fails_operations(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     let (device, fs) = device_with_kept_file(url)?;
     let driver = Arc::clone(device.driver());
     let kind = CreateOptions { kind: FileKind::Log, ..CreateOptions::default() };
@@ -284,7 +295,7 @@ fn unplugged(control: &mut Control, drive: usize, url: &str) -> Result<()> {
     Ok(())
 }
 
-fn worn() -> Result<()> {
+fn worn_zones_are_avoided() -> Result<()> {
     let (device, fs) = device_with_kept_file(NULL_BLK_WITH_WORN_ZONES)?;
     let zones = device.report_all()?;
     let state = |zone: ZoneId| zones.iter().find(|info| info.zone == zone).map(|info| info.state);
@@ -310,7 +321,7 @@ fn worn() -> Result<()> {
 }
 
 /// Turns the zone that holds a file read-only or offline by null_blk's `setting`, while the file is written.
-fn turns(control: &mut Control, setting: &str) -> Result<()> {
+fn zone_turns_unwritable(control: &mut Control, setting: &str) -> Result<()> {
     let (device, fs) = device_with_kept_file(NULL_BLK_WITH_WORN_ZONES)?;
     let driver = Arc::clone(device.driver());
     let before: Vec<_> = fs.zone_map();

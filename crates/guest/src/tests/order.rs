@@ -18,12 +18,12 @@ const TOTAL_APPENDS: usize = 192;
 const APPENDED_ZONE: ZoneId = ZoneId(5);
 
 /// Number of appends whose address is above that of an append submitted later.
-pub struct Count {
+pub struct AppendOrder {
     /// So many.
     pub reordered: usize,
 }
 
-impl fmt::Display for Count {
+impl fmt::Display for AppendOrder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -41,7 +41,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
 }
 
 /// Appends numbered blocks, reads them back at the returned addresses, and counts reordered ones.
-pub fn out_of_order(url: &str) -> Result<Count> {
+pub fn out_of_order(url: &str) -> Result<AppendOrder> {
     let device = open(url)?;
     device.zone(APPENDED_ZONE, Action::Reset).wait()?;
     let mut landed = Vec::new();
@@ -74,7 +74,7 @@ pub fn out_of_order(url: &str) -> Result<Count> {
         highest = highest.max(at);
     }
     device.zone(APPENDED_ZONE, Action::Reset).wait()?;
-    Ok(Count { reordered })
+    Ok(AppendOrder { reordered })
 }
 
 fn block(device: &dyn ZonedDevice, number: usize) -> Vec<u8> {

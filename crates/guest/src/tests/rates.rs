@@ -19,16 +19,16 @@ use super::device::open;
 use crate::checks::Checks;
 use crate::{clock, shell};
 
-const LIMIT: Duration = Duration::from_secs(900);
+const RATES_LIMIT: Duration = Duration::from_secs(900);
 /// Pairs of runs.
 const RUNS_PER_RATE: usize = 5;
-/// Number of operations in flight.
+/// Number of device operations that a measurement keeps in flight.
 const OPERATIONS_IN_FLIGHT: u32 = 8;
 /// Number of zones in a run, each of which is filled.
 const ZONES_PER_RUN: u32 = 4;
 
 pub fn run(checks: &mut Checks) -> Result<()> {
-    checks.check("4 KiB appends beside a bare passthrough loop", LIMIT, |control| {
+    checks.check("4 KiB appends beside a bare passthrough loop", RATES_LIMIT, |control| {
         let url = "nvme:/dev/furrow/ng-zns0";
         let (mut ours, mut bare) = (Vec::new(), Vec::new());
         for _ in 0..RUNS_PER_RATE {
@@ -41,7 +41,7 @@ pub fn run(checks: &mut Checks) -> Result<()> {
         control.measured("nvme: of the bare loop (0.9 is wanted)", ours / bare, "times")
     })?;
     for kib in [4, 64] {
-        checks.check(&format!("{kib} KiB block writes beside fio's"), LIMIT, |control| {
+        checks.check(&format!("{kib} KiB block writes beside fio's"), RATES_LIMIT, |control| {
             let url = "blk:/dev/furrow/zns0";
             let (mut ours, mut theirs) = (Vec::new(), Vec::new());
             for _ in 0..RUNS_PER_RATE {
@@ -163,7 +163,7 @@ fn fio(url: &str, kib: u64) -> Result<f64> {
             &format!("--iodepth={OPERATIONS_IN_FLIGHT}"),
             &format!("--io_size={bytes}"),
         ],
-        LIMIT,
+        RATES_LIMIT,
     )?;
     let from = text.find('{').unwrap_or_default();
     let found: Value = serde_json::from_str(text.get(from..).unwrap_or_default())

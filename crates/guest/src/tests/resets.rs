@@ -18,7 +18,7 @@ use crate::checks::Checks;
 use crate::control::Control;
 
 /// Time limits of a mount with verification, and of a round's writes, which a reset interrupts earlier.
-const LIMIT: Duration = Duration::from_secs(60);
+const MOUNT_AND_VERIFY_LIMIT: Duration = Duration::from_secs(60);
 
 /// Number of data files and logs kept; the oldest are removed.
 const KEPT_FILES: usize = 12;
@@ -36,7 +36,7 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
         serde_json::from_str(&answer).with_context(|| format!("the harness said {answer}"))?
     };
     let mut mounted = None;
-    checks.check("mount after a reset", LIMIT, |control| {
+    checks.check("mount after a reset", MOUNT_AND_VERIFY_LIMIT, |control| {
         let device = open(device)?;
         let driver = Arc::clone(device.driver());
         if acknowledged.is_empty() {
@@ -58,7 +58,9 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     })?;
     let Some(fs) = mounted else { return Ok(()) };
     let driver = Arc::clone(fs.driver());
-    checks.check("synced writes", LIMIT, |control| block_on(&*driver, write_until_reset(&fs, control)))
+    checks.check("synced writes", MOUNT_AND_VERIFY_LIMIT, |control| {
+        block_on(&*driver, write_until_reset(&fs, control))
+    })
 }
 
 /// Checks that the file has at least `size` bytes and that all its bytes are as written.

@@ -16,18 +16,18 @@ use crate::shell;
 const DEVICES: &[&str] = &["nvme:/dev/furrow/ng-zns0", "blk:/dev/furrow/zns1"];
 
 /// Time limit of one program on the emulated machine.
-const LIMIT: Duration = Duration::from_secs(300);
+const PROGRAM_LIMIT: Duration = Duration::from_secs(300);
 
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     let one = [device];
     for device in if device == "-" { DEVICES } else { &one } {
-        checks.check(&format!("files on {device}"), LIMIT, |_| files(device))?;
-        checks.check(&format!("db_bench on {device}"), LIMIT, |control| db_bench(control, device))?;
-        checks.check(&format!("redis-cli on {device}"), LIMIT, |_| redis_cli(device))?;
-        checks.check(&format!("redis-benchmark on {device}"), LIMIT, |control| {
+        checks.check(&format!("files on {device}"), PROGRAM_LIMIT, |_| files(device))?;
+        checks.check(&format!("db_bench on {device}"), PROGRAM_LIMIT, |control| db_bench(control, device))?;
+        checks.check(&format!("redis-cli on {device}"), PROGRAM_LIMIT, |_| redis_cli(device))?;
+        checks.check(&format!("redis-benchmark on {device}"), PROGRAM_LIMIT, |control| {
             redis_benchmark(control, device)
         })?;
-        checks.check(&format!("a log by appends and by writes on {device}"), LIMIT, |control| {
+        checks.check(&format!("a log by appends and by writes on {device}"), PROGRAM_LIMIT, |control| {
             log(control, device)
         })?;
     }
@@ -37,20 +37,20 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
 fn files(device: &str) -> Result<()> {
     let bytes: Vec<u8> = (0_u32..3_000_000).flat_map(u32::to_le_bytes).collect();
     fs::write("/tmp/file", &bytes)?;
-    shell::run_successfully(&["furrow", "fs", "mkfs", "-d", device], LIMIT)?;
-    shell::run_successfully(&["furrow", "fs", "cp", "-d", device, "/tmp/file", "fs:/file"], LIMIT)?;
-    let listed = shell::run_successfully(&["furrow", "fs", "ls", "-d", device], LIMIT)?;
+    shell::run_successfully(&["furrow", "fs", "mkfs", "-d", device], PROGRAM_LIMIT)?;
+    shell::run_successfully(&["furrow", "fs", "cp", "-d", device, "/tmp/file", "fs:/file"], PROGRAM_LIMIT)?;
+    let listed = shell::run_successfully(&["furrow", "fs", "ls", "-d", device], PROGRAM_LIMIT)?;
     ensure!(listed.contains("file"), "the file is not listed: {listed}");
-    shell::run_successfully(&["furrow", "fs", "cp", "-d", device, "fs:/file", "/tmp/back"], LIMIT)?;
+    shell::run_successfully(&["furrow", "fs", "cp", "-d", device, "fs:/file", "/tmp/back"], PROGRAM_LIMIT)?;
     ensure!(fs::read("/tmp/back")? == bytes, "the file came back changed");
     check(device)?;
-    let again = shell::run(&["furrow", "fs", "mkfs", "-d", device], LIMIT)?;
+    let again = shell::run(&["furrow", "fs", "mkfs", "-d", device], PROGRAM_LIMIT)?;
     ensure!(again.code != Some(0), "a drive that holds data was formatted without --force");
     Ok(())
 }
 
 fn check(device: &str) -> Result<()> {
-    shell::run_successfully(&["furrow", "fs", "check", "-d", device], LIMIT)?;
+    shell::run_successfully(&["furrow", "fs", "check", "-d", device], PROGRAM_LIMIT)?;
     Ok(())
 }
 
@@ -61,7 +61,7 @@ fn db_bench(control: &mut Control, device: &str) -> Result<()> {
         ["--benchmarks=fillrandom,readrandom", "--num=500", "--sync=1"],
     ] {
         let line: Vec<&str> = common.into_iter().chain(rest).collect();
-        let text = shell::run_successfully(&line, LIMIT)?;
+        let text = shell::run_successfully(&line, PROGRAM_LIMIT)?;
         for benchmark in ["fillrandom", "readrandom"] {
             let figure = text
                 .lines()
@@ -96,7 +96,7 @@ fn redis_benchmark(control: &mut Control, device: &str) -> Result<()> {
     let server = Server::start(device, "none")?;
     let line =
         ["redis-benchmark", "-p", PORT, "-t", "set,get", "-P", "16", "-n", "4000", "-r", "1000", "--csv"];
-    let text = shell::run_successfully(&line, LIMIT)?;
+    let text = shell::run_successfully(&line, PROGRAM_LIMIT)?;
     for test in ["\"SET\"", "\"GET\""] {
         let figure =
             text.lines().find(|line| line.starts_with(test)).with_context(|| format!("no {test}: {text}"))?;
@@ -113,7 +113,7 @@ fn log(control: &mut Control, device: &str) -> Result<()> {
             "furrow", "bench", "wal", "--force", "-d", device, "--io", io, "--total", "8MiB", "--sync",
             "every=64", "--json",
         ];
-        let text = shell::run_successfully(&line, LIMIT)?;
+        let text = shell::run_successfully(&line, PROGRAM_LIMIT)?;
         let found: Value = serde_json::from_str(&text).with_context(|| format!("it printed {text}"))?;
         let number = |key: &str| found.pointer(key).and_then(Value::as_f64).unwrap_or_default();
         let (appends, writes) = (number("/device_operations/appends"), number("/device_operations/writes"));

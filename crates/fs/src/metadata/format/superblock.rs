@@ -70,7 +70,7 @@ const _: () = assert!(size_of::<Raw>() == SIZE);
 const _: () = assert!(std::mem::offset_of!(Raw, uuid) == 40);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 96);
 
-/// Encodes a superblock.
+/// The bytes of the superblock `sb` on the device.
 pub(crate) fn encode(sb: &Superblock, conventional: u32, created_ms: u64) -> [u8; SIZE] {
     let mut label = [0; MAX_LABEL];
     let len = sb.label.len().min(MAX_LABEL);

@@ -49,7 +49,7 @@ pub(super) struct PartTag {
 /// The waker with which a log polls a device operation.
 #[derive(Debug)]
 struct Signal {
-    /// The device has woken this operation since its last poll.
+    /// True if the device has woken the operation since its last poll.
     hit: AtomicBool,
     moved: Event,
 }

@@ -27,16 +27,16 @@ pub(super) async fn close(parts: &Parts) -> Result<()> {
     // The close waits until the log's operations in flight end, and maintenance has written the void entries
     // for those that failed.
     let quiet = || parts.voids.is_empty() || parts.health.is_poisoned() || replacement.is_short();
-    until(parts, || replacement.all().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;
+    wait_until(parts, || replacement.all().iter().all(|zone| zone.gate.is_idle()) && quiet()).await;
     parts.maintenance.stop();
-    until(parts, || parts.maintenance.has_ended()).await;
+    wait_until(parts, || parts.maintenance.has_ended()).await;
     let active = replacement.active.load_full();
     for zone in replacement.all() {
         let _drained = zone.gate.close();
     }
     // The close waits for all operations after a failure too: none may reach the device after the log is
     // opened again.
-    until(parts, || replacement.all().iter().all(|zone| zone.gate.is_drained())).await;
+    wait_until(parts, || replacement.all().iter().all(|zone| zone.gate.is_drained())).await;
     let result = match parts.health.check() {
         Ok(()) => return_zones(parts, active.as_ref()).await,
         Err(error) => {
@@ -58,7 +58,7 @@ pub(super) async fn close(parts: &Parts) -> Result<()> {
     result
 }
 
-async fn until(parts: &Parts, done: impl Fn() -> bool) {
+async fn wait_until(parts: &Parts, done: impl Fn() -> bool) {
     loop {
         let seen = parts.replacement.changed.version();
         parts.work.notify();

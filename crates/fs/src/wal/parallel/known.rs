@@ -62,7 +62,7 @@ fn put(bytes: &mut Vec<u8>, mut number: u64) {
     }
 }
 
-fn take(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
+fn take_varint(bytes: &mut impl Iterator<Item = u8>) -> Option<u64> {
     let mut number = 0_u64;
     for shift in (0..u64::BITS).step_by(7) {
         let byte = bytes.next()?;
@@ -92,8 +92,8 @@ pub(crate) fn runs(bytes: &[u8], needs: u64) -> Option<Vec<(u64, u64)>> {
     let mut list = list.iter().copied().peekable();
     let (mut runs, mut at) = (Vec::new(), needs);
     while list.peek().is_some() {
-        let first = at.checked_add(take(&mut list)?.max(1))?;
-        at = first.checked_add(take(&mut list)?.max(1))?;
+        let first = at.checked_add(take_varint(&mut list)?.max(1))?;
+        at = first.checked_add(take_varint(&mut list)?.max(1))?;
         runs.push((first, at));
     }
     Some(runs)

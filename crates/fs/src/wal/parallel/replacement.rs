@@ -140,7 +140,7 @@ impl Replacement {
         first
     }
 
-    /// Notes that an exclusive operation has left its zone.
+    /// Notes that an exclusive operation has left its zone: writers that wait for its end go on.
     pub(super) fn unblock(&self) {
         fence(Ordering::SeqCst);
         if self.blocked.load(Ordering::SeqCst) && self.blocked.swap(false, Ordering::SeqCst) {

@@ -11,7 +11,7 @@ use super::atomic::{AtomicU64, Ordering, fence};
 pub(crate) struct Tickets {
     next: AtomicU64,
     low: AtomicU64,
-    /// Each slot holds the newest completed ticket of the slot, plus one.
+    /// Each slot of the ring holds the slot's newest completed ticket, plus one.
     ring: Box<[AtomicU64]>,
 }
 
@@ -54,7 +54,7 @@ impl Tickets {
             if self.slot(low).load(Ordering::Acquire) != low + 1 {
                 return;
             }
-            // If another thread advanced `low` first, the loop loads the new value.
+            // If another thread advanced the lowest open ticket first, the loop loads its new value.
             let _advanced = self.low.compare_exchange(low, low + 1, Ordering::AcqRel, Ordering::Acquire);
         }
     }

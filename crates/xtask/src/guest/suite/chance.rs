@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 /// A stream of them.
-pub struct Chance(u64);
+pub struct SeededChance(u64);
 
-impl Chance {
+impl SeededChance {
     /// A generator of random numbers for a seed; each `stream` of a seed is a different sequence.
-    pub fn new(seed: u64, stream: u64) -> Chance {
-        Chance(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    pub fn new(seed: u64, stream: u64) -> SeededChance {
+        SeededChance(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
 
     /// A random number below `end`.

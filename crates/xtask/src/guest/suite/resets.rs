@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::chance::Chance;
+use super::chance::SeededChance;
 use super::lab::{Lab, drives};
 use super::report::Report;
 use crate::guest::clock;
@@ -54,7 +54,7 @@ struct ResetMachine<'a> {
     monitor: Monitor,
     report: &'a Report,
     device: &'a str,
-    chance: Chance,
+    chance: SeededChance,
     start: Instant,
     durable: BTreeMap<String, u64>,
     acknowledgements: u64,
@@ -85,7 +85,7 @@ impl<'a> ResetMachine<'a> {
             running,
             report,
             device,
-            chance: Chance::new(lab.seed, stream),
+            chance: SeededChance::new(lab.seed, stream),
             start: clock::now(),
             durable: BTreeMap::new(),
             acknowledgements: 0,
