@@ -140,7 +140,7 @@ impl Limits {
 }
 
 /// Converts the zones of a report, the first of which is `first`.
-pub(super) fn infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<ZoneInfo> {
+pub(super) fn zone_infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<ZoneInfo> {
     (first..geometry.zones).zip(report).map(|(id, zone)| info(geometry, ZoneId(id), zone)).collect()
 }
 
@@ -192,8 +192,11 @@ mod tests {
         assert_eq!((found.zones, found.zone_capacity, found.zone_size), (3, Blocks(2560), Blocks(4096)));
         report[0].condition = Condition::ImplicitOpen;
         report[0].pointer = Bytes(10 * MIB);
-        let infos = infos(&found, 0, &report);
-        assert_eq!((infos.len(), infos[0].state, infos[0].pointer), (3, ZoneState::Full, Blocks(2560)));
+        let zone_infos = zone_infos(&found, 0, &report);
+        assert_eq!(
+            (zone_infos.len(), zone_infos[0].state, zone_infos[0].pointer),
+            (3, ZoneState::Full, Blocks(2560))
+        );
     }
 
     #[test]
@@ -223,7 +226,7 @@ mod tests {
         let found = geometry(&report).expect("fits");
         report[0].condition = Condition::ReadOnly;
         report[0].pointer = Bytes(u64::MAX);
-        let info = infos(&found, 0, &report)[0];
+        let info = zone_infos(&found, 0, &report)[0];
         assert_eq!((info.state, info.pointer), (ZoneState::ReadOnly, found.zone_capacity));
     }
 

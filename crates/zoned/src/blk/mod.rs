@@ -69,7 +69,7 @@ fn assemble(
         .report(units::Bytes(0), u32::MAX)
         .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
     let geometry = limits.geometry(&name, &report).map_err(|why| refused(ErrorKind::Unsupported, why))?;
-    let report = limits::infos(&geometry, 0, &report);
+    let report = limits::zone_infos(&geometry, 0, &report);
     let rules = crate::kernel::QueueRules {
         block: geometry.block_size as usize,
         capacity: geometry.zone_capacity.0,

@@ -101,7 +101,7 @@ impl Wire for BlkWire {
                 let from = Bytes(self.byte_offset(geometry.start(crate::ZoneId(wanted.start))));
                 ExpectedReply::report(move || {
                     let report = zones.report(from, wanted.end - wanted.start)?;
-                    Ok(limits::infos(&geometry, wanted.start, &report))
+                    Ok(limits::zone_infos(&geometry, wanted.start, &report))
                 })
             }
         }

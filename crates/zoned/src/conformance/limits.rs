@@ -9,7 +9,7 @@ pub(super) const CHECKS: &[(&str, Check)] = &[
     ("active zones stop at the active limit", check_limit_of_active_zones),
 ];
 
-fn zones(g: &mut Fixture<'_>, count: u32) -> Outcome<Option<Vec<ZoneId>>> {
+fn empty_zones(g: &mut Fixture<'_>, count: u32) -> Outcome<Option<Vec<ZoneId>>> {
     let mut zones = Vec::new();
     for _ in 0..count {
         match g.next_empty_zone()? {
@@ -22,7 +22,7 @@ fn zones(g: &mut Fixture<'_>, count: u32) -> Outcome<Option<Vec<ZoneId>>> {
 
 fn check_limit_of_explicit_opens(g: &mut Fixture<'_>) -> Outcome {
     let Some(most) = g.geometry().max_open else { return Ok(()) };
-    let Some(mut zones) = zones(g, most + 1)? else { return Ok(()) };
+    let Some(mut zones) = empty_zones(g, most + 1)? else { return Ok(()) };
     let Some(extra) = zones.pop() else { return Ok(()) };
     for zone in &zones {
         expect_ok("an open", g.act(*zone, Action::Open))?;
@@ -48,7 +48,7 @@ fn check_implicit_close(g: &mut Fixture<'_>) -> Outcome {
     if g.geometry().max_active.is_some_and(|active| active <= most) || g.geometry().zone_capacity.0 < 3 {
         return Ok(());
     }
-    let Some(zones) = zones(g, most + 1)? else { return Ok(()) };
+    let Some(zones) = empty_zones(g, most + 1)? else { return Ok(()) };
     for zone in &zones {
         expect_ok("a write", g.write(g.start(*zone), g.tagged_data(1, 1)))?;
     }
@@ -72,7 +72,7 @@ fn check_limit_of_active_zones(g: &mut Fixture<'_>) -> Outcome {
     if g.geometry().zone_capacity.0 < 2 {
         return Ok(());
     }
-    let Some(mut zones) = zones(g, most + 1)? else { return Ok(()) };
+    let Some(mut zones) = empty_zones(g, most + 1)? else { return Ok(()) };
     let Some(extra) = zones.pop() else { return Ok(()) };
     for zone in &zones {
         expect_ok("a write", g.write(g.start(*zone), g.tagged_data(1, 1)))?;

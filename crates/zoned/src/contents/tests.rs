@@ -26,7 +26,7 @@ fn samples(layout: &Layout, bytes: &[(u64, &[u8])]) -> Samples {
     samples
 }
 
-fn found(bytes: &[(u64, &[u8])]) -> Vec<Signature> {
+fn signatures_found(bytes: &[(u64, &[u8])]) -> Vec<Signature> {
     detect(&LAYOUT, &samples(&LAYOUT, bytes))
 }
 
@@ -96,11 +96,11 @@ fn each_signature_is_found_where_its_format_says() {
         (S::Mbr, 0, &boot),
     ];
     for (signature, at, bytes) in cases {
-        assert_eq!(found(&[(*at, bytes)]), [*signature], "{signature} at {at}");
+        assert_eq!(signatures_found(&[(*at, bytes)]), [*signature], "{signature} at {at}");
         // Moved by one byte, the signature is not recognised.
-        assert_eq!(found(&[(*at + 1, bytes)]), [], "{signature} at {at} + 1");
+        assert_eq!(signatures_found(&[(*at + 1, bytes)]), [], "{signature} at {at} + 1");
     }
-    assert_eq!(found(&[]), []);
+    assert_eq!(signatures_found(&[]), []);
 }
 
 #[test]
@@ -118,21 +118,21 @@ fn the_end_of_a_drive_is_where_md_puts_its_block_by_sectors() {
 
 #[test]
 fn few_bytes_of_magic_alone_are_no_signature() {
-    assert_eq!(found(&[(1080, &[0x53, 0xef])]), [], "an ext without inodes");
-    assert_eq!(found(&[(510, &[0x55, 0xaa])]), [], "a table without entries");
+    assert_eq!(signatures_found(&[(1080, &[0x53, 0xef])]), [], "an ext without inodes");
+    assert_eq!(signatures_found(&[(510, &[0x55, 0xaa])]), [], "a table without entries");
     let mut boot = boot_sector();
     boot[462] = 0x7f;
-    assert_eq!(found(&[(0, &boot)]), [], "an entry that cannot be");
-    assert_eq!(found(&[(512, b"LABELONE")]), [], "a label of nothing");
+    assert_eq!(signatures_found(&[(0, &boot)]), [], "an entry that cannot be");
+    assert_eq!(signatures_found(&[(512, b"LABELONE")]), [], "a label of nothing");
 }
 
 #[test]
 fn several_signatures_are_all_named_and_a_protective_table_is_not() {
     let (boot, mut label) = (boot_sector(), lvm_label());
     label.resize(512, 0);
-    assert_eq!(found(&[(0, &boot), (512, b"EFI PART")]), [Signature::Gpt]);
+    assert_eq!(signatures_found(&[(0, &boot), (512, b"EFI PART")]), [Signature::Gpt]);
     assert_eq!(
-        found(&[(512, &label), (65_600, b"_BHRfS_M"), (2 * MIB + 64, b"_BHRfS_M")]),
+        signatures_found(&[(512, &label), (65_600, b"_BHRfS_M"), (2 * MIB + 64, b"_BHRfS_M")]),
         [Signature::Btrfs, Signature::Lvm]
     );
 }
@@ -183,7 +183,7 @@ fn contents_of(emu: &Arc<Emu>) -> Contents {
     units::block_on(&**dev.driver(), Contents::read(&*dev)).unwrap()
 }
 
-fn guarded(emu: &Arc<Emu>, force: bool) -> Result<Contents> {
+fn guard_contents(emu: &Arc<Emu>, force: bool) -> Result<Contents> {
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     units::block_on(&**dev.driver(), guard(&*dev, force))
 }
@@ -201,17 +201,17 @@ fn put(emu: &Arc<Emu>, zone: u32, at: usize, bytes: &[u8]) {
 fn a_blank_drive_may_be_overwritten() {
     let emu = drive(2);
     assert!(contents_of(&emu).is_blank());
-    assert_eq!(guarded(&emu, false).unwrap(), Contents { sampled: 2, ..Contents::default() });
+    assert_eq!(guard_contents(&emu, false).unwrap(), Contents { sampled: 2, ..Contents::default() });
 }
 
 #[test]
 fn a_signature_in_a_conventional_zone_is_refused_and_named() {
     let emu = drive(2);
     put(&emu, 0, 1024, &[0x10, 0x20, 0xf5, 0xf2]);
-    let error = guarded(&emu, false).unwrap_err();
+    let error = guard_contents(&emu, false).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::HoldsData);
     assert!(error.to_string().contains("an f2fs file system"), "{error}");
-    assert_eq!(guarded(&emu, true).unwrap().signatures, [Signature::F2fs]);
+    assert_eq!(guard_contents(&emu, true).unwrap().signatures, [Signature::F2fs]);
 }
 
 #[test]
@@ -221,10 +221,10 @@ fn data_without_a_signature_in_a_conventional_zone_is_refused() {
     put(&emu, 1, 4 * 4096, b"no known format");
     let contents = contents_of(&emu);
     assert_eq!((contents.filled, contents.sampled), (1, 1));
-    let error = guarded(&emu, false).expect_err("it holds data");
+    let error = guard_contents(&emu, false).expect_err("it holds data");
     assert_eq!(error.kind(), ErrorKind::HoldsData);
     assert!(error.to_string().contains("1 conventional zone holds data"), "{error}");
-    assert!(guarded(&emu, true).is_ok());
+    assert!(guard_contents(&emu, true).is_ok());
 }
 
 #[test]
@@ -235,7 +235,7 @@ fn written_zones_are_refused_and_counted() {
     let contents = contents_of(&emu);
     let block = u64::from(emu.geometry().block_size);
     assert_eq!((contents.written, contents.bytes.0, contents.signatures.len()), (2, 2 * block, 0));
-    let error = guarded(&emu, false).unwrap_err().to_string();
+    let error = guard_contents(&emu, false).unwrap_err().to_string();
     assert!(error.contains("2 zones are written"), "{error}");
 }
 
@@ -260,9 +260,9 @@ fn zones_left_open_by_somebody_are_refused_without_force() {
     let emu = drive(0);
     let dev: Arc<dyn ZonedDevice> = emu.clone();
     dev.zone(ZoneId(3), Action::Open).wait().unwrap();
-    let error = guarded(&emu, false).unwrap_err().to_string();
+    let error = guard_contents(&emu, false).unwrap_err().to_string();
     assert!(error.contains("1 zone was left open"), "{error}");
-    assert_eq!(guarded(&emu, true).unwrap().left_open, 1);
+    assert_eq!(guard_contents(&emu, true).unwrap().left_open, 1);
 }
 
 #[test]
@@ -280,7 +280,7 @@ fn a_start_that_cannot_be_read_is_refused() {
     emu.fail(FaultSpec::all(FaultOp::Read));
     let contents = contents_of(&emu);
     assert!(contents.unreadable > 0 && !contents.is_blank());
-    assert!(guarded(&emu, false).unwrap_err().to_string().contains("cannot be read"));
+    assert!(guard_contents(&emu, false).unwrap_err().to_string().contains("cannot be read"));
 }
 
 #[test]
@@ -289,7 +289,7 @@ fn a_member_of_an_array_is_refused_with_the_arrays_name() {
     put(&emu, 1, 0, &array_member::tests::record(9));
     let contents = contents_of(&emu);
     assert_eq!(contents.array.as_ref().unwrap().label, "barn");
-    let error = guarded(&emu, false).unwrap_err().to_string();
+    let error = guard_contents(&emu, false).unwrap_err().to_string();
     assert!(
         error.contains("a member of a Furrow array (drive 3 of the 5 of array 'barn', 00112233-"),
         "{error}"

@@ -58,7 +58,7 @@ impl MachineDir {
     }
 
     /// Adds a block device whose directory in sysfs is `place/name`.
-    fn block(&self, place: &str, name: &str, number: &str, attributes: &[(&str, &str)]) {
+    fn add_block_device(&self, place: &str, name: &str, number: &str, attributes: &[(&str, &str)]) {
         self.write(&format!("dev/{name}"), &format!("b {number}"));
         self.write(&format!("sys/devices/{place}/{name}/dev"), &format!("{number}\n"));
         for (attribute, value) in attributes {
@@ -69,7 +69,7 @@ impl MachineDir {
     }
 
     /// Adds an NVMe controller with namespaces of the given numbers.
-    fn nvme(&self, controller: u32, serial: &str, namespaces: &[u32], zoned: &str) {
+    fn add_nvme_controller(&self, controller: u32, serial: &str, namespaces: &[u32], zoned: &str) {
         let at = format!("nvme/nvme{controller}");
         self.write(&format!("sys/devices/{at}/model"), "Big Zones\n");
         self.write(&format!("sys/devices/{at}/serial"), &format!("{serial}   \n"));
@@ -77,7 +77,7 @@ impl MachineDir {
         self.make_link(&format!("sys/dev/char/240:{controller}"), &format!("../../devices/{at}"));
         for n in namespaces {
             let (block, char) = (format!("nvme{controller}n{n}"), format!("ng{controller}n{n}"));
-            self.block(
+            self.add_block_device(
                 &at,
                 &block,
                 &format!("259:{}", controller * 10 + n),
@@ -98,19 +98,19 @@ impl MachineDir {
         }
     }
 
-    fn disk(&self, zoned: &str) {
-        self.block(
+    fn add_scsi_disk(&self, zoned: &str) {
+        self.add_block_device(
             "scsi/host0",
             "sda",
             "8:0",
             &[("queue/zoned", zoned), ("device/vendor", "ACME"), ("device/model", "SMR")],
         );
-        self.block("scsi/host0/sda", "sda1", "8:1", &[("partition", "1")]);
+        self.add_block_device("scsi/host0/sda", "sda1", "8:1", &[("partition", "1")]);
     }
 
-    fn found(&self, interface: Interface, path: &str) -> Result<String, (ErrorKind, String)> {
+    fn find_node(&self, interface: Interface, path: &str) -> Result<String, (ErrorKind, String)> {
         let target = self.machine().find(interface, &DriveName::Path(path.into()))?;
-        self.machine().check(&target)?;
+        self.machine().refuse_in_use(&target)?;
         Ok(target.node.display().to_string())
     }
 
@@ -126,8 +126,8 @@ impl MachineDir {
     }
 
     #[track_caller]
-    fn refused(&self, interface: Interface, path: &str, kind: ErrorKind, words: &[&str]) {
-        let (found, why) = self.found(interface, path).expect_err(path);
+    fn assert_refused(&self, interface: Interface, path: &str, kind: ErrorKind, words: &[&str]) {
+        let (found, why) = self.find_node(interface, path).expect_err(path);
         assert_eq!(found, kind, "{path}: {why}");
         for word in words {
             assert!(why.contains(word), "{path}: no '{word}' in: {why}");
@@ -140,8 +140,8 @@ use Interface::{Block, Nvme};
 #[test]
 fn a_zoned_drive_is_found_by_node_by_link_and_by_serial() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
-    made.disk("host-managed");
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
+    made.add_scsi_disk("host-managed");
     made.make_link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
     for (interface, path, node) in [
         (Block, "/dev/nvme0n1", "/dev/nvme0n1"),
@@ -150,7 +150,7 @@ fn a_zoned_drive_is_found_by_node_by_link_and_by_serial() {
         (Nvme, "/dev/disk/by-id/nvme-ZNS0", "/dev/ng0n1"),
         (Block, "/dev/sda", "/dev/sda"),
     ] {
-        assert_eq!(made.found(interface, path).as_deref(), Ok(node), "{interface:?} {path}");
+        assert_eq!(made.find_node(interface, path).as_deref(), Ok(node), "{interface:?} {path}");
     }
     assert_eq!(made.by_serial(Nvme, "ZNS0", None).as_deref(), Ok("/dev/ng0n1"));
     assert_eq!(made.by_serial(Block, "ZNS0", None).as_deref(), Ok("/dev/nvme0n1"));
@@ -159,8 +159,8 @@ fn a_zoned_drive_is_found_by_node_by_link_and_by_serial() {
 #[test]
 fn a_controller_of_several_namespaces_wants_a_number() {
     let made = MachineDir::new();
-    made.nvme(0, "OTHER", &[1], "host-managed");
-    made.nvme(3, "ZNS3", &[1, 2], "host-managed");
+    made.add_nvme_controller(0, "OTHER", &[1], "host-managed");
+    made.add_nvme_controller(3, "ZNS3", &[1, 2], "host-managed");
     let why = made.by_serial(Nvme, "ZNS3", None).unwrap_err();
     assert!(why.contains("namespace=N (1, 2)"), "{why}");
     assert_eq!(made.by_serial(Nvme, "ZNS3", Some(2)).as_deref(), Ok("/dev/ng3n2"));
@@ -173,24 +173,24 @@ fn a_controller_of_several_namespaces_wants_a_number() {
 #[test]
 fn another_node_of_the_same_drive_is_named() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
-    made.disk("host-managed");
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
+    made.add_scsi_disk("host-managed");
     let invalid = ErrorKind::Invalid;
-    made.refused(Nvme, "/dev/nvme0n1", invalid, &["nvme:/dev/ng0n1", "blk:/dev/nvme0n1"]);
-    made.refused(Nvme, "/dev/nvme0", invalid, &["controller", "nvme:/dev/ng0n1"]);
-    made.refused(Block, "/dev/nvme0", invalid, &["controller", "blk:/dev/nvme0n1"]);
-    made.refused(Block, "/dev/ng0n1", invalid, &["nvme:/dev/ng0n1", "blk:/dev/nvme0n1"]);
-    made.refused(Nvme, "/dev/sda", invalid, &["no NVMe drive", "blk:/dev/sda"]);
+    made.assert_refused(Nvme, "/dev/nvme0n1", invalid, &["nvme:/dev/ng0n1", "blk:/dev/nvme0n1"]);
+    made.assert_refused(Nvme, "/dev/nvme0", invalid, &["controller", "nvme:/dev/ng0n1"]);
+    made.assert_refused(Block, "/dev/nvme0", invalid, &["controller", "blk:/dev/nvme0n1"]);
+    made.assert_refused(Block, "/dev/ng0n1", invalid, &["nvme:/dev/ng0n1", "blk:/dev/nvme0n1"]);
+    made.assert_refused(Nvme, "/dev/sda", invalid, &["no NVMe drive", "blk:/dev/sda"]);
 }
 
 #[test]
 fn a_partition_names_its_drive() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
-    made.block("nvme/nvme0/nvme0n1", "nvme0n1p2", "259:99", &[("partition", "2")]);
-    made.disk("host-managed");
-    made.refused(Block, "/dev/sda1", ErrorKind::Invalid, &["partition", "blk:/dev/sda"]);
-    made.refused(Nvme, "/dev/nvme0n1p2", ErrorKind::Invalid, &["partition", "nvme:/dev/ng0n1"]);
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
+    made.add_block_device("nvme/nvme0/nvme0n1", "nvme0n1p2", "259:99", &[("partition", "2")]);
+    made.add_scsi_disk("host-managed");
+    made.assert_refused(Block, "/dev/sda1", ErrorKind::Invalid, &["partition", "blk:/dev/sda"]);
+    made.assert_refused(Nvme, "/dev/nvme0n1p2", ErrorKind::Invalid, &["partition", "nvme:/dev/ng0n1"]);
 }
 
 #[test]
@@ -198,9 +198,9 @@ fn what_is_no_device_is_refused() {
     let made = MachineDir::new();
     made.write("home/drive.img", "just bytes");
     made.write("dev/tty", "c 5:0");
-    made.refused(Block, "/home/drive.img", ErrorKind::Invalid, &["emu:/home/drive.img"]);
-    made.refused(Nvme, "/dev/tty", ErrorKind::Invalid, &["character device"]);
-    made.refused(Block, "/dev/nvme9n1", ErrorKind::NotFound, &["/dev/nvme9n1", "furrow device list"]);
+    made.assert_refused(Block, "/home/drive.img", ErrorKind::Invalid, &["emu:/home/drive.img"]);
+    made.assert_refused(Nvme, "/dev/tty", ErrorKind::Invalid, &["character device"]);
+    made.assert_refused(Block, "/dev/nvme9n1", ErrorKind::NotFound, &["/dev/nvme9n1", "furrow device list"]);
 }
 
 #[test]
@@ -212,74 +212,80 @@ fn disks_without_zones_for_us_are_refused_each_in_its_words() {
         ("host-aware", None, "host-aware"),
     ] {
         let made = MachineDir::new();
-        made.disk(zoned);
+        made.add_scsi_disk(zoned);
         if let Some(byte) = page {
             let page = [0, 0xb1, 0, 60, 0, 0, 0, 0, byte, 0];
             fs::write(made.at("sys/devices/scsi/host0/sda/device/vpd_pgb1"), page).unwrap();
         }
-        made.refused(Block, "/dev/sda", ErrorKind::Invalid, &[words]);
+        made.assert_refused(Block, "/dev/sda", ErrorKind::Invalid, &[words]);
     }
     let made = MachineDir::new();
-    made.nvme(0, "PLAIN", &[1], "none");
-    made.refused(Nvme, "/dev/ng0n1", ErrorKind::Invalid, &["ordinary"]);
+    made.add_nvme_controller(0, "PLAIN", &[1], "none");
+    made.assert_refused(Nvme, "/dev/ng0n1", ErrorKind::Invalid, &["ordinary"]);
     assert!(made.by_serial(Nvme, "PLAIN", None).unwrap_err().contains("ordinary"));
 }
 
-const ROOT: &str = "22 1 8:99 / / rw,relatime shared:1 - ext4 /dev/root rw\n";
+const ROOT_MOUNT_LINE: &str = "22 1 8:99 / / rw,relatime shared:1 - ext4 /dev/root rw\n";
 
 #[test]
 fn a_mounted_drive_is_refused_through_both_nodes() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
-    made.write("proc/self/mountinfo", &format!("{ROOT}40 22 259:1 / /my\\040data rw - zonefs /dev/x rw\n"));
-    made.refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["mounted at /my data"]);
-    made.refused(Nvme, "/dev/ng0n1", ErrorKind::InUse, &["mounted at /my data"]);
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
+    made.write(
+        "proc/self/mountinfo",
+        &format!("{ROOT_MOUNT_LINE}40 22 259:1 / /my\\040data rw - zonefs /dev/x rw\n"),
+    );
+    made.assert_refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["mounted at /my data"]);
+    made.assert_refused(Nvme, "/dev/ng0n1", ErrorKind::InUse, &["mounted at /my data"]);
 }
 
 #[test]
 fn a_mount_is_found_by_its_source_where_the_file_system_has_a_number_of_its_own() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
     made.make_link("dev/disk/by-id/a", "../../nvme0n1");
-    made.write("proc/self/mountinfo", &format!("{ROOT}40 22 0:45 / /b rw - btrfs /dev/disk/by-id/a rw\n"));
-    made.refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["mounted at /b"]);
+    made.write(
+        "proc/self/mountinfo",
+        &format!("{ROOT_MOUNT_LINE}40 22 0:45 / /b rw - btrfs /dev/disk/by-id/a rw\n"),
+    );
+    made.assert_refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["mounted at /b"]);
 }
 
 #[test]
 fn a_second_device_of_a_mounted_btrfs_is_refused() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
     made.write("sys/fs/btrfs/1234-abcd/devices/nvme0n1/size", "1");
-    made.refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["btrfs 1234-abcd"]);
+    made.assert_refused(Block, "/dev/nvme0n1", ErrorKind::InUse, &["btrfs 1234-abcd"]);
 }
 
 #[test]
 fn a_drive_under_lvm_or_md_is_refused_and_so_is_swap() {
     let made = MachineDir::new();
-    made.disk("host-managed");
-    made.block("virtual", "dm-3", "253:3", &[("dm/name", "vg-fast"), ("dm/uuid", "LVM-abc")]);
+    made.add_scsi_disk("host-managed");
+    made.add_block_device("virtual", "dm-3", "253:3", &[("dm/name", "vg-fast"), ("dm/uuid", "LVM-abc")]);
     made.write("sys/devices/scsi/host0/sda/holders/dm-3/x", "");
-    made.refused(Block, "/dev/sda", ErrorKind::InUse, &["LVM volume vg-fast (dm-3)"]);
+    made.assert_refused(Block, "/dev/sda", ErrorKind::InUse, &["LVM volume vg-fast (dm-3)"]);
 
     let made = MachineDir::new();
-    made.disk("host-managed");
-    made.block("virtual", "md0", "9:0", &[("md/level", "linear")]);
+    made.add_scsi_disk("host-managed");
+    made.add_block_device("virtual", "md0", "9:0", &[("md/level", "linear")]);
     // The md device holds a partition, not the whole disk.
     made.write("sys/devices/scsi/host0/sda/sda1/holders/md0/x", "");
-    made.refused(Block, "/dev/sda", ErrorKind::InUse, &["md array md0"]);
+    made.assert_refused(Block, "/dev/sda", ErrorKind::InUse, &["md array md0"]);
 
     let made = MachineDir::new();
-    made.disk("host-managed");
+    made.add_scsi_disk("host-managed");
     made.write("proc/swaps", "Filename Type Size Used Priority\n/dev/sda partition 1 0 -2\n");
-    made.refused(Block, "/dev/sda", ErrorKind::InUse, &["swap"]);
+    made.assert_refused(Block, "/dev/sda", ErrorKind::InUse, &["swap"]);
 }
 
 #[test]
 fn the_zoned_drives_are_listed_with_what_they_are_and_how_to_name_them() {
     let made = MachineDir::new();
-    made.nvme(0, "ZNS0", &[1], "host-managed");
-    made.nvme(1, "PLAIN", &[1], "none");
-    made.disk("host-managed");
+    made.add_nvme_controller(0, "ZNS0", &[1], "host-managed");
+    made.add_nvme_controller(1, "PLAIN", &[1], "none");
+    made.add_scsi_disk("host-managed");
     let page = b"\x00\x80\x00\x08  W1  \0";
     fs::write(made.at("sys/devices/scsi/host0/sda/device/vpd_pg80"), page).unwrap();
     made.make_link("dev/disk/by-id/nvme-ZNS0", "../../nvme0n1");
@@ -303,8 +309,8 @@ fn the_zoned_drives_are_listed_with_what_they_are_and_how_to_name_them() {
 #[test]
 fn every_url_of_the_list_leads_to_its_drive() {
     let made = MachineDir::new();
-    made.nvme(0, "SAME", &[1, 2], "host-managed");
-    made.nvme(1, "ONE", &[1], "host-managed");
+    made.add_nvme_controller(0, "SAME", &[1, 2], "host-managed");
+    made.add_nvme_controller(1, "ONE", &[1], "host-managed");
     for drive in made.machine().zoned_drives() {
         for url in &drive.urls {
             let parsed: crate::DeviceUrl = url.parse().unwrap();

@@ -43,7 +43,7 @@ impl fmt::Display for Use {
 
 impl Machine {
     /// Refuses a drive that the kernel uses or that this process may not open for writing.
-    pub(crate) fn check(&self, target: &FoundDrive) -> Result<(), Refusal> {
+    pub(crate) fn refuse_in_use(&self, target: &FoundDrive) -> Result<(), Refusal> {
         if let Some(block) = &target.block {
             let uses = self.uses(block);
             if !uses.is_empty() {

@@ -61,7 +61,7 @@ impl Model {
 
     /// Checks a sequential zone after a power cut: the zone is in one of its epochs with all blocks that must
     /// survive.
-    fn judge(&self, zone: u32, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
+    fn check_after_cut(&self, zone: u32, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
         let empty = [EpochModel::default()];
         let lives = self.lives.get(&zone).map_or(&empty[..], |l| &l[..]);
         let mut reasons = Vec::new();
@@ -70,7 +70,11 @@ impl Model {
             let later = lives[index + 1..]
                 .iter()
                 .any(|l| self.has_durable_block(l) || self.durable.contains(&l.reset));
-            match if later { Err("a later life is durable".into()) } else { self.fits(life, state, tags) } {
+            match if later {
+                Err("a later life is durable".into())
+            } else {
+                self.fits_epoch(life, state, tags)
+            } {
                 Ok(()) => return Ok(()),
                 Err(why) => reasons.push(format!("life {index}: {why}")),
             }
@@ -83,7 +87,7 @@ impl Model {
         finish || life.blocks.iter().any(|b| self.durable.contains(&b.op))
     }
 
-    fn fits(&self, life: &EpochModel, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
+    fn fits_epoch(&self, life: &EpochModel, state: ZoneState, tags: &[Option<u64>]) -> Result<(), String> {
         let finish_durable = life.finish.is_some_and(|f| self.durable.contains(&f));
         let durable = if finish_durable {
             life.blocks.len()
@@ -191,7 +195,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Blocks whose every word is the block's tag.
-fn tagged(tags: &[u64]) -> Buf {
+fn tagged_blocks(tags: &[u64]) -> Buf {
     let bytes: Vec<u8> =
         tags.iter().flat_map(|tag| tag.to_le_bytes().into_iter().cycle().take(BLOCK_BYTES)).collect();
     Buf::copy_from(&bytes)
@@ -247,7 +251,7 @@ impl Run {
         }
     }
 
-    fn tags(&mut self, count: u64) -> Vec<u64> {
+    fn new_tags(&mut self, count: u64) -> Vec<u64> {
         (0..count)
             .map(|_| {
                 self.tag += 1;
@@ -262,12 +266,12 @@ impl Run {
         lives.last_mut().expect("one at least")
     }
 
-    fn step(&mut self, step: &Step) {
+    fn perform_step(&mut self, step: &Step) {
         let how = |fua: bool| if fua { Durability::Durable } else { Durability::Cached };
         match *step {
             Step::Append(zone, count, fua) | Step::Write(zone, count, fua) => {
-                let tags = self.tags(count);
-                let (zone_id, data, how) = (ZoneId(zone), tagged(&tags), how(fua));
+                let tags = self.new_tags(count);
+                let (zone_id, data, how) = (ZoneId(zone), tagged_blocks(&tags), how(fua));
                 let append = matches!(step, Step::Append(..));
                 let pointer = self.current_epoch(zone).blocks.len() as u64;
                 let at = Lba(u64::from(zone) * ZONE_SIZE_BLOCKS + pointer);
@@ -291,8 +295,8 @@ impl Run {
             }
             Step::Rewrite(at, count, fua) => {
                 let count = count.min(ZONE_SIZE_BLOCKS - at);
-                let tags = self.tags(count);
-                let op = Op::Write { at: Lba(at), data: tagged(&tags), how: how(fua) };
+                let tags = self.new_tags(count);
+                let op = Op::Write { at: Lba(at), data: tagged_blocks(&tags), how: how(fua) };
                 let (op, _) = self.submit(&op).expect("conventional zones take all");
                 for (tag, at) in tags.into_iter().zip(at..) {
                     self.model.rewrites.entry(at).or_default().push(Written { op, tag });
@@ -338,7 +342,7 @@ impl Run {
         self.model.acknowledge(op);
     }
 
-    fn judge(&self, after: &Media) -> Result<(), String> {
+    fn check_after_cut(&self, after: &Media) -> Result<(), String> {
         for info in after.report(0..ZONES) {
             let start = u64::from(info.zone.0) * ZONE_SIZE_BLOCKS;
             let tags: Vec<_> = (0..info.pointer.0).map(|offset| read(after, start + offset)).collect();
@@ -348,7 +352,7 @@ impl Run {
                 if info.state.is_open() {
                     return Err(format!("{info:?} is open after a cut"));
                 }
-                self.model.judge(info.zone.0, info.state, &tags)?;
+                self.model.check_after_cut(info.zone.0, info.state, &tags)?;
             }
         }
         let (open, active) = after.in_use();
@@ -370,11 +374,11 @@ proptest! {
     fn no_cut_ever_leaves_what_the_contract_forbids(steps in steps(), volatile: bool, seed: u64) {
         let mut run = Run::new(volatile);
         for step in &steps {
-            run.step(step);
+            run.perform_step(step);
             let before = run.media.fingerprint();
             for round in 0..8 {
                 let after = run.media.cut(&mut Seeded::new(seed.wrapping_add(round)));
-                if let Err(why) = run.judge(&after) {
+                if let Err(why) = run.check_after_cut(&after) {
                     return Err(TestCaseError::fail(why));
                 }
                 // After a power cut everything is durable: a second cut changes nothing.
@@ -390,9 +394,9 @@ proptest! {
 fn the_checker_finds_a_lost_durable_write() {
     let mut run = Run::new(true);
     for step in [Step::Append(1, 2, false), Step::AckAll, Step::Flush, Step::AckAll] {
-        run.step(&step);
+        run.perform_step(&step);
     }
     let fresh = Run::new(true).media;
-    assert!(run.judge(&fresh).is_err());
-    run.judge(&run.media.cut(&mut Seeded::new(1))).expect("the medium keeps it");
+    assert!(run.check_after_cut(&fresh).is_err());
+    run.check_after_cut(&run.media.cut(&mut Seeded::new(1))).expect("the medium keeps it");
 }

@@ -71,7 +71,7 @@ impl Bench {
         seen
     }
 
-    fn of_zone(&self, zone: u32) -> BTreeSet<String> {
+    fn outcomes_of_zone(&self, zone: u32) -> BTreeSet<String> {
         self.outcomes(&[zone]).into_iter().map(|mut zones| zones.remove(0)).collect()
     }
 }
@@ -106,7 +106,7 @@ fn set(of: &[&str]) -> BTreeSet<String> {
 }
 
 /// The outcomes of a power cut in which the drive sets no open zone to full.
-fn unfilled(of: BTreeSet<String>) -> BTreeSet<String> {
+fn outcomes_without_filling(of: BTreeSet<String>) -> BTreeSet<String> {
     of.into_iter().filter(|s| !s.starts_with("F:")).collect()
 }
 
@@ -114,9 +114,12 @@ fn unfilled(of: BTreeSet<String>) -> BTreeSet<String> {
 fn without_a_volatile_cache_acknowledged_is_durable() {
     let mut bench = Bench::new(|o| o.volatile_cache = false);
     bench.append_acked(0, b"ab");
-    assert_eq!(bench.of_zone(0), set(&["C:ab", "F:ab"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["C:ab", "F:ab"]));
     bench.append(0, b"c");
-    assert_eq!(unfilled(bench.of_zone(0)), set(&["C:ab", "C:abc", "C:ab?", "C:ab0"]));
+    assert_eq!(
+        outcomes_without_filling(bench.outcomes_of_zone(0)),
+        set(&["C:ab", "C:abc", "C:ab?", "C:ab0"])
+    );
 }
 
 #[test]
@@ -124,9 +127,9 @@ fn with_a_volatile_cache_a_suffix_of_unflushed_writes_may_be_lost() {
     let mut bench = Bench::new(|_| {});
     bench.append_acked(0, b"a");
     bench.append_acked(0, b"b");
-    assert_eq!(unfilled(bench.of_zone(0)), set(&["Empty:", "C:a", "C:ab"]));
+    assert_eq!(outcomes_without_filling(bench.outcomes_of_zone(0)), set(&["Empty:", "C:a", "C:ab"]));
     bench.flush();
-    assert_eq!(unfilled(bench.of_zone(0)), set(&["C:ab"]));
+    assert_eq!(outcomes_without_filling(bench.outcomes_of_zone(0)), set(&["C:ab"]));
 }
 
 #[test]
@@ -136,9 +139,9 @@ fn a_flush_covers_exactly_the_writes_acknowledged_before_its_submission() {
     let late = bench.append(0, b"b");
     let flush = bench.submit(Op::Flush);
     bench.media.acknowledge(late);
-    assert!(bench.of_zone(0).contains("Empty:"), "the flush itself is not acknowledged");
+    assert!(bench.outcomes_of_zone(0).contains("Empty:"), "the flush itself is not acknowledged");
     bench.media.acknowledge(flush);
-    assert_eq!(unfilled(bench.of_zone(0)), set(&["C:a", "C:ab"]));
+    assert_eq!(outcomes_without_filling(bench.outcomes_of_zone(0)), set(&["C:a", "C:ab"]));
 }
 
 #[test]
@@ -147,7 +150,7 @@ fn a_durable_block_makes_every_lower_block_of_its_zone_durable() {
     bench.append(0, b"a");
     let fua = bench.write(1, b"b", Durability::Durable);
     bench.media.acknowledge(fua);
-    assert_eq!(unfilled(bench.of_zone(0)), set(&["C:ab"]));
+    assert_eq!(outcomes_without_filling(bench.outcomes_of_zone(0)), set(&["C:ab"]));
 }
 
 #[test]
@@ -156,7 +159,7 @@ fn a_durable_write_says_nothing_about_other_zones() {
     bench.append_acked(1, b"x");
     let fua = bench.write(0, b"a", Durability::Durable);
     bench.media.acknowledge(fua);
-    assert!(bench.of_zone(1).contains("Empty:"));
+    assert!(bench.outcomes_of_zone(1).contains("Empty:"));
 }
 
 #[test]
@@ -166,7 +169,7 @@ fn appends_in_flight_land_in_any_order_and_leave_holes() {
     bench.flush();
     bench.append(0, b"a");
     bench.append(0, b"b");
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     for outcome in ["C:z", "C:za", "C:zb", "C:zab", "C:zba", "C:z?b", "C:z0a", "C:z??"] {
         assert!(seen.contains(outcome), "{outcome} is missing from {seen:?}");
     }
@@ -178,7 +181,7 @@ fn an_acknowledged_append_stays_at_its_address() {
     let mut bench = Bench::new(|_| {});
     bench.append(0, b"a");
     bench.append_acked(0, b"b");
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     assert_eq!(seen, set(&["Empty:", "C:a", "C:?", "C:0", "C:ab", "C:?b", "C:0b"]));
 }
 
@@ -189,14 +192,14 @@ fn only_appends_submitted_before_an_acknowledgement_may_precede_it_in_the_zone()
     let fixed = bench.append(0, b"b");
     bench.append(0, b"c");
     bench.media.acknowledge(fixed);
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     assert!(seen.contains("C:cb") && seen.contains("C:cba") && seen.contains("C:abc"), "{seen:?}");
     assert!(!seen.iter().any(|s| s.contains("ca") || s.contains("ac")), "{seen:?}");
     let mut bench = Bench::new(|_| {});
     bench.append(0, b"a");
     bench.append_acked(0, b"b");
     bench.append(0, b"c");
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     assert!(seen.contains("C:abc") && !seen.contains("C:cb") && !seen.contains("C:cba"), "{seen:?}");
 }
 
@@ -205,7 +208,7 @@ fn writes_in_flight_keep_their_order_but_not_their_content() {
     let mut bench = Bench::new(|_| {});
     bench.write(0, b"a", Durability::Cached);
     bench.write(1, b"b", Durability::Cached);
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     assert!(seen.contains("C:?b") && seen.contains("C:ab") && !seen.contains("C:ba"), "{seen:?}");
 }
 
@@ -213,7 +216,7 @@ fn writes_in_flight_keep_their_order_but_not_their_content() {
 fn a_multi_block_operation_tears_at_the_atomic_unit() {
     let mut bench = Bench::new(|o| o.atomic_write = Blocks(2));
     bench.append(0, b"abcd");
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     let whole = ["Empty:", "C:ab", "C:??", "C:00", "C:abcd", "C:ab??", "C:??cd", "C:ab00", "C:00cd"];
     assert_eq!(seen, set(&[&whole[..], &["C:????", "C:0000"]].concat()));
 }
@@ -224,11 +227,11 @@ fn a_reset_that_no_flush_covers_happened_wholly_or_not_at_all() {
     bench.append_acked(0, b"ab");
     bench.flush();
     let reset = bench.zone(0, Action::Reset);
-    assert_eq!(bench.of_zone(0), set(&["Empty:", "C:ab"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["Empty:", "C:ab"]));
     bench.media.acknowledge(reset);
-    assert_eq!(bench.of_zone(0), set(&["Empty:", "C:ab"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["Empty:", "C:ab"]));
     bench.flush();
-    assert_eq!(bench.of_zone(0), set(&["Empty:"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["Empty:"]));
 }
 
 #[test]
@@ -254,7 +257,7 @@ fn old_and_new_content_never_mix_over_several_resets() {
         bench.media.acknowledge(reset);
     }
     bench.append_acked(0, b"xyz");
-    let seen = unfilled(bench.of_zone(0));
+    let seen = outcomes_without_filling(bench.outcomes_of_zone(0));
     let all = ["Empty:", "C:a", "C:ab", "C:abc", "C:m", "C:mn", "C:mno", "C:x", "C:xy", "C:xyz"];
     assert_eq!(seen, set(&all));
 }
@@ -265,9 +268,9 @@ fn a_durable_block_of_the_new_content_makes_the_reset_durable() {
     bench.append_acked(0, b"abc");
     bench.zone(0, Action::Reset);
     let fua = bench.write(0, b"x", Durability::Durable);
-    assert!(bench.of_zone(0).contains("C:abc"));
+    assert!(bench.outcomes_of_zone(0).contains("C:abc"));
     bench.media.acknowledge(fua);
-    assert_eq!(unfilled(bench.of_zone(0)), set(&["C:x"]));
+    assert_eq!(outcomes_without_filling(bench.outcomes_of_zone(0)), set(&["C:x"]));
 }
 
 #[test]
@@ -276,9 +279,9 @@ fn a_finish_happened_wholly_or_not_at_all_and_never_before_the_zones_writes() {
     bench.append_acked(0, b"ab");
     let finish = bench.zone(0, Action::Finish);
     bench.media.acknowledge(finish);
-    assert_eq!(bench.of_zone(0), set(&["Empty:", "C:a", "C:ab", "F:ab"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["Empty:", "C:a", "C:ab", "F:ab"]));
     bench.flush();
-    assert_eq!(bench.of_zone(0), set(&["F:ab"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["F:ab"]));
 }
 
 #[test]
@@ -289,9 +292,9 @@ fn open_zones_come_back_closed_empty_or_full() {
     bench.append_acked(2, b"abcdefgh");
     bench.append_acked(2, b"ijklmn");
     bench.flush();
-    assert_eq!(bench.of_zone(0), set(&["Empty:"]));
-    assert_eq!(bench.of_zone(1), set(&["C:a", "F:a"]));
-    assert_eq!(bench.of_zone(2), set(&["F:abcdefghijklmn"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["Empty:"]));
+    assert_eq!(bench.outcomes_of_zone(1), set(&["C:a", "F:a"]));
+    assert_eq!(bench.outcomes_of_zone(2), set(&["F:abcdefghijklmn"]));
 }
 
 #[test]
@@ -305,13 +308,13 @@ fn a_conventional_block_holds_its_old_or_its_new_content_each_on_its_own() {
     let id = bench.write(0, b"ab", Durability::Cached);
     bench.media.acknowledge(id);
     bench.flush();
-    assert_eq!(bench.of_zone(0), set(&["V:ab"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["V:ab"]));
     let id = bench.write(0, b"xy", Durability::Cached);
     bench.media.acknowledge(id);
     bench.write(1, b"z", Durability::Cached);
-    assert_eq!(bench.of_zone(0), set(&["V:ab", "V:xb", "V:ay", "V:xy", "V:az", "V:xz"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["V:ab", "V:xb", "V:ay", "V:xy", "V:az", "V:xz"]));
     bench.flush();
-    assert_eq!(bench.of_zone(0), set(&["V:xy", "V:xz"]));
+    assert_eq!(bench.outcomes_of_zone(0), set(&["V:xy", "V:xz"]));
 }
 
 #[test]

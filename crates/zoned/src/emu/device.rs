@@ -119,13 +119,13 @@ impl Emu {
     }
 
     /// The error that an injected fault gives `op`, and whether the operation takes effect all the same.
-    fn fault(&self, op: &Op) -> Option<(Error, bool)> {
+    fn injected_error(&self, op: &Op) -> Option<(Error, bool)> {
         let zone = match op {
             Op::Read { at, .. } | Op::Write { at, .. } => self.geometry.zone_of(*at),
             Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
             Op::Flush | Op::Report { .. } => None,
         };
-        let landed = self.faults.lock().iter_mut().find_map(|fault| fault.hits(op, zone))?;
+        let landed = self.faults.lock().iter_mut().find_map(|fault| fault.failure_of(op, zone))?;
         let error = Error::new(ErrorKind::Media, &self.geometry.name, op.name()).because("injected");
         let error = match zone {
             Some(zone) => error.in_zone(zone),
@@ -169,7 +169,7 @@ impl Emu {
 
     /// Completion time of an operation that the drive gets now. Zone facts are read before the operation
     /// takes effect, so two threads that race for one zone may both be charged for opening the zone.
-    fn completion(&self, op: &Op) -> Instant {
+    fn completion_time(&self, op: &Op) -> Instant {
         if !self.timing.has_state() {
             return self.timing.completion(&mut TimingState::default(), self.driver.now(), op, None);
         }
@@ -211,7 +211,7 @@ impl Emu {
         })
     }
 
-    fn apply(&self, id: OpId, op: Op) -> Result<Done> {
+    fn apply_to_media(&self, id: OpId, op: Op) -> Result<Done> {
         match op {
             Op::Read { at, into } => self.media.read(at, into).map(Done::Read),
             Op::Append { zone, data, how } => self.media.append(id, zone, &data, how).map(Done::At),
@@ -227,14 +227,14 @@ impl ZonedDevice for Emu {
 
     fn submit(&self, op: Op) -> Io {
         let instant = self.timing.is_instant();
-        let at = if instant { Instant::ORIGIN } else { self.completion(&op) };
+        let at = if instant { Instant::ORIGIN } else { self.completion_time(&op) };
         let tracked = self.media.track;
         let numbered = tracked || self.reorder.is_some();
         let id = if numbered { OpId(self.next.fetch_add(1, Ordering::Relaxed)) } else { OpId::default() };
         if tracked && matches!(op, Op::Flush) {
             self.acknowledge_due();
         }
-        let fault = if self.faulty.load(Ordering::Acquire) { self.fault(&op) } else { None };
+        let fault = if self.faulty.load(Ordering::Acquire) { self.injected_error(&op) } else { None };
         let writes = if self.flusher.is_some() { self.zone_to_store(&op) } else { None };
         if let (Some(reorder), None) = (&self.reorder, &fault)
             && reorder.hold_append(id, &op)
@@ -249,10 +249,10 @@ impl ZonedDevice for Emu {
                 Op::Read { into, .. } => error.with_buffer(into),
                 // If the fault lets the operation take effect and the drive itself refuses it, the drive's
                 // error is returned.
-                _ if landed => self.apply(id, op).err().unwrap_or(error),
+                _ if landed => self.apply_to_media(id, op).err().unwrap_or(error),
                 _ => error,
             }),
-            None => self.apply(id, op),
+            None => self.apply_to_media(id, op),
         };
         let result = match (&self.flusher, writes, result) {
             (Some(flusher), Some((zone, name)), Ok(done)) => {

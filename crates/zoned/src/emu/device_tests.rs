@@ -9,7 +9,7 @@ use crate::{
     Action, Blocks, Buf, BufMut, Driver, Durability, ErrorKind, Io, Lba, ZoneId, ZoneState, ZonedDevice,
 };
 
-fn shared(emu: &Arc<Emu>) -> Arc<dyn ZonedDevice> {
+fn as_device(emu: &Arc<Emu>) -> Arc<dyn ZonedDevice> {
     emu.clone()
 }
 
@@ -25,7 +25,7 @@ fn append(dev: &Arc<dyn ZonedDevice>, zone: u32, tag: u8) -> Io<Lba> {
 fn operations_in_flight_share_the_delay() {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let latency = Latency { read: Duration::from_micros(50), ..Latency::all(Duration::from_micros(15)) };
-    let dev = shared(&Emu::memory(EmuOptions { latency, ..EmuOptions::tiny() }, Arc::clone(&driver)));
+    let dev = as_device(&Emu::memory(EmuOptions { latency, ..EmuOptions::tiny() }, Arc::clone(&driver)));
     let ios: Vec<_> = (0..10).map(|n| append(&dev, 0, n)).collect();
     assert!(ios.into_iter().all(|io| io.wait().is_ok()));
     assert_eq!(driver.now().0, 15_000);
@@ -38,7 +38,7 @@ fn what_has_not_come_due_is_not_acknowledged_when_the_power_goes() {
     let latency = Latency::all(Duration::from_micros(15));
     let options = EmuOptions { latency, volatile_cache: false, ..EmuOptions::tiny() };
     let emu = Emu::memory(options, VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     let pointers = |emu: &Emu| -> BTreeSet<u64> {
         let mut all = Exhaustive::new();
         let mut seen = BTreeSet::new();
@@ -63,7 +63,7 @@ fn what_has_not_come_due_is_not_acknowledged_when_the_power_goes() {
 fn a_flush_in_flight_does_not_cover_later_writes() {
     let latency = Latency::all(Duration::from_micros(15));
     let emu = Emu::memory(EmuOptions { latency, ..EmuOptions::tiny() }, VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     append(&dev, 0, 1).wait().expect("fits");
     let flush = dev.flush();
     let late = append(&dev, 0, 2);
@@ -81,7 +81,8 @@ fn a_flush_in_flight_does_not_cover_later_writes() {
 fn threads_append_to_one_zone_and_to_their_own_without_losing_a_block() {
     let options = EmuOptions { zones: 8, track_power_cuts: true, ..EmuOptions::default() };
     for track_power_cuts in [false, true] {
-        let dev = shared(&Emu::memory(EmuOptions { track_power_cuts, ..options.clone() }, RealDriver::new()));
+        let dev =
+            as_device(&Emu::memory(EmuOptions { track_power_cuts, ..options.clone() }, RealDriver::new()));
         let places: Vec<(Lba, u8)> = std::thread::scope(|scope| {
             let workers: Vec<_> = (0..4_u8)
                 .map(|worker| {
@@ -115,7 +116,7 @@ fn threads_that_compete_for_open_zones_never_exceed_the_limits() {
     let emu = Emu::memory(options, RealDriver::new());
     std::thread::scope(|scope| {
         for worker in 0..4_u32 {
-            let dev = shared(&emu);
+            let dev = as_device(&emu);
             scope.spawn(move || {
                 for round in 0..500 {
                     let zone = ZoneId((worker * 4 + round % 4) % 16);
@@ -132,7 +133,7 @@ fn threads_that_compete_for_open_zones_never_exceed_the_limits() {
     });
     let (open, active) = emu.media().in_use();
     assert!(open <= 3 && active <= 6, "{open} {active}");
-    let report = shared(&emu).report_all().expect("reports");
+    let report = as_device(&emu).report_all().expect("reports");
     assert_eq!(report.iter().filter(|i| i.state.is_open()).count(), open as usize);
     assert_eq!(report.iter().filter(|i| i.state.is_active()).count(), active as usize);
 }
@@ -140,7 +141,7 @@ fn threads_that_compete_for_open_zones_never_exceed_the_limits() {
 #[test]
 fn worn_zones_refuse_writes_and_free_their_resources() {
     let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     let at = append(&dev, 0, 7).wait().expect("fits");
     append(&dev, 1, 8).wait().expect("fits");
     emu.wear(ZoneId(0), ZoneState::ReadOnly);
@@ -161,7 +162,7 @@ fn worn_zones_refuse_writes_and_free_their_resources() {
 #[test]
 fn injected_faults_hit_the_operations_they_name_and_no_others() {
     let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     emu.fail(
         FaultSpec { after: 1, every: 2, count: 2, ..FaultSpec::next(FaultOp::Write) }.in_zone(ZoneId(0)),
     );
@@ -180,7 +181,7 @@ fn injected_faults_hit_the_operations_they_name_and_no_others() {
 #[test]
 fn a_flush_that_failed_makes_nothing_durable() {
     let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     append(&dev, 0, 1).wait().expect("fits");
     emu.fail(FaultSpec::next(FaultOp::Flush));
     dev.flush().wait().expect_err("injected");
@@ -195,12 +196,12 @@ fn a_flush_that_failed_makes_nothing_durable() {
 #[test]
 fn a_drive_goes_on_after_a_power_cut() {
     let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     append(&dev, 0, 1).wait().expect("fits");
     dev.flush().wait().expect("flushes");
     let media = emu.power_cut(&mut Seeded::new(3));
     let again = Emu::from_media(media, "emu:again", Latency::NONE, VirtualDriver::new(1));
-    let dev = shared(&again);
+    let dev = as_device(&again);
     assert_eq!(&*dev.geometry().name, "emu:again");
     append(&dev, 1, 2).wait().expect("fits");
     assert!(append(&dev, 99, 2).wait().expect_err("no such zone").to_string().contains("(emu:again: append"));
@@ -210,7 +211,7 @@ fn a_drive_goes_on_after_a_power_cut() {
 #[test]
 fn what_lies_past_the_pointer_reads_as_zeros_whatever_the_buffer_or_the_zone_held() {
     let emu = Emu::memory(EmuOptions::tiny(), VirtualDriver::new(1));
-    let dev = shared(&emu);
+    let dev = as_device(&emu);
     for tag in 1..4 {
         append(&dev, 0, tag).wait().expect("fits");
     }

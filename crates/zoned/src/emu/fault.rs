@@ -72,7 +72,7 @@ impl Fault {
     }
 
     /// `None` if the fault lets `op` succeed; else whether the failed operation takes effect.
-    pub(super) fn hits(&mut self, op: &Op, zone: Option<ZoneId>) -> Option<bool> {
+    pub(super) fn failure_of(&mut self, op: &Op, zone: Option<ZoneId>) -> Option<bool> {
         let kind = match op {
             Op::Read { .. } => FaultOp::Read,
             Op::Write { .. } | Op::Append { .. } => FaultOp::Write,

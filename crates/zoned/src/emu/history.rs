@@ -147,7 +147,7 @@ impl History {
     }
 
     /// Records a submitted finish of the zone.
-    pub(super) fn finished(&mut self, id: OpId) {
+    pub(super) fn record_finish(&mut self, id: OpId) {
         self.now.finish = Some(Event { id, acked: None });
     }
 

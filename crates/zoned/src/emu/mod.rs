@@ -34,7 +34,7 @@ pub use cut::{Choose, Exhaustive, Seeded};
 pub use deferred::DeferredDevice;
 pub use device::Emu;
 pub use fault::{FaultOp, FaultSpec};
-pub(crate) use file::open::{contradiction, is_drive_file};
+pub(crate) use file::open::{contradiction_text, is_drive_file};
 pub use history::OpId;
 pub use latency::{Latency, ZoneFacts};
 pub use media::{Media, Moment};

@@ -116,7 +116,7 @@ impl Zone {
     /// Records a finish of the zone. The caller changes the state.
     pub(super) fn finish(&mut self, track: Option<OpId>) {
         if let Some(id) = track {
-            self.history().finished(id);
+            self.history().record_finish(id);
         }
     }
 

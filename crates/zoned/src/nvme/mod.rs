@@ -93,7 +93,7 @@ fn assemble(
     let found = report(&*namespace, nsid, facts.zone_size(), 0..zones)
         .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
     let geometry = facts.geometry(&name, &found).map_err(|why| refused(ErrorKind::Unsupported, why))?;
-    let report = shape::infos(&geometry, 0, &found);
+    let report = shape::zone_infos(&geometry, 0, &found);
     let rules = QueueRules {
         block: geometry.block_size as usize,
         capacity: geometry.zone_capacity.0,

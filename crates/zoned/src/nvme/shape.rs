@@ -148,7 +148,7 @@ impl IdentifyData {
 }
 
 /// Converts the zones of a report, the first of which is `first`.
-pub(super) fn infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<ZoneInfo> {
+pub(super) fn zone_infos(geometry: &Geometry, first: u32, report: &[Zone]) -> Vec<ZoneInfo> {
     (first..geometry.zones).zip(report).map(|(id, zone)| info(geometry, ZoneId(id), zone)).collect()
 }
 

@@ -98,7 +98,7 @@ impl Wire for NvmeWire {
                 let geometry = self.geometry.clone();
                 ExpectedReply::report(move || {
                     let found = report(&*namespace, nsid, geometry.zone_size, zones.clone())?;
-                    Ok(shape::infos(&geometry, zones.start, &found))
+                    Ok(shape::zone_infos(&geometry, zones.start, &found))
                 })
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytesize::ByteSize;
 
 use super::query::{invalid, parameters};
-use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction, is_drive_file};
+use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction_text, is_drive_file};
 use crate::{Blocks, Driver, Error, Result};
 
 /// An emulated drive's URL.
@@ -193,7 +193,7 @@ impl EmuUrl {
             _ => if found.volatile_cache { "volatile" } else { "none" }.to_string(),
         };
         match self.parameters.iter().find(|(key, _)| differs(key)) {
-            Some((key, value)) => Err(contradiction(key, value, &of_file(key))),
+            Some((key, value)) => Err(contradiction_text(key, value, &of_file(key))),
             None => Ok(()),
         }
     }

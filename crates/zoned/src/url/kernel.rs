@@ -91,7 +91,7 @@ impl KernelUrl {
             Error::new(kind, &Arc::from(self.to_string()), "open").because(why)
         };
         let target = machine.find(self.interface, &self.named).map_err(refused)?;
-        machine.check(&target).map_err(refused)?;
+        machine.refuse_in_use(&target).map_err(refused)?;
         match self.interface {
             Interface::Block => blk::open(&target.node, &self.options, driver),
             Interface::Nvme => nvme::open(&target.node, &self.options, driver),

@@ -39,7 +39,7 @@ pub(super) struct Table {
 impl Drive {
     /// Offset in the drive file of a byte of a zone.
     pub(super) fn at(&self, zone: ZoneId, byte: u64) -> u64 {
-        self.header.data_at() + u64::from(zone.0) * self.header.stride() + byte
+        self.header.data_at() + u64::from(zone.0) * self.header.zone_stride() + byte
     }
 
     /// Fills `into` from the drive file, starting at byte `at` of `zone`.
@@ -60,21 +60,22 @@ impl Drive {
     /// Writes bytes to the drive file.
     pub(super) fn put(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         #[cfg(test)]
-        super::tests::note(Some((at, bytes)));
+        super::tests::note_write(Some((at, bytes)));
         self.file.write_all_at(bytes, at)
     }
 
     /// Syncs the drive file.
     pub(super) fn sync(&self) -> io::Result<()> {
         #[cfg(test)]
-        super::tests::note(None);
+        super::tests::note_write(None);
         self.file.sync_data()
     }
 
     /// Frees the file's space of a reset zone.
     pub(super) fn free_zone_space(&self, zone: ZoneId) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        if let Err(e) = rustix::fs::fallocate(&self.file, flags, self.at(zone, 0), self.header.stride()) {
+        if let Err(e) = rustix::fs::fallocate(&self.file, flags, self.at(zone, 0), self.header.zone_stride())
+        {
             tracing::debug!(zone = zone.0, "the host keeps a reset zone's space: {e}");
         }
     }

@@ -40,7 +40,7 @@ impl Flusher {
     /// dropped drive's file is unlocked at once.
     pub(in crate::emu) fn start(media: &Arc<Media>, driver: &dyn Driver) -> Flusher {
         let shared = Arc::new(Shared::default());
-        driver.spawn("emu-flush", Box::pin(serve(Arc::downgrade(media), Arc::clone(&shared))));
+        driver.spawn("emu-flush", Box::pin(serve_flush_requests(Arc::downgrade(media), Arc::clone(&shared))));
         Flusher { shared }
     }
 
@@ -64,7 +64,7 @@ impl Drop for Flusher {
     }
 }
 
-async fn serve(media: Weak<Media>, shared: Arc<Shared>) {
+async fn serve_flush_requests(media: Weak<Media>, shared: Arc<Shared>) {
     loop {
         let version = shared.changed.version();
         let (requests, closed) = {

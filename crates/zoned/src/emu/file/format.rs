@@ -216,13 +216,13 @@ impl Header {
     }
 
     /// Bytes in the drive file from the start of one zone to the next.
-    pub(in crate::emu) fn stride(&self) -> u64 {
+    pub(in crate::emu) fn zone_stride(&self) -> u64 {
         self.zone_size.get().saturating_mul(u64::from(self.block_size.get()))
     }
 
     /// Bytes of the whole drive file.
     pub(in crate::emu) fn file_len(&self) -> u64 {
-        self.stride().saturating_mul(u64::from(self.zones.get())).saturating_add(self.data.get())
+        self.zone_stride().saturating_mul(u64::from(self.zones.get())).saturating_add(self.data.get())
     }
 }
 

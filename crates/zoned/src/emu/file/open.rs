@@ -59,7 +59,7 @@ impl Emu {
         let options = EmuOptions { name: name.to_string(), track_power_cuts: false, ..options };
         if !path.exists() {
             options.geometry()?;
-            create_at(path, &Header::new(&options, uuid(&*driver)))
+            create_at(path, &Header::new(&options, random_uuid(&*driver)))
                 .map_err(|e| host("making the drive file", e))?;
         }
         let file = OpenOptions::new().read(true).write(true).open(path);
@@ -78,7 +78,7 @@ impl Emu {
         let header = if len == 0 {
             // The user has created an empty file: it gets a header like a missing one.
             options.geometry()?;
-            let header = Header::new(&options, uuid(&*driver));
+            let header = Header::new(&options, random_uuid(&*driver));
             write_header(&file, &header).map_err(|e| host("making the drive file", e))?;
             header
         } else {
@@ -144,14 +144,14 @@ impl EmuOptions {
             ("cache", cache(self), cache(found)),
         ];
         match pairs.into_iter().find(|(_, wanted, found)| wanted != found) {
-            Some((name, wanted, found)) => Err(contradiction(name, &wanted, &found)),
+            Some((name, wanted, found)) => Err(contradiction_text(name, &wanted, &found)),
             None => Ok(()),
         }
     }
 }
 
 /// The message for a wanted setting that differs from the drive file's.
-pub(crate) fn contradiction(name: &str, wanted: &str, found: &str) -> String {
+pub(crate) fn contradiction_text(name: &str, wanted: &str, found: &str) -> String {
     format!(
         "{name}={wanted} was asked for, but the drive file has {found}: leave {name} out, or use another file"
     )
@@ -182,7 +182,7 @@ fn lock_file(file: &File) -> Result<(), Holder> {
     }
 }
 
-fn uuid(driver: &dyn Driver) -> [u8; 16] {
+fn random_uuid(driver: &dyn Driver) -> [u8; 16] {
     let mut uuid = [0; 16];
     uuid.copy_from_slice([driver.random(), driver.random()].as_bytes());
     uuid

@@ -299,7 +299,7 @@ thread_local! {
     static JOURNAL: std::cell::RefCell<Journal> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-pub(super) fn note(what: Option<(u64, &[u8])>) {
+pub(super) fn note_write(what: Option<(u64, &[u8])>) {
     JOURNAL.with_borrow_mut(|journal| journal.push(what.map(|(at, bytes)| (at, bytes.to_vec()))));
 }
 
