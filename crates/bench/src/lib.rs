@@ -24,5 +24,5 @@ pub use drive::Drive;
 pub use error::{Error, Result};
 pub use host::Host;
 pub use latency::{Latencies, Recorder};
-pub use load::OfKind;
+pub use load::KindOutcome;
 pub use scratch::Scratch;

@@ -16,7 +16,7 @@ pub(crate) const LONGEST_SCAN: u64 = 100;
 
 /// Count and latencies of the operations of one kind.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfKind {
+pub struct KindOutcome {
     /// The name of the kind of operation.
     pub operation: &'static str,
     /// Number of operations.
@@ -58,9 +58,9 @@ impl Kinds {
     }
 
     /// The latencies of each kind that occurred.
-    pub(crate) fn each(&self, dilation: u32) -> Vec<OfKind> {
+    pub(crate) fn each(&self, dilation: u32) -> Vec<KindOutcome> {
         let all = self.names.iter().zip(&self.recorders).filter(|(_, recorder)| recorder.count() > 0);
-        all.map(|(operation, recorder)| OfKind {
+        all.map(|(operation, recorder)| KindOutcome {
             operation,
             count: recorder.count(),
             latency_us: recorder.summary(dilation),

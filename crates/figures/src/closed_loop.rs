@@ -21,7 +21,7 @@ pub enum Kind {
 
 /// The settings of a closed loop: each task submits its next operation when the one before has ended.
 #[derive(Clone, Copy, Debug)]
-pub struct Loop {
+pub struct ClosedLoop {
     /// The operation of the loop.
     pub kind: Kind,
     /// Bytes of one operation: whole blocks.
@@ -77,7 +77,7 @@ pub fn drive(parameters: &str) -> Result<(Arc<dyn ZonedDevice>, Arc<dyn Driver>)
     Ok((url.open(Arc::clone(&driver))?, driver))
 }
 
-impl Loop {
+impl ClosedLoop {
     /// Runs the closed loop on a new drive with the parameters of its URL.
     pub fn on(&self, parameters: &str) -> Result<Measured> {
         self.run(&drive(parameters)?.0)
@@ -123,7 +123,7 @@ impl Loop {
 /// State that the tasks of a closed loop share.
 struct SharedState {
     device: Arc<dyn ZonedDevice>,
-    what: Loop,
+    what: ClosedLoop,
     data: Buf,
     left: Mutex<usize>,
     cursor: Mutex<Blocks>,

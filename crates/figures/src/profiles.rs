@@ -11,7 +11,7 @@ use units::{Instant, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Profile, Timing, ZoneFacts};
 use zoned::{Action, Blocks, Buf, Durability, Lba, Op, Result, ZoneId, ZoneState, ZonedDevice};
 
-use super::closed_loop::{Kind, Loop, Measured, drive};
+use super::closed_loop::{ClosedLoop, Kind, Measured, drive};
 use crate::figure::Figure;
 use crate::row::{Row, Unit};
 use crate::svg::{Panel, Shape};
@@ -42,14 +42,14 @@ const ALLOWED_DEVIATION: f64 = 0.10;
 
 /// A row of the figure, and its allowed deviation as a share of the published number.
 #[derive(Clone, Debug)]
-pub struct Checked {
+pub struct CheckedRow {
     /// The row; its published number `paper` is not `None`.
     pub row: Row,
     /// The allowed deviation as a share of the published number: 0.10 for most rows.
     pub within: f64,
 }
 
-impl Checked {
+impl CheckedRow {
     /// Whether the profile's number is within the allowed deviation.
     pub fn holds(&self) -> bool {
         self.row.ratio().is_some_and(|ratio| (ratio - 1.0).abs() <= self.within)
@@ -57,7 +57,7 @@ impl Checked {
 }
 
 /// A group of published numbers: its name and its measurement.
-pub type Group = (&'static str, fn() -> Result<Vec<Checked>>);
+pub type Group = (&'static str, fn() -> Result<Vec<CheckedRow>>);
 
 /// Every published number of a drive, in the order of the profile files.
 pub const GROUPS: [Group; 7] = [
@@ -73,7 +73,7 @@ pub const GROUPS: [Group; 7] = [
 /// The rows of one group of published numbers.
 struct Table {
     group: &'static str,
-    rows: Vec<Checked>,
+    rows: Vec<CheckedRow>,
 }
 
 impl Table {
@@ -89,13 +89,13 @@ impl Table {
         let row = Row::new(FIGURE, self.group, what.into(), unit, ours)
             .paper(published)
             .note(format!("within {:.0} %", within * 100.0));
-        self.rows.push(Checked { row, within });
+        self.rows.push(CheckedRow { row, within });
     }
 }
 
 /// Runs a closed loop on a new drive; task `n` uses zone `n % zones`.
 fn run(url: &str, kind: Kind, bytes: usize, depth: u32, zones: u32, count: usize) -> Result<Measured> {
-    Loop { kind, bytes, depth, zones, count }.on(url)
+    ClosedLoop { kind, bytes, depth, zones, count }.on(url)
 }
 
 /// The time of one operation on an idle drive, in us.
@@ -112,7 +112,7 @@ fn act(profile: &str, action: Action, state: ZoneState, written: u64) -> Result<
 }
 
 /// Numbers of `confzns`, the drive model of the ZWAL artefact.
-pub fn confzns() -> Result<Vec<Checked>> {
+pub fn confzns() -> Result<Vec<CheckedRow>> {
     const DRIVE: &str = "profile=confzns";
     let mut table = Table::new("confzns");
     let write = run(DRIVE, Kind::Write, 8 * KIB, 1, 1, 2000)?;
@@ -136,7 +136,7 @@ pub(super) const CONFZNS_APPEND_8K: [(u32, f64); 7] =
     [(1, 2.067), (2, 4.136), (4, 6.420), (8, 12.40), (16, 23.53), (32, 35.55), (64, 35.55)];
 
 /// Numbers of writes and appends to `zn540` through SPDK.
-pub fn zn540_writes() -> Result<Vec<Checked>> {
+pub fn zn540_writes() -> Result<Vec<CheckedRow>> {
     const DRIVE: &str = "profile=zn540&zones=8";
     let mut table = Table::new("zn540: writes");
     let sizes = [4, 8, 16, 32, 64, 128];
@@ -184,10 +184,10 @@ pub(super) fn zn540_under_io_uring() -> Arc<dyn ZonedDevice> {
 }
 
 /// Numbers of writes and appends to `zn540` through io_uring.
-pub fn zn540_io_uring() -> Result<Vec<Checked>> {
+pub fn zn540_io_uring() -> Result<Vec<CheckedRow>> {
     let mut table = Table::new("zn540: io_uring");
     let measure = |kind, depth| {
-        let load = Loop { kind, bytes: 8 * KIB, depth, zones: 1, count: 20_000 };
+        let load = ClosedLoop { kind, bytes: 8 * KIB, depth, zones: 1, count: 20_000 };
         load.run(&zn540_under_io_uring()).map(|measured| measured.kiops())
     };
     table.row("write 8K, QD 1", Unit::Kiops, ZN540_WRITE_8K, measure(Kind::Write, 1)?);
@@ -199,7 +199,7 @@ pub fn zn540_io_uring() -> Result<Vec<Checked>> {
 }
 
 /// Numbers of reads of a `zn540` that does nothing else.
-pub fn zn540_reads() -> Result<Vec<Checked>> {
+pub fn zn540_reads() -> Result<Vec<CheckedRow>> {
     const DRIVE: &str = "profile=zn540";
     let mut table = Table::new("zn540: reads");
     for (kib, published) in [(4, 72.6), (8, 84.2), (16, 101.6)] {
@@ -216,7 +216,7 @@ pub fn zn540_reads() -> Result<Vec<Checked>> {
 }
 
 /// Mean and p95 latency in us of reads of `zn540` beside writes.
-pub fn zn540_reads_beside_writes() -> Result<Vec<Checked>> {
+pub fn zn540_reads_beside_writes() -> Result<Vec<CheckedRow>> {
     let mut table = Table::new("zn540: reads beside writes");
     for (rate, mean, p95) in
         [(0, 72.9, 81.0), (100, 84.0, 169.0), (250, 100.0, 222.0), (500, 129.0, 261.0), (1000, 187.0, 313.0)]
@@ -256,7 +256,7 @@ fn reads_beside_writes(rate: u64) -> Result<Measured> {
     });
     // The reads begin when the drive's write buffer is full.
     block_on(&*driver, sleep_until(&*driver, Instant(20_000_000)));
-    let load = Loop { kind: Kind::Random, bytes: 4 * KIB, depth: 1, zones: 1, count: 10_000 };
+    let load = ClosedLoop { kind: Kind::Random, bytes: 4 * KIB, depth: 1, zones: 1, count: 10_000 };
     let reads = load.run(&device)?;
     *done.lock() = true;
     if let Some(writer) = writer {
@@ -266,7 +266,7 @@ fn reads_beside_writes(rate: u64) -> Result<Measured> {
 }
 
 /// Times of the zone commands of `zn540`: open, close, reset, finish.
-pub fn zn540_zone_commands() -> Result<Vec<Checked>> {
+pub fn zn540_zone_commands() -> Result<Vec<CheckedRow>> {
     const DRIVE: &str = "zn540";
     let mut table = Table::new("zn540: zone commands");
     let open = |append: bool| {
@@ -311,7 +311,7 @@ pub fn zn540_zone_commands() -> Result<Vec<Checked>> {
 }
 
 /// Numbers of `smallzone`, a drive of many small zones, each on one die.
-pub fn smallzone() -> Result<Vec<Checked>> {
+pub fn smallzone() -> Result<Vec<CheckedRow>> {
     const DRIVE: &str = "profile=smallzone&zones=512";
     let mut table = Table::new("smallzone");
     let ours = run(DRIVE, Kind::Append, 4 * KIB, 1, 1, 2000)?.mean();

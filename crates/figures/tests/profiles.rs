@@ -1,12 +1,12 @@
 //! The rates of profiles beside the published rates of their drives: the rows of `furrow figures profiles`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use figures::closed_loop::{Kind, Loop, Measured};
-use figures::profiles::{self, Checked};
+use figures::closed_loop::{ClosedLoop, Kind, Measured};
+use figures::profiles::{self, CheckedRow};
 use figures::{PROFILES, Run};
 
 /// Prints all rows and fails with those that miss the published rates.
-fn check(rows: zoned::Result<Vec<Checked>>) {
+fn check(rows: zoned::Result<Vec<CheckedRow>>) {
     let rows = rows.unwrap();
     let mut missed = Vec::new();
     for checked in &rows {
@@ -72,7 +72,7 @@ fn the_figure_has_every_published_number_once() {
 const NUMBERS: usize = 78;
 
 fn run(url: &str, kind: Kind, bytes: usize, depth: u32, count: usize) -> Measured {
-    Loop { kind, bytes, depth, zones: 1, count }.on(url).unwrap()
+    ClosedLoop { kind, bytes, depth, zones: 1, count }.on(url).unwrap()
 }
 
 #[test]

@@ -23,11 +23,11 @@ pub(crate) struct Exploration<'a, C> {
     limit: u64,
     next: AtomicUsize,
     stop: AtomicBool,
-    found: Mutex<Found>,
+    found: Mutex<FoundStates>,
 }
 
 #[derive(Default)]
-struct Found {
+struct FoundStates {
     states: HashSet<u128>,
     checked: HashSet<(u128, u64)>,
     report: Report,

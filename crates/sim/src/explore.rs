@@ -162,7 +162,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
         .events
         .iter()
         .filter_map(|e| match e {
-            Event::Attempt { step } => Some(Plan::place(*step).0),
+            Event::Attempt { step } => Some(Plan::task_and_index(*step).0),
             _ => None,
         })
         .max()

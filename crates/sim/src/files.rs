@@ -13,7 +13,7 @@ use zoned::emu::{Emu, Latency, Media};
 
 use crate::act::{Act, FileNo};
 use crate::drive::latency;
-use crate::model::{Fault, Model, Progress, Seen, Snapshot, fault};
+use crate::model::{Fault, Model, Progress, SeenObject, Snapshot, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::{Plan, SHARED_DIRECTORY};
 use crate::report::FailureKind;
@@ -33,7 +33,11 @@ const FILE_AFTER_RECOVERY: &str = "/after";
 
 /// Mount options with buffers so small that files write data before a sync.
 fn mount_options(log: LogOptions, broken: BrokenRules) -> MountOptions {
-    broken.of_mount(MountOptions { log, write_buffer: 16 << 10, ..MountOptions::default() })
+    broken.mount_options_with_broken_rule(MountOptions {
+        log,
+        write_buffer: 16 << 10,
+        ..MountOptions::default()
+    })
 }
 
 /// Runs a workload of `target` on an emulated drive and records it.
@@ -403,13 +407,13 @@ impl AfterProgress {
         }
     }
 
-    fn judge(&self, seen: Option<Seen>) -> Option<Fault> {
+    fn judge(&self, seen: Option<SeenObject>) -> Option<Fault> {
         let (kind, what) = match seen {
             None if self.promised => (FailureKind::Lost, "is gone"),
             None => return None,
-            Some(Seen::Directory) => (FailureKind::Invented, "is a directory"),
-            Some(Seen::File { .. }) if !self.created => (FailureKind::Invented, "was never created"),
-            Some(Seen::File { content, .. }) => {
+            Some(SeenObject::Directory) => (FailureKind::Invented, "is a directory"),
+            Some(SeenObject::File { .. }) if !self.created => (FailureKind::Invented, "was never created"),
+            Some(SeenObject::File { content, .. }) => {
                 let most = if self.appended { Self::CONTENT } else { &[] };
                 if self.promised && content.len() < most.len() {
                     (FailureKind::Lost, "is too short")
@@ -467,12 +471,12 @@ async fn snapshot(fs: &Fs) -> (Snapshot, Vec<Fault>) {
             let kind = entry.kind;
             if kind == FileKind::Directory {
                 directories.push(path.clone());
-                seen.insert(path, Seen::Directory);
+                seen.insert(path, SeenObject::Directory);
                 continue;
             }
             match content(fs, &path).await {
                 Ok(content) => {
-                    seen.insert(path, Seen::File { ino: entry.ino, kind, content });
+                    seen.insert(path, SeenObject::File { ino: entry.ino, kind, content });
                 }
                 Err(e) => faults.push(fault(FailureKind::Lost, format!("{path} cannot be read: {e}"))),
             }
@@ -493,10 +497,10 @@ async fn content(fs: &Fs, path: &str) -> fs::Result<Vec<u8>> {
 fn snapshot_difference(before: &Snapshot, after: &Snapshot) -> Option<String> {
     let paths: BTreeSet<&String> = before.keys().chain(after.keys()).collect();
     let path = paths.into_iter().find(|path| before.get(*path) != after.get(*path))?;
-    let describe = |seen: Option<&Seen>| match seen {
+    let describe = |seen: Option<&SeenObject>| match seen {
         None => "nothing".to_owned(),
-        Some(Seen::Directory) => "a directory".to_owned(),
-        Some(Seen::File { ino, content, .. }) => format!("file {ino} of {} bytes", content.len()),
+        Some(SeenObject::Directory) => "a directory".to_owned(),
+        Some(SeenObject::File { ino, content, .. }) => format!("file {ino} of {} bytes", content.len()),
     };
     Some(format!("{path} was {}, now {}", describe(before.get(path)), describe(after.get(path))))
 }

@@ -16,11 +16,11 @@ use crate::trace::Event;
 use crate::tree::{Node, Tree};
 
 /// The objects that a mount shows, by path, without the root.
-pub(crate) type Snapshot = BTreeMap<String, Seen>;
+pub(crate) type Snapshot = BTreeMap<String, SeenObject>;
 
 /// The file or directory that a mount shows at a path.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
+pub(crate) enum SeenObject {
     Directory,
     File { ino: u64, kind: FileKind, content: Vec<u8> },
 }
@@ -71,11 +71,11 @@ impl Progress {
     pub(crate) fn did(&mut self, event: &Event) {
         match event {
             Event::Attempt { step } => {
-                let (task, index) = Plan::place(*step);
+                let (task, index) = Plan::task_and_index(*step);
                 self.attempt(task, index);
             }
             Event::Acknowledged { step } => {
-                let (task, index) = Plan::place(*step);
+                let (task, index) = Plan::task_and_index(*step);
                 self.promise(task, index);
             }
             _ => {}
@@ -121,13 +121,14 @@ impl Model {
     /// The rules that the objects a mount shows, `seen`, break.
     pub(crate) fn judge(&self, plan: &Plan, progress: &Progress, seen: &Snapshot) -> Vec<Fault> {
         let mut faults = Vec::new();
-        let mut parts: Vec<BTreeMap<&str, &Seen>> = self.tasks.iter().map(|_| BTreeMap::new()).collect();
+        let mut parts: Vec<BTreeMap<&str, &SeenObject>> =
+            self.tasks.iter().map(|_| BTreeMap::new()).collect();
         for (path, what) in seen {
-            match owner(path).and_then(|task| parts.get_mut(task)) {
+            match task_of_path(path).and_then(|task| parts.get_mut(task)) {
                 Some(part) => {
                     part.insert(path, what);
                 }
-                None if path == SHARED_DIRECTORY && *what == Seen::Directory => {}
+                None if path == SHARED_DIRECTORY && *what == SeenObject::Directory => {}
                 None => faults
                     .push(Fault { kind: FailureKind::Invented, what: format!("{path} was never created") }),
             }
@@ -144,7 +145,7 @@ impl Model {
 }
 
 /// The task that owns a path.
-fn owner(path: &str) -> Option<usize> {
+fn task_of_path(path: &str) -> Option<usize> {
     let rest = path.strip_prefix(SHARED_DIRECTORY).unwrap_or(path).strip_prefix("/t")?;
     let digits = rest.split(['/', '-']).next()?;
     digits.parse().ok()
@@ -182,7 +183,7 @@ impl TaskModel {
         task: usize,
         acts: &[Act],
         progress: &Progress,
-        seen: &BTreeMap<&str, &Seen>,
+        seen: &BTreeMap<&str, &SeenObject>,
         logs_in_order: bool,
     ) -> Vec<Fault> {
         let promised = acts
@@ -222,7 +223,7 @@ impl TaskModel {
         task: usize,
         tree: &Tree,
         progress: &Progress,
-        seen: &BTreeMap<&str, &Seen>,
+        seen: &BTreeMap<&str, &SeenObject>,
         logs_in_order: bool,
     ) -> Vec<Fault> {
         let mut faults = Vec::new();
@@ -231,8 +232,8 @@ impl TaskModel {
         for (path, node) in tree.iter() {
             match (node, seen.get(path)) {
                 (_, None) => fault(FailureKind::Lost, format!("{path} is gone")),
-                (Node::Directory, Some(Seen::Directory)) => {}
-                (Node::File { file, kind }, Some(Seen::File { ino, kind: found, content })) => {
+                (Node::Directory, Some(SeenObject::Directory)) => {}
+                (Node::File { file, kind }, Some(SeenObject::File { ino, kind: found, content })) => {
                     if kind != *found {
                         fault(FailureKind::Invented, format!("{path} is a {found:?} file, not {kind:?}"));
                     }
@@ -244,7 +245,7 @@ impl TaskModel {
                         );
                     }
                     if first.is_none()
-                        && let Err((kind, what)) = self.content(task, file, progress, content)
+                        && let Err((kind, what)) = self.may_have_content(task, file, progress, content)
                     {
                         fault(kind, format!("{path}: {what}"));
                     }
@@ -260,13 +261,13 @@ impl TaskModel {
             fault(FailureKind::Invented, "two files have become one".into());
         }
         if logs_in_order {
-            self.logs(tree, seen, &mut fault);
+            self.judge_log_order(tree, seen, &mut fault);
         }
         faults
     }
 
     /// Whether a file may have the content that a mount shows.
-    fn content(
+    fn may_have_content(
         &self,
         task: usize,
         file: FileNo,
@@ -310,11 +311,16 @@ impl TaskModel {
     }
 
     /// Checks that an older log is durable before the newer log's first entry.
-    fn logs(&self, tree: &Tree, seen: &BTreeMap<&str, &Seen>, fault: &mut impl FnMut(FailureKind, String)) {
+    fn judge_log_order(
+        &self,
+        tree: &Tree,
+        seen: &BTreeMap<&str, &SeenObject>,
+        fault: &mut impl FnMut(FailureKind, String),
+    ) {
         let logs: BTreeMap<FileNo, (&str, &[u8])> = tree
             .iter()
             .filter_map(|(path, node)| match (node, seen.get(path)?) {
-                (Node::File { file, kind: FileKind::Log }, Seen::File { content, .. }) => {
+                (Node::File { file, kind: FileKind::Log }, SeenObject::File { content, .. }) => {
                     Some((file, (path, content.as_slice())))
                 }
                 _ => None,
@@ -360,16 +366,18 @@ mod tests {
     }
 
     fn snapshot(files: &[(&str, &[u8])]) -> Snapshot {
-        let mut seen: Snapshot =
-            [SHARED_DIRECTORY, "/t0"].into_iter().map(|path| (path.to_owned(), Seen::Directory)).collect();
+        let mut seen: Snapshot = [SHARED_DIRECTORY, "/t0"]
+            .into_iter()
+            .map(|path| (path.to_owned(), SeenObject::Directory))
+            .collect();
         for (n, (path, content)) in files.iter().enumerate() {
-            let seen_file = Seen::File { ino: 10 + n as u64, kind: DATA, content: content.to_vec() };
+            let seen_file = SeenObject::File { ino: 10 + n as u64, kind: DATA, content: content.to_vec() };
             seen.insert((*path).to_owned(), seen_file);
         }
         seen
     }
 
-    fn kinds(progress: &Progress, seen: &Snapshot) -> Vec<FailureKind> {
+    fn fault_kinds(progress: &Progress, seen: &Snapshot) -> Vec<FailureKind> {
         let plan = plan();
         Model::new(&plan, false).judge(&plan, progress, seen).into_iter().map(|f| f.kind).collect()
     }
@@ -384,16 +392,19 @@ mod tests {
         let all = [one.clone(), two].concat();
         for name in ["/t0/a", "/t0/b"] {
             for len in 100..=150 {
-                assert_eq!(kinds(&progress, &snapshot(&[(name, &all[..len])])), []);
+                assert_eq!(fault_kinds(&progress, &snapshot(&[(name, &all[..len])])), []);
             }
         }
-        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..99])])), [FailureKind::Lost]);
+        assert_eq!(fault_kinds(&progress, &snapshot(&[("/t0/a", &all[..99])])), [FailureKind::Lost]);
         assert_eq!(
-            kinds(&progress, &snapshot(&[("/t0/b", &[&one[..], &[7; 50]].concat())])),
+            fault_kinds(&progress, &snapshot(&[("/t0/b", &[&one[..], &[7; 50]].concat())])),
             [FailureKind::Invented]
         );
-        assert_eq!(kinds(&progress, &snapshot(&[])), [FailureKind::Lost]);
-        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &one), ("/t0/b", &one)])), [FailureKind::Invented]);
+        assert_eq!(fault_kinds(&progress, &snapshot(&[])), [FailureKind::Lost]);
+        assert_eq!(
+            fault_kinds(&progress, &snapshot(&[("/t0/a", &one), ("/t0/b", &one)])),
+            [FailureKind::Invented]
+        );
     }
 
     #[test]
@@ -401,11 +412,11 @@ mod tests {
         let mut progress = Progress::new(1);
         progress.attempt(0, 2);
         let all = [plan().bytes(0, 2, 100), plan().bytes(0, 3, 50)].concat();
-        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..100])])), []);
-        assert_eq!(kinds(&progress, &snapshot(&[("/t0/a", &all[..101])])), [FailureKind::Invented]);
+        assert_eq!(fault_kinds(&progress, &snapshot(&[("/t0/a", &all[..100])])), []);
+        assert_eq!(fault_kinds(&progress, &snapshot(&[("/t0/a", &all[..101])])), [FailureKind::Invented]);
         let mut stray = snapshot(&[]);
-        stray.insert("/lost+found".into(), Seen::Directory);
-        assert_eq!(kinds(&progress, &stray), [FailureKind::Invented]);
+        stray.insert("/lost+found".into(), SeenObject::Directory);
+        assert_eq!(fault_kinds(&progress, &stray), [FailureKind::Invented]);
     }
 
     #[test]
@@ -426,7 +437,7 @@ mod tests {
             let mut seen = snapshot(&[]);
             for (n, step, len) in [(0, 2, first), (1, 4, second)] {
                 let content = plan.bytes(0, step, 10)[..len].to_vec();
-                seen.insert(format!("/t0/{n}"), Seen::File { ino: n, kind, content });
+                seen.insert(format!("/t0/{n}"), SeenObject::File { ino: n, kind, content });
             }
             model.judge(&plan, &progress, &seen).len()
         };

@@ -50,7 +50,7 @@ impl Plan {
     }
 
     /// The task and the index of a step.
-    pub(crate) fn place(step: Step) -> (usize, usize) {
+    pub(crate) fn task_and_index(step: Step) -> (usize, usize) {
         ((step.0 >> 32) as usize, (step.0 & 0xffff_ffff) as usize)
     }
 

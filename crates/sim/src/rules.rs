@@ -40,17 +40,17 @@ pub enum BrokenRule {
 #[cfg(feature = "broken-rules")]
 impl BrokenRules {
     /// Mount options with the file system's rule broken.
-    pub(crate) fn of_mount(self, options: MountOptions) -> MountOptions {
+    pub(crate) fn mount_options_with_broken_rule(self, options: MountOptions) -> MountOptions {
         MountOptions { broken_rule: self.fs, ..options }
     }
 
     /// Options of an array's opening with the array's rule broken.
-    pub(crate) fn of_array(self, options: OpenOptions) -> OpenOptions {
+    pub(crate) fn array_options_with_broken_rule(self, options: OpenOptions) -> OpenOptions {
         OpenOptions { broken_rule: self.array, ..options }
     }
 
     /// Options of a parallel WAL with its rule broken.
-    pub(crate) fn of_parallel_wal(self, options: ParallelWalOptions) -> ParallelWalOptions {
+    pub(crate) fn wal_options_with_broken_rule(self, options: ParallelWalOptions) -> ParallelWalOptions {
         ParallelWalOptions { broken_rule: self.engine, ..options }
     }
 
@@ -78,15 +78,15 @@ impl BrokenRules {
 
 #[cfg(not(feature = "broken-rules"))]
 impl BrokenRules {
-    pub(crate) fn of_mount(self, options: MountOptions) -> MountOptions {
+    pub(crate) fn mount_options_with_broken_rule(self, options: MountOptions) -> MountOptions {
         options
     }
 
-    pub(crate) fn of_array(self, options: OpenOptions) -> OpenOptions {
+    pub(crate) fn array_options_with_broken_rule(self, options: OpenOptions) -> OpenOptions {
         options
     }
 
-    pub(crate) fn of_parallel_wal(self, options: ParallelWalOptions) -> ParallelWalOptions {
+    pub(crate) fn wal_options_with_broken_rule(self, options: ParallelWalOptions) -> ParallelWalOptions {
         options
     }
 

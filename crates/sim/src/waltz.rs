@@ -58,7 +58,7 @@ enum Act {
 }
 
 fn mount_options(broken: BrokenRules) -> MountOptions {
-    broken.of_mount(MountOptions::default())
+    broken.mount_options_with_broken_rule(MountOptions::default())
 }
 
 /// The emulated drive of a workload.
@@ -295,7 +295,7 @@ impl WaltzOracle {
             let (mut open, mut last): (Option<AppendNote>, Option<Vec<u8>>) = (None, None);
             for (place, event) in trace.events.iter().enumerate() {
                 let Event::Attempt { step } = event else { continue };
-                let (task, index) = Plan::place(*step);
+                let (task, index) = Plan::task_and_index(*step);
                 if task == WRITERS + writer {
                     let ticket = (index as u64 != u64::from(u32::MAX)).then_some(Ticket(index as u64));
                     if let Some(mut note) = open.take() {

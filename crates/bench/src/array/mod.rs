@@ -267,14 +267,14 @@ impl ArrayLoad {
 
 /// The outcome of a measured rebuild.
 #[derive(Clone, Copy, Debug)]
-pub struct Rebuilt {
+pub struct RebuildOutcome {
     /// Bytes of data and parity of the zones on the failed drive.
     pub bytes: u64,
     /// Seconds from the call to the end of the rebuild.
     pub seconds: f64,
 }
 
-impl Rebuilt {
+impl RebuildOutcome {
     /// The rate of the rebuild in MiB a second.
     pub fn mib(&self) -> f64 {
         self.bytes as f64 / MIB as f64 / self.seconds
@@ -282,7 +282,7 @@ impl Rebuilt {
 }
 
 /// Fills `zones` zones of an array, drops a drive, and rebuilds on a new drive without other load.
-pub fn rebuild(setup: &Setup, zones: u32) -> Result<Rebuilt> {
+pub fn rebuild(setup: &Setup, zones: u32) -> Result<RebuildOutcome> {
     let bed = setup.build()?;
     let geometry = bed.device.geometry().clone();
     let capacity = geometry.zone_capacity.bytes(geometry.block_size);
@@ -300,7 +300,7 @@ pub fn rebuild(setup: &Setup, zones: u32) -> Result<Rebuilt> {
     })?;
     let seconds = bed.driver.now().since(start).as_secs_f64();
     let bytes = capacity.0 / u64::from(setup.drives - 1) * u64::from(zones);
-    Ok(Rebuilt { bytes, seconds })
+    Ok(RebuildOutcome { bytes, seconds })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use crate::{Latencies, Recorder};
 
 /// The writes that RocksDB's group commit wrote in groups of one size.
 #[derive(Clone, Debug, Serialize)]
-pub struct OfGroup {
+pub struct GroupOutcome {
     /// Writers in each of the groups, the leader included.
     pub writers: usize,
     /// Number of groups of this size.
@@ -39,7 +39,7 @@ impl Led {
 }
 
 /// Sorts writes into groups: the leader has the lowest sequence number of its group.
-pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<OfGroup> {
+pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<GroupOutcome> {
     writes.sort_by_key(|write| write.sequence);
     let mut sizes: Vec<(u64, Recorder)> = Vec::new();
     for group in writes.chunk_by(|_, next| !next.led) {
@@ -53,7 +53,7 @@ pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<OfGroup> {
     }
     let sizes = (1..).zip(sizes).filter(|(_, (count, _))| *count > 0);
     sizes
-        .map(|(writers, (groups, recorder))| OfGroup {
+        .map(|(writers, (groups, recorder))| GroupOutcome {
             writers,
             groups,
             latency_us: recorder.summary(dilation),

@@ -11,13 +11,13 @@ use serde::{Serialize, Serializer};
 use zoned::Bytes;
 
 use super::background::Background;
-use super::groups::OfGroup;
+use super::groups::GroupOutcome;
 use super::mix::Mix;
 use super::slow::SlowWrite;
 use crate::counted::Counts;
 use crate::wal::{bytes, io_mode, optional_bytes};
 use crate::ycsb::Distribution;
-use crate::{Clock, Error, Latencies, OfKind, Result};
+use crate::{Clock, Error, KindOutcome, Latencies, Result};
 
 /// Most threads of a key-value load.
 const MAX_THREADS: u32 = 1024;
@@ -157,7 +157,7 @@ pub struct KvOutcome {
     /// Latencies of all operations.
     pub latency_us: Latencies,
     /// Count and latencies of each kind of operation that occurred.
-    pub kinds: Vec<OfKind>,
+    pub kinds: Vec<KindOutcome>,
     /// Number of reads whose key was not found: 0 unless data was lost.
     pub missing: u64,
     /// RocksDB's flushes, compactions and stalls during the load.
@@ -174,7 +174,7 @@ pub struct KvOutcome {
     pub mean_write: Option<SlowWrite>,
     /// The writes by the size of their group, if slow writes are listed and the log is RocksDB's own.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub groups: Vec<OfGroup>,
+    pub groups: Vec<GroupOutcome>,
     /// The writes, interval by interval.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub intervals: Vec<Interval>,

@@ -14,7 +14,7 @@ mod slow;
 mod work;
 
 pub use background::Background;
-pub use groups::OfGroup;
+pub use groups::GroupOutcome;
 pub use load::{Interval, KvLoad, KvOutcome, LogMode};
 pub use mix::{Mix, Operation};
 pub use run::run;

@@ -8,7 +8,7 @@ use ::kv::parallel_wal::Database;
 use rocks::{WriteBatch, take_write_times, time_writes};
 use units::{Driver, Instant, SplitMix64};
 
-use super::groups::{Led, OfGroup, groups};
+use super::groups::{GroupOutcome, Led, groups};
 use super::load::{Interval, KvLoad};
 use super::mix::Operation;
 use super::mixgraph::{self, Keys};
@@ -87,7 +87,7 @@ impl ThreadCounts {
     }
 
     /// The writes, sorted by the size of their group.
-    pub(super) fn groups(&mut self, dilation: u32) -> Vec<OfGroup> {
+    pub(super) fn groups(&mut self, dilation: u32) -> Vec<GroupOutcome> {
         groups(std::mem::take(&mut self.led), dilation)
     }
 

@@ -112,13 +112,13 @@ pub struct RecoveredLog {
     /// Most memory that the log's bytes took during the replay.
     pub peak: u64,
     /// The recovery of the same log, left by a process that was killed.
-    pub killed: Killed,
+    pub killed: KilledLog,
 }
 
 /// The recovery of a log that was not closed: the mount reads it to find its end, and the replay uses the index that the mount
 /// made. Times in seconds.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Killed {
+pub struct KilledLog {
     /// Seconds of the mount, which reads the log once.
     pub mount_s: f64,
     /// Seconds from opening the log to its last pair in the memtable.
@@ -346,7 +346,7 @@ fn one(load: &RecoveryLoad, options: &EmuOptions, size: Bytes, read: f64) -> Res
         tmpfs_open_s: *tmpfs_open_s,
         breakdown: Breakdown::of(replay),
         peak: ours.iter().map(|(.., replay)| replay.stats.peak.0).max().unwrap_or(0),
-        killed: Killed {
+        killed: KilledLog {
             mount_s: left.0,
             replay_s: left.2.took.as_secs_f64(),
             ratio: total(left.0, &left.2) / slower,

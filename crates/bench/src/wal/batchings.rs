@@ -12,7 +12,7 @@ pub const WRITERS: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
 
 /// The outcomes of all three modes with one number of writers.
 #[derive(Clone, Debug, Serialize)]
-pub struct Compared {
+pub struct ComparedBatchings {
     /// Number of writers.
     pub threads: u32,
     /// The outcome with group commit.
@@ -27,13 +27,18 @@ pub struct Compared {
 ///
 /// # Errors
 /// The errors of [`run`].
-pub fn compare(load: &WalLoad, threads: u32) -> Result<Compared> {
+pub fn compare(load: &WalLoad, threads: u32) -> Result<ComparedBatchings> {
     let one = |wal, force| run(&WalLoad { wal, threads, force, ..load.clone() });
     let group = one(LogMode::Group, load.force)?;
-    Ok(Compared { threads, group, waltz: one(LogMode::Waltz, true)?, auto: one(LogMode::Auto, true)? })
+    Ok(ComparedBatchings {
+        threads,
+        group,
+        waltz: one(LogMode::Waltz, true)?,
+        auto: one(LogMode::Auto, true)?,
+    })
 }
 
-impl Compared {
+impl ComparedBatchings {
     /// The records a second of `auto` over the higher rate of `group` and `waltz`.
     pub fn throughput(&self) -> f64 {
         self.auto.ops_per_s / self.group.ops_per_s.max(self.waltz.ops_per_s).max(f64::MIN_POSITIVE)

@@ -15,7 +15,7 @@ mod outcome;
 mod parallel;
 mod run;
 
-pub use batchings::{Compared, WRITERS, compare};
+pub use batchings::{ComparedBatchings, WRITERS, compare};
 pub use limit::Limit;
 pub use load::{LogMode, Sync, WalLoad, io_name};
 pub(crate) use load::{bytes, io_mode, optional_bytes};

@@ -12,9 +12,9 @@ const MAX_RECORDS: u64 = 1 << 22;
 
 /// The begin of each record's append and its latency in ns.
 #[derive(Debug, Default)]
-pub(super) struct Times(Vec<(Instant, u64)>);
+pub(super) struct AppendLatencies(Vec<(Instant, u64)>);
 
-impl Times {
+impl AppendLatencies {
     /// Whether the latencies of a run of `records` records are kept.
     pub(super) fn fit(records: u64) -> bool {
         records <= MAX_RECORDS
@@ -24,7 +24,7 @@ impl Times {
         self.0.push((begin, u64::try_from(end.since(begin).as_nanos()).unwrap_or(u64::MAX)));
     }
 
-    pub(super) fn join(&mut self, other: Times) {
+    pub(super) fn join(&mut self, other: AppendLatencies) {
         self.0.extend(other.0);
     }
 
@@ -57,8 +57,8 @@ mod tests {
     use super::*;
 
     /// Records of two writers that take 10 us each; one piece of the run takes 100, and one record `slow`.
-    fn latencies_with_one_slow_record(slow: u64) -> Times {
-        let mut times = Times::default();
+    fn latencies_with_one_slow_record(slow: u64) -> AppendLatencies {
+        let mut times = AppendLatencies::default();
         for at in 0..2000_u64 {
             let level = if (500..1000).contains(&at) { 100 } else { 10 };
             let took = if at == 700 { slow } else { level };
@@ -73,6 +73,6 @@ mod tests {
         assert_eq!(latencies_with_one_slow_record(1000).worst_ratio(2), Some(10.0));
         // The records after the latencies drop are compared with the slower ones before.
         assert!(latencies_with_one_slow_record(100).worst_ratio(2) >= Some(1.0));
-        assert_eq!(Times::default().worst_ratio(2), None);
+        assert_eq!(AppendLatencies::default().worst_ratio(2), None);
     }
 }

@@ -12,7 +12,7 @@ use super::group::{Group, Waiter};
 use super::limit::{self, Limit};
 use super::load::{ENTRY_HEADER_BYTES, LogMode, Sync, WalLoad};
 use super::logs::Logs;
-use super::neighbours::Times;
+use super::neighbours::AppendLatencies;
 use super::outcome::WalOutcome;
 use super::parallel::Parallel;
 use crate::counted::{Counted, Counts};
@@ -62,7 +62,7 @@ struct SharedState {
 /// The raw results of a log's run.
 struct Measured {
     recorder: Recorder,
-    times: Option<Times>,
+    times: Option<AppendLatencies>,
     elapsed: Duration,
     counts: Counts,
     logs: u64,
@@ -109,13 +109,13 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
         load: load.clone(),
         next: AtomicU64::new(0),
     });
-    let writers: Vec<Spawned<fs::Result<(Recorder, Times)>>> = (0..load.threads)
+    let writers: Vec<Spawned<fs::Result<(Recorder, AppendLatencies)>>> = (0..load.threads)
         .map(|_| {
             let work = Arc::clone(&work);
             spawn(&*driver, "bench", async move { work.writer().await })
         })
         .collect();
-    let (mut recorder, mut times) = (Recorder::new(), Times::default());
+    let (mut recorder, mut times) = (Recorder::new(), AppendLatencies::default());
     let mut result = Ok(());
     for writer in writers {
         match writer.await {
@@ -132,7 +132,7 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let counts = counted.counts();
     work.logs.close().await?;
     fs.unmount().await?;
-    let times = Times::fit(load.records()).then_some(times);
+    let times = AppendLatencies::fit(load.records()).then_some(times);
     Ok(Measured { recorder, times, elapsed, counts, logs: work.logs.logs_made() })
 }
 
@@ -141,10 +141,10 @@ fn record_bytes(load: &WalLoad) -> Vec<u8> {
 }
 
 impl SharedState {
-    async fn writer(&self) -> fs::Result<(Recorder, Times)> {
+    async fn writer(&self) -> fs::Result<(Recorder, AppendLatencies)> {
         let (record, me) = (record_bytes(&self.load), Arc::new(Waiter::default()));
-        let (mut recorder, mut times, mut data) = (Recorder::new(), Times::default(), Vec::new());
-        let keep = Times::fit(self.load.records());
+        let (mut recorder, mut times, mut data) = (Recorder::new(), AppendLatencies::default(), Vec::new());
+        let keep = AppendLatencies::fit(self.load.records());
         loop {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
             if number >= self.load.records() {

@@ -9,7 +9,7 @@ use zoned::Bytes;
 use super::keys::Distribution;
 use super::workload::Workload;
 use crate::counted::Counts;
-use crate::{Clock, Error, OfKind, Result};
+use crate::{Clock, Error, KindOutcome, Result};
 
 /// Most threads of a YCSB load.
 const MAX_THREADS: u32 = 1024;
@@ -71,7 +71,7 @@ pub struct Phase {
     /// Number of records that were not found: 0 unless data was lost.
     pub missing: u64,
     /// Count and latencies of each kind of operation.
-    pub kinds: Vec<OfKind>,
+    pub kinds: Vec<KindOutcome>,
     /// The drive's operations during the workload, those of background threads included.
     pub device_operations: Counts,
 }

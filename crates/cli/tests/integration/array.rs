@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::common::{done, json, printed, run, said};
+use crate::common::{done, json, run, stderr_of, stdout_of};
 
 /// Parameters of small drives, with which an array of four is made quickly.
 const SMALL_DRIVE: &str = "zones=24&zone-size=2MiB";
@@ -87,7 +87,7 @@ impl ArrayDirectory {
 /// Checks that the program failed with `code`, and that the last line, after the log's warnings, has `words`.
 #[track_caller]
 fn refused(output: &Output, code: i32, words: &[&str]) {
-    let said = said(output);
+    let said = stderr_of(output);
     assert_eq!(output.status.code(), Some(code), "{said}");
     let last = said.lines().last().unwrap_or_default();
     assert!(last.starts_with("furrow: "), "{said}");
@@ -98,7 +98,7 @@ fn refused(output: &Output, code: i32, words: &[&str]) {
 
 fn status(array: &str) -> (Option<i32>, Value) {
     let output = run(Some(array), &["array", "status", "--json"]);
-    (output.status.code(), json(&printed(&output)))
+    (output.status.code(), json(&stdout_of(&output)))
 }
 
 fn member_states(view: &Value) -> Vec<&str> {
@@ -137,7 +137,7 @@ fn a_device_that_is_no_array_is_refused() {
     refused(&run(Some("array:"), &["fs", "ls"]), 2, &["array:URL,URL,URL"]);
     let output = run(None, &["array", "status"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("--device"), "{}", said(&output));
+    assert!(stderr_of(&output).contains("--device"), "{}", stderr_of(&output));
     refused(&run(None, &["array", "fail", "--url", "ftp://x", "1"]), 2, &["http://127.0.0.1:9121"]);
     // No program listens on port 9 of loopback.
     refused(
@@ -155,7 +155,7 @@ fn create_refuses_unfit_drives_and_leaves_no_files() {
         run(None, &["array", "create"].into_iter().chain(more.iter().copied()).collect::<Vec<_>>())
     };
     let output = create(&[&drive(0), &drive(1)]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
     refused(&create(&[&drive(0), &drive(1), &drive(0)]), 2, &["named twice"]);
     refused(&create(&[&drive(0), &drive(1), "array:a,b"]), 2, &["not an array"]);
     refused(&create(&[&drive(0), &drive(1), "blk:/dev/no-such"]), 1, &["/dev/no-such"]);
@@ -221,8 +221,8 @@ fn the_exit_code_of_status_says_how_the_array_is() {
     barn.remove_drive_file(2);
     let output = run(Some(&array), &["array", "status", "--json"]);
     assert_eq!(output.status.code(), Some(1));
-    assert!(said(&output).contains("2.img"), "a missing member is named: {}", said(&output));
-    assert_eq!(json(&printed(&output))["members"][2]["state"], "missing");
+    assert!(stderr_of(&output).contains("2.img"), "a missing member is named: {}", stderr_of(&output));
+    assert_eq!(json(&stdout_of(&output))["members"][2]["state"], "missing");
     barn.check_file_on_array(&array);
     done(&run(Some(&array), &["fs", "check"]));
     // The array was used without the drive, which counts as failed from then on.
@@ -354,18 +354,18 @@ fn monitor_once_exits_as_status_does_and_runs_the_command_for_each_event() {
     let command = format!("echo $FURROW_EVENT $FURROW_HEALTH $FURROW_LABEL >> {log}");
     let once = ["array", "monitor", "--once", "--exec", &command];
     let output = run(Some(&array), &once);
-    assert_eq!((output.status.code(), printed(&output).as_str()), (Some(0), ""));
+    assert_eq!((output.status.code(), stdout_of(&output).as_str()), (Some(0), ""));
     assert!(!barn.path("log").exists(), "nothing happened");
     done(&run(Some(&array), &["array", "fail", "3"]));
     let output = run(Some(&array), &once);
     assert_eq!(output.status.code(), Some(1));
-    assert!(printed(&output).contains("barn: degraded: "), "{}", printed(&output));
+    assert!(stdout_of(&output).contains("barn: degraded: "), "{}", stdout_of(&output));
     assert_eq!(std::fs::read_to_string(&log).expect("the command ran"), "degraded degraded barn\n");
     // An unknown health has neither the exit code of one lacking drive nor that of two.
     for nobody in ["array:nobody", "array:"] {
         let output = run(Some(nobody), &once);
         assert_eq!(output.status.code(), run(Some(nobody), &["array", "status"]).status.code());
-        assert!(output.status.code() > Some(2), "{}", said(&output));
+        assert!(output.status.code() > Some(2), "{}", stderr_of(&output));
     }
 }
 
@@ -383,11 +383,11 @@ fn a_member_alone_is_refused_with_the_name_of_its_array() {
     ] {
         let output = run(Some(&member), args);
         refused(&output, 2, &["2.img", "drive 2 of the 4 of array 'barn'", "--device array:"]);
-        assert!(!said(&output).contains("mkfs"), "{}", said(&output));
+        assert!(!stderr_of(&output).contains("mkfs"), "{}", stderr_of(&output));
     }
     let output = run(Some(&member), &["zones"]);
-    assert!(said(&output).contains("drive 2 of the 4 of array 'barn'"), "{}", said(&output));
-    assert!(!said(&output).contains("mkfs") && done(&output).contains("24 zones"));
+    assert!(stderr_of(&output).contains("drive 2 of the 4 of array 'barn'"), "{}", stderr_of(&output));
+    assert!(!stderr_of(&output).contains("mkfs") && done(&output).contains("24 zones"));
 }
 
 #[test]
@@ -553,7 +553,7 @@ fn a_cancelled_job_has_ended_when_the_order_returns() {
     done(&server.array(&["replace", "2", &new, "--max-rate", "64KiB", "--no-wait"]));
     assert_eq!(json(&done(&server.array(&["rebuild", "--cancel", "--json"])))["cancelled"], true);
     let output = server.array(&["status", "--json"]);
-    assert_eq!(json(&printed(&output))["rebuild"], Value::Null, "{}", printed(&output));
+    assert_eq!(json(&stdout_of(&output))["rebuild"], Value::Null, "{}", stdout_of(&output));
 }
 
 #[test]

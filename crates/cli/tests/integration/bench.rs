@@ -15,14 +15,14 @@ fn furrow(args: &str) -> Output {
     command.output().expect("timeout comes with coreutils")
 }
 
-fn said(output: &Output) -> String {
+fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 #[track_caller]
 fn done(args: &str) -> String {
     let output = furrow(args);
-    assert!(output.status.success(), "{args}: {:?}\n{}", output.status, said(&output));
+    assert!(output.status.success(), "{args}: {:?}\n{}", output.status, stderr_of(&output));
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -37,8 +37,8 @@ fn refused(command: &str, lines: &[(&str, &str)]) {
     for (flags, word) in lines {
         let args = format!("{command} {flags}");
         let output = furrow(&args);
-        assert_eq!(output.status.code(), Some(2), "{args}: {}", said(&output));
-        assert!(said(&output).contains(word), "{args}: '{word}' is not in: {}", said(&output));
+        assert_eq!(output.status.code(), Some(2), "{args}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains(word), "{args}: '{word}' is not in: {}", stderr_of(&output));
     }
 }
 
@@ -217,8 +217,8 @@ fn refused_arguments_make_no_drive_file_and_data_is_overwritten_only_with_consen
     done(&format!("bench wal --total 1MiB -d {url}"));
     for args in ["device bench", "bench wal --total 1MiB", "bench ycsb --records 10", "bench kv --ops 10"] {
         let output = furrow(&format!("{args} -d {url}"));
-        assert_eq!(output.status.code(), Some(1), "{args}: {}", said(&output));
-        assert!(said(&output).contains("--force"), "{args}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(1), "{args}: {}", stderr_of(&output));
+        assert!(stderr_of(&output).contains("--force"), "{args}: {}", stderr_of(&output));
     }
     done(&format!("device bench --op read --count 64 -d {url}"));
     done(&format!("bench wal --total 1MiB --force -d {url}"));

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 use units::RealDriver;
 
-use crate::common::{done, json, printed, refused, run, said};
+use crate::common::{done, json, refused, run, stderr_of, stdout_of};
 
 const SMALL_DRIVE: &str = "zones=24&zone-size=1MiB";
 
@@ -50,14 +50,14 @@ impl Drive {
 fn a_command_without_a_device_names_the_flag() {
     let output = run(None, &["device", "info"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("--device"), "{}", said(&output));
+    assert!(stderr_of(&output).contains("--device"), "{}", stderr_of(&output));
 }
 
 #[test]
 fn a_noun_alone_shows_its_verbs() {
     let output = run(None, &["fs"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("mkfs") && said(&output).contains("check"));
+    assert!(stderr_of(&output).contains("mkfs") && stderr_of(&output).contains("check"));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn a_file_copied_in_and_out_is_unchanged() {
     std::fs::write(tree.join("big"), &big).unwrap();
     std::fs::write(tree.join("empty"), b"").unwrap();
     let from = drive.file("tree");
-    assert!(said(&drive.furrow(&["fs", "cp", &from, "fs:/tree"])).contains("-r"));
+    assert!(stderr_of(&drive.furrow(&["fs", "cp", &from, "fs:/tree"])).contains("-r"));
     done(&drive.furrow(&["fs", "cp", "-r", &from, "fs:/tree"]));
     let back = drive.file("back");
     done(&drive.furrow(&["fs", "cp", "-r", "fs:/tree", &back]));
@@ -288,7 +288,7 @@ fn the_parts_of_the_space_are_all_of_it() {
 #[test]
 fn the_cause_of_a_failure_stands_before_its_context() {
     let drive = Drive::formatted();
-    let said = said(&drive.furrow(&["fs", "cp", "/no/such/file", "fs:/x"]));
+    let said = stderr_of(&drive.furrow(&["fs", "cp", "/no/such/file", "fs:/x"]));
     assert!(said.starts_with("furrow: No such file"), "{said}");
 }
 
@@ -332,33 +332,33 @@ fn an_address_beyond_loopback_needs_a_password() {
 fn a_crash_target_that_does_not_exist_is_refused() {
     let output = run(None, &["crash", "--target", "moon"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("engine"), "{}", said(&output));
+    assert!(stderr_of(&output).contains("engine"), "{}", stderr_of(&output));
 }
 
 #[test]
 fn a_crash_exploration_of_no_states_is_refused() {
     let output = run(None, &["crash", "--states", "0"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(said(&output).contains("--states"), "{}", said(&output));
+    assert!(stderr_of(&output).contains("--states"), "{}", stderr_of(&output));
 }
 
 #[test]
 fn no_flag_breaks_a_rule_of_the_file_system() {
     let output = run(None, &["crash", "--states", "1", "--sabotage", "sync"]);
-    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert_eq!(output.status.code(), Some(2), "{}", stderr_of(&output));
 }
 
 /// Checks that a failure prints one line of JSON on stdout, and the same words on stderr.
 #[track_caller]
 fn refused_in_json(output: &Output, code: i32, words: &[&str]) {
-    let printed = printed(output);
-    assert_eq!(output.status.code(), Some(code), "{printed}{}", said(output));
+    let printed = stdout_of(output);
+    assert_eq!(output.status.code(), Some(code), "{printed}{}", stderr_of(output));
     assert_eq!(printed.lines().count(), 1, "{printed}");
     let error = json(&printed).get("error").and_then(|e| e.as_str()).expect("says what failed").to_owned();
     for word in words {
         assert!(error.contains(word), "'{word}' is not in: {error}");
     }
-    assert!(said(output).contains(&error), "{}", said(output));
+    assert!(stderr_of(output).contains(&error), "{}", stderr_of(output));
 }
 
 #[test]
@@ -383,7 +383,7 @@ fn a_failure_is_json_where_json_is_asked_for() {
 fn a_drive_without_a_file_system_is_named() {
     for args in [&["fs", "ls"][..], &["fs", "check"], &["fs", "dump"]] {
         let output = run(Some("emu:mem?zones=24&zone-size=1MiB"), args);
-        let said = said(&output);
+        let said = stderr_of(&output);
         assert!(!output.status.success() && said.contains("emu:mem"), "{said}");
     }
 }

@@ -10,7 +10,7 @@ use units::{block_on, sleep_until};
 use zoned::{Bytes, Result as DeviceResult, ZonedDevice};
 
 use super::md;
-use super::setup::{KIB, MIB, Whose, setup};
+use super::setup::{KIB, MIB, MeasuredArray, setup};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::array::{Kind, Load, Summary, fill_with_zeros};
 
@@ -44,7 +44,7 @@ pub(super) const WORKLOADS: Figure = Figure {
     ],
     measure: |run| {
         let all: Vec<_> = ALL.map(|(workload, name)| (workload, false, name.to_owned())).into();
-        by_size(run, ["fig4.9a", "fig4.9b", "fig4.9c"], all)
+        measure_by_block_size(run, ["fig4.9a", "fig4.9b", "fig4.9c"], all)
     },
 };
 
@@ -62,7 +62,7 @@ pub(super) const DEGRADED: Figure = Figure {
         let all = reads.flat_map(|(workload, name)| {
             [(workload, false, format!("{name}, all drives")), (workload, true, format!("{name}, one lost"))]
         });
-        by_size(run, ["fig4.11a", "fig4.11b", "fig4.11c"], all.collect())
+        measure_by_block_size(run, ["fig4.11a", "fig4.11b", "fig4.11c"], all.collect())
     },
 };
 
@@ -87,10 +87,14 @@ fn sizes(run: &Run<'_>) -> Vec<u32> {
 }
 
 /// Measures each workload, with all drives or one less, over the block sizes.
-fn by_size(run: &Run<'_>, figures: [&'static str; 3], series: Vec<(Kind, bool, String)>) -> Result<Vec<Row>> {
+fn measure_by_block_size(
+    run: &Run<'_>,
+    figures: [&'static str; 3],
+    series: Vec<(Kind, bool, String)>,
+) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for (workload, lost, name) in series {
-        for whose in Whose::ALL {
+        for whose in MeasuredArray::ALL {
             let name = format!("{}: {name}", whose.name());
             let ground = TestDevice::new(whose, STRIPE_UNIT, workload, lost).map_err(failed)?;
             for size in sizes(run) {
@@ -108,7 +112,7 @@ fn failed(error: zoned::Error) -> Error {
 
 /// The device below a workload.
 struct TestDevice {
-    whose: Whose,
+    whose: MeasuredArray,
     kind: Kind,
     unit: Bytes,
     lost: bool,
@@ -118,9 +122,9 @@ struct TestDevice {
 }
 
 impl TestDevice {
-    fn new(whose: Whose, unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<TestDevice> {
+    fn new(whose: MeasuredArray, unit: Bytes, kind: Kind, lost: bool) -> DeviceResult<TestDevice> {
         let mut ground = TestDevice { whose, kind, unit, lost, device: None };
-        if kind != Kind::Write && whose == Whose::Furrow {
+        if kind != Kind::Write && whose == MeasuredArray::Furrow {
             let bed = setup(JOBS, unit).build()?;
             fill_with_zeros(&bed.device, JOBS, READ_SPAN)?;
             // The reads begin when the drives' write buffers are empty.
@@ -134,8 +138,8 @@ impl TestDevice {
     fn device(&self) -> DeviceResult<Arc<dyn ZonedDevice>> {
         match (&self.device, self.whose) {
             (Some(device), _) => Ok(Arc::clone(device)),
-            (None, Whose::Furrow) => Ok(setup(JOBS, self.unit).build()?.device),
-            (None, Whose::Md) => {
+            (None, MeasuredArray::Furrow) => Ok(setup(JOBS, self.unit).build()?.device),
+            (None, MeasuredArray::Md) => {
                 let lost = self.lost.then_some(0);
                 Ok(md::Setup { zones: JOBS, chunk: self.unit, lost, collects: false }.build())
             }
@@ -147,7 +151,7 @@ impl TestDevice {
         let most = run.pick(1, 4);
         let load = match self.kind {
             Kind::Random => Load {
-                span: if self.whose == Whose::Md { MD_READ_SPAN } else { READ_SPAN },
+                span: if self.whose == MeasuredArray::Md { MD_READ_SPAN } else { READ_SPAN },
                 ..Load::new(
                     Kind::Random,
                     Bytes(bytes),
@@ -178,13 +182,15 @@ const GIB: u64 = 1 << 30;
 
 fn units(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
-    let figures =
-        [(Whose::Furrow, ["fig4.8a", "fig4.8b", "fig4.8c"]), (Whose::Md, ["fig4.7a", "fig4.7b", "fig4.7c"])];
+    let figures = [
+        (MeasuredArray::Furrow, ["fig4.8a", "fig4.8b", "fig4.8c"]),
+        (MeasuredArray::Md, ["fig4.7a", "fig4.7b", "fig4.7c"]),
+    ];
     for (whose, figures) in figures {
         for unit in run.pick(vec![8_u64, 16, 32, 64, 128], vec![16, 64]) {
             let series = match whose {
-                Whose::Furrow => format!("stripe unit {unit} KiB"),
-                Whose::Md => format!("{}: chunk {unit} KiB", whose.name()),
+                MeasuredArray::Furrow => format!("stripe unit {unit} KiB"),
+                MeasuredArray::Md => format!("{}: chunk {unit} KiB", whose.name()),
             };
             for ((workload, name), figure) in ALL.into_iter().zip(figures) {
                 let ground = TestDevice::new(whose, Bytes(unit * KIB), workload, false).map_err(failed)?;
@@ -212,7 +218,7 @@ fn note(workload: Kind) -> String {
 fn rows_of_summary(
     figures: [&'static str; 3],
     series: &str,
-    whose: Whose,
+    whose: MeasuredArray,
     size: u32,
     of: &Summary,
 ) -> Vec<Row> {

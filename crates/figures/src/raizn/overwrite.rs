@@ -7,7 +7,7 @@ use units::Bytes;
 use zoned::{ZoneId, ZonedDevice};
 
 use super::md;
-use super::setup::{MIB, MODEL, OURS, Whose, setup};
+use super::setup::{MIB, MODEL, MeasuredArray, OURS, setup};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 use bench::Recorder;
 use bench::array::{Kind, Load, Time, reset};
@@ -39,10 +39,10 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let per_stream = run.pick(2, 1);
     let zones = FILLING_THREADS * per_stream;
     let failed = |e| Error::new("overwriting the array", e);
-    for whose in Whose::ALL {
+    for whose in MeasuredArray::ALL {
         let device = match whose {
-            Whose::Furrow => setup(zones, STRIPE_UNIT).build().map_err(failed)?.device,
-            Whose::Md => md::Setup { zones, chunk: STRIPE_UNIT, lost: None, collects: true }.build(),
+            MeasuredArray::Furrow => setup(zones, STRIPE_UNIT).build().map_err(failed)?.device,
+            MeasuredArray::Md => md::Setup { zones, chunk: STRIPE_UNIT, lost: None, collects: true }.build(),
         };
         let note = format!(
             "virtual clock, {zones} zones, {FILLING_THREADS} threads and then one, {QUEUE_DEPTH} writes of 1 MiB in flight each"
@@ -51,9 +51,13 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
         for (half, times) in [first, second].iter().enumerate() {
             for (x, mib, us) in samples(times, half) {
                 rows.push(
-                    Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, mib).note(&note).note(more(whose)),
+                    Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, mib)
+                        .note(&note)
+                        .note(extra_note(whose)),
                 );
-                rows.push(Row::new("fig4.10b", whose.name(), x, Unit::Us, us).note(&note).note(more(whose)));
+                rows.push(
+                    Row::new("fig4.10b", whose.name(), x, Unit::Us, us).note(&note).note(extra_note(whose)),
+                );
             }
         }
     }
@@ -62,10 +66,10 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-fn more(whose: Whose) -> &'static str {
+fn extra_note(whose: MeasuredArray) -> &'static str {
     match whose {
-        Whose::Furrow => "resets included",
-        Whose::Md => {
+        MeasuredArray::Furrow => "resets included",
+        MeasuredArray::Md => {
             "a model, not md: its drives have 7 % spare and collect garbage; the paper says steady again after 180 %"
         }
     }
@@ -74,7 +78,7 @@ fn more(whose: Whose) -> &'static str {
 /// Runs the filling and the overwriting of an array.
 fn fill_and_overwrite(
     run: &Run<'_>,
-    whose: Whose,
+    whose: MeasuredArray,
     device: &Arc<dyn ZonedDevice>,
     per_stream: u32,
 ) -> zoned::Result<[Vec<Time>; 2]> {
@@ -94,7 +98,7 @@ fn fill_and_overwrite(
     for zone in zones {
         (run.progress)(&format!("{}: overwriting", whose.name()));
         let begin = device.driver().now();
-        if whose == Whose::Furrow {
+        if whose == MeasuredArray::Furrow {
             reset(device, ZoneId(zone))?;
         }
         let load = Load { first: zone, ..Load::new(Kind::Write, Bytes(MIB), QUEUE_DEPTH, count) };
@@ -110,12 +114,13 @@ fn fill_and_overwrite(
 
 /// The numbers in the paper's text: the rate of RAIZN over md's where md is slowest, and md's loss of rate there.
 pub(super) fn rows_where_md_is_slowest(rows: &[Row]) -> Option<[Row; 2]> {
-    let of =
-        |whose: Whose| rows.iter().filter(move |row| row.figure == "fig4.10a" && row.series == whose.name());
-    let at = of(Whose::Md).min_by(|a, b| a.ours.total_cmp(&b.ours))?;
-    let best = of(Whose::Md).map(|row| row.ours).fold(0.0, f64::max);
-    let ours = of(Whose::Furrow).find(|row| row.x == at.x)?;
-    let note = format!("at {} %: {}", at.x, Whose::Md.note());
+    let of = |whose: MeasuredArray| {
+        rows.iter().filter(move |row| row.figure == "fig4.10a" && row.series == whose.name())
+    };
+    let at = of(MeasuredArray::Md).min_by(|a, b| a.ours.total_cmp(&b.ours))?;
+    let best = of(MeasuredArray::Md).map(|row| row.ours).fold(0.0, f64::max);
+    let ours = of(MeasuredArray::Furrow).find(|row| row.x == at.x)?;
+    let note = format!("at {} %: {}", at.x, MeasuredArray::Md.note());
     Some([
         Row::new(
             "fig4.10-lowest",

@@ -18,30 +18,30 @@ pub const MODEL: &str = "md (model)";
 
 /// The array that is measured: Furrow's or md's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Whose {
+pub enum MeasuredArray {
     /// Furrow's array.
     Furrow,
     /// The model of md's array.
     Md,
 }
 
-impl Whose {
+impl MeasuredArray {
     /// Both arrays.
-    pub const ALL: [Whose; 2] = [Whose::Furrow, Whose::Md];
+    pub const ALL: [MeasuredArray; 2] = [MeasuredArray::Furrow, MeasuredArray::Md];
 
     /// The name of the array's series.
     pub fn name(self) -> &'static str {
         match self {
-            Whose::Furrow => OURS,
-            Whose::Md => MODEL,
+            MeasuredArray::Furrow => OURS,
+            MeasuredArray::Md => MODEL,
         }
     }
 
     /// The note of the rows of the array's series.
     pub fn note(self) -> &'static str {
         match self {
-            Whose::Furrow => "",
-            Whose::Md => {
+            MeasuredArray::Furrow => "",
+            MeasuredArray::Md => {
                 "a model, not md: its layout and stripe cache over conventional drives, without the host's time"
             }
         }

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use ::fs::{Fs, MountOptions};
 use units::block_on;
 
-use super::setup::{MODEL, OURS, Whose};
+use super::setup::{MODEL, MeasuredArray, OURS};
 use super::*;
 use crate::db_bench::{DbBench, Measured};
 use crate::{Row, Run, Unit};
 use bench::Clock;
 
-fn quick(figure: &Figure) -> Vec<Row> {
+fn rows_of_quick_run(figure: &Figure) -> Vec<Row> {
     figure.rows(&Run { quick: true, progress: &|_| () }).unwrap()
 }
 
@@ -18,7 +18,7 @@ fn quick(figure: &Figure) -> Vec<Row> {
 fn panels_are_told_apart_by_their_names_and_filled() {
     let all: Vec<&str> = FIGURES.iter().flat_map(|f| f.panels).map(|panel| panel.figure).collect();
     assert_eq!(all.iter().collect::<std::collections::BTreeSet<_>>().len(), all.len(), "{all:?}");
-    let rows = quick(&repair::FIGURE);
+    let rows = rows_of_quick_run(&repair::FIGURE);
     for panel in repair::FIGURE.panels {
         assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
     }
@@ -41,7 +41,7 @@ fn series<'a>(rows: &'a [Row], figure: &str, series: &str) -> Vec<&'a Row> {
 #[test]
 fn md_stands_beside_every_line_of_ours_and_is_called_a_model() {
     for figure in [&micro::WORKLOADS, &micro::DEGRADED] {
-        let rows = quick(figure);
+        let rows = rows_of_quick_run(figure);
         let ours: Vec<&Row> = rows.iter().filter(|row| row.series.starts_with(OURS)).collect();
         assert!(!ours.is_empty() && ours.len() * 2 == rows.len(), "{}", figure.name);
         for row in ours {
@@ -54,14 +54,14 @@ fn md_stands_beside_every_line_of_ours_and_is_called_a_model() {
 
 #[test]
 fn the_model_of_md_reaches_the_rate_of_its_drives_and_reconstructs_reads_of_a_failed_drive() {
-    let rows = quick(&micro::WORKLOADS);
+    let rows = rows_of_quick_run(&micro::WORKLOADS);
     let last = |rows: &[Row], figure, name: &str| series(rows, figure, &format!("{MODEL}: {name}"))[2].ours;
     // At 1 MiB parity takes one drive of five from the writes, and nothing from the reads; md's drives are 2 and 4 % faster
     // than zn540.
     let write = last(&rows, "fig4.9a", "sequential write") / (4.0 * 1145.0 / 0.98);
     let read = last(&rows, "fig4.9a", "sequential read") / (5.0 * 3265.0 / 0.96);
     assert!((write - 1.0).abs() < 0.02 && (read - 1.0).abs() < 0.02, "{write} {read}");
-    let rows = quick(&micro::DEGRADED);
+    let rows = rows_of_quick_run(&micro::DEGRADED);
     for workload in ["sequential read", "random read"] {
         // In reads of whole stripes, each of the four remaining drives is read once.
         let all = last(&rows, "fig4.11a", &format!("{workload}, all drives"));
@@ -76,8 +76,8 @@ fn the_model_of_md_reaches_the_rate_of_its_drives_and_reconstructs_reads_of_a_fa
 
 #[test]
 fn where_md_is_slowest_is_compared_with_ours_there() {
-    let row = |whose: Whose, x: u32, ours| Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, ours);
-    let both = |x, furrow, md| [row(Whose::Furrow, x, furrow), row(Whose::Md, x, md)];
+    let row = |whose: MeasuredArray, x: u32, ours| Row::new("fig4.10a", whose.name(), x, Unit::MibPerS, ours);
+    let both = |x, furrow, md| [row(MeasuredArray::Furrow, x, furrow), row(MeasuredArray::Md, x, md)];
     let rows = [both(100, 40.0, 50.0), both(110, 42.0, 10.0), both(120, 41.0, 30.0)].concat();
     let found = overwrite::rows_where_md_is_slowest(&rows).unwrap();
     assert_eq!(found.each_ref().map(|row| (row.ours, row.paper)), [(4.2, Some(14.0)), (0.2, Some(0.2))]);

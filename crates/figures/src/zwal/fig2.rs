@@ -1,6 +1,6 @@
 //! Fig. 2 of the ZWAL paper: 8 KiB appends to one zone by queue depth, and writes at queue depth 1, in virtual time.
 
-use crate::closed_loop::{Kind, Loop, drive};
+use crate::closed_loop::{ClosedLoop, Kind, drive};
 use crate::profiles::{CONFZNS_APPEND_8K, ZN540_APPEND_8K, ZN540_WRITE_8K, zn540_under_io_uring};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 
@@ -30,7 +30,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
                 "fig2a" => Ok(zn540_under_io_uring()),
                 _ => drive("profile=confzns").map(|(device, _)| device),
             };
-            let load = Loop { kind, bytes: OPERATION_BYTES, depth, zones: 1, count };
+            let load = ClosedLoop { kind, bytes: OPERATION_BYTES, depth, zones: 1, count };
             let measured = device.and_then(|device| load.run(&device));
             measured
                 .map(|measured| measured.kiops())

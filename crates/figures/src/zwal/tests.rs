@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use super::*;
 use crate::{PROFILES, Row, Run};
 
-fn quick(figure: &Figure) -> Vec<Row> {
+fn rows_of_quick_run(figure: &Figure) -> Vec<Row> {
     figure.rows(&Run { quick: true, progress: &|_| () }).unwrap()
 }
 
@@ -22,7 +22,7 @@ fn figures_and_their_panels_are_told_apart_by_their_names() {
 #[test]
 fn a_quick_run_fills_its_panels_and_is_marked_as_quick() {
     for figure in [fig2::FIGURE, barrier::FIGURE] {
-        let rows = quick(&figure);
+        let rows = rows_of_quick_run(&figure);
         for panel in figure.panels {
             assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
         }

@@ -5,7 +5,7 @@ use kv::{Record, RecordRef};
 use sim::Trace;
 
 /// Decodes the value of a key.
-pub(crate) fn record(bytes: &[u8]) {
+pub(crate) fn stored_value(bytes: &[u8]) {
     let Ok(first) = RecordRef::decode(bytes) else { return };
     let record = Record { expires: first.expires, value: first.value.to_vec().into() };
     let encoded = record.encode();
@@ -14,7 +14,7 @@ pub(crate) fn record(bytes: &[u8]) {
 }
 
 /// Decodes a RocksDB write batch, as a program hands it in.
-pub(crate) fn batch(bytes: &[u8]) {
+pub(crate) fn write_batch(bytes: &[u8]) {
     if let Ok(records) = parse(bytes) {
         // The iterator over a batch's records ends after an error.
         let number = records.count();
@@ -23,7 +23,7 @@ pub(crate) fn batch(bytes: &[u8]) {
 }
 
 /// Decodes a recorded workload of the crash explorer; its checksum is made right first.
-pub(crate) fn trace(bytes: &[u8]) {
+pub(crate) fn crash_trace(bytes: &[u8]) {
     let mut bytes = bytes.to_vec();
     bytes.extend_from_slice(&units::crc32c(&[&bytes]).to_le_bytes());
     if let Ok(first) = Trace::decode(&bytes) {

@@ -10,7 +10,7 @@ use zoned::contents::{Layout, Samples, detect};
 use zoned::emu::Profile;
 
 /// Parses a device URL.
-pub(crate) fn url(bytes: &[u8]) {
+pub(crate) fn device_url(bytes: &[u8]) {
     let Ok(text) = std::str::from_utf8(bytes) else { return };
     // The URL may name a profile's file, which the target `profile` tests.
     if text.contains("profile=") {
@@ -24,7 +24,7 @@ pub(crate) fn url(bytes: &[u8]) {
 }
 
 /// Decodes the bytes that NVMe identify and report commands give.
-pub(crate) fn nvme(bytes: &[u8]) {
+pub(crate) fn nvme_answers(bytes: &[u8]) {
     let Some((&format, bytes)) = bytes.split_first() else { return };
     let _controller = Controller::decode(bytes);
     let _namespace = Namespace::decode(bytes);
@@ -37,7 +37,7 @@ pub(crate) fn nvme(bytes: &[u8]) {
 }
 
 /// Looks for the signatures of a drive's possible users, in the first, the last and the zones' first bytes.
-pub(crate) fn contents(bytes: &[u8]) {
+pub(crate) fn signatures_of_users(bytes: &[u8]) {
     let Some((&[conventional, zones, step], bytes)) = bytes.split_first_chunk() else { return };
     let zone_size = 65_536 * u64::from(step % 8 + 1);
     let zones = u32::from(zones) + 1;
@@ -61,7 +61,7 @@ pub(crate) fn contents(bytes: &[u8]) {
 }
 
 /// Parses a profile: a drive's times and geometry.
-pub(crate) fn profile(bytes: &[u8]) {
+pub(crate) fn drive_profile(bytes: &[u8]) {
     if let Ok(text) = std::str::from_utf8(bytes) {
         let _profile = Profile::parse("fuzzed", text);
     }
@@ -74,7 +74,7 @@ const ZONE_ENTRY_BYTES: usize = 32;
 
 /// Opens a drive file: its header and its zone table, their checksums made right. Opening must give a drive or an error, and
 /// must neither allocate nor write by what the header claims alone.
-pub(crate) fn emulated(bytes: &[u8]) {
+pub(crate) fn drive_file(bytes: &[u8]) {
     thread_local! {
         static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
     }

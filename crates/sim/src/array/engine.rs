@@ -21,7 +21,7 @@ use super::record::{Entry, RecordedArray, Recording};
 use super::shape::{DriveFailure, Shape};
 use super::stack::{WITHOUT_ONE_DRIVE, add_mount_cuts, cut_during_mounts, cuts, open, step_sink};
 use super::states::{self, Cut};
-use crate::engine::{self, BaseDevice, EngineOracle, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, Recorded};
+use crate::engine::{self, BaseDevice, EngineOracle, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, RecordedDevice};
 use crate::model::Fault;
 use crate::oracle::{Probe, SECOND_CUT_EVERY};
 use crate::report::FailureKind;
@@ -44,7 +44,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
-        let open = options.broken_rules.of_array(OpenOptions::default());
+        let open = options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
         let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, sink))?;
         let sink = Arc::clone(&journal);
         let steps = step_sink(move |step| sink.lock().push(Entry::Step(step)));
@@ -193,7 +193,7 @@ impl BaseDevice for EngineOnArray<'_> {
         block_on(&*drives.driver, open(&drives, None, self.options)).map_err(|e| format!("the array: {e}"))
     }
 
-    fn recorded_device(&self, images: Images) -> std::result::Result<Recorded, String> {
+    fn recorded_device(&self, images: Images) -> std::result::Result<RecordedDevice, String> {
         let journal: Arc<Mutex<Vec<(usize, Event)>>> = Arc::default();
         let numbers: Vec<usize> = images.iter().map(|(number, _)| *number).collect();
         let drives = image_drives(images).devices(None);
@@ -204,12 +204,12 @@ impl BaseDevice for EngineOnArray<'_> {
             first.sibling(drive, Arc::new(write)) as Arc<dyn ZonedDevice>
         };
         let devices = numbers.into_iter().zip(drives).map(sibling).collect();
-        let options = self.options.broken_rules.of_array(OpenOptions::default());
+        let options = self.options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
         let array = block_on(&**first.driver(), Array::open(devices, options));
         let array = array.map_err(|e| format!("the array: {e}"))?;
         let sink = Arc::clone(&journal);
         let steps = step_sink(move |step| sink.lock().push((0, step)));
         let recorder = Recorder::above(array, Duration::ZERO, Duration::ZERO, steps);
-        Ok(Recorded { recorder, events: Box::new(move || std::mem::take(&mut *journal.lock())) })
+        Ok(RecordedDevice { recorder, events: Box::new(move || std::mem::take(&mut *journal.lock())) })
     }
 }

@@ -75,7 +75,7 @@ impl Mark {
 
 /// One life of a zone: the time between two resets.
 #[derive(Clone, Debug, Default)]
-struct Life {
+struct ZoneLife {
     number: usize,
     /// The digests of a life's blocks, shared with the models of earlier cuts.
     blocks: Arc<Vec<u64>>,
@@ -99,7 +99,7 @@ const KEPT_LIVES: usize = 3;
 
 /// The state, pointer and content of a zone that a mount shows.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Shown {
+pub(crate) struct ShownZone {
     pub state: ZoneState,
     /// A digest of each block below the zone's write pointer.
     pub blocks: Vec<u64>,
@@ -120,23 +120,23 @@ pub(crate) struct WornZone {
 pub(crate) struct ZonesModel {
     /// Whether a physical zone of the array has worn out.
     pub worn: bool,
-    zones: Vec<Vec<Life>>,
+    zones: Vec<Vec<ZoneLife>>,
     flushes: BTreeMap<u64, Vec<(usize, usize, bool)>>,
 }
 
 impl ZonesModel {
     /// The model of an array whose zones are empty.
     pub(crate) fn new(zones: usize) -> ZonesModel {
-        ZonesModel { zones: vec![vec![Life::default()]; zones], ..ZonesModel::default() }
+        ZonesModel { zones: vec![vec![ZoneLife::default()]; zones], ..ZonesModel::default() }
     }
 
     /// The model after a mount: all content that the mount showed is durable, since it was read back.
-    pub(crate) fn shown(shown: &[Shown]) -> ZonesModel {
-        let life = |shown: &Shown| {
+    pub(crate) fn shown(shown: &[ShownZone]) -> ZonesModel {
+        let life = |shown: &ShownZone| {
             let known = shown.blocks.len();
             let full = shown.state == ZoneState::Full;
             let failed = shown.state == ZoneState::Offline;
-            vec![Life {
+            vec![ZoneLife {
                 failing: failed,
                 failed,
                 blocks: Arc::new(shown.blocks.clone()),
@@ -145,7 +145,7 @@ impl ZonesModel {
                 finishing: full,
                 finished: full,
                 full,
-                ..Life::default()
+                ..ZoneLife::default()
             }]
         };
         ZonesModel { zones: shown.iter().map(life).collect(), ..ZonesModel::default() }
@@ -154,8 +154,9 @@ impl ZonesModel {
     pub(crate) fn apply(&mut self, mark: &Mark) {
         match mark {
             Mark::Flushing { id } => {
-                let now =
-                    |lives: &Vec<Life>| lives.last().map_or((0, 0, false), |l| (l.number, l.acked, l.ended));
+                let now = |lives: &Vec<ZoneLife>| {
+                    lives.last().map_or((0, 0, false), |l| (l.number, l.acked, l.ended))
+                };
                 self.flushes.insert(*id, self.zones.iter().map(now).collect());
             }
             Mark::Flushed { id } => {
@@ -192,7 +193,7 @@ impl ZonesModel {
                 self.last(*zone, |life| life.ended = true);
                 if let Some(lives) = self.zones.get_mut(*zone) {
                     let number = lives.last().map_or(0, |life| life.number + 1);
-                    lives.push(Life { number, ..Life::default() });
+                    lives.push(ZoneLife { number, ..ZoneLife::default() });
                     let extra = lives.len().saturating_sub(KEPT_LIVES);
                     lives.drain(..extra);
                 }
@@ -205,7 +206,7 @@ impl ZonesModel {
         }
     }
 
-    fn last(&mut self, zone: usize, change: impl FnOnce(&mut Life)) {
+    fn last(&mut self, zone: usize, change: impl FnOnce(&mut ZoneLife)) {
         if let Some(life) = self.zones.get_mut(zone).and_then(|lives| lives.last_mut()) {
             change(life);
         }
@@ -213,7 +214,7 @@ impl ZonesModel {
 
     /// Compares the model with the zones that a mount shows. `strict`: acknowledged blocks below the pointer must be right,
     /// durable or not.
-    pub(crate) fn judge(&self, shown: &[Shown], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
+    pub(crate) fn judge(&self, shown: &[ShownZone], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
             let worn = worn.filter(|worn| worn.zone == zone);
@@ -236,7 +237,11 @@ impl ZonesModel {
     }
 
     /// Compares two mounts, the second without a drive: the second must show the content of the first.
-    pub(crate) fn judge_again(first: &[Shown], second: &[Shown], worn: Option<WornZone>) -> Vec<Fault> {
+    pub(crate) fn judge_again(
+        first: &[ShownZone],
+        second: &[ShownZone],
+        worn: Option<WornZone>,
+    ) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
             // A worn physical zone makes the logical zone read-only; without its drive the zone has its earlier state. A full
@@ -262,7 +267,12 @@ impl ZonesModel {
 
 /// The fault of a zone, supposing that the zone is in the given life; `None` where the device contract allows what the mount
 /// shows.
-fn judge(life: &Life, shown: &Shown, strict: bool, worn: Option<WornZone>) -> Option<(FailureKind, String)> {
+fn judge(
+    life: &ZoneLife,
+    shown: &ShownZone,
+    strict: bool,
+    worn: Option<WornZone>,
+) -> Option<(FailureKind, String)> {
     let (state, pointer) = (shown.state, shown.blocks.len());
     let about = || {
         format!(
@@ -325,8 +335,8 @@ mod tests {
         model
     }
 
-    fn kinds(model: &ZonesModel, state: ZoneState, blocks: &[u64]) -> Vec<FailureKind> {
-        let shown = [Shown { state, blocks: blocks.to_vec() }];
+    fn fault_kinds(model: &ZonesModel, state: ZoneState, blocks: &[u64]) -> Vec<FailureKind> {
+        let shown = [ShownZone { state, blocks: blocks.to_vec() }];
         model.judge(&shown, true, None).into_iter().map(|fault| fault.kind).collect()
     }
 
@@ -348,10 +358,10 @@ mod tests {
             (&[1, 2, 9], vec![FailureKind::Invented]),
             (&[1, 2, 3, 4, 5], vec![FailureKind::Invented]),
         ] {
-            assert_eq!(kinds(&model, ZoneState::Closed, blocks), wanted, "{blocks:?}");
+            assert_eq!(fault_kinds(&model, ZoneState::Closed, blocks), wanted, "{blocks:?}");
         }
-        assert_eq!(kinds(&model, ZoneState::Empty, &[]), [FailureKind::Lost]);
-        assert_eq!(kinds(&model, ZoneState::Full, &[1, 2, 7, 7, 7, 7]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), [FailureKind::Lost]);
+        assert_eq!(fault_kinds(&model, ZoneState::Full, &[1, 2, 7, 7, 7, 7]), []);
     }
 
     #[test]
@@ -360,25 +370,25 @@ mod tests {
             Mark::Write { zone: 0, blocks: vec![1] },
             Mark::Acked { zone: 0, life: 0, end: 1, durable: true },
         ]);
-        assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
+        assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
         model.apply(&Mark::FailingZone { zone: 0 });
-        assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
-        assert_eq!(kinds(&model, ZoneState::Closed, &[1]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1]), []);
         model.apply(&Mark::ZoneFailed { zone: 0 });
-        assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), []);
         for (state, blocks) in
             [(ZoneState::Closed, &[1][..]), (ZoneState::Full, &[1]), (ZoneState::Empty, &[])]
         {
-            assert_eq!(kinds(&model, state, blocks), [FailureKind::Invented]);
+            assert_eq!(fault_kinds(&model, state, blocks), [FailureKind::Invented]);
         }
         model.apply(&Mark::Resetting { zone: 0 });
-        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
-        assert_eq!(kinds(&model, ZoneState::Offline, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), []);
         for mark in [Mark::Reset { zone: 0 }, Mark::Flushing { id: 1 }, Mark::Flushed { id: 1 }] {
             model.apply(&mark);
         }
-        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
-        assert_eq!(kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
+        assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
     }
 
     #[test]
@@ -390,7 +400,7 @@ mod tests {
         let mut model = model(&marks);
         let part = WornZone { zone: 0, offline: false, filled: false };
         let read_only = |model: &ZonesModel, blocks: &[u64], worn| {
-            let shown = [Shown { state: ZoneState::ReadOnly, blocks: blocks.to_vec() }];
+            let shown = [ShownZone { state: ZoneState::ReadOnly, blocks: blocks.to_vec() }];
             model.judge(&shown, false, worn).into_iter().map(|fault| fault.kind).collect::<Vec<_>>()
         };
         assert_eq!(read_only(&model, &[1, 2], None), [FailureKind::Lost], "nothing of it is worn");
@@ -406,14 +416,14 @@ mod tests {
         }
         let filled = WornZone { filled: true, ..part };
         assert_eq!(read_only(&model, &[1, 2, 3, 4], Some(filled)), []);
-        let offline = [Shown { state: ZoneState::Offline, blocks: Vec::new() }];
+        let offline = [ShownZone { state: ZoneState::Offline, blocks: Vec::new() }];
         assert_eq!(model.judge(&offline, false, Some(part)).len(), 1, "one drive alone loses nothing");
         assert_eq!(model.judge(&offline, false, Some(WornZone { offline: true, ..part })).len(), 0);
         model.apply(&Mark::Resetting { zone: 0 });
         assert_eq!(read_only(&model, &[], Some(part)), []);
 
         // The zones that two mounts show; the second mount lacks a drive.
-        let show = |state, blocks: &[u64]| [Shown { state, blocks: blocks.to_vec() }];
+        let show = |state, blocks: &[u64]| [ShownZone { state, blocks: blocks.to_vec() }];
         let first = show(ZoneState::ReadOnly, &[1, 2]);
         for (state, blocks, wanted) in [
             (ZoneState::Closed, &[1, 2][..], 0),
@@ -435,12 +445,12 @@ mod tests {
             Mark::Resetting { zone: 0 },
         ];
         let mut model = model(&begin);
-        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
         model.apply(&Mark::Reset { zone: 0 });
-        assert_eq!(kinds(&model, ZoneState::Closed, &[1]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1]), []);
         model.apply(&Mark::Flushing { id: 1 });
         model.apply(&Mark::Flushed { id: 1 });
-        assert_eq!(kinds(&model, ZoneState::Closed, &[1]), [FailureKind::Invented]);
-        assert_eq!(kinds(&model, ZoneState::Empty, &[]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1]), [FailureKind::Invented]);
+        assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
     }
 }

@@ -9,7 +9,7 @@ use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
 use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
-use super::model::{Mark, Shown, WornZone, ZonesModel};
+use super::model::{Mark, ShownZone, WornZone, ZonesModel};
 use super::record::{STEPS_PER_TASK, replace};
 use super::shape::{DriveFailure, LOGICAL_ZONES, Shape, WearTime, Worn, latency};
 use super::unreadable::{UnreadableBlocks, UnreadableDrive};
@@ -104,10 +104,16 @@ impl Probe<'_> {
     /// rows.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
-        self.state.broken.of_array(OpenOptions { rebuild_above, ..OpenOptions::default() })
+        self.state
+            .broken
+            .array_options_with_broken_rule(OpenOptions { rebuild_above, ..OpenOptions::default() })
     }
 
-    fn mount(&self, drives: &ImageDrives, without: Option<usize>) -> Result<(Arc<Array>, Vec<Shown>), Fault> {
+    fn mount(
+        &self,
+        drives: &ImageDrives,
+        without: Option<usize>,
+    ) -> Result<(Arc<Array>, Vec<ShownZone>), Fault> {
         block_on(&*drives.driver, async {
             let array = Array::open(drives.devices(without), self.open(drives.seed))
                 .await
@@ -132,7 +138,7 @@ impl Probe<'_> {
 
     /// Writes to the array after a mount, beside a rebuild in half of the degraded arrays, cuts the power again, fails a drive
     /// in half of the whole arrays, and mounts again.
-    fn write_on(&mut self, drives: &ImageDrives, array: &Arc<Array>, shown: &[Shown]) -> Vec<Fault> {
+    fn write_on(&mut self, drives: &ImageDrives, array: &Arc<Array>, shown: &[ShownZone]) -> Vec<Fault> {
         let shape = self.state.shape;
         // The worn zone's state is read before any task starts, because a zone report advances the virtual clock.
         let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && drives.is_worn(*worn));
@@ -266,7 +272,7 @@ impl ImageDrives {
     }
 
     /// Makes a few written blocks of one drive unreadable.
-    fn make_unreadable(&self, rng: &mut Rng, missing: Option<usize>, shown: &[Shown]) {
+    fn make_unreadable(&self, rng: &mut Rng, missing: Option<usize>, shown: &[ShownZone]) {
         if missing == Some(self.bad.drive) {
             return;
         }

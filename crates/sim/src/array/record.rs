@@ -85,7 +85,7 @@ async fn run(
     broken: BrokenRules,
 ) -> std::result::Result<(), String> {
     let sink = Arc::clone(journal);
-    let open = broken.of_array(OpenOptions::default());
+    let open = broken.array_options_with_broken_rule(OpenOptions::default());
     let recorded =
         RecordedArray::new(shape, drives, MAX_ACK_DELAY, open, move |entry| sink.lock().push(entry)).await?;
     let (driver, device) = (Arc::clone(recorded.first.driver()), recorded.device());

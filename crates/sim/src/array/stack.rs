@@ -70,7 +70,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         block_on(&*driver, async {
             let sink = Arc::clone(&journal);
-            let open = options.broken_rules.of_array(OpenOptions::default());
+            let open = options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
             let recorded = RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, move |entry| {
                 sink.lock().push(entry)
             })
@@ -175,7 +175,7 @@ pub(super) fn open(
     without: Option<usize>,
     options: &CrashOptions,
 ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
-    let open = options.broken_rules.of_array(OpenOptions::default());
+    let open = options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
     let devices = drives.devices(without);
     async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
 }

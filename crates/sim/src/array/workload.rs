@@ -9,7 +9,7 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice,
 };
 
-use super::model::{Mark, Shown, UNREADABLE_BLOCK_DIGEST};
+use super::model::{Mark, ShownZone, UNREADABLE_BLOCK_DIGEST};
 use super::shape::Worn;
 use crate::Rng;
 
@@ -48,7 +48,7 @@ pub(crate) fn digest(block: &[u8]) -> u64 {
 pub(crate) async fn read_all_zones(
     device: &Arc<dyn ZonedDevice>,
     may: &(dyn Fn(ZoneId, u64) -> bool + Sync),
-) -> Result<Vec<Shown>, String> {
+) -> Result<Vec<ShownZone>, String> {
     let geometry = device.geometry();
     let size = geometry.block_size as usize;
     let mut all = Vec::new();
@@ -76,7 +76,7 @@ pub(crate) async fn read_all_zones(
             }
             at += count;
         }
-        all.push(Shown { state: info.state, blocks });
+        all.push(ShownZone { state: info.state, blocks });
     }
     Ok(all)
 }
@@ -88,7 +88,7 @@ impl Task {
         sink: MarkSink,
         seed: u64,
         zones: Range<u32>,
-        shown: &[Shown],
+        shown: &[ShownZone],
         steps: usize,
     ) -> Task {
         let task_zone = |zone: u32| {

@@ -66,7 +66,7 @@ pub(super) enum Outcome {
 }
 
 pub(crate) fn mount_options(broken: BrokenRules) -> MountOptions {
-    broken.of_mount(MountOptions {
+    broken.mount_options_with_broken_rule(MountOptions {
         log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
         write_buffer: 32 << 10,
         ..MountOptions::default()
@@ -395,7 +395,7 @@ fn open_parallel_wal(
         Arc::new(FsLog::open(fs, DATABASE_DIRECTORY, &options).map_err(error_text)?) as Arc<dyn TicketLog>;
     let options = ParallelWalOptions { log_limit: shape.log_limit, ..ParallelWalOptions::default() };
     let families = families.into_iter().map(|family| (family, FAMILY_INFO));
-    let opened = ParallelWal::open(log, tables, families, broken.of_parallel_wal(options));
+    let opened = ParallelWal::open(log, tables, families, broken.wal_options_with_broken_rule(options));
     opened.map(Arc::new).map_err(error_text)
 }
 

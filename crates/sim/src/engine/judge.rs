@@ -80,7 +80,7 @@ impl Judge {
     pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
         let mut done = vec![vec![StepMarks::default(); STEPS_PER_WRITER]; WRITERS];
         let mut at = |step: Step, with: &dyn Fn(&mut StepMarks, Value)| {
-            let (task, number) = Plan::place(step);
+            let (task, number) = Plan::task_and_index(step);
             let (writer, index, saw) = if task < WRITERS {
                 (task, number, 0)
             } else {
@@ -92,7 +92,7 @@ impl Judge {
         };
         for (place, event) in events.iter().enumerate() {
             match event {
-                Event::Attempt { step } if Plan::place(*step).0 < WRITERS => {
+                Event::Attempt { step } if Plan::task_and_index(*step).0 < WRITERS => {
                     at(*step, &|done, _| done.begun = Some(place));
                 }
                 Event::Attempt { step } => {

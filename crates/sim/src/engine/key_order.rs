@@ -18,34 +18,34 @@ pub(super) struct KeyOrder {
 struct ClaimQueue {
     next: u64,
     /// The waiting and the running batches, in the order of their arrival.
-    claims: Vec<(u64, Claim)>,
+    claims: Vec<(u64, KeyClaim)>,
 }
 
 /// The keys of a batch.
 #[derive(PartialEq, Eq, Debug)]
-enum Claim {
+enum KeyClaim {
     Keys(BTreeSet<(u32, Vec<u8>)>),
     /// The batch deletes a range, which counts as all keys.
     All,
 }
 
-impl Claim {
-    fn of(batch: &[u8]) -> Result<Claim, BatchError> {
+impl KeyClaim {
+    fn of(batch: &[u8]) -> Result<KeyClaim, BatchError> {
         let mut keys = BTreeSet::new();
         for record in parse(batch)? {
             let record = record?;
             match record.kind {
-                RecordKind::DeleteRange => return Ok(Claim::All),
+                RecordKind::DeleteRange => return Ok(KeyClaim::All),
                 RecordKind::LogData => {}
                 _ => drop(keys.insert((record.family.0, record.key.to_vec()))),
             }
         }
-        Ok(Claim::Keys(keys))
+        Ok(KeyClaim::Keys(keys))
     }
 
-    fn conflicts_with(&self, other: &Claim) -> bool {
+    fn conflicts_with(&self, other: &KeyClaim) -> bool {
         match (self, other) {
-            (Claim::Keys(one), Claim::Keys(other)) => !one.is_disjoint(other),
+            (KeyClaim::Keys(one), KeyClaim::Keys(other)) => !one.is_disjoint(other),
             _ => true,
         }
     }
@@ -60,7 +60,7 @@ pub(super) struct BatchTurn<'a> {
 impl KeyOrder {
     /// Waits until the batch may begin, then gives its turn.
     pub(super) async fn turn(&self, batch: &[u8]) -> Result<BatchTurn<'_>, BatchError> {
-        let claim = Claim::of(batch)?;
+        let claim = KeyClaim::of(batch)?;
         let number = {
             let mut queue = self.queue.lock();
             queue.next += 1;

@@ -215,7 +215,7 @@ impl Run {
 
     fn filter_steps(&self, mut steps: BTreeSet<Step>, of: impl Fn(&Act) -> bool) -> BTreeSet<Step> {
         steps.retain(|step| {
-            let (writer, index) = Plan::place(*step);
+            let (writer, index) = Plan::task_and_index(*step);
             self.plan.get(writer).and_then(|acts| acts.get(index)).is_some_and(&of)
         });
         steps
@@ -236,11 +236,11 @@ pub(crate) trait BaseDevice {
     fn unrecorded_device(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String>;
 
     /// The device over these images of drives, recorded.
-    fn recorded_device(&self, images: Images) -> std::result::Result<Recorded, String>;
+    fn recorded_device(&self, images: Images) -> std::result::Result<RecordedDevice, String>;
 }
 
 /// A recorded device.
-pub(crate) struct Recorded {
+pub(crate) struct RecordedDevice {
     /// The recorder over the device; it takes the workload's marks too.
     pub recorder: Arc<Recorder>,
     /// The events recorded so far, each with its drive.
@@ -256,11 +256,11 @@ impl BaseDevice for OneDrive {
         Ok(Emu::from_media(image, "emu:image", Latency::NONE, RealDriver::new()))
     }
 
-    fn recorded_device(&self, images: Images) -> std::result::Result<Recorded, String> {
+    fn recorded_device(&self, images: Images) -> std::result::Result<RecordedDevice, String> {
         let recorder = Recorder::new(self.unrecorded_device(images)?, Duration::ZERO);
         let log = Arc::clone(&recorder);
         let events = move || log.take().into_iter().map(|event| (0, event)).collect();
-        Ok(Recorded { recorder, events: Box::new(events) })
+        Ok(RecordedDevice { recorder, events: Box::new(events) })
     }
 }
 

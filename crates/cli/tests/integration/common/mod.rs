@@ -17,26 +17,26 @@ pub fn run(device: Option<&str>, args: &[&str]) -> Output {
 }
 
 /// The text that the program printed on stderr.
-pub fn said(output: &Output) -> String {
+pub fn stderr_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// The text that the program printed on stdout.
-pub fn printed(output: &Output) -> String {
+pub fn stdout_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
 /// Checks that the program succeeded; returns its stdout.
 #[track_caller]
 pub fn done(output: &Output) -> String {
-    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, printed(output), said(output));
-    printed(output)
+    assert!(output.status.success(), "{:?}\n{}\n{}", output.status, stdout_of(output), stderr_of(output));
+    stdout_of(output)
 }
 
 /// Checks that the program failed with `code` and printed one line that begins with its name and has `words`.
 #[track_caller]
 pub fn refused(output: &Output, code: i32, words: &[&str]) {
-    let said = said(output);
+    let said = stderr_of(output);
     assert_eq!(output.status.code(), Some(code), "{said}");
     assert!(said.starts_with("furrow: ") && said.trim_end().lines().count() == 1, "{said}");
     for word in words {
