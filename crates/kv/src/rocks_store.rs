@@ -170,7 +170,7 @@ impl RocksStore {
 
     fn check_format(&self) -> Result<()> {
         const DOING: &str = "reading the database's format";
-        let stored = self.database.db().get(FORMAT_KEY).map_err(|e| failed(DOING, &e))?;
+        let stored = self.database.db().get(FORMAT_KEY).map_err(|e| store_error(DOING, &e))?;
         if let Some(stored) = stored {
             let version = stored.get(HEADER_LEN..).and_then(|v| v.try_into().ok()).map(u32::from_le_bytes);
             return match version {
@@ -179,8 +179,8 @@ impl RocksStore {
                 None => Err(Error::corrupt(FORMAT_KEY, format!("{} bytes", stored.len()))),
             };
         }
-        let cursor = self.database.db().iter(b"").map_err(|e| failed(DOING, &e))?;
-        cursor.status().map_err(|e| failed(DOING, &e))?;
+        let cursor = self.database.db().iter(b"").map_err(|e| store_error(DOING, &e))?;
+        cursor.status().map_err(|e| store_error(DOING, &e))?;
         if cursor.valid() {
             let detail = "it holds keys of another program: give another directory with --db-path".to_owned();
             return Err(Error::Store { doing: DOING, detail });
@@ -229,7 +229,7 @@ impl RocksStore {
                 return database.flush();
             }
             counted.fetch_sub(deletes, Ordering::Relaxed);
-            let done = database.db().compact_within(step).map_err(|e| failed("compacting", &e));
+            let done = database.db().compact_within(step).map_err(|e| store_error("compacting", &e));
             if done.is_err() {
                 counted.fetch_add(deletes, Ordering::Relaxed);
             }
@@ -241,7 +241,7 @@ impl RocksStore {
     fn restore_compaction_limit(&self) {
         let database = Arc::clone(&self.database);
         self.in_background(self.fs.statfs().free.0, move || {
-            database.db().unbound().map_err(|e| failed("setting back the bound of compactions", &e))
+            database.db().unbound().map_err(|e| store_error("setting back the bound of compactions", &e))
         });
     }
 
@@ -303,8 +303,8 @@ impl RocksStore {
 
 impl Store for RocksStore {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
-        let value =
-            with_prefix(key, |key| self.database.db().get(key)).map_err(|e| failed("reading a key", &e))?;
+        let value = with_prefix(key, |key| self.database.db().get(key))
+            .map_err(|e| store_error("reading a key", &e))?;
         found(value.as_deref());
         Ok(())
     }
@@ -322,7 +322,7 @@ impl Store for RocksStore {
             names.push(name);
             rest = tail;
         }
-        let values = self.database.db().multi_get(&names).map_err(|e| failed("reading keys", &e))?;
+        let values = self.database.db().multi_get(&names).map_err(|e| store_error("reading keys", &e))?;
         for (n, value) in values.iter().enumerate() {
             found(n, value.as_deref());
         }
@@ -332,7 +332,7 @@ impl Store for RocksStore {
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const DOING: &str = "scanning the keys";
         let mut cursor =
-            with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| failed(DOING, &e))?;
+            with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| store_error(DOING, &e))?;
         while let Some((&CLIENT_KEY_PREFIX, key)) =
             cursor.valid().then(|| cursor.key().split_first()).flatten()
         {
@@ -341,7 +341,7 @@ impl Store for RocksStore {
             }
             cursor.next();
         }
-        cursor.status().map_err(|e| failed(DOING, &e))
+        cursor.status().map_err(|e| store_error(DOING, &e))
     }
 
     fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
@@ -362,8 +362,8 @@ impl Store for RocksStore {
         self.database.wal()
     }
 
-    fn takes_more(&self) -> bool {
-        self.database.takes_more()
+    fn takes_more_batches(&self) -> bool {
+        self.database.takes_more_batches()
     }
 
     fn log(&self) -> Option<LogReport> {
@@ -456,6 +456,6 @@ fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
     }
 }
 
-fn failed(doing: &'static str, error: &rocks::Error) -> Error {
+fn store_error(doing: &'static str, error: &rocks::Error) -> Error {
     Error::rocks(doing, error)
 }

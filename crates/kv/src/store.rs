@@ -61,7 +61,7 @@ pub trait Store: Send + Sync + Debug {
 
     /// Whether the drive would take another batch at once. If not, a caller that waits for a batch in flight can join
     /// all later writes in one batch.
-    fn takes_more(&self) -> bool {
+    fn takes_more_batches(&self) -> bool {
         true
     }
 

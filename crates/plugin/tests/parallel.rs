@@ -80,7 +80,7 @@ fn db_bench_may_count_file_operations() {
 }
 
 #[test]
-fn what_a_killed_program_had_synced_is_there_and_only_for_those_who_know_the_log() {
+fn synced_keys_of_a_killed_program_are_recovered_and_openings_without_the_log_are_refused() {
     let drive = Drive::new();
     let args = ["--benchmarks=fillseq", "--num=1000000", "--sync=1", "--value_size=300"];
     let mut child = drive
@@ -158,7 +158,7 @@ fn several_column_families_are_written_under_a_parallel_log() {
 }
 
 #[test]
-fn what_it_cannot_do_is_refused_in_words() {
+fn unsupported_operations_are_refused_with_a_message() {
     let drive = Drive::new();
     let small = ["--benchmarks=fillrandom", "--num=10"];
     for (wal, flag, word) in [

@@ -123,7 +123,7 @@ fn an_unmodified_program_is_killed_and_loses_nothing_with_any_log() {
 }
 
 #[test]
-fn a_program_that_links_it_is_killed_and_loses_nothing() {
+fn a_program_that_links_furrow_is_killed_and_loses_nothing() {
     check_kill_and_recovery(Program::Linked, ["waltz", "auto", "waltz"]);
 }
 
@@ -164,7 +164,7 @@ fn all_that_rocksdb_offers_goes_through_a_parallel_log() {
 
 /// A recovery must not let an older log record undo data that bypassed the log and is in tables.
 #[test]
-fn what_goes_past_the_log_and_into_tables_stays_through_a_kill() {
+fn data_that_bypasses_the_log_into_tables_survives_a_kill() {
     for (program, wal) in
         [(Program::Unmodified, "waltz"), (Program::Linked, "auto"), (Program::Unmodified, "group")]
     {
@@ -235,7 +235,7 @@ fn a_write_past_the_parallel_log_is_refused_and_leaves_nothing() {
 }
 
 #[test]
-fn what_does_not_go_with_a_parallel_log_is_refused_when_opening() {
+fn options_that_a_parallel_log_does_not_support_are_refused_when_opening() {
     for (program, wal) in [(Program::Unmodified, "waltz"), (Program::Linked, "auto")] {
         let said = program.run_successfully(&tempfile::tempdir().unwrap(), wal, "refused");
         for word in ["persist_stats_to_disk", "inplace_update_support", "no Env", "wrapped in wrapping"] {
@@ -317,7 +317,7 @@ fn a_forked_process_leaves_the_drive_alone() {
 }
 
 #[test]
-fn another_rocksdb_than_the_one_it_was_compiled_against_is_refused() {
+fn a_rocksdb_version_that_the_plug_in_was_not_compiled_against_is_refused() {
     let other = compile("version.cc", "version.so", &["-shared", "-fPIC"]);
     let drive = tempfile::tempdir().unwrap();
     for program in [Program::Unmodified, Program::Linked] {

@@ -244,7 +244,7 @@ fn a_killed_process_leaves_no_lock_and_no_damage() {
 }
 
 #[test]
-fn the_log_goes_to_the_host_when_asked() {
+fn the_text_log_goes_to_the_host_if_requested() {
     let drive = Drive::new();
     let log_dir = drive.path().join("logs");
     std::fs::create_dir(&log_dir).unwrap();

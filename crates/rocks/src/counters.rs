@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_mount_adds_what_was_written_since_it_began() {
+    fn each_mount_appends_a_line_with_the_writes_since_it_began() {
         let dir = tempfile::tempdir().expect("a directory");
         let path = dir.path().join("counters");
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_has_what_was_counted_since() {
+    fn a_line_has_the_differences_of_the_counters() {
         let before = Counters { data_bytes: 10, flushes: 7, ..Counters::default() };
         let after = Counters { data_bytes: 4106, flushes: 7, metadata_bytes: 3, ..before };
         let line = counters_line(&before, &after);

@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_is_taken_and_the_rest_has_its_default() {
+    fn set_variables_are_used_and_unset_ones_have_defaults() {
         assert_eq!(of(&[]), Ok(LogOptions::default()));
         let all = [(IO, "write"), (BUFFER_VARIABLE, "4KiB"), (WINDOW_VARIABLE, "7")];
         let expected = LogOptions { mode: IoMode::Write, buffer: 4096, window: 7, ..LogOptions::default() };
@@ -89,14 +89,14 @@ mod tests {
     }
 
     #[test]
-    fn a_name_with_a_slip_is_refused() {
+    fn a_misspelled_variable_name_is_refused() {
         let of = |name: &str| check_names(["PATH", IO, name].map(str::to_owned).into_iter());
         assert!(of(BUFFER_VARIABLE).is_ok() && of("FURROW_DEVICE").is_ok());
         assert!(of("FURROW_WAL_BUFER").expect_err("a slip").to_string().contains(BUFFER_VARIABLE));
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_by_name() {
+    fn an_invalid_value_is_refused_with_its_variable_name() {
         for (name, value) in [
             (IO, "fast"),
             (BUFFER_VARIABLE, "0"),

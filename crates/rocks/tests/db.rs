@@ -58,7 +58,7 @@ fn key(i: u32) -> Vec<u8> {
 }
 
 /// A value whose expiry is "never".
-fn value(i: u32) -> Vec<u8> {
+fn value_without_expiry(i: u32) -> Vec<u8> {
     let mut value = 0u64.to_le_bytes().to_vec();
     value.extend(format!("value {i} ").repeat(20).into_bytes());
     value
@@ -67,7 +67,7 @@ fn value(i: u32) -> Vec<u8> {
 fn fill(db: &Db, range: std::ops::Range<u32>, sync: bool) {
     let mut batch = WriteBatch::new();
     for i in range {
-        batch.put(&key(i), &value(i));
+        batch.put(&key(i), &value_without_expiry(i));
         if batch.len() == 100 {
             db.write(&batch, sync).unwrap();
             batch.clear();
@@ -88,12 +88,12 @@ fn keys(db: &Db) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_was_put_is_there_after_flush_compaction_and_reopen() {
+fn keys_survive_flush_compaction_and_reopen() {
     let drive = Drive::new();
     let fs = drive.mount();
     let db = Db::open(&fs, "/db", &small_options()).unwrap();
     fill(&db, 0..4000, false);
-    assert_eq!(db.get(&key(17)).unwrap().as_deref(), Some(&value(17)[..]));
+    assert_eq!(db.get(&key(17)).unwrap().as_deref(), Some(&value_without_expiry(17)[..]));
     assert!(db.get(b"absent").unwrap().is_none());
     db.flush().unwrap();
     fill(&db, 4000..5000, false);
@@ -101,9 +101,9 @@ fn what_was_put_is_there_after_flush_compaction_and_reopen() {
     assert_eq!(keys(&db).len(), 5000);
     let (a, b) = (key(0), key(4999));
     let found = db.multi_get(&[&a, b"absent", &b]).unwrap();
-    assert_eq!(found[0].as_deref(), Some(&value(0)[..]));
+    assert_eq!(found[0].as_deref(), Some(&value_without_expiry(0)[..]));
     assert!(found[1].is_none());
-    assert_eq!(found[2].as_deref(), Some(&value(4999)[..]));
+    assert_eq!(found[2].as_deref(), Some(&value_without_expiry(4999)[..]));
     assert_ne!(db.property("rocksdb.estimate-num-keys").unwrap(), "0");
     assert!(db.property("rocksdb.no-such").is_none());
     db.close().unwrap();
@@ -152,7 +152,7 @@ fn deletes_and_range_deletes_hide_what_they_cover() {
     let mut cursor = db.iter(&key(50)).unwrap();
     assert_eq!(cursor.key(), key(90));
     cursor.seek(&key(1));
-    assert_eq!((cursor.key(), cursor.value()), (&key(1)[..], &value(1)[..]));
+    assert_eq!((cursor.key(), cursor.value()), (&key(1)[..], &value_without_expiry(1)[..]));
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_pinned_value_outlives_its_database() {
     let pinned = db.get(&key(7)).unwrap().unwrap();
     db.close().unwrap();
     drop(db);
-    assert_eq!(&*pinned, value(7));
+    assert_eq!(&*pinned, value_without_expiry(7));
 }
 
 #[test]
@@ -252,7 +252,8 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
         let mut batch = WriteBatch::new();
         for n in 0..4_000_u32 {
             for i in 0..100_u32 {
-                batch.put(&key((n * 100 + i).wrapping_mul(2_654_435_761) % 200_000), &value(n));
+                batch
+                    .put(&key((n * 100 + i).wrapping_mul(2_654_435_761) % 200_000), &value_without_expiry(n));
             }
             if db.write(&batch, false).is_err() || fs.statfs().free.0 < left {
                 break;
@@ -350,7 +351,7 @@ fn who_writes_without_rocksdbs_log_does_not_wait_for_the_drive_for_the_line_of_a
     // warning in this thread.
     for n in 0..10_000_u32 {
         batch.clear();
-        (0..100).for_each(|i| batch.put(&key(n * 100 + i), &value(i)));
+        (0..100).for_each(|i| batch.put(&key(n * 100 + i), &value_without_expiry(i)));
         db.apply(batch.data(), false, None).unwrap();
         if waiting() == 3 {
             break;
@@ -445,7 +446,7 @@ fn a_database_without_its_log_takes_no_logged_write() {
 
 /// Leaves the marks that a checkpoint, or an interrupted close, leaves of a parallel log.
 #[test]
-fn marks_of_a_log_that_is_gone_go_when_the_database_is_opened_with_its_own_log() {
+fn marks_of_a_removed_log_are_dropped_when_the_database_is_opened_with_its_own_log() {
     let drive = Drive::new();
     let fs = drive.mount();
     let unlogged = DbOptions { unlogged: true, families: 2, ..small_options() };

@@ -159,7 +159,7 @@ impl Pipeline {
         self.reservation = Some(reservation);
     }
 
-    /// Sets the channel to which [`Work::done`] sends the pipeline.
+    /// Sets the channel to which [`Work::writes_are_durable`] sends the pipeline.
     pub fn return_to(&mut self, to: oneshot::Sender<Box<Pipeline>>) {
         self.return_to = Some(to);
     }
@@ -225,7 +225,7 @@ impl Pipeline {
             return self.refuse("NOAUTH Authentication required.");
         }
         let Some(spec) = resolved.spec() else { return self.refuse(&unknown_command_error(args)) };
-        if !spec.takes(args.len()) {
+        if !spec.takes_words(args.len()) {
             return self.refuse(&spec.arity_error());
         }
         let action = match resolved {
@@ -421,7 +421,7 @@ impl Work for Pipeline {
         self.requests = requests;
     }
 
-    fn done(mut self: Box<Self>) {
+    fn writes_are_durable(mut self: Box<Self>) {
         if let Some(to) = self.return_to.take() {
             // If the connection has ended, nobody receives the pipeline.
             let _ended = to.send(self);

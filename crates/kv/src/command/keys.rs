@@ -31,7 +31,7 @@ pub(super) fn exists(call: &mut Call<'_, '_>) -> Outcome {
     Ok(())
 }
 
-pub(super) fn kind(call: &mut Call<'_, '_>) -> Outcome {
+pub(super) fn key_type(call: &mut Call<'_, '_>) -> Outcome {
     let there = call.txn.exists(call.args.get(1))?;
     call.out.simple(if there { "string" } else { "none" });
     Ok(())
@@ -39,7 +39,7 @@ pub(super) fn kind(call: &mut Call<'_, '_>) -> Outcome {
 
 /// FLUSHDB and FLUSHALL do the same, since there is one database. ASYNC is accepted; both modes are one range
 /// delete.
-pub(super) fn flush(call: &mut Call<'_, '_>) -> Outcome {
+pub(super) fn flush_all(call: &mut Call<'_, '_>) -> Outcome {
     let how = call.args.get(1);
     let plain = how.eq_ignore_ascii_case(b"async") || how.eq_ignore_ascii_case(b"sync");
     if call.args.len() > 2 || call.args.len() == 2 && !plain {

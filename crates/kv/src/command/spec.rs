@@ -46,7 +46,7 @@ impl Spec {
     }
 
     /// Whether a command may have `words` words.
-    pub fn takes(&self, words: usize) -> bool {
+    pub fn takes_words(&self, words: usize) -> bool {
         let least = usize::from(self.arity.unsigned_abs());
         if self.arity < 0 { words >= least } else { words == least }
     }

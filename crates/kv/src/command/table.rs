@@ -46,8 +46,8 @@ pub static COMMANDS: &[Command] = &[
     command("EXPIRE", -3, WRITE, ONE, expire::expire),
     command("EXPIREAT", -3, WRITE, ONE, expire::expireat),
     command("EXPIRETIME", 2, READ, ONE, expire::expiretime),
-    command("FLUSHALL", -1, WRITE, NO_KEYS, keys::flush),
-    command("FLUSHDB", -1, WRITE, NO_KEYS, keys::flush),
+    command("FLUSHALL", -1, WRITE, NO_KEYS, keys::flush_all),
+    command("FLUSHDB", -1, WRITE, NO_KEYS, keys::flush_all),
     command("GET", 2, READ, ONE, strings::get),
     command("GETDEL", 2, WRITE, ONE, strings::getdel),
     command("GETEX", -2, WRITE, ONE, expire::getex),
@@ -73,7 +73,7 @@ pub static COMMANDS: &[Command] = &[
     command("STRLEN", 2, READ, ONE, strings::strlen),
     command("TOUCH", -2, READ, ALL, keys::exists),
     command("TTL", 2, READ, ONE, expire::ttl),
-    command("TYPE", 2, READ, ONE, keys::kind),
+    command("TYPE", 2, READ, ONE, keys::key_type),
     command("UNLINK", -2, WRITE, ALL, keys::del),
 ];
 
@@ -94,7 +94,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 /// and changes nothing.
 pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut dyn Answer) {
     let spec = &command.spec;
-    if !spec.takes(args.len()) {
+    if !spec.takes_words(args.len()) {
         return out.error(&spec.arity_error());
     }
     if spec.has(Spec::WRITE) {

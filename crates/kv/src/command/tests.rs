@@ -157,8 +157,8 @@ fn a_failed_command_leaves_one_error_and_no_change() {
 #[test]
 fn a_damaged_record_is_an_error_to_its_reader_alone() {
     #[derive(Debug)]
-    struct Damaged(MemoryStore);
-    impl Store for Damaged {
+    struct DamagedStore(MemoryStore);
+    impl Store for DamagedStore {
         fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> crate::Result<()> {
             if key == b"bad" {
                 found(Some(b"short"));
@@ -192,7 +192,7 @@ fn a_damaged_record_is_an_error_to_its_reader_alone() {
             Ok(())
         }
     }
-    let (store, shared) = (Damaged(MemoryStore::new()), TxnShared::default());
+    let (store, shared) = (DamagedStore(MemoryStore::new()), TxnShared::default());
     let mut txn = Txn::reading(&store, &shared, 5);
     let mut out = Vec::new();
     let (buffer, spans) = request(&[b"MGET", b"good", b"bad", b"good"]);

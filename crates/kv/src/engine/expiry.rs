@@ -159,7 +159,7 @@ impl Work for ExpiredDeletes {
         }
     }
 
-    fn done(self: Box<Self>) {
+    fn writes_are_durable(self: Box<Self>) {
         self.engine.counters.expired.fetch_add(self.deleted, Ordering::Relaxed);
     }
 }

@@ -75,7 +75,7 @@ impl Engine {
         Engine(shared)
     }
 
-    /// Queues a pipeline that may write; it answers through [`Work::done`], or is dropped if the engine fails.
+    /// Queues a pipeline that may write; it answers through [`Work::writes_are_durable`], or is dropped if the engine fails.
     ///
     /// # Errors
     /// `Closed` or `Busy`, with the work given back.

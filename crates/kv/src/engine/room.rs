@@ -27,7 +27,7 @@ pub(super) struct RoomWatch {
 
 impl RoomWatch {
     /// Counts a batch of `bytes` that is being written.
-    pub fn writes(&mut self, bytes: usize) {
+    pub fn note_batch(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes as u64);
     }
 

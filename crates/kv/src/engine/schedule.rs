@@ -47,7 +47,7 @@ impl Group {
     }
 
     /// The group's pipelines, and the keys to release when they are done.
-    pub fn split(self) -> (Vec<Box<dyn Work>>, HeldKeys) {
+    pub fn into_pipelines(self) -> (Vec<Box<dyn Work>>, HeldKeys) {
         (self.works, HeldKeys(self.claims))
     }
 }

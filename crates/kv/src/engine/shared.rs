@@ -167,7 +167,7 @@ impl Shared {
     pub fn may_take(&self, schedule: &Schedule) -> bool {
         // A batch that lands between the two checks leaves the schedule later, and then its writer calls
         // `may_take` again.
-        schedule.may_take() && (schedule.in_flight() == 0 || self.store.takes_more())
+        schedule.may_take() && (schedule.in_flight() == 0 || self.store.takes_more_batches())
     }
 
     /// Why writes are refused, if they are: the engine has failed, or the drive has no room.

@@ -105,7 +105,7 @@ impl Work for LinePipeline {
         }
     }
 
-    fn done(self: Box<Self>) {
+    fn writes_are_durable(self: Box<Self>) {
         let _gone = self.to.send((self.replies, self.runs));
     }
 }
@@ -306,7 +306,7 @@ fn expired_keys_that_no_client_reads_leave_the_store() {
 
 #[test]
 fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
-    const MANY: u64 = 100_001;
+    const MANY_KEYS: u64 = 100_001;
     let store = Arc::new(MemoryStore::new());
     let engine = engine(&store, EngineOptions::default());
     ask(&engine, &["SET a 1", "SET a 2", "SET b 1 PX 1000000000"]);
@@ -314,7 +314,7 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
     assert_eq!((few.keys, few.expires, few.age_ms), (2, 1, Some(0)));
     assert!((999_000_000..=1_000_000_000).contains(&few.avg_ttl_ms), "{few:?}");
     let mut overlay = Overlay::default();
-    for n in 0..MANY {
+    for n in 0..MANY_KEYS {
         let value = Bytes::from_static(b"v");
         overlay.put(Bytes::from(format!("key:{n}")), crate::Record { expires: crate::Expiry::NEVER, value });
     }
@@ -327,7 +327,7 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
         }
     }
     let many = engine.keyspace().expect("reads");
-    assert_eq!((many.keys, many.expires), (MANY + 2, 1));
+    assert_eq!((many.keys, many.expires), (MANY_KEYS + 2, 1));
     assert!(many.age_ms.is_some());
     engine.close().expect("closes");
 }
@@ -439,7 +439,7 @@ impl Store for SlowStore {
         self.wal
     }
 
-    fn takes_more(&self) -> bool {
+    fn takes_more_batches(&self) -> bool {
         !self.full.load(Ordering::SeqCst)
     }
 

@@ -14,5 +14,5 @@ pub trait Work: Send {
     fn run(&mut self, txn: &mut Txn<'_>);
 
     /// Called when the pipeline's writes have the promised durability: the replies may be sent.
-    fn done(self: Box<Self>);
+    fn writes_are_durable(self: Box<Self>);
 }

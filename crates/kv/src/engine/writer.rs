@@ -84,7 +84,7 @@ impl Writer {
             }
             let took = group.is_some();
             if let Some(group) = group {
-                in_flight.push(self.finish(self.run_group(group, &mut overlay)));
+                in_flight.push(self.finish_group(self.run_group(group, &mut overlay)));
             }
             // The first poll also starts the write that was just added.
             let goes_on = poll_fn(|cx| {
@@ -105,7 +105,7 @@ impl Writer {
             })
             .await;
             shared.queue.lock().idle.clear(self.number);
-            ended.drain(..).for_each(Work::done);
+            ended.drain(..).for_each(Work::writes_are_durable);
             if !goes_on {
                 // Another writer may be waiting for the end of this group.
                 shared.queue.lock().idle.wake_all();
@@ -148,7 +148,7 @@ impl Writer {
             }
         }
         let begin = || {
-            shared.room.lock().writes(overlay.byte_size());
+            shared.room.lock().note_batch(overlay.byte_size());
             shared.store.write(overlay, shared.is_synced())
         };
         let begun = catch_unwind(AssertUnwindSafe(|| (!overlay.is_empty()).then(begin)));
@@ -157,12 +157,12 @@ impl Writer {
             group.works.clear();
             None
         });
-        let (works, held) = group.split();
+        let (works, held) = group.into_pipelines();
         RunGroup { works, held, writing, keys: overlay.len(), bytes: overlay.byte_size(), now_ms, refusal }
     }
 
     /// Waits until a group's batch is written. If the write fails, runs and writes each pipeline by itself.
-    async fn finish(&self, group: RunGroup<'_>) -> EndedGroup {
+    async fn finish_group(&self, group: RunGroup<'_>) -> EndedGroup {
         let RunGroup { mut works, held, writing, keys, bytes, now_ms, refusal } = group;
         let finishing = async {
             let count = works.len() as u64;

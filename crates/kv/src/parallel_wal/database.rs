@@ -127,7 +127,7 @@ impl Database {
     }
 
     /// Whether the parallel log's drive would take another batch at once; always true without a parallel log.
-    pub fn takes_more(&self) -> bool {
+    pub fn takes_more_batches(&self) -> bool {
         self.parallel.as_ref().is_none_or(|parallel| parallel.log.appends_at_once())
     }
 

@@ -52,7 +52,7 @@ impl FsLog {
     pub fn open(fs: &Fs, dir: &str, options: &ParallelOptions) -> Result<FsLog, LogError> {
         let path = log_path(dir);
         let opened = block_on(&**fs.driver(), fs.parallel_log(&path, options));
-        let (log, replay) = opened.map_err(|e| failed(&e))?;
+        let (log, replay) = opened.map_err(|e| to_log_error(&e))?;
         Ok(FsLog { fs: fs.clone(), path, log: Arc::new(log), held: Mutex::new(Some(replay)) })
     }
 
@@ -74,11 +74,11 @@ impl FsLog {
     }
 
     fn wait<R>(&self, future: impl Future<Output = fs::Result<R>>) -> Result<R, LogError> {
-        block_on(&**self.fs.driver(), future).map_err(|e| failed(&e))
+        block_on(&**self.fs.driver(), future).map_err(|e| to_log_error(&e))
     }
 }
 
-fn failed(error: &fs::Error) -> LogError {
+fn to_log_error(error: &fs::Error) -> LogError {
     let kind = match error.kind() {
         fs::ErrorKind::NoSpace => LogErrorKind::NoSpace,
         fs::ErrorKind::Busy => LogErrorKind::Busy,
@@ -96,7 +96,9 @@ impl TicketLog for FsLog {
 
     fn append_soon<'l>(&'l self, record: &'l [u8], options: WriteOptions) -> LogFuture<'l, Ticket> {
         let WriteOptions { synced, writers, .. } = options;
-        Box::pin(async move { self.log.append_for(record, synced, writers).await.map_err(|e| failed(&e)) })
+        Box::pin(
+            async move { self.log.append_for(record, synced, writers).await.map_err(|e| to_log_error(&e)) },
+        )
     }
 
     fn void(&self, ticket: Ticket) -> Result<(), LogError> {
@@ -104,7 +106,7 @@ impl TicketLog for FsLog {
     }
 
     fn void_soon(&self, ticket: Ticket) -> LogFuture<'_, ()> {
-        Box::pin(async move { self.log.void(ticket).await.map_err(|e| failed(&e)) })
+        Box::pin(async move { self.log.void(ticket).await.map_err(|e| to_log_error(&e)) })
     }
 
     fn sync(&self) -> Result<(), LogError> {
@@ -112,11 +114,11 @@ impl TicketLog for FsLog {
     }
 
     fn sync_soon(&self) -> LogFuture<'_, ()> {
-        Box::pin(async move { self.log.sync().await.map_err(|e| failed(&e)) })
+        Box::pin(async move { self.log.sync().await.map_err(|e| to_log_error(&e)) })
     }
 
     fn retire(&self, below: Ticket) -> Result<(), LogError> {
-        self.log.retire(below).map_err(|e| failed(&e))
+        self.log.retire(below).map_err(|e| to_log_error(&e))
     }
 
     fn next_ticket(&self) -> Ticket {
@@ -124,7 +126,7 @@ impl TicketLog for FsLog {
     }
 
     fn failure(&self) -> Option<LogError> {
-        self.log.failed().map(|e| failed(&e))
+        self.log.failed().map(|e| to_log_error(&e))
     }
 
     fn replay(&self, visit: &mut VisitRecord<'_>) -> Result<(), LogError> {

@@ -8,7 +8,7 @@ use parking_lot::{Condvar, Mutex};
 use units::sync::Event;
 
 use super::error::LogError;
-use super::ledger::{Entered, Ledger, Needs};
+use super::ledger::{Ledger, Needs, WriteBound};
 use super::log::TicketLog;
 use super::options::{HeldRecords, ParallelWalOptions};
 use super::stripes::HeldStripes;
@@ -69,7 +69,7 @@ impl InFlight {
         WriteInFlight { in_flight: self, entered: Some(ledger.enter(self.log.next_ticket())) }
     }
 
-    fn leave(&self, ledger: &mut Ledger, entered: Entered) {
+    fn leave(&self, ledger: &mut Ledger, entered: WriteBound) {
         ledger.leave(entered);
         if ledger.keeps_writes_out() && ledger.is_idle() {
             self.left.notify_all();
@@ -138,7 +138,7 @@ impl InFlight {
 /// A write in flight, counted in the ledger until dropped.
 pub(super) struct WriteInFlight<'a> {
     in_flight: &'a InFlight,
-    entered: Option<Entered>,
+    entered: Option<WriteBound>,
 }
 
 impl WriteInFlight<'_> {

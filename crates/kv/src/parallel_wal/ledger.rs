@@ -16,7 +16,7 @@ pub(crate) type Needs = Box<[(Family, Sequence)]>;
 
 /// The ledger's entry of a ticket.
 #[derive(Debug, Default)]
-struct Slot {
+struct TicketEntry {
     /// The flushes that the ticket's batch needs; `None` while the batch is being written, or if the ticket was never
     /// used.
     needs: Option<Needs>,
@@ -25,7 +25,7 @@ struct Slot {
 
 /// A write in flight: a lower bound of the write's ticket.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entered(u64);
+pub(crate) struct WriteBound(u64);
 
 /// Tracks tickets from before the log assigns them until their batches are in tables.
 ///
@@ -36,7 +36,7 @@ pub(crate) struct Ledger {
     /// The lowest ticket that is not retired.
     base: u64,
     /// The entries of the tickets from `base` on.
-    slots: VecDeque<Slot>,
+    slots: VecDeque<TicketEntry>,
     /// The tickets' lower bounds of the writes in flight, each with its number of writes.
     entered: BTreeMap<u64, u32>,
     /// The largest sequence that is in tables: of all families, and of each family.
@@ -114,13 +114,13 @@ impl Ledger {
     }
 
     /// Begins a write. `next` is the log's next ticket, now or earlier.
-    pub fn enter(&mut self, next: Ticket) -> Entered {
+    pub fn enter(&mut self, next: Ticket) -> WriteBound {
         *self.entered.entry(next.0).or_insert(0) += 1;
-        Entered(next.0)
+        WriteBound(next.0)
     }
 
     /// Ends a write in flight.
-    pub fn leave(&mut self, entered: Entered) {
+    pub fn leave(&mut self, entered: WriteBound) {
         if let Some(count) = self.entered.get_mut(&entered.0) {
             *count -= 1;
             if *count == 0 {
@@ -136,10 +136,10 @@ impl Ledger {
             return;
         };
         if at >= self.slots.len() {
-            self.slots.resize_with(at + 1, Slot::default);
+            self.slots.resize_with(at + 1, TicketEntry::default);
         }
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Slot { needs: Some(needs), bytes };
+            *slot = TicketEntry { needs: Some(needs), bytes };
             self.bytes += bytes;
             self.applied += bytes;
             self.records += 1;

@@ -21,7 +21,7 @@ struct LogEntry {
 }
 
 #[derive(Clone, Debug, Default)]
-struct State {
+struct LogState {
     entries: BTreeMap<u64, LogEntry>,
     /// Voided tickets.
     void: BTreeSet<u64>,
@@ -40,7 +40,7 @@ struct State {
 /// A parallel log in memory, which keeps and loses the same records at a power cut as one on a drive.
 #[derive(Debug, Default)]
 pub struct MemoryLog {
-    state: Mutex<State>,
+    state: Mutex<LogState>,
 }
 
 impl MemoryLog {
@@ -54,7 +54,7 @@ impl MemoryLog {
     pub fn cut(&self, survive: &mut Survivors<'_>, keep_mark: bool) -> MemoryLog {
         let mut state = self.state.lock().clone();
         state.entries.retain(|ticket, entry| entry.durable || survive(Ticket(*ticket)));
-        let exists = |state: &State, ticket: u64| {
+        let exists = |state: &LogState, ticket: u64| {
             ticket < state.settled || state.entries.contains_key(&ticket) || state.void.contains(&ticket)
         };
         let missing = (state.settled..state.next).find(|t| !exists(&state, *t)).unwrap_or(state.next);
@@ -105,7 +105,7 @@ impl MemoryLog {
     }
 }
 
-impl State {
+impl LogState {
     fn check_usable(&self) -> Result<(), LogError> {
         match &self.failure {
             Some(error) => Err(error.clone()),

@@ -135,7 +135,7 @@ fn applied_mark(mark: Mark) -> AppliedMark {
     AppliedMark { ticket: mark.ticket.0, floor: mark.floor.map(|floor| floor.0) }
 }
 
-fn failed(error: &rocks::Error) -> LogError {
+fn to_log_error(error: &rocks::Error) -> LogError {
     let kind = match error.kind() {
         rocks::ErrorKind::NoSpace => LogErrorKind::NoSpace,
         rocks::ErrorKind::Busy => LogErrorKind::Busy,
@@ -147,11 +147,11 @@ fn failed(error: &rocks::Error) -> LogError {
 
 impl Tables for RocksTables {
     fn replay(&self, batch: &[u8], mark: Option<Mark>) -> Result<(), LogError> {
-        self.db.apply(batch, true, mark.map(applied_mark)).map(|_| ()).map_err(|e| failed(&e))
+        self.db.apply(batch, true, mark.map(applied_mark)).map(|_| ()).map_err(|e| to_log_error(&e))
     }
 
     fn check_writable(&self) -> Result<(), LogError> {
-        self.db.check_writable().map_err(|e| failed(&e))
+        self.db.check_writable().map_err(|e| to_log_error(&e))
     }
 
     fn was_refused(&self) {
@@ -159,11 +159,11 @@ impl Tables for RocksTables {
     }
 
     fn flush(&self) -> Result<(), LogError> {
-        self.db.flush_all().map_err(|e| failed(&e))
+        self.db.flush_all().map_err(|e| to_log_error(&e))
     }
 
     fn empty_memtables(&self) -> Result<(), LogError> {
-        self.db.empty_memtables().map_err(|e| failed(&e))
+        self.db.empty_memtables().map_err(|e| to_log_error(&e))
     }
 
     fn flush_soon(&self, over: FlushOver) {
@@ -183,19 +183,19 @@ impl Tables for RocksTables {
     }
 
     fn floor(&self) -> Result<Option<Ticket>, LogError> {
-        Ok(self.db.marks_floor().map_err(|e| failed(&e))?.map(Ticket))
+        Ok(self.db.marks_floor().map_err(|e| to_log_error(&e))?.map(Ticket))
     }
 
     fn is_marked(&self, ticket: Ticket) -> Result<bool, LogError> {
-        self.db.is_marked(ticket.0).map_err(|e| failed(&e))
+        self.db.is_marked(ticket.0).map_err(|e| to_log_error(&e))
     }
 
     fn set_floor(&self, floor: Ticket) -> Result<(), LogError> {
-        self.db.set_marks_floor(floor.0).map_err(|e| failed(&e))
+        self.db.set_marks_floor(floor.0).map_err(|e| to_log_error(&e))
     }
 
     fn drop_marks(&self) -> Result<(), LogError> {
-        self.db.drop_marks().map_err(|e| failed(&e))
+        self.db.drop_marks().map_err(|e| to_log_error(&e))
     }
 }
 

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_of_many_stripes_is_all() {
+    fn a_set_of_many_stripes_becomes_the_set_of_all() {
         let mut set = StripeSet::default();
         (0..ALL_STRIPES_THRESHOLD as u16).for_each(|n| set.insert(n));
         assert!(!set.all && set.some.len() == ALL_STRIPES_THRESHOLD);

@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_as_rocksdb_joins_them_come_out_normal() {
+    fn paths_that_rocksdb_joined_are_normalised() {
         for (given, wanted) in [
             ("/db/000001.log", "/db/000001.log"),
             ("/db//LOCK", "/db/LOCK"),

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_becomes_an_io_error_with_its_words() {
+    fn a_panic_becomes_an_io_error_with_its_message() {
         let (code, text) = take_message(run_entry(|| panic!("zone {} is upside down", 7)));
         assert_eq!(code, StatusCode::IoError as i32);
         assert!(text.contains("zone 7 is upside down"), "{text}");

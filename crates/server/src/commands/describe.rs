@@ -49,7 +49,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
         b"GETKEYS" if args.len() >= 4 => {
             let spec = spec_of(args.get(2)).ok_or("ERR Invalid command specified")?;
             let words = args.len() - 2;
-            if !spec.takes(words) {
+            if !spec.takes_words(words) {
                 return Err("ERR Invalid number of arguments specified for command".into());
             }
             let places: Vec<usize> = spec.key_places(words).collect();

@@ -7,14 +7,14 @@ use super::*;
 use crate::txn::Txn;
 
 /// A pipeline without commands.
-struct Numbered;
+struct EmptyPipeline;
 
-impl Work for Numbered {
+impl Work for EmptyPipeline {
     fn claims(&self, _: &mut Claims) {}
 
     fn run(&mut self, _: &mut Txn<'_>) {}
 
-    fn done(self: Box<Self>) {}
+    fn writes_are_durable(self: Box<Self>) {}
 }
 
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// A schedule, and a check of its rules after each push, take and release.
-struct Check {
+struct CheckedSchedule {
     schedule: Schedule,
     hash: RandomState,
     /// The keys of each pipeline, by the pipeline's number; `None`: all keys.
@@ -51,16 +51,16 @@ struct Check {
     numbers: HashMap<Vec<u32>, usize>,
 }
 
-fn meet(a: &Option<Vec<u8>>, b: &Option<Vec<u8>>) -> bool {
+fn keys_overlap(a: &Option<Vec<u8>>, b: &Option<Vec<u8>>) -> bool {
     match (a, b) {
         (Some(a), Some(b)) => a.iter().any(|key| b.contains(key)),
         _ => true,
     }
 }
 
-impl Check {
-    fn new(wal: WalMode) -> Check {
-        Check {
+impl CheckedSchedule {
+    fn new(wal: WalMode) -> CheckedSchedule {
+        CheckedSchedule {
             schedule: Schedule::new(wal),
             hash: RandomState::new(),
             keys: Vec::new(),
@@ -88,7 +88,7 @@ impl Check {
         self.numbers.insert(claims.stripes().to_vec(), number);
         self.keys.push(keys);
         self.waiting.push(number);
-        self.schedule.push(WaitingPipeline { work: Box::new(Numbered), claims });
+        self.schedule.push(WaitingPipeline { work: Box::new(EmptyPipeline), claims });
     }
 
     fn take(&mut self, some: Option<usize>) {
@@ -96,7 +96,8 @@ impl Check {
         assert!(!group.works.is_empty());
         let mut taken: Vec<usize> = group.claims.iter().map(|c| self.numbers[c.stripes()]).collect();
         for (at, number) in taken.iter().enumerate() {
-            let met = |other: &&usize| *other < number && meet(&self.keys[*number], &self.keys[**other]);
+            let met =
+                |other: &&usize| *other < number && keys_overlap(&self.keys[*number], &self.keys[**other]);
             assert_eq!(taken[at..].iter().find(met), None, "the order in {taken:?}");
         }
         if let Some(some) = some.filter(|some| *some < taken.len()) {
@@ -107,13 +108,13 @@ impl Check {
             let keys = &self.keys[*number];
             for (flying, _) in &self.flying {
                 assert!(
-                    flying.iter().all(|other| !meet(keys, &self.keys[*other])),
+                    flying.iter().all(|other| !keys_overlap(keys, &self.keys[*other])),
                     "{number} beside {flying:?}"
                 );
             }
             let earlier = self.waiting.iter().filter(|other| *other < number && !taken.contains(other));
             for other in earlier {
-                assert!(!meet(keys, &self.keys[*other]), "{number} before {other}");
+                assert!(!keys_overlap(keys, &self.keys[*other]), "{number} before {other}");
             }
         }
         self.waiting.retain(|number| !taken.contains(number));
@@ -125,7 +126,7 @@ impl Check {
             return;
         }
         let (_, group) = self.flying.remove(at % self.flying.len());
-        self.schedule.release(&group.split().1);
+        self.schedule.release(&group.into_pipelines().1);
     }
 }
 
@@ -137,7 +138,7 @@ proptest! {
         steps in steps(),
         wal in prop_oneof![Just(WalMode::Group), Just(WalMode::Auto), Just(WalMode::Waltz)],
     ) {
-        let mut check = Check::new(wal);
+        let mut check = CheckedSchedule::new(wal);
         for step in steps {
             match step {
                 Step::Push(keys) => check.push(Some(keys)),

@@ -74,7 +74,7 @@ impl Work for Client {
         self.steps = steps;
     }
 
-    fn done(self: Box<Self>) {
+    fn writes_are_durable(self: Box<Self>) {
         let _gone = self.to.send(self.outcome);
     }
 }
@@ -100,7 +100,7 @@ fn watch(engine: &Engine, key: &'static [u8]) -> Vec<Watch> {
     receive_outcome(&submit(engine, vec![Step::Watch(key)])).watches
 }
 
-fn executes(engine: &Engine, watches: Vec<Watch>) -> bool {
+fn exec_runs(engine: &Engine, watches: Vec<Watch>) -> bool {
     let exec = Step::Exec(watches, vec!["SET done 1".into()]);
     receive_outcome(&submit(engine, vec![exec])).executed.expect("it was asked")
 }
@@ -120,12 +120,12 @@ fn exec_is_one_batch_and_runs_only_if_no_watched_key_was_written() {
         for write in ["SET a 2", "DEL a", "FLUSHALL", "SET a 3"] {
             let watches = watch(&engine, b"a");
             ask(&engine, &[write]);
-            assert!(!executes(&engine, watches), "{write}");
+            assert!(!exec_runs(&engine, watches), "{write}");
         }
         for read in ["GET a", "SET other 1", "DEL nothing"] {
             let watches = watch(&engine, b"a");
             ask(&engine, &[read]);
-            assert!(executes(&engine, watches), "{read}");
+            assert!(exec_runs(&engine, watches), "{read}");
         }
         engine.close().expect("closes");
     }
@@ -141,7 +141,7 @@ fn the_order_within_one_work_decides_whether_a_write_changes_a_watch() {
     let after = vec![Step::Watch(b"a"), run("SET a 1"), exec()];
     assert_eq!(receive_outcome(&submit(&engine, after)).executed, Some(false));
     let own = receive_outcome(&submit(&engine, vec![run("SET a 2"), Step::Watch(b"a")]));
-    assert!(executes(&engine, own.watches), "the own write came before the watch");
+    assert!(exec_runs(&engine, own.watches), "the own write came before the watch");
     engine.close().expect("closes");
 }
 
@@ -157,7 +157,7 @@ fn a_watch_begins_when_writes_in_flight_of_its_key_have_landed() {
         write.recv_timeout(TEST_TIMEOUT).expect("an answer in time");
         let watches = receive_outcome(&watching).watches;
         assert!(engine.read(|txn| txn.exists(b"a")).expect("reads"));
-        assert!(executes(&engine, watches));
+        assert!(exec_runs(&engine, watches));
         engine.close().expect("closes");
     }
 }
@@ -171,9 +171,9 @@ fn a_watched_key_has_changed_if_it_expires_during_the_watch_and_not_if_it_expire
     day.advance_day(5);
     let (lives, expired) = (watch(&engine, b"a"), watch(&engine, b"b"));
     run_expiry_slice(&engine);
-    assert!(executes(&engine, expired), "b was gone when the watch began");
+    assert!(exec_runs(&engine, expired), "b was gone when the watch began");
     day.advance_day(10);
-    assert!(!executes(&engine, lives));
+    assert!(!exec_runs(&engine, lives));
     engine.close().expect("closes");
 }
 

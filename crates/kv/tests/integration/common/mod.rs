@@ -61,7 +61,7 @@ impl Work for LinePipeline {
         }
     }
 
-    fn done(self: Box<Self>) {
+    fn writes_are_durable(self: Box<Self>) {
         let _gone = self.2.send(self.1);
     }
 }
