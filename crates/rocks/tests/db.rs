@@ -76,7 +76,7 @@ fn fill(db: &Db, range: std::ops::Range<u32>, sync: bool) {
     db.write(&batch, sync).unwrap();
 }
 
-fn keys(db: &Db) -> Vec<Vec<u8>> {
+fn all_keys(db: &Db) -> Vec<Vec<u8>> {
     let mut cursor = db.iter(b"").unwrap();
     let mut found = Vec::new();
     while cursor.valid() {
@@ -98,7 +98,7 @@ fn keys_survive_flush_compaction_and_reopen() {
     db.flush().unwrap();
     fill(&db, 4000..5000, false);
     db.compact().unwrap();
-    assert_eq!(keys(&db).len(), 5000);
+    assert_eq!(all_keys(&db).len(), 5000);
     let (a, b) = (key(0), key(4999));
     let found = db.multi_get(&[&a, b"absent", &b]).unwrap();
     assert_eq!(found[0].as_deref(), Some(&value_without_expiry(0)[..]));
@@ -111,7 +111,7 @@ fn keys_survive_flush_compaction_and_reopen() {
 
     let fs = drive.mount();
     let db = Db::open(&fs, "/db", &small_options()).unwrap();
-    assert_eq!(keys(&db), (0..5000).map(key).collect::<Vec<_>>());
+    assert_eq!(all_keys(&db), (0..5000).map(key).collect::<Vec<_>>());
     drop(db);
     drive.unmount(&fs);
     let report = block_on(&*drive.driver, Fs::check(&drive.device)).unwrap();
@@ -130,7 +130,7 @@ fn synced_writes_survive_without_a_clean_close() {
         let after = drive.after_a_cut(seed);
         let fs = after.mount();
         let db = Db::open(&fs, "/db", &small_options()).unwrap();
-        assert_eq!(keys(&db), (0..310).map(key).collect::<Vec<_>>(), "seed {seed}");
+        assert_eq!(all_keys(&db), (0..310).map(key).collect::<Vec<_>>(), "seed {seed}");
     }
 }
 
@@ -148,7 +148,7 @@ fn deletes_and_range_deletes_hide_what_they_cover() {
     assert!(batch.byte_size() > 0);
     db.write(&batch, true).unwrap();
     let left: Vec<_> = (0..5).chain(6..10).chain(90..100).map(key).collect();
-    assert_eq!(keys(&db), left);
+    assert_eq!(all_keys(&db), left);
     let mut cursor = db.iter(&key(50)).unwrap();
     assert_eq!(cursor.key(), key(90));
     cursor.seek(&key(1));
@@ -170,7 +170,7 @@ fn a_compaction_drops_what_has_expired_and_nothing_else() {
     assert!(db.get(b"gone").unwrap().is_some(), "only a compaction drops");
     db.flush().unwrap();
     db.compact().unwrap();
-    assert_eq!(keys(&db), [&b"later"[..], b"never", b"short"]);
+    assert_eq!(all_keys(&db), [&b"later"[..], b"never", b"short"]);
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn a_compaction_on_a_nearly_full_drive_ends() {
         std::thread::spawn(move || done.send(compacting.compact()).unwrap());
         // The compaction may succeed or fail, as RocksDB decides; it only has to end.
         let _result = over.recv_timeout(std::time::Duration::from_secs(120)).expect("the compaction ends");
-        assert!(keys(&db).len() > 1000, "reads go on");
+        assert!(all_keys(&db).len() > 1000, "reads go on");
         db.close().ok();
         drive.unmount(&fs);
     }

@@ -75,7 +75,7 @@ impl Client {
     }
 
     /// Copies the client's session after `command`, for CLIENT LIST.
-    pub fn note(&self, session: &Session, command: &'static str) {
+    pub fn note_session(&self, session: &Session, command: &'static str) {
         let mut noted = self.noted.lock();
         noted.command = command;
         // The copy has no watches: a watch ends only with its last copy.
@@ -83,7 +83,7 @@ impl Client {
     }
 
     /// Notes how many bytes of replies the client has not received yet.
-    pub fn note_output(&self, bytes: usize) {
+    pub fn note_unread_bytes(&self, bytes: usize) {
         self.output.store(bytes, Ordering::Relaxed);
     }
 
@@ -99,7 +99,7 @@ impl Client {
     }
 
     /// Waits until the client's connection must be closed.
-    pub async fn killed(&self) {
+    pub async fn wait_until_killed(&self) {
         while !self.is_killed() {
             self.kill.notified().await;
         }

@@ -144,7 +144,7 @@ impl Connection<'_> {
             let idle = self.shared.options.idle_seconds;
             tokio::select! {
                 ready = self.stream.readable() => ready?,
-                () = self.client.killed() => return Err(ConnectionEnd::Plain),
+                () = self.client.wait_until_killed() => return Err(ConnectionEnd::Plain),
                 _ = self.stopping.wait_for(|stopping| *stopping) => return Err(ConnectionEnd::Plain),
                 () = tokio::time::sleep(Duration::from_secs(idle)), if idle > 0 => return Err(ConnectionEnd::Plain),
             }
@@ -168,7 +168,7 @@ impl Connection<'_> {
                 continue;
             }
             if stop == TurnEnd::Done {
-                self.client.note(&pipeline.session, last);
+                self.client.note_session(&pipeline.session, last);
             }
             self.write(pipeline.out.bytes()).await?;
             pipeline.note_replies_written();
@@ -229,7 +229,7 @@ impl Connection<'_> {
     async fn unless_killed<T>(&self, waiting: impl Future<Output = T>) -> Result<T, ConnectionEnd> {
         tokio::select! {
             done = waiting => Ok(done),
-            () = self.client.killed() => Err(ConnectionEnd::Plain),
+            () = self.client.wait_until_killed() => Err(ConnectionEnd::Plain),
         }
     }
 
@@ -248,11 +248,11 @@ impl Connection<'_> {
         let client = self.client;
         let stall = Duration::from_secs(self.shared.options.stall_seconds);
         while !rest.is_empty() {
-            client.note_output(rest.len());
+            client.note_unread_bytes(rest.len());
             let writing = tokio::time::timeout(stall, self.stream.write(rest));
             let outcome = tokio::select! {
                 outcome = writing => outcome,
-                () = client.killed() => return Err(ConnectionEnd::Plain),
+                () = client.wait_until_killed() => return Err(ConnectionEnd::Plain),
             };
             match outcome {
                 Ok(Ok(0)) => return Err(IoError::from(ErrorKind::WriteZero).into()),
@@ -265,7 +265,7 @@ impl Connection<'_> {
                 }
             }
         }
-        client.note_output(0);
+        client.note_unread_bytes(0);
         Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! A bound on the memory of replies to all clients together.
 //!
-//! Each connection may hold [`ALLOWANCE`] bytes of replies. Beyond that a connection needs a [`Reservation`] from the
+//! Each connection may hold [`UNRESERVED_REPLY_BYTES`] bytes of replies. Beyond that a connection needs a [`Reservation`] from the
 //! server's [`OutputBudget`], which grants reservations in the order of their requests.
 
 use std::collections::VecDeque;
@@ -10,11 +10,11 @@ use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 /// Bytes of replies that a connection holds without a reservation.
-pub(crate) const ALLOWANCE: usize = 1 << 20;
+pub(crate) const UNRESERVED_REPLY_BYTES: usize = 1 << 20;
 
 /// Bytes of replies after which a connection writes them to its client before it runs another command. Replies to
-/// values of up to `ALLOWANCE - FLUSH_AT` bytes never need a reservation.
-pub(crate) const FLUSH_AT: usize = 256 << 10;
+/// values of up to `UNRESERVED_REPLY_BYTES - FLUSH_REPLY_BYTES` bytes never need a reservation.
+pub(crate) const FLUSH_REPLY_BYTES: usize = 256 << 10;
 
 /// The bytes that all clients' replies may take together beyond the allowances.
 #[derive(Debug)]

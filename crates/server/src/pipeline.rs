@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 
 use crate::commands::{Action, Call, Outcome, SERVER_COMMANDS, TransactionCommand};
 use crate::needs::Needs;
-use crate::output::{ALLOWANCE, FLUSH_AT, Reservation};
+use crate::output::{FLUSH_REPLY_BYTES, Reservation, UNRESERVED_REPLY_BYTES};
 use crate::queue::Queue;
 use crate::resolved::Resolved;
 use crate::resp::{Encoder, Requests};
@@ -21,10 +21,10 @@ use crate::shared::Shared;
 /// Number of commands in a read-only turn, after which other connections' turns run first. Shorter turns cost
 /// throughput, longer ones latency: with 50 clients and pipelines of 64 GETs the p99 at 64 commands is a quarter higher
 /// than at 16.
-const TURN_COMMANDS: usize = 16;
+const TURN_COMMANDS_MAX: usize = 16;
 
 /// Largest number of keys that a client watches.
-const WATCH_LIMIT: usize = 4096;
+const WATCHED_KEYS_MAX: usize = 4096;
 
 /// Why a pipeline's turn ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,9 +62,9 @@ pub(crate) struct Pipeline {
     queued_before: usize,
     out_before: usize,
     pub out: Encoder,
-    /// The memory for a reply that exceeds [`ALLOWANCE`].
+    /// The memory for a reply that exceeds [`UNRESERVED_REPLY_BYTES`].
     reservation: Option<Reservation>,
-    /// The memory that replies of writes took beyond [`ALLOWANCE`].
+    /// The memory that replies of writes took beyond [`UNRESERVED_REPLY_BYTES`].
     overdraft: Option<Reservation>,
     stop: TurnEnd,
     return_to: Option<oneshot::Sender<Box<Pipeline>>>,
@@ -83,7 +83,7 @@ impl Pipeline {
             queue: Queue::new(queue_bytes),
             queued_before: 0,
             out_before: 0,
-            out: Encoder::new(ALLOWANCE),
+            out: Encoder::new(UNRESERVED_REPLY_BYTES),
             reservation: None,
             overdraft: None,
             stop: TurnEnd::Done,
@@ -168,10 +168,10 @@ impl Pipeline {
     fn run_turn(&mut self, requests: &Requests, txn: &mut Txn<'_>) -> TurnEnd {
         for args in requests.iter_from(self.next.0) {
             let done = self.next.1 - self.next.0;
-            if self.out.bytes().len() >= FLUSH_AT || self.reservation.is_some() && done > 0 {
+            if self.out.bytes().len() >= FLUSH_REPLY_BYTES || self.reservation.is_some() && done > 0 {
                 return TurnEnd::Flush;
             }
-            if self.needs < Needs::Writes && done >= TURN_COMMANDS {
+            if self.needs < Needs::Writes && done >= TURN_COMMANDS_MAX {
                 return TurnEnd::Yield;
             }
             let resolved = self.resolved.get(self.next.1).copied().unwrap_or(Resolved::Unknown);
@@ -200,7 +200,7 @@ impl Pipeline {
             // No limit: the reply is one stored value at most, and the command cannot be run again.
             usize::MAX
         } else {
-            ALLOWANCE
+            UNRESERVED_REPLY_BYTES
         });
         self.dispatch(resolved, args, txn);
         if self.out.is_full() {
@@ -210,7 +210,7 @@ impl Pipeline {
             }
             self.out.error(&too_long_error(largest));
         }
-        let over = self.out.bytes().len().saturating_sub(ALLOWANCE);
+        let over = self.out.bytes().len().saturating_sub(UNRESERVED_REPLY_BYTES);
         match &mut self.reservation {
             Some(reservation) => reservation.shrink_to(over),
             None if over > 0 => self.overdraft = Some(self.shared.output.overdraw(over)),
@@ -311,8 +311,8 @@ impl Pipeline {
             if watches.iter().any(|watch| watch.key() == key) {
                 continue;
             }
-            if watches.len() >= WATCH_LIMIT {
-                return self.out.error(&format!("ERR a client may watch {WATCH_LIMIT} keys"));
+            if watches.len() >= WATCHED_KEYS_MAX {
+                return self.out.error(&format!("ERR a client may watch {WATCHED_KEYS_MAX} keys"));
             }
             match txn.watch(Bytes::copy_from_slice(key)) {
                 Ok(watch) => watches.push(watch),
@@ -381,18 +381,18 @@ fn too_long_error(limit: usize) -> String {
 
 /// The error reply for an unknown command, with the first words that the client sent.
 fn unknown_command_error(args: Args<'_>) -> String {
-    const SHOWN: usize = 128;
+    const WORD_BYTES_SHOWN: usize = 128;
     let cut = |word: &[u8], len: usize| -> String {
         String::from_utf8_lossy(word.get(..len).unwrap_or(word)).into_owned()
     };
     let mut shown = String::new();
     for word in args.rest(1) {
-        if shown.len() >= SHOWN {
+        if shown.len() >= WORD_BYTES_SHOWN {
             break;
         }
-        shown.push_str(&format!("'{}' ", cut(word, SHOWN - shown.len())));
+        shown.push_str(&format!("'{}' ", cut(word, WORD_BYTES_SHOWN - shown.len())));
     }
-    format!("ERR unknown command '{}', with args beginning with: {shown}", cut(args.get(0), SHOWN))
+    format!("ERR unknown command '{}', with args beginning with: {shown}", cut(args.get(0), WORD_BYTES_SHOWN))
 }
 
 impl Work for Pipeline {

@@ -33,10 +33,10 @@ pub fn run(options: ServeOptions) -> Result<()> {
 }
 
 /// An open device, and the array if the device is one.
-type Opened = (Arc<dyn ZonedDevice>, Option<OpenArray>);
+type OpenDevice = (Arc<dyn ZonedDevice>, Option<OpenArray>);
 
 /// Opens the device. Creates the drive file of an emulated drive, if blank drives are formatted and the size fits.
-fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<Opened> {
+fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<OpenDevice> {
     let failed = |doing, detail: String| Error::Device { doing, device: options.device.clone(), detail };
     let opening = |error: zoned::Error| failed("opening", error.to_string());
     let url: DeviceUrl = options.device.parse().map_err(opening)?;
@@ -115,12 +115,12 @@ fn serve(fs: &Fs, array: Option<OpenArray>, sockets: Sockets, options: &ServeOpt
             return Err(error);
         }
     };
-    announce(&server, options);
+    print_ready_line(&server, options);
     server.wait()
 }
 
 /// Prints the `ready` line that scripts and people wait for. A closed standard output does not stop the server.
-fn announce(server: &Server, options: &ServeOptions) {
+fn print_ready_line(server: &Server, options: &ServeOptions) {
     let promise = match options.durability {
         Durability::Sync => "durability sync: acknowledged is durable",
         Durability::Async => "durability async: a power cut may cost the last second of acknowledged writes",

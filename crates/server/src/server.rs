@@ -60,7 +60,7 @@ impl Sockets {
     /// Checks the settings and binds the ports, before the device is opened.
     pub(crate) fn bind(options: &ServeOptions) -> Result<Sockets> {
         options.validate()?;
-        descriptors::allow(options.max_clients)?;
+        descriptors::raise_descriptor_limit(options.max_clients)?;
         let password = options.password()?;
         if let Some(warning) = options.password_warning() {
             tracing::warn!("{warning}");

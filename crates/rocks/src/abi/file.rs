@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use units::{Driver, Instant, block_on};
 
 use super::dir::FurrowFs;
-use super::logic::{bytes, lifetime, path};
+use super::logic::{bytes, lifetime_from_hint, path};
 use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::replay::{LogReplay, Replays};
 
@@ -25,14 +25,14 @@ pub struct FurrowWriter {
 #[derive(Debug)]
 pub struct FurrowReader {
     reader: Reader,
-    sequential: Option<Sequential>,
+    sequential: Option<SequentialReads>,
     driver: Arc<dyn Driver>,
     ino: u64,
 }
 
 /// Read-ahead state of a file that is read from its beginning to its end.
 #[derive(Debug)]
-struct Sequential {
+struct SequentialReads {
     ahead: Mutex<SequentialReader>,
     opened: Instant,
     replays: Replays,
@@ -83,7 +83,8 @@ pub unsafe extern "C" fn furrow_create(
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
-        let options = CreateOptions { kind, lifetime: lifetime(hint), preallocate: Bytes(preallocate) };
+        let options =
+            CreateOptions { kind, lifetime: lifetime_from_hint(hint), preallocate: Bytes(preallocate) };
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
         let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
         // SAFETY: the caller guarantees that `out` can be written.
@@ -200,7 +201,7 @@ pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: u8) {
     // SAFETY: the caller guarantees that `writer` is alive.
-    run_infallible_entry((), || unsafe { &*writer }.writer.set_lifetime(lifetime(hint)));
+    run_infallible_entry((), || unsafe { &*writer }.writer.set_lifetime(lifetime_from_hint(hint)));
 }
 
 /// Frees a file's writer. Closes the file first if the caller did not.
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn furrow_open(
         let ino = fs.fs().stat(&name)?.ino;
         let reader = fs.fs().open(&name)?;
         let driver = Arc::clone(fs.driver());
-        let sequential = (sequential != 0).then(|| Sequential {
+        let sequential = (sequential != 0).then(|| SequentialReads {
             ahead: Mutex::new(SequentialReader::new(reader.clone())),
             opened: driver.now(),
             replays: fs.replays().clone(),

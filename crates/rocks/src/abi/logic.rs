@@ -31,12 +31,12 @@ pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a,
         let shown = String::from_utf8_lossy(raw);
         Failure::new(StatusCode::Invalid, format!("path '{shown}' is not UTF-8: rename it"))
     })?;
-    Ok(normal(text))
+    Ok(normalise_path(text))
 }
 
 /// Normalises a path. RocksDB concatenates directories and names, so `//`, `/./` and trailing slashes are removed,
 /// and a relative path begins at the root. A path in normal form, the usual case, is borrowed.
-fn normal(path: &str) -> Cow<'_, str> {
+fn normalise_path(path: &str) -> Cow<'_, str> {
     let fine = path.starts_with('/')
         && (path.len() == 1
             || path.get(1..).is_some_and(|rest| rest.split('/').all(|part| !part.is_empty() && part != ".")));
@@ -55,7 +55,7 @@ fn normal(path: &str) -> Cow<'_, str> {
 }
 
 /// The file system's lifetime hint for a value of RocksDB's WriteLifeTimeHint.
-pub(super) fn lifetime(hint: u8) -> Lifetime {
+pub(super) fn lifetime_from_hint(hint: u8) -> Lifetime {
     match hint {
         1 => Lifetime::None,
         2 => Lifetime::Short,
@@ -81,8 +81,8 @@ mod tests {
             ("", "/"),
             ("//", "/"),
         ] {
-            assert_eq!(normal(given), wanted, "{given}");
+            assert_eq!(normalise_path(given), wanted, "{given}");
         }
-        assert!(matches!(normal("/db/000001.log"), Cow::Borrowed(_)), "the usual path is not copied");
+        assert!(matches!(normalise_path("/db/000001.log"), Cow::Borrowed(_)), "the usual path is not copied");
     }
 }

@@ -64,7 +64,7 @@ impl FurrowStatus {
         FurrowStatus { code: 0, data_loss: 0, reserved: [0; 3], message: ptr::null_mut(), message_len: 0 };
 
     #[cold]
-    fn failed(failure: Failure) -> FurrowStatus {
+    fn from_failure(failure: Failure) -> FurrowStatus {
         let bytes = failure.message.into_bytes().into_boxed_slice();
         let message_len = bytes.len();
         FurrowStatus {
@@ -81,8 +81,8 @@ impl FurrowStatus {
 pub(super) fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
-        Ok(Err(failure)) => FurrowStatus::failed(failure),
-        Err(panic) => FurrowStatus::failed(Failure::new(
+        Ok(Err(failure)) => FurrowStatus::from_failure(failure),
+        Err(panic) => FurrowStatus::from_failure(Failure::new(
             StatusCode::IoError,
             format!("the file system panicked, which is a defect of it: {}", panic_text(&*panic)),
         )),

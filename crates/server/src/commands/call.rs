@@ -51,7 +51,7 @@ pub(crate) enum TransactionCommand {
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 
 /// Writes the reply of a HELP subcommand: each of `lines` is a form of the command and its description.
-pub(super) fn help(out: &mut Encoder, parent: &str, lines: &[(&str, &str)]) {
+pub(super) fn reply_help(out: &mut Encoder, parent: &str, lines: &[(&str, &str)]) {
     use kv::Answer;
     out.array(1 + 2 * (lines.len() + 1));
     out.simple(&format!("{parent} <subcommand> [<argument> ...]. Subcommands are:"));

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use kv::Answer;
 
-use super::call::{Call, Outcome, SYNTAX, help, subcommand_arity, unknown_subcommand};
+use super::call::{Call, Outcome, SYNTAX, reply_help, subcommand_arity, unknown_subcommand};
 use super::client_filter::{ClientFilter, ClientKind};
 use super::hello::{printable, set_name};
 use crate::clients::Client;
@@ -47,7 +47,7 @@ pub(super) fn client(call: &mut Call<'_>) -> Outcome {
         b"INFO" if words == 2 => reply_client_lines(call, "client|info", |client, own| client.id == own),
         b"LIST" => list_clients(call)?,
         b"KILL" if words >= 3 => kill_clients(call)?,
-        b"HELP" if words == 2 => help(call.out, "CLIENT", HELP),
+        b"HELP" if words == 2 => reply_help(call.out, "CLIENT", HELP),
         b"ID" | b"GETNAME" | b"SETNAME" | b"SETINFO" | b"NO-EVICT" | b"NO-TOUCH" | b"INFO" | b"KILL"
         | b"HELP" => {
             return Err(subcommand_arity(args));
@@ -111,7 +111,7 @@ fn list_clients(call: &mut Call<'_>) -> Outcome {
 fn reply_client_lines(call: &mut Call<'_>, command: &'static str, wanted: impl Fn(&Client, u64) -> bool) {
     let (own, now) = (call.session.id, call.shared.now_ms());
     if let Some(client) = call.shared.clients.get(own) {
-        client.note(call.session, command);
+        client.note_session(call.session, command);
     }
     let mut text = String::new();
     for client in call.shared.clients.list().iter().filter(|client| wanted(client, own)) {

@@ -2,7 +2,7 @@
 
 use kv::{Answer, glob};
 
-use super::call::{Call, Outcome, help, subcommand_arity, unknown_subcommand};
+use super::call::{Call, Outcome, reply_help, subcommand_arity, unknown_subcommand};
 use crate::shared::Shared;
 
 /// The server's settings, under Redis's names for them.
@@ -59,7 +59,7 @@ pub(super) fn config(call: &mut Call<'_>) -> Outcome {
             Ok(())
         }
         b"HELP" if args.len() == 2 => {
-            help(call.out, "CONFIG", HELP);
+            reply_help(call.out, "CONFIG", HELP);
             Ok(())
         }
         b"REWRITE" if args.len() == 2 => Err("ERR The server is running without a config file".into()),

@@ -2,7 +2,7 @@
 
 use kv::{Answer, Spec};
 
-use super::call::{Call, Outcome, help, subcommand_arity, unknown_subcommand};
+use super::call::{Call, Outcome, reply_help, subcommand_arity, unknown_subcommand};
 use crate::resp::Encoder;
 
 const HELP: &[(&str, &str)] = &[
@@ -59,7 +59,7 @@ pub(super) fn command(call: &mut Call<'_>) -> Outcome {
             out.array(places.len());
             places.iter().for_each(|n| out.bulk(args.get(n + 2)));
         }
-        b"HELP" if args.len() == 2 => help(out, "COMMAND", HELP),
+        b"HELP" if args.len() == 2 => reply_help(out, "COMMAND", HELP),
         b"COUNT" | b"HELP" | b"LIST" | b"GETKEYS" => return Err(subcommand_arity(args)),
         _ => return Err(unknown_subcommand(args, "COMMAND")),
     }

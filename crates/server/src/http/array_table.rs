@@ -9,7 +9,7 @@ use crate::array::ArrayView;
 const EVENTS_SHOWN: usize = 8;
 
 /// The array as HTML: its health, a table of the drives, the running jobs, and the last events.
-pub(super) fn table(view: &ArrayView) -> String {
+pub(super) fn array_table(view: &ArrayView) -> String {
     let name = if view.label.is_empty() { &view.array } else { &view.label };
     let mut page = format!("<h2>Array {}: {}</h2>\n", escape(name), escape(&view.health));
     page.push_str("<table>\n<tr><th>drive</th><th>state</th><th>device</th><th>medium's errors</th></tr>\n");

@@ -42,8 +42,9 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
         check_client(peer, request.headers(), shared)?;
         if shared.password.is_none() {
-            let asked =
-                tokio::task::spawn_blocking(move || peer::may_order(peer.and_then(peer::owner), peer::own()));
+            let asked = tokio::task::spawn_blocking(move || {
+                peer::may_order(peer.and_then(peer::socket_owner), peer::own_user())
+            });
             if !asked.await.unwrap_or(false) {
                 let why = "without a password only the server's own user, and root, may give orders: give \
                            --password-file to furrow serve";

@@ -27,8 +27,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let mut stopping = shared.stopping.subscribe();
     let router = Router::new()
         .route("/", get(status_page))
-        .route("/metrics", get(exposition))
-        .route("/healthz", get(health))
+        .route("/metrics", get(get_metrics))
+        .route("/healthz", get(get_health))
         .merge(array_routes::routes())
         .with_state(shared)
         .into_make_service_with_connect_info::<SocketAddr>();
@@ -43,7 +43,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
 
 /// `GET /metrics`: the metrics in the format that the client accepts, rendered on a thread that may wait for the
 /// device.
-async fn exposition(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, StatusCode> {
+async fn get_metrics(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Result<Response, StatusCode> {
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let format = metrics::Format::of_accept(accept);
     let text = tokio::task::spawn_blocking(move || metrics::render(&shared, format)).await;
@@ -52,7 +52,7 @@ async fn exposition(State(shared): State<Arc<Shared>>, headers: HeaderMap) -> Re
 }
 
 /// `GET /health`: status 200 while the server takes writes.
-async fn health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
+async fn get_health(State(shared): State<Arc<Shared>>) -> (StatusCode, String) {
     let full = shared.engine.room().is_some_and(|room| room.is_short());
     match shared.engine.failure() {
         Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
@@ -76,7 +76,7 @@ async fn status_page(State(shared): State<Arc<Shared>>) -> Html<String> {
     }
     let device = escape(&shared.options.device);
     let array =
-        shared.backing.array.as_ref().map_or(String::new(), |array| array_table::table(&array.view()));
+        shared.backing.array.as_ref().map_or(String::new(), |array| array_table::array_table(&array.view()));
     Html(format!(
         "<!doctype html><html lang=en><meta charset=utf-8><title>Furrow</title><meta http-equiv=refresh content=5>\n\
          <style>body{{font:15px/1.5 sans-serif;margin:2em;max-width:60em}}th{{text-align:left;padding-top:1em}}\

@@ -5,17 +5,17 @@ use std::os::unix::fs::MetadataExt;
 
 /// The kernel's code for a connection with both ends open. In other states the table names root for sockets without an
 /// owner.
-const ESTABLISHED: &str = "01";
+const ESTABLISHED_STATE: &str = "01";
 
 /// The user who owns the socket with the address `of`, if exactly one user does.
-pub(super) fn owner(of: SocketAddr) -> Option<u32> {
+pub(super) fn socket_owner(of: SocketAddr) -> Option<u32> {
     let tables = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
     let text: String = tables.iter().filter_map(|table| std::fs::read_to_string(table).ok()).collect();
     socket_owner_in(&text, of)
 }
 
 /// The user that this process runs as.
-pub(super) fn own() -> Option<u32> {
+pub(super) fn own_user() -> Option<u32> {
     std::fs::metadata("/proc/self").ok().map(|own| own.uid())
 }
 
@@ -25,8 +25,11 @@ pub(super) fn may_order(user: Option<u32>, own: Option<u32>) -> bool {
 }
 
 fn socket_owner_in(table: &str, of: SocketAddr) -> Option<u32> {
-    let mut owners =
-        table.lines().filter_map(parse_socket_line).filter(|(at, _)| *at == plain(of)).map(|(_, user)| user);
+    let mut owners = table
+        .lines()
+        .filter_map(parse_socket_line)
+        .filter(|(at, _)| *at == to_plain_ipv4(of))
+        .map(|(_, user)| user);
     let first = owners.next()?;
     owners.all(|other| other == first).then_some(first)
 }
@@ -37,7 +40,7 @@ fn parse_socket_line(line: &str) -> Option<(SocketAddr, u32)> {
     let local = fields.nth(1)?;
     let state = fields.nth(1)?;
     let user = fields.nth(3)?.parse().ok()?;
-    (state == ESTABLISHED).then_some((parse_socket_address(local)?, user))
+    (state == ESTABLISHED_STATE).then_some((parse_socket_address(local)?, user))
 }
 
 /// Parses an address of the kernel's socket table: `0100007F:A3C1` is the IP address in words of the machine's byte
@@ -57,10 +60,10 @@ fn parse_socket_address(text: &str) -> Option<SocketAddr> {
         }
         _ => return None,
     };
-    Some(plain(SocketAddr::new(ip, port)))
+    Some(to_plain_ipv4(SocketAddr::new(ip, port)))
 }
 
-fn plain(at: SocketAddr) -> SocketAddr {
+fn to_plain_ipv4(at: SocketAddr) -> SocketAddr {
     SocketAddr::new(at.ip().to_canonical(), at.port())
 }
 
@@ -107,8 +110,8 @@ mod tests {
             let Ok(listener) = TcpListener::bind(host) else { continue };
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let (_there, peer) = listener.accept().unwrap();
-            assert_eq!(owner(peer), own());
-            assert!(owner(peer).is_some());
+            assert_eq!(socket_owner(peer), own_user());
+            assert!(socket_owner(peer).is_some());
             drop(stream);
         }
     }

@@ -24,7 +24,7 @@ const SCRUB_TOTAL: &str = "furrow_array_scrub_total_bytes";
 /// The states of an array's member, as values of a metric's label.
 const STATES: [&str; 4] = ["good", "failed", "missing", "rebuilding"];
 /// The array's counters of written bytes: the name of the counter, and its kind as a label of the metric.
-const KINDS: [(&str, &str); 5] = [
+const WRITTEN_BYTES_KINDS: [(&str, &str); 5] = [
     ("data_bytes", "data"),
     ("parity_bytes", "parity"),
     ("partial_parity_bytes", "partial_parity"),
@@ -61,14 +61,14 @@ impl Collector for ArrayMetrics {
             "degraded" => 1,
             _ => 2,
         };
-        gauge(
+        encode_gauge(
             &mut encoder,
             HEALTH,
             "0 clean, 1 degraded (one drive failed), 2 failed (more drives failed)",
             health,
         )?;
         let of = |state: &str| view.members.iter().filter(|member| member.state == state).count() as u64;
-        family(
+        encode_family(
             &mut encoder,
             MEMBERS,
             "Drives by state",
@@ -79,37 +79,64 @@ impl Collector for ArrayMetrics {
             let drive = member.drive.clone().unwrap_or_default();
             ([("slot", member.slot.to_string()), ("drive", drive), ("state", member.state.clone())], 1)
         });
-        family(&mut encoder, MEMBER, "1 for the present state of each drive", MetricType::Gauge, states)?;
+        encode_family(
+            &mut encoder,
+            MEMBER,
+            "1 for the present state of each drive",
+            MetricType::Gauge,
+            states,
+        )?;
         let errors = view.members.iter().map(|m| ([("slot", m.slot.to_string())], m.media_errors));
-        family(
+        encode_family(
             &mut encoder,
             MEDIA_ERRORS,
             "Reads that gave errors of the medium",
             MetricType::Counter,
             errors,
         )?;
-        gauge(&mut encoder, WORN, "Physical zones that are read-only or offline", view.worn.len() as u64)?;
+        encode_gauge(
+            &mut encoder,
+            WORN,
+            "Physical zones that are read-only or offline",
+            view.worn.len() as u64,
+        )?;
         let count = |name: &str| view.counters.get(name).copied().unwrap_or(0);
-        let bytes = KINDS.map(|(name, kind)| ([("kind", kind.to_owned())], count(name)));
-        family(&mut encoder, BYTES, "Bytes written to the drives by kind", MetricType::Counter, bytes)?;
+        let bytes = WRITTEN_BYTES_KINDS.map(|(name, kind)| ([("kind", kind.to_owned())], count(name)));
+        encode_family(
+            &mut encoder,
+            BYTES,
+            "Bytes written to the drives by kind",
+            MetricType::Counter,
+            bytes,
+        )?;
         for (name, metric, help) in COUNTERS {
             let counter = ConstCounter::new(count(name));
             counter.encode(encoder.encode_descriptor(metric, help, None, MetricType::Counter)?)?;
         }
         let none = ProgressView::default();
         let rebuild = view.rebuild.as_ref().unwrap_or(&none);
-        gauge(&mut encoder, REBUILD_DONE, "Bytes that the running rebuild has written", rebuild.bytes)?;
-        gauge(
+        encode_gauge(
+            &mut encoder,
+            REBUILD_DONE,
+            "Bytes that the running rebuild has written",
+            rebuild.bytes,
+        )?;
+        encode_gauge(
             &mut encoder,
             REBUILD_TOTAL,
             "Bytes that the running rebuild will have written; 0 without one",
             rebuild.total,
         )?;
         let left = rebuild.eta_seconds.map_or(0, |left| left.ceil() as u64);
-        gauge(&mut encoder, REBUILD_LEFT, "Estimated seconds until the end of the running rebuild", left)?;
+        encode_gauge(
+            &mut encoder,
+            REBUILD_LEFT,
+            "Estimated seconds until the end of the running rebuild",
+            left,
+        )?;
         let scrub = view.scrub.as_ref().unwrap_or(&none);
-        gauge(&mut encoder, SCRUB_DONE, "Bytes that the running scrub has read", scrub.bytes)?;
-        gauge(
+        encode_gauge(&mut encoder, SCRUB_DONE, "Bytes that the running scrub has read", scrub.bytes)?;
+        encode_gauge(
             &mut encoder,
             SCRUB_TOTAL,
             "Bytes that the running scrub will have read; 0 without one",
@@ -118,12 +145,12 @@ impl Collector for ArrayMetrics {
     }
 }
 
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Encoded {
+fn encode_gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Encoded {
     let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
     gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
 }
 
-fn family<const N: usize>(
+fn encode_family<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     name: &str,
     help: &str,

@@ -82,13 +82,13 @@ impl Encoder {
             return;
         }
         let mut digits = [0u8; 24];
-        let digits = decimal(&mut digits, (format.len() + value.len()) as i64);
+        let digits = format_decimal(&mut digits, (format.len() + value.len()) as i64);
         self.put(kind, &[digits, b"\r\n", format, value]);
     }
 
     fn push_head(&mut self, kind: u8, len: usize) {
         let mut digits = [0u8; 24];
-        let digits = decimal(&mut digits, len as i64);
+        let digits = format_decimal(&mut digits, len as i64);
         self.put(kind, &[digits]);
     }
 
@@ -103,7 +103,7 @@ impl Encoder {
     }
 }
 
-fn decimal(into: &mut [u8; 24], value: i64) -> &[u8] {
+fn format_decimal(into: &mut [u8; 24], value: i64) -> &[u8] {
     let mut rest = &mut into[..];
     write!(rest, "{value}").expect("a 64-bit number has at most 20 characters");
     let left = rest.len();
@@ -122,7 +122,7 @@ impl Answer for Encoder {
 
     fn integer(&mut self, value: i64) {
         let mut digits = [0u8; 24];
-        let digits = decimal(&mut digits, value);
+        let digits = format_decimal(&mut digits, value);
         self.put(b':', &[digits]);
     }
 

@@ -134,7 +134,7 @@ fn resetstat_begins_the_totals_of_info_again_and_not_those_of_metrics() {
     for line in ["total_connections_received:0", "total_commands_processed:1\r\n", "expired_keys:0"] {
         assert!(info.contains(line), "{line} is missing in {info}");
     }
-    let metrics = http(server.http.unwrap(), "/metrics", "");
+    let metrics = http_get(server.http.unwrap(), "/metrics", "");
     assert!(metrics.contains("furrow_server_commands_total{command=\"PING\"} 10"), "{metrics}");
 }
 

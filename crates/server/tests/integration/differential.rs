@@ -10,12 +10,12 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestRunner};
 
 /// Starts the stock Redis server on a free port, without any file.
-fn stock_server() -> (Killed, SocketAddr) {
+fn stock_server() -> (KillOnDrop, SocketAddr) {
     for _ in 0..10 {
         let free = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap().local_addr().unwrap();
         // Debian's redis-tools contains the Redis server's program as redis-check-rdb; the program acts by the name it
         // is started with. The package redis-server would start a service on the port that `make serve` wants.
-        let child = stock("redis-check-rdb")
+        let child = stock_command("redis-check-rdb")
             .arg0("redis-server")
             .args([
                 "--port",
@@ -32,7 +32,7 @@ fn stock_server() -> (Killed, SocketAddr) {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let mut killed = Killed(child);
+        let mut killed = KillOnDrop(child);
         let until = Instant::now() + TEST_TIMEOUT;
         while Instant::now() < until && killed.0.try_wait().unwrap().is_none() {
             if TcpStream::connect(free).is_ok() {

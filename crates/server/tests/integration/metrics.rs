@@ -45,7 +45,7 @@ impl DriveServer {
     }
 
     fn metrics(&self, headers: &str) -> String {
-        http(self.http, "/metrics", headers)
+        http_get(self.http, "/metrics", headers)
     }
 
     /// Ends the server; returns the file system's space after a new mount.
@@ -68,7 +68,7 @@ fn url(folder: &TempDir) -> String {
 }
 
 fn try_http(at: SocketAddr) -> String {
-    http(at, "/healthz", "")
+    http_get(at, "/healthz", "")
 }
 
 /// Two addresses with free ports.

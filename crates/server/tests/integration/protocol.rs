@@ -344,7 +344,7 @@ fn metrics_health_and_a_page_are_served() {
     let at = server.http.unwrap();
     let mut client = server.client();
     assert_eq!(client.line("SET a 1"), ok());
-    let metrics = http(at, "/metrics", "");
+    let metrics = http_get(at, "/metrics", "");
     assert!(metrics.contains("content-type: text/plain; version=0.0.4"), "{metrics}");
     for line in [
         "# TYPE furrow_server_commands_total counter",
@@ -357,8 +357,11 @@ fn metrics_health_and_a_page_are_served() {
     ] {
         assert!(metrics.contains(line), "{line} is missing in {metrics}");
     }
-    let open =
-        http(at, "/metrics", "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3\r\n");
+    let open = http_get(
+        at,
+        "/metrics",
+        "Accept: application/openmetrics-text;version=1.0.0;q=0.5,text/plain;q=0.3\r\n",
+    );
     for line in [
         "content-type: application/openmetrics-text; version=1.0.0",
         "# TYPE furrow_server_commands counter",
@@ -367,10 +370,10 @@ fn metrics_health_and_a_page_are_served() {
     ] {
         assert!(open.contains(line), "{line} is missing in {open}");
     }
-    assert!(http(at, "/healthz", "").starts_with("HTTP/1.1 200"));
-    assert!(http(at, "/", "").contains("connected clients"));
+    assert!(http_get(at, "/healthz", "").starts_with("HTTP/1.1 200"));
+    assert!(http_get(at, "/", "").contains("connected clients"));
     store.set_broken(true);
     assert!(client.line("SET a 2").text().starts_with("MISCONF"));
     assert_eq!(client.line("GET a"), bulk("1"));
-    assert!(http(at, "/healthz", "").starts_with("HTTP/1.1 503"));
+    assert!(http_get(at, "/healthz", "").starts_with("HTTP/1.1 503"));
 }

@@ -34,7 +34,7 @@ fn a_child_serves_until_a_signal() {
 }
 
 struct ChildServer {
-    child: Killed,
+    child: KillOnDrop,
     out: BufReader<ChildStdout>,
     first: String,
 }
@@ -52,7 +52,7 @@ impl ChildServer {
             .spawn()
             .unwrap();
         let out = BufReader::new(child.stdout.take().unwrap());
-        let mut serving = ChildServer { child: Killed(child), out, first: String::new() };
+        let mut serving = ChildServer { child: KillOnDrop(child), out, first: String::new() };
         serving.first = serving.read_until(|line| line.contains("ready ") || line.contains("refused "));
         serving
     }

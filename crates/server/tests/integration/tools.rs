@@ -3,7 +3,7 @@
 use crate::common::*;
 
 fn cli(server: &Running, words: &[&str]) -> String {
-    let output = run(stock("redis-cli").args(["-p", &server.port()]).args(words));
+    let output = run(stock_command("redis-cli").args(["-p", &server.port()]).args(words));
     assert!(output.status.success(), "{output:?}");
     String::from_utf8(output.stdout).unwrap()
 }
@@ -31,7 +31,7 @@ fn redis_cli_works_in_both_protocols() {
 #[test]
 fn redis_benchmark_runs_to_its_end() {
     let server = start(options());
-    let output = run(stock("redis-benchmark").args([
+    let output = run(stock_command("redis-benchmark").args([
         "-p",
         &server.port(),
         "-t",

@@ -220,9 +220,9 @@ impl Client {
 }
 
 /// A child process of a test, killed when this is dropped.
-pub struct Killed(pub Child);
+pub struct KillOnDrop(pub Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         let _gone = self.0.kill();
         let _gone = self.0.wait();
@@ -230,7 +230,7 @@ impl Drop for Killed {
 }
 
 /// The command of a stock program. Panics with advice if the program is not installed.
-pub fn stock(program: &str) -> Command {
+pub fn stock_command(program: &str) -> Command {
     let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     assert!(found.is_ok(), "{program} is missing: apt-get install redis-tools");
     Command::new(program)
@@ -244,7 +244,7 @@ pub fn run(command: &mut Command) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the program starts");
-    let mut killed = Killed(child);
+    let mut killed = KillOnDrop(child);
     let (stdout, stderr) = (read_in_thread(killed.0.stdout.take()), read_in_thread(killed.0.stderr.take()));
     let until = Instant::now() + TEST_TIMEOUT;
     let status = loop {
@@ -279,7 +279,7 @@ impl Client {
 }
 
 /// Sends an HTTP request for `path` with `headers` (lines with their ends), and returns the whole answer.
-pub fn http(address: SocketAddr, path: &str, headers: &str) -> String {
+pub fn http_get(address: SocketAddr, path: &str, headers: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("the server answers");
     stream.set_read_timeout(Some(TEST_TIMEOUT)).expect("the server answers");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}\r\n")
