@@ -36,7 +36,7 @@ use crate::{Action, Driver, Error, ErrorKind, Result, ZonedDevice};
 /// Opens a zoned namespace by its generic character device. The device, and the namespace's block device if there is
 /// one, stay locked until the last operation has completed.
 ///
-/// Fails with [`ErrorKind::LockedNamespace`] while another process holds either device, and with [`ErrorKind::Unsupported`] if
+/// Fails with [`ErrorKind::Held`] while another process holds either device, and with [`ErrorKind::Unsupported`] if
 /// the namespace is not zoned or the clock is virtual. Needs root or `CAP_SYS_ADMIN`.
 pub fn open(path: &Path, how: &KernelOptions, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
     let name: Arc<str> = Arc::from(format!("nvme:{}", path.display()));
