@@ -3,7 +3,7 @@
 //! ```text
 //!  connections ── Work (one pipeline) ──> schedule: pipelines whose keys are free ──> a writer: runs each on a Txn (overlay over
 //!       │                                     ^                                       the store), writes the overlay as one batch
-//!       │                                     └──────── the keys are free again <──── written: Work::done of each pipeline
+//!       │                                     └──────── the keys are free again <──── durable: Work::writes_are_durable
 //!       └── read-only pipelines: Engine::read on the caller's thread
 //! ```
 //!

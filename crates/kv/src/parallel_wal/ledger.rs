@@ -76,7 +76,7 @@ impl Ledger {
         self.shut += 1;
     }
 
-    /// Ends a [`shut`](Ledger::shut).
+    /// Ends a [`keep_writes_out`](Ledger::keep_writes_out).
     pub fn let_writes_in(&mut self) {
         self.shut -= 1;
     }
