@@ -23,7 +23,7 @@ const LONGEST_FILL_WRITE: Bytes = Bytes(1 << 20);
 pub enum Kind {
     /// Writes at the zones' pointers.
     Write,
-    /// Appends.
+    /// Zone appends.
     Append,
     /// Reads at random. The load writes nothing first.
     Read,
@@ -94,9 +94,9 @@ pub struct Load {
 /// The outcome of a load on zones.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
-    /// Operations a second.
+    /// The rate in operations a second.
     pub ops_per_s: f64,
-    /// MiB a second.
+    /// The throughput in MiB a second.
     pub mib_per_s: f64,
     /// Latencies of reads, appends and writes.
     pub latency_us: Latencies,

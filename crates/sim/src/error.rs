@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// The result of an exploration.
+/// The result of a crash exploration.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// An error that keeps an exploration from running.
@@ -12,7 +12,7 @@ pub enum Error {
     /// The trace file cannot be read or written.
     #[error("cannot {0} {1}: {2}")]
     File(&'static str, PathBuf, #[source] std::io::Error),
-    /// The file is not a trace.
+    /// The file is not a trace of a workload.
     #[error("this is no usable trace: {0}")]
     Trace(&'static str),
     /// The trace has an operation that its drive refuses.

@@ -148,7 +148,7 @@ pub(crate) fn probe_attempts(options: &CrashOptions, twice: bool) -> u32 {
     if options.only.is_some() && twice && options.target == Target::Engine { SECOND_CUT_REPLAYS } else { 1 }
 }
 
-/// The message of a panic.
+/// The text of the message of a panic.
 pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> &str {
     let owned = panic.downcast_ref::<String>().map(String::as_str);
     owned.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("without a message")

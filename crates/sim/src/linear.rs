@@ -26,7 +26,7 @@ pub enum Did {
 pub struct Op {
     /// The operation's effect.
     pub did: Did,
-    /// When the operation began.
+    /// When the register's operation began.
     pub called: u64,
     /// When the operation was answered. `None`: never, so that the operation may take effect at any time after `called`.
     pub returned: Option<u64>,

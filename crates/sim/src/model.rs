@@ -197,7 +197,7 @@ impl TaskModel {
         let mut best: Option<Vec<Fault>> = None;
         let mut before = None;
         for tree in self.trees.get(promised..=attempted).unwrap_or_default() {
-            // Most steps change no name.
+            // Most steps change no name: equal trees are compared once.
             if before == Some(tree) {
                 continue;
             }

@@ -49,7 +49,7 @@ impl Plan {
         Step((task as u64) << 32 | index as u64)
     }
 
-    /// The task and the index of a step.
+    /// The task that a step belongs to, and its index in the task.
     pub(crate) fn task_and_index(step: Step) -> (usize, usize) {
         ((step.0 >> 32) as usize, (step.0 & 0xffff_ffff) as usize)
     }
@@ -320,7 +320,7 @@ impl TaskPlanner {
         let current = self.logs.last().map(|(file, _)| *file).filter(|file| self.open.contains(file));
         let full = current.and_then(|file| self.sizes.get(&file)).is_some_and(|size| *size > 40 << 10);
         let oldest = (self.logs.len() > 3).then(|| self.logs.first().cloned()).flatten();
-        // Some appends go to an older log.
+        // Some appends go to an older log that is still open.
         let older = self.older_log().filter(|_| self.rng.chance(35));
         let current = current.map(|file| older.unwrap_or(file));
         match (self.rng.below(100), current) {

@@ -24,7 +24,7 @@ pub struct Recorder {
     sink: Option<EventSink>,
 }
 
-/// One append in this many is acknowledged late; see [`Recorder::with_tail`].
+/// One append in this many is acknowledged late; see [`Recorder::with_late_appends`].
 const LATE_APPEND_EVERY: u64 = 24;
 /// Appends within this many blocks of their zone's end are late more often, so that a zone replacement finds appends in flight.
 const BLOCKS_AT_ZONE_END: u64 = 8;

@@ -22,7 +22,7 @@ enum Completion {
     At(Lba),
     /// The operation succeeded and has no result of its own.
     Done,
-    /// The operation had no effect.
+    /// The drive refused the operation, which had no effect.
     Refused,
 }
 

@@ -13,7 +13,7 @@ pub struct Report {
     pub lost: u64,
     /// Images that hold content of no attempted step.
     pub invented: u64,
-    /// Images that do not mount.
+    /// Number of crash images that do not mount.
     pub mount_failures: u64,
     /// Images that mount, and in which `check` finds problems.
     pub check_failures: u64,

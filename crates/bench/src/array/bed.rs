@@ -17,7 +17,7 @@ pub type Time = (Instant, Instant);
 pub struct Setup {
     /// The name of the drives' profile.
     pub profile: &'static str,
-    /// Number of drives.
+    /// Number of drives of the array.
     pub drives: u32,
     /// Zones of each drive: as many as the load needs, as a drive's speed does not depend on their number.
     pub zones: u32,

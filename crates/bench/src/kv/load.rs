@@ -152,7 +152,7 @@ pub struct KvOutcome {
     pub dilation: u32,
     /// Seconds from the first operation to the end of the last one.
     pub seconds: f64,
-    /// Operations a second.
+    /// The rate in operations a second.
     pub ops_per_s: f64,
     /// Latencies of all operations.
     pub latency_us: Latencies,

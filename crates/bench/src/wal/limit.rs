@@ -24,9 +24,9 @@ pub struct Limit {
     pub payload_bytes: u64,
     /// Appends in flight: as many as the log's window.
     pub depth: u32,
-    /// Appends a second. On a drive with a volatile cache the time of the flush at the end is included.
+    /// The rate in appends a second. On a drive with a volatile cache the time of the flush at the end is included.
     pub ops_per_s: f64,
-    /// MiB a second.
+    /// The throughput in MiB a second.
     pub mib_per_s: f64,
     /// The median latency of one append alone; of an append and a flush where each record is synced and the drive has
     /// a volatile cache.

@@ -19,9 +19,9 @@ pub struct WalOutcome {
     pub records: u64,
     /// Seconds that the whole run took.
     pub seconds: f64,
-    /// Records a second.
+    /// The rate in records a second.
     pub ops_per_s: f64,
-    /// MiB of records a second.
+    /// The throughput in MiB of records a second.
     pub payload_mib_per_s: f64,
     /// The time until a record is appended and, if it is synced, durable.
     pub latency_us: Latencies,

@@ -66,7 +66,7 @@ pub struct Phase {
     pub seconds: f64,
     /// Number of operations done.
     pub operations: u64,
-    /// Operations a second.
+    /// The rate in operations a second.
     pub ops_per_s: f64,
     /// Number of records that were not found: 0 unless data was lost.
     pub missing: u64,

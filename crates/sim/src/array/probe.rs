@@ -233,7 +233,7 @@ impl Probe<'_> {
     }
 }
 
-/// Emulated drives over images.
+/// Emulated drives made from the images of an array's drives.
 pub(super) struct ImageDrives {
     pub driver: Arc<dyn Driver>,
     emus: Vec<(usize, Arc<Emu>)>,

@@ -68,7 +68,7 @@ impl Contents {
         }
     }
 
-    /// The newest version of a key.
+    /// The newest version of a key in the modelled tables.
     pub(super) fn get(&self, family: u32, key: &[u8]) -> Option<&Vec<u8>> {
         self.versions.get(&(family, key.to_vec())).and_then(|versions| versions.last())
     }

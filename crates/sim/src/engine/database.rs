@@ -31,7 +31,7 @@ const FAMILY_INFO: FamilyInfo = FamilyInfo { merges: true, one_stripe: false };
 /// The content of a database, by family and key.
 pub(super) type Content = BTreeMap<(u32, Vec<u8>), Vec<u8>>;
 
-/// An open database.
+/// An open database on a mounted file system.
 pub(super) struct Database {
     fs: Fs,
     store: Store,

@@ -64,11 +64,11 @@ struct HistoryView<'a> {
     found: &'a Content,
     /// Steps that began at or after this place have no effect.
     cut: usize,
-    /// Marks before this place count.
+    /// The history ends at this event: only marks of steps before it count.
     until: usize,
     /// Steps that were answered before this place have taken effect.
     settled: usize,
-    /// Promises before this place count.
+    /// Only promises of durability made before this event count.
     promises: usize,
     /// The places from and to which the content `found` was read.
     read: (usize, usize),

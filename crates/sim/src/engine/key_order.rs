@@ -21,7 +21,7 @@ struct ClaimQueue {
     claims: Vec<(u64, KeyClaim)>,
 }
 
-/// The keys of a batch.
+/// The keys that a batch writes, which later batches with one of them wait for.
 #[derive(PartialEq, Eq, Debug)]
 enum KeyClaim {
     Keys(BTreeSet<(u32, Vec<u8>)>),

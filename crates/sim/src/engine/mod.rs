@@ -239,7 +239,7 @@ pub(crate) trait BaseDevice {
     fn recorded_device(&self, images: Images) -> std::result::Result<RecordedDevice, String>;
 }
 
-/// A recorded device.
+/// A device whose operations are recorded.
 pub(crate) struct RecordedDevice {
     /// The recorder over the device; it takes the workload's marks too.
     pub recorder: Arc<Recorder>,
@@ -247,7 +247,7 @@ pub(crate) struct RecordedDevice {
     pub events: Box<dyn FnOnce() -> Vec<(usize, Event)>>,
 }
 
-/// A base device of one drive.
+/// The device below a database that is a single drive, not an array.
 struct OneDrive;
 
 impl BaseDevice for OneDrive {

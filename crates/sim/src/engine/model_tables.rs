@@ -63,7 +63,7 @@ struct State {
     memtables: BTreeMap<u32, Memtables>,
     /// The contents a reader sees: memtables over tables.
     live: Contents,
-    /// The tables, as the file has them.
+    /// The contents of the tables, as the file holds them.
     durable: Contents,
     /// Number of families dropped since the tables were opened.
     drops: u64,

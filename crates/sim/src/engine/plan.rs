@@ -31,7 +31,7 @@ pub(super) const MERGES_PER_COUNTER: u32 = 31;
 const LONGEST_VALUE: usize = 9000;
 const LONGEST_SHORT_VALUE: usize = 700;
 
-/// A key and its family.
+/// A database key and its column family.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct Key {
     pub family: u32,
@@ -154,7 +154,7 @@ pub(super) fn checkpoint_name(writer: usize, index: usize) -> String {
     format!("{writer}.{index}")
 }
 
-/// The step that wrote a value.
+/// The writer and index of the step that wrote a value.
 pub(super) fn step_of(id: u64) -> Option<(usize, usize)> {
     let n = usize::try_from(id.checked_sub(1)?).ok()?;
     (n < WRITERS * STEPS_PER_WRITER).then_some((n / STEPS_PER_WRITER, n % STEPS_PER_WRITER))
