@@ -65,7 +65,7 @@ pub fn run(checks: &mut Checks) -> Result<()> {
     checks.check(
         "a drive is unplugged under redis-benchmark, replaced and rebuilt",
         FAILURE_AND_REBUILD_LIMIT,
-        |control| array_survives_drive_failure(control),
+        array_survives_drive_failure,
     )
 }
 
