@@ -1,4 +1,4 @@
-//! What the logs' own code costs: 4 KiB unsynced records on a drive without delay, beside the bare drive.
+//! The cost of the logs' own code: 4 KiB unsynced records on a drive without delay, beside the bare drive.
 #![allow(missing_docs, reason = "a benchmark")]
 
 use std::collections::VecDeque;

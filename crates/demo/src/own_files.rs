@@ -26,7 +26,7 @@ impl OwnFiles {
     ///
     /// # Errors
     ///
-    /// Those of the directory; a list that cannot be read.
+    /// Errors of the directory; the refusal of a list that cannot be read.
     pub fn in_directory(directory: PathBuf) -> Result<OwnFiles> {
         fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
         let list = directory.join(FILE_LIST);
@@ -55,7 +55,7 @@ impl OwnFiles {
     ///
     /// # Errors
     ///
-    /// Those of the file and of the list.
+    /// Errors of the file and of the list.
     pub fn made(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         let inode = fs::metadata(&path).with_context(|| format!("reading {}", path.display()))?.ino();
@@ -66,7 +66,7 @@ impl OwnFiles {
     ///
     /// # Errors
     ///
-    /// Those of the removal; the refusal of a file that no demonstration made.
+    /// Errors of the removal; the refusal of a file that no demonstration made.
     pub fn remove(&self, name: &str) -> Result<()> {
         self.refuse_foreign(name)?;
         let path = self.path(name);

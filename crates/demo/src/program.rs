@@ -32,7 +32,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Those of the command, with its arguments.
+    /// The command's errors, with its arguments.
     pub fn run(&self, args: &[&str]) -> Result<()> {
         let output = self.output(args)?;
         if output.status.success() {
@@ -46,7 +46,7 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// Those of the command, where it prints no JSON or an error.
+    /// The command's errors; an error where the command prints no JSON.
     pub fn json(&self, args: &[&str]) -> Result<Value> {
         let output = self.output(args)?;
         match serde_json::from_slice::<Value>(&output.stdout) {

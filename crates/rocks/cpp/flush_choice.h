@@ -1,6 +1,6 @@
 // FlushChoices keep writes with marks out between RocksDB's choice of a flush's families and the switch of their
 // memtables. A flush of all families is chosen before it happens: the wrapper lists the families by their handles,
-// and RocksDB before 8.1 chooses the families of CompactRange, Resume and CancelAllBackgroundWork before it enters
+// and RocksDB 7.8 chooses the families of CompactRange, Resume and CancelAllBackgroundWork before it enters
 // its write thread. Assume that a batch comes between the choice and the switch, and writes to a family that was not
 // chosen: the flush writes the batch's mark and not its record, and a crash then loses the batch. In the opposite
 // case the flush writes the record without the mark, and a recovery repeats a merge.

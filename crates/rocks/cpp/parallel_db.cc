@@ -246,7 +246,7 @@ class ParallelDb : public rocksdb::StackableDB {
     return ToIOStatus(outcome);
   }
 
-  // These methods use DB's default implementations, which make a batch and call Write.
+  // Put, Delete, Merge and the like use DB's default implementations, which make a batch and call Write.
   using DB::Put;
   Status Put(const WriteOptions& o, ColumnFamilyHandle* f, const Slice& k, const Slice& v) override {
     return DB::Put(o, f, k, v);

@@ -189,7 +189,7 @@ impl Error {
         self
     }
 
-    /// What went wrong.
+    /// The cause of the error.
     pub fn kind(&self) -> ErrorKind {
         self.0.kind
     }

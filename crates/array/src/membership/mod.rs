@@ -37,7 +37,7 @@ pub(crate) struct CheckpointWrites {
     pub commits: Vec<(ZoneId, Blocks)>,
 }
 
-/// What the metadata logs need of the zones: content for a checkpoint, and notice of free room for waiting
+/// The interface by which the metadata logs use the zones: content for a checkpoint, and notice of free room for waiting
 /// writers.
 pub(crate) trait LogClient: Send + Sync {
     /// Writes everything that a mount needs to the log of `slot`, but for the superblock and the end record.

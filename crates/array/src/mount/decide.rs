@@ -77,7 +77,7 @@ impl Verdict {
     }
 }
 
-/// What a mount decided about a zone: the verdict, the pointer, and the first stripe to resync.
+/// A mount's decision about a zone: the verdict, the pointer, and the first stripe to resync.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Decision {
     pub verdict: Verdict,

@@ -1,10 +1,10 @@
 //! Step 2 of a mount: a failed or missing drive is recorded on the other drives before anything relies on the
 //! other drives alone.
 //!
-//! What a mount does without a drive (parity computed from the remaining data, resets that are completed)
-//! does not match the content of that drive. If a power cut ends the mount and the drive is present at the
-//! next one, the drive must not come back: all other drives have to say that it failed, in metadata zones
-//! that the next mount reads.
+//! A mount without a drive computes parity from the remaining data and completes resets, so that the missing
+//! drive's content no longer fits the array. If a power cut ends the mount and the drive is present at the next
+//! mount, the drive must not become a member again: all other drives have to say that it failed, in metadata
+//! zones that the next mount reads.
 
 use std::sync::Arc;
 

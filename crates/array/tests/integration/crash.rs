@@ -479,7 +479,7 @@ fn each_broken_rule_is_found() {
             result.is_ok_and(|result| result.is_err())
         };
         let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{rule:?} was not found"));
-        // The same seed passes when no rule is broken.
+        // The crash test passes with the same seed if no rule is broken.
         assert_eq!(run(found, None), Ok(()), "{rule:?}, seed {found}, with the rule intact");
         println!("{rule:?} is found by seed {found}");
     }

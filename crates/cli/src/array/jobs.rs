@@ -167,7 +167,7 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
     report_rebuild_end(context, &view, &end)
 }
 
-/// What a replacement would do to the new drive, and whether the array would refuse it.
+/// The effects of a replacement on the new drive, and whether the array would refuse it.
 fn dry_run(context: &Context, new: &str, force: bool) -> Result<(String, bool)> {
     let url: zoned::DeviceUrl = new.parse()?;
     if !url.exists() {

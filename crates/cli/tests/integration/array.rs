@@ -125,7 +125,7 @@ fn a_device_that_is_no_array_is_refused() {
     ];
     for verb in verbs {
         let line: Vec<&str> = ["array"].into_iter().chain(verb.iter().copied()).collect();
-        // These two verbs report with exit codes 1 and 2 how many drives are lacking.
+        // `array status` and `array monitor --once` report with exit codes 1 and 2 how many drives are lacking.
         let tells = matches!(verb, ["status"] | ["monitor", "--once"]);
         let unknown = if tells { 6 } else { 2 };
         refused(&run(Some("emu:mem"), &line), unknown, &["no array", "array:URL,URL,URL"]);

@@ -31,7 +31,7 @@ fn a_quick_run_fills_its_panels_and_is_marked_as_quick() {
             assert!(figure.panels.iter().any(|panel| panel.figure == row.figure), "{row:?}");
         }
         assert!(rows.iter().any(|row| row.paper.is_some()));
-        // These figures are measured in virtual time, and so the same on every machine.
+        // The figures of ZWAL are measured in virtual time, and so are the same on every machine.
         for name in ["barrier-a", "barrier-b"] {
             let rates: Vec<f64> = rows.iter().filter(|row| row.figure == name).map(|row| row.ours).collect();
             assert!(rates.is_sorted_by(|a, b| *a <= b * 1.01), "{rates:?}");

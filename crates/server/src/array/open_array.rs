@@ -96,7 +96,7 @@ impl OpenArray {
     /// Makes the array treat a member as failed.
     ///
     /// # Errors
-    /// Those of [`Array::fail`].
+    /// The errors of [`Array::fail`].
     pub fn fail(&self, slot: Slot) -> Result<(), Error> {
         units::block_on(&*self.driver, self.array.fail(slot))
     }
@@ -105,7 +105,7 @@ impl OpenArray {
     /// a description of the data that the drive had.
     ///
     /// # Errors
-    /// Those of [`zoned::open`] and [`Array::start_replace`]; [`ErrorKind::HoldsData`] without `force`.
+    /// The errors of [`zoned::open`] and [`Array::start_replace`]; [`ErrorKind::HoldsData`] without `force`.
     pub fn replace(&self, order: &ReplaceOrder) -> Result<String, Error> {
         let url: DeviceUrl = order.device.parse()?;
         if order.max_rate.is_some_and(|rate| rate < REBUILD_RATE_MIN) {

@@ -12,7 +12,7 @@ pub struct Status(pub u16);
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum StatusKind {
-    /// It worked.
+    /// The command succeeded.
     Success,
     /// The device does not know the command's opcode.
     InvalidOpcode,
@@ -142,7 +142,7 @@ impl Status {
         self.0 == 0
     }
 
-    /// What it means.
+    /// The meaning of the status.
     pub fn kind(self) -> StatusKind {
         self.table_entry().map_or(Kind::Other, |known| known.1)
     }

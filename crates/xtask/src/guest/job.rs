@@ -84,7 +84,7 @@ impl Default for NullBlk {
     }
 }
 
-/// What the guest says.
+/// A line of the guest's report.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
@@ -119,7 +119,7 @@ pub enum Event {
     },
     /// A figure.
     Measured {
-        /// What was measured.
+        /// The name of the measurement.
         name: String,
         /// The number.
         value: f64,
@@ -128,7 +128,7 @@ pub enum Event {
     },
     /// The test sends a request to the harness and waits for a reply.
     Ask {
-        /// What.
+        /// The request.
         what: String,
     },
     /// The first `size` bytes of a file are durable, as the test reports.
