@@ -137,7 +137,7 @@ impl SharedState {
         let blocks = self.what.bytes as u64 / u64::from(geometry.block_size);
         let zone = ZoneId(task % self.what.zones);
         let mut at = geometry.start(zone);
-        while self.next() {
+        while self.take_operation() {
             let (data, into) = (self.data.clone(), || BufMut::zeroed(self.what.bytes));
             let begin = driver.now();
             match self.what.kind {
@@ -168,8 +168,8 @@ impl SharedState {
         Ok(())
     }
 
-    /// Takes the next operation of the loop; false if none is left.
-    fn next(&self) -> bool {
+    /// Claims the next operation of the measured workload; false if all are claimed.
+    fn take_operation(&self) -> bool {
         let mut left = self.left.lock();
         let any = *left > 0;
         *left = left.saturating_sub(1);

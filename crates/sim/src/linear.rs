@@ -62,7 +62,7 @@ impl Op {
 pub fn is_linearizable(ops: &[Op]) -> bool {
     assert!(ops.len() <= LIMIT, "{} operations: the search takes {LIMIT}", ops.len());
     let certain = ops.iter().enumerate().filter(|(_, op)| op.certain).fold(0, |mask, (n, _)| mask | 1 << n);
-    Search { ops, certain, seen: HashSet::new() }.from(0, None, 0)
+    Search { ops, certain, seen: HashSet::new() }.continue_from(0, None, 0)
 }
 
 struct Search<'a> {
@@ -74,7 +74,7 @@ struct Search<'a> {
 
 impl Search<'_> {
     /// Continues the search from a state. `latest`: the latest beginning of the operations that are done.
-    fn from(&mut self, done: u128, value: Value, latest: u64) -> bool {
+    fn continue_from(&mut self, done: u128, value: Value, latest: u64) -> bool {
         if done & self.certain == self.certain {
             return true;
         }
@@ -92,7 +92,7 @@ impl Search<'_> {
                 Did::Write(new) => (true, new),
                 Did::Read(saw) => (saw == value, value),
             };
-            fits && self.from(done | 1 << n, after, latest.max(op.called))
+            fits && self.continue_from(done | 1 << n, after, latest.max(op.called))
         })
     }
 }

@@ -71,7 +71,7 @@ impl Parker {
     }
 
     /// True if the parked thread was woken since the last call.
-    pub fn take(&self) -> bool {
+    pub fn take_wake(&self) -> bool {
         self.woken.swap(false, Ordering::Acquire)
     }
 }

@@ -242,7 +242,7 @@ impl Driver for RealDriver {
             // The wake flag is cleared before the check, so that a wake is seen by the check or ends the
             // sleep.
             me.sleep.rouse();
-            if me.take() {
+            if me.take_wake() {
                 return;
             }
             let idle = LANE.with_borrow(|lane| lane.ready.is_empty());

@@ -100,7 +100,7 @@ impl VirtualDriver {
 
     /// Drops all tasks and timers, at the end of a simulation. Tasks and driver reference each other, so they would
     /// never be freed otherwise.
-    pub fn abandon(&self) {
+    pub fn drop_all_tasks(&self) {
         loop {
             let (tasks, ready, timers) = {
                 let mut state = self.shared.state.lock();
@@ -160,7 +160,7 @@ impl Driver for VirtualDriver {
         if let Some(name) = IN_TASK.get() {
             panic!("task '{name}' blocks in virtual time: it must use .await");
         }
-        while !me.take() {
+        while !me.take_wake() {
             let mut state = self.shared.state.lock();
             if let Some(task) = state.ready.pop_front() {
                 drop(state);
@@ -237,7 +237,7 @@ mod tests {
         let before = Arc::clone(&driver);
         block_on(&*driver, sleep_until(&*before, Instant::ORIGIN.after(Duration::from_millis(1))));
         assert_eq!((Arc::strong_count(&driver), Arc::strong_count(&event)), (4, 3));
-        driver.abandon();
+        driver.drop_all_tasks();
         assert_eq!((Arc::strong_count(&driver), Arc::strong_count(&event)), (2, 1));
     }
 

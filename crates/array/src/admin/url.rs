@@ -37,9 +37,9 @@ pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn Zoned
 ///
 /// Errors: those of [`members`] that need no drive.
 pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
-    let urls: Vec<String> = if is_list(rest) {
+    let urls: Vec<String> = if is_url_list(rest) {
         rest.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
-    } else if is_file(rest) {
+    } else if is_member_list_file(rest) {
         let text = std::fs::read_to_string(rest).map_err(|error| {
             url_error(ErrorKind::Host, rest, format!("reading the list of members: {error}"))
         })?;
@@ -103,7 +103,7 @@ pub fn listable(url: &str) -> Result<()> {
 ///
 /// Errors: [`ErrorKind::Host`] if the file cannot be written; those of [`listable`].
 pub fn remember(rest: &str, url: &str) -> Result<bool> {
-    if !is_file(rest) {
+    if !is_member_list_file(rest) {
         return Ok(false);
     }
     listable(url)?;
@@ -137,12 +137,12 @@ pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>>
 }
 
 /// True if `rest` is a file that lists the members.
-pub fn is_file(rest: &str) -> bool {
-    !is_list(rest) && Path::new(rest).is_file()
+pub fn is_member_list_file(rest: &str) -> bool {
+    !is_url_list(rest) && Path::new(rest).is_file()
 }
 
 /// True if `rest` is a list of URLs.
-fn is_list(rest: &str) -> bool {
+fn is_url_list(rest: &str) -> bool {
     rest.contains(',') || ["emu:", "blk:", "nvme:", "array:"].iter().any(|scheme| rest.starts_with(scheme))
 }
 

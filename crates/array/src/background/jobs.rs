@@ -33,7 +33,7 @@ pub struct Progress {
 
 impl Progress {
     /// The finished share of the job, from 0 to 1.
-    pub fn fraction(&self) -> f64 {
+    pub fn finished_fraction(&self) -> f64 {
         if self.total.0 == 0 { 1.0 } else { (self.bytes.0 as f64 / self.total.0 as f64).min(1.0) }
     }
 }

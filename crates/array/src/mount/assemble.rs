@@ -35,7 +35,7 @@ use crate::metrics::Metrics;
 use crate::mount::candidate::Candidate;
 use crate::mount::decide::{Decision, PartState, Verdict};
 use crate::mount::errors::{FromDrive, MountError, first_failure};
-use crate::mount::gather::{Mount, Present};
+use crate::mount::gather::{Mount, PresentMember};
 use crate::mount::resync::{Resync, Resynced};
 use crate::mount::zone_rewrite;
 use crate::zone::zone_table::ZoneTable;
@@ -223,7 +223,7 @@ impl Mount {
     }
 
     /// The drives that are present, by slot.
-    pub(crate) fn members(&self) -> impl Iterator<Item = (Slot, &Present)> {
+    pub(crate) fn members(&self) -> impl Iterator<Item = (Slot, &PresentMember)> {
         (0..).map(Slot).zip(&self.present).filter_map(|(slot, present)| Some((slot, present.as_ref()?)))
     }
 
@@ -323,7 +323,7 @@ impl Mount {
             limits.moved(id, ZoneState::Empty, if zone.worn_active { ZoneState::Closed } else { zone.state });
         }
         let metrics: Arc<Metrics> = Arc::default();
-        let member = |(slot, (present, target)): (Slot, (&Option<Present>, &Option<ZoneId>))| {
+        let member = |(slot, (present, target)): (Slot, (&Option<PresentMember>, &Option<ZoneId>))| {
             let device = present.as_ref().map(|p| Arc::clone(&p.device));
             let capacity = device.as_ref().map_or(0, |device| device.geometry().zone_capacity.0);
             let begun = present.as_ref().and_then(|p| p.begun).map_or(0, |(_, blocks)| blocks);

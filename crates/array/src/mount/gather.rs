@@ -24,7 +24,7 @@ use crate::zone::worn_zones::WornZone;
 use crate::zone::{MAX_BYTES_IN_FLIGHT, MAX_TRANSFER};
 
 /// A present drive, the contents of its log, and its zone reports.
-pub(crate) struct Present {
+pub(crate) struct PresentMember {
     pub device: Arc<dyn ZonedDevice>,
     pub log: LogContents,
     pub zones: Vec<ZoneInfo>,
@@ -41,7 +41,7 @@ pub(crate) struct Mount {
     pub superblock: Superblock,
     pub layout: Layout,
     /// The drives by slot; `None` if the drive is missing or failed.
-    pub present: Vec<Option<Present>>,
+    pub present: Vec<Option<PresentMember>>,
     /// The newest epoch that is complete on all present drives, and the epoch that this mount begins.
     pub epoch: u64,
     pub next: u64,
@@ -114,8 +114,8 @@ impl Mount {
         Ok(mount)
     }
 
-    /// Reads the logs again if dropped partial parity is needed: stale rows without content may be far below
-    /// the pointers of the drives.
+    /// Reads the logs again if partial parity that the first reading dropped is needed. The first reading keeps only
+    /// partial parity near the drives' write pointers; a stale row that was not relocated may lie lower.
     async fn reread_logs(&mut self) -> Result<(), MountError> {
         let (layout, block) = (self.layout, self.superblock.block_size as usize);
         let mut needed = NeededParity { doubt: self.doubt, lowest: Vec::new() };
@@ -384,8 +384,8 @@ fn newest_superblock(complete: &[Claimant], incomplete: &[Claimant]) -> Result<S
 async fn place_members(
     complete: Vec<Claimant>,
     superblock: &Superblock,
-) -> Result<Vec<Option<Present>>, MountError> {
-    let mut present: Vec<Option<Present>> = superblock.members.iter().map(|_| None).collect();
+) -> Result<Vec<Option<PresentMember>>, MountError> {
+    let mut present: Vec<Option<PresentMember>> = superblock.members.iter().map(|_| None).collect();
     for Claimant { device, claim, log, zones } in complete {
         let slot = claim.slot;
         let (own, known) = (claim.superblock.member(slot), superblock.member(slot));
@@ -401,14 +401,14 @@ async fn place_members(
             let why = format!("two drives say that they are member {}: leave one out", slot.0);
             return Err(mount_refusal(ErrorKind::Invalid, why)).of_array();
         }
-        *place = Some(Present { device, log, zones, report, begun: None });
+        *place = Some(PresentMember { device, log, zones, report, begun: None });
     }
     Ok(present)
 }
 
 /// Leaves out members that the mount cannot use. Also returns the newest epoch that is complete on all members left.
 fn leave_out_unusable(
-    present: &mut [Option<Present>],
+    present: &mut [Option<PresentMember>],
     refused: Option<Slot>,
 ) -> (Option<u64>, Vec<(Slot, Unusable)>) {
     let mut unusable = Vec::new();
@@ -471,7 +471,7 @@ fn find_candidate(incomplete: Vec<Claimant>, superblock: &Superblock) -> Option<
 }
 
 /// The newest epoch that is complete on all present drives.
-fn newest_whole_epoch(present: &[Option<Present>]) -> Option<u64> {
+fn newest_whole_epoch(present: &[Option<PresentMember>]) -> Option<u64> {
     let epochs = || present.iter().flatten().map(|present| &present.log.epochs);
     let whole = |epoch: &&u64| epochs().all(|all| all.get(*epoch).is_some_and(|contents| contents.complete));
     epochs().next()?.keys().rev().find(whole).copied()

@@ -14,7 +14,7 @@ use crate::format::record::Body;
 use crate::layout::Slot;
 use crate::member::{Log, Member};
 use crate::mount::errors::{FromDrive, MountError};
-use crate::mount::gather::{Mount, Present};
+use crate::mount::gather::{Mount, PresentMember};
 
 impl Mount {
     /// Records on every present drive which drives failed or are missing, unless the drive's superblock says
@@ -77,7 +77,7 @@ impl Mount {
     }
 }
 
-impl Present {
+impl PresentMember {
     /// The drive's usable metadata zones without records that count, empty ones first.
     fn free_zones(&self, epoch: u64) -> Vec<ZoneInfo> {
         let counts = |zone: ZoneId| self.log.epochs.get(&epoch).is_some_and(|contents| contents.counts(zone));

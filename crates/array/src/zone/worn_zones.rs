@@ -41,7 +41,7 @@ impl WornZones {
     }
 
     /// Forgets a slot's worn zones: its drive was replaced.
-    pub(crate) fn forget(&self, slot: Slot) {
+    pub(crate) fn forget_replaced_drive(&self, slot: Slot) {
         self.0.lock().retain(|worn| worn.slot != slot);
     }
 

@@ -137,7 +137,7 @@ fn a_scrub_repairs_unreadable_units_and_reports_mismatches() {
         assert_eq!((again.read_errors, again.mismatch_count, again.parity_rewritten), (0, 1, 1), "{again:?}");
         let last = array.scrub(ScrubOptions::default()).await.expect("scrubbed");
         assert_eq!((last.read_errors, last.mismatch_count), (0, 0), "{last:?}");
-        assert!(array.scrubbing().expect("there was one").progress().fraction() > 0.99);
+        assert!(array.scrubbing().expect("there was one").progress().finished_fraction() > 0.99);
         dev.flush().await.expect("flushed");
     });
     block_on(&*bench.driver, async {

@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::path::PathBuf;
 
-use sys::nvme::{Controller, Descriptors, Namespace, Report, ZonedController, ZonedNamespace};
+use sys::nvme::{Controller, Descriptors, Namespace, ZoneReport, ZonedController, ZonedNamespace};
 use units::{RealDriver, crc32c};
 use zoned::DeviceUrl;
 use zoned::contents::{Layout, Samples, detect};
@@ -31,7 +31,7 @@ pub(crate) fn nvme_answers(bytes: &[u8]) {
     let _descriptors = Descriptors::decode(bytes);
     let _zoned = ZonedNamespace::decode(bytes, format % 64);
     let _limits = ZonedController::decode(bytes);
-    if let Some(report) = Report::decode(bytes) {
+    if let Some(report) = ZoneReport::decode(bytes) {
         assert!(report.zones.len() * 64 <= bytes.len(), "as many zones as there are bytes for");
     }
 }

@@ -114,7 +114,7 @@ impl OpenArray {
         }
         // Check the order before the drive file is created: a refused order creates none.
         self.array.may_replace(Slot(order.slot))?;
-        if array::url::is_file(&self.rest) {
+        if array::url::is_member_list_file(&self.rest) {
             array::url::listable(&order.device)?;
         }
         let (force, dry_run) = (order.force, order.dry_run);

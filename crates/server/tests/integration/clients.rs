@@ -76,7 +76,7 @@ fn a_client_that_always_sends_or_never_reads_can_be_killed() {
     let (mut a, mut slow, mut busy) = (server.client(), server.client(), server.client());
     assert_eq!(a.ask(&["SET", "k", &"x".repeat(1 << 20)]), ok());
     slow.send_raw(&Client::encode(&["GET", "k"]).repeat(100));
-    let sending = std::thread::spawn(move || while busy.stream.read_write(b"PING\r\n") {});
+    let sending = std::thread::spawn(move || while busy.stream.write_then_read(b"PING\r\n") {});
     std::thread::sleep(Duration::from_millis(200));
     assert_eq!(a.line("CLIENT KILL TYPE normal"), Value::Integer(2));
     sending.join().unwrap();
@@ -88,12 +88,12 @@ fn a_client_that_always_sends_or_never_reads_can_be_killed() {
     }
 }
 
-trait ReadWrite {
-    fn read_write(&mut self, bytes: &[u8]) -> bool;
+trait WriteThenRead {
+    fn write_then_read(&mut self, bytes: &[u8]) -> bool;
 }
 
-impl ReadWrite for std::net::TcpStream {
-    fn read_write(&mut self, bytes: &[u8]) -> bool {
+impl WriteThenRead for std::net::TcpStream {
+    fn write_then_read(&mut self, bytes: &[u8]) -> bool {
         use std::io::{Read, Write};
         self.write_all(bytes).is_ok() && self.read(&mut [0; 4096]).is_ok_and(|n| n > 0)
     }

@@ -247,7 +247,7 @@ pub(super) struct ImageDrives {
 impl Drop for ImageDrives {
     fn drop(&mut self) {
         if let Some(clock) = &self.clock {
-            clock.abandon();
+            clock.drop_all_tasks();
         }
     }
 }

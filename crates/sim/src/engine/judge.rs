@@ -242,7 +242,7 @@ impl HistoryView<'_> {
         let answered_before = |place: usize| done.answered.is_some_and(|at| at < place);
         done.promised.is_some_and(|at| at < self.promises)
             || answered_before(self.settled)
-            || act.is_logged() && answered_before(self.latest)
+            || act.is_in_the_log() && answered_before(self.latest)
             || self.shows(act, step)
     }
 

@@ -205,7 +205,7 @@ impl Run {
 
     /// Keeps the steps that a sync of the log makes durable.
     fn logged_steps(&self, steps: BTreeSet<Step>) -> BTreeSet<Step> {
-        self.filter_steps(steps, Act::is_logged)
+        self.filter_steps(steps, Act::is_in_the_log)
     }
 
     /// Keeps the steps that a flush of the default family makes durable.

@@ -134,7 +134,7 @@ pub(super) enum Act {
 
 impl Act {
     /// Whether a sync of the log makes the step durable.
-    pub(super) fn is_logged(&self) -> bool {
+    pub(super) fn is_in_the_log(&self) -> bool {
         matches!(self, Act::Write { logged: true, .. })
     }
 

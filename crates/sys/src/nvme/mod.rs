@@ -12,7 +12,7 @@ pub use command::{Command, IDENTIFY_LEN, MAX_BLOCKS, ZoneAction};
 pub use identify::{Controller, Descriptors, Namespace, ZonedController, ZonedNamespace};
 pub(crate) use passthrough::{Data, PassthruCmd64, STATUS_MASK, check, submit_and_wait};
 pub use passthrough::{admin, namespace_of, receive};
-pub use report::{Report, Zone, report_len};
+pub use report::{Zone, ZoneReport, report_len};
 pub use status::{Status, StatusKind};
 
 /// The `N` little-endian bytes at offset `at` of a structure.

@@ -28,7 +28,7 @@ pub struct Zone {
 
 /// A report.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Report {
+pub struct ZoneReport {
     /// The zones in the report.
     pub zones: Vec<Zone>,
     /// The number of zones that the report's header counts: more than `zones` has if the buffer was short.
@@ -40,16 +40,16 @@ pub fn report_len(zones: u32) -> Bytes {
     Bytes((REPORT_HEADER_BYTES + zones as usize * ZONE_DESCRIPTOR_BYTES) as u64)
 }
 
-impl Report {
+impl ZoneReport {
     /// Decodes the result of zone management receive: as many zones as the header counts and the buffer
     /// holds.
-    pub fn decode(from: &[u8]) -> Option<Report> {
+    pub fn decode(from: &[u8]) -> Option<ZoneReport> {
         let counted = u64_at(from, 0)?;
         let (descriptors, _rest) = from.get(REPORT_HEADER_BYTES..)?.as_chunks::<ZONE_DESCRIPTOR_BYTES>();
         let count = usize::try_from(counted).unwrap_or(usize::MAX);
         let zones =
             descriptors.iter().take(count).map(|raw| decode_zone_descriptor(raw)).collect::<Option<_>>()?;
-        Some(Report { zones, counted })
+        Some(ZoneReport { zones, counted })
     }
 }
 
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn a_report_is_decoded() {
-        let report = Report::decode(&report_of_two_zones()).expect("a report");
+        let report = ZoneReport::decode(&report_of_two_zones()).expect("a report");
         assert_eq!((report.counted, report.zones.len()), (2, 2));
         let first = Zone {
             start: Lba(0),
@@ -104,15 +104,15 @@ mod tests {
     fn a_report_that_counts_more_than_it_holds_gives_what_it_holds() {
         let mut raw = report_of_two_zones();
         raw[..8].copy_from_slice(&u64::MAX.to_le_bytes());
-        let report = Report::decode(&raw).expect("a report");
+        let report = ZoneReport::decode(&raw).expect("a report");
         assert_eq!((report.zones.len(), report.counted), (2, u64::MAX));
-        assert_eq!(Report::decode(&raw[..REPORT_HEADER_BYTES - 1]), None);
+        assert_eq!(ZoneReport::decode(&raw[..REPORT_HEADER_BYTES - 1]), None);
     }
 
     proptest::proptest! {
         #[test]
         fn any_bytes_are_a_report_or_none(raw: Vec<u8>) {
-            let zones = Report::decode(&raw).map_or(0, |report| report.zones.len());
+            let zones = ZoneReport::decode(&raw).map_or(0, |report| report.zones.len());
             proptest::prop_assert!(zones * ZONE_DESCRIPTOR_BYTES <= raw.len());
         }
     }

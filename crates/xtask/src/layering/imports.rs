@@ -161,7 +161,7 @@ impl TokenReader {
                 // Takes a path that begins at a crate root (`::name`), or the rest of `<T as Trait>::name`.
                 TokenTree::Punct(_) if self.colons(0) && self.word(2).is_some() => {
                     self.at += 2;
-                    self.path();
+                    self.parse_path();
                 }
                 TokenTree::Punct(_) | TokenTree::Literal(_) => self.at += 1,
                 TokenTree::Group(group) => {
@@ -195,7 +195,7 @@ impl TokenReader {
                             scope.defined.insert(name);
                         }
                         let line = self.line();
-                        let path = self.path();
+                        let path = self.parse_path();
                         scope.words.extend(path.first().cloned());
                         if path.len() > 1 {
                             scope.paths.push(PathUse { path, line });
@@ -207,7 +207,7 @@ impl TokenReader {
     }
 
     /// Takes `a::b::c`.
-    fn path(&mut self) -> Vec<String> {
+    fn parse_path(&mut self) -> Vec<String> {
         let mut path = Vec::new();
         while let Some(word) = self.word(0) {
             path.push(word);

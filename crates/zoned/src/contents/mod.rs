@@ -76,7 +76,7 @@ impl Contents {
     /// Samples conventional zones evenly; if a drive has many, an even selection of them.
     async fn sample_conventional(&mut self, dev: &dyn ZonedDevice, layout: &Layout) {
         let block = u64::from(dev.geometry().block_size);
-        for places in layout.conventional_samples() {
+        for places in layout.conventional_zone_sample_offsets() {
             let mut holds = false;
             for at in places {
                 match read(dev, at / block, at / block + 1).await {

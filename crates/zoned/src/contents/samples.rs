@@ -62,7 +62,7 @@ impl Layout {
 
     /// Byte offsets of the samples in conventional zones: an evenly spread list for each sampled zone. The
     /// first two zones, which file systems use first, are always sampled.
-    pub(super) fn conventional_samples(&self) -> Vec<Vec<u64>> {
+    pub(super) fn conventional_zone_sample_offsets(&self) -> Vec<Vec<u64>> {
         let step = (self.conventional / MAX_SAMPLED_CONVENTIONAL).max(1);
         let mut zones: BTreeSet<u32> = (0..self.conventional.min(2)).collect();
         zones.extend((0..self.conventional).step_by(step as usize));

@@ -87,14 +87,14 @@ impl Machine {
         let table = self.trimmed_text("/proc/self/mountinfo").unwrap_or_default();
         // Some file systems are mounted under a device number of their own, so the mount source is compared too.
         let is_it = |mount: &Mount| {
-            number.as_ref() == Some(&mount.device.to_string()) || self.is_node_of(&mount.source, block)
+            number.as_ref() == Some(&mount.device.to_string()) || self.is_device_node_of(&mount.source, block)
         };
         let here = parse_mounts(&table).into_iter().filter(is_it);
         here.map(|mount| mount.at.display().to_string()).collect()
     }
 
     /// True if a path of /dev leads to the block device.
-    fn is_node_of(&self, path: &Path, block: &str) -> bool {
+    fn is_device_node_of(&self, path: &Path, block: &str) -> bool {
         if !path.starts_with("/dev") {
             return false;
         }
@@ -105,7 +105,7 @@ impl Machine {
 
     fn swaps(&self, block: &str) -> bool {
         let table = self.trimmed_text("/proc/swaps").unwrap_or_default();
-        parse_swaps(&table).iter().any(|path| self.is_node_of(path, block))
+        parse_swaps(&table).iter().any(|path| self.is_device_node_of(path, block))
     }
 
     fn holder_name(&self, holder: &str) -> String {

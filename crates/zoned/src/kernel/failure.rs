@@ -77,7 +77,7 @@ impl Failure {
     }
 
     /// True if the failure's cause may be that the block layer's copy of the write pointer is stale.
-    pub(crate) fn may_be_stale_pointer(&self) -> bool {
+    pub(crate) fn may_come_from_stale_write_pointer(&self) -> bool {
         matches!(self.kind, ErrorKind::Media | ErrorKind::Host | ErrorKind::Invalid)
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use sys::nvme::{Command, Report, Status, StatusKind, Zone, ZoneAction, report_len};
+use sys::nvme::{Command, Status, StatusKind, Zone, ZoneAction, ZoneReport, report_len};
 use sys::{Finished, Request};
 use units::Bytes;
 
@@ -177,7 +177,8 @@ pub(super) fn report(
         if !status.is_success() {
             return Err(io::Error::other(status.to_string()));
         }
-        let report = Report::decode(&into).ok_or_else(|| io::Error::other("the report makes no sense"))?;
+        let report =
+            ZoneReport::decode(&into).ok_or_else(|| io::Error::other("the report makes no sense"))?;
         let starts = (next..).map(|zone| u64::from(zone) * zone_size.0);
         if report.zones.is_empty() || report.zones.iter().zip(starts).any(|(zone, at)| zone.start.0 != at) {
             return Err(io::Error::other("the report has other zones than were asked for"));

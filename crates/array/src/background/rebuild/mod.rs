@@ -258,7 +258,7 @@ async fn rebuild_member(
         Ok(()) => {
             // The slot's worn zones were those of the old drive. The next mount makes their logical zones
             // usable.
-            core.zones.worn.forget(slot);
+            core.zones.worn.forget_replaced_drive(slot);
             notes.end().await
         }
         Err(e) => {

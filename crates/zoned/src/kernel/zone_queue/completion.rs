@@ -55,7 +55,7 @@ impl<W> ZoneQueue<W> {
         failure: Failure,
         out: &mut ShortVec<Step<W>>,
     ) {
-        let again = rules.block_layer && !self.conventional && failure.may_be_stale_pointer();
+        let again = rules.block_layer && !self.conventional && failure.may_come_from_stale_write_pointer();
         let mut offset = at;
         let mut items = Vec::new();
         for part in parts {
