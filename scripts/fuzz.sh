@@ -10,17 +10,16 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 seconds=${SECONDS_EACH:-20}
 scripts/setup.sh test
 use_cargo
-triple=$(rustc -vV | awk '$1 == "host:" {print $2}')
-out=${CARGO_TARGET_DIR:-target}/fuzz
+target=${CARGO_TARGET_DIR:-target}
+out=$target/fuzz
 mkdir -p "$out"
-# Not for what runs on the build's own machine (build scripts, macros): --target keeps the flags from them.
-flags="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
-flags+=" -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
-RUSTFLAGS=$flags cargo build --profile fuzz --locked --quiet --target "$triple" --target-dir "$out/build" -p furrow-fuzz --features libfuzzer
+# --workspace, here and below: the features of the dependencies are then those of `cargo test --workspace`, and they are not built again.
+RUSTC_WORKSPACE_WRAPPER=$PWD/scripts/coverage-rustc.sh cargo build --profile test --locked --quiet --workspace --bin furrow-fuzz \
+  --features furrow-fuzz/libfuzzer
 program=$PWD/crates/fuzz
-fuzzer=$(realpath "$out/build/$triple/fuzz/furrow-fuzz")
-cargo build --profile test --locked --quiet -p furrow-fuzz --example dictionary
-dictionary=$(realpath "${CARGO_TARGET_DIR:-target}/debug/examples/dictionary")
+fuzzer=$(realpath "$target/debug/furrow-fuzz")
+cargo build --profile test --locked --quiet --workspace --example dictionary
+dictionary=$(realpath "$target/debug/examples/dictionary")
 [ $# -gt 0 ] || set -- $(cd "$program/corpus" && ls)
 
 golden() { # the directories of golden files that fit a target

@@ -37,14 +37,12 @@ pub fn built() -> PathBuf {
     target().join("debug")
 }
 
-/// Builds Furrow's own programs as `cargo test` does, so that nothing is built twice.
-pub fn build(packages: &[&str]) -> Result<()> {
+/// Builds the program, the plug-in and the guest's program: the same three as `scripts/build.sh`, so that nothing is built twice.
+pub fn build() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
     command.args(["build", "--profile", "test", "--locked", "--quiet"]);
-    for package in packages {
-        command.args(["-p", package]);
-    }
+    command.args(["-p", "furrow-cli", "-p", "furrow-plugin", "-p", "furrow-guest"]);
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo build failed");
     Ok(())

@@ -67,8 +67,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let words: Vec<&str> = args.command.iter().chain(&args.with).map(String::as_str).collect();
     let wants_furrow = words.iter().any(|word| word.split_whitespace().any(|word| word == "furrow"));
     if !args.no_build {
-        let packages = ["furrow-guest", "furrow-cli", "furrow-plugin"];
-        build(packages.get(..if wants_furrow { 3 } else { 1 }).unwrap_or_default())?;
+        build()?;
     }
     let kernel = Kernel::get(&cache())?;
     let mut programs = Programs::default();

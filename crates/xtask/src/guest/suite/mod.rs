@@ -111,7 +111,7 @@ pub fn run(args: &TestArgs) -> Result<bool> {
         }
     };
     if !args.no_build {
-        build(&["furrow-guest", "furrow-cli", "furrow-plugin"])?;
+        build()?;
     }
     let lab = Lab { kernel, seed: args.seed.unwrap_or_else(clock::seed), device: args.device.clone() };
     let report = Report::new();
