@@ -1,13 +1,21 @@
-//! The public type of the parallel log.
+//! The public type of the parallel log. Appends a record alone or in a batch, as the joiner decides.
 
 use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+
+use units::BoxFuture;
+use units::sync::step_back;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::wal::parallel::append::EntryRecords;
+use crate::wal::parallel::append::{Appender, EntryRecords};
 use crate::wal::parallel::close::close;
+use crate::wal::parallel::joiner::{Batch, Joiner, RecordWay};
 use crate::wal::parallel::parts::Parts;
+use crate::wal::parallel::payload::payload_len;
 use crate::wal::parallel::ticket::Ticket;
 use crate::wal::stats::LogStats;
 
@@ -40,8 +48,8 @@ impl ParallelLog {
     /// [`append`](ParallelLog::append) of one record that combines the data of `writers` callers: under
     /// [`Batching::Auto`](crate::Batching::Auto) the log does not wait for more records to join it.
     pub async fn append_for(&self, record: &[u8], sync: bool, writers: usize) -> Result<Ticket> {
-        let ticket = match &self.parts.batcher {
-            Some(batcher) => batcher.append(record, writers.max(1)).await?,
+        let ticket = match &self.parts.joiner {
+            Some(joiner) => self.append_joined(joiner, record, writers.max(1)).await?,
             None => self.parts.appender.append(EntryRecords::Record(record), None).await.0?,
         };
         if sync {
@@ -50,11 +58,33 @@ impl ParallelLog {
         Ok(Ticket(ticket))
     }
 
+    /// Appends a record alone or in a batch; returns its ticket. `writers`: how many callers' records
+    /// `record` combines.
+    async fn append_joined(&self, joiner: &Arc<Joiner>, record: &[u8], writers: usize) -> Result<u64> {
+        let appender = &self.parts.appender;
+        appender.health.check_usable()?;
+        let len = payload_len(std::iter::once(record.len()));
+        if writers > 1 {
+            appender.striping.widen();
+        }
+        // The length is checked before the record is copied.
+        appender.check_length(len)?;
+        match joiner.way(record, len, writers) {
+            RecordWay::Alone(slot) => appender.append(EntryRecords::Record(record), Some(slot)).await.0,
+            RecordWay::Follows(batch, place) => batch.wait().await.map(|first| first + u64::from(place)),
+            RecordWay::Leads(batch) => {
+                let leading = lead(Arc::clone(joiner), Arc::clone(appender), Arc::clone(&batch));
+                Leads { appender, rest: Some(Box::pin(leading)) }.await;
+                batch.wait().await
+            }
+        }
+    }
+
     /// True if a record would be submitted at once. If false, the window is full, and a caller that serves
     /// many writers can combine their data in one record meanwhile. Always true under
     /// [`Batching::Each`](crate::Batching::Each).
     pub fn goes_at_once(&self) -> bool {
-        self.parts.batcher.as_ref().is_none_or(|batcher| batcher.goes_at_once())
+        self.parts.joiner.as_ref().is_none_or(|joiner| joiner.goes_at_once())
     }
 
     /// Voids an acknowledged record, durably: for a writer that could not apply the record.
@@ -138,5 +168,84 @@ impl fmt::Debug for ParallelLog {
         let headers = &self.parts.appender.headers;
         let next = self.parts.order.next();
         write!(f, "parallel log {}, epoch {}, next ticket {next}", headers.log, headers.epoch)
+    }
+}
+
+/// Waits for the batch's turn, appends its records, and gives the result to the records' writers.
+async fn lead(joiner: Arc<Joiner>, appender: Arc<Appender>, batch: Arc<Batch>) {
+    let mut guard = BatchResultGuard { joiner: &joiner, appender: &appender, batch: &batch, ended: false };
+    let (records, slot) = loop {
+        let seen = batch.turn.version();
+        if joiner.is_next(&batch) {
+            step_back().await;
+            if let Some(going) = joiner.take(&batch, || appender.striping.widen()) {
+                break going;
+            }
+        } else {
+            batch.turn.changed_since(seen).await;
+        }
+    };
+    let (result, slot) = appender.append(EntryRecords::Joined(records), Some(slot)).await;
+    // The batch's writers are woken before its slot is released: they append again first, and join the
+    // next batch.
+    guard.end(result);
+    drop(slot);
+}
+
+/// Gives the writers of a batch their result, even if the leader panics.
+struct BatchResultGuard<'a> {
+    joiner: &'a Joiner,
+    appender: &'a Appender,
+    batch: &'a Arc<Batch>,
+    ended: bool,
+}
+
+impl BatchResultGuard<'_> {
+    fn end(&mut self, result: Result<u64>) {
+        self.ended = true;
+        self.batch.set(result);
+    }
+}
+
+impl Drop for BatchResultGuard<'_> {
+    /// The batch's leader panicked: whether the records are on the device is unknown.
+    fn drop(&mut self) {
+        if self.ended {
+            return;
+        }
+        let why = "the task that wrote the records of several panicked: close the log and open it again, which decides";
+        let error = Error::new(ErrorKind::Poisoned, "appending to a parallel log").because(why);
+        let error = self.appender.health.poison(error);
+        self.joiner.remove(self.batch);
+        self.end(Err(error));
+    }
+}
+
+/// The future of a batch's leader. If it is dropped before its end it continues as a background task, because
+/// other writers wait for the batch.
+struct Leads<'a> {
+    appender: &'a Appender,
+    rest: Option<BoxFuture>,
+}
+
+impl Future for Leads<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        // A leader's future that panics in `poll` is not kept: it cannot continue.
+        let Some(mut rest) = self.rest.take() else { return Poll::Ready(()) };
+        let poll = rest.as_mut().poll(cx);
+        if poll.is_pending() {
+            self.rest = Some(rest);
+        }
+        poll
+    }
+}
+
+impl Drop for Leads<'_> {
+    fn drop(&mut self) {
+        if let Some(rest) = self.rest.take() {
+            self.appender.dev.driver().drive(rest);
+        }
     }
 }

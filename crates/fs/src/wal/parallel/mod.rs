@@ -2,7 +2,7 @@
 //! log. docs/adr/0012 has the design.
 //!
 //! ```text
-//!   ParallelLog --> batching, joiner   whether records join one entry
+//!   ParallelLog --> joiner   whether records join one entry
 //!     append        a place in a zone (gate), tickets (order), copy and checksum (payload), zone append: no lock
 //!     replacement   which zone an append goes to, and how the next zone takes over; stripe, striping: several zones
 //!     durability    one flush for all callers of sync
@@ -14,7 +14,6 @@
 
 mod append;
 mod atomic;
-mod batching;
 mod close;
 mod counters;
 mod durability;

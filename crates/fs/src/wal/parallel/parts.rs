@@ -10,7 +10,6 @@ use units::sync::{Event, Turnstile};
 use crate::device::IoClass;
 use crate::shared::Handle;
 use crate::wal::parallel::append::Appender;
-use crate::wal::parallel::batching::Batcher;
 use crate::wal::parallel::counters::Counters;
 use crate::wal::parallel::durability::Durability;
 use crate::wal::parallel::headers::Headers;
@@ -49,8 +48,8 @@ pub(super) struct Parts {
     pub(super) segments: Arc<Segments>,
     pub(super) counters: Arc<Counters>,
     pub(super) appender: Arc<Appender>,
-    /// The batcher of records, only under [`Batching::Auto`].
-    pub(super) batcher: Option<Arc<Batcher>>,
+    /// The joiner of records, only under [`Batching::Auto`].
+    pub(super) joiner: Option<Arc<Joiner>>,
     pub(super) maintenance: Arc<Maintenance>,
     /// Wakes maintenance.
     pub(super) work: Event,
@@ -134,8 +133,8 @@ impl Parts {
             work: work.clone(),
             rules,
         });
-        let batcher = (options.batching == Batching::Auto)
-            .then(|| Batcher::new(Arc::new(Joiner::new(options.open, sizes, driver)), Arc::clone(&appender)));
+        let joiner =
+            (options.batching == Batching::Auto).then(|| Arc::new(Joiner::new(options.open, sizes, driver)));
         let maintenance = Arc::new(Maintenance::new(
             Arc::clone(&handle),
             Arc::clone(&appender),
@@ -152,7 +151,7 @@ impl Parts {
             segments,
             counters,
             appender,
-            batcher,
+            joiner,
             maintenance,
             work,
             closing: Turnstile::new(),
