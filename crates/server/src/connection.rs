@@ -188,25 +188,17 @@ impl Connection<'_> {
 
     async fn run_turn(&self, mut pipeline: Box<Pipeline>) -> Result<Box<Pipeline>, ConnectionEnd> {
         let engine = &self.shared.engine;
-        match pipeline.needs() {
-            Needs::Nothing => {
-                engine.read(|txn| pipeline.run(txn));
-                return Ok(pipeline);
-            }
+        let permit;
+        let runs_here = match pipeline.needs() {
+            Needs::Nothing => true,
+            // A read from memory does not wait: a permit, or another thread, would only delay the reply.
+            Needs::Reads if self.shared.reads_memory_only() => true,
             Needs::Reads => {
-                // A read may wait for the drive, so a permit is taken that leaves one worker to the sockets. Reads from
-                // memory run on the worker itself: more threads than processors would only delay each other.
-                let readers = &self.shared.readers;
-                let permit = match self.shared.reads_memory_only() {
-                    true => readers.acquire().await.ok(),
-                    false => readers.try_acquire().ok(),
-                };
-                if let Some(_permit) = permit {
-                    engine.read(|txn| pipeline.run(txn));
-                    return Ok(pipeline);
-                }
+                // A read may wait for the drive, so it takes a permit, which leaves one worker to the sockets.
+                permit = self.shared.readers.try_acquire();
+                permit.is_ok()
             }
-            Needs::Walks => {}
+            Needs::Walks => false,
             Needs::Writes => {
                 let (to, back) = oneshot::channel();
                 pipeline.return_to(to);
@@ -217,6 +209,10 @@ impl Connection<'_> {
                     .await
                     .map_err(|_| ConnectionEnd::Logged("the engine dropped the pipeline".into()));
             }
+        };
+        if runs_here {
+            engine.read(|txn| pipeline.run(txn));
+            return Ok(pipeline);
         }
         let engine = engine.clone();
         let reading = tokio::task::spawn_blocking(move || {

@@ -55,12 +55,15 @@ pub(crate) struct Pipeline {
     needs: Needs,
     /// Index of the next command to run, before this turn and after it.
     next: (usize, usize),
+    /// The session before this turn.
     before: Session,
     pub session: Session,
     queue: Queue,
     /// Number of commands in the queue, and of bytes in `out`, before this turn.
     queued_before: usize,
     out_before: usize,
+    /// Whether this turn has run, so that another run begins with the state before the turn.
+    has_run: bool,
     pub out: Encoder,
     /// The memory for a reply that exceeds [`UNRESERVED_REPLY_BYTES`].
     reservation: Option<Reservation>,
@@ -83,6 +86,7 @@ impl Pipeline {
             queue: Queue::new(queue_bytes),
             queued_before: 0,
             out_before: 0,
+            has_run: false,
             out: Encoder::new(UNRESERVED_REPLY_BYTES),
             reservation: None,
             overdraft: None,
@@ -118,7 +122,6 @@ impl Pipeline {
         }
         self.requests = requests;
         self.next = (0, 0);
-        self.begin_turn();
         last
     }
 
@@ -127,7 +130,7 @@ impl Pipeline {
         self.needs
     }
 
-    /// Ends the turn that ran and begins the next one; returns why the turn ended.
+    /// Ends the turn that ran, and notes the state before the next one; returns why the turn ended.
     pub fn end_turn(&mut self) -> TurnEnd {
         self.next.0 = self.next.1;
         match &mut self.session.transaction {
@@ -137,14 +140,11 @@ impl Pipeline {
             }
             None => self.queue.truncate(0),
         }
-        self.begin_turn();
-        self.stop
-    }
-
-    fn begin_turn(&mut self) {
         self.before = self.session.clone();
         self.queued_before = self.queue.len();
         self.out_before = self.out.bytes().len();
+        self.has_run = false;
+        self.stop
     }
 
     /// Frees the replies, after they were written to the client.
@@ -189,14 +189,14 @@ impl Pipeline {
     /// Runs one command within the limit on its reply's memory.
     fn run_one(&mut self, resolved: Resolved, args: Args<'_>, txn: &mut Txn<'_>) -> RunOutcome {
         let (largest, before) = (self.shared.max_output(), self.out.bytes().len());
-        let (writes, has_room) = (resolved.needs() == Needs::Writes, !self.shared.output.is_exhausted());
+        let is_exec = resolved.is_exec();
         self.out.set_limit(if self.reservation.is_some() {
             before.saturating_add(largest)
-        } else if (resolved.is_exec() || resolved.may_return_written_value(args)) && !has_room {
+        } else if (is_exec || resolved.may_return_written_value(args)) && self.shared.output.is_exhausted() {
             return RunOutcome::NeedsReservation;
-        } else if resolved.is_exec() {
+        } else if is_exec {
             before.saturating_add(largest)
-        } else if writes {
+        } else if resolved.needs() == Needs::Writes {
             // No limit: the reply is one stored value at most, and the command cannot be run again.
             usize::MAX
         } else {
@@ -410,11 +410,13 @@ impl Work for Pipeline {
     }
 
     fn run(&mut self, txn: &mut Txn<'_>) {
-        self.session = self.before.clone();
-        self.queue.truncate(self.queued_before);
-        self.next.1 = self.next.0;
+        if std::mem::replace(&mut self.has_run, true) {
+            self.session = self.before.clone();
+            self.queue.truncate(self.queued_before);
+            self.next.1 = self.next.0;
+            self.out.rollback(self.out_before);
+        }
         self.overdraft = None;
-        self.out.rollback(self.out_before);
         self.out.set_resp3(self.session.resp3);
         let requests = std::mem::take(&mut self.requests);
         self.stop = self.run_turn(&requests, txn);
