@@ -9,19 +9,18 @@
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use fs::Fs;
 use parking_lot::Mutex;
 use rocks::{DbOptions, WriteBatch};
-use units::{Bytes, Driver, Spawned, block_on, spawn};
+use units::Bytes;
 use zerocopy::IntoBytes;
 
 use crate::error::{Error, Result};
 use crate::overlay::Overlay;
-use crate::parallel_wal::{Database, DatabaseOptions, LOG_ZONES, WalMode, WriteOptions, log_limits};
+use crate::parallel_wal::{Database, DatabaseOptions, OpenParallelWal, WalMode, WriteOptions, log_limits};
 use crate::record::HEADER_LEN;
-use crate::retry::Retry;
+use crate::room_compaction::{COMPACTION_TABLES, DELETES_OF_A_CLEAR, RoomCompaction};
 use crate::store::{LogReport, Room, Store, Visit, Writing};
 
 /// First byte of the stored keys of clients, and the next byte in order.
@@ -45,19 +44,9 @@ const WRITE_BUFFERS: i32 = 4;
 /// The reserve of free room on the drive is the sum of three parts, and at most a third of the drive:
 /// - every memtable as a table;
 /// - the logs: every memtable once more, or the limit of a parallel log;
-/// - half the output of one compaction. A compaction has about 12 tables as input and keeps them until its end; a compaction
-///   for room drops about half of its input.
-const COMPACTION_TABLES: u64 = 12;
+/// - half the output of one compaction. A compaction has `COMPACTION_TABLES` tables as input and keeps them until its end; a
+///   compaction for room drops about half of its input.
 const RESERVE_SHARE: u64 = 3;
-
-/// Size of level 1, counted in tables or in memtables, whichever are larger (`rocks` sets the size).
-const LEVEL1_TABLES: u64 = 4;
-
-/// A compaction to gain room waits until the deletes are one part in `COMPACT_SHARE` of the remaining keys.
-const COMPACT_SHARE: u64 = 3;
-
-/// Number of deletes that a FLUSHALL counts as: more than any drive has keys.
-const DELETES_OF_A_CLEAR: u64 = 1 << 48;
 
 /// Number of empty `WriteBatch` objects kept for reuse, and the largest size in bytes of one that is kept.
 const SPARE_BATCHES: usize = 64;
@@ -96,18 +85,7 @@ pub struct RocksStore {
     reserve: Bytes,
     /// Empty `WriteBatch` objects, kept for reuse.
     batches: Mutex<Vec<WriteBatch>>,
-    /// Number of deletes since the last compaction to gain room.
-    deletes: Arc<AtomicU64>,
-    /// Value of `deletes` when the drive's room was last read.
-    deletes_seen: AtomicU64,
-    compacting: Arc<AtomicBool>,
-    /// Decides when a compaction that failed for lack of room is tried again.
-    retry: Arc<Mutex<Retry>>,
-    compacting_task: Mutex<Option<Spawned<()>>>,
-    /// Sizes of a memtable, of a table, and of a zone, in bytes.
-    write_buffer: u64,
-    table: u64,
-    zone: u64,
+    compaction: RoomCompaction,
 }
 
 impl RocksStore {
@@ -144,19 +122,13 @@ impl RocksStore {
             path,
             &DatabaseOptions { wal: options.wal, db: settings, parallel_wal: Some(parallel_wal) },
         )?;
+        let database = Arc::new(database);
         let store = RocksStore {
-            database: Arc::new(database),
+            compaction: RoomCompaction::new(&database, fs, write_buffer as u64, table, zone),
+            database,
             fs: fs.clone(),
             reserve: Bytes(reserve),
             batches: Mutex::default(),
-            deletes: Arc::default(),
-            deletes_seen: AtomicU64::new(0),
-            compacting: Arc::new(AtomicBool::new(false)),
-            retry: Arc::default(),
-            compacting_task: Mutex::new(None),
-            write_buffer: write_buffer as u64,
-            table,
-            zone,
         };
         if let Err(error) = store.check_format() {
             // The close removes the parallel log that this failed opening created.
@@ -170,7 +142,7 @@ impl RocksStore {
 
     fn check_format(&self) -> Result<()> {
         const DOING: &str = "reading the database's format";
-        let stored = self.database.db().get(FORMAT_KEY).map_err(|e| store_error(DOING, &e))?;
+        let stored = self.database.db().get(FORMAT_KEY).map_err(|e| Error::rocks(DOING, &e))?;
         if let Some(stored) = stored {
             let version = stored.get(HEADER_LEN..).and_then(|v| v.try_into().ok()).map(u32::from_le_bytes);
             return match version {
@@ -179,8 +151,8 @@ impl RocksStore {
                 None => Err(Error::corrupt(FORMAT_KEY, format!("{} bytes", stored.len()))),
             };
         }
-        let cursor = self.database.db().iter(b"").map_err(|e| store_error(DOING, &e))?;
-        cursor.status().map_err(|e| store_error(DOING, &e))?;
+        let cursor = self.database.db().iter(b"").map_err(|e| Error::rocks(DOING, &e))?;
+        cursor.status().map_err(|e| Error::rocks(DOING, &e))?;
         if cursor.valid() {
             let detail = "it holds keys of another program: give another directory with --db-path".to_owned();
             return Err(Error::Store { doing: DOING, detail });
@@ -192,89 +164,14 @@ impl RocksStore {
         self.database.write(&mut batch, true)
     }
 
-    /// A numeric property of RocksDB; 0 if it is unknown.
-    fn numeric_property(&self, property: &str) -> u64 {
-        self.database.db().property(property).and_then(|n| n.parse().ok()).unwrap_or(0)
-    }
-
-    /// Starts a compaction in the background, to turn deletes into room. The compaction writes live data anew and needs room for
-    /// that, so it starts only once enough keys were deleted and the deletes pause. One compaction runs at a time.
-    fn compact_for_room(&self) {
-        let deletes = self.deletes.load(Ordering::Relaxed);
-        let paused = self.deletes_seen.swap(deletes, Ordering::Relaxed) == deletes;
-        if deletes == 0 || !paused {
-            return;
-        }
-        let keys = self.numeric_property("rocksdb.estimate-num-keys");
-        let enough = deletes >= DELETES_OF_A_CLEAR || deletes >= keys / COMPACT_SHARE;
-        // A compaction writes the live part of its input before the input is deleted, and the log needs its next zone
-        // meanwhile: so take less input when less room is free. The smallest compaction of level 0 takes all of level 0
-        // and of level 1.
-        let free = self.fs.statfs().free.0.saturating_sub(LOG_ZONES / 2 * self.zone);
-        let all = keys.saturating_add(deletes).max(1);
-        let step = u64::try_from(u128::from(free) * u128::from(all) / u128::from(keys.max(1)));
-        let step = step.unwrap_or(u64::MAX).min(self.table.saturating_mul(COMPACTION_TABLES));
-        let level0 = self.numeric_property("rocksdb.num-files-at-level0").saturating_mul(self.write_buffer);
-        let level1 = LEVEL1_TABLES * self.table.max(self.write_buffer);
-        let least = if level0 == 0 { 2 * self.table } else { level0.saturating_add(level1) };
-        let fits = step >= least;
-        // Deletes do not fill a memtable, so that a parallel log would keep its zones without this flush.
-        let held = self.database.held_records().is_some_and(|held| held.bytes > 0);
-        if !enough || !(fits || held) {
-            return;
-        }
-        let (database, counted) = (Arc::clone(&self.database), Arc::clone(&self.deletes));
-        self.in_background(free, move || {
-            if !fits {
-                return database.flush();
-            }
-            counted.fetch_sub(deletes, Ordering::Relaxed);
-            let done = database.db().compact_within(step).map_err(|e| store_error("compacting", &e));
-            if done.is_err() {
-                counted.fetch_add(deletes, Ordering::Relaxed);
-            }
-            done
-        });
-    }
-
-    /// Restores the default limit of compactions' input, if an earlier attempt to restore it failed for lack of room.
-    fn restore_compaction_limit(&self) {
-        let database = Arc::clone(&self.database);
-        self.in_background(self.fs.statfs().free.0, move || {
-            database.db().unbound().map_err(|e| store_error("setting back the bound of compactions", &e))
-        });
-    }
-
-    /// Runs a task that frees room in the background, unless such a task runs already or failed a short time ago.
-    /// `free`: bytes free now.
-    fn in_background(&self, free: u64, work: impl FnOnce() -> Result<()> + Send + 'static) {
-        if self.compacting.load(Ordering::Acquire)
-            || !self.retry.lock().is_due(self.driver().now(), free)
-            || self.compacting.swap(true, Ordering::AcqRel)
-        {
-            return;
-        }
-        let (compacting, retry) = (Arc::clone(&self.compacting), Arc::clone(&self.retry));
-        let driver = Arc::clone(self.driver());
-        let task = spawn(&**self.driver(), "kv-compact", async move {
-            let done = work();
-            retry.lock().ended(driver.now(), free, done.is_ok());
-            if let Err(error) = done {
-                tracing::warn!(%error, "a background task for room failed");
-            }
-            compacting.store(false, Ordering::Release);
-        });
-        *self.compacting_task.lock() = Some(task);
-    }
-
     /// The writes of `overlay` as a `WriteBatch` of RocksDB.
     fn to_write_batch(&self, overlay: &Overlay) -> WriteBatch {
         let mut batch = self.batches.lock().pop().unwrap_or_default();
-        let (mut key, mut value) = (Vec::new(), Vec::new());
+        let (mut key, mut value, mut deletes) = (Vec::new(), Vec::new(), 0);
         batch.clear();
         if overlay.is_cleared() {
             batch.delete_range(&[CLIENT_KEY_PREFIX], &[CLIENT_KEYS_END]);
-            self.deletes.fetch_add(DELETES_OF_A_CLEAR, Ordering::Relaxed);
+            deletes += DELETES_OF_A_CLEAR;
         }
         for (name, record) in overlay.entries() {
             key.clear();
@@ -289,22 +186,39 @@ impl RocksStore {
                 }
                 None => {
                     batch.delete(&key);
-                    self.deletes.fetch_add(1, Ordering::Relaxed);
+                    deletes += 1;
                 }
             }
+        }
+        if deletes > 0 {
+            self.compaction.note_deletes(deletes);
         }
         batch
     }
 
-    fn driver(&self) -> &Arc<dyn Driver> {
-        self.fs.driver()
+    /// Writes a batch that shares no key with the other batches in flight. With a parallel log, any number of batches may
+    /// be in flight from one thread, and a write stall delays them without blocking the thread. RocksDB's own log blocks
+    /// the thread that polls.
+    ///
+    /// # Errors
+    /// After any error but [`Error::Unknown`], the batch never happened and never will have. If the future is dropped, the
+    /// batch is written or not.
+    async fn write_batch(&self, batch: &mut WriteBatch, options: WriteOptions) -> Result<()> {
+        const DOING: &str = "writing a batch";
+        let Some(OpenParallelWal { parallel_wal, tables, .. }) = self.database.parallel() else {
+            return self.database.db().write(batch, options.synced).map_err(|e| Error::rocks(DOING, &e));
+        };
+        let batch = batch.data();
+        tables.ready().await;
+        let written = parallel_wal.write_ordered(batch, options, |mark| tables.apply_soon(batch, mark)).await;
+        written.map_err(|e| Error::write(DOING, e))
     }
 }
 
 impl Store for RocksStore {
     fn get(&self, key: &[u8], found: &mut dyn FnMut(Option<&[u8]>)) -> Result<()> {
         let value = with_prefix(key, |key| self.database.db().get(key))
-            .map_err(|e| store_error("reading a key", &e))?;
+            .map_err(|e| Error::rocks("reading a key", &e))?;
         found(value.as_deref());
         Ok(())
     }
@@ -322,7 +236,7 @@ impl Store for RocksStore {
             names.push(name);
             rest = tail;
         }
-        let values = self.database.db().multi_get(&names).map_err(|e| store_error("reading keys", &e))?;
+        let values = self.database.db().multi_get(&names).map_err(|e| Error::rocks("reading keys", &e))?;
         for (n, value) in values.iter().enumerate() {
             found(n, value.as_deref());
         }
@@ -332,7 +246,7 @@ impl Store for RocksStore {
     fn scan(&self, from: &[u8], visit: &mut Visit<'_>) -> Result<()> {
         const DOING: &str = "scanning the keys";
         let mut cursor =
-            with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| store_error(DOING, &e))?;
+            with_prefix(from, |from| self.database.db().iter(from)).map_err(|e| Error::rocks(DOING, &e))?;
         while let Some((&CLIENT_KEY_PREFIX, key)) =
             cursor.valid().then(|| cursor.key().split_first()).flatten()
         {
@@ -341,14 +255,14 @@ impl Store for RocksStore {
             }
             cursor.next();
         }
-        cursor.status().map_err(|e| store_error(DOING, &e))
+        cursor.status().map_err(|e| Error::rocks(DOING, &e))
     }
 
     fn write(&self, overlay: &Overlay, sync: bool) -> Writing<'_> {
         let mut batch = self.to_write_batch(overlay);
         let options = WriteOptions { synced: sync, writers: overlay.pipelines(), ..WriteOptions::UNSYNCED };
         Box::pin(async move {
-            let written = self.database.write_ordered(&mut batch, options).await;
+            let written = self.write_batch(&mut batch, options).await;
             let small = batch.byte_size() <= SPARE_BATCH_BYTES;
             let mut batches = self.batches.lock();
             if small && batches.len() < SPARE_BATCHES {
@@ -363,7 +277,7 @@ impl Store for RocksStore {
     }
 
     fn takes_more_batches(&self) -> bool {
-        self.database.takes_more_batches()
+        self.database.parallel().is_none_or(|parallel| parallel.log.appends_at_once())
     }
 
     fn log(&self) -> Option<LogReport> {
@@ -372,7 +286,7 @@ impl Store for RocksStore {
 
     fn key_estimate(&self) -> u64 {
         // The stored key of the layout's version is not a key of a client.
-        self.numeric_property("rocksdb.estimate-num-keys").saturating_sub(1)
+        self.database.numeric_property("rocksdb.estimate-num-keys").saturating_sub(1)
     }
 
     fn used_memory(&self) -> u64 {
@@ -381,7 +295,7 @@ impl Store for RocksStore {
             "rocksdb.block-cache-usage",
             "rocksdb.estimate-table-readers-mem",
         ];
-        parts.into_iter().map(|part| self.numeric_property(part)).sum()
+        parts.into_iter().map(|part| self.database.numeric_property(part)).sum()
     }
 
     fn sync(&self) -> Result<()> {
@@ -391,11 +305,9 @@ impl Store for RocksStore {
     fn room(&self) -> Option<Room> {
         let room = Room { free: self.fs.statfs().free, reserve: self.reserve };
         if room.is_short() {
-            self.compact_for_room();
+            self.compaction.start_if_due();
         }
-        if self.database.db().is_bound() {
-            self.restore_compaction_limit();
-        }
+        self.compaction.restore_limit();
         Some(room)
     }
 
@@ -432,9 +344,7 @@ impl Store for RocksStore {
     }
 
     fn close(&self) -> Result<()> {
-        if let Some(task) = self.compacting_task.lock().take() {
-            block_on(&**self.driver(), task);
-        }
+        self.compaction.wait();
         self.database.close()
     }
 }
@@ -454,8 +364,4 @@ fn with_prefix<R>(key: &[u8], then: impl FnOnce(&[u8]) -> R) -> R {
             then(&long)
         }
     }
-}
-
-fn store_error(doing: &'static str, error: &rocks::Error) -> Error {
-    Error::rocks(doing, error)
 }

@@ -4,17 +4,15 @@
 //! compaction meets. It takes a slice of keys at a time, and deletes through a writer as a client does.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::claims::Claims;
-use super::shared::Shared;
-use super::stats::Keyspace;
+use super::handle::Engine;
+use super::stats::KeyCount;
 use super::work::Work;
-use crate::record::RecordRef;
 use crate::txn::Txn;
 
 /// Keys that the expiry walk visits per slice.
@@ -29,33 +27,6 @@ const SLICE_PAUSE: Duration = Duration::from_millis(500);
 /// Pause after an expiry walk over all keys that met no key with an expiry.
 const PAUSE_WITHOUT_EXPIRIES: Duration = Duration::from_secs(30);
 
-/// Counts of the keys that an expiry walk met.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct KeyCount {
-    keys: u64,
-    expires: u64,
-    ttl_ms: u128,
-}
-
-impl KeyCount {
-    /// Counts a key. `record` is absent if the key has expired.
-    pub fn add(&mut self, record: Option<RecordRef<'_>>, now_ms: u64) {
-        let Some(record) = record else { return };
-        self.keys += 1;
-        if let Some(at) = record.expires.unix_ms() {
-            self.expires += 1;
-            self.ttl_ms += u128::from(at.saturating_sub(now_ms));
-        }
-    }
-
-    /// The counts as INFO shows them, without the time of counting.
-    pub fn keyspace(&self) -> Keyspace {
-        let avg_ttl_ms = self.ttl_ms / u128::from(self.expires.max(1));
-        let avg_ttl_ms = u64::try_from(avg_ttl_ms).unwrap_or(u64::MAX);
-        Keyspace { keys: self.keys, expires: self.expires, avg_ttl_ms, age_ms: None }
-    }
-}
-
 /// The position of the expiry walk.
 #[derive(Debug, Default)]
 pub(super) struct Walk {
@@ -67,10 +38,10 @@ pub(super) struct Walk {
 }
 
 /// The background task that walks over the keys and deletes expired ones, until the engine is closed.
-pub(super) async fn delete_expired(engine: Arc<Shared>) {
+pub(super) async fn delete_expired(engine: Engine) {
     let mut walk = Walk::default();
     let mut pause = SLICE_PAUSE;
-    while engine.pause(pause).await {
+    while engine.0.pause(pause).await {
         let met_any = visit_slice(&engine, &mut walk);
         pause = if walk.from.is_empty() && !met_any { PAUSE_WITHOUT_EXPIRIES } else { SLICE_PAUSE };
     }
@@ -78,20 +49,20 @@ pub(super) async fn delete_expired(engine: Arc<Shared>) {
 
 /// Visits one slice of the keys and queues the deletes of its expired keys. Gives whether this walk met any
 /// key with an expiry.
-pub(super) fn visit_slice(engine: &Arc<Shared>, walk: &mut Walk) -> bool {
+pub(super) fn visit_slice(engine: &Engine, walk: &mut Walk) -> bool {
     if walk.from.is_empty() {
         *walk = Walk::default();
     }
-    let txn = engine.reading();
+    let txn = engine.0.reading();
     match read_slice(&txn, walk) {
         Ok(slice) => {
             walk.from = slice.next;
             if walk.from.is_empty() {
-                *engine.counted.lock() = Some((walk.count.keyspace(), txn.now_ms()));
+                *engine.0.counted.lock() = Some((walk.count.keyspace(), txn.now_ms()));
             }
             if !slice.expired.is_empty() {
                 walk.met_any = true;
-                let deletes = ExpiredDeletes { engine: Arc::clone(engine), keys: slice.expired, deleted: 0 };
+                let deletes = ExpiredDeletes { engine: engine.clone(), keys: slice.expired, deleted: 0 };
                 // If the queue refuses the deletes because too many pipelines wait, the next walk finds the
                 // keys again.
                 let _next_walk = engine.submit(Box::new(deletes));
@@ -134,7 +105,7 @@ fn read_slice(txn: &Txn<'_>, walk: &mut Walk) -> crate::error::Result<KeySlice> 
 
 /// The deletes of a slice's expired keys, as a pipeline.
 struct ExpiredDeletes {
-    engine: Arc<Shared>,
+    engine: Engine,
     keys: Vec<Bytes>,
     deleted: u64,
 }
@@ -160,6 +131,6 @@ impl Work for ExpiredDeletes {
     }
 
     fn writes_are_durable(self: Box<Self>) {
-        self.engine.counters.expired.fetch_add(self.deleted, Ordering::Relaxed);
+        self.engine.0.counters.expired.fetch_add(self.deleted, Ordering::Relaxed);
     }
 }

@@ -1,25 +1,31 @@
-//! The public handle of the engine.
+//! The engine's handle, and the state that its writers and background tasks share.
 
 use std::fmt;
+use std::hash::RandomState;
 use std::ops::ControlFlow;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Waker;
 use std::time::Duration;
 
-use units::{Driver, block_on, spawn};
+use parking_lot::Mutex;
+use units::{Driver, Spawned, block_on};
 
-use super::expiry;
+use super::claims::Claims;
 use super::options::{Durability, EngineOptions};
-use super::shared::Shared;
-use super::stats::{Keyspace, Stats};
+use super::refusals::Refusals;
+use super::schedule::{Schedule, WaitingPipeline};
+use super::stats::{Counters, KeyCount, Keyspace, Stats};
 use super::work::Work;
-use super::writer::Writer;
 use crate::error::{Error, Result};
 use crate::store::{LogReport, Room, Store};
-use crate::txn::Txn;
+use crate::txn::{Txn, TxnShared};
 
-/// Interval between the syncs of acknowledged writes, in mode `async`.
-const SYNC_INTERVAL: Duration = Duration::from_secs(1);
+/// Largest number of pipelines that wait for a writer.
+const QUEUE_LIMIT: usize = 16_384;
+
+/// How often a sleeping background task checks whether the engine is closed.
+const CLOSE_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// A database of at most this many keys is counted at each request for the number: that takes some tens of
 /// milliseconds.
@@ -49,38 +55,86 @@ const KEYS_COUNTED_AT_ONCE: u64 = 100_000;
 #[derive(Clone)]
 pub struct Engine(pub(super) Arc<Shared>);
 
-impl Engine {
-    /// Starts the engine's threads over a store.
-    pub fn start(store: Arc<dyn Store>, driver: Arc<dyn Driver>, options: EngineOptions) -> Engine {
-        let writers = if store.wal().is_parallel() { options.parallel_writers() } else { 1 };
-        let shared = Arc::new(Shared::new(store, driver, options, writers));
-        let mut tasks = Vec::new();
-        for n in 0..writers {
-            let writer = Writer::new(Arc::clone(&shared), n);
-            let task = spawn(&*shared.driver, "kv-writer", async move { writer.run().await });
-            tasks.push(task);
+/// The state of an engine.
+pub(super) struct Shared {
+    pub store: Arc<dyn Store>,
+    pub driver: Arc<dyn Driver>,
+    pub options: EngineOptions,
+    pub txns: TxnShared,
+    /// Hashes keys to the stripes of claims.
+    hash: RandomState,
+    pub queue: Mutex<Queue>,
+    pub refusals: Mutex<Refusals>,
+    /// Whether some acknowledged writes are not covered by a sync.
+    pub unsynced: AtomicBool,
+    pub counters: Counters,
+    /// The last count of all keys, and when it was made (milliseconds since 1970).
+    pub counted: Mutex<Option<(Keyspace, u64)>>,
+    pub tasks: Mutex<Vec<Spawned<()>>>,
+}
+
+/// The waiting pipelines, and the sleeping writers.
+pub(super) struct Queue {
+    pub schedule: Schedule,
+    pub idle: IdleWriters,
+    pub closed: bool,
+}
+
+/// The wakers of the writers that have no pipeline to run; their batches may be in flight.
+#[derive(Default)]
+pub(super) struct IdleWriters(Vec<Option<Waker>>);
+
+impl IdleWriters {
+    /// Notes that `writer` sleeps.
+    pub fn set(&mut self, writer: usize, waker: &Waker) {
+        if let Some(slot) = self.0.get_mut(writer) {
+            *slot = Some(waker.clone());
         }
-        let expired = expiry::delete_expired(Arc::clone(&shared));
-        tasks.push(spawn(&*shared.driver, "kv-expiry", expired));
-        if options.durability == Durability::Async {
-            let syncs = Arc::clone(&shared);
-            let sync = async move {
-                while syncs.pause(SYNC_INTERVAL).await {
-                    syncs.sync();
-                }
-            };
-            tasks.push(spawn(&*shared.driver, "kv-sync", sync));
-        }
-        *shared.tasks.lock() = tasks;
-        Engine(shared)
     }
 
+    /// Notes that `writer` is awake.
+    pub fn clear(&mut self, writer: usize) {
+        if let Some(slot) = self.0.get_mut(writer) {
+            *slot = None;
+        }
+    }
+
+    /// Takes the waker of the first sleeping writer. It is always the first, so that a light load keeps one
+    /// writer busy.
+    pub fn take_one(&mut self) -> Option<Waker> {
+        self.0.iter_mut().find_map(Option::take)
+    }
+
+    /// Wakes every sleeping writer.
+    pub fn wake_all(&mut self) {
+        self.0.iter_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
+}
+
+impl Engine {
     /// Queues a pipeline that may write; it answers through [`Work::writes_are_durable`], or is dropped if the engine fails.
     ///
     /// # Errors
     /// `Closed` or `Busy`, with the work given back.
     pub fn submit(&self, work: Box<dyn Work>) -> Result<(), (Error, Box<dyn Work>)> {
-        self.0.submit(work)
+        let mut claims = Claims::new(&self.0.hash);
+        work.claims(&mut claims);
+        let mut queue = self.0.queue.lock();
+        if queue.closed {
+            return Err((Error::Closed, work));
+        }
+        let waiting = queue.schedule.len();
+        if waiting >= QUEUE_LIMIT {
+            return Err((Error::Busy(waiting), work));
+        }
+        queue.schedule.push(WaitingPipeline { work, claims });
+        let may_take = queue.schedule.may_take(|| self.0.store.takes_more_batches());
+        let wake = if may_take { queue.idle.take_one() } else { None };
+        drop(queue);
+        if let Some(waker) = wake {
+            waker.wake();
+        }
+        Ok(())
     }
 
     /// Calls `run` with a read-only transaction, on the calling thread; it may wait for the drive.
@@ -106,7 +160,7 @@ impl Engine {
 
     /// The failure after which the engine takes no writes.
     pub fn failure(&self) -> Option<String> {
-        self.0.failure().map(|refusal| refusal.text.to_string())
+        self.0.refusals.lock().failure().map(|refusal| refusal.text.to_string())
     }
 
     /// The room left on the drive, where the store knows it.
@@ -136,7 +190,7 @@ impl Engine {
                 None => Keyspace { keys: estimate, ..Keyspace::default() },
             });
         }
-        let mut count = expiry::KeyCount::default();
+        let mut count = KeyCount::default();
         self.0.reading().scan(b"", |_, record| {
             count.add(record, now_ms);
             ControlFlow::Continue(())
@@ -168,6 +222,55 @@ impl Engine {
         let synced = if self.failure().is_none() { self.0.store.sync() } else { Ok(()) };
         self.0.store.close()?;
         synced
+    }
+}
+
+impl Shared {
+    /// The state of an engine with `writers` writers.
+    pub fn new(
+        store: Arc<dyn Store>,
+        driver: Arc<dyn Driver>,
+        options: EngineOptions,
+        writers: usize,
+    ) -> Shared {
+        let schedule = Schedule::new(store.wal());
+        Shared {
+            store,
+            driver,
+            options,
+            txns: TxnShared { limits: options.limits, ..TxnShared::default() },
+            hash: RandomState::new(),
+            queue: Mutex::new(Queue { schedule, idle: IdleWriters(vec![None; writers]), closed: false }),
+            refusals: Mutex::default(),
+            unsynced: AtomicBool::new(false),
+            counters: Counters::default(),
+            counted: Mutex::default(),
+            tasks: Mutex::default(),
+        }
+    }
+
+    /// A transaction that reads the stored keys.
+    pub fn reading(&self) -> Txn<'_> {
+        Txn::reading(&*self.store, &self.txns, self.driver.unix_millis())
+    }
+
+    /// Sleeps for `how_long`, or until the engine is closed. Gives false if the engine is closed.
+    pub async fn pause(&self, how_long: Duration) -> bool {
+        let until = self.driver.now().after(how_long);
+        while self.driver.now() < until && !self.queue.lock().closed {
+            let next = self.driver.now().after(CLOSE_CHECK_INTERVAL).min(until);
+            units::sleep_until(&*self.driver, next).await;
+        }
+        !self.queue.lock().closed
+    }
+
+    /// Makes the acknowledged writes durable that no sync covers yet.
+    pub fn sync(&self) {
+        if self.unsynced.swap(false, Ordering::AcqRel)
+            && let Err(error) = self.store.sync()
+        {
+            self.refusals.lock().fail(&error);
+        }
     }
 }
 

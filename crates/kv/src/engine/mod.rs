@@ -1,16 +1,16 @@
 //! The engine: writer threads that run pipelines in groups and write each group as one batch, and background tasks.
 //!
 //! ```text
-//!  handle (Engine) --> writer, expiry --> shared --> schedule, room, stats --> claims, work, options
+//!  start --> writer, expiry --> handle (Engine) --> schedule, refusals, stats --> claims, work, options
 //! ```
 
 mod claims;
 mod expiry;
 mod handle;
 mod options;
-mod room;
+mod refusals;
 mod schedule;
-mod shared;
+mod start;
 mod stats;
 mod work;
 mod writer;

@@ -59,8 +59,8 @@ impl Group {
 /// | log | groups in flight | pipelines of a group |
 /// |---|---|---|
 /// | `group` | one | all that wait |
-/// | `auto` | any number | all that wait and whose keys are free |
-/// | `waltz` | any number | one, and those that share a key with the group |
+/// | `auto` | one, and more while the store takes more batches | all that wait and whose keys are free |
+/// | `waltz` | as `auto` | one, and those that share a key with the group |
 pub(super) struct Schedule {
     wal: WalMode,
     /// Pipelines not examined since they came, or since the last release.
@@ -98,14 +98,10 @@ impl Schedule {
         self.fresh.len() + self.blocked.len()
     }
 
-    /// Whether [`take`](Schedule::take) may give a group.
-    pub fn may_take(&self) -> bool {
-        !self.fresh.is_empty() && (self.in_flight == 0 || self.wal.is_parallel())
-    }
-
-    /// Number of groups in flight.
-    pub fn in_flight(&self) -> usize {
-        self.in_flight
+    /// Whether [`take`](Schedule::take) may give a group. `takes_more`: whether the store takes one more batch in flight.
+    pub fn may_take(&self, takes_more: impl FnOnce() -> bool) -> bool {
+        // A batch that lands after `takes_more` was asked leaves the schedule later, and then its writer asks again.
+        !self.fresh.is_empty() && (self.in_flight == 0 || self.wal.is_parallel() && takes_more())
     }
 
     /// Whether no pipeline waits and no group is in flight.
@@ -118,9 +114,10 @@ impl Schedule {
         self.fresh.push_back(waiting);
     }
 
-    /// The next group, if one may run. The group holds its keys until it is released.
-    pub fn take(&mut self) -> Option<Group> {
-        if !self.may_take() {
+    /// The next group, if one may run. The group holds its keys until it is released. `takes_more`: as for
+    /// [`may_take`](Schedule::may_take).
+    pub fn take(&mut self, takes_more: impl FnOnce() -> bool) -> Option<Group> {
+        if !self.may_take(takes_more) {
             return None;
         }
         let single = self.wal == WalMode::Waltz;

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::record::RecordRef;
+
 /// The engine's counters since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
@@ -34,6 +36,33 @@ pub struct Keyspace {
     /// is the store's estimate, which counts a key again for each of its versions that no compaction has
     /// removed.
     pub age_ms: Option<u64>,
+}
+
+/// Counts of the keys that a walk over the database met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct KeyCount {
+    keys: u64,
+    expires: u64,
+    ttl_ms: u128,
+}
+
+impl KeyCount {
+    /// Counts a key. `record` is absent if the key has expired.
+    pub fn add(&mut self, record: Option<RecordRef<'_>>, now_ms: u64) {
+        let Some(record) = record else { return };
+        self.keys += 1;
+        if let Some(at) = record.expires.unix_ms() {
+            self.expires += 1;
+            self.ttl_ms += u128::from(at.saturating_sub(now_ms));
+        }
+    }
+
+    /// The counts as INFO shows them, without the time of counting.
+    pub fn keyspace(&self) -> Keyspace {
+        let avg_ttl_ms = self.ttl_ms / u128::from(self.expires.max(1));
+        let avg_ttl_ms = u64::try_from(avg_ttl_ms).unwrap_or(u64::MAX);
+        Keyspace { keys: self.keys, expires: self.expires, avg_ttl_ms, age_ms: None }
+    }
 }
 
 /// The engine's counters as atomics; [`Stats`] is a copy.

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use units::{Bytes as Size, Driver, RealDriver};
 
-use super::room::ROOM_AGE_MS;
+use super::refusals::ROOM_AGE_MS;
 use super::*;
 use crate::parallel_wal::WalMode;
 use crate::{Args, Error, MemoryStore, Overlay, Reply, Result, Span, Store, Txn, Writing, execute, find};
@@ -321,7 +321,7 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
     futures_util::FutureExt::now_or_never(store.write(&overlay, true)).expect("memory").expect("memory");
     assert_eq!(engine.keyspace().expect("reads").age_ms, None, "never counted");
     let mut walk = expiry::Walk::default();
-    while expiry::visit_slice(&engine.0, &mut walk) || engine.0.counted.lock().is_none() {
+    while expiry::visit_slice(&engine, &mut walk) || engine.0.counted.lock().is_none() {
         if engine.0.counted.lock().is_some() {
             break;
         }
@@ -334,7 +334,7 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
 
 /// Runs one slice of the expiry walk at once, and waits for its deletes.
 fn run_expiry_slice(engine: &Engine) {
-    assert!(expiry::visit_slice(&engine.0, &mut Default::default()));
+    assert!(expiry::visit_slice(engine, &mut Default::default()));
     // DEL is answered after the slice's deletes, because its pipeline comes after theirs.
     ask(engine, &["DEL nothing"]);
 }
@@ -479,9 +479,9 @@ fn an_expired_key_that_two_walks_find_is_counted_once() {
     ask(&engine, &["SET gone v PX 1", "SET other v"]);
     day.advance_day(5);
     // The first walk's delete is still in flight when the second walk reads the key.
-    expiry::visit_slice(&engine.0, &mut Default::default());
+    expiry::visit_slice(&engine, &mut Default::default());
     store.wait_for(&[&["gone"]]);
-    expiry::visit_slice(&engine.0, &mut Default::default());
+    expiry::visit_slice(&engine, &mut Default::default());
     store.let_write_end("*");
     engine.close().expect("closes");
     assert_eq!(engine.stats().expired, 1);

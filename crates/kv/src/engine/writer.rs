@@ -9,13 +9,14 @@ use std::task::Poll;
 use futures_util::stream::FuturesUnordered;
 use futures_util::{FutureExt as _, StreamExt as _};
 
+use super::handle::Shared;
+use super::options::Durability;
 use super::schedule::{Group, HeldKeys};
-use super::shared::Shared;
 use super::work::Work;
 use crate::error::{Error, ErrorKind, Result};
 use crate::overlay::Overlay;
 use crate::store::Writing;
-use crate::txn::Refusal;
+use crate::txn::{Refusal, Txn};
 
 /// Bytes of a batch at which it is written, though more pipelines could join it.
 const GROUP_BYTES: usize = 4 << 20;
@@ -25,6 +26,8 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     /// The writer's index among the engine's writers.
     number: usize,
+    /// Whether a write is durable when it is acknowledged.
+    synced: bool,
 }
 
 /// A group whose pipelines have run.
@@ -61,22 +64,24 @@ impl Drop for DropQueue<'_> {
 impl Writer {
     /// The writer with the index `number`.
     pub fn new(shared: Arc<Shared>, number: usize) -> Writer {
-        Writer { shared, number }
+        let synced = shared.options.durability == Durability::Sync;
+        Writer { shared, number, synced }
     }
 
     /// Runs and writes groups until the engine is closed and no pipeline waits.
     pub async fn run(&self) {
         let shared = &*self.shared;
         let _drop_queue = DropQueue(shared);
+        let takes_more = || shared.store.takes_more_batches();
         let mut overlay = Overlay::default();
         let mut in_flight = FuturesUnordered::new();
         let mut ended = Vec::new();
         loop {
             let (group, wake) = {
                 let mut queue = shared.queue.lock();
-                let group = if shared.may_take(&queue.schedule) { queue.schedule.take() } else { None };
+                let group = queue.schedule.take(takes_more);
                 // If more pipelines may run, another writer takes them.
-                let more = group.is_some() && shared.may_take(&queue.schedule);
+                let more = group.is_some() && queue.schedule.may_take(takes_more);
                 (group, if more { queue.idle.take_one() } else { None })
             };
             if let Some(waker) = wake {
@@ -94,7 +99,7 @@ impl Writer {
                     ended.extend(works);
                 }
                 let mut queue = shared.queue.lock();
-                if took || !ended.is_empty() || shared.may_take(&queue.schedule) {
+                if took || !ended.is_empty() || queue.schedule.may_take(takes_more) {
                     return Poll::Ready(true);
                 }
                 if queue.closed && queue.schedule.is_idle() {
@@ -118,7 +123,7 @@ impl Writer {
     fn run_group(&self, mut group: Group, overlay: &mut Overlay) -> RunGroup<'_> {
         let shared = &*self.shared;
         let now_ms = shared.driver.unix_millis();
-        let refusal = shared.refusal(now_ms);
+        let refusal = shared.refusals.lock().refusal(&*shared.store, now_ms);
         overlay.reset();
         let ran = catch_unwind(AssertUnwindSafe(|| {
             let mut done = 0;
@@ -126,7 +131,7 @@ impl Writer {
                 && let Some((work, _claims)) = group.pipeline_at(done)
             {
                 overlay.begin_pipeline();
-                let mut txn = shared.writing(overlay, now_ms, refusal.clone());
+                let mut txn = self.txn(overlay, now_ms, refusal.clone());
                 #[cfg(debug_assertions)]
                 txn.claim(_claims.clone());
                 work.run(&mut txn);
@@ -148,8 +153,8 @@ impl Writer {
             }
         }
         let begin = || {
-            shared.room.lock().note_batch(overlay.byte_size());
-            shared.store.write(overlay, shared.is_synced())
+            shared.refusals.lock().note_batch(overlay.byte_size());
+            shared.store.write(overlay, self.synced)
         };
         let begun = catch_unwind(AssertUnwindSafe(|| (!overlay.is_empty()).then(begin)));
         let writing = begun.unwrap_or_else(|_| {
@@ -201,7 +206,7 @@ impl Writer {
         let mut error = None;
         if matches!(group_error.kind(), ErrorKind::NoSpace | ErrorKind::Retry) {
             overlay.begin_pipeline();
-            work.run(&mut shared.writing(&mut overlay, now_ms, refusal.clone()));
+            work.run(&mut self.txn(&mut overlay, now_ms, refusal.clone()));
             match self.write(&overlay).await {
                 Ok(()) => {
                     shared.counters.pipelines.fetch_add(1, Ordering::Relaxed);
@@ -214,24 +219,28 @@ impl Writer {
         shared.counters.failed.fetch_add(1, Ordering::Relaxed);
         let text: Arc<str> = error.to_client().into();
         if !matches!(error.kind(), ErrorKind::NoSpace | ErrorKind::Retry) {
-            shared.fail(error);
+            shared.refusals.lock().fail(error);
         }
         overlay.reset();
         let refused = Some(Refusal { text, growth_only: false });
-        work.run(&mut shared.writing(&mut overlay, now_ms, refused));
+        work.run(&mut self.txn(&mut overlay, now_ms, refused));
     }
 
     async fn write(&self, overlay: &Overlay) -> Result<()> {
         if overlay.is_empty() {
             return Ok(());
         }
-        self.shared.store.write(overlay, self.shared.is_synced()).await?;
+        self.shared.store.write(overlay, self.synced).await?;
         self.count_batch(overlay.len(), overlay.byte_size());
         Ok(())
     }
 
+    fn txn<'a>(&'a self, overlay: &'a mut Overlay, now_ms: u64, refusal: Option<Refusal>) -> Txn<'a> {
+        Txn::writing(&*self.shared.store, overlay, &self.shared.txns, now_ms, refusal)
+    }
+
     fn count_batch(&self, keys: usize, bytes: usize) {
-        if !self.shared.is_synced() {
+        if !self.synced {
             self.shared.unsynced.store(true, Ordering::Release);
         }
         let counters = &self.shared.counters;
@@ -242,6 +251,6 @@ impl Writer {
 
     fn fail_by_panic(&self) {
         let detail = "a command panicked; this is a bug".to_owned();
-        self.shared.fail(&Error::Store { doing: "running a group of commands", detail });
+        self.shared.refusals.lock().fail(&Error::Store { doing: "running a group of commands", detail });
     }
 }

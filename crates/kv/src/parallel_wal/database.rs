@@ -8,13 +8,11 @@ use fs::wal::LogStats;
 use rocks::{Db, DbOptions, WriteBatch};
 
 use super::batch::Family;
-use super::families::FamilyInfo;
-use super::fs_log::{FsLog, log_limits, log_path};
-use super::log::TicketLog;
+use super::fs_log::{log_limits, log_path};
 use super::mode::WalMode;
+use super::open::OpenParallelWal;
 use super::options::{HeldRecords, ParallelWalOptions, WriteOptions};
-use super::protocol::ParallelWal;
-use super::rocks_tables::RocksTables;
+use super::plan::FamilyInfo;
 use super::tables::Tables;
 use crate::error::{Error, Result};
 
@@ -40,12 +38,6 @@ pub struct Database {
     parallel: Option<OpenParallelWal>,
 }
 
-struct OpenParallelWal {
-    log: Arc<FsLog>,
-    parallel_wal: Arc<ParallelWal>,
-    tables: Arc<RocksTables>,
-}
-
 impl Database {
     /// Opens the database in the directory `dir`, or creates it.
     ///
@@ -66,25 +58,26 @@ impl Database {
         let Some(log_options) = wal.parallel() else {
             return Ok(Database { db, wal, parallel: None });
         };
-        const DOING: &str = "opening the database's parallel log";
-        let log = Arc::new(FsLog::open(fs, dir, &log_options).map_err(|e| Error::log(DOING, e))?);
-        let tables = Arc::new(RocksTables::new(Arc::clone(&db), Arc::clone(fs.driver())));
-        let info = FamilyInfo { merges: settings.adds, one_stripe: false };
-        let parallel_wal = ParallelWal::open(
-            Arc::clone(&log) as Arc<dyn TicketLog>,
-            Arc::clone(&tables) as Arc<dyn Tables>,
-            [(Family::DEFAULT, info)],
-            options.parallel_wal.unwrap_or_else(|| log_limits(fs)),
-        );
-        let parallel_wal = parallel_wal.inspect_err(|_| log.close_unused());
-        let parallel_wal = Arc::new(parallel_wal.map_err(|e| Error::log(DOING, e))?);
-        tables.report_flushes_to(&parallel_wal);
-        Ok(Database { db, wal, parallel: Some(OpenParallelWal { log, parallel_wal, tables }) })
+        let family = (Family::DEFAULT, FamilyInfo { merges: settings.adds, one_stripe: false });
+        let limits = options.parallel_wal.unwrap_or_else(|| log_limits(fs));
+        let opened = OpenParallelWal::open(fs, dir, &db, [family], &log_options, limits);
+        let parallel = opened.map_err(|e| Error::log("opening the database's parallel log", e))?;
+        Ok(Database { db, wal, parallel: Some(parallel) })
     }
 
     /// RocksDB, for reads, iterators and properties. Writes through this handle would not reach the parallel log.
     pub fn db(&self) -> &Arc<Db> {
         &self.db
+    }
+
+    /// The parallel WAL; `None` if the database has RocksDB's own log.
+    pub(crate) fn parallel(&self) -> Option<&OpenParallelWal> {
+        self.parallel.as_ref()
+    }
+
+    /// A numeric property of RocksDB; 0 if RocksDB does not know it.
+    pub(crate) fn numeric_property(&self, property: &str) -> u64 {
+        self.db.property(property).and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
     /// The database's log.
@@ -107,28 +100,6 @@ impl Database {
         parallel_wal
             .write(batch, options, |mark| tables.apply(batch, mark))
             .map_err(|e| Error::write(DOING, e))
-    }
-
-    /// Like [`write`](Database::write), for a caller who makes sure that no two batches in flight share a key, and who
-    /// writes through this method alone. With a parallel log, any number of batches may be in flight from one thread,
-    /// and a write stall delays the batches without blocking the thread. RocksDB's own log blocks the thread that
-    /// polls.
-    ///
-    /// # Errors
-    /// As for `write`. If the future is dropped, the batch is written or not.
-    pub async fn write_ordered(&self, batch: &mut WriteBatch, options: WriteOptions) -> Result<()> {
-        let Some(OpenParallelWal { parallel_wal, tables, .. }) = &self.parallel else {
-            return self.write(batch, options.synced);
-        };
-        let batch = batch.data();
-        tables.ready().await;
-        let written = parallel_wal.write_ordered(batch, options, |mark| tables.apply_soon(batch, mark)).await;
-        written.map_err(|e| Error::write("writing a batch", e))
-    }
-
-    /// Whether the parallel log's drive would take another batch at once; always true without a parallel log.
-    pub fn takes_more_batches(&self) -> bool {
-        self.parallel.as_ref().is_none_or(|parallel| parallel.log.appends_at_once())
     }
 
     /// Makes every acknowledged write durable.
@@ -168,11 +139,7 @@ impl Database {
         const DOING: &str = "closing the database";
         self.db.check_unused().map_err(|e| Error::rocks(DOING, &e))?;
         let emptied = match &self.parallel {
-            Some(OpenParallelWal { parallel_wal, tables, .. }) => {
-                let emptied = parallel_wal.close().map_err(|e| Error::log(DOING, e));
-                tables.wait_for_flush();
-                emptied
-            }
+            Some(parallel) => parallel.close().map_err(|e| Error::log(DOING, e)),
             None => Ok(()),
         };
         self.db.close().map_err(|e| Error::rocks(DOING, &e))?;

@@ -1,7 +1,5 @@
 //! [`TicketLog`] on a parallel log of the zoned file system.
 
-use std::sync::Arc;
-
 use fs::wal::LogStats;
 use fs::{Fs, ParallelLog, ParallelOptions, Replay, Ticket};
 use parking_lot::Mutex;
@@ -42,7 +40,7 @@ pub fn log_limits(fs: &Fs) -> ParallelWalOptions {
 pub struct FsLog {
     fs: Fs,
     path: String,
-    log: Arc<ParallelLog>,
+    log: ParallelLog,
     /// The records that the log held when it was opened, until the replay takes them.
     held: Mutex<Option<Replay>>,
 }
@@ -53,7 +51,7 @@ impl FsLog {
         let path = log_path(dir);
         let opened = block_on(&**fs.driver(), fs.parallel_log(&path, options));
         let (log, replay) = opened.map_err(|e| to_log_error(&e))?;
-        Ok(FsLog { fs: fs.clone(), path, log: Arc::new(log), held: Mutex::new(Some(replay)) })
+        Ok(FsLog { fs: fs.clone(), path, log, held: Mutex::new(Some(replay)) })
     }
 
     /// The log's counters since it was opened.

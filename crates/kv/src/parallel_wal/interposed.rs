@@ -8,14 +8,12 @@ use rocks::{AppliedMark, Db};
 
 use super::batch::Family;
 use super::error::{LogError, LogErrorKind, WriteError};
-use super::families::FamilyInfo;
-use super::fs_log::{FsLog, log_limits};
-use super::log::TicketLog;
+use super::fs_log::log_limits;
 use super::mode::{WAL_VARIABLE, WalMode};
+use super::open::OpenParallelWal;
 use super::options::{Applied, WriteOptions};
-use super::protocol::ParallelWal;
-use super::rocks_tables::RocksTables;
-use super::tables::{Sequence, Tables};
+use super::plan::FamilyInfo;
+use super::tables::Sequence;
 
 /// Opens parallel WALs for the databases of unmodified programs.
 ///
@@ -38,11 +36,6 @@ fn log_options(value: Option<&str>) -> Result<ParallelOptions, EngineError> {
     })
 }
 
-struct OpenEngine {
-    parallel_wal: Arc<ParallelWal>,
-    tables: Arc<RocksTables>,
-}
-
 impl Engines for Interposed {
     fn open(
         &self,
@@ -52,22 +45,13 @@ impl Engines for Interposed {
         families: &[FamilyFacts],
     ) -> Result<Box<dyn Engine>, EngineError> {
         let options = log_options(std::env::var(WAL_VARIABLE).ok().as_deref())?;
-        let tables = Arc::new(RocksTables::new(db, Arc::clone(fs.driver())));
-        let log = Arc::new(FsLog::open(fs, dir, &options).map_err(from_log)?);
-        let parallel_wal = ParallelWal::open(
-            Arc::clone(&log) as Arc<dyn TicketLog>,
-            Arc::clone(&tables) as Arc<dyn Tables>,
-            families.iter().map(family_info),
-            log_limits(fs),
-        );
-        let parallel_wal = parallel_wal.inspect_err(|_| log.close_unused());
-        let parallel_wal = Arc::new(parallel_wal.map_err(from_log)?);
-        tables.report_flushes_to(&parallel_wal);
-        Ok(Box::new(OpenEngine { parallel_wal, tables }))
+        let families = families.iter().map(family_info);
+        let opened = OpenParallelWal::open(fs, dir, &db, families, &options, log_limits(fs));
+        Ok(Box::new(opened.map_err(from_log)?))
     }
 }
 
-impl Engine for OpenEngine {
+impl Engine for OpenParallelWal {
     fn write(&self, batch: &[u8], asked: Asked, apply: &mut Apply<'_>) -> Result<(), EngineError> {
         let Asked { synced, logged, ignore_missing } = asked;
         let options = WriteOptions { synced, logged, ignore_missing, writers: 1 };
@@ -108,9 +92,7 @@ impl Engine for OpenEngine {
     }
 
     fn close(&self) -> Result<(), EngineError> {
-        let closed = self.parallel_wal.close().map_err(from_log);
-        self.tables.wait_for_flush();
-        closed
+        OpenParallelWal::close(self).map_err(from_log)
     }
 }
 

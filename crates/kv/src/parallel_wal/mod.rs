@@ -13,17 +13,17 @@
 //! | files | what they are |
 //! |---|---|
 //! | `database`, `interposed` | a database of the server's, and one of an unmodified program |
+//! | `open` | the parallel WAL of an open database, with its log and its tables |
 //! | `rocks_tables`, `fs_log` | RocksDB as [`Tables`], `fs`'s parallel log as [`TicketLog`] |
 //! | `protocol` | [`ParallelWal`] |
-//! | `in_flight`, `marks`, `plan` | writes in flight, the marks of a replay, the needs of a batch |
-//! | `ledger`, `stripes`, `families` | tickets not in tables, key locks, column families |
+//! | `in_flight`, `marks`, `plan` | writes in flight, the marks of a replay, column families and the needs of a batch |
+//! | `ledger`, `stripes` | tickets not in tables, key locks |
 //! | `log`, `tables`, `options`, `batch`, `error` | interfaces, settings, RocksDB's format |
 
 mod batch;
 mod builder;
 mod database;
 mod error;
-mod families;
 mod fs_log;
 mod in_flight;
 mod interposed;
@@ -32,6 +32,7 @@ mod log;
 mod marks;
 mod memory_log;
 mod mode;
+mod open;
 mod options;
 mod plan;
 mod protocol;
@@ -43,7 +44,6 @@ pub use batch::{BatchError, Family, RecordKind, Records, parse};
 pub use builder::BatchBuilder;
 pub use database::{Database, DatabaseOptions};
 pub use error::{LogError, LogErrorKind, WriteError};
-pub use families::FamilyInfo;
 pub use fs::Ticket;
 pub(crate) use fs_log::LOG_ZONES;
 pub use fs_log::{FsLog, LOG_FILE, log_limits};
@@ -51,9 +51,11 @@ pub use interposed::Interposed;
 pub use log::{LogFuture, TicketLog, VisitRecord};
 pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
+pub(crate) use open::OpenParallelWal;
 #[cfg(feature = "broken-rules")]
 pub use options::BrokenRule;
 pub use options::{Applied, HeldRecords, ParallelWalOptions, WriteOptions};
+pub use plan::FamilyInfo;
 pub use protocol::ParallelWal;
 pub use rocks_tables::RocksTables;
 pub use tables::{FlushOver, Mark, Sequence, Tables};

@@ -1,11 +1,44 @@
-//! The plan of a batch: key stripes, families, and the checks before the log has the batch.
+//! The plan of a batch: key stripes, column families, and the checks before the log has the batch.
+
+use std::collections::HashMap;
+
+use parking_lot::RwLock;
 
 use super::batch::{BatchError, Family, RecordKind, parse};
-use super::families::Families;
 use super::ledger::Needs;
 use super::options::Applied;
 use super::stripes::{StripeSet, Stripes};
 use super::tables::{Mark, Sequence};
+
+/// What the parallel WAL knows of a column family.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct FamilyInfo {
+    /// The family has a merge operator.
+    pub merges: bool,
+    /// The family's comparator may call different bytes equal, so all its keys share one stripe.
+    pub one_stripe: bool,
+}
+
+/// The column families of a database, by their numbers.
+#[derive(Debug)]
+pub(super) struct Families(RwLock<HashMap<Family, FamilyInfo>>);
+
+impl Families {
+    /// The column families of a database at its opening.
+    pub fn new(all: impl IntoIterator<Item = (Family, FamilyInfo)>) -> Families {
+        Families(RwLock::new(all.into_iter().collect()))
+    }
+
+    /// Adds a column family, or changes its entry.
+    pub fn insert(&self, family: Family, info: FamilyInfo) {
+        self.0.write().insert(family, info);
+    }
+
+    /// Removes a column family that was dropped.
+    pub fn remove(&self, family: Family) {
+        self.0.write().remove(&family);
+    }
+}
 
 /// The stripes and the families of a batch, read before any lock is taken.
 #[derive(Default)]
@@ -27,7 +60,7 @@ impl Plan {
     /// deletes.
     pub fn read(batch: &[u8], families: &Families, stripes: Option<&Stripes>) -> Result<Plan, BatchError> {
         let mut plan = Plan::default();
-        let families = families.read();
+        let families = families.0.read();
         for record in parse(batch)? {
             let record = record?;
             if record.kind == RecordKind::LogData {
@@ -57,7 +90,7 @@ impl Plan {
     /// Refuses a batch that names unknown families or merges without an operator. Called with the stripes held, so that
     /// the families stay as they are until the batch is applied.
     pub fn check(&self, families: &Families, ignore_missing: bool) -> Result<(), String> {
-        let families = families.read();
+        let families = families.0.read();
         let missing = self.families.iter().find(|(family, _)| !families.contains_key(family));
         if let Some((Family(id), _)) = missing.filter(|_| !ignore_missing) {
             return Err(format!("the write batch names column family {id}, which does not exist (any more)"));
@@ -79,7 +112,7 @@ impl Plan {
         if mark.is_some() {
             return Box::new([(Family::MARKS, Sequence(applied.last.0 + 1))]);
         }
-        let families = families.read();
+        let families = families.0.read();
         let sequence = |at: &usize| Sequence(applied.last.0.saturating_sub((self.records - 1 - at) as u64));
         // RocksDB skipped the records of families that do not exist.
         let present = self.families.iter().filter(|(family, _)| families.contains_key(family));

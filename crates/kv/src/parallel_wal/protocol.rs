@@ -9,12 +9,11 @@ use parking_lot::Mutex;
 
 use super::batch::Family;
 use super::error::{LogError, LogErrorKind, WriteError};
-use super::families::{Families, FamilyInfo};
 use super::in_flight::{Exclusive, InFlight};
 use super::log::TicketLog;
 use super::marks::{BatchMark, Marks};
 use super::options::{Applied, HeldRecords, ParallelWalOptions, WriteOptions, breaks};
-use super::plan::Plan;
+use super::plan::{Families, FamilyInfo, Plan};
 use super::stripes::{HeldStripes, StripeSet, Stripes};
 use super::tables::{Mark, Sequence, Tables};
 

@@ -1,4 +1,4 @@
-//! The free room on the drive, read at intervals, and the refusal of writes when the room is short.
+//! The refusal of writes: after a failure of the engine, or while the drive is short of room.
 
 use crate::error::Error;
 use crate::store::{Room, Store};
@@ -14,27 +14,47 @@ const ROOM_PART: u64 = 8;
 const ROOM_BYTES_MIN: u64 = 256 << 10;
 const ROOM_BYTES_MAX: u64 = 64 << 20;
 
-/// Reads the drive's free room at intervals.
+/// Decides whether writes are refused. Reads the drive's free room at intervals.
 #[derive(Default)]
-pub(super) struct RoomWatch {
+pub(super) struct Refusals {
+    /// Why the engine takes no more writes; `None` while it takes them.
+    failure: Option<Refusal>,
+    /// The refusal of writes that grow the data, while the drive is short of room.
+    shortage: Option<Refusal>,
+    /// Time at which the room was read, in milliseconds since 1970.
     read_ms: u64,
     /// Bytes of the batches written since the room was read, and the number of bytes at which the room is
     /// read again.
     written: u64,
     may_write: u64,
-    refusal: Option<Refusal>,
 }
 
-impl RoomWatch {
+impl Refusals {
     /// Counts a batch of `bytes` that is being written.
     pub fn note_batch(&mut self, bytes: usize) {
         self.written = self.written.saturating_add(bytes as u64);
     }
 
-    /// The refusal of writes that grow the data, while the drive is short of room.
+    /// Ends all writes with `error`; reads go on.
+    pub fn fail(&mut self, error: &Error) {
+        if self.failure.is_none() {
+            tracing::error!(%error, "the engine takes no writes any more; reads go on; restart the server");
+            self.failure = Some(Refusal { text: error.to_client().into(), growth_only: false });
+        }
+    }
+
+    /// The failure after which the engine takes no writes.
+    pub fn failure(&self) -> Option<&Refusal> {
+        self.failure.as_ref()
+    }
+
+    /// Why writes are refused at `now_ms`, if they are: the engine has failed, or the drive is short of room.
     pub fn refusal(&mut self, store: &dyn Store, now_ms: u64) -> Option<Refusal> {
+        if self.failure.is_some() {
+            return self.failure.clone();
+        }
         if now_ms.abs_diff(self.read_ms) < ROOM_AGE_MS && self.written < self.may_write {
-            return self.refusal.clone();
+            return self.shortage.clone();
         }
         (self.read_ms, self.written) = (now_ms, 0);
         let room = store.room();
@@ -43,7 +63,7 @@ impl RoomWatch {
             (beyond / ROOM_PART).clamp(ROOM_BYTES_MIN, ROOM_BYTES_MAX)
         });
         let short = room.filter(Room::is_short);
-        if short.is_some() != self.refusal.is_some() {
+        if short.is_some() != self.shortage.is_some() {
             match &short {
                 Some(room) => {
                     tracing::warn!(free = room.free.0, reserve = room.reserve.0, "the drive is full")
@@ -51,11 +71,11 @@ impl RoomWatch {
                 None => tracing::info!("the drive has room again"),
             }
         }
-        self.refusal = short.map(|room| {
+        self.shortage = short.map(|room| {
             let error =
                 Error::NoSpace(format!("{} bytes are free, {} are kept back", room.free.0, room.reserve.0));
             Refusal { text: error.to_client().into(), growth_only: true }
         });
-        self.refusal.clone()
+        self.shortage.clone()
     }
 }
