@@ -21,7 +21,7 @@ const YIELD_TAIL: Duration = Duration::from_micros(20);
 
 /// The driver for real time. A process usually has one.
 ///
-/// Each waiting thread has a *lane* of its timers and the short tasks that it woke. Tasks woken on a thread that does
+/// Each waiting thread has a list of its timers and of the short tasks that it woke. Tasks woken on a thread that does
 /// not wait go to one background thread, started on first use.
 pub struct RealDriver {
     origin: StdInstant,
@@ -50,7 +50,7 @@ impl Ord for Timer {
 }
 
 #[derive(Default)]
-struct Lane {
+struct ThreadWork {
     depth: u32,
     /// True if the thread has waited in its reactor, which holds back submissions until the next wait or
     /// until the last one ends.
@@ -60,12 +60,12 @@ struct Lane {
 }
 
 thread_local! {
-    static LANE: RefCell<Lane> = RefCell::default();
+    static THREAD_WORK: RefCell<ThreadWork> = RefCell::default();
 }
 
 #[derive(Default)]
 struct BackgroundThread {
-    lane: Mutex<Lane>,
+    work: Mutex<ThreadWork>,
     changed: Condvar,
 }
 
@@ -82,13 +82,13 @@ impl Wake for Task {
             return;
         }
         let mut task = Some(self);
-        // A thread that is ending has no lane any more: the background thread takes the task.
-        let _torn_down = LANE.try_with(|lane| {
-            if let Ok(mut lane) = lane.try_borrow_mut()
-                && lane.depth > 0
+        // A thread that is ending has no thread-local list any more: the background thread takes the task.
+        let _torn_down = THREAD_WORK.try_with(|work| {
+            if let Ok(mut work) = work.try_borrow_mut()
+                && work.depth > 0
                 && let Some(task) = task.take()
             {
-                lane.ready.push_back(task);
+                work.ready.push_back(task);
             }
         });
         if let Some(task) = task {
@@ -125,14 +125,14 @@ impl BackgroundThread {
     /// Moves timers and tasks to the background thread. The background thread is woken only if one of them is
     /// due before its next timer.
     fn take(&self, timers: &mut BinaryHeap<Reverse<Timer>>, ready: &mut VecDeque<Arc<Task>>) {
-        let mut lane = self.lane.lock();
+        let mut work = self.work.lock();
         let due = |timers: &BinaryHeap<Reverse<Timer>>| timers.peek().map(|timer| timer.0.due);
-        let (before, first) = (due(&lane.timers), due(timers));
+        let (before, first) = (due(&work.timers), due(timers));
         let sooner = first.is_some_and(|first| before.is_none_or(|before| first < before));
         let wake = sooner || !ready.is_empty();
-        lane.timers.append(timers);
-        lane.ready.append(ready);
-        drop(lane);
+        work.timers.append(timers);
+        work.ready.append(ready);
+        drop(work);
         if wake {
             self.changed.notify_one();
         }
@@ -140,29 +140,29 @@ impl BackgroundThread {
 
     #[expect(clippy::disallowed_methods, reason = "this is the adapter")]
     fn serve(&self) {
-        let mut lane = self.lane.lock();
+        let mut work = self.work.lock();
         loop {
-            if let Some(task) = lane.ready.pop_front() {
-                drop(lane);
+            if let Some(task) = work.ready.pop_front() {
+                drop(work);
                 task.run();
-                lane = self.lane.lock();
+                work = self.work.lock();
                 continue;
             }
             let now = StdInstant::now();
-            match lane.timers.peek() {
+            match work.timers.peek() {
                 Some(Reverse(timer)) if timer.due <= now => {
-                    let timer = lane.timers.pop();
-                    drop(lane);
+                    let timer = work.timers.pop();
+                    drop(work);
                     if let Some(Reverse(timer)) = timer {
                         timer.waker.wake();
                     }
-                    lane = self.lane.lock();
+                    work = self.work.lock();
                 }
                 Some(Reverse(timer)) => {
                     let due = timer.due;
-                    self.changed.wait_until(&mut lane, due);
+                    self.changed.wait_until(&mut work, due);
                 }
-                None => self.changed.wait(&mut lane),
+                None => self.changed.wait(&mut work),
             }
         }
     }
@@ -202,11 +202,11 @@ impl Driver for RealDriver {
         }
         let timer = Timer { due: self.std_instant(due), waker: waker.clone() };
         let mut timer = Some(timer);
-        LANE.with_borrow_mut(|lane| {
-            if lane.depth > 0
+        THREAD_WORK.with_borrow_mut(|work| {
+            if work.depth > 0
                 && let Some(timer) = timer.take()
             {
-                lane.timers.push(Reverse(timer));
+                work.timers.push(Reverse(timer));
             }
         });
         if let Some(timer) = timer {
@@ -218,21 +218,21 @@ impl Driver for RealDriver {
     fn park(&self, me: &Parker) {
         // Within `block_on`, operations that are submitted between two waits reach the kernel with the second
         // wait.
-        let inside = LANE.with_borrow_mut(|lane| {
-            lane.waited |= lane.depth > 0;
-            lane.depth > 0
+        let inside = THREAD_WORK.with_borrow_mut(|work| {
+            work.waited |= work.depth > 0;
+            work.depth > 0
         });
         let _leave = (!inside).then(|| LeaveAtEnd(&me.sleep));
         loop {
-            while let Some(task) = LANE.with_borrow_mut(|lane| lane.ready.pop_front()) {
+            while let Some(task) = THREAD_WORK.with_borrow_mut(|work| work.ready.pop_front()) {
                 task.run();
             }
             // The clock is read only if there is a timer, because reading is slow on some machines.
-            let due = || LANE.with_borrow(|lane| lane.timers.peek().map(|timer| timer.0.due));
+            let due = || THREAD_WORK.with_borrow(|work| work.timers.peek().map(|timer| timer.0.due));
             let now = due().map(|_| StdInstant::now());
-            while let Some(Reverse(timer)) = LANE.with_borrow_mut(|lane| {
-                if lane.timers.peek().is_some_and(|t| Some(t.0.due) <= now) {
-                    lane.timers.pop()
+            while let Some(Reverse(timer)) = THREAD_WORK.with_borrow_mut(|work| {
+                if work.timers.peek().is_some_and(|t| Some(t.0.due) <= now) {
+                    work.timers.pop()
                 } else {
                     None
                 }
@@ -245,7 +245,7 @@ impl Driver for RealDriver {
             if me.take_wake() {
                 return;
             }
-            let idle = LANE.with_borrow(|lane| lane.ready.is_empty());
+            let idle = THREAD_WORK.with_borrow(|work| work.ready.is_empty());
             let next = due().map(|due| due.saturating_duration_since(now.unwrap_or_else(StdInstant::now)));
             if !idle || me.sleep.reactor().is_some_and(Reactor::poll) {
                 continue;
@@ -286,15 +286,15 @@ impl Driver for RealDriver {
     }
 
     fn enter(&self) {
-        LANE.with_borrow_mut(|lane| lane.depth += 1);
+        THREAD_WORK.with_borrow_mut(|work| work.depth += 1);
     }
 
     fn leave(&self) {
-        let (left, waited) = LANE.with_borrow_mut(|lane| {
-            lane.depth -= 1;
-            let left = (lane.depth == 0 && !(lane.timers.is_empty() && lane.ready.is_empty()))
-                .then(|| (std::mem::take(&mut lane.timers), std::mem::take(&mut lane.ready)));
-            (left, std::mem::take(&mut lane.waited))
+        let (left, waited) = THREAD_WORK.with_borrow_mut(|work| {
+            work.depth -= 1;
+            let left = (work.depth == 0 && !(work.timers.is_empty() && work.ready.is_empty()))
+                .then(|| (std::mem::take(&mut work.timers), std::mem::take(&mut work.ready)));
+            (left, std::mem::take(&mut work.waited))
         });
         // The end of a nested wait also submits held-back operations, because the outer code may block
         // elsewhere.

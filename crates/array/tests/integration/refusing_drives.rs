@@ -31,7 +31,7 @@ fn array_with_content() -> Bench {
 }
 
 /// Mount options: stale rows stay, or every zone with stale rows is rewritten.
-fn options_rewriting_above(rebuild_above: u64) -> OpenOptions {
+fn options_with_rebuild_above(rebuild_above: u64) -> OpenOptions {
     OpenOptions { rebuild_above: Bytes(rebuild_above), ..OpenOptions::default() }
 }
 
@@ -90,7 +90,8 @@ fn a_drive_that_fails_any_operation_of_a_mount_is_left_out() {
                         let reported = array::status(&again.devices(&[])).await.expect("status");
                         assert_eq!(reported.health(), Health::Clean, "a status submits no writes");
                     });
-                    if !assert_opens_without(&again, slot, &options_rewriting_above(rebuild_above), &what) {
+                    if !assert_opens_without(&again, slot, &options_with_rebuild_above(rebuild_above), &what)
+                    {
                         break;
                     }
                     met += 1;
@@ -113,7 +114,8 @@ fn a_drive_that_disappears_at_any_moment_of_a_mount_is_left_out() {
                 let what = format!("drive {slot} goes after {after}, above {rebuild_above}");
                 // Operations after the mount would fail the drive too, so that the test mounts only.
                 let health = block_on(&*again.driver, async {
-                    let array = Array::open(again.devices(&[]), options_rewriting_above(rebuild_above)).await;
+                    let array =
+                        Array::open(again.devices(&[]), options_with_rebuild_above(rebuild_above)).await;
                     let array = array.unwrap_or_else(|e| panic!("{what}: {e}"));
                     let health = array.status().health();
                     verify_all(&device(&array)).await;

@@ -138,12 +138,12 @@ impl ArrayLoad {
         self.setup.stripe_unit.0 * u64::from(self.setup.drives - 1)
     }
 
-    fn count(&self, size: u64) -> u64 {
+    fn number_of_operations(&self, size: u64) -> u64 {
         (self.total.0 / size).clamp(200, 40_000)
     }
 
     fn load(&self, device: &Arc<dyn ZonedDevice>, kind: Kind, size: u64, depth: usize) -> Result<Summary> {
-        let load = Load::new(kind, Bytes(size), depth, self.count(size));
+        let load = Load::new(kind, Bytes(size), depth, self.number_of_operations(size));
         Ok(Summary::of(&load.run(device)?, Bytes(size)))
     }
 

@@ -27,8 +27,8 @@ pub(super) struct Led {
     took: Duration,
 }
 
-/// Number of steps of a latency distribution.
-const DISTRIBUTION_STEPS: u32 = 20;
+/// Number of quantiles reported of a latency distribution: one per 5 %.
+const LATENCY_QUANTILES: u32 = 20;
 
 impl Led {
     /// The write of a batch that RocksDB has written, which begins with its sequence number.
@@ -57,8 +57,8 @@ pub(super) fn groups(mut writes: Vec<Led>, dilation: u32) -> Vec<GroupOutcome> {
             writers,
             groups,
             latency_us: recorder.summary(dilation),
-            steps_us: (1..=DISTRIBUTION_STEPS)
-                .map(|n| recorder.at(f64::from(n) / f64::from(DISTRIBUTION_STEPS), dilation))
+            steps_us: (1..=LATENCY_QUANTILES)
+                .map(|n| recorder.at(f64::from(n) / f64::from(LATENCY_QUANTILES), dilation))
                 .collect(),
         })
         .collect()

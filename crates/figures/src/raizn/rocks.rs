@@ -177,7 +177,7 @@ struct Ran {
     measured: Measured,
     p99: f64,
     /// Bytes that the array wrote; `None` without an array.
-    written: Option<shares::Written>,
+    written: Option<shares::BytesWritten>,
 }
 
 fn workloads(

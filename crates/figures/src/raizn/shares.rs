@@ -17,14 +17,14 @@ fn file(dir: &Path) -> PathBuf {
 
 /// Bytes that an array wrote.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Written {
+pub(super) struct BytesWritten {
     all: u64,
     metadata: u64,
     partial_parity: u64,
 }
 
 /// The array's counters of the last run of db_bench.
-pub(super) fn read_counters(dir: &Path) -> Result<Written> {
+pub(super) fn read_counters(dir: &Path) -> Result<BytesWritten> {
     let file = file(dir);
     let failed = || format!("what the array counted, in {}", file.display());
     let text = std::fs::read_to_string(&file).map_err(|e| Error::new(failed(), e))?;
@@ -32,7 +32,7 @@ pub(super) fn read_counters(dir: &Path) -> Result<Written> {
     of(&text).map_err(|why| Error::new(failed(), why))
 }
 
-fn of(text: &str) -> std::result::Result<Written, String> {
+fn of(text: &str) -> std::result::Result<BytesWritten, String> {
     let [line] = text.lines().collect::<Vec<_>>()[..] else {
         return Err(format!("one mount is one line, not {text:?}"));
     };
@@ -44,12 +44,12 @@ fn of(text: &str) -> std::result::Result<Written, String> {
     let all = bytes("data_bytes")? + bytes("parity_bytes")? + partial_parity + metadata;
     match all {
         0 => Err(format!("nothing was written: {line:?}")),
-        all => Ok(Written { all, metadata, partial_parity }),
+        all => Ok(BytesWritten { all, metadata, partial_parity }),
     }
 }
 
 /// The shares of the bytes written as bars of a panel.
-pub(super) fn rows(figure: &'static str, name: &'static str, of: &Written, how: &str) -> [Row; 2] {
+pub(super) fn rows(figure: &'static str, name: &'static str, of: &BytesWritten, how: &str) -> [Row; 2] {
     let share = |series: &str, bytes: u64, note: &str| Row {
         better: Better::Lower,
         ..Row::new(figure, series, name, Unit::Times, bytes as f64 / of.all as f64)
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn shares_are_of_data_parity_and_metadata_together() {
         let written = of(LINE).unwrap();
-        assert_eq!(written, Written { all: 1000, metadata: 10, partial_parity: 40 });
+        assert_eq!(written, BytesWritten { all: 1000, metadata: 10, partial_parity: 40 });
         assert_eq!(rows("p", "fillseq", &written, "").map(|row| row.ours), [0.01, 0.04]);
     }
 

@@ -122,7 +122,7 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
                 events.push(event);
             }
             Entry::Step(event) => events.push(event),
-            Entry::Marked(_) | Entry::Ready | Entry::Replaced | Entry::Worn => {}
+            Entry::Event(_) | Entry::Ready | Entry::Replaced | Entry::Worn => {}
         }
     }
     events

@@ -56,11 +56,11 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
                 }
                 open = ready;
             }
-            Entry::Marked(mark) => {
-                model.apply(mark);
-                promises += u64::from(mark.is_promise());
-                if let Some(cut) = cuts.last_mut().filter(|_| open && mark.is_promise()) {
-                    cut.model.apply(mark);
+            Entry::Event(event) => {
+                model.apply(event);
+                promises += u64::from(event.is_promise());
+                if let Some(cut) = cuts.last_mut().filter(|_| open && event.is_promise()) {
+                    cut.model.apply(event);
                     cut.promises = promises;
                 }
             }

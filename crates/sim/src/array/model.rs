@@ -13,7 +13,7 @@ pub(crate) const UNREADABLE_BLOCK_DIGEST: u64 = 0x6c6f_7374;
 
 /// A step of the array's workload, or the array's answer to a step.
 #[derive(Clone, Debug)]
-pub(crate) enum Mark {
+pub(crate) enum WorkloadEvent {
     /// Blocks were submitted at a zone's pointer; a digest of each.
     Write {
         zone: usize,
@@ -59,16 +59,16 @@ pub(crate) enum Mark {
     },
 }
 
-impl Mark {
-    /// Whether the mark is a promise to the array's caller.
+impl WorkloadEvent {
+    /// Whether the event is a promise to the array's caller.
     pub(crate) fn is_promise(&self) -> bool {
         matches!(
             self,
-            Mark::Acked { .. }
-                | Mark::Flushed { .. }
-                | Mark::Reset { .. }
-                | Mark::Finished { .. }
-                | Mark::ZoneFailed { .. }
+            WorkloadEvent::Acked { .. }
+                | WorkloadEvent::Flushed { .. }
+                | WorkloadEvent::Reset { .. }
+                | WorkloadEvent::Finished { .. }
+                | WorkloadEvent::ZoneFailed { .. }
         )
     }
 }
@@ -151,15 +151,15 @@ impl ZonesModel {
         ZonesModel { zones: shown.iter().map(life).collect(), ..ZonesModel::default() }
     }
 
-    pub(crate) fn apply(&mut self, mark: &Mark) {
-        match mark {
-            Mark::Flushing { id } => {
+    pub(crate) fn apply(&mut self, event: &WorkloadEvent) {
+        match event {
+            WorkloadEvent::Flushing { id } => {
                 let now = |lives: &Vec<ZoneLife>| {
                     lives.last().map_or((0, 0, false), |l| (l.number, l.acked, l.ended))
                 };
                 self.flushes.insert(*id, self.zones.iter().map(now).collect());
             }
-            Mark::Flushed { id } => {
+            WorkloadEvent::Flushed { id } => {
                 let Some(then) = self.flushes.remove(id) else { return };
                 for (lives, (number, acked, ended)) in self.zones.iter_mut().zip(then) {
                     for life in lives {
@@ -171,7 +171,7 @@ impl ZonesModel {
                     }
                 }
             }
-            Mark::Acked { zone, life, end, durable } => {
+            WorkloadEvent::Acked { zone, life, end, durable } => {
                 let Some(lives) = self.zones.get_mut(*zone) else { return };
                 let Some(at) = lives.iter().position(|l| l.number == *life) else { return };
                 if let Some(life) = lives.get_mut(at) {
@@ -185,11 +185,11 @@ impl ZonesModel {
                     lives.iter_mut().take(at).for_each(|life| life.gone = true);
                 }
             }
-            Mark::Write { zone, blocks } => {
+            WorkloadEvent::Write { zone, blocks } => {
                 self.last(*zone, |life| Arc::make_mut(&mut life.blocks).extend(blocks))
             }
-            Mark::Resetting { zone } => self.last(*zone, |life| life.ending = true),
-            Mark::Reset { zone } => {
+            WorkloadEvent::Resetting { zone } => self.last(*zone, |life| life.ending = true),
+            WorkloadEvent::Reset { zone } => {
                 self.last(*zone, |life| life.ended = true);
                 if let Some(lives) = self.zones.get_mut(*zone) {
                     let number = lives.last().map_or(0, |life| life.number + 1);
@@ -198,11 +198,11 @@ impl ZonesModel {
                     lives.drain(..extra);
                 }
             }
-            Mark::FailingZone { zone } => self.last(*zone, |life| life.failing = true),
-            Mark::ZoneFailed { zone } => self.last(*zone, |life| life.failed = true),
-            Mark::Refused { zone } => self.last(*zone, |life| life.ending = false),
-            Mark::Finishing { zone } => self.last(*zone, |life| life.finishing = true),
-            Mark::Finished { zone } => self.last(*zone, |life| life.finished = true),
+            WorkloadEvent::FailingZone { zone } => self.last(*zone, |life| life.failing = true),
+            WorkloadEvent::ZoneFailed { zone } => self.last(*zone, |life| life.failed = true),
+            WorkloadEvent::Refused { zone } => self.last(*zone, |life| life.ending = false),
+            WorkloadEvent::Finishing { zone } => self.last(*zone, |life| life.finishing = true),
+            WorkloadEvent::Finished { zone } => self.last(*zone, |life| life.finished = true),
         }
     }
 
@@ -329,9 +329,9 @@ fn judge(
 mod tests {
     use super::*;
 
-    fn model(marks: &[Mark]) -> ZonesModel {
+    fn model_after(events: &[WorkloadEvent]) -> ZonesModel {
         let mut model = ZonesModel::new(1);
-        marks.iter().for_each(|mark| model.apply(mark));
+        events.iter().for_each(|event| model.apply(event));
         model
     }
 
@@ -342,13 +342,13 @@ mod tests {
 
     #[test]
     fn the_pointer_lies_between_what_is_durable_and_what_was_submitted() {
-        let model = model(&[
-            Mark::Write { zone: 0, blocks: vec![1, 2, 3] },
-            Mark::Acked { zone: 0, life: 0, end: 2, durable: false },
-            Mark::Flushing { id: 1 },
-            Mark::Acked { zone: 0, life: 0, end: 3, durable: false },
-            Mark::Flushed { id: 1 },
-            Mark::Write { zone: 0, blocks: vec![4] },
+        let model = model_after(&[
+            WorkloadEvent::Write { zone: 0, blocks: vec![1, 2, 3] },
+            WorkloadEvent::Acked { zone: 0, life: 0, end: 2, durable: false },
+            WorkloadEvent::Flushing { id: 1 },
+            WorkloadEvent::Acked { zone: 0, life: 0, end: 3, durable: false },
+            WorkloadEvent::Flushed { id: 1 },
+            WorkloadEvent::Write { zone: 0, blocks: vec![4] },
         ]);
         for (blocks, wanted) in [
             (&[1, 2][..], vec![]),
@@ -366,26 +366,30 @@ mod tests {
 
     #[test]
     fn a_failed_zone_stays_failed_until_a_reset() {
-        let mut model = model(&[
-            Mark::Write { zone: 0, blocks: vec![1] },
-            Mark::Acked { zone: 0, life: 0, end: 1, durable: true },
+        let mut model = model_after(&[
+            WorkloadEvent::Write { zone: 0, blocks: vec![1] },
+            WorkloadEvent::Acked { zone: 0, life: 0, end: 1, durable: true },
         ]);
         assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
-        model.apply(&Mark::FailingZone { zone: 0 });
+        model.apply(&WorkloadEvent::FailingZone { zone: 0 });
         assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), []);
         assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1]), []);
-        model.apply(&Mark::ZoneFailed { zone: 0 });
+        model.apply(&WorkloadEvent::ZoneFailed { zone: 0 });
         assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), []);
         for (state, blocks) in
             [(ZoneState::Closed, &[1][..]), (ZoneState::Full, &[1]), (ZoneState::Empty, &[])]
         {
             assert_eq!(fault_kinds(&model, state, blocks), [FailureKind::Invented]);
         }
-        model.apply(&Mark::Resetting { zone: 0 });
+        model.apply(&WorkloadEvent::Resetting { zone: 0 });
         assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
         assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), []);
-        for mark in [Mark::Reset { zone: 0 }, Mark::Flushing { id: 1 }, Mark::Flushed { id: 1 }] {
-            model.apply(&mark);
+        for event in [
+            WorkloadEvent::Reset { zone: 0 },
+            WorkloadEvent::Flushing { id: 1 },
+            WorkloadEvent::Flushed { id: 1 },
+        ] {
+            model.apply(&event);
         }
         assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
         assert_eq!(fault_kinds(&model, ZoneState::Offline, &[]), [FailureKind::Lost]);
@@ -393,11 +397,11 @@ mod tests {
 
     #[test]
     fn a_worn_zone_is_read_only_and_keeps_its_content() {
-        let marks = [
-            Mark::Write { zone: 0, blocks: vec![1, 2, 3] },
-            Mark::Acked { zone: 0, life: 0, end: 2, durable: true },
+        let events = [
+            WorkloadEvent::Write { zone: 0, blocks: vec![1, 2, 3] },
+            WorkloadEvent::Acked { zone: 0, life: 0, end: 2, durable: true },
         ];
-        let mut model = model(&marks);
+        let mut model = model_after(&events);
         let part = WornZone { zone: 0, offline: false, filled: false };
         let read_only = |model: &ZonesModel, blocks: &[u64], worn| {
             let shown = [ShownZone { state: ZoneState::ReadOnly, blocks: blocks.to_vec() }];
@@ -419,7 +423,7 @@ mod tests {
         let offline = [ShownZone { state: ZoneState::Offline, blocks: Vec::new() }];
         assert_eq!(model.judge(&offline, false, Some(part)).len(), 1, "one drive alone loses nothing");
         assert_eq!(model.judge(&offline, false, Some(WornZone { offline: true, ..part })).len(), 0);
-        model.apply(&Mark::Resetting { zone: 0 });
+        model.apply(&WorkloadEvent::Resetting { zone: 0 });
         assert_eq!(read_only(&model, &[], Some(part)), []);
 
         // The zones that two mounts show; the second mount lacks a drive.
@@ -440,16 +444,16 @@ mod tests {
     #[test]
     fn a_reset_may_be_undone_until_a_flush_covers_it() {
         let begin = [
-            Mark::Write { zone: 0, blocks: vec![1] },
-            Mark::Acked { zone: 0, life: 0, end: 1, durable: true },
-            Mark::Resetting { zone: 0 },
+            WorkloadEvent::Write { zone: 0, blocks: vec![1] },
+            WorkloadEvent::Acked { zone: 0, life: 0, end: 1, durable: true },
+            WorkloadEvent::Resetting { zone: 0 },
         ];
-        let mut model = model(&begin);
+        let mut model = model_after(&begin);
         assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
-        model.apply(&Mark::Reset { zone: 0 });
+        model.apply(&WorkloadEvent::Reset { zone: 0 });
         assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1]), []);
-        model.apply(&Mark::Flushing { id: 1 });
-        model.apply(&Mark::Flushed { id: 1 });
+        model.apply(&WorkloadEvent::Flushing { id: 1 });
+        model.apply(&WorkloadEvent::Flushed { id: 1 });
         assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1]), [FailureKind::Invented]);
         assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), []);
     }

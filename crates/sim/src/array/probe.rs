@@ -9,7 +9,7 @@ use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
 use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
-use super::model::{Mark, ShownZone, WornZone, ZonesModel};
+use super::model::{ShownZone, WorkloadEvent, WornZone, ZonesModel};
 use super::record::{STEPS_PER_TASK, replace};
 use super::shape::{DriveFailure, LOGICAL_ZONES, Shape, WearTime, Worn, latency};
 use super::unreadable::{UnreadableBlocks, UnreadableDrive};
@@ -96,7 +96,8 @@ impl Probe<'_> {
         let shape = self.state.shape;
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn))?;
         let offline = worn.state == ZoneState::Offline && drives.emus.len() < shape.drives;
-        let filled = drives.emus.iter().any(|(_, emu)| drives.part(emu, worn) == Some(ZoneState::Full));
+        let filled =
+            drives.emus.iter().any(|(_, emu)| drives.physical_zone_state(emu, worn) == Some(ZoneState::Full));
         Some(WornZone { zone: worn.zone, offline, filled })
     }
 
@@ -161,7 +162,7 @@ impl Probe<'_> {
         block_on(&*drives.driver, async {
             for task in 0..2_u32 {
                 let sink = Arc::clone(&model);
-                let sink = Arc::new(move |mark: Mark| sink.lock().apply(&mark));
+                let sink = Arc::new(move |event: WorkloadEvent| sink.lock().apply(&event));
                 let zones = task * LOGICAL_ZONES / 2..(task + 1) * LOGICAL_ZONES / 2;
                 let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS_PER_TASK)
                     .allow_wear(shape.worn());
@@ -297,11 +298,11 @@ impl ImageDrives {
     /// Whether a physical zone of the array has worn out.
     fn is_worn(&self, worn: Worn) -> bool {
         let drive = self.emus.iter().find(|(drive, _)| *drive == worn.slot);
-        drive.is_some_and(|(_, emu)| self.part(emu, worn) == Some(worn.state))
+        drive.is_some_and(|(_, emu)| self.physical_zone_state(emu, worn) == Some(worn.state))
     }
 
     /// The state of the physical zone that one drive holds for a worn logical zone.
-    fn part(&self, emu: &Arc<Emu>, worn: Worn) -> Option<ZoneState> {
+    fn physical_zone_state(&self, emu: &Arc<Emu>, worn: Worn) -> Option<ZoneState> {
         let (number, device) = (worn.part().0, &**emu as &dyn ZonedDevice);
         let report = block_on(&*self.driver, device.report(number..number + 1)).ok()?;
         report.first().map(|info| info.state)

@@ -11,7 +11,7 @@ use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
 use zoned::{ZoneId, ZonedDevice};
 
-use super::model::Mark;
+use super::model::WorkloadEvent;
 use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, latency};
 use super::workload::Task;
 use crate::trace::Event;
@@ -27,7 +27,7 @@ const MAX_ACK_DELAY: Duration = Duration::from_micros(30);
 /// An event in the recording of an array's workload.
 pub(super) enum Entry {
     Io(usize, Event),
-    Marked(Mark),
+    Event(WorkloadEvent),
     /// A step of the workload of a file system or database on the array.
     Step(Event),
     Ready,
@@ -93,7 +93,7 @@ async fn run(
     let tasks: Vec<_> = (0..2_u32)
         .map(|task| {
             let sink = Arc::clone(journal);
-            let sink = Arc::new(move |mark| sink.lock().push(Entry::Marked(mark)));
+            let sink = Arc::new(move |event| sink.lock().push(Entry::Event(event)));
             let zones = task * LOGICAL_ZONES / 2..(task + 1) * LOGICAL_ZONES / 2;
             let (array, first) = (Arc::clone(&recorded.array), ZoneId(zones.start));
             // With all drives present the workload first fails a zone, so that cuts fall around the failure and the zone's reset.

@@ -9,12 +9,12 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Done, Durability, Error, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice,
 };
 
-use super::model::{Mark, ShownZone, UNREADABLE_BLOCK_DIGEST};
+use super::model::{ShownZone, UNREADABLE_BLOCK_DIGEST, WorkloadEvent};
 use super::shape::Worn;
 use crate::Rng;
 
-/// A function that takes the marks of an array's workload.
-pub(crate) type MarkSink = Arc<dyn Fn(Mark) + Send + Sync>;
+/// A function that takes the events of an array's workload.
+pub(crate) type WorkloadEventSink = Arc<dyn Fn(WorkloadEvent) + Send + Sync>;
 
 /// A zone that a task of the workload writes.
 struct TaskZone {
@@ -32,7 +32,7 @@ struct TaskZone {
 /// A task of the array's workload, with zones of its own.
 pub(crate) struct Task {
     device: Arc<dyn ZonedDevice>,
-    sink: MarkSink,
+    sink: WorkloadEventSink,
     rng: Rng,
     zones: Vec<TaskZone>,
     steps: usize,
@@ -85,7 +85,7 @@ impl Task {
     /// A task that writes `zones`; `shown` is the content of all zones of the array.
     pub(crate) fn new(
         device: &Arc<dyn ZonedDevice>,
-        sink: MarkSink,
+        sink: WorkloadEventSink,
         seed: u64,
         zones: Range<u32>,
         shown: &[ShownZone],
@@ -135,9 +135,9 @@ impl Task {
         let Some(task_zone) = self.zones.first_mut() else { return Ok(self) };
         task_zone.failed = true;
         let zone = task_zone.zone.index();
-        (self.sink)(Mark::FailingZone { zone });
+        (self.sink)(WorkloadEvent::FailingZone { zone });
         fail.await.map_err(|e| format!("failing a zone: {e}"))?;
-        (self.sink)(Mark::ZoneFailed { zone });
+        (self.sink)(WorkloadEvent::ZoneFailed { zone });
         Ok(self)
     }
 
@@ -163,9 +163,9 @@ impl Task {
     async fn flush(&mut self) -> Result<(), String> {
         self.flushes += 1;
         let id = self.flushes;
-        (self.sink)(Mark::Flushing { id });
+        (self.sink)(WorkloadEvent::Flushing { id });
         self.device.flush().await.map_err(|e| format!("a flush: {e}"))?;
-        (self.sink)(Mark::Flushed { id });
+        (self.sink)(WorkloadEvent::Flushed { id });
         Ok(())
     }
 
@@ -175,11 +175,11 @@ impl Task {
         if task_zone.reset_refused {
             return Ok(());
         }
-        (self.sink)(Mark::Resetting { zone });
+        (self.sink)(WorkloadEvent::Resetting { zone });
         match self.device.zone(task_zone.zone, Action::Reset).await {
             Ok(()) => {}
             Err(e) if task_zone.failed && e.to_string().contains("is lacking") => {
-                (self.sink)(Mark::Refused { zone });
+                (self.sink)(WorkloadEvent::Refused { zone });
                 return Ok(());
             }
             Err(e) if task_zone.wears && is_worn(&e) => {
@@ -187,13 +187,13 @@ impl Task {
                 // The array refused the reset before it reset any drive. Any other error leaves the extent of the reset
                 // unknown.
                 if e.to_string().contains("it cannot be reset") {
-                    (self.sink)(Mark::Refused { zone });
+                    (self.sink)(WorkloadEvent::Refused { zone });
                 }
                 return Ok(());
             }
             Err(e) => return Err(format!("a reset: {e}")),
         }
-        (self.sink)(Mark::Reset { zone });
+        (self.sink)(WorkloadEvent::Reset { zone });
         (task_zone.life, task_zone.written, task_zone.over, task_zone.failed) =
             (task_zone.life + 1, 0, false, false);
         Ok(())
@@ -204,7 +204,7 @@ impl Task {
         let zone = task_zone.zone.index();
         let was_full = task_zone.written >= self.device.geometry().zone_capacity.0 as usize;
         task_zone.over = true;
-        (self.sink)(Mark::Finishing { zone });
+        (self.sink)(WorkloadEvent::Finishing { zone });
         match self.device.zone(task_zone.zone, Action::Finish).await {
             Ok(()) => {}
             Err(e) if task_zone.wears && is_worn(&e) => return Ok(()),
@@ -212,7 +212,7 @@ impl Task {
         }
         // The finish of a full zone changes nothing: a power cut may still take blocks that are not durable.
         if !was_full {
-            (self.sink)(Mark::Finished { zone });
+            (self.sink)(WorkloadEvent::Finished { zone });
         }
         Ok(())
     }
@@ -232,8 +232,8 @@ impl Task {
             let how = if self.rng.chance(15) { Durability::Durable } else { Durability::Cached };
             let blocks = data.chunks(size).map(digest).collect();
             let data = Buf::copy_from(&data);
-            // The mark is made before the submission: from the submission on a cut may leave the blocks on a drive.
-            (self.sink)(Mark::Write { zone: task_zone.zone.index(), blocks });
+            // The event is made before the submission: from the submission on a cut may leave the blocks on a drive.
+            (self.sink)(WorkloadEvent::Write { zone: task_zone.zone.index(), blocks });
             let io = if self.rng.chance(50) {
                 self.device.submit(Op::Append { zone: task_zone.zone, data, how })
             } else {
@@ -247,7 +247,9 @@ impl Task {
             let durable = how == Durability::Durable || !geometry.volatile_cache;
             let (zone, life) = (task_zone.zone.index(), task_zone.life);
             match io.await {
-                Ok(Done::Unit | Done::At(_)) => (self.sink)(Mark::Acked { zone, life, end, durable }),
+                Ok(Done::Unit | Done::At(_)) => {
+                    (self.sink)(WorkloadEvent::Acked { zone, life, end, durable })
+                }
                 Ok(other) => return Err(format!("a write gave {other:?}")),
                 // The write found too many active zones: its blocks were not written.
                 Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),

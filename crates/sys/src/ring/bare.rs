@@ -8,7 +8,7 @@ use io_uring::types;
 use units::{Blocks, Lba};
 
 use super::flight::nvme;
-use super::lane::new_io_uring;
+use super::thread_ring::new_io_uring;
 use crate::Buf;
 use crate::nvme::Command;
 

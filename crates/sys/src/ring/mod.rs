@@ -1,56 +1,56 @@
 //! The engine on io_uring: one ring for each thread that submits.
 //!
 //! ```text
-//!   thread ── submit ──> its lane's ring ──> kernel
+//!   thread ── submit ──> its ring ──────────> kernel
 //!     │                        │
 //!     │ waits (RealDriver)     │ completions
 //!     └── reaps its own <──────┤
 //!                              └──eventfd──> reaper thread: where the owner does not wait
 //! ```
 //!
-//! While the owner thread waits, the lane's eventfd is disabled and the owner processes completions; at all other
+//! While the owner thread waits, the ring's eventfd is disabled and the owner processes completions; at all other
 //! times the reaper thread does.
 
 pub(crate) mod bare;
 mod flight;
-mod lane;
 mod probe;
 mod reaper;
+mod thread_ring;
 
 use std::cell::{Cell, OnceCell};
 use std::io;
 use std::sync::Arc;
 
 use crate::ring::flight::Flight;
-use crate::ring::lane::Lane;
 use crate::ring::reaper::Reaper;
+use crate::ring::thread_ring::ThreadRing;
 use crate::threads::Threads;
 use crate::{Finish, Request};
 
-/// The engine on io_uring. A process has one; each thread has its own lane.
+/// The engine on io_uring. A process has one; each thread has its own ring.
 pub(crate) struct Ring {
     reaper: &'static Reaper,
     /// Helper threads for blocking calls, and for threads without a ring.
     threads: Arc<Threads>,
 }
 
-/// A thread's lane (its ring). Dropped when the thread ends; the drop waits for all requests in flight,
+/// A thread's ring. Dropped when the thread ends; the drop waits for all requests in flight,
 /// because the kernel would cancel some of them otherwise.
 struct Slot {
-    lane: OnceCell<Option<Arc<Lane>>>,
-    /// True while the thread creates its lane.
+    ring: OnceCell<Option<Arc<ThreadRing>>>,
+    /// True while the thread creates its ring.
     making: Cell<bool>,
 }
 
 thread_local! {
-    static SLOT: Slot = const { Slot { lane: OnceCell::new(), making: Cell::new(false) } };
+    static SLOT: Slot = const { Slot { ring: OnceCell::new(), making: Cell::new(false) } };
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if let Some(Some(lane)) = self.lane.get() {
+        if let Some(Some(ring)) = self.ring.get() {
             units::remove_reactor();
-            lane.retire();
+            ring.retire();
         }
     }
 }
@@ -70,12 +70,12 @@ impl Ring {
             Err((request, finish)) => return self.threads.submit(request, finish),
         };
         let mut flight = Some(flight);
-        // A thread that is ending has no lane any more.
+        // A thread that is ending has no ring any more.
         let _torn_down = SLOT.try_with(|slot| {
-            if let Some(lane) = self.lane(slot)
+            if let Some(ring) = self.ring(slot)
                 && let Some(flight) = flight.take()
             {
-                lane.start(flight);
+                ring.start(flight);
             }
         });
         if let Some(flight) = flight {
@@ -84,20 +84,20 @@ impl Ring {
         }
     }
 
-    fn lane<'a>(&self, slot: &'a Slot) -> Option<&'a Arc<Lane>> {
-        if slot.making.replace(true) && slot.lane.get().is_none() {
+    fn ring<'a>(&self, slot: &'a Slot) -> Option<&'a Arc<ThreadRing>> {
+        if slot.making.replace(true) && slot.ring.get().is_none() {
             return None;
         }
-        let lane = slot.lane.get_or_init(|| match Lane::new(self.reaper, Arc::clone(&self.threads)) {
-            Ok(lane) => {
-                units::install_reactor(Arc::clone(&lane) as Arc<dyn units::Reactor>);
-                Some(lane)
+        let ring = slot.ring.get_or_init(|| match ThreadRing::new(self.reaper, Arc::clone(&self.threads)) {
+            Ok(ring) => {
+                units::install_reactor(Arc::clone(&ring) as Arc<dyn units::Reactor>);
+                Some(ring)
             }
             Err(error) => {
                 tracing::warn!(%error, "no ring for this thread: its operations go through helper threads");
                 None
             }
         });
-        lane.as_ref()
+        ring.as_ref()
     }
 }

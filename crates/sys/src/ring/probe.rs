@@ -4,7 +4,7 @@ use std::io;
 
 use io_uring::opcode;
 
-use crate::ring::lane::new_io_uring;
+use crate::ring::thread_ring::new_io_uring;
 
 /// Creates a ring and executes a no-op on it, to test the kernel.
 pub(super) fn probe() -> io::Result<()> {

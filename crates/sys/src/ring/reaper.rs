@@ -24,16 +24,16 @@ pub(super) trait ReapedRing: Send + Sync {
     fn reap_for_owner(&self);
 
     /// Submits again the entries that the kernel had no memory for; true if the kernel took them.
-    fn resume(&self) -> bool;
+    fn submit_stuck_entries(&self) -> bool;
 
     /// Signals the ring's eventfd `notify`, so that the reaper checks the ring.
     fn tell_reaper(&self);
 }
 
-/// Waits for the lanes' eventfds and processes the completions of signalled lanes.
+/// Waits for the rings' eventfds and processes the completions of signalled rings.
 pub(super) struct Reaper {
     epoll: OwnedFd,
-    lanes: Mutex<HashMap<u64, Arc<dyn ReapedRing>>>,
+    rings: Mutex<HashMap<u64, Arc<dyn ReapedRing>>>,
     /// Lanes with entries for which the kernel had no memory.
     stuck: Mutex<Vec<u64>>,
     ids: AtomicU64,
@@ -51,7 +51,7 @@ impl Reaper {
         }
         let reaper: &'static Reaper = Box::leak(Box::new(Reaper {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
-            lanes: Mutex::default(),
+            rings: Mutex::default(),
             stuck: Mutex::default(),
             ids: AtomicU64::new(0),
         }));
@@ -64,36 +64,36 @@ impl Reaper {
         self.ids.fetch_add(1, Ordering::Relaxed)
     }
 
-    pub(super) fn add(&self, lane: Arc<dyn ReapedRing>) -> io::Result<()> {
-        self.lanes.lock().insert(lane.id(), Arc::clone(&lane));
+    pub(super) fn add(&self, ring: Arc<dyn ReapedRing>) -> io::Result<()> {
+        self.rings.lock().insert(ring.id(), Arc::clone(&ring));
         // The eventfd is polled edge-triggered, because the reaper never reads it.
         let events = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let added = epoll::add(&self.epoll, lane.notify(), epoll::EventData::new_u64(lane.id()), events);
+        let added = epoll::add(&self.epoll, ring.notify(), epoll::EventData::new_u64(ring.id()), events);
         if added.is_err() {
-            self.lanes.lock().remove(&lane.id());
+            self.rings.lock().remove(&ring.id());
         }
         Ok(added?)
     }
 
-    pub(super) fn remove(&self, lane: &dyn ReapedRing) {
-        let _gone = epoll::delete(&self.epoll, lane.notify());
-        self.lanes.lock().remove(&lane.id());
+    pub(super) fn remove(&self, ring: &dyn ReapedRing) {
+        let _gone = epoll::delete(&self.epoll, ring.notify());
+        self.rings.lock().remove(&ring.id());
     }
 
-    /// Schedules another attempt to submit a lane's entries.
+    /// Schedules another attempt to submit a ring's entries.
     pub(super) fn retry(&self, id: u64) {
         let mut stuck = self.stuck.lock();
         if !stuck.contains(&id) {
             stuck.push(id);
         }
         drop(stuck);
-        if let Some(lane) = self.lane(id) {
-            lane.tell_reaper();
+        if let Some(ring) = self.ring(id) {
+            ring.tell_reaper();
         }
     }
 
-    fn lane(&self, id: u64) -> Option<Arc<dyn ReapedRing>> {
-        self.lanes.lock().get(&id).cloned()
+    fn ring(&self, id: u64) -> Option<Arc<dyn ReapedRing>> {
+        self.rings.lock().get(&id).cloned()
     }
 
     fn serve(&self) {
@@ -105,13 +105,13 @@ impl Reaper {
             let _waited =
                 epoll::wait(&self.epoll, rustix::buffer::spare_capacity(&mut events), timeout.as_ref());
             for event in events.drain(..) {
-                if let Some(lane) = self.lane(event.data.u64()) {
-                    lane.reap_for_owner();
+                if let Some(ring) = self.ring(event.data.u64()) {
+                    ring.reap_for_owner();
                 }
             }
             if stuck {
                 let mut stuck = std::mem::take(&mut *self.stuck.lock());
-                stuck.retain(|id| self.lane(*id).is_some_and(|lane| !lane.resume()));
+                stuck.retain(|id| self.ring(*id).is_some_and(|ring| !ring.submit_stuck_entries()));
                 self.stuck.lock().extend(stuck);
             }
         }

@@ -20,10 +20,10 @@ mod load;
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Profile {
     pub(super) geometry: Shape,
-    pub(super) host: Host,
-    pub(super) write: Write,
-    pub(super) append: Append,
-    pub(super) read: Read,
+    pub(super) host: HostTiming,
+    pub(super) write: WriteTiming,
+    pub(super) append: AppendTiming,
+    pub(super) read: ReadTiming,
     pub(super) flash: Option<Flash>,
     pub(super) arm: Option<Arm>,
     pub(super) zone: ZoneTimes,
@@ -61,7 +61,7 @@ enum Cache {
 /// A profile's cost of the host's software.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Host {
+pub(super) struct HostTiming {
     /// Time added to every command.
     pub(super) latency: Time,
 }
@@ -69,7 +69,7 @@ pub(super) struct Host {
 /// A profile's times of writes, most of which also apply to appends.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Write {
+pub(super) struct WriteTiming {
     /// Fixed part of a write's latency.
     pub(super) latency: Time,
     /// Write latency per KiB transferred; does not occupy the controller.
@@ -111,7 +111,7 @@ pub(super) enum Acknowledge {
 /// A profile's times of appends that differ from those of writes.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Append {
+pub(super) struct AppendTiming {
     pub(super) latency: Time,
     pub(super) controller: Time,
     pub(super) implicit_open: Time,
@@ -120,7 +120,7 @@ pub(super) struct Append {
 /// Reads.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
-pub(super) struct Read {
+pub(super) struct ReadTiming {
     /// Fixed part of a read's latency, without the flash array.
     pub(super) latency: Time,
     /// Read latency per KiB transferred; does not occupy the controller.

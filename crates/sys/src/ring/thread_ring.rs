@@ -1,4 +1,4 @@
-//! A lane: the ring of one thread.
+//! The ring of one thread.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -35,7 +35,7 @@ pub(super) type Uring = IoUring<squeue::Entry128, cqueue::Entry32>;
 ///
 /// Any thread may process completions and submit; `sq` and `cq` guard the two queues. Callbacks run outside both
 /// locks.
-pub(super) struct Lane {
+pub(super) struct ThreadRing {
     ring: Uring,
     sq: Mutex<Submissions>,
     cq: Mutex<Reaping>,
@@ -81,14 +81,14 @@ pub(super) fn new_io_uring() -> io::Result<Uring> {
     Uring::builder().setup_cqsize(COMPLETION_QUEUE_ENTRIES).setup_submit_all().build(SUBMISSION_QUEUE_ENTRIES)
 }
 
-impl Lane {
-    /// A lane with a ring for the calling thread.
-    pub(super) fn new(reaper: &'static Reaper, threads: Arc<Threads>) -> io::Result<Arc<Lane>> {
+impl ThreadRing {
+    /// A ring with a ring for the calling thread.
+    pub(super) fn new(reaper: &'static Reaper, threads: Arc<Threads>) -> io::Result<Arc<ThreadRing>> {
         let ring = new_io_uring()?;
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let (wake, notify) = (eventfd(0, flags)?, eventfd(0, flags)?);
         ring.submitter().register_eventfd(notify.as_raw_fd())?;
-        let lane = Arc::new(Lane {
+        let ring = Arc::new(ThreadRing {
             ring,
             sq: Mutex::default(),
             cq: Mutex::default(),
@@ -100,8 +100,8 @@ impl Lane {
             reaper,
             id: reaper.next_id(),
         });
-        reaper.add(Arc::clone(&lane) as Arc<dyn ReapedRing>)?;
-        Ok(lane)
+        reaper.add(Arc::clone(&ring) as Arc<dyn ReapedRing>)?;
+        Ok(ring)
     }
 
     /// Starts a request, or queues it until others have completed.
@@ -136,7 +136,7 @@ impl Lane {
 
     fn push_entry(&self, sq: &mut Submissions, entry: &squeue::Entry128) -> bool {
         // SAFETY: `sq` is locked, so this is the only view of the submission queue. The memory that the entry
-        // refers to is in its flight, which nobody frees before the completion, or in this lane.
+        // refers to is in its flight, which nobody frees before the completion, or in this ring.
         let push = || unsafe { self.ring.submission_shared().push(entry) }.is_ok();
         // If the submission queue is full, its entries are submitted, which fails only if the kernel has no
         // memory.
@@ -292,7 +292,7 @@ impl Lane {
     }
 }
 
-impl ReapedRing for Lane {
+impl ReapedRing for ThreadRing {
     fn id(&self) -> u64 {
         self.id
     }
@@ -305,12 +305,12 @@ impl ReapedRing for Lane {
         self.reap(false);
     }
 
-    fn resume(&self) -> bool {
-        let resumed = self.enter(u32::MAX).is_ok();
-        if resumed {
+    fn submit_stuck_entries(&self) -> bool {
+        let submitted = self.enter(u32::MAX).is_ok();
+        if submitted {
             self.note_completed(0, false);
         }
-        resumed
+        submitted
     }
 
     fn tell_reaper(&self) {
@@ -318,7 +318,7 @@ impl ReapedRing for Lane {
     }
 }
 
-impl Reactor for Lane {
+impl Reactor for ThreadRing {
     fn poll(&self) -> bool {
         let mut cq = self.cq.lock();
         if !cq.by_owner {
