@@ -30,7 +30,6 @@ mod interposed;
 mod ledger;
 mod log;
 mod marks;
-mod memory_log;
 mod mode;
 mod open;
 mod options;
@@ -49,7 +48,6 @@ pub(crate) use fs_log::LOG_ZONES;
 pub use fs_log::{FsLog, LOG_FILE, log_limits};
 pub use interposed::Interposed;
 pub use log::{LogFuture, TicketLog, VisitRecord};
-pub use memory_log::{MemoryLog, Survivors};
 pub use mode::{UnknownMode, WAL_VARIABLE, WalMode};
 pub(crate) use open::OpenParallelWal;
 #[cfg(feature = "broken-rules")]

@@ -14,6 +14,12 @@ use units::block_on;
 
 use crate::cut::{Drive, options};
 
+#[allow(dead_code, reason = "the unit tests use more of it")]
+#[path = "../../src/parallel_wal/tests/memory_log.rs"]
+mod memory_log;
+
+use memory_log::MemoryLog;
+
 struct World {
     fs: Fs,
     db: Arc<Db>,

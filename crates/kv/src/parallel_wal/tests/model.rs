@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 
+use super::memory_log::{MemoryLog, Survivors};
 use crate::parallel_wal::*;
 
 /// A [`BatchBuilder`] for the model of the tables: keys are texts, values are numbers.

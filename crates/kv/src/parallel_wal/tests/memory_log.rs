@@ -1,12 +1,10 @@
-//! A parallel log in memory that simulates power cuts, for tests.
+//! A parallel log in memory that simulates power cuts.
 
-use fs::Ticket;
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
 
-use super::error::{LogError, LogErrorKind};
-use super::log::{TicketLog, VisitRecord};
+use super::{LogError, LogErrorKind, Ticket, TicketLog, VisitRecord};
 
 /// Decides for an unsynced log entry whether it survives a power cut.
 pub type Survivors<'a> = dyn FnMut(Ticket) -> bool + 'a;
