@@ -29,6 +29,10 @@ const REQUEST_LIMIT_VALUES: usize = 4;
 /// Lower bound in bytes of the largest size of a request.
 const REQUEST_LIMIT_MIN: usize = 16 << 20;
 
+/// Number of attempts of a read from memory to get a permit, before the read goes to another thread. Other connections'
+/// turns run between two attempts.
+const PERMIT_ATTEMPTS: usize = 8;
+
 /// Why a client's connection ended.
 #[derive(Debug)]
 enum ConnectionEnd {
@@ -188,15 +192,20 @@ impl Connection<'_> {
 
     async fn run_turn(&self, mut pipeline: Box<Pipeline>) -> Result<Box<Pipeline>, ConnectionEnd> {
         let engine = &self.shared.engine;
-        let permit;
+        let mut permit = None;
         let runs_here = match pipeline.needs() {
             Needs::Nothing => true,
-            // A read from memory does not wait: a permit, or another thread, would only delay the reply.
-            Needs::Reads if self.shared.reads_memory_only() => true,
             Needs::Reads => {
-                // A read may wait for the drive, so it takes a permit, which leaves one worker to the sockets.
-                permit = self.shared.readers.try_acquire();
-                permit.is_ok()
+                // A read may wait for the drive, so it takes a permit, which leaves one worker to the sockets. Reads from
+                // memory hold their permits briefly, and more threads than processors would only delay each other.
+                for _ in 0..PERMIT_ATTEMPTS {
+                    permit = self.shared.readers.try_acquire().ok();
+                    if permit.is_some() || !self.shared.reads_memory_only() {
+                        break;
+                    }
+                    tokio::task::yield_now().await;
+                }
+                permit.is_some()
             }
             Needs::Walks => false,
             Needs::Writes => {

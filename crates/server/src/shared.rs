@@ -25,8 +25,8 @@ pub(crate) struct Shared {
     pub output: Arc<OutputBudget>,
     pub started_ms: u64,
     pub port: u16,
-    /// Permits to read the drive on a worker thread; there are fewer permits than workers, so that one worker always
-    /// serves the sockets.
+    /// Permits to read on a worker thread; there are fewer permits than workers, so that one worker always serves the
+    /// sockets.
     pub readers: Semaphore,
     pub recent_reads: RecentReads,
     /// The shutdown's signal: becomes true when the server shuts down.

@@ -84,7 +84,7 @@ fn another_client_is_served_within_a_pipeline_of_twenty_commands() {
 }
 
 #[test]
-fn a_read_from_memory_needs_no_permit_to_read_the_drive() {
+fn a_read_from_memory_does_not_wait_until_a_permit_is_free() {
     let size = Blocks(1 << 10);
     let drive = EmuOptions { zones: 64, zone_size: size, zone_capacity: size, ..EmuOptions::default() };
     let device: Arc<dyn ZonedDevice> = Emu::memory(drive, RealDriver::new());
