@@ -45,6 +45,16 @@ pub struct FileLock {
     path: String,
 }
 
+/// The recovery of a database, begun by [`Fs::begin_recovery`]. Dropping the guard ends the recovery.
+#[derive(Debug)]
+pub struct Recovery(Arc<Mutex<State>>);
+
+impl Drop for Recovery {
+    fn drop(&mut self) {
+        self.0.lock().allocator.reserve.recoveries -= 1;
+    }
+}
+
 impl Drop for FileLock {
     fn drop(&mut self) {
         self.locks.lock().remove(&self.path);
@@ -451,6 +461,14 @@ impl Fs {
     /// The superblock and every metadata record that a mount would replay, one per line, in no stable format.
     pub async fn dump(dev: &Arc<dyn ZonedDevice>) -> Result<Vec<String>> {
         check::dump(dev).await
+    }
+
+    /// Begins the recovery of a database: until the guard is dropped, every write may use the empty zones kept by
+    /// [`MountOptions::recovery_reserve`].
+    pub fn begin_recovery(&self) -> Recovery {
+        self.shared.state.lock().allocator.reserve.recoveries += 1;
+        self.shared.space.notify();
+        Recovery(Arc::clone(&self.shared.state))
     }
 
     /// Locks a path within this process. A second lock of the same path fails with `Busy`. No file needs to exist at the path.

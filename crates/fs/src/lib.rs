@@ -41,7 +41,7 @@ pub use error::{Class, Error, ErrorKind, Result};
 pub use files::reader::{Reader, SequentialReader};
 pub use files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
 pub use files::writer::Writer;
-pub use fs::{FileLock, Fs};
+pub use fs::{FileLock, Fs, Recovery};
 pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;

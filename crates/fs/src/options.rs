@@ -35,6 +35,9 @@ pub struct MountOptions {
     /// finishes and resets the zones that wait for that, then opens its zone, as ZenFS does: a baseline for benchmarks.
     /// Default: true.
     pub open_ahead: bool,
+    /// Keeps as many empty zones as live logs fill, and a few more, for [`Fs::begin_recovery`](crate::Fs::begin_recovery): a database
+    /// that found no space can then recover its logs into tables, and delete something. At most a quarter of the zones. Default: false.
+    pub recovery_reserve: bool,
     /// When writes of file data are paced. Default: while a parallel log is open.
     pub pace: Pace,
     /// A safety rule for this mount to break, so that a test can show that another test finds the fault.
@@ -63,6 +66,7 @@ impl Default for MountOptions {
             log: LogOptions::default(),
             write_buffer: 1 << 20,
             open_ahead: true,
+            recovery_reserve: false,
             pace: Pace::ParallelLogs,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,

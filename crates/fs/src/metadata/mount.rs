@@ -93,6 +93,7 @@ fn shared_state(
     let slots = if options.open_ahead { slots } else { OpenZoneShares { ahead: 0, ..slots } };
     state.allocator.slots = Some(slots);
     state.allocator.kept = kept_for_reclaim(u64::from(geometry.zones));
+    state.allocator.reserve.kept = options.recovery_reserve;
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
     decide_zone_uses(&mut state, report, slots, limited);
     let (pins, pool) = (Pins::new(geometry.zones), ReadBufferPool::new(geometry.block_size as usize));

@@ -14,8 +14,9 @@ use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
+use crate::zones::reserve::RecoveryReserve;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
-use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase, Zone, ZoneTable};
+use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Zone, ZoneTable};
 
 /// The zones of a mount by use: the zones that writes may go to, and the empty zones kept for a purpose.
 #[derive(Debug)]
@@ -46,6 +47,8 @@ pub(crate) struct Allocator {
     pub commit_soon: u64,
     /// Number of empty zones kept for reclaim.
     pub kept: usize,
+    /// The empty zones kept for the recovery of databases.
+    pub reserve: RecoveryReserve,
     /// True if a writer waits for space.
     pub wanted: bool,
     /// Number of logs that wait for an open zone.
@@ -101,6 +104,7 @@ impl Allocator {
             generations: 0..0,
             commit_soon: 0,
             kept: 0,
+            reserve: RecoveryReserve::default(),
             wanted: false,
             waiting_logs: 0,
             exhausted: false,
@@ -139,13 +143,38 @@ impl Allocator {
 
     /// True if a log may take an empty zone.
     pub(crate) fn log_may_take_free(&self) -> bool {
-        self.table.free_zone_count() > self.kept
+        self.table.free_zone_count() > self.kept && self.log_leaves_reserve()
     }
 
     /// True if file data may take an empty zone.
     fn may_take_free(&self, privileged: bool) -> bool {
         let least = if privileged { 0 } else { self.kept + self.kept_for_logs() };
-        self.table.free_zone_count() > least
+        self.table.free_zone_count() > least && (privileged || self.data_leaves_reserve())
+    }
+
+    /// Number of empty zones below which reclaim begins.
+    pub(crate) fn scarce_free_zones(&self) -> usize {
+        self.kept + self.reserved_zones_with(0) + LOW_FREE_ZONES
+    }
+
+    /// True if the reserve for recovery stays whole after a log takes an empty zone, which enlarges the reserve by one.
+    pub(crate) fn log_leaves_reserve(&self) -> bool {
+        self.leaves(self.reserved_zones_with(1))
+    }
+
+    /// True if the reserve for recovery stays whole after file data takes an empty zone.
+    pub(crate) fn data_leaves_reserve(&self) -> bool {
+        self.leaves(self.reserved_zones_with(0))
+    }
+
+    /// True if `reserved` empty zones, and those kept for reclaim, are left after one more is taken. A zone opened ahead is empty.
+    fn leaves(&self, reserved: usize) -> bool {
+        reserved == 0 || self.table.free_zone_count() + self.ahead.len() > self.kept + reserved
+    }
+
+    /// Number of empty zones kept for the recovery of databases if logs filled `more` more zones than they do.
+    fn reserved_zones_with(&self, more: usize) -> usize {
+        self.reserve.zones(self.table.live_log_zones() + more, self.table.len())
     }
 
     /// Queues an idle zone for a finish, which frees its open-zone slot.
@@ -190,7 +219,7 @@ impl Allocator {
             z.capacity - from
         };
         let rooms: u64 = self.open.iter().map(open).sum();
-        (zones + rooms).saturating_sub(self.kept as u64 * capacity)
+        (zones + rooms).saturating_sub((self.kept + self.reserved_zones_with(0)) as u64 * capacity)
     }
 
     /// Chooses the zone for the next write of file data with `lifetime`. `privileged`: the write is a
@@ -226,6 +255,7 @@ impl Allocator {
             return ZoneChoice::Zone(zone);
         }
         if !self.slot_free()
+            && (privileged || self.data_leaves_reserve())
             && let Some(zone) = self.ahead.pop_back()
         {
             // A zone opened ahead already holds an open-zone slot.
@@ -251,7 +281,8 @@ impl Allocator {
         let (live, usable) = (self.table.live(), self.table.usable());
         let free = usable.saturating_sub(live);
         Error::new(ErrorKind::NoSpace, "allocating blocks").because(format!(
-            "{live} blocks are in use, {free} are not and are needed for reclaim; delete something"
+            "{live} blocks are in use, {free} are not and are needed for reclaim{}; delete something",
+            if self.reserved_zones_with(0) > 0 { " and for the recovery of databases" } else { "" }
         ))
     }
 

@@ -14,7 +14,7 @@ use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
 use crate::zones::place::PlaceAmount;
-use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase};
+use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
 /// Number of dead zones at which the cleaner commits the metadata records that freed them, instead of waiting
 /// for another commit.
@@ -153,7 +153,7 @@ impl Shared {
         let (dead, upto) = {
             let state = self.state.lock();
             let dead = state.allocator.table.dead();
-            let scarce = state.allocator.table.free_zone_count() <= state.allocator.kept + LOW_FREE_ZONES;
+            let scarce = state.allocator.table.free_zone_count() <= state.allocator.scarce_free_zones();
             let urgent = state.allocator.wanted || scarce || dead.len() > MAX_DEAD_ZONES;
             let by = |z: &ZoneId| state.allocator.table.get(*z).map_or(0, |z| z.freed_by);
             let upto = dead.iter().map(by).max().unwrap_or(0);
@@ -207,7 +207,7 @@ impl Shared {
     async fn reclaim(self: &Arc<Shared>) -> Result<bool> {
         let victim = {
             let state = self.state.lock();
-            if state.allocator.table.free_zone_count() > state.allocator.kept + LOW_FREE_ZONES
+            if state.allocator.table.free_zone_count() > state.allocator.scarce_free_zones()
                 && !state.allocator.wanted
             {
                 return Ok(false);

@@ -80,6 +80,7 @@ impl Allocator {
                 return self.lease(ino, segment, ZoneState::ImplicitOpen, true);
             }
             if !self.generations.is_empty()
+                && self.log_leaves_reserve()
                 && let Some(zone) = self.ahead.pop_front()
             {
                 return self.lease_whole(ino, zone, ZoneState::ExplicitOpen, true);
@@ -100,6 +101,7 @@ impl Allocator {
         match self.table.first_free_zone().filter(|_| self.log_may_take_free()) {
             Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
             None if self.opening => SegmentSearch::Wait,
+            None if !self.log_leaves_reserve() => SegmentSearch::Starved,
             None => match self.ahead.pop_front() {
                 Some(zone) => self.lease_whole(ino, zone, ZoneState::ExplicitOpen, leased),
                 None => SegmentSearch::Starved,

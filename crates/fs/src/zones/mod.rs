@@ -5,7 +5,7 @@
 //!     -------- over --------
 //!   allocator
 //!     -------- over --------
-//!   table   open_zone   slots   pins   pool
+//!   table   open_zone   slots   reserve   pins   pool
 //! ```
 
 pub(crate) mod ahead;
@@ -16,6 +16,7 @@ pub(crate) mod open_zone;
 pub(crate) mod pins;
 pub(crate) mod place;
 pub(crate) mod pool;
+pub(crate) mod reserve;
 pub(crate) mod slots;
 pub(crate) mod table;
 pub(crate) mod usage;

@@ -210,7 +210,9 @@ impl Shared {
             ZoneChoice::Wait if state.allocator.finishing.is_empty() => {}
             ZoneChoice::Wait | ZoneChoice::Starved => {
                 // Before a write fails with `NoSpace`, data takes the zones opened ahead for logs.
-                let zone = state.allocator.ahead.pop_back().ok_or_else(|| state.allocator.no_space())?;
+                let allowed = privileged || state.allocator.data_leaves_reserve();
+                let zone = if allowed { state.allocator.ahead.pop_back() } else { None };
+                let zone = zone.ok_or_else(|| state.allocator.no_space())?;
                 return Ok(Some(state.allocator.open_zone(zone, lifetime, privileged)));
             }
         }

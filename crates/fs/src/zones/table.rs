@@ -60,6 +60,10 @@ pub(crate) struct Zone {
 }
 
 impl Zone {
+    fn has_live_log(&self) -> bool {
+        self.live > 0 && self.role == ZoneRole::Log
+    }
+
     /// True for a full data zone from which a reclaim would gain at least `least` blocks.
     pub(crate) fn is_reclaim_candidate(&self, least: u64) -> bool {
         let mixed = self.phase == Phase::Full && self.live > 0;
@@ -78,14 +82,22 @@ pub(crate) struct ZoneTable {
     dead: BTreeSet<u32>,
     live: u64,
     usable: u64,
+    /// Number of zones with live segments of logs.
+    live_logs: usize,
 }
 
 impl ZoneTable {
     /// The table of a device's zones, from the device's report alone. Zones from `files_from` on are for
     /// files.
     pub(crate) fn new(geometry: &Geometry, report: &[ZoneInfo], files_from: u32) -> ZoneTable {
-        let mut table =
-            ZoneTable { zones: Vec::new(), free: BTreeSet::new(), dead: BTreeSet::new(), live: 0, usable: 0 };
+        let mut table = ZoneTable {
+            zones: Vec::new(),
+            free: BTreeSet::new(),
+            dead: BTreeSet::new(),
+            live: 0,
+            usable: 0,
+            live_logs: 0,
+        };
         for info in report {
             let worn = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
             let usable = info.zone.0 >= files_from && info.kind == ZoneKind::Sequential && !worn;
@@ -130,11 +142,18 @@ impl ZoneTable {
         (0_u32..).map(ZoneId).zip(&self.zones)
     }
 
+    /// Number of zones of the device.
+    pub(crate) fn len(&self) -> usize {
+        self.zones.len()
+    }
+
     /// Changes the phase and the role of a zone.
     pub(crate) fn set(&mut self, zone: ZoneId, phase: Phase, role: ZoneRole) {
         let Some(entry) = self.zones.get_mut(zone.index()) else { return };
+        self.live_logs -= usize::from(entry.has_live_log());
         entry.phase = phase;
         entry.role = role;
+        self.live_logs += usize::from(entry.has_live_log());
         self.free.remove(&zone.0);
         self.dead.remove(&zone.0);
         match phase {
@@ -185,10 +204,12 @@ impl ZoneTable {
         }
         // During a metadata replay, the zone may have been reset and put to another use since the record was
         // written.
+        self.live_logs -= usize::from(entry.has_live_log());
         if entry.role == ZoneRole::Free || (entry.live == 0 && entry.phase == Phase::Full) {
             entry.role = role;
         }
         entry.live += blocks;
+        self.live_logs += usize::from(entry.has_live_log());
         self.live += blocks;
         self.dead.remove(&zone.0);
         true
@@ -197,7 +218,9 @@ impl ZoneTable {
     /// Removes `blocks` live blocks from a zone, freed by metadata record number `by`.
     pub(crate) fn remove_live(&mut self, zone: ZoneId, blocks: u64, by: u64) {
         let Some(entry) = self.zones.get_mut(zone.index()) else { return };
+        self.live_logs -= usize::from(entry.has_live_log());
         entry.live = entry.live.checked_sub(blocks).expect("no more blocks die than were live");
+        self.live_logs += usize::from(entry.has_live_log());
         entry.freed_by = entry.freed_by.max(by);
         self.live -= blocks;
         if entry.live == 0 && entry.phase == Phase::Full {
@@ -237,6 +260,11 @@ impl ZoneTable {
             .filter(|(zone, z)| z.is_reclaim_candidate(least) && !except.contains(zone))
             .min_by_key(|(_, z)| z.live)
             .map(|(zone, _)| zone)
+    }
+
+    /// Number of zones with live segments of logs.
+    pub(crate) fn live_log_zones(&self) -> usize {
+        self.live_logs
     }
 
     /// Number of live blocks in all zones.

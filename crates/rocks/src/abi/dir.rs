@@ -7,6 +7,7 @@ use fs::{Bytes, FileKind, FileLock, Fs};
 use units::{Driver, block_on};
 
 use super::logic::path;
+use super::recovery::Recoveries;
 use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::mount::{self, Mount};
 use crate::replay::Replays;
@@ -16,6 +17,7 @@ use crate::replay::Replays;
 pub struct FurrowFs {
     fs: Fs,
     replays: Replays,
+    recoveries: Recoveries,
     /// The plug-in's share in a mount by URL: dropping the last share unmounts. `None` for a file system that Rust code
     /// mounted.
     _mount: Option<Mount>,
@@ -25,7 +27,7 @@ impl FurrowFs {
     /// A handle of `fs` for C++. Dropping the handle does not unmount.
     #[cfg(feature = "shim")]
     pub(crate) fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
-        Box::into_raw(Box::new(FurrowFs { fs, replays, _mount: None }))
+        Box::into_raw(Box::new(FurrowFs { fs, replays, recoveries: Recoveries::default(), _mount: None }))
     }
 
     pub(super) fn fs(&self) -> &Fs {
@@ -49,6 +51,17 @@ impl FurrowFs {
 #[derive(Debug)]
 pub struct FurrowLock {
     _held: FileLock,
+    /// The directory of the database whose lock this is.
+    database: Option<String>,
+    recoveries: Recoveries,
+}
+
+impl Drop for FurrowLock {
+    fn drop(&mut self) {
+        if let Some(dir) = &self.database {
+            self.recoveries.end(dir);
+        }
+    }
 }
 
 /// Rust side of `FurrowStat` in `furrow_abi.h`: inode number, size, type and times of a file.
@@ -78,8 +91,12 @@ pub unsafe extern "C" fn furrow_mount(
         let url = std::str::from_utf8(url)
             .map_err(|_| Failure::new(StatusCode::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
         let mount = mount::mount(url).map_err(|e| Failure::new(StatusCode::IoError, e.to_string()))?;
-        let handle =
-            Box::new(FurrowFs { fs: mount.fs().clone(), replays: Replays::default(), _mount: Some(mount) });
+        let handle = Box::new(FurrowFs {
+            fs: mount.fs().clone(),
+            replays: Replays::default(),
+            recoveries: Recoveries::default(),
+            _mount: Some(mount),
+        });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -171,30 +188,6 @@ macro_rules! one_path {
     };
 }
 
-/// Defines an exported function that runs one file system operation on two paths.
-macro_rules! two_paths {
-    ($(#[$doc:meta])* $name:ident, $method:ident) => {
-        $(#[$doc])*
-        ///
-        /// # Safety
-        /// `fs` is alive and both names are valid.
-        #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $name(
-            fs: *const FurrowFs,
-            from: *const c_char,
-            from_len: usize,
-            to: *const c_char,
-            to_len: usize,
-        ) -> FurrowStatus {
-            run_entry(|| {
-                // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
-                let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
-                fs.wait(fs.fs.$method(&from, &to))
-            })
-        }
-    };
-}
-
 one_path!(
     /// Makes a directory.
     furrow_mkdir, mkdir);
@@ -204,12 +197,46 @@ one_path!(
 one_path!(
     /// Removes a file's name.
     furrow_unlink, unlink);
-two_paths!(
-    /// Renames a file or directory. An existing file of the new name is replaced.
-    furrow_rename, rename);
-two_paths!(
-    /// Gives a file a second name (a hard link).
-    furrow_link, link);
+
+/// Renames a file or directory. An existing file of the new name is replaced.
+///
+/// # Safety
+/// `fs` is alive and both names are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_rename(
+    fs: *const FurrowFs,
+    from: *const c_char,
+    from_len: usize,
+    to: *const c_char,
+    to_len: usize,
+) -> FurrowStatus {
+    run_entry(|| {
+        // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
+        let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
+        fs.wait(fs.fs.rename(&from, &to))?;
+        fs.recoveries.note_rename(&from);
+        Ok(())
+    })
+}
+
+/// Gives a file a second name (a hard link).
+///
+/// # Safety
+/// `fs` is alive and both names are valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_link(
+    fs: *const FurrowFs,
+    from: *const c_char,
+    from_len: usize,
+    to: *const c_char,
+    to_len: usize,
+) -> FurrowStatus {
+    run_entry(|| {
+        // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
+        let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
+        fs.wait(fs.fs.link(&from, &to))
+    })
+}
 
 /// Truncates a file to a size.
 ///
@@ -278,9 +305,11 @@ pub unsafe extern "C" fn furrow_lock(
     run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
-        let lock = fs.fs.lock(&name)?;
+        let held = fs.fs.lock(&name)?;
+        let recoveries = fs.recoveries.clone();
+        let lock = FurrowLock { _held: held, database: recoveries.begin(&fs.fs, &name), recoveries };
         // SAFETY: the caller guarantees that `out` can be written.
-        unsafe { *out = Box::into_raw(Box::new(FurrowLock { _held: lock })) };
+        unsafe { *out = Box::into_raw(Box::new(lock)) };
         Ok(())
     })
 }

@@ -6,6 +6,7 @@ mod dir;
 mod engine;
 mod file;
 mod logic;
+mod recovery;
 mod status;
 
 pub use dir::{FurrowFs, FurrowLock, FurrowStat};
