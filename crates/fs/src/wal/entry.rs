@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FuLe` |
 //! | 4 | 2 | version | 2 |
-//! | 6 | 2 | flags | bit 0: padding, without stream bytes and sequence; bit 1: in an odd region, see below; bit 2: a void entry, bit 3: the payload has a list of known tickets, see [`parallel`](super::parallel); the others are zero |
+//! | 6 | 2 | flags | bit 0: padding, without stream bytes and sequence; bit 1: in an odd region, see below; bit 2: a void entry, bit 3: the payload has a list of known tickets, see [`parallel`](crate::wal::parallel); the others are zero |
 //! | 8 | 8 | log | the log's id: its inode number |
 //! | 16 | 8 | generation | the generation of the entry's zone |
 //! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |

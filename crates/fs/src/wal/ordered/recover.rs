@@ -24,7 +24,7 @@ use crate::wal::segment::Segment;
 /// - **every sequence below its `needs` exists**. In an ordered log `needs` is the entry's own sequence, so a
 ///   gap ends the log.
 ///
-/// An entry is looked for within its region and segment, as [`entry`](super::entry) describes them.
+/// An entry is looked for within its region and segment, as [`entry`](crate::wal::entry) describes them.
 ///
 /// Reads each block below the zones' write pointers once, in large reads. Memory: the reads in flight, some 100 bytes
 /// for each entry of a region, and the index. Fails where the device fails, and where the cuts are not in order.
