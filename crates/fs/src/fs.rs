@@ -1,8 +1,8 @@
 //! The handle of a mounted file system.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use units::{Bytes, Driver};
@@ -47,11 +47,13 @@ pub struct FileLock {
 
 /// The recovery of a database, begun by [`Fs::begin_recovery`]. Dropping the guard ends the recovery.
 #[derive(Debug)]
-pub struct Recovery(Arc<Mutex<State>>);
+pub struct Recovery(Weak<Shared>);
 
 impl Drop for Recovery {
     fn drop(&mut self) {
-        self.0.lock().allocator.reserve.recoveries -= 1;
+        let Some(shared) = self.0.upgrade() else { return };
+        shared.state.lock().allocator.reserve.recoveries -= 1;
+        shared.kick_cleaner();
     }
 }
 
@@ -468,7 +470,7 @@ impl Fs {
     pub fn begin_recovery(&self) -> Recovery {
         self.shared.state.lock().allocator.reserve.recoveries += 1;
         self.shared.space.notify();
-        Recovery(Arc::clone(&self.shared.state))
+        Recovery(Arc::downgrade(&self.shared))
     }
 
     /// Locks a path within this process. A second lock of the same path fails with `Busy`. No file needs to exist at the path.

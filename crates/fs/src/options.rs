@@ -36,7 +36,8 @@ pub struct MountOptions {
     /// Default: true.
     pub open_ahead: bool,
     /// Keeps as many empty zones as live logs fill, and a few more, for [`Fs::begin_recovery`](crate::Fs::begin_recovery): a database
-    /// that found no space can then recover its logs into tables, and delete something. At most a quarter of the zones. Default: false.
+    /// that found no space can then recover its logs into tables, and delete something. At most a quarter of the zones for files. Default:
+    /// false.
     pub recovery_reserve: bool,
     /// When writes of file data are paced. Default: while a parallel log is open.
     pub pace: Pace,

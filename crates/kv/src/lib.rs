@@ -32,7 +32,7 @@ mod watch;
 pub use answer::{Answer, Reply};
 pub use args::{Args, Span};
 pub use command::{COMMANDS, Command, Keys, Spec, execute, find};
-pub use engine::{Claims, Durability, Engine, EngineOptions, Keyspace, Stats, Work};
+pub use engine::{Claims, Durability, Engine, EngineOptions, KeyspaceCounts, Stats, Work};
 pub use error::{Error, ErrorKind, Result};
 pub use glob::glob;
 pub use memory::MemoryStore;

@@ -156,7 +156,7 @@ fn driver() -> Arc<dyn Driver> {
 fn mount_device(url: &str) -> Result<Mounted> {
     let counters = counters::open_counters_file()?;
     // A parallel log keeps room for its own flush.
-    let recovery_reserve = env::var_os("FURROW_WAL").is_none_or(|wal| wal == "group");
+    let recovery_reserve = env::var_os("FURROW_WAL").is_none_or(|wal| wal.is_empty() || wal == "group");
     let options = MountOptions { log: log_options()?, recovery_reserve, ..MountOptions::default() };
     let driver = driver();
     let (device, array) = open_when_released(url, &driver)?;

@@ -345,8 +345,9 @@ impl Pipeline {
             return self.out.null_array();
         }
         let range = open.start..open.end;
-        let refused =
-            |spec: &Spec, growth_only: bool| spec.has(Spec::WRITE) && (!growth_only || spec.has(Spec::GROWS));
+        let refused = |spec: &Spec, growth_only: bool| {
+            spec.has(Spec::WRITE) && (!growth_only || spec.has(Spec::NEEDS_ROOM))
+        };
         if let Some(refusal) = txn.refusal()
             && range
                 .clone()

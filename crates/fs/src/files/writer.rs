@@ -19,7 +19,7 @@ use crate::zones::place::PlaceAmount;
 
 /// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
 /// stripe; at this bound, the padding that avoids such parity is about as long as the parity.
-const DATA_BLOCKS_PER_PADDING_BLOCK: u64 = 512;
+const MIN_DATA_BLOCKS_PER_PADDING_BLOCK: u64 = 512;
 
 /// Writes a file at its end. A file has one writer at a time, which several threads may call.
 ///
@@ -252,7 +252,7 @@ impl DataWriter {
         };
         let padding = {
             let (written, padding) = self.status.lock().blocks;
-            ((written + (padded.len() / block) as u64) / DATA_BLOCKS_PER_PADDING_BLOCK)
+            ((written + (padded.len() / block) as u64) / MIN_DATA_BLOCKS_PER_PADDING_BLOCK)
                 .saturating_sub(padding)
         };
         self.write_data(at, &padded, len as u64, PlaceAmount::All { padding }).await?;

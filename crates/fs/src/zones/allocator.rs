@@ -154,27 +154,32 @@ impl Allocator {
 
     /// Number of empty zones below which reclaim begins.
     pub(crate) fn scarce_free_zones(&self) -> usize {
-        self.kept + self.reserved_zones_with(0) + LOW_FREE_ZONES
+        self.kept + self.reserved_zones() + LOW_FREE_ZONES
     }
 
-    /// True if the reserve for recovery stays whole after a log takes an empty zone, which enlarges the reserve by one.
+    /// True if a log that takes an empty zone leaves the reserve for recovery whole.
     pub(crate) fn log_leaves_reserve(&self) -> bool {
-        self.leaves(self.reserved_zones_with(1))
+        self.leaves(self.reserve.left_by_log(self.table.live_log_zones(), self.table.usable_zones()))
     }
 
-    /// True if the reserve for recovery stays whole after file data takes an empty zone.
+    /// True if file data that takes an empty zone leaves the reserve for recovery whole.
     pub(crate) fn data_leaves_reserve(&self) -> bool {
-        self.leaves(self.reserved_zones_with(0))
+        self.leaves(self.reserved_zones())
     }
 
-    /// True if `reserved` empty zones, and those kept for reclaim, are left after one more is taken. A zone opened ahead is empty.
+    /// True if `reserved` empty zones, and those kept for reclaim, are left after one more is taken.
     fn leaves(&self, reserved: usize) -> bool {
-        reserved == 0 || self.table.free_zone_count() + self.ahead.len() > self.kept + reserved
+        reserved == 0 || self.empty_zones() > self.kept + reserved
     }
 
-    /// Number of empty zones kept for the recovery of databases if logs filled `more` more zones than they do.
-    fn reserved_zones_with(&self, more: usize) -> usize {
-        self.reserve.zones(self.table.live_log_zones() + more, self.table.len())
+    /// Number of empty zones. A zone opened ahead is empty.
+    fn empty_zones(&self) -> usize {
+        self.table.free_zone_count() + self.ahead.len()
+    }
+
+    /// Number of empty zones kept for the recovery of databases.
+    fn reserved_zones(&self) -> usize {
+        self.reserve.left_by_data(self.table.live_log_zones(), self.table.usable_zones())
     }
 
     /// Queues an idle zone for a finish, which frees its open-zone slot.
@@ -219,14 +224,17 @@ impl Allocator {
             z.capacity - from
         };
         let rooms: u64 = self.open.iter().map(open).sum();
-        (zones + rooms).saturating_sub((self.kept + self.reserved_zones_with(0)) as u64 * capacity)
+        (zones + rooms).saturating_sub((self.kept + self.reserved_zones()) as u64 * capacity)
     }
 
     /// Chooses the zone for the next write of file data with `lifetime`. `privileged`: the write is a
     /// reclaim's.
     pub(super) fn choose_zone(&mut self, lifetime: Lifetime, privileged: bool) -> ZoneChoice {
-        // While all zones kept for reclaim are empty, reclaim can empty any zone, so every writer may use reclaim's zone.
-        let whole = self.table.free_zone_count() >= self.kept;
+        // While all zones kept for reclaim and for recovery are empty, reclaim can empty any zone, so every writer may use
+        // reclaim's zone.
+        let reserved = self.reserved_zones();
+        let whole = self.table.free_zone_count() >= self.kept
+            && (reserved == 0 || self.empty_zones() >= self.kept + reserved);
         let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
@@ -282,7 +290,7 @@ impl Allocator {
         let free = usable.saturating_sub(live);
         Error::new(ErrorKind::NoSpace, "allocating blocks").because(format!(
             "{live} blocks are in use, {free} are not and are needed for reclaim{}; delete something",
-            if self.reserved_zones_with(0) > 0 { " and for the recovery of databases" } else { "" }
+            if self.reserved_zones() > 0 { " and for the recovery of databases" } else { "" }
         ))
     }
 

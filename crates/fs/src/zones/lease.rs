@@ -50,7 +50,7 @@ pub(crate) fn offer_rest(allocator: &mut Allocator, zone: ZoneId, pointer: u64, 
 }
 
 /// The outcome of a search for a log's next segment.
-enum SegmentSearch {
+enum SegmentSearchOutcome {
     /// A segment, and whether its zone is active beside the zone that the log leaves.
     Segment(Segment, bool),
     /// The log waits: a zone or an open-zone slot becomes free without reclaim.
@@ -63,11 +63,11 @@ enum SegmentSearch {
 
 impl Allocator {
     /// Leases a segment to log `ino`. The caller commits the segment's metadata record.
-    fn find_segment(&mut self, ino: u64) -> SegmentSearch {
+    fn find_segment(&mut self, ino: u64) -> SegmentSearchOutcome {
         let leased = self.leases.get(&ino).is_some_and(|lease| lease.active);
         let may_hold_more = self.lease_allowed();
         if !leased && !may_hold_more {
-            return SegmentSearch::TooMany;
+            return SegmentSearchOutcome::TooMany;
         }
         // Rests and zones opened ahead are active already, and the zone that the log leaves stays active
         // until its last entries are written.
@@ -93,30 +93,36 @@ impl Allocator {
                 self.free_a_slot();
             }
             let coming = !self.finishing.is_empty() || self.opening;
-            return if coming { SegmentSearch::Wait } else { SegmentSearch::TooMany };
+            return if coming { SegmentSearchOutcome::Wait } else { SegmentSearchOutcome::TooMany };
         }
         if self.generations.is_empty() {
-            return SegmentSearch::Wait;
+            return SegmentSearchOutcome::Wait;
         }
         match self.table.first_free_zone().filter(|_| self.log_may_take_free()) {
             Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
-            None if self.opening => SegmentSearch::Wait,
-            None if !self.log_leaves_reserve() => SegmentSearch::Starved,
+            None if self.opening => SegmentSearchOutcome::Wait,
+            None if !self.log_leaves_reserve() => SegmentSearchOutcome::Starved,
             None => match self.ahead.pop_front() {
                 Some(zone) => self.lease_whole(ino, zone, ZoneState::ExplicitOpen, leased),
-                None => SegmentSearch::Starved,
+                None => SegmentSearchOutcome::Starved,
             },
         }
     }
 
-    fn lease_whole(&mut self, ino: u64, zone: ZoneId, as_state: ZoneState, both: bool) -> SegmentSearch {
-        let Some(generation) = self.take_generation() else { return SegmentSearch::Wait };
+    fn lease_whole(
+        &mut self,
+        ino: u64,
+        zone: ZoneId,
+        as_state: ZoneState,
+        both: bool,
+    ) -> SegmentSearchOutcome {
+        let Some(generation) = self.take_generation() else { return SegmentSearchOutcome::Wait };
         let end = Blocks(self.table.get(zone).map_or(0, |z| z.capacity));
         self.lease(ino, Segment { zone, generation, start: Blocks::ZERO, end }, as_state, both)
     }
 
     /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the zone that the log leaves.
-    fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> SegmentSearch {
+    fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> SegmentSearchOutcome {
         self.table.set(segment.zone, Phase::Log, ZoneRole::Log);
         let before = self.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
         if let Some(before) = before.filter(|lease| lease.active) {
@@ -131,7 +137,7 @@ impl Allocator {
             }
         }
         self.table.note_state(segment.zone, as_state, segment.start.0);
-        SegmentSearch::Segment(segment, both)
+        SegmentSearchOutcome::Segment(segment, both)
     }
 
     /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
@@ -221,24 +227,27 @@ impl Shared {
                 let mut found = state.allocator.find_segment(ino);
                 let now = self.driver.now();
                 let look_now = look.is_some_and(|at| now >= at);
-                if matches!(found, SegmentSearch::TooMany) && look_now && state.release_idle_log(ino)? {
+                if matches!(found, SegmentSearchOutcome::TooMany)
+                    && look_now
+                    && state.release_idle_log(ino)?
+                {
                     found = state.allocator.find_segment(ino);
                 }
                 match found {
-                    SegmentSearch::Segment(segment, beside) => {
+                    SegmentSearchOutcome::Segment(segment, beside) => {
                         state.commit(Record::Segment { ino, segment })?;
                         let upto = state.journal.applied;
                         state.allocator.commit_soon = upto;
                         Some((segment, upto, beside))
                     }
-                    SegmentSearch::Starved if state.allocator.exhausted => {
+                    SegmentSearchOutcome::Starved if state.allocator.exhausted => {
                         return Err(state.allocator.no_space());
                     }
-                    SegmentSearch::TooMany if give_up.is_some_and(|at| now >= at) => {
+                    SegmentSearchOutcome::TooMany if give_up.is_some_and(|at| now >= at) => {
                         return Err(Error::new(ErrorKind::Busy, "extending a log")
                             .because("more logs are open than the device's open zones allow; close one"));
                     }
-                    SegmentSearch::TooMany => {
+                    SegmentSearchOutcome::TooMany => {
                         waits.get_or_insert_with(|| WaitingLog::begin(self, &mut state));
                         if look.is_none() || look_now {
                             look = Some(self.notify_space_after(IDLE_LOG_SEARCH_INTERVAL));
@@ -246,11 +255,11 @@ impl Shared {
                         give_up.get_or_insert_with(|| self.notify_space_after(WAIT_FOR_LOG_CLOSE));
                         None
                     }
-                    SegmentSearch::Starved => {
+                    SegmentSearchOutcome::Starved => {
                         state.allocator.wanted = true;
                         None
                     }
-                    SegmentSearch::Wait => None,
+                    SegmentSearchOutcome::Wait => None,
                 }
             };
             self.kick_cleaner();

@@ -82,6 +82,7 @@ pub(crate) struct ZoneTable {
     dead: BTreeSet<u32>,
     live: u64,
     usable: u64,
+    usable_zones: usize,
     /// Number of zones with live segments of logs.
     live_logs: usize,
 }
@@ -96,6 +97,7 @@ impl ZoneTable {
             dead: BTreeSet::new(),
             live: 0,
             usable: 0,
+            usable_zones: 0,
             live_logs: 0,
         };
         for info in report {
@@ -118,6 +120,7 @@ impl ZoneTable {
                 table.free.insert(info.zone.0);
             }
             table.usable += u64::from(usable) * info.capacity.0;
+            table.usable_zones += usize::from(usable);
             table.zones.push(Zone {
                 role,
                 phase,
@@ -142,9 +145,9 @@ impl ZoneTable {
         (0_u32..).map(ZoneId).zip(&self.zones)
     }
 
-    /// Number of zones of the device.
-    pub(crate) fn len(&self) -> usize {
-        self.zones.len()
+    /// Number of zones that files may use, as of the mount.
+    pub(crate) fn usable_zones(&self) -> usize {
+        self.usable_zones
     }
 
     /// Changes the phase and the role of a zone.

@@ -43,7 +43,7 @@ fn classes_with_new_operations(before: &[u64], after: &[u64]) -> Vec<IoClass> {
 }
 
 #[test]
-fn each_operation_of_a_mount_has_the_class_of_its_purpose() {
+fn each_device_operation_is_counted_in_the_io_class_of_its_purpose() {
     let drive = Drive::new(EmuOptions::tiny());
     drive.format();
     let counted = Arc::new(CountingDrive { emu: drive.emu.clone(), operations: AtomicU64::new(0) });

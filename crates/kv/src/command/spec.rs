@@ -30,7 +30,7 @@ impl Spec {
     /// The command writes keys.
     pub const WRITE: u8 = 2;
     /// The command needs more room on the drive.
-    pub const GROWS: u8 = 4;
+    pub const NEEDS_ROOM: u8 = 4;
     /// The command's time does not grow with the data.
     pub const FAST: u8 = 8;
     /// The command walks the whole database: it runs apart from the quick commands.

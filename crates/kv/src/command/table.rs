@@ -29,7 +29,7 @@ const fn command(
 const READ: u8 = Spec::READ | Spec::FAST;
 const WALK: u8 = Spec::READ | Spec::WALKS;
 const WRITE: u8 = Spec::WRITE | Spec::FAST;
-const GROW: u8 = Spec::WRITE | Spec::GROWS | Spec::FAST;
+const GROW: u8 = Spec::WRITE | Spec::NEEDS_ROOM | Spec::FAST;
 const ONE: (i8, i8, i8) = (1, 1, 1);
 const ALL: (i8, i8, i8) = (1, -1, 1);
 const KEY_VALUE_PAIRS: (i8, i8, i8) = (1, -1, 2);
@@ -99,7 +99,7 @@ pub fn execute(command: &Command, args: Args<'_>, txn: &mut Txn<'_>, out: &mut d
     }
     if spec.has(Spec::WRITE) {
         if let Some(refusal) = txn.refusal()
-            && (!refusal.growth_only || spec.has(Spec::GROWS))
+            && (!refusal.growth_only || spec.has(Spec::NEEDS_ROOM))
         {
             return out.error(&refusal.text);
         }

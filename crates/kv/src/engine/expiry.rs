@@ -58,7 +58,7 @@ pub(super) fn visit_slice(engine: &Engine, walk: &mut Walk) -> bool {
         Ok(slice) => {
             walk.from = slice.next;
             if walk.from.is_empty() {
-                *engine.0.counted.lock() = Some((walk.count.keyspace(), txn.now_ms()));
+                *engine.0.counted.lock() = Some((walk.count.keyspace_counts(), txn.now_ms()));
             }
             if !slice.expired.is_empty() {
                 walk.met_any = true;

@@ -15,7 +15,7 @@ use super::claims::Claims;
 use super::options::{Durability, EngineOptions};
 use super::refusals::Refusals;
 use super::schedule::{Schedule, WaitingPipeline};
-use super::stats::{Counters, KeyCount, Keyspace, Stats};
+use super::stats::{Counters, KeyCount, KeyspaceCounts, Stats};
 use super::work::Work;
 use crate::error::{Error, Result};
 use crate::store::{LogReport, Room, Store};
@@ -69,7 +69,7 @@ pub(super) struct Shared {
     pub unsynced: AtomicBool,
     pub counters: Counters,
     /// The last count of all keys, and when it was made (milliseconds since 1970).
-    pub counted: Mutex<Option<(Keyspace, u64)>>,
+    pub counted: Mutex<Option<(KeyspaceCounts, u64)>>,
     pub tasks: Mutex<Vec<Spawned<()>>>,
 }
 
@@ -180,14 +180,14 @@ impl Engine {
 
     /// The keys of the database. A database of up to about 100,000 keys is counted now, as DBSIZE counts. For
     /// a larger one the result is the count of the last whole walk of the background task that deletes
-    /// expired keys; [`Keyspace::age_ms`] tells how old.
-    pub fn keyspace(&self) -> Result<Keyspace> {
+    /// expired keys; [`KeyspaceCounts::age_ms`] tells how old.
+    pub fn keyspace_counts(&self) -> Result<KeyspaceCounts> {
         let (estimate, now_ms) = (self.0.store.key_estimate(), self.0.driver.unix_millis());
         if estimate > KEYS_COUNTED_AT_ONCE {
             let counted = *self.0.counted.lock();
             return Ok(match counted {
-                Some((count, at)) => Keyspace { age_ms: Some(now_ms.saturating_sub(at)), ..count },
-                None => Keyspace { keys: estimate, ..Keyspace::default() },
+                Some((count, at)) => KeyspaceCounts { age_ms: Some(now_ms.saturating_sub(at)), ..count },
+                None => KeyspaceCounts { keys: estimate, ..KeyspaceCounts::default() },
             });
         }
         let mut count = KeyCount::default();
@@ -195,7 +195,7 @@ impl Engine {
             count.add(record, now_ms);
             ControlFlow::Continue(())
         })?;
-        Ok(Keyspace { age_ms: Some(0), ..count.keyspace() })
+        Ok(KeyspaceCounts { age_ms: Some(0), ..count.keyspace_counts() })
     }
 
     /// Lines of `name:value` about the store, for INFO.

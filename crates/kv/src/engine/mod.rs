@@ -18,7 +18,7 @@ mod writer;
 pub use claims::Claims;
 pub use handle::Engine;
 pub use options::{Durability, EngineOptions};
-pub use stats::{Keyspace, Stats};
+pub use stats::{KeyspaceCounts, Stats};
 pub use work::Work;
 
 #[cfg(test)]

@@ -25,7 +25,7 @@ pub struct Stats {
 
 /// The keys of the database, for INFO.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Keyspace {
+pub struct KeyspaceCounts {
     /// Live keys.
     pub keys: u64,
     /// Live keys with an expiry.
@@ -58,10 +58,10 @@ impl KeyCount {
     }
 
     /// The counts as INFO shows them, without the time of counting.
-    pub fn keyspace(&self) -> Keyspace {
+    pub fn keyspace_counts(&self) -> KeyspaceCounts {
         let avg_ttl_ms = self.ttl_ms / u128::from(self.expires.max(1));
         let avg_ttl_ms = u64::try_from(avg_ttl_ms).unwrap_or(u64::MAX);
-        Keyspace { keys: self.keys, expires: self.expires, avg_ttl_ms, age_ms: None }
+        KeyspaceCounts { keys: self.keys, expires: self.expires, avg_ttl_ms, age_ms: None }
     }
 }
 

@@ -310,7 +310,7 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
     let store = Arc::new(MemoryStore::new());
     let engine = engine(&store, EngineOptions::default());
     ask(&engine, &["SET a 1", "SET a 2", "SET b 1 PX 1000000000"]);
-    let few = engine.keyspace().expect("reads");
+    let few = engine.keyspace_counts().expect("reads");
     assert_eq!((few.keys, few.expires, few.age_ms), (2, 1, Some(0)));
     assert!((999_000_000..=1_000_000_000).contains(&few.avg_ttl_ms), "{few:?}");
     let mut overlay = Overlay::default();
@@ -319,14 +319,14 @@ fn many_keys_are_counted_by_the_background_walk_and_few_at_once() {
         overlay.put(Bytes::from(format!("key:{n}")), crate::Record { expires: crate::Expiry::NEVER, value });
     }
     futures_util::FutureExt::now_or_never(store.write(&overlay, true)).expect("memory").expect("memory");
-    assert_eq!(engine.keyspace().expect("reads").age_ms, None, "never counted");
+    assert_eq!(engine.keyspace_counts().expect("reads").age_ms, None, "never counted");
     let mut walk = expiry::Walk::default();
     while expiry::visit_slice(&engine, &mut walk) || engine.0.counted.lock().is_none() {
         if engine.0.counted.lock().is_some() {
             break;
         }
     }
-    let many = engine.keyspace().expect("reads");
+    let many = engine.keyspace_counts().expect("reads");
     assert_eq!((many.keys, many.expires), (MANY_KEYS + 2, 1));
     assert!(many.age_ms.is_some());
     engine.close().expect("closes");

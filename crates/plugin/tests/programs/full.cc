@@ -32,7 +32,7 @@ std::string Key(long n) {
   return key;
 }
 
-std::string Value(long n) { return std::to_string(n) + std::string(1000, static_cast<char>('a' + n % 26)); }
+std::string Value(long n) { return std::to_string(n) + std::string(4000, static_cast<char>('a' + n % 26)); }
 
 // Kills the process when RocksDB has written `left` tables.
 class Killing : public EventListener {

@@ -34,6 +34,10 @@ impl FurrowFs {
         &self.fs
     }
 
+    pub(super) fn recoveries(&self) -> &Recoveries {
+        &self.recoveries
+    }
+
     pub(super) fn replays(&self) -> &Replays {
         &self.replays
     }
@@ -188,6 +192,30 @@ macro_rules! one_path {
     };
 }
 
+/// Defines an exported function that runs one file system operation on two paths.
+macro_rules! two_paths {
+    ($(#[$doc:meta])* $name:ident, $method:ident) => {
+        $(#[$doc])*
+        ///
+        /// # Safety
+        /// `fs` is alive and both names are valid.
+        #[unsafe(no_mangle)]
+        pub unsafe extern "C" fn $name(
+            fs: *const FurrowFs,
+            from: *const c_char,
+            from_len: usize,
+            to: *const c_char,
+            to_len: usize,
+        ) -> FurrowStatus {
+            run_entry(|| {
+                // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
+                let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
+                fs.wait(fs.fs.$method(&from, &to))
+            })
+        }
+    };
+}
+
 one_path!(
     /// Makes a directory.
     furrow_mkdir, mkdir);
@@ -198,45 +226,12 @@ one_path!(
     /// Removes a file's name.
     furrow_unlink, unlink);
 
-/// Renames a file or directory. An existing file of the new name is replaced.
-///
-/// # Safety
-/// `fs` is alive and both names are valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_rename(
-    fs: *const FurrowFs,
-    from: *const c_char,
-    from_len: usize,
-    to: *const c_char,
-    to_len: usize,
-) -> FurrowStatus {
-    run_entry(|| {
-        // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
-        let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
-        fs.wait(fs.fs.rename(&from, &to))?;
-        fs.recoveries.note_rename(&from);
-        Ok(())
-    })
-}
-
-/// Gives a file a second name (a hard link).
-///
-/// # Safety
-/// `fs` is alive and both names are valid.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_link(
-    fs: *const FurrowFs,
-    from: *const c_char,
-    from_len: usize,
-    to: *const c_char,
-    to_len: usize,
-) -> FurrowStatus {
-    run_entry(|| {
-        // SAFETY: the caller guarantees that `fs` is alive and that `from` and `to` are readable.
-        let (fs, from, to) = unsafe { (&*fs, path(from, from_len)?, path(to, to_len)?) };
-        fs.wait(fs.fs.link(&from, &to))
-    })
-}
+two_paths!(
+    /// Renames a file or directory. An existing file of the new name is replaced.
+    furrow_rename, rename);
+two_paths!(
+    /// Gives a file a second name (a hard link).
+    furrow_link, link);
 
 /// Truncates a file to a size.
 ///

@@ -11,6 +11,7 @@ use units::{Driver, Instant, block_on};
 
 use super::dir::FurrowFs;
 use super::logic::{bytes, lifetime_from_hint, path};
+use super::recovery::RecoveryEnd;
 use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::replay::{LogReplay, Replays};
 
@@ -19,6 +20,8 @@ use crate::replay::{LogReplay, Replays};
 pub struct FurrowWriter {
     writer: Writer,
     driver: Arc<dyn Driver>,
+    /// The end of the recovery of a database whose options this file holds.
+    _recovery_end: Option<RecoveryEnd>,
 }
 
 /// A file open for reading, owned by the C++ shim.
@@ -85,8 +88,9 @@ pub unsafe extern "C" fn furrow_create(
         let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
         let options =
             CreateOptions { kind, lifetime: lifetime_from_hint(hint), preallocate: Bytes(preallocate) };
+        let end = fs.recoveries().end_with(&name);
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
+        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()), _recovery_end: end });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -108,7 +112,7 @@ pub unsafe extern "C" fn furrow_open_append(
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
+        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()), _recovery_end: None });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())

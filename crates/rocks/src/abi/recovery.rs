@@ -1,5 +1,5 @@
 //! Which databases of a mount recover their logs: from the lock of the database's directory, which RocksDB takes first, until RocksDB
-//! renames the file of its options, which it does last before it takes writes and starts compactions.
+//! has written the file of its options, or failed to: the last file before the database takes writes and starts compactions.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,17 +19,30 @@ impl Recoveries {
         Some(dir)
     }
 
-    /// Notes that the file `from` was renamed: the new options of a database end its recovery.
-    pub(super) fn note_rename(&self, from: &str) {
-        let Some((dir, name)) = from.rsplit_once('/') else { return };
-        if name.starts_with("OPTIONS-") && name.ends_with(".dbtmp") {
-            self.end(dir);
-        }
+    /// The end of a recovery, if the file `created` holds the new options of a database: dropped with the file's writer, or where the
+    /// file cannot be created.
+    pub(super) fn end_with(&self, created: &str) -> Option<RecoveryEnd> {
+        let (dir, name) = created.rsplit_once('/')?;
+        let options = name.starts_with("OPTIONS-") && name.ends_with(".dbtmp");
+        options.then(|| RecoveryEnd { recoveries: self.clone(), dir: dir.to_owned() })
     }
 
     /// Ends the recovery of the database in `dir`, if one is under way.
     pub(super) fn end(&self, dir: &str) {
         self.0.lock().remove(dir);
+    }
+}
+
+/// Ends a recovery when it is dropped.
+#[derive(Debug)]
+pub(super) struct RecoveryEnd {
+    recoveries: Recoveries,
+    dir: String,
+}
+
+impl Drop for RecoveryEnd {
+    fn drop(&mut self) {
+        self.recoveries.end(&self.dir);
     }
 }
 
@@ -53,10 +66,14 @@ mod tests {
         let recoveries = Recoveries::default();
         assert_eq!(recoveries.begin(&fs, "/db/LOCKED"), None);
         let dir = recoveries.begin(&fs, "/db/LOCK").unwrap();
-        recoveries.note_rename("/other/OPTIONS-000007.dbtmp");
-        recoveries.note_rename("/db/000008.dbtmp");
+        drop(recoveries.end_with("/other/OPTIONS-000007.dbtmp"));
+        assert!(
+            recoveries.end_with("/db/000008.dbtmp").is_none()
+                && recoveries.end_with("/db/OPTIONS-000007").is_none()
+        );
+        let end = recoveries.end_with("/db/OPTIONS-000007.dbtmp").unwrap();
         assert_eq!(recoveries.0.lock().len(), 1);
-        recoveries.note_rename("/db/OPTIONS-000007.dbtmp");
+        drop(end);
         assert_eq!(recoveries.0.lock().len(), 0);
         recoveries.end(&dir);
         block_on(&*driver, fs.unmount()).unwrap();

@@ -70,7 +70,7 @@ fn describe_command(out: &mut Encoder, spec: &Spec) {
     const FLAGS: [(u8, &str); 6] = [
         (Spec::WRITE, "write"),
         (Spec::READ, "readonly"),
-        (Spec::GROWS, "denyoom"),
+        (Spec::NEEDS_ROOM, "denyoom"),
         (Spec::ADMIN, "admin"),
         (Spec::FAST, "fast"),
         (Spec::NO_AUTH, "no_auth"),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use kv::Keyspace;
+use kv::KeyspaceCounts;
 
 use super::call::{Call, Outcome};
 use super::hello::COMPATIBLE_VERSION;
@@ -138,7 +138,7 @@ fn section_lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
         }
         // The key count of the last walk, which may be minutes old in a large database; DBSIZE counts anew.
         "keyspace" => {
-            if let Ok(Keyspace { keys, expires, avg_ttl_ms, .. }) = engine.keyspace()
+            if let Ok(KeyspaceCounts { keys, expires, avg_ttl_ms, .. }) = engine.keyspace_counts()
                 && keys > 0
             {
                 put("db0", format!("keys={keys},expires={expires},avg_ttl={avg_ttl_ms}"));
