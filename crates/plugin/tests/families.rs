@@ -30,9 +30,13 @@ fn run(directory: &TempDir, wal: &str, args: &[&str]) -> Output {
 /// dropped` or even OK.
 #[test]
 fn synced_keys_survive_a_kill_after_a_family_was_dropped_under_a_flush() {
-    for (wal, way) in
-        [("auto", "flush"), ("waltz", "compaction"), ("waltz", "checkpoint"), ("auto", "the log's own")]
-    {
+    for (wal, way) in [
+        ("auto", "flush"),
+        ("waltz", "compaction"),
+        ("auto", "live files"),
+        ("waltz", "checkpoint"),
+        ("auto", "the log's own"),
+    ] {
         let directory = tempfile::tempdir().unwrap();
         let output = run(&directory, wal, &["drop under", way]);
         assert_eq!(output.status.signal(), Some(9), "{wal} {way}: {}", output_text(&output));
