@@ -119,7 +119,9 @@ impl Resync {
                 }
                 verdict = Verdict::Full;
             }
-            if self.device(slot).is_some() && !self.was_written_in_place(stripe, &sum, &unknown).await? {
+            if self.device(slot).is_some() {
+                // The parity is relocated even if the same rows are in place: the pointer of a zone that
+                // becomes read-only does not show which rows are.
                 self.relocated.insert(stripe, RelocatedParity { end: pointer, unit: sum.freeze() });
                 self.add_bad_parity(stripe, &unknown);
             }
@@ -396,33 +398,6 @@ impl Resync {
             self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
-    }
-
-    /// True if the parity of the last stripe of a full zone was written in place, with zeros above the zone's end: the log need not
-    /// hold it then.
-    ///
-    /// The finish of a physical zone fills its rows, and the pointer of a zone that becomes read-only later does not show filled rows.
-    /// Rows up to a block that a finish does not leave behind, which is one byte repeated, were written: the pointer shows them.
-    async fn was_written_in_place(
-        &mut self,
-        stripe: Stripe,
-        sum: &BufMut,
-        unknown: &BTreeSet<u64>,
-    ) -> Result<bool, MountError> {
-        let (row, unit) = (self.layout.row(stripe), self.layout.unit_of(stripe));
-        let slot = self.layout.parity(self.zone, stripe);
-        let written = match self.parts.get(slot.index()) {
-            Some(PartState::Written(at)) => *at >= row + unit,
-            part => part == Some(&PartState::Full),
-        };
-        let last_block = sum.len().checked_sub(self.bytes(1)).and_then(|from| sum.get(from..));
-        let filled = last_block.is_none_or(|block| block.windows(2).all(|pair| pair.first() == pair.last()));
-        if !written || filled || !unknown.is_empty() || *self.readable_rows(slot, row, unit).await? != **sum {
-            return Ok(false);
-        }
-        self.relocated.remove(&stripe);
-        self.stale.remove(slot, &(row..row + unit));
-        Ok(true)
     }
 
     /// Makes the parity of a whole stripe match the data, apart from unknown rows. True if the stripe is torn: its parity was

@@ -112,31 +112,6 @@ fn full_zones_are_rewritten_if_their_parity_does_not_fit_the_logs() {
     assert!(left * (layout.unit + 1) <= layout.zone_capacity / 4, "{left} units");
 }
 
-/// A zone that was finished in the middle of a stripe has that stripe's parity in place: no log keeps it, however many zones
-/// are finished so.
-#[test]
-fn finished_zones_take_no_room_of_the_logs() {
-    let ground = ArrayFixture::new(4, ZONES, 96, 4);
-    let array = ground.open(OpenOptions::default());
-    let device: &dyn ZonedDevice = &*array;
-    for zone in (0..ZONES).map(ZoneId) {
-        ground.write(&array, zone, 1, 0, 7, 3);
-        ground.wait(device.zone(zone, Action::Finish)).expect("finished");
-    }
-    drop(array);
-    for _ in 0..2 {
-        let array = ground.open(OpenOptions::default());
-        (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, 7));
-        assert_eq!(record_counts(&ground, "relocated"), [0; 4]);
-    }
-    // A zone that became read-only shows the rows that were written, and a drive may be missing.
-    let (zone, layout) = (ZoneId(1), Layout { drives: 4, unit: 4, zone_capacity: 96 });
-    let part = ZoneId(zone.0 + METADATA_ZONES);
-    ground.emus[layout.parity(zone, Stripe(0)).index()].wear(part, ZoneState::ReadOnly);
-    let array = ground.open_without(layout.data(zone, Stripe(0), 0).index());
-    ground.check(&array, zone, 1, 7);
-}
-
 /// A power cut fills three of four physical zones: the zone ends in the middle of a stripe of zeros. The pointer of a physical zone
 /// that becomes read-only later does not tell which rows of parity were filled: the log must hold the parity of that stripe.
 #[test]
