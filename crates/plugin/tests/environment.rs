@@ -35,6 +35,15 @@ fn sixteen_memtables_are_flushed_while_file_deletions_are_disabled() {
     }
 }
 
+/// The same with four families, each of which keeps log files of the others, on a drive with 14 open zones.
+#[test]
+fn memtables_of_four_families_are_flushed_while_file_deletions_are_disabled() {
+    for sync in ["synced", "unsynced"] {
+        let output = run("zones=200&zone-size=1MiB&max-open=14", &["families in turn", sync]);
+        assert!(output.status.success(), "{sync}: {}", output_text(&output));
+    }
+}
+
 /// RocksDB's own tests expect the word "lock" in the error of a second opening.
 #[test]
 fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {

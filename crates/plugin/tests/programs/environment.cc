@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
@@ -82,6 +83,42 @@ void FlushWithoutDeletions(const std::string& uri, bool sync) {
   delete db;
 }
 
+// Flushes memtables of four families in turn while file deletions are disabled.
+void FlushFamiliesInTurn(const std::string& uri, bool sync) {
+  const std::shared_ptr<Env> env = Mount(uri);
+  Options options = Settings(env);
+  options.create_missing_column_families = true;
+  std::vector<ColumnFamilyDescriptor> families;
+  for (const std::string& name : {kDefaultColumnFamilyName, std::string("1"), std::string("2"), std::string("3")}) {
+    families.emplace_back(name, options);
+  }
+  WriteOptions writing;
+  writing.sync = sync;
+  for (const bool written : {false, true}) {
+    DB* db = nullptr;
+    std::vector<ColumnFamilyHandle*> handles;
+    Ok(DB::Open(options, "/db", families, &handles, &db), "opening");
+    if (!written) {
+      Ok(db->DisableFileDeletions(), "disabling file deletions");
+    }
+    for (size_t n = 0; n < 24; ++n) {
+      const std::string key = "key" + std::to_string(n);
+      ColumnFamilyHandle* family = handles[n % handles.size()];
+      if (written) {
+        std::string value;
+        Ok(db->Get(ReadOptions(), family, key, &value), "get " + key);
+      } else {
+        Ok(db->Put(writing, family, key, std::string(1000, 'v')), "put " + key);
+        Ok(db->Flush(FlushOptions(), family), "flush " + std::to_string(n));
+      }
+    }
+    for (ColumnFamilyHandle* handle : handles) {
+      Ok(db->DestroyColumnFamilyHandle(handle), "handle");
+    }
+    delete db;
+  }
+}
+
 }  // namespace
 
 // Usage: PROGRAM URL COMMAND [ARGUMENT]
@@ -94,6 +131,8 @@ int main(int argc, char** argv) {
     OpenTwice(uri);
   } else if (strcmp(argv[2], "no deletions") == 0) {
     FlushWithoutDeletions(uri, argument == "synced");
+  } else if (strcmp(argv[2], "families in turn") == 0) {
+    FlushFamiliesInTurn(uri, argument == "synced");
   } else {
     return 2;
   }
