@@ -177,6 +177,19 @@ fn resets_and_finishes_complete_when_a_drive_is_unplugged() {
 }
 
 #[test]
+fn a_drive_that_an_operator_fails_is_said_to_be_failed_by_order() {
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let array = bench.open(&[]).await;
+        let events = array.events();
+        array.fail(Slot(4)).await.expect("failed");
+        let said: Vec<String> =
+            std::iter::from_fn(|| events.try_next()).map(|event| event.kind.to_string()).collect();
+        assert_eq!(said, ["drive 4 failed, the array goes on without it: an operator ordered it"]);
+    });
+}
+
+#[test]
 fn the_handle_of_a_failed_drive_is_released() {
     let bench = Bench::new(1);
     block_on(&*bench.driver, async {
