@@ -383,8 +383,13 @@ impl Resync {
         let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
         let needed = layout.final_parity(stripe, pointer);
         let Some(PartState::Written(written)) = self.parts.get(slot.index()).copied() else { return Ok(()) };
-        if needed == 0 || self.device(slot).is_none() || self.stale.has_stale(slot, &(first..first + unit)) {
-            // The parity unit has stale rows: the whole unit is relocated when the stripe becomes whole.
+        if needed == 0 || self.device(slot).is_none() {
+            return Ok(());
+        }
+        if self.stale.has_stale(slot, &(first..first + unit)) {
+            // The whole unit is relocated when the stripe becomes whole, and rows above the stale ones are written then. Of such a
+            // write that a power cut tore, the rows that landed cannot be written again.
+            self.stale.add(slot, first..written.min(first + unit));
             return Ok(());
         }
         let there = written.saturating_sub(first).min(needed);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES};
 use array::{Array, Layout, OpenOptions, Slot, Stripe};
 use zoned::emu::{FaultOp, FaultSpec};
-use zoned::{Action, Blocks, BufMut, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, Buf, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 const ZONES: u32 = 6;
 
@@ -170,4 +170,33 @@ fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
     assert!(*read(0, 4).expect("another drive's") == *crate::ground::blocks(1, 0, 4));
     ground.emus[unreadable.index()].clear_faults();
     assert!(*read(0, 48).expect("it can be read again") == *crate::ground::blocks(1, 0, 48));
+}
+
+/// A stripe's parity unit begins with a stale row, and a power cut tears the write of the rows above, which is submitted with the stripe's
+/// last row. The rows that landed are never written again.
+#[test]
+fn parity_rows_above_a_stale_row_that_landed_are_not_written_again() {
+    let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
+    let ground = ArrayFixture::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+    let write_raw = |slot: Slot, row: u64, rows: usize| {
+        let device = Arc::clone(&ground.emus[slot.index()]) as Arc<dyn ZonedDevice>;
+        let at = device.geometry().start(ZoneId(zone.0 + METADATA_ZONES)).plus(Blocks(row));
+        let data = Buf::copy_from(&vec![7; rows * BLOCK_BYTES as usize]);
+        ground.wait(device.write(at, data, Durability::Durable)).expect("written");
+    };
+    let array = ground.open(OpenOptions::default());
+    ground.write(&array, zone, 1, 0, 8, 4);
+    ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
+    drop(array);
+    let parity = layout.parity(zone, Stripe(0));
+    write_raw(parity, 0, 1);
+    drop(ground.open(OpenOptions::default()));
+    write_raw(layout.data(zone, Stripe(0), 2), 0, 3);
+    write_raw(parity, 1, 1);
+    let array = ground.open(OpenOptions::default());
+    let device: &dyn ZonedDevice = &*array;
+    let at = device.geometry().start(zone).plus(Blocks(11));
+    let data = Buf::copy_from(&vec![9; BLOCK_BYTES as usize]);
+    ground.wait(device.write(at, data, Durability::Durable)).expect("the stripe becomes whole");
+    ground.check(&array, zone, 1, 8);
 }
