@@ -86,7 +86,7 @@ enum Command {
     Figures(figures::FiguresArgs),
     /// Load this machine's package lists, kill the server halfway, check that no acknowledged record is lost.
     Demo(demo::DemoArgs),
-    /// The same on an array: a drive fails and is rebuilt during the load, then another drive fails.
+    /// The demonstration on an array: a drive fails and is rebuilt during the load, then another drive fails.
     DemoArray(demo::DemoArrayArgs),
 }
 

@@ -14,7 +14,7 @@ const REPLAYS_KEPT: usize = 1024;
 pub struct LogReplay {
     /// Time from opening the log until RocksDB closed it, with its last record in the memtable.
     pub took: Duration,
-    /// What the reads of the log cost. On the host's own file system only the bytes are known.
+    /// Counts and bytes of the log's reads. On the host's own file system only the bytes are known.
     pub stats: ReadStats,
 }
 

@@ -70,17 +70,17 @@ pub enum Condition {
 /// A zone, as the kernel reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zone {
-    /// Its first byte.
+    /// First byte of the zone.
     pub start: Bytes,
-    /// Its size.
+    /// Size of the zone.
     pub len: Bytes,
     /// Bytes of the zone that can be written.
     pub capacity: Bytes,
     /// The zone's write pointer; without meaning for a conventional, full, read-only or offline zone.
     pub pointer: Bytes,
-    /// Its kind.
+    /// Kind of the zone.
     pub kind: ZoneKind,
-    /// Its state.
+    /// State of the zone.
     pub condition: Condition,
 }
 

@@ -74,13 +74,13 @@ pub struct Queue {
 pub struct BlockDevice {
     /// The kernel's name of the block device, without `/dev`.
     pub name: String,
-    /// Its size.
+    /// Size of the device.
     pub size: Option<Bytes>,
     /// True if the device is read-only.
     pub read_only: bool,
     /// True for a partition: its `queue` is the whole disk's.
     pub partition: bool,
-    /// Its request queue.
+    /// The device's request queue.
     pub queue: Queue,
     /// The model name that the device reports.
     pub model: Option<String>,
@@ -90,7 +90,7 @@ pub struct BlockDevice {
     pub wwid: Option<String>,
     /// Devices stacked on this device or on one of its partitions: device mapper, md, bcache.
     pub holders: Vec<String>,
-    /// Its partitions.
+    /// Names of the device's partitions.
     pub partitions: Vec<String>,
 }
 
@@ -133,7 +133,7 @@ impl fmt::Display for DeviceNumber {
 }
 
 impl BlockDevice {
-    /// What the kernel reports about a block device.
+    /// The facts about the block device `number` that the kernel reports in sysfs.
     pub fn of(number: DeviceNumber) -> io::Result<BlockDevice> {
         BlockDevice::read(&PathBuf::from(format!("/sys/dev/block/{number}")))
     }

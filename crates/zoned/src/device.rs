@@ -8,7 +8,7 @@ use crate::{Action, Buf, BufMut, Driver, Durability, Geometry, Io, Lba, Op, Resu
 
 /// A zoned device: the emulator, a kernel device, an NVMe character device, an array.
 ///
-/// What survives a power cut is part of the contract: see docs/crash-safety.md.
+/// The contract includes which writes survive a power cut: see docs/crash-safety.md.
 pub trait ZonedDevice: Send + Sync + Debug {
     /// The device's fixed properties.
     fn geometry(&self) -> &Geometry;

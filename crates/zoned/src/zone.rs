@@ -112,9 +112,9 @@ pub enum ZoneKind {
 pub struct ZoneInfo {
     /// The zone.
     pub zone: ZoneId,
-    /// Its kind.
+    /// Kind of the zone.
     pub kind: ZoneKind,
-    /// Its state.
+    /// State of the zone.
     pub state: ZoneState,
     /// Blocks from the zone's start to the write pointer. A full zone reports its capacity, though a finish may
     /// have left blocks unwritten; a conventional one reports its capacity too.

@@ -230,10 +230,10 @@ fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
             };
             let next = having(&|record| record.epoch > epoch);
             let whole = having(&|record| record.epoch > epoch && record.kind == "checkpoint-end");
-            let told = having(&|record| record.epoch == epoch && record.text.contains("failed"));
+            let recorded = having(&|record| record.epoch == epoch && record.text.contains("failed"));
             let array = bench.open(&[]).await;
             verify_all(&device(&array)).await;
-            (next, whole, told)
+            (next, whole, recorded)
         })
     };
     // The mount's checkpoint takes a few flushes.
@@ -244,11 +244,11 @@ fn with_full_logs_a_missing_drive_is_recorded_before_anything_else() {
     }
     let mut begun = 0;
     for time in before.saturating_sub(20)..after + 40 {
-        let (next, whole, told) = cut_at(time);
+        let (next, whole, recorded) = cut_at(time);
         // The epoch before the mount still counts.
         if next > 0 && whole < 4 {
             begun += 1;
-            assert_eq!(told, 4, "after {time} us");
+            assert_eq!(recorded, 4, "after {time} us");
         }
     }
     assert!(begun > 10, "{begun}: the cuts miss the checkpoint");
@@ -285,15 +285,23 @@ fn a_missing_drive_is_recorded_with_one_free_metadata_zone() {
         }
         block_on(&*bench.driver, async {
             let dump = array::dump(&bench.devices(&[1])).await.expect("dumped");
-            let told = dump.iter().filter(|drive| drive.records.iter().any(|r| r.text.contains("failed")));
-            let told = told.count();
+            let recorded =
+                dump.iter().filter(|drive| drive.records.iter().any(|r| r.text.contains("failed")));
+            let recorded = recorded.count();
             let next = dump.iter().filter(|drive| drive.records.iter().any(|r| r.epoch > epoch)).count();
-            some += u32::from(told > 0);
-            all += u32::from(told == 4);
-            assert!(told >= 3 || next <= told, "after {time} us: {told} know, {next} went on");
+            some += u32::from(recorded > 0);
+            all += u32::from(recorded == 4);
+            assert!(
+                recorded >= 3 || next <= recorded,
+                "after {time} us: {recorded} drives record the failure, {next} have the next epoch"
+            );
             let array = bench.open(&[]).await;
             verify_all(&device(&array)).await;
-            assert_eq!(array.status().members[1].state == MemberState::Failed, told > 0, "after {time} us");
+            assert_eq!(
+                array.status().members[1].state == MemberState::Failed,
+                recorded > 0,
+                "after {time} us"
+            );
         });
     }
     assert!(some > 20 && all > 10, "{some} {all}: the cuts miss what they are for");

@@ -193,7 +193,7 @@ fn a_worn_zone_whose_reset_was_begun_stays_empty_until_its_drive_is_replaced() {
             let part = ZoneId(ZONE.0 + METADATA_ZONES);
             let holds = |ground: &ArrayFixture, drive: usize| {
                 let device: &dyn ZonedDevice = &*ground.emus[drive];
-                let report = ground.wait(device.report(part.0..part.0 + 1)).expect("told");
+                let report = ground.wait(device.report(part.0..part.0 + 1)).expect("reported");
                 report[0].pointer > Blocks::ZERO
             };
             left.emus[2].wear(part, state);
@@ -266,18 +266,19 @@ fn a_drive_with_worn_zones_is_a_member_of_a_new_array_if_its_metadata_zones_are_
                 .wait(array.replace(Slot(3), Arc::clone(&new) as Arc<dyn ZonedDevice>))
                 .expect_err("refused");
             assert!(error.to_string().contains("use another drive"), "{error}");
-            let told = ground.wait(array::status(&[new as Arc<dyn ZonedDevice>])).expect("it is what it was");
-            assert_eq!(told.members[3].state, MemberState::Good);
+            let status =
+                ground.wait(array::status(&[new as Arc<dyn ZonedDevice>])).expect("a member of the array");
+            assert_eq!(status.members[3].state, MemberState::Good);
             assert_eq!(array.status().members[3].state, MemberState::Failed);
         }
 
         // Creating an array on a drive with a worn metadata zone is refused, and the drives keep their
         // content.
         drop(array);
-        let before = ground.wait(array::status(&ground.devices())).expect("told").superblock;
+        let before = ground.wait(array::status(&ground.devices())).expect("reported").superblock;
         wear(2, 1);
         let error = create().expect_err("refused");
         assert!(error.to_string().contains("the array's metadata has to go there"), "{error}");
-        assert_eq!(ground.wait(array::status(&ground.devices())).expect("told").superblock, before);
+        assert_eq!(ground.wait(array::status(&ground.devices())).expect("reported").superblock, before);
     }
 }

@@ -26,7 +26,7 @@ pub enum MeasuredArray {
 }
 
 impl MeasuredArray {
-    /// Both arrays.
+    /// Furrow's array and md.
     pub const ALL: [MeasuredArray; 2] = [MeasuredArray::Furrow, MeasuredArray::Md];
 
     /// The name of the array's series.

@@ -40,7 +40,7 @@ pub struct Superblock {
 pub struct Stat {
     /// The inode's number.
     pub ino: u64,
-    /// Its kind.
+    /// Kind of the file or directory.
     pub kind: FileKind,
     /// Length of a file in bytes; of a directory, its number of entries.
     pub size: Bytes,
@@ -55,7 +55,7 @@ pub struct Stat {
 pub struct DirEntry {
     /// The directory entry's name, without slashes.
     pub name: String,
-    /// Its kind.
+    /// Kind of the file or directory.
     pub kind: FileKind,
     /// The inode's number.
     pub ino: u64,

@@ -19,7 +19,7 @@ const APPENDED_ZONE: ZoneId = ZoneId(5);
 
 /// Number of appends whose address is above that of an append submitted later.
 pub struct AppendOrder {
-    /// So many.
+    /// Number of appends that landed out of the order of submission.
     pub reordered: usize,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Display for AppendOrder {
     }
 }
 
-/// Only the count.
+/// Measures how many appends in flight land out of the order of submission. Notes the count, and judges nothing.
 pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
     checks.check(&format!("appends of {device}"), Duration::from_secs(60), |control| {
         control.note(out_of_order(device)?.to_string())

@@ -65,7 +65,7 @@ impl WriteOptions {
     pub const UNSYNCED: WriteOptions = WriteOptions { synced: false, ..WriteOptions::SYNCED };
 }
 
-/// What the tables report of a batch that they applied.
+/// The result of applying a batch to the tables.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Applied {
     /// The sequence of the batch's last record, without the mark.

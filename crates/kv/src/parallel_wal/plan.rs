@@ -10,7 +10,7 @@ use super::options::Applied;
 use super::stripes::{StripeSet, Stripes};
 use super::tables::{Mark, Sequence};
 
-/// What the parallel WAL knows of a column family.
+/// The properties of a column family that decide how the parallel WAL applies batches to the family.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct FamilyInfo {
     /// The family has a merge operator.

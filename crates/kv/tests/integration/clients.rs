@@ -98,21 +98,23 @@ fn counters_of_many_clients_are_exact_over_power_cuts_and_their_pairs_whole() {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
         let engine = engine(&fs, wal);
-        let told = IncrementLog::default();
-        let (least, media, most) = told.run_clients(&engine, || {
-            wait_until("writes go on", || IncrementLog::get(&told.acknowledged).iter().sum::<i64>() > 300);
-            let least = IncrementLog::get(&told.acknowledged);
+        let increments = IncrementLog::default();
+        let (least, media, most) = increments.run_clients(&engine, || {
+            wait_until("writes go on", || {
+                IncrementLog::get(&increments.acknowledged).iter().sum::<i64>() > 300
+            });
+            let least = IncrementLog::get(&increments.acknowledged);
             let media = emu.media().cut(&mut Seeded::new(seed));
-            (least, media, IncrementLog::get(&told.asked))
+            (least, media, IncrementLog::get(&increments.asked))
         });
         for counter in 0..COUNTERS {
             // Each value of the counter was the reply to exactly one increment.
-            let replies = told.replies[counter].lock();
+            let replies = increments.replies[counter].lock();
             let distinct: BTreeSet<i64> = replies.iter().copied().collect();
             assert_eq!(distinct, (1..=replies.len() as i64).collect(), "{wal}");
             assert_eq!(read_number(&engine, &format!("n{counter}")), replies.len() as i64, "{wal}");
         }
-        assert_eq!(told.refused.load(Ordering::SeqCst), 0, "{wal}");
+        assert_eq!(increments.refused.load(Ordering::SeqCst), 0, "{wal}");
         engine.close().unwrap();
         unmount(&fs);
 
@@ -142,12 +144,12 @@ fn flushall_under_load_leaves_no_earlier_key() {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(emu, true);
         let engine = engine(&fs, wal);
-        let told = IncrementLog::default();
-        told.run_clients(&engine, || {
+        let increments = IncrementLog::default();
+        increments.run_clients(&engine, || {
             for _ in 0..20 {
-                let before = IncrementLog::get(&told.acknowledged).iter().sum::<i64>();
+                let before = IncrementLog::get(&increments.acknowledged).iter().sum::<i64>();
                 wait_until("writes go on", || {
-                    IncrementLog::get(&told.acknowledged).iter().sum::<i64>() > before + 10
+                    IncrementLog::get(&increments.acknowledged).iter().sum::<i64>() > before + 10
                 });
                 assert_eq!(
                     ask(&engine, &["FLUSHALL", "DBSIZE", "GET n0"])[1..],
@@ -162,7 +164,7 @@ fn flushall_under_load_leaves_no_earlier_key() {
                 "{wal}"
             );
         }
-        assert_eq!(told.refused.load(Ordering::SeqCst), 0, "{wal}");
+        assert_eq!(increments.refused.load(Ordering::SeqCst), 0, "{wal}");
         engine.close().unwrap();
         unmount(&fs);
     }
@@ -174,15 +176,17 @@ fn a_failed_drive_gives_errors_and_no_false_reply() {
         let emu = Emu::memory(drive(64, 4), RealDriver::new());
         let fs = mount(Arc::clone(&emu) as Arc<dyn ZonedDevice>, true);
         let engine = engine(&fs, wal);
-        let told = IncrementLog::default();
-        told.run_clients(&engine, || {
-            wait_until("writes go on", || IncrementLog::get(&told.acknowledged).iter().sum::<i64>() > 100);
+        let increments = IncrementLog::default();
+        increments.run_clients(&engine, || {
+            wait_until("writes go on", || {
+                IncrementLog::get(&increments.acknowledged).iter().sum::<i64>() > 100
+            });
             emu.fail(FaultSpec::all(FaultOp::Write));
-            wait_until("writes fail", || told.refused.load(Ordering::SeqCst) > 50);
+            wait_until("writes fail", || increments.refused.load(Ordering::SeqCst) > 50);
         });
         assert!(engine.failure().is_some(), "{wal}");
         let replies = ask(&engine, &["GET n0", "SET n0 0"]);
-        let acknowledged = IncrementLog::get(&told.acknowledged);
+        let acknowledged = IncrementLog::get(&increments.acknowledged);
         assert_eq!(
             replies[0],
             bulk(&acknowledged[0].to_string()),
@@ -200,7 +204,7 @@ fn a_failed_drive_gives_errors_and_no_false_reply() {
 
         let fs = reopen(media);
         let engine = crate::common::engine(&fs, wal);
-        let most = IncrementLog::get(&told.asked);
+        let most = IncrementLog::get(&increments.asked);
         for counter in 0..COUNTERS {
             let value = read_number(&engine, &format!("n{counter}"));
             assert!(

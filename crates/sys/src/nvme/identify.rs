@@ -33,7 +33,7 @@ pub struct Controller {
 /// The identify namespace structure (00h).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// Its size.
+    /// Size of the namespace.
     pub size: Blocks,
     /// The namespace's capacity: the blocks that can be allocated.
     pub capacity: Blocks,

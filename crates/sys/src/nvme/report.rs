@@ -12,13 +12,13 @@ const ZONE_DESCRIPTOR_BYTES: usize = 64;
 /// A zone in an NVMe zone report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Zone {
-    /// Its first block.
+    /// First block of the zone.
     pub start: Lba,
     /// Blocks of the zone that can be written.
     pub capacity: Blocks,
     /// The zone's write pointer; without meaning for a full, read-only or offline zone.
     pub pointer: Lba,
-    /// Its state.
+    /// State of the zone.
     pub condition: Condition,
     /// True for a zone that must be written sequentially: the only type that the command set has so far.
     pub sequential: bool,

@@ -314,7 +314,7 @@ impl ReapedRing for ThreadRing {
     }
 
     fn tell_reaper(&self) {
-        let _told = rustix::io::write(&self.notify, &1u64.to_ne_bytes());
+        let _signalled = rustix::io::write(&self.notify, &1u64.to_ne_bytes());
     }
 }
 

@@ -105,7 +105,7 @@ pub enum Event {
     },
     /// A test has ended.
     Test {
-        /// Its name.
+        /// Name of the test.
         name: String,
         /// How long it took.
         millis: u64,
@@ -123,7 +123,7 @@ pub enum Event {
         name: String,
         /// The number.
         value: f64,
-        /// Its unit.
+        /// Unit of the value.
         unit: String,
     },
     /// The test sends a request to the harness and waits for a reply.

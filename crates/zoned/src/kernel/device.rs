@@ -17,7 +17,7 @@ use crate::{
     ZoneId, ZoneInfo, ZonedDevice,
 };
 
-/// What a backend provides when it opens a device.
+/// An opened device of a kernel backend, and its properties.
 pub(crate) struct OpenedDevice {
     pub(crate) geometry: Geometry,
     pub(crate) rules: QueueRules,
@@ -25,7 +25,7 @@ pub(crate) struct OpenedDevice {
     pub(crate) report: Vec<ZoneInfo>,
     pub(crate) wire: Box<dyn Wire>,
     pub(crate) kernel: Arc<dyn Kernel>,
-    /// The same device by blocking system calls, which serve writes that failed before.
+    /// The device by blocking system calls: they serve writes that failed through `kernel`.
     pub(crate) blocking: Arc<dyn Kernel>,
     pub(crate) details: Vec<(&'static str, String)>,
 }

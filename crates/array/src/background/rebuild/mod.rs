@@ -111,14 +111,14 @@ fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Resul
         let error = core.ctx.error(ErrorKind::Invalid, "replace");
         return Err(error.because(format!(
             "{} can have {:?} zones open and {:?} active, which is less than the other drives: the array would \
-             have to take back what it told its users",
+             have to lower limits that its users rely on",
             own.name, own.max_open, own.max_active
         )));
     }
     if own.volatile_cache && !core.ctx.geometry.volatile_cache {
         let error = core.ctx.error(ErrorKind::Invalid, "replace");
         return Err(error.because(format!(
-            "the cache of {} is volatile, and the array told its users that nothing is: they flush nothing",
+            "the cache of {} is volatile, and the array reports no volatile cache, so that its users flush nothing",
             own.name
         )));
     }

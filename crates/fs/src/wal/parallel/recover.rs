@@ -46,7 +46,7 @@ pub(crate) struct KeptEntry {
 pub(crate) struct RecoveredEntries {
     /// The places of the payloads of the entries that count, in ticket order.
     pub(crate) index: LogIndex,
-    /// The same entries.
+    /// The entries of the index.
     pub(crate) kept: Vec<KeptEntry>,
     pub(crate) voids: Voids,
     /// The lowest ticket that does not exist in the log.

@@ -38,7 +38,7 @@ impl Striping {
         }
         let shared = &self.handle.shared;
         {
-            // The same lock is held while a close gives the stripe's zones back.
+            // This lock is also held while a close gives the stripe's zones back.
             let mut state = shared.state.lock();
             let closed = self.health.is_closed();
             if closed || stripe.width.swap(stripe.max_width, Ordering::AcqRel) == stripe.max_width {

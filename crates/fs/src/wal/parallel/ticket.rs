@@ -8,7 +8,7 @@ pub struct Ticket(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Epoch {
     pub(crate) epoch: u32,
-    /// Its first ticket.
+    /// The first ticket of the epoch.
     pub(crate) first: u64,
     /// The decision about the epoch before this one: entries of that epoch with this ticket or a higher one
     /// do not count.

@@ -26,7 +26,7 @@ pub(super) struct LogZone {
     pub(super) beside: bool,
     /// True once a device operation failed, so that the zone's write pointer is unknown.
     failed: AtomicBool,
-    /// True once maintenance was told that the zone is nearly full.
+    /// True once maintenance was notified that the zone is nearly full.
     announced: AtomicBool,
     /// True once the rest of the zone was filled, or is being filled.
     filled: AtomicBool,

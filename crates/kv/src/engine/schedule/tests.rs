@@ -92,7 +92,20 @@ impl CheckedSchedule {
     }
 
     fn take(&mut self, some: Option<usize>) {
-        let Some(mut group) = self.schedule.take(|| true) else { return };
+        if !self.flying.is_empty() {
+            assert!(
+                self.schedule.take(|| false).is_none(),
+                "the store takes no more batches beside those in flight"
+            );
+        }
+        let Some(mut group) = self.schedule.take(|| true) else {
+            assert!(
+                self.waiting.is_empty() || !self.flying.is_empty(),
+                "{:?} wait for nothing",
+                self.waiting
+            );
+            return;
+        };
         assert!(!group.works.is_empty());
         let mut taken: Vec<usize> = group.claims.iter().map(|c| self.numbers[c.stripes()]).collect();
         for (at, number) in taken.iter().enumerate() {
