@@ -394,12 +394,11 @@ impl Resync {
         }
         let there = written.saturating_sub(first).min(needed);
         let found = self.readable_rows(slot, first, there).await?;
-        let mut check_drive_fits =
-            found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
-        check_drive_fits |= !self.rules.resyncs();
+        let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        fits |= !self.rules.resyncs();
         let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
         // If the physical zone wore out, the parity rows are relocated later.
-        if !(self.write_at_pointer(slot, first + there, Buf::copy_from(rest)).await? && check_drive_fits) {
+        if !(self.write_at_pointer(slot, first + there, Buf::copy_from(rest)).await? && fits) {
             self.stale.add(slot, first..written.max(first + needed));
         }
         Ok(())
@@ -435,10 +434,9 @@ impl Resync {
             }
         }
         let sum = sum.freeze();
-        let check_drive_fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         // If the physical zone wore out, the parity is relocated.
-        if self.write_at_pointer(slot, row + there, sum.slice(self.bytes(there)..)).await? && check_drive_fits
-        {
+        if self.write_at_pointer(slot, row + there, sum.slice(self.bytes(there)..)).await? && fits {
             self.relocated.remove(&stripe);
             self.stale.remove(slot, &(row..row + unit));
             return Ok(false);
