@@ -59,10 +59,10 @@ impl Array {
     pub async fn fail(&self, slot: Slot) -> Result<()> {
         let core = &self.core;
         let refuse = |why: String| Err(core.ctx.error(ErrorKind::Invalid, "fail").because(why));
-        if slot.0 >= core.ctx.layout.drives {
+        if slot.0 >= core.ctx.placement.drives {
             return refuse(format!(
                 "the array has {} slots, from 0 on: there is no {}",
-                core.ctx.layout.drives, slot.0
+                core.ctx.placement.drives, slot.0
             ));
         }
         if !core.members.member(slot).is_good() {

@@ -8,6 +8,7 @@ use zoned::{Driver, Error, ErrorKind, Geometry};
 
 use crate::events::{Bus, EventKind};
 use crate::layout::Layout;
+use crate::layout::placement::Placement;
 use crate::metrics::Metrics;
 use crate::rules::Rules;
 
@@ -15,6 +16,7 @@ use crate::rules::Rules;
 pub(crate) struct Context {
     pub geometry: Geometry,
     pub layout: Layout,
+    pub placement: Placement,
     pub driver: Arc<dyn Driver>,
     pub rules: Rules,
     pub metrics: Arc<Metrics>,

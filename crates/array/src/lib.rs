@@ -14,7 +14,7 @@
 //!   membership   which drives work; the superblocks; room in the metadata logs
 //!   member       one drive and its metadata log
 //!   format       the bytes in the metadata zones
-//!   layout       which drive and row holds a logical block
+//!   layout       which part and row holds a logical block; which drive holds a part
 //! ```
 //!
 //! `docs/adr/0011-raizn.md` has the decisions, `docs/format.md` the formats, and `docs/crash-safety.md` the crash states.
@@ -53,7 +53,8 @@ pub use background::scrub_report::{Mismatch, ScrubReport};
 pub use degraded::failures::MANY_ERRORS;
 pub use events::{Event, EventKind, Events};
 pub use format::superblock::{Limits, MemberInfo, Superblock};
-pub use layout::{Layout, Piece, Slot, Stripe};
+pub use layout::placement::Placement;
+pub use layout::{Layout, Piece, Role, Slot, Stripe};
 pub use metrics::Counters;
 pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, ScrubOptions};
 #[cfg(feature = "broken-rules")]

@@ -174,7 +174,7 @@ impl CheckReport {
             Verdict::Known => layout.stripe_of(decision.pointer),
             _ => decision.from.min(layout.stripe_of(decision.pointer)),
         };
-        let rows = |stripe| layout.row(stripe).min(layout.zone_capacity);
+        let rows = |stripe| layout.row(stripe).min(layout.part_rows);
         let (sure, all) = (rows(sure), rows(layout.stripe_of(decision.pointer)));
         let (stale, relocated) = mount.relocated_content(id, entry.generation);
         let block = u64::from(mount.superblock.block_size);
@@ -188,6 +188,7 @@ impl CheckReport {
             let mut sum = BufMut::zeroed(bytes);
             let mut compare = row < sure;
             for (slot, present) in (0..).map(Slot).zip(&mount.present) {
+                let role = mount.placement.role(id, slot);
                 let there = present.as_ref().filter(|_| mount.part(slot, id) != PartState::Missing);
                 let Some(present) = there else {
                     compare = false;
@@ -200,9 +201,8 @@ impl CheckReport {
                         apply_relocated(
                             layout,
                             mount.superblock.block_size as usize,
-                            id,
                             (&stale, &relocated),
-                            slot,
+                            role,
                             row,
                             &mut data,
                         );
@@ -210,7 +210,7 @@ impl CheckReport {
                     }
                     Err(e) => {
                         compare = false;
-                        let held = e.kind() == ErrorKind::Media && !stale.of(slot).is_empty();
+                        let held = e.kind() == ErrorKind::Media && !stale.of(role).is_empty();
                         let severity = if held { Severity::Warning } else { Severity::Error };
                         self.add(severity, Some(slot), Some(id), format!("rows {row} to {end}: {e}"));
                     }

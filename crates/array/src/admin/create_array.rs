@@ -13,7 +13,7 @@ use crate::format::superblock::{
     FEATURE_BAD_ROWS, FEATURE_RELOCATION, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, Superblock,
 };
 use crate::format::zone_entries::{self, ZoneEntry, per_block};
-use crate::layout::physical_zones::{METADATA_ZONES, is_metadata_zone};
+use crate::layout::placement::{METADATA_ZONES, is_metadata_zone};
 use crate::layout::{MAX_MEMBERS, Slot};
 use crate::member::SUPERBLOCK_RESERVE_BLOCKS;
 

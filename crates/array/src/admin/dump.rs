@@ -7,7 +7,7 @@ use zoned::{Action, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 use crate::Superblock;
 use crate::format::record::{Body, Record};
 use crate::layout::Slot;
-use crate::layout::physical_zones::metadata_zones;
+use crate::layout::placement::metadata_zones;
 use crate::layout::row_set::RowSet;
 use crate::member::log_reader;
 

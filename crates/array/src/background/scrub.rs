@@ -19,7 +19,7 @@ use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::events::EventKind;
 use crate::layout::xor::xor;
-use crate::layout::{Piece, Slot, Stripe};
+use crate::layout::{Piece, Role, Slot, Stripe};
 use crate::metrics::add;
 
 /// Most mismatching stripes that a scrub's report lists.
@@ -76,6 +76,11 @@ fn refuse_degraded_array(core: &Core) -> Result<()> {
     Err(core.ctx.error(ErrorKind::Gone, "scrub").because(why))
 }
 
+/// The parts of a zone, in the order of their drives.
+fn roles_by_slot(core: &Core, id: ZoneId) -> Vec<Role> {
+    core.ctx.placement.slots().map(|slot| core.ctx.placement.role(id, slot)).collect()
+}
+
 /// Rows that a scrub is reading from all drives.
 struct ScrubChunk {
     row: u64,
@@ -99,9 +104,9 @@ impl RunningScrub {
         let zones: Vec<ZoneId> = (0..core.ctx.geometry.zones).map(ZoneId).filter(held).collect();
         let rows =
             |id: &ZoneId| core.ctx.layout.stripe_of(core.zones.zone(*id).readable()).0 * core.ctx.layout.unit;
-        let total: u64 = zones.iter().map(|id| rows(id).min(core.ctx.layout.zone_capacity)).sum();
+        let total: u64 = zones.iter().map(|id| rows(id).min(core.ctx.layout.part_rows)).sum();
         job.zones.store(u32::try_from(zones.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-        job.total.store(core.ctx.bytes(total) as u64 * u64::from(core.ctx.layout.drives), Ordering::Relaxed);
+        job.total.store(core.ctx.bytes(total) as u64 * u64::from(core.ctx.layout.width), Ordering::Relaxed);
         for id in zones {
             self.report.zones += 1;
             self.zone(&core, id).await?;
@@ -116,8 +121,8 @@ impl RunningScrub {
             (zone.generation, zone.acknowledged().min(zone.readable()))
         };
         let whole = core.ctx.layout.stripe_of(end);
-        let rows = core.ctx.layout.row(whole).min(core.ctx.layout.zone_capacity);
-        let slots: Vec<Slot> = (0..core.ctx.layout.drives).map(Slot).collect();
+        let rows = core.ctx.layout.row(whole).min(core.ctx.layout.part_rows);
+        let roles = roles_by_slot(core, id);
         let mut reads: VecDeque<ScrubChunk> = VecDeque::new();
         let mut next = 0;
         while next < rows || !reads.is_empty() {
@@ -129,12 +134,12 @@ impl RunningScrub {
                 // A chunk holds whole stripes only, so that a mismatch names a stripe.
                 let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);
-                if !self.runner.wait_for_turn(count * slots.len() as u64).await {
+                if !self.runner.wait_for_turn(count * roles.len() as u64).await {
                     return Err(core.ctx.error(ErrorKind::Cancelled, "scrub"));
                 }
                 refuse_degraded_array(core)?;
-                let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);
-                reads.push_back(ScrubChunk { row: next, count, ios: slots.iter().map(read).collect() });
+                let read = |role: &Role| core.reconstruct.read_rows(id, *role, next, count);
+                reads.push_back(ScrubChunk { row: next, count, ios: roles.iter().map(read).collect() });
                 next += count;
             }
             let Some(ScrubChunk { row, count, ios }) = reads.pop_front() else { continue };
@@ -143,19 +148,19 @@ impl RunningScrub {
             };
             let mut sum = BufMut::zeroed(core.ctx.bytes(count));
             let mut count_read_error = false;
-            for (slot, read) in slots.iter().zip(join_all(ios).await) {
+            for (role, read) in roles.iter().zip(join_all(ios).await) {
                 match read {
                     Ok(mut data) => {
-                        core.reconstruct.apply_memory(id, *slot, row, &mut data);
+                        core.reconstruct.apply_memory(id, *role, row, &mut data);
                         xor(&mut sum, &data);
                     }
                     Err(e) => {
-                        self.judge_failed_read(core, *slot, e).await?;
+                        self.judge_failed_read(core, core.ctx.placement.slot(id, *role), e).await?;
                         count_read_error = true;
                     }
                 }
             }
-            let bytes = core.ctx.bytes(count) as u64 * slots.len() as u64;
+            let bytes = core.ctx.bytes(count) as u64 * roles.len() as u64;
             add(&core.ctx.metrics.scrub_bytes, bytes);
             self.report.bytes = Bytes(self.report.bytes.0 + bytes);
             self.runner.job.add(bytes);
@@ -213,14 +218,14 @@ impl RunningScrub {
         let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
         let mut bad = Vec::new();
         let mut of_the_medium = true;
-        for slot in (0..core.ctx.layout.drives).map(Slot) {
-            match core.reconstruct.rows_of(id, slot, row, rows).await {
+        for role in roles_by_slot(core, id) {
+            match core.reconstruct.rows_of(id, role, row, rows).await {
                 Ok(data) => xor(&mut sum, &data),
                 Err(_) if core.zones.was_reset(id, generation) => return Ok(()),
                 Err(e) => {
-                    of_the_medium &= core.failures.count_read_error(id, slot, row..row + rows, &e);
-                    self.judge_failed_read(core, slot, e).await?;
-                    bad.push(slot);
+                    of_the_medium &= core.failures.count_read_error(id, role, row..row + rows, &e);
+                    self.judge_failed_read(core, core.ctx.placement.slot(id, role), e).await?;
+                    bad.push(role);
                 }
             }
         }
@@ -229,7 +234,7 @@ impl RunningScrub {
         if core.zones.was_reset(id, generation) {
             return Ok(());
         }
-        let [slot] = bad.as_slice() else {
+        let [role] = bad.as_slice() else {
             self.report.lost += bad.len() as u64;
             if bad.is_empty() && sum.iter().any(|byte| *byte != 0) {
                 self.report_mismatch(core, id, generation, stripe).await?;
@@ -240,17 +245,17 @@ impl RunningScrub {
             // A scrub does not repair worn zones, and a transient error needs no repair.
             return Ok(());
         }
-        let slot = *slot;
-        let relocated = match core.ctx.layout.index_on(id, stripe, slot) {
+        let role = *role;
+        let relocated = match core.ctx.layout.index_on(stripe, role) {
             None => core.repair.relocate_parity(id, generation, stripe, sum.freeze()).await?,
             Some(index) => {
                 let offset = core.ctx.layout.unit_start(stripe, index);
-                let piece = Piece { slot, stripe, index, row: 0, offset, len: rows };
+                let piece = Piece { role, stripe, index, row: 0, offset, len: rows };
                 core.repair.relocate(id, generation, piece, sum.freeze()).await?
             }
         };
         self.report.repaired += u64::from(relocated);
-        let block = core.ctx.layout.start(stripe);
+        let (slot, block) = (core.ctx.placement.slot(id, role), core.ctx.layout.start(stripe));
         core.ctx.publish(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated });
         Ok(())
     }
@@ -264,12 +269,12 @@ impl RunningScrub {
     ) -> Result<()> {
         // A mismatching stripe is read again: a read repair may have come between the reads of two drives.
         let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
-        let parity = core.ctx.layout.parity(id, stripe);
+        let parity = core.ctx.layout.parity(stripe);
         let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
         let mut found = BufMut::default();
-        for slot in (0..core.ctx.layout.drives).map(Slot) {
-            let data = core.reconstruct.rows_of(id, slot, row, rows).await?;
-            match slot == parity {
+        for role in roles_by_slot(core, id) {
+            let data = core.reconstruct.rows_of(id, role, row, rows).await?;
+            match role == parity {
                 true => found = data,
                 false => xor(&mut sum, &data),
             }

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::format::record::Body;
 use crate::format::zone_entries;
 use crate::io::write::Writes;
-use crate::layout::{Slot, Stripe};
+use crate::layout::{Role, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::membership::{CheckpointWrites, LogClient, Membership};
 use crate::zone::Zone;
@@ -27,20 +27,20 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// The records of a drive's stale rows and relocated data of a zone.
-    fn stale_records(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Vec<Body> {
+    /// The records of a part's stale rows and relocated data.
+    fn stale_records(&self, zone: &Zone, id: ZoneId, role: Role) -> Vec<Body> {
         if !self.ctx.rules.records_stale_rows() {
             return Vec::new();
         }
         let (layout, generation, mut bodies) = (&self.ctx.layout, zone.generation, Vec::new());
-        for (row, data) in zone.stale.runs(slot) {
+        for (row, data) in zone.stale.runs(role) {
             let stripe = Stripe(row / layout.unit);
-            let Some(index) = layout.index_on(id, stripe, slot) else { continue };
+            let Some(index) = layout.index_on(stripe, role) else { continue };
             let start = layout.unit_start(stripe, index).plus(Blocks(row - layout.row(stripe)));
             let end = start.plus(Blocks((data.len() / self.ctx.bytes(1)) as u64));
             bodies.push(Body::RelocatedData { zone: id, generation, start, end, data: data.clone() });
         }
-        let rows = zone.stale.of(slot);
+        let rows = zone.stale.of(role);
         if !rows.is_empty() {
             bodies.push(Body::StaleRows { zone: id, generation, rows, rewritten: false });
         }
@@ -50,11 +50,12 @@ impl Checkpoints {
     /// The records of one zone for the checkpoint of `slot`, apart from partial parity.
     fn zone_records(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Vec<Body> {
         let (layout, generation, mut bodies) = (&self.ctx.layout, zone.generation, Vec::new());
+        let role = self.ctx.placement.role(id, slot);
         if zone.resetting {
             bodies.push(Body::ResetIntent { zone: id, generation });
         }
         for (stripe, relocated) in &zone.relocated {
-            if layout.parity(id, *stripe) == slot {
+            if layout.parity(*stripe) == role {
                 bodies.push(Body::RelocatedParity {
                     zone: id,
                     generation,
@@ -64,7 +65,7 @@ impl Checkpoints {
                 });
             }
         }
-        bodies.append(&mut self.stale_records(zone, id, slot));
+        bodies.append(&mut self.stale_records(zone, id, role));
         let rows = self.members.member(slot).bad_rows.of(id);
         if !rows.is_empty() {
             bodies.push(Body::BadRows { zone: id, generation, rows });
@@ -89,7 +90,7 @@ impl LogClient for Checkpoints {
                 writes.ios.extend(member.append_of(incarnation, &body)?);
             }
             if let Some(stripe) = zone.open_stripe(layout)
-                && layout.parity(id, stripe) == slot
+                && layout.parity(stripe) == self.ctx.placement.role(id, slot)
                 && member.is_incarnation(incarnation)
             {
                 let end = zone.pointer;
@@ -125,7 +126,8 @@ impl LogClient for Checkpoints {
             for id in self.zones.ids() {
                 let io = {
                     let zone = self.zones.zone(id);
-                    let ours = |stripe: &Stripe| layout.parity(id, *stripe) == slot;
+                    let role = self.ctx.placement.role(id, slot);
+                    let ours = |stripe: &Stripe| layout.parity(*stripe) == role;
                     let open = zone.open_stripe(layout).filter(ours);
                     let Some(stripe) = open.filter(|_| zone.poison.is_some()) else { continue };
                     let body = self.writes.partial(&zone, id, stripe, layout.start(stripe), zone.pointer);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use units::sleep_until;
 use zoned::{Driver, Error, ErrorKind, ZoneState};
 
-use crate::layout::physical_zones::is_metadata_zone;
+use crate::layout::placement::is_metadata_zone;
 
 /// True if the whole drive has failed, not one block or zone of the drive.
 pub(crate) fn fails_the_drive(kind: ErrorKind) -> bool {

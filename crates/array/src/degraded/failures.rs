@@ -9,8 +9,8 @@ use zoned::{Error, ErrorKind, Result, ZoneId, ZoneState};
 use crate::context::Context;
 use crate::degraded::errors::{is_array_fault, worn_state};
 use crate::events::EventKind;
-use crate::layout::Slot;
 use crate::layout::slots::Slots;
+use crate::layout::{Role, Slot};
 use crate::membership::Membership;
 use crate::metrics::add;
 use crate::zone::zone_table::ZoneTable;
@@ -56,8 +56,9 @@ impl Failures {
     }
 
     /// Counts a failed read. True if the medium failed, so that read repair is due.
-    pub(crate) fn count_read_error(&self, id: ZoneId, slot: Slot, rows: Range<u64>, error: &Error) -> bool {
-        let member = self.members.member(slot);
+    pub(crate) fn count_read_error(&self, id: ZoneId, role: Role, rows: Range<u64>, error: &Error) -> bool {
+        let member = self.members.member_of(id, role);
+        let slot = member.slot;
         if member.bad_rows.intersects(id, &rows) {
             // The error came from the array's own list of bad rows, not from the drive.
             return true;

@@ -60,7 +60,7 @@ impl ReadRepair {
         let _turn = self.turn.acquire().await;
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
         let rows = row..row + piece.len;
-        let slot = piece.slot;
+        let slot = self.ctx.placement.slot(id, piece.role);
         if !self.has_room(slot) {
             return Ok(false);
         }
@@ -71,7 +71,7 @@ impl ReadRepair {
             if zone.generation != generation || zone.resetting || !below {
                 return Ok(false);
             }
-            zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), slot, row, &data);
+            zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), piece.role, row, &data);
         }
         let content = Body::RelocatedData { zone: id, generation, start, end, data };
         self.record_on(slot, &content).await?;
@@ -80,8 +80,8 @@ impl ReadRepair {
             if zone.generation != generation || zone.resetting || !self.members.member(slot).is_good() {
                 return Ok(false);
             }
-            zone.stale.add(slot, rows.clone());
-            zone.stale.of(slot)
+            zone.stale.add(piece.role, rows.clone());
+            zone.stale.of(piece.role)
         };
         self.record_on(slot, &Body::StaleRows { zone: id, generation, rows: stale, rewritten: false })
             .await?;
@@ -100,7 +100,7 @@ impl ReadRepair {
     ) -> Result<bool> {
         let _turn = self.turn.acquire().await;
         let layout = &self.ctx.layout;
-        let slot = layout.parity(id, stripe);
+        let slot = self.ctx.placement.slot(id, layout.parity(stripe));
         if !self.has_room(slot) {
             return Ok(false);
         }
@@ -146,7 +146,8 @@ impl ReadRepair {
     /// True if the log of a drive has room for more relocated content. Every checkpoint contains all relocated content.
     fn has_room(&self, slot: Slot) -> bool {
         let relocates = self.members.config.lock().incompat & FEATURE_RELOCATION != 0;
-        let taken = |id: ZoneId| self.zones.zone(id).relocated_cost(&self.ctx.layout, id, slot);
+        let role = |id: ZoneId| self.ctx.placement.role(id, slot);
+        let taken = |id: ZoneId| self.zones.zone(id).relocated_cost(&self.ctx.layout, role(id));
         let more = 2 * (self.ctx.layout.unit + 1) + 1;
         let member = self.members.member(slot);
         relocates
@@ -163,7 +164,7 @@ impl ReadRepair {
                 tracing::warn!(zone = id.0, block = piece.offset.0, %error, "the content of a repaired read is not relocated");
             }
             this.ctx.publish(EventKind::Repaired {
-                slot: piece.slot,
+                slot: this.ctx.placement.slot(id, piece.role),
                 zone: id,
                 block: piece.offset,
                 blocks: piece.len,

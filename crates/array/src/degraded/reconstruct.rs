@@ -1,9 +1,9 @@
-//! Content of a drive's rows, read from that drive or reconstructed from the other drives.
+//! Content of a part's rows, read from the part's drive or reconstructed from the other parts.
 //!
 //! [`Reconstruct`] is the only place that combines drives of a zone in use: degraded reads, read repair, rebuilds, scrubs and
 //! zone rewrites call it. It combines rows by `degraded::equation`, as a mount does.
 //!
-//! A row of one drive is the XOR of the row on all other drives, be it data or parity. For a stripe that is not whole,
+//! A row of one part is the XOR of the row of all other parts, be it data or parity. For a stripe that is not whole,
 //! parity comes from memory, and data above the logical pointer counts as zeros ([`Reconstruct::piece`]).
 
 use std::ops::Range;
@@ -16,16 +16,16 @@ use crate::degraded::equation::{Equation, Term};
 use crate::degraded::errors::{Retries, fails_the_drive, is_transient};
 use crate::degraded::failures::Failures;
 use crate::layout::xor::xor;
-use crate::layout::{Piece, Slot, Stripe};
+use crate::layout::{Piece, Role, Stripe};
 use crate::member::bad_rows;
 use crate::membership::Membership;
 use crate::zone::Zone;
 use crate::zone::stale_rows::{Overlay, apply_relocated};
 use crate::zone::zone_table::ZoneTable;
 
-/// Rows of one drive that a reconstruction reads.
+/// Rows of one part that a reconstruction reads.
 struct SourceRows {
-    slot: Slot,
+    role: Role,
     row: u64,
     rows: u64,
     io: Io<BufMut>,
@@ -60,11 +60,13 @@ impl Reconstruct {
             let at = self.ctx.geometry.start(id).plus(piece.offset);
             self.ctx.error(ErrorKind::Media, "read").in_zone(id).at(at)
         };
-        let gone = |slot: Slot, what: &str| {
+        let slot = |role: Role| self.ctx.placement.slot(id, role).0;
+        let gone = |role: Role, what: &str| {
             error().because(format!(
                 "{what} on drive {} is needed to reconstruct drive {}, and is not available: replace both drives and restore \
                  the lost data",
-                slot.0, piece.slot.0
+                slot(role),
+                slot(piece.role)
             ))
         };
         let (row, len) = (piece.row, piece.len);
@@ -83,8 +85,12 @@ impl Reconstruct {
             let runs = zone.in_flight_of(piece.offset, piece.offset.plus(Blocks(len)));
             in_flight.extend(runs.map(|(at, data)| (self.ctx.bytes(at.minus(piece.offset).0), data)));
         } else if let Some(relocated) = zone.relocated.get(&piece.stripe) {
-            let slot = layout.parity(id, piece.stripe);
-            if self.members.member(slot).bad_rows.intersects(id, &(first..first + len)) {
+            if self
+                .members
+                .member_of(id, layout.parity(piece.stripe))
+                .bad_rows
+                .intersects(id, &(first..first + len))
+            {
                 return Err(error().because(bad_rows::BAD_ROWS_REASON));
             }
             limit = limit.min(relocated.end);
@@ -92,25 +98,25 @@ impl Reconstruct {
         } else if zone.open_stripe(layout) == Some(piece.stripe) {
             parity = zone.parity.get(rows).map(Buf::copy_from);
         } else {
-            let slot = layout.parity(id, piece.stripe);
-            let io = self.read_rows(id, slot, first, len).ok_or_else(|| gone(slot, "parity"))?;
-            sources.push(SourceRows { slot, row: first, rows: len, io, overlay: Overlay::default() });
+            let role = layout.parity(piece.stripe);
+            let io = self.read_rows(id, role, first, len).ok_or_else(|| gone(role, "parity"))?;
+            sources.push(SourceRows { role, row: first, rows: len, io, overlay: Overlay::default() });
         }
         let equation = Equation { stripe: piece.stripe, rows: row..row + len, end: limit };
-        for Term { slot, count, .. } in equation.terms(layout, id, Some(piece.index)) {
+        for Term { role, count, .. } in equation.terms(layout, Some(piece.index)) {
             let (io, overlay) =
-                match zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), slot, first, count) {
+                match zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), role, first, count) {
                     Some(relocated) => {
                         let mut into = BufMut::zeroed(self.ctx.bytes(count));
                         relocated.apply(&mut into);
                         (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
                     }
                     None => {
-                        let io = self.read_rows(id, slot, first, count).ok_or_else(|| gone(slot, "data"))?;
-                        (io, zone.stale.overlay(self.ctx.bytes(1), slot, first, count))
+                        let io = self.read_rows(id, role, first, count).ok_or_else(|| gone(role, "data"))?;
+                        (io, zone.stale.overlay(self.ctx.bytes(1), role, first, count))
                     }
                 };
-            sources.push(SourceRows { slot, row: first, rows: count, io, overlay });
+            sources.push(SourceRows { role, row: first, rows: count, io, overlay });
         }
         Ok(Reconstruction { parity, sources, in_flight: Overlay::new(in_flight) })
     }
@@ -128,16 +134,16 @@ impl Reconstruct {
             xor(into, parity);
         }
         let mut failed = Ok(());
-        for SourceRows { slot, row, rows, io, overlay } in sources {
-            match self.retry_read(id, slot, (row, rows), io.await).await {
+        for SourceRows { role, row, rows, io, overlay } in sources {
+            match self.retry_read(id, role, (row, rows), io.await).await {
                 Ok(mut read) => {
                     overlay.apply(&mut read);
                     xor(into, &read);
                 }
                 Err(e) => {
-                    self.failures.count_read_error(id, slot, row..row + rows, &e);
+                    self.failures.count_read_error(id, role, row..row + rows, &e);
                     if fails_the_drive(e.kind()) {
-                        let _broken = self.members.fail(slot, &e).await;
+                        let _broken = self.members.fail(self.ctx.placement.slot(id, role), &e).await;
                     }
                     failed = failed.and(Err(e));
                 }
@@ -166,10 +172,10 @@ impl Reconstruct {
         let mut sum = BufMut::zeroed(self.ctx.bytes(rows.end - rows.start));
         let (mut ios, mut parts) = (Vec::new(), Vec::new());
         let row = layout.row(stripe) + rows.start;
-        for Term { slot, count, .. } in (Equation { stripe, rows, end }).terms(layout, id, None) {
-            let io = self.read_rows(id, slot, row, count);
-            let overlay = self.zones.zone(id).stale.overlay(self.ctx.bytes(1), slot, row, count);
-            parts.push((slot, count, overlay));
+        for Term { role, count, .. } in (Equation { stripe, rows, end }).terms(layout, None) {
+            let io = self.read_rows(id, role, row, count);
+            let overlay = self.zones.zone(id).stale.overlay(self.ctx.bytes(1), role, row, count);
+            parts.push((role, count, overlay));
             ios.push(io.ok_or_else(|| self.members.broken_error("rebuild"))?);
         }
         for (data, (from, count, overlay)) in join_all(ios).await.into_iter().zip(parts) {
@@ -192,16 +198,16 @@ impl Reconstruct {
         devices.map(|device| device.geometry().max_transfer.0).min().unwrap_or(u64::MAX).max(1)
     }
 
-    /// Submits a read of a drive's rows. `None` if the drive is missing.
-    pub(crate) fn read_rows(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Option<Io<BufMut>> {
-        self.members.member(slot).read(id, row, BufMut::zeroed(self.ctx.bytes(rows))).ok()
+    /// Submits a read of a part's rows. `None` if the part's drive is missing.
+    pub(crate) fn read_rows(&self, id: ZoneId, role: Role, row: u64, rows: u64) -> Option<Io<BufMut>> {
+        self.members.member_of(id, role).read(id, row, BufMut::zeroed(self.ctx.bytes(rows))).ok()
     }
 
     /// The result of a read; a read with a transient error is repeated.
     pub(crate) async fn retry_read(
         &self,
         id: ZoneId,
-        slot: Slot,
+        role: Role,
         (row, rows): (u64, u64),
         mut read: Result<BufMut>,
     ) -> Result<BufMut> {
@@ -209,59 +215,59 @@ impl Reconstruct {
         while let Err(error) = &read
             && retries.wait(&*self.ctx.driver, error).await
         {
-            let Some(again) = self.read_rows(id, slot, row, rows) else { break };
+            let Some(again) = self.read_rows(id, role, row, rows) else { break };
             read = again.await;
         }
         read
     }
 
-    /// The content of a drive's rows, relocated content included. Rows that the drive cannot read are served from memory
+    /// The content of a part's rows, relocated content included. Rows that the drive cannot read are served from memory
     /// if they are relocated.
-    pub(crate) async fn rows_of(&self, id: ZoneId, slot: Slot, row: u64, rows: u64) -> Result<BufMut> {
+    pub(crate) async fn rows_of(&self, id: ZoneId, role: Role, row: u64, rows: u64) -> Result<BufMut> {
         let gone = || self.ctx.error(ErrorKind::Gone, "read").in_zone(id);
-        let read = self.read_rows(id, slot, row, rows).ok_or_else(gone)?.await;
-        let mut data = match self.retry_read(id, slot, (row, rows), read).await {
+        let read = self.read_rows(id, role, row, rows).ok_or_else(gone)?.await;
+        let mut data = match self.retry_read(id, role, (row, rows), read).await {
             Ok(data) => data,
             Err(e) if e.kind() != ErrorKind::Media => return Err(e),
             Err(_) => {
                 let mut data = BufMut::with_capacity(self.ctx.bytes(rows));
                 for row in row..row + rows {
-                    if self.is_relocated(id, slot, row) {
+                    if self.is_relocated(id, role, row) {
                         data.extend_from_slice(&BufMut::zeroed(self.ctx.bytes(1)));
                     } else {
-                        let read = self.read_rows(id, slot, row, 1).ok_or_else(gone)?.await;
-                        data.extend_from_slice(&self.retry_read(id, slot, (row, 1), read).await?);
+                        let read = self.read_rows(id, role, row, 1).ok_or_else(gone)?.await;
+                        data.extend_from_slice(&self.retry_read(id, role, (row, 1), read).await?);
                     }
                 }
                 data
             }
         };
-        self.apply_memory(id, slot, row, &mut data);
+        self.apply_memory(id, role, row, &mut data);
         Ok(data)
     }
 
     /// True if memory holds the content of a row, so that the drive is not needed.
-    fn is_relocated(&self, id: ZoneId, slot: Slot, row: u64) -> bool {
+    fn is_relocated(&self, id: ZoneId, role: Role, row: u64) -> bool {
         let zone = self.zones.zone(id);
         let stripe = Stripe(row / self.ctx.layout.unit);
-        let parity = self.ctx.layout.parity(id, stripe) == slot
+        let parity = self.ctx.layout.parity(stripe) == role
             && zone.relocated.contains_key(&stripe)
-            && !self.members.member(slot).bad_rows.intersects(id, &(row..row + 1));
-        parity || zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), slot, row, 1).is_some()
+            && !self.members.member_of(id, role).bad_rows.intersects(id, &(row..row + 1));
+        parity || zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), role, row, 1).is_some()
     }
 
-    /// Puts the content that memory holds over rows that were read from a drive: relocated content, and the parity of the
+    /// Puts the content that memory holds over rows that were read from the part `role`: relocated content, and the parity of the
     /// stripe at the pointer.
-    pub(crate) fn apply_memory(&self, id: ZoneId, slot: Slot, row: u64, data: &mut BufMut) {
+    pub(crate) fn apply_memory(&self, id: ZoneId, role: Role, row: u64, data: &mut BufMut) {
         let zone = self.zones.zone(id);
         let (ctx, layout) = (&self.ctx, &self.ctx.layout);
-        apply_relocated(layout, ctx.bytes(1), id, (&zone.stale, &zone.relocated), slot, row, data);
+        apply_relocated(layout, ctx.bytes(1), (&zone.stale, &zone.relocated), role, row, data);
         // The parity of the stripe at the write pointer is in memory only where its rows are stale.
         let Some(stripe) = zone.open_stripe(layout) else { return };
         let end = row + (data.len() / ctx.bytes(1)) as u64;
         let first = layout.row(stripe);
         let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(end));
-        if layout.parity(id, stripe) != slot || from >= to {
+        if layout.parity(stripe) != role || from >= to {
             return;
         }
         let place = data.get_mut(ctx.bytes(from - row)..ctx.bytes(to - row));

@@ -6,13 +6,14 @@ use zoned::{Blocks, ZoneId};
 use crate::format::record::{Body, RecordId};
 use crate::format::superblock::Superblock;
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::physical_zones::is_metadata_zone;
-use crate::layout::{Layout, Slot};
+use crate::layout::placement::{Placement, is_metadata_zone};
+use crate::layout::{Layout, Slot, Stripe};
 
 /// The shape of an array: fixed at its creation, and the same in all superblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub layout: Layout,
+    pub placement: Placement,
     /// Logical zones.
     pub zones: u32,
     block_size: u32,
@@ -22,13 +23,11 @@ pub(crate) struct Shape {
 
 impl Shape {
     pub(crate) fn of(superblock: &Superblock) -> Shape {
-        let layout = Layout {
-            drives: u32::try_from(superblock.members.len()).expect("no more than MAX_MEMBERS"),
-            unit: u64::from(superblock.unit),
-            zone_capacity: superblock.zone_capacity.0,
-        };
+        let drives = u32::try_from(superblock.members.len()).expect("no more than MAX_MEMBERS");
+        let (unit, part_rows) = (u64::from(superblock.unit), superblock.zone_capacity.0);
+        let (layout, placement) = (Layout { width: drives, unit, part_rows }, Placement { drives });
         let &Superblock { zones, block_size, zone_size, metadata_zones, .. } = superblock;
-        Shape { layout, zones, block_size, zone_size, metadata_zones }
+        Shape { layout, placement, zones, block_size, zone_size, metadata_zones }
     }
 
     /// True if a record in metadata zone `from` can have the content `body`.
@@ -46,7 +45,7 @@ impl Shape {
                 let (layout, stripe) = (&self.layout, self.layout.stripe_of(*start));
                 self.has(*zone)
                     && self.is_in_one_stripe(*start, *end)
-                    && place.member == layout.parity(*zone, stripe)
+                    && place.member == self.parity_slot(*zone, stripe)
                     && self.has_blocks(
                         rows,
                         layout.rows(stripe, *start, *end).iter().map(|r| r.end - r.start).sum(),
@@ -57,7 +56,7 @@ impl Shape {
                 self.has(*zone)
                     && self.is_in_one_stripe(*start, *end)
                     && *start == layout.start(stripe)
-                    && place.member == layout.parity(*zone, stripe)
+                    && place.member == self.parity_slot(*zone, stripe)
                     && self.has_blocks(unit, layout.unit_of(stripe))
             }
             Body::RelocatedData { zone, start, end, data, .. } => {
@@ -67,11 +66,11 @@ impl Shape {
                     && self.has_blocks(data, end.minus(*start).0)
             }
             Body::StaleRows { zone, rows, .. } | Body::BadRows { zone, rows, .. } => {
-                self.has(*zone) && rows.end() <= self.layout.zone_capacity
+                self.has(*zone) && rows.end() <= self.layout.part_rows
             }
             Body::ZoneCopy { zone, rows, copy, .. } => {
                 self.has(*zone)
-                    && *rows <= self.layout.zone_capacity
+                    && *rows <= self.layout.part_rows
                     && is_metadata_zone(*copy)
                     // A metadata zone that holds a zone copy holds no records.
                     && *copy != from
@@ -83,13 +82,18 @@ impl Shape {
         zone.0 < self.zones
     }
 
+    /// The drive with the parity of a stripe.
+    fn parity_slot(&self, zone: ZoneId, stripe: Stripe) -> Slot {
+        self.placement.slot(zone, self.layout.parity(stripe))
+    }
+
     fn is_in_one_stripe(&self, start: Blocks, end: Blocks) -> bool {
         start < end && start < self.layout.capacity() && end <= self.layout.end(self.layout.stripe_of(start))
     }
 
     fn is_in_one_unit_of(&self, zone: ZoneId, slot: Slot, start: Blocks, end: Blocks) -> bool {
-        let piece = self.layout.locate(zone, start);
-        piece.slot == slot && end.minus(start).0 <= piece.len
+        let piece = self.layout.locate(start);
+        self.placement.slot(zone, piece.role) == slot && end.minus(start).0 <= piece.len
     }
 
     fn has_blocks(&self, data: &[u8], blocks: u64) -> bool {

@@ -58,19 +58,19 @@ impl Reads {
         let blocks = rest.len() as u64 / u64::from(self.ctx.geometry.block_size);
         let written = zone.readable().minus(offset).0.min(blocks);
         let mut parts = Vec::new();
-        for piece in self.ctx.layout.pieces(id, offset, written) {
+        for piece in self.ctx.layout.pieces(offset, written) {
             let mut part = rest.split_to(self.ctx.bytes(piece.len));
             let row = self.ctx.layout.row(piece.stripe) + piece.row;
             if let Some(relocated) =
-                zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), piece.slot, row, piece.len)
+                zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), piece.role, row, piece.len)
             {
                 relocated.apply(&mut part);
                 parts.push(ReadPart::Ready(part));
                 continue;
             }
-            parts.push(match self.members.member(piece.slot).read(id, row, part) {
+            parts.push(match self.members.member_of(id, piece.role).read(id, row, part) {
                 Ok(io) => {
-                    let overlay = zone.stale.overlay(self.ctx.bytes(1), piece.slot, row, piece.len);
+                    let overlay = zone.stale.overlay(self.ctx.bytes(1), piece.role, row, piece.len);
                     ReadPart::Read(piece, io, overlay)
                 }
                 Err(part) => {
@@ -154,7 +154,7 @@ impl Reads {
         overlay: Overlay,
     ) -> (BufMut, Result<()>) {
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
-        let member = self.members.member(piece.slot);
+        let member = self.members.member_of(id, piece.role);
         let buffer = |error: &mut Error| {
             error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.ctx.bytes(piece.len)))
         };
@@ -176,11 +176,11 @@ impl Reads {
         if fails_the_drive(error.kind()) {
             // The failure may break the array, which then refuses writes only. The read needs the other
             // drives only.
-            let _broken = self.members.fail(piece.slot, &error).await;
+            let _broken = self.members.fail(member.slot, &error).await;
         }
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
         add(&self.ctx.metrics.degraded_reads, 1);
-        let medium = self.failures.count_read_error(id, piece.slot, row..row + piece.len, &error);
+        let medium = self.failures.count_read_error(id, piece.role, row..row + piece.len, &error);
         let reconstruction = {
             let zone = self.zones.zone(id);
             if zone.generation != generation {

@@ -6,7 +6,7 @@ use zoned::{Error, ErrorKind, Result, ZonedDevice};
 
 use crate::format::superblock::Superblock;
 use crate::layout::Slot;
-use crate::layout::physical_zones::{METADATA_ZONES, part_zones};
+use crate::layout::placement::{METADATA_ZONES, part_zones};
 
 /// Refuses a drive whose geometry the superblock does not allow in `slot`.
 pub(crate) fn check_drive_fits(

@@ -11,7 +11,7 @@ use crate::format::record::{Body, Record};
 use crate::format::shape::Shape;
 use crate::format::superblock::Superblock;
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::physical_zones::metadata_zones;
+use crate::layout::placement::metadata_zones;
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader::each_record;
@@ -240,7 +240,7 @@ impl LogContents {
             }
             Body::CheckpointEnd => contents.complete = true,
             Body::RelocatedData { zone, generation, start, data, .. } => {
-                let piece = layout.locate(zone, start);
+                let piece = layout.locate(start);
                 let known = contents.data.entry(zone).or_default();
                 if known.0 < generation {
                     *known = (generation, BTreeMap::new());

@@ -8,7 +8,7 @@ use crate::degraded::errors::fails_the_drive;
 use crate::format::record::{self, Body, Record};
 use crate::format::superblock::Superblock;
 use crate::layout::Slot;
-use crate::layout::physical_zones::metadata_zones;
+use crate::layout::placement::metadata_zones;
 
 /// Bytes of a metadata zone that are read at a time.
 const READ_CHUNK_BYTES: u64 = 4 << 20;

@@ -4,7 +4,7 @@ use zoned::{
     Action, Blocks, Buf, BufMut, Durability, Io, Lba, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice,
 };
 
-use crate::layout::physical_zones::part_zone;
+use crate::layout::placement::part_zone;
 
 /// A physical zone of a drive. Rows are blocks, counted from the start of the zone.
 #[derive(Clone, Copy)]

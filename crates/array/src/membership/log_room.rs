@@ -12,8 +12,8 @@ use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, Zo
 use super::{CheckpointWrites, LogClient, Membership};
 use crate::deferred::Deferred;
 use crate::format::record::Body;
-use crate::layout::physical_zones::next_metadata_zone;
-use crate::layout::{Slot, Stripe};
+use crate::layout::placement::next_metadata_zone;
+use crate::layout::{Role, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::member::drive_ios::DriveIos;
 
@@ -178,8 +178,9 @@ impl Membership {
     /// unit, or the next drives in order where these are missing.
     fn record_slots(&self, id: ZoneId) -> Vec<Slot> {
         let layout = &self.ctx.layout;
-        let (first, parity) = (layout.data(id, Stripe(0), 0), layout.parity(id, Stripe(0)));
-        let rest = (0..layout.drives).map(Slot).filter(|slot| *slot != first && *slot != parity);
+        let slot = |role: Role| self.ctx.placement.slot(id, role);
+        let (first, parity) = (slot(layout.data(Stripe(0), 0)), slot(layout.parity(Stripe(0))));
+        let rest = self.ctx.placement.slots().filter(|slot| *slot != first && *slot != parity);
         [first, parity].into_iter().chain(rest).filter(|slot| self.member(*slot).is_good()).take(2).collect()
     }
 

@@ -23,7 +23,7 @@ use zoned::{Blocks, Error, ErrorKind, Io, Result, ZoneId};
 
 use crate::context::Context;
 use crate::format::superblock::Superblock;
-use crate::layout::Slot;
+use crate::layout::{Role, Slot};
 use crate::member::{Member, NoRoom};
 
 /// The records of a checkpoint that were submitted, and what they wait for.
@@ -100,6 +100,11 @@ impl Membership {
     /// The member in `slot`.
     pub(crate) fn member(&self, slot: Slot) -> &Member {
         self.members.get(slot.index()).expect("the layout knows the number of drives")
+    }
+
+    /// The member with the part `role` of zone `id`.
+    pub(crate) fn member_of(&self, id: ZoneId, role: Role) -> &Member {
+        self.member(self.ctx.placement.slot(id, role))
     }
 
     /// All members, by slot.

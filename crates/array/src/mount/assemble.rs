@@ -24,7 +24,7 @@ use crate::format::record::Body;
 use crate::format::superblock::{self, FEATURE_BAD_ROWS, Limits};
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
-use crate::layout::physical_zones::METADATA_ZONES;
+use crate::layout::placement::METADATA_ZONES;
 use crate::layout::row_set::RowSet;
 use crate::member::drive_ios::DriveIos;
 use crate::member::log_contents::ZoneCopy;
@@ -47,7 +47,7 @@ const MAX_APPEND: u64 = 1 << 20;
 /// The logical zones of an array, as a mount recovered them.
 struct Recovered {
     zones: Vec<Zone>,
-    /// Bad rows of each drive, by zone.
+    /// Bad rows of each zone's parts, by role.
     bad_rows: Vec<(ZoneId, Vec<RowSet>)>,
     /// Full zones whose physical zones the mount has to finish.
     full: BTreeSet<ZoneId>,
@@ -160,7 +160,7 @@ impl Mount {
         Ok(())
     }
 
-    /// Resyncs the stripes of a zone that may have been in flight. Also returns the bad rows of each drive's part.
+    /// Resyncs the stripes of a zone that may have been in flight. Also returns the bad rows of the zone's parts, by role.
     async fn resync_zone(
         &self,
         id: ZoneId,
@@ -168,19 +168,21 @@ impl Mount {
         decision: Decision,
         worn: bool,
     ) -> Result<(Zone, Vec<RowSet>), MountError> {
-        let devices = self.present.iter().map(|p| p.as_ref().map(|p| Arc::clone(&p.device))).collect();
-        let parts = (0..self.layout.drives).map(|slot| self.part(Slot(slot), id)).collect();
+        let slots = || self.layout.roles().map(|role| self.placement.slot(id, role));
+        let device = |slot: Slot| Some(Arc::clone(&self.present.get(slot.index())?.as_ref()?.device));
+        let bad_rows = self.bad_rows_of(id, entry.generation);
         let (stale, relocated) = self.relocated_content(id, entry.generation);
         let resync = Resync {
             layout: self.layout,
+            placement: self.placement,
             block_size: self.superblock.block_size,
             zone: id,
-            devices,
-            parts,
+            devices: slots().map(device).collect(),
+            parts: self.parts(id),
             relocated,
             stale,
             partials: self.partials(id, entry.generation),
-            bad_rows: self.bad_rows_of(id, entry.generation),
+            bad_rows: slots().map(|slot| bad_rows.get(slot.index()).cloned().unwrap_or_default()).collect(),
             rules: self.options.rules(),
         };
         let relocates = self.superblock.incompat & superblock::FEATURE_RELOCATION != 0;
@@ -193,13 +195,13 @@ impl Mount {
         let Resynced { parity, relocated, mut stale, parts, bad_rows, verdict, torn } = resynced;
         let pointer = decision.pointer;
         let block = self.superblock.block_size as usize;
-        for (slot, part) in (0..).map(Slot).zip(&parts) {
-            let used = self.layout.used(id, slot, pointer);
+        for (role, part) in self.layout.roles().zip(&parts) {
+            let used = self.layout.used(role, pointer);
             match part {
-                PartState::Missing => stale.forget(slot),
-                PartState::Written(row) if verdict.is_open() => stale.cut(block, slot, used, *row),
+                PartState::Missing => stale.forget(role),
+                PartState::Written(row) if verdict.is_open() => stale.cut(block, role, used, *row),
                 // A zone with a full part takes no more writes: rows above the pointer do not matter.
-                PartState::Written(_) | PartState::Full => stale.cut(block, slot, used, used),
+                PartState::Written(_) | PartState::Full => stale.cut(block, role, used, used),
             }
         }
         let state = match verdict {
@@ -267,7 +269,8 @@ impl Mount {
     ) -> Result<Arc<Core>, MountError> {
         let core = self.build_core(recovered.zones, targets).of_array()?;
         for (id, bad_rows) in recovered.bad_rows {
-            core.members.iter().zip(bad_rows).for_each(|(member, rows)| member.bad_rows.set(id, rows));
+            let members = self.layout.roles().map(|role| core.members.member_of(id, role));
+            members.zip(bad_rows).for_each(|(member, rows)| member.bad_rows.set(id, rows));
         }
         zone_rewrite::end_torn_zones(&core);
         write_first_checkpoint(&core).await?;
@@ -343,6 +346,7 @@ impl Mount {
         let ctx = Arc::new(Context {
             geometry,
             layout: self.layout,
+            placement: self.placement,
             driver: Arc::clone(driver),
             rules: self.options.rules(),
             metrics: Arc::clone(&metrics),

@@ -19,14 +19,15 @@ use crate::format::header;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{Limits, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::physical_zones::{METADATA_ZONES, metadata_zones};
+use crate::layout::placement::{METADATA_ZONES, Placement, metadata_zones};
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader;
 use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
 const BLOCK_BYTES: usize = 512;
-const LAYOUT: Layout = Layout { drives: 4, unit: 4, zone_capacity: 124 };
+const LAYOUT: Layout = Layout { width: 4, unit: 4, part_rows: 124 };
+const PLACEMENT: Placement = Placement { drives: 4 };
 /// The numbers of blocks in the test array's logical zones: a full, an open, an early finished and an empty
 /// zone.
 const BLOCKS_BY_ZONE: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
@@ -49,7 +50,7 @@ fn blank_drive(n: usize, driver: &Arc<dyn Driver>) -> Arc<Emu> {
         block_size: BLOCK_BYTES as u32,
         zones: METADATA_ZONES + BLOCKS_BY_ZONE.len() as u32,
         zone_size: Blocks(128),
-        zone_capacity: Blocks(LAYOUT.zone_capacity),
+        zone_capacity: Blocks(LAYOUT.part_rows),
         latency: latency(),
         ..EmuOptions::default()
     };
@@ -67,7 +68,7 @@ fn blocks(zone: u32, from: u64, to: u64) -> Buf {
 impl Fixture {
     fn new() -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-        let drives = (0..LAYOUT.drives as usize).map(|n| blank_drive(n, &driver)).collect();
+        let drives = (0..PLACEMENT.drives as usize).map(|n| blank_drive(n, &driver)).collect();
         let fixture = Fixture { driver, drives };
         block_on(&*fixture.driver, async {
             let options = CreateOptions {
@@ -199,11 +200,16 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
     let (zone, generation, beyond) = (ZoneId(1), 1, ZoneId(4));
     let entries = vec![ZoneEntry { generation: 9, end: Some(Blocks(3)) }; 2];
     let high_end = ZoneEntry { generation: 9, end: Some(Blocks(373)) };
-    let stripe = |slot| (0..9).map(Stripe).find(|stripe| LAYOUT.parity(zone, *stripe) == slot).expect("one");
+    let stripe = |slot| {
+        (0..9).map(Stripe).find(|stripe| PLACEMENT.slot(zone, LAYOUT.parity(*stripe)) == slot).expect("one")
+    };
     let (parity, other) = (stripe(CRAFTED_SLOT), stripe(Slot(2)));
     let (start, end) = (LAYOUT.start(parity), LAYOUT.end(parity));
     let whole = LAYOUT.unit as usize * BLOCK_BYTES;
-    let first = (0..20).map(Blocks).find(|at| LAYOUT.locate(zone, *at).slot == CRAFTED_SLOT).expect("one");
+    let first = (0..20)
+        .map(Blocks)
+        .find(|at| PLACEMENT.slot(zone, LAYOUT.locate(*at).role) == CRAFTED_SLOT)
+        .expect("one");
     let last = Blocks(u64::MAX);
     let one = |range| RowSet::from_iter([range]);
     let partial =
@@ -591,7 +597,7 @@ proptest! {
             });
         }
         if let Some((field, number, fresh, on_all_drives)) = superblock {
-            for slot in (0..LAYOUT.drives).map(Slot).filter(|slot| on_all_drives || *slot == CRAFTED_SLOT) {
+            for slot in PLACEMENT.slots().filter(|slot| on_all_drives || *slot == CRAFTED_SLOT) {
                 let _room = fixture.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed_superblock(field, number, old))));
             }
         }

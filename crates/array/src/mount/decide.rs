@@ -13,10 +13,10 @@
 
 use std::collections::BTreeMap;
 
-use zoned::{Blocks, ZoneId};
+use zoned::Blocks;
 
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::{Layout, Role, Stripe};
 use crate::member::log_contents::Partial;
 use crate::zone::stale_rows::RelocatedParity;
 use crate::zone::stale_rows::StaleRows;
@@ -36,9 +36,9 @@ pub(crate) enum PartState {
 /// All statements of the drives and logs about a logical zone.
 pub(crate) struct Evidence<'a> {
     pub layout: Layout,
-    pub zone: ZoneId,
     /// Bytes in a block.
     pub block: usize,
+    /// The states of the zone's parts, by role.
     pub parts: &'a [PartState],
     /// The zone's stale rows of earlier mounts, and their relocated content.
     pub stale: &'a StaleRows,
@@ -97,24 +97,24 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
         let end = end.min(layout.capacity());
         return decision(Verdict::Known, end, layout.stripe_of(end));
     }
-    let at = |slot: Slot| evidence.parts.get(slot.index()).copied().unwrap_or(PartState::Missing);
-    let slots = || (0..layout.drives).map(Slot);
-    let missing = |slot| match at(slot) {
+    let at = |role: Role| evidence.parts.get(role.index()).copied().unwrap_or(PartState::Missing);
+    let roles = || layout.roles();
+    let missing = |role| match at(role) {
         PartState::Written(row) => {
-            let row = evidence.stale.first_row_without_data(layout, evidence.block, evidence.zone, slot, row);
-            layout.first_missing(evidence.zone, slot, row)
+            let row = evidence.stale.first_row_without_data(layout, evidence.block, role, row);
+            layout.first_missing(role, row)
         }
         PartState::Full | PartState::Missing => layout.capacity(),
     };
-    let mut pointer = slots().map(missing).min().unwrap_or(Blocks::ZERO);
-    for slot in slots().filter(|slot| at(*slot) == PartState::Missing) {
-        pointer = pointer.min(first_unrecoverable(evidence, slot, pointer));
+    let mut pointer = roles().map(missing).min().unwrap_or(Blocks::ZERO);
+    for role in roles().filter(|role| at(*role) == PartState::Missing) {
+        pointer = pointer.min(first_unrecoverable(evidence, role, pointer));
     }
-    let untouched = slots().all(|slot| matches!(at(slot), PartState::Written(0) | PartState::Missing));
+    let untouched = roles().all(|role| matches!(at(role), PartState::Written(0) | PartState::Missing));
     if pointer == Blocks::ZERO {
         return decision(if untouched { Verdict::Empty } else { Verdict::Reset }, pointer, Stripe(0));
     }
-    let highest = slots().filter_map(|slot| match at(slot) {
+    let highest = roles().filter_map(|role| match at(role) {
         PartState::Written(row) => Some(row / layout.unit),
         _ => None,
     });
@@ -128,13 +128,13 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     let lowest = lowest_stripe(evidence).saturating_sub(1);
     let from = highest.saturating_sub(evidence.doubt).min(lowest).min(layout.stripe_of(pointer).0);
     let from = Stripe(from);
-    let above = |slot| match at(slot) {
-        PartState::Written(row) => row > layout.used(evidence.zone, slot, pointer),
+    let above = |role| match at(role) {
+        PartState::Written(row) => row > layout.used(role, pointer),
         PartState::Full | PartState::Missing => false,
     };
-    let verdict = if pointer == layout.capacity() || slots().any(|slot| at(slot) == PartState::Full) {
+    let verdict = if pointer == layout.capacity() || roles().any(|role| at(role) == PartState::Full) {
         Verdict::Full
-    } else if slots().any(above) {
+    } else if roles().any(above) {
         Verdict::OpenAboveStale
     } else {
         Verdict::Open
@@ -151,11 +151,11 @@ fn lowest_stripe(evidence: &Evidence<'_>) -> u64 {
     rows.min().unwrap_or(evidence.layout.stripes())
 }
 
-/// The first block of the missing drive `lost` that cannot be reconstructed. The other drives hold all blocks below
+/// The first block of the missing part `lost` that cannot be reconstructed. The other parts hold all blocks below
 /// `pointer`.
-fn first_unrecoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> Blocks {
+fn first_unrecoverable(evidence: &Evidence<'_>, lost: Role, pointer: Blocks) -> Blocks {
     let layout = &evidence.layout;
-    let stale_parity = evidence.stale.stale_parity(layout, evidence.zone, evidence.relocated);
+    let stale_parity = evidence.stale.stale_parity(layout, evidence.relocated);
     let suspect = stale_parity.first().map_or(u64::MAX, |stripe| stripe.0);
     // All stripes below `first` are whole, parity included.
     let first = lowest_stripe(evidence).saturating_sub(1).min(suspect);
@@ -163,8 +163,8 @@ fn first_unrecoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> 
         if layout.start(stripe) >= pointer {
             break;
         }
-        let Some(index) = layout.index_on(evidence.zone, stripe, lost) else { continue };
-        let parity = evidence.parts.get(layout.parity(evidence.zone, stripe).index());
+        let Some(index) = layout.index_on(stripe, lost) else { continue };
+        let parity = evidence.parts.get(layout.parity(stripe).index());
         let in_place = match parity {
             Some(PartState::Written(row)) => *row >= layout.row(stripe) + layout.unit_of(stripe),
             Some(PartState::Full) => true,
@@ -178,8 +178,7 @@ fn first_unrecoverable(evidence: &Evidence<'_>, lost: Slot, pointer: Blocks) -> 
             _ => 0,
         };
         let unit_rows = first_row..first_row + layout.unit_of(stripe);
-        let rows =
-            if evidence.stale.has_stale(layout.parity(evidence.zone, stripe), &unit_rows) { 0 } else { rows };
+        let rows = if evidence.stale.has_stale(layout.parity(stripe), &unit_rows) { 0 } else { rows };
         let last = layout.data_units() - 1;
         let row_there = |row: u64| {
             let whole = index == last || layout.unit_start(stripe, last).plus(Blocks(row)) < pointer;
@@ -251,8 +250,8 @@ mod tests {
 
     #[test]
     fn the_pointer_is_at_the_first_missing_block() {
-        // Four drives, units of 2 blocks, zone 0: stripe 0 has its parity on drive 3, stripe 1 on drive 2.
-        let layout = Layout { drives: 4, unit: 2, zone_capacity: 8 };
+        // Four parts, units of 2 blocks: stripe 0 has its parity in part 3, stripe 1 in part 2.
+        let layout = Layout { width: 4, unit: 2, part_rows: 8 };
         let (stale, relocated, stripe) = (StaleRows::default(), BTreeMap::new(), Stripe(1));
         let none: BTreeMap<Stripe, Vec<Partial>> = BTreeMap::new();
         let one: BTreeMap<Stripe, Vec<Partial>> = [(stripe, vec![partial(6, 8)])].into();
@@ -275,7 +274,7 @@ mod tests {
             ([Written(2), Written(2), Written(2), Full], &none, open, false, (Verdict::Full, 8)),
             ([Written(2); 4], &none, known, false, (Verdict::Known, 7)),
             ([Written(2); 4], &none, known, true, (Verdict::Reset, 0)),
-            // Drive 3 is missing and held the first unit of stripe 1: a record whose data is all present gives its
+            // Part 3 is missing and held the first unit of stripe 1: a record whose data is all present gives its
             // blocks.
             ([Written(2), Written(2), Written(2), Missing], &none, open, false, (Verdict::Open, 6)),
             ([Written(2), Written(2), Written(2), Missing], &one, open, false, (Verdict::Open, 8)),
@@ -284,7 +283,6 @@ mod tests {
         ] {
             let evidence = Evidence {
                 layout,
-                zone: ZoneId(0),
                 block: 512,
                 parts: &parts,
                 stale: &stale,

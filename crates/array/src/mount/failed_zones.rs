@@ -3,7 +3,7 @@
 use zoned::{Action, Blocks, ErrorKind, ZoneId};
 
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Slot, Stripe};
+use crate::layout::Stripe;
 use crate::member::physical_zone::PhysicalZone;
 use crate::mount::decide::{Decision, PartState};
 use crate::mount::errors::{FromDrive, MountError};
@@ -25,14 +25,17 @@ impl Mount {
     /// its part, the block could still be in partial parity: then the log with that record must be readable, and no
     /// other drive may hold more.
     fn was_empty(&self, id: ZoneId, entry: &ZoneEntry, decision: &Decision) -> bool {
-        let (first, parity) = (self.layout.data(id, Stripe(0), 0), self.layout.parity(id, Stripe(0)));
+        let slot = |role| self.placement.slot(id, role);
+        let (first, parity) = (slot(self.layout.data(Stripe(0), 0)), slot(self.layout.parity(Stripe(0))));
         if self.has_reset_intent(id, entry.generation) {
             // The zone was not empty: a reset was begun, or the end of the zone was recorded.
             return true;
         }
-        let slots = || (0..self.layout.drives).map(Slot);
-        let untouched =
-            || slots().all(|slot| matches!(self.part(slot, id), PartState::Written(0) | PartState::Missing));
+        let untouched = || {
+            self.placement
+                .slots()
+                .all(|slot| matches!(self.part(slot, id), PartState::Written(0) | PartState::Missing))
+        };
         decision.pointer == Blocks::ZERO
             && entry.end.is_none()
             && (self.part(first, id) != PartState::Missing || self.contents(parity).is_some() && untouched())

@@ -10,7 +10,7 @@ use crate::OpenOptions;
 use crate::format::shape::Shape;
 use crate::format::superblock::{self, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::physical_zones::part_zones;
+use crate::layout::placement::{Placement, part_zones};
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::drive_fits::check_drive_fits;
@@ -40,6 +40,7 @@ pub(crate) struct Mount {
     pub name: Arc<str>,
     pub superblock: Superblock,
     pub layout: Layout,
+    pub placement: Placement,
     /// The drives by slot; `None` if the drive is missing or failed.
     pub present: Vec<Option<PresentMember>>,
     /// The newest epoch that is complete on all present drives, and the epoch that this mount begins.
@@ -96,7 +97,7 @@ impl Mount {
         };
         let newest = present.iter().flatten().filter_map(|present| present.log.epochs.last_key_value());
         let next = newest.map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
-        let layout = Shape::of(&superblock).layout;
+        let Shape { layout, placement, .. } = Shape::of(&superblock);
         let mut mount = Mount {
             candidate: find_candidate(incomplete, &superblock),
             doubt: stripes_in_doubt(&superblock, &layout),
@@ -105,6 +106,7 @@ impl Mount {
             name,
             superblock,
             layout,
+            placement,
             present,
             epoch,
             next,
@@ -117,23 +119,20 @@ impl Mount {
     /// Reads the logs again if partial parity that the first reading dropped is needed. The first reading keeps only
     /// partial parity near the drives' write pointers; a stale row that was not relocated may lie lower.
     async fn reread_logs(&mut self) -> Result<(), MountError> {
-        let (layout, block) = (self.layout, self.superblock.block_size as usize);
+        let (layout, placement, block) = (self.layout, self.placement, self.superblock.block_size as usize);
         let mut needed = NeededParity { doubt: self.doubt, lowest: Vec::new() };
         let mut again = false;
         for id in (0..self.superblock.zones).map(ZoneId) {
-            let slots = || (0..layout.drives).map(Slot);
             let (stale, relocated) = self.relocated_content(id, self.entry(id).generation);
-            let rows = slots().filter_map(|slot| match self.part(slot, id) {
-                PartState::Written(row) => Some(stale.first_row_without_data(&layout, block, id, slot, row)),
-                PartState::Full => {
-                    Some(stale.first_row_without_data(&layout, block, id, slot, layout.zone_capacity))
-                }
+            let rows = layout.roles().filter_map(|role| match self.part(placement.slot(id, role), id) {
+                PartState::Written(row) => Some(stale.first_row_without_data(&layout, block, role, row)),
+                PartState::Full => Some(stale.first_row_without_data(&layout, block, role, layout.part_rows)),
                 PartState::Missing => None,
             });
-            let stale_parity = stale.stale_parity(&layout, id, &relocated);
+            let stale_parity = stale.stale_parity(&layout, &relocated);
             let suspect = stale_parity.first().map_or(u64::MAX, |stripe| layout.row(*stripe));
             let lowest = rows.min().unwrap_or(0).min(suspect);
-            let dropped = slots().filter_map(|slot| self.contents(slot)?.dropped.get(&id)).max();
+            let dropped = placement.slots().filter_map(|slot| self.contents(slot)?.dropped.get(&id)).max();
             again |= dropped.is_some_and(|stripe| layout.row(Stripe(stripe.0 + 2)) > lowest);
             needed.lowest.push(lowest);
         }
@@ -172,13 +171,18 @@ impl Mount {
         match info.state {
             ZoneState::Offline | ZoneState::Conventional => PartState::Missing,
             ZoneState::Full => PartState::Full,
-            _ => PartState::Written(info.pointer.0.min(self.layout.zone_capacity)),
+            _ => PartState::Written(info.pointer.0.min(self.layout.part_rows)),
         }
+    }
+
+    /// The states of a zone's parts, by role.
+    pub(crate) fn parts(&self, id: ZoneId) -> Vec<PartState> {
+        self.layout.roles().map(|role| self.part(self.placement.slot(id, role), id)).collect()
     }
 
     /// The number of drives that lack their part of a zone.
     pub(crate) fn missing_parts(&self, id: ZoneId) -> usize {
-        (0..self.layout.drives).filter(|slot| self.part(Slot(*slot), id) == PartState::Missing).count()
+        self.placement.slots().filter(|slot| self.part(*slot, id) == PartState::Missing).count()
     }
 
     /// The states that zone reports give of the present parts of a zone.
@@ -212,7 +216,7 @@ impl Mount {
 
     pub(crate) fn entry(&self, id: ZoneId) -> ZoneEntry {
         let mut entry = ZoneEntry::default();
-        let known = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot))?.entries.get(&id));
+        let known = self.placement.slots().filter_map(|slot| self.contents(slot)?.entries.get(&id));
         known.for_each(|known| entry.merge(*known));
         entry
     }
@@ -225,35 +229,36 @@ impl Mount {
     ) -> (StaleRows, BTreeMap<Stripe, RelocatedParity>) {
         let (mut stale, mut relocated) = (StaleRows::default(), BTreeMap::new());
         let block = self.superblock.block_size as usize;
-        for slot in (0..self.layout.drives).map(Slot) {
+        for slot in self.placement.slots() {
             let Some(contents) = self.contents(slot) else { continue };
+            let role = self.placement.role(id, slot);
             for ((zone, stripe), parity) in &contents.relocated {
                 if *zone == id && parity.generation == generation {
                     relocated.insert(*stripe, parity.content.clone());
                 }
             }
             if let Some(record) = contents.stale.get(&id).filter(|record| record.generation == generation) {
-                stale.add_all(slot, &record.content.rows);
+                stale.add_all(role, &record.content.rows);
             }
             if let Some((_, data)) = contents.data.get(&id).filter(|(of, _)| *of == generation) {
-                stale.add_logged(&self.layout, block, slot, data);
+                stale.add_logged(&self.layout, block, role, data);
             }
         }
         (stale, relocated)
     }
 
-    /// The recorded bad rows of each drive's part of a zone.
+    /// The recorded bad rows of a zone's parts, by slot.
     pub(crate) fn bad_rows_of(&self, id: ZoneId, generation: u64) -> Vec<RowSet> {
         let rows = |slot| {
-            let record = self.contents(Slot(slot))?.bad_rows.get(&id)?;
+            let record = self.contents(slot)?.bad_rows.get(&id)?;
             (record.generation == generation).then(|| record.content.clone())
         };
-        (0..self.layout.drives).map(|slot| rows(slot).unwrap_or_default()).collect()
+        self.placement.slots().map(|slot| rows(slot).unwrap_or_default()).collect()
     }
 
     /// True if a reset of the zone was begun in `generation`.
     pub(crate) fn has_reset_intent(&self, id: ZoneId, generation: u64) -> bool {
-        let mut logs = (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot)));
+        let mut logs = self.placement.slots().filter_map(|slot| self.contents(slot));
         logs.any(|contents| contents.intents.contains(&(id, generation)))
     }
 
@@ -261,12 +266,11 @@ impl Mount {
         let entry = self.entry(id);
         let (stale, relocated) = self.relocated_content(id, entry.generation);
         let intent = self.has_reset_intent(id, entry.generation);
-        let parts: Vec<PartState> = (0..self.layout.drives).map(|slot| self.part(Slot(slot), id)).collect();
+        let parts = self.parts(id);
         let partials = self.partials(id, entry.generation);
         tracing::debug!(zone = id.0, ?entry, intent, ?parts, "found");
         let evidence = Evidence {
             layout: self.layout,
-            zone: id,
             block: self.superblock.block_size as usize,
             parts: &parts,
             stale: &stale,
@@ -282,7 +286,7 @@ impl Mount {
     /// The partial parity that the logs hold of a zone, by stripe.
     pub(crate) fn partials(&self, id: ZoneId, generation: u64) -> BTreeMap<Stripe, Vec<Partial>> {
         let mut all = BTreeMap::new();
-        for contents in (0..self.layout.drives).filter_map(|slot| self.contents(Slot(slot))) {
+        for contents in self.placement.slots().filter_map(|slot| self.contents(slot)) {
             let Some((_, stripes)) = contents.partials.get(&id).filter(|(of, _)| *of == generation) else {
                 continue;
             };

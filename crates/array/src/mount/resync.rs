@@ -12,9 +12,10 @@ use std::sync::Arc;
 use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::degraded::equation::{Equation, Term};
+use crate::layout::placement::Placement;
 use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::{Layout, Role, Slot, Stripe};
 use crate::member::bad_rows;
 use crate::member::log_contents::Partial;
 use crate::member::physical_zone::PhysicalZone;
@@ -27,10 +28,12 @@ use crate::zone::stale_rows::StaleRows;
 /// The resync of one zone, with everything that drives and logs say of the zone.
 pub(crate) struct Resync {
     pub layout: Layout,
+    pub placement: Placement,
     pub block_size: u32,
     pub zone: ZoneId,
-    /// The array's drives by slot; `None` if the drive is missing.
+    /// The drives of the zone's parts, by role; `None` if the drive is missing.
     pub devices: Vec<Option<Arc<dyn ZonedDevice>>>,
+    /// The states of the zone's parts, by role.
     pub parts: Vec<PartState>,
     /// Relocated parity.
     pub relocated: BTreeMap<Stripe, RelocatedParity>,
@@ -38,7 +41,7 @@ pub(crate) struct Resync {
     pub stale: StaleRows,
     /// Partial parity that the logs hold of the zone, by stripe.
     pub partials: BTreeMap<Stripe, Vec<Partial>>,
-    /// Bad rows of each drive's part of the zone.
+    /// Bad rows of the zone's parts, by role.
     pub bad_rows: Vec<RowSet>,
     pub rules: Rules,
 }
@@ -51,9 +54,9 @@ pub(crate) struct Resynced {
     pub relocated: BTreeMap<Stripe, RelocatedParity>,
     /// Stale rows of the zone, and their relocated content.
     pub stale: StaleRows,
-    /// The state of each drive's part of the zone.
+    /// The states of the zone's parts, by role.
     pub parts: Vec<PartState>,
-    /// Bad rows of each drive's part of the zone.
+    /// Bad rows of the zone's parts, by role.
     pub bad_rows: Vec<RowSet>,
     /// The final verdict: a zone is open only if the parity of its last stripe is known.
     pub verdict: Verdict,
@@ -70,7 +73,7 @@ impl Resync {
         let (layout, pointer) = (self.layout, decision.pointer);
         let mut parity = BufMut::default();
         let last = layout.stripe_of(pointer);
-        let mut stripes = self.stale.stale_parity(&layout, self.zone, &self.relocated);
+        let mut stripes = self.stale.stale_parity(&layout, &self.relocated);
         // Stripes with bad parity are resynced too, because this mount may be able to read all their data.
         stripes.extend(self.stripes_with_bad_parity());
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);
@@ -84,7 +87,7 @@ impl Resync {
             let (units, unknown) = self.read_units(stripe, pointer).await?;
             let mut sum = BufMut::zeroed(self.bytes(layout.unit_of(stripe)));
             units.iter().for_each(|unit| xor(&mut sum, unit));
-            let slot = layout.parity(self.zone, stripe);
+            let role = layout.parity(stripe);
             if !unknown.is_empty() {
                 let rows = unknown.len();
                 tracing::error!(
@@ -95,9 +98,9 @@ impl Resync {
                 );
             }
             let rows = layout.row(stripe)..layout.row(stripe) + layout.unit_of(stripe);
-            let was_bad = self.is_bad(slot, rows.clone());
-            if self.device(slot).is_some()
-                && let Some(bad) = self.bad_rows.get_mut(slot.index())
+            let was_bad = self.is_bad(role, rows.clone());
+            if self.device(role).is_some()
+                && let Some(bad) = self.bad_rows.get_mut(role.index())
             {
                 // Parity rows whose value is known are not bad: they are written or relocated below.
                 bad.remove(&rows);
@@ -119,7 +122,7 @@ impl Resync {
                 }
                 verdict = Verdict::Full;
             }
-            if self.device(slot).is_some() {
+            if self.device(role).is_some() {
                 // The parity is relocated even if the same rows are in place: the pointer of a zone that
                 // becomes read-only does not show which rows are.
                 self.relocated.insert(stripe, RelocatedParity { end: pointer, unit: sum.freeze() });
@@ -137,18 +140,18 @@ impl Resync {
     /// The stripes of the zone with bad parity rows.
     fn stripes_with_bad_parity(&self) -> BTreeSet<Stripe> {
         let layout = self.layout;
-        let of = |(slot, bad): (Slot, &RowSet)| {
-            let ours = |stripe: &Stripe| layout.parity(self.zone, *stripe) == slot;
+        let of = |(role, bad): (Role, &RowSet)| {
+            let ours = |stripe: &Stripe| layout.parity(*stripe) == role;
             bad.stripes(layout.unit).filter(ours).collect::<Vec<_>>()
         };
-        (0..).map(Slot).zip(&self.bad_rows).flat_map(of).collect()
+        (0..).map(Role).zip(&self.bad_rows).flat_map(of).collect()
     }
 
     /// Marks the parity of unknown rows as bad.
     fn add_bad_parity(&mut self, stripe: Stripe, unknown: &BTreeSet<u64>) {
-        let (slot, first) = (self.layout.parity(self.zone, stripe), self.layout.row(stripe));
-        if self.device(slot).is_some()
-            && let Some(bad) = self.bad_rows.get_mut(slot.index())
+        let (role, first) = (self.layout.parity(stripe), self.layout.row(stripe));
+        if self.device(role).is_some()
+            && let Some(bad) = self.bad_rows.get_mut(role.index())
         {
             unknown.iter().for_each(|row| bad.insert(first + row..first + row + 1));
         }
@@ -166,74 +169,80 @@ impl Resync {
         usize::try_from(blocks * u64::from(self.block_size)).expect("fits memory")
     }
 
-    fn device(&self, slot: Slot) -> Option<&Arc<dyn ZonedDevice>> {
-        let lost = self.parts.get(slot.index()) == Some(&PartState::Missing);
-        self.devices.get(slot.index())?.as_ref().filter(|_| !lost)
+    /// The drive of a part.
+    fn slot(&self, role: Role) -> Slot {
+        self.placement.slot(self.zone, role)
     }
 
-    /// Reads rows of a physical zone.
-    async fn read(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
+    fn device(&self, role: Role) -> Option<&Arc<dyn ZonedDevice>> {
+        let lost = self.parts.get(role.index()) == Some(&PartState::Missing);
+        self.devices.get(role.index())?.as_ref().filter(|_| !lost)
+    }
+
+    /// Reads rows of a part.
+    async fn read(&self, role: Role, row: u64, count: u64) -> Result<BufMut> {
         if count == 0 {
             return Ok(BufMut::default());
         }
-        let Some(device) = self.device(slot) else {
+        let Some(device) = self.device(role) else {
             let name: Arc<str> = Arc::from("array");
             let error = Error::new(ErrorKind::Gone, &name, "open").in_zone(self.zone);
-            return Err(
-                error.because(format!("the content of drive {} is needed, and the drive is missing", slot.0))
-            );
+            return Err(error.because(format!(
+                "the content of drive {} is needed, and the drive is missing",
+                self.slot(role).0
+            )));
         };
         let part = PhysicalZone::part(&**device, self.zone);
-        if self.is_bad(slot, row..row + count) {
+        if self.is_bad(role, row..row + count) {
             return Err(bad_rows::error(&**device, part.address(row)));
         }
         part.read(row, BufMut::zeroed(self.bytes(count))).await
     }
 
-    fn is_bad(&self, slot: Slot, rows: Range<u64>) -> bool {
-        self.bad_rows.get(slot.index()).is_some_and(|bad| bad.intersects(&rows))
+    fn is_bad(&self, role: Role, rows: Range<u64>) -> bool {
+        self.bad_rows.get(role.index()).is_some_and(|bad| bad.intersects(&rows))
     }
 
-    /// Reads rows of a drive's part of the zone; empty if the rows are unreadable.
-    async fn readable_rows(&self, slot: Slot, row: u64, count: u64) -> Result<BufMut, MountError> {
-        match self.read(slot, row, count).await {
+    /// Reads rows of a part; empty if the rows are unreadable.
+    async fn readable_rows(&self, role: Role, row: u64, count: u64) -> Result<BufMut, MountError> {
+        match self.read(role, row, count).await {
             Err(e) if e.kind() == ErrorKind::Media => Ok(BufMut::default()),
-            found => found.of(slot),
+            found => found.of(self.slot(role)),
         }
     }
 
-    /// The first `count` blocks of a stripe on one drive, and the rows that are missing or unreadable.
+    /// The first `count` blocks of a stripe in one part, and the rows that are missing or unreadable.
     /// Missing and unreadable rows are zeros in the result.
     async fn read_blocks(
         &self,
-        slot: Slot,
+        role: Role,
         stripe: Stripe,
         count: u64,
     ) -> Result<(BufMut, Vec<u64>), MountError> {
         let (row, size) = (self.layout.row(stripe), self.bytes(1));
         let mut blocks = BufMut::zeroed(self.bytes(count));
-        if self.device(slot).is_none() {
+        if self.device(role).is_none() {
             return Ok((blocks, (0..count).collect()));
         }
-        match self.read(slot, row, count).await {
+        match self.read(role, row, count).await {
             Ok(mut blocks) => {
-                self.stale.overlay(size, slot, row, count).apply(&mut blocks);
+                self.stale.overlay(size, role, row, count).apply(&mut blocks);
                 return Ok((blocks, Vec::new()));
             }
-            Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(slot),
+            Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(self.slot(role)),
             Err(e) => {
                 tracing::warn!(zone = self.zone.0, stripe = stripe.0, error = %e, "a unit is unreadable")
             }
         }
         let mut lacking = Vec::new();
         for (place, at) in blocks.chunks_mut(size).zip(0..) {
-            if let Some(held) = self.stale.overlay_if_all_relocated(size, slot, row + at, 1) {
+            if let Some(held) = self.stale.overlay_if_all_relocated(size, role, row + at, 1) {
                 held.apply(place);
                 continue;
             }
-            match self.read(slot, row + at, 1).await {
+            match self.read(role, row + at, 1).await {
                 Ok(block) => place.copy_from_slice(&block),
-                Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(slot),
+                Err(e) if e.kind() != ErrorKind::Media => return Err(e).of(self.slot(role)),
                 Err(_) => lacking.push(at),
             }
         }
@@ -249,16 +258,16 @@ impl Resync {
         let layout = &self.layout;
         let (mut units, mut lacking) = (Vec::new(), Vec::new());
         for index in 0..layout.data_units() {
-            let slot = layout.data(self.zone, stripe, index);
+            let role = layout.data(stripe, index);
             let count = layout.filled(stripe, index, pointer);
             if let Some(held) =
-                self.stale.overlay_if_all_relocated(self.bytes(1), slot, layout.row(stripe), count)
+                self.stale.overlay_if_all_relocated(self.bytes(1), role, layout.row(stripe), count)
             {
                 let mut unit = BufMut::zeroed(self.bytes(count));
                 held.apply(&mut unit);
                 units.push(unit);
             } else if count > 0 {
-                let (unit, rows) = self.read_blocks(slot, stripe, count).await?;
+                let (unit, rows) = self.read_blocks(role, stripe, count).await?;
                 lacking.extend(rows.into_iter().map(|row| (row, index)));
                 units.push(unit);
             } else {
@@ -297,13 +306,13 @@ impl Resync {
         in_place: &mut Option<(Buf, Vec<u64>)>,
     ) -> Result<Option<BufMut>, MountError> {
         let layout = &self.layout;
-        let slot = layout.parity(self.zone, stripe);
+        let role = layout.parity(stripe);
         let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
         let at = layout.unit_start(stripe, index).plus(Blocks(row));
         let place = self.bytes(row)..self.bytes(row + 1);
         let (source, limit) = match (self.relocated.get(&stripe), best_partial_for(partials, at, pointer)) {
             (_, Some(partial)) => (self.partial_parity_row(stripe, partial, row).of_array()?, partial.end),
-            _ if self.is_bad(slot, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
+            _ if self.is_bad(role, layout.row(stripe) + row..layout.row(stripe) + row + 1) => {
                 return Ok(None);
             }
             // The relocated parity was written for a whole stripe, or by a mount, so that no partial parity
@@ -311,12 +320,12 @@ impl Resync {
             (Some(relocated), None) => (relocated.unit.slice(place.clone()), relocated.end),
             (None, None) => {
                 if in_place.is_none() {
-                    let written = match self.parts.get(slot.index()) {
+                    let written = match self.parts.get(role.index()) {
                         Some(PartState::Written(row)) => row.saturating_sub(layout.row(stripe)),
                         _ => u64::MAX,
                     };
                     let rows = layout.unit_of(stripe).min(written);
-                    let (parity, lacking) = self.read_blocks(slot, stripe, rows).await?;
+                    let (parity, lacking) = self.read_blocks(role, stripe, rows).await?;
                     *in_place = Some((parity.freeze(), lacking));
                 }
                 match in_place {
@@ -330,7 +339,7 @@ impl Resync {
         let mut block = BufMut::zeroed(self.bytes(1));
         xor(&mut block, &source);
         let equation = Equation { stripe, rows: row..row + 1, end: limit };
-        for Term { index, .. } in equation.terms(layout, self.zone, Some(index)) {
+        for Term { index, .. } in equation.terms(layout, Some(index)) {
             let unit = units.get(usize::try_from(index).expect("a small number"));
             xor(&mut block, unit.and_then(|unit| unit.get(place.clone())).unwrap_or_default());
         }
@@ -356,18 +365,18 @@ impl Resync {
     }
 
     /// Writes rows at the drive's own pointer in the zone. False if the physical zone wore out.
-    async fn write_at_pointer(&mut self, slot: Slot, row: u64, rows: Buf) -> Result<bool, MountError> {
-        let Some(device) = self.device(slot).filter(|_| !rows.is_empty()) else { return Ok(true) };
+    async fn write_at_pointer(&mut self, role: Role, row: u64, rows: Buf) -> Result<bool, MountError> {
+        let Some(device) = self.device(role).filter(|_| !rows.is_empty()) else { return Ok(true) };
         let end = row + (rows.len() / self.bytes(1)) as u64;
         match PhysicalZone::part(&**device, self.zone).write(row, rows, Durability::Cached).await {
             Ok(()) => {
-                if let Some(PartState::Written(at)) = self.parts.get_mut(slot.index()) {
+                if let Some(PartState::Written(at)) = self.parts.get_mut(role.index()) {
                     *at = end;
                 }
                 Ok(true)
             }
             Err(e) if matches!(e.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline) => Ok(false),
-            Err(e) => Err(e).of(slot),
+            Err(e) => Err(e).of(self.slot(role)),
         }
     }
 
@@ -379,27 +388,27 @@ impl Resync {
         pointer: Blocks,
     ) -> Result<(), MountError> {
         let layout = self.layout;
-        let slot = layout.parity(self.zone, stripe);
+        let role = layout.parity(stripe);
         let (first, unit) = (layout.row(stripe), layout.unit_of(stripe));
         let needed = layout.final_parity(stripe, pointer);
-        let Some(PartState::Written(written)) = self.parts.get(slot.index()).copied() else { return Ok(()) };
-        if needed == 0 || self.device(slot).is_none() {
+        let Some(PartState::Written(written)) = self.parts.get(role.index()).copied() else { return Ok(()) };
+        if needed == 0 || self.device(role).is_none() {
             return Ok(());
         }
-        if self.stale.has_stale(slot, &(first..first + unit)) {
+        if self.stale.has_stale(role, &(first..first + unit)) {
             // The whole unit is relocated when the stripe becomes whole, and rows above the stale ones are written then. Of such a
             // write that a power cut tore, the rows that landed cannot be written again.
-            self.stale.add(slot, first..written.min(first + unit));
+            self.stale.add(role, first..written.min(first + unit));
             return Ok(());
         }
         let there = written.saturating_sub(first).min(needed);
-        let found = self.readable_rows(slot, first, there).await?;
+        let found = self.readable_rows(role, first, there).await?;
         let mut fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         fits |= !self.rules.resyncs();
         let rest = sum.get(self.bytes(there)..self.bytes(needed)).unwrap_or_default();
         // If the physical zone wore out, the parity rows are relocated later.
-        if !(self.write_at_pointer(slot, first + there, Buf::copy_from(rest)).await? && fits) {
-            self.stale.add(slot, first..written.max(first + needed));
+        if !(self.write_at_pointer(role, first + there, Buf::copy_from(rest)).await? && fits) {
+            self.stale.add(role, first..written.max(first + needed));
         }
         Ok(())
     }
@@ -413,8 +422,8 @@ impl Resync {
         unknown: &BTreeSet<u64>,
     ) -> Result<bool, MountError> {
         let layout = self.layout;
-        let slot = layout.parity(self.zone, stripe);
-        if self.device(slot).is_none() {
+        let role = layout.parity(stripe);
+        if self.device(role).is_none() {
             self.relocated.remove(&stripe);
             return Ok(false);
         }
@@ -422,11 +431,11 @@ impl Resync {
             return Ok(false);
         }
         let (row, unit) = (layout.row(stripe), layout.unit_of(stripe));
-        let there = match self.parts.get(slot.index()) {
+        let there = match self.parts.get(role.index()) {
             Some(PartState::Written(at)) => at.saturating_sub(row).min(unit),
             _ => unit,
         };
-        let found = self.readable_rows(slot, row, there).await?;
+        let found = self.readable_rows(role, row, there).await?;
         for place in unknown.iter().map(|row| self.bytes(*row)..self.bytes(row + 1)) {
             // The parity of an unknown row has no right value, so that the old one stays.
             if let Some((place, found)) = sum.get_mut(place.clone()).zip(found.get(place)) {
@@ -436,9 +445,9 @@ impl Resync {
         let sum = sum.freeze();
         let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
         // If the physical zone wore out, the parity is relocated.
-        if self.write_at_pointer(slot, row + there, sum.slice(self.bytes(there)..)).await? && fits {
+        if self.write_at_pointer(role, row + there, sum.slice(self.bytes(there)..)).await? && fits {
             self.relocated.remove(&stripe);
-            self.stale.remove(slot, &(row..row + unit));
+            self.stale.remove(role, &(row..row + unit));
             return Ok(false);
         }
         let end = layout.end(stripe);

@@ -18,6 +18,7 @@
 //! A mount that finds the record of step 2 without the record of step 4 repeats step 3 first. Every drive holds a
 //! whole copy of its part at any moment, so that another drive may fail.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use zoned::{Action, BufMut, Bytes, Durability, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
@@ -26,7 +27,7 @@ use crate::core::Core;
 use crate::degraded::read_repair::max_relocated;
 use crate::format::record::Body;
 use crate::layout::Slot;
-use crate::layout::physical_zones::next_metadata_zone;
+use crate::layout::placement::next_metadata_zone;
 use crate::layout::row_set::RowSet;
 use crate::member::physical_zone::PhysicalZone;
 use crate::mount::errors::{FromDrive, MountError, is_drive_fault, second_failure};
@@ -44,14 +45,15 @@ pub(crate) fn end_torn_zones(core: &Core) {
     let (ctx, zones) = (&core.ctx, &core.zones);
     let ids = || zones.ids().filter(|id| !zones.zone(*id).state.is_active());
     for member in core.members.working_members() {
-        let cost = |id: ZoneId| zones.zone(id).relocated_cost(&ctx.layout, id, member.slot);
+        let role = |id: ZoneId| ctx.placement.role(id, member.slot);
+        let cost = |id: ZoneId| zones.zone(id).relocated_cost(&ctx.layout, role(id));
         let mut total: u64 = ids().map(cost).sum();
         let mut costs: Vec<(u64, ZoneId)> = ids().map(|id| (cost(id), id)).collect();
         costs.sort_unstable();
         while total > max_relocated(ctx, member)
             && let Some((before, id)) = costs.pop()
         {
-            if zones.zone(id).end_at_torn(&ctx.layout, ctx.bytes(1), id) {
+            if zones.zone(id).end_at_torn(&ctx.layout, ctx.bytes(1)) {
                 tracing::warn!(
                     zone = id.0,
                     "torn by the power cut: the zone ends behind its first torn stripe"
@@ -66,11 +68,11 @@ pub(crate) fn end_torn_zones(core: &Core) {
 /// fit the logs. A worn zone stays as it is until a reset.
 pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
     let block = u64::from(core.ctx.geometry.block_size);
-    let mut taken = vec![0; core.ctx.layout.drives as usize];
+    let mut taken = vec![0; core.ctx.placement.drives as usize];
     let (mut full, mut open) = (Vec::new(), Vec::new());
     for id in core.zones.ids() {
         let zone = core.zones.zone(id);
-        let rows = zone.relocated_rows(&core.ctx.layout, id);
+        let rows = zone.relocated_rows(&core.ctx.layout);
         match zone.state {
             _ if rows == 0 => {}
             state if state.is_active() => open.push((rows, id)),
@@ -88,7 +90,8 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
         let slots = {
             let zone = core.zones.zone(id);
             add_relocated_cost(core, &mut with, &zone, id);
-            zone.slots_with_relocated(&core.ctx.layout, id)
+            let roles = zone.roles_with_relocated(&core.ctx.layout);
+            roles.into_iter().map(|role| core.ctx.placement.slot(id, role)).collect::<BTreeSet<Slot>>()
         };
         let room = with
             .iter()
@@ -121,7 +124,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
 fn add_relocated_cost(core: &Core, taken: &mut [u64], zone: &Zone, id: ZoneId) {
     for (slot, taken) in (0..).map(Slot).zip(taken) {
         if core.members.member(slot).is_good() {
-            *taken += zone.relocated_cost(&core.ctx.layout, id, slot);
+            *taken += zone.relocated_cost(&core.ctx.layout, core.ctx.placement.role(id, slot));
         }
     }
 }
@@ -144,6 +147,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     // the log would move to.
     core.members.reserve(&[(slot, REWRITE_RECORD_BLOCKS)]).await;
     let Some(device) = member.device() else { return Ok(()) };
+    let role = core.ctx.placement.role(id, slot);
     let (generation, rows, full, copy) = {
         let zone = core.zones.zone(id);
         let log = member.log.lock();
@@ -152,8 +156,8 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
         let (layout, end) = (&core.ctx.layout, zone.readable());
         // In a full zone the parity of the last stripe has its place too, with zeros above the zone's end.
         let last = layout.stripe_of(end);
-        let ours = layout.parity(id, last) == slot && zone.relocated.contains_key(&last);
-        let used = layout.used(id, slot, end);
+        let ours = layout.parity(last) == role && zone.relocated.contains_key(&last);
+        let used = layout.used(role, end);
         let rows = if ours { layout.row(last) + layout.unit_of(last) } else { used };
         (zone.generation, rows, zone.state == ZoneState::Full, copy)
     };
@@ -178,7 +182,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
             }
         } else {
             let mut data = BufMut::zeroed(core.ctx.bytes(count));
-            core.reconstruct.apply_memory(id, slot, row, &mut data);
+            core.reconstruct.apply_memory(id, role, row, &mut data);
             data
         };
         apply_mask(&mut data, block, mask);
@@ -202,8 +206,8 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     record(&Body::StaleRows { zone: id, generation, rows: RowSet::default(), rewritten: true }).await?;
     {
         let mut zone = core.zones.zone(id);
-        zone.stale.forget(slot);
-        zone.relocated.retain(|stripe, _| core.ctx.layout.parity(id, *stripe) != slot);
+        zone.stale.forget(role);
+        zone.relocated.retain(|stripe, _| core.ctx.layout.parity(*stripe) != role);
     }
     copy_zone.act(Action::Reset).await.of(slot)?;
     device.flush().await.of(slot)
@@ -211,15 +215,15 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
 
 /// Rows of a part that is being rewritten. Bad rows stay bad: zeros take their place.
 async fn rows_to_copy(core: &Arc<Core>, id: ZoneId, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
-    let bad = &core.members.member(slot).bad_rows;
+    let (bad, role) = (&core.members.member(slot).bad_rows, core.ctx.placement.role(id, slot));
     if !bad.intersects(id, &(row..row + count)) {
-        return core.reconstruct.rows_of(id, slot, row, count).await;
+        return core.reconstruct.rows_of(id, role, row, count).await;
     }
     let mut data = BufMut::with_capacity(core.ctx.bytes(count));
     for row in row..row + count {
         match bad.intersects(id, &(row..row + 1)) {
             true => data.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1))),
-            false => data.extend_from_slice(&core.reconstruct.rows_of(id, slot, row, 1).await?),
+            false => data.extend_from_slice(&core.reconstruct.rows_of(id, role, row, 1).await?),
         }
     }
     Ok(data)

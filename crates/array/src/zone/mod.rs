@@ -18,11 +18,11 @@ pub(crate) mod zone_table;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneId, ZoneState};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneState};
 
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::xor::xor;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::{Layout, Role, Slot, Stripe};
 use crate::zone::stale_rows::{RelocatedParity, StaleRows};
 
 /// Bytes of writes that a zone has in flight at most; further writes wait in memory. After a power cut no
@@ -182,38 +182,37 @@ impl Zone {
         self.end.unwrap_or(self.pointer)
     }
 
-    /// The drives with relocated content of zone `id`.
-    pub(crate) fn slots_with_relocated(&self, layout: &Layout, id: ZoneId) -> BTreeSet<Slot> {
-        let parity = self.relocated.keys().map(|stripe| layout.parity(id, *stripe));
-        self.stale.slots().into_iter().chain(parity).collect()
+    /// The parts with relocated content.
+    pub(crate) fn roles_with_relocated(&self, layout: &Layout) -> BTreeSet<Role> {
+        let parity = self.relocated.keys().map(|stripe| layout.parity(*stripe));
+        self.stale.roles().into_iter().chain(parity).collect()
     }
 
-    /// The number of stripes whose parity is relocated although their rows on the drive are not stale.
-    fn relocated_parity_units(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
+    /// The number of stripes whose parity is relocated although their rows of the part are not stale.
+    fn relocated_parity_units(&self, layout: &Layout, role: Role) -> u64 {
         let alone = |stripe: &&Stripe| {
             let row = layout.row(**stripe);
-            layout.parity(id, **stripe) == slot
-                && !self.stale.has_stale(slot, &(row..row + layout.unit_of(**stripe)))
+            layout.parity(**stripe) == role
+                && !self.stale.has_stale(role, &(row..row + layout.unit_of(**stripe)))
         };
         self.relocated.keys().filter(alone).count() as u64
     }
 
-    /// Blocks that the records of relocated content of zone `id` may take in a drive's checkpoint.
-    pub(crate) fn relocated_cost(&self, layout: &Layout, id: ZoneId, slot: Slot) -> u64 {
-        self.stale.checkpoint_blocks(layout, slot)
-            + self.relocated_parity_units(layout, id, slot) * (layout.unit + 1)
+    /// Blocks that the records of a part's relocated content may take in the checkpoint of the part's drive.
+    pub(crate) fn relocated_cost(&self, layout: &Layout, role: Role) -> u64 {
+        self.stale.checkpoint_blocks(layout, role)
+            + self.relocated_parity_units(layout, role) * (layout.unit + 1)
     }
 
-    /// Number of rows on all drives whose content is or will be in the logs.
-    pub(crate) fn relocated_rows(&self, layout: &Layout, id: ZoneId) -> u64 {
-        let alone: u64 =
-            (0..layout.drives).map(|slot| self.relocated_parity_units(layout, id, Slot(slot))).sum();
+    /// The number of rows of all parts whose content is or will be in the logs.
+    pub(crate) fn relocated_rows(&self, layout: &Layout) -> u64 {
+        let alone: u64 = layout.roles().map(|role| self.relocated_parity_units(layout, role)).sum();
         self.stale.rows() + alone * layout.unit
     }
 
     /// Ends a zone that takes no more writes behind its torn stripe, and forgets relocated parity of stripes above. False if
     /// the zone has no torn stripe, or no such parity.
-    pub(crate) fn end_at_torn(&mut self, layout: &Layout, block: usize, id: ZoneId) -> bool {
+    pub(crate) fn end_at_torn(&mut self, layout: &Layout, block: usize) -> bool {
         let Some(torn) = self.torn else { return false };
         let end = layout.end(torn).min(self.readable());
         if self.relocated.values().all(|parity| parity.end <= end) {
@@ -224,9 +223,9 @@ impl Zone {
             (self.pointer, self.logged, self.covered, self.landed.1) = (end, end, end, end);
         }
         self.relocated.retain(|_, parity| parity.end <= end);
-        for slot in self.stale.slots() {
-            let used = layout.used(id, slot, end);
-            self.stale.cut(block, slot, used, used);
+        for role in self.stale.roles() {
+            let used = layout.used(role, end);
+            self.stale.cut(block, role, used, used);
         }
         true
     }
@@ -330,8 +329,7 @@ impl Zone {
         let mut parity = BufMut::with_capacity(all.len());
         parity.extend_from_slice(all);
         for (at, data) in self.in_flight_of(layout.start(stripe), layout.end(stripe)) {
-            // Any zone number gives the same rows: the number only rotates the drives.
-            for piece in layout.pieces(ZoneId(0), at, (data.len() / block) as u64) {
+            for piece in layout.pieces(at, (data.len() / block) as u64) {
                 let (from, len) = (piece.offset.minus(at).0 as usize * block, piece.len as usize * block);
                 let row = piece.row as usize * block;
                 if let (Some(rows), Some(part)) = (parity.get_mut(row..row + len), data.get(from..from + len))

@@ -15,12 +15,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use zoned::{Blocks, Buf, BufMut, ZoneId};
+use zoned::{Blocks, Buf, BufMut};
 
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::{Layout, Role, Stripe};
 
-/// Stale rows of one physical zone, and the relocated content of these rows.
+/// Stale rows of one part, and the relocated content of these rows.
 #[derive(Clone, Debug, Default)]
 struct StalePart {
     stale: RowSet,
@@ -28,9 +28,9 @@ struct StalePart {
     content: BTreeMap<u64, Buf>,
 }
 
-/// The stale rows of a logical zone, by drive.
+/// The stale rows of a logical zone, by part.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StaleRows(BTreeMap<Slot, StalePart>);
+pub(crate) struct StaleRows(BTreeMap<Role, StalePart>);
 
 /// Parity of a stripe that the metadata log holds instead of its place.
 #[derive(Clone, Debug)]
@@ -67,40 +67,40 @@ impl StaleRows {
         self.0.is_empty()
     }
 
-    /// The stale rows of the zone on a drive.
-    pub(crate) fn of(&self, slot: Slot) -> RowSet {
-        self.0.get(&slot).map(|part| part.stale.clone()).unwrap_or_default()
+    /// The stale rows of a part.
+    pub(crate) fn of(&self, role: Role) -> RowSet {
+        self.0.get(&role).map(|part| part.stale.clone()).unwrap_or_default()
     }
 
-    fn ranges(&self, slot: Slot) -> &[Range<u64>] {
-        self.0.get(&slot).map_or(&[], |part| part.stale.ranges())
+    fn ranges(&self, role: Role) -> &[Range<u64>] {
+        self.0.get(&role).map_or(&[], |part| part.stale.ranges())
     }
 
-    /// The drives with stale rows of the zone.
-    pub(crate) fn slots(&self) -> Vec<Slot> {
+    /// The parts with stale rows.
+    pub(crate) fn roles(&self) -> Vec<Role> {
         self.0.keys().copied().collect()
     }
 
-    /// The number of stale rows of the zone on all drives.
+    /// The number of stale rows of all parts.
     pub(crate) fn rows(&self) -> u64 {
         self.0.values().map(|part| part.stale.len()).sum()
     }
 
-    /// Blocks of records that a checkpoint of the drive may need once every stale row has its content: for every unit
+    /// Blocks of records that a checkpoint may need for a part once every stale row has its content: for every unit
     /// that a stale range touches, its rows and a header.
-    pub(crate) fn checkpoint_blocks(&self, layout: &Layout, slot: Slot) -> u64 {
+    pub(crate) fn checkpoint_blocks(&self, layout: &Layout, role: Role) -> u64 {
         let units = |range: &Range<u64>| range.end.div_ceil(layout.unit) - range.start / layout.unit;
-        self.ranges(slot).iter().map(|range| units(range) * (layout.unit + 1) + 1).sum()
+        self.ranges(role).iter().map(|range| units(range) * (layout.unit + 1) + 1).sum()
     }
 
-    /// True if any of `rows` is stale on the drive.
-    pub(crate) fn has_stale(&self, slot: Slot, rows: &Range<u64>) -> bool {
-        self.0.get(&slot).is_some_and(|part| part.stale.intersects(rows))
+    /// True if any of `rows` of a part is stale.
+    pub(crate) fn has_stale(&self, role: Role, rows: &Range<u64>) -> bool {
+        self.0.get(&role).is_some_and(|part| part.stale.intersects(rows))
     }
 
-    /// `rows` in parts, each with whether its rows are stale on the drive.
-    pub(crate) fn split(&self, slot: Slot, rows: Range<u64>) -> Vec<(Range<u64>, bool)> {
-        match self.0.get(&slot) {
+    /// `rows` of a part as ranges, each with whether its rows are stale.
+    pub(crate) fn split(&self, role: Role, rows: Range<u64>) -> Vec<(Range<u64>, bool)> {
+        match self.0.get(&role) {
             Some(part) => part.stale.split(rows),
             None if rows.is_empty() => Vec::new(),
             None => vec![(rows, false)],
@@ -108,36 +108,35 @@ impl StaleRows {
     }
 
     /// Marks rows as stale.
-    pub(crate) fn add(&mut self, slot: Slot, rows: Range<u64>) {
+    pub(crate) fn add(&mut self, role: Role, rows: Range<u64>) {
         if rows.start < rows.end {
-            self.0.entry(slot).or_default().stale.insert(rows);
+            self.0.entry(role).or_default().stale.insert(rows);
         }
     }
 
     /// Marks all rows of a set as stale.
-    pub(crate) fn add_all(&mut self, slot: Slot, rows: &RowSet) {
-        rows.ranges().iter().for_each(|range| self.add(slot, range.clone()));
+    pub(crate) fn add_all(&mut self, role: Role, rows: &RowSet) {
+        rows.ranges().iter().for_each(|range| self.add(role, range.clone()));
     }
 
     /// Removes rows from the stale ones: their content is in its own place.
-    pub(crate) fn remove(&mut self, slot: Slot, rows: &Range<u64>) {
-        let Some(part) = self.0.get_mut(&slot) else { return };
+    pub(crate) fn remove(&mut self, role: Role, rows: &Range<u64>) {
+        let Some(part) = self.0.get_mut(&role) else { return };
         part.stale.remove(rows);
         if part.stale.is_empty() {
-            self.0.remove(&slot);
+            self.0.remove(&role);
         }
     }
 
-    /// Forgets a drive's stale rows: the drive holds all its content in place, or the array works without the
-    /// drive.
-    pub(crate) fn forget(&mut self, slot: Slot) {
-        self.0.remove(&slot);
+    /// Forgets the stale rows of a part: its drive holds all content in place, or the array works without the drive.
+    pub(crate) fn forget(&mut self, role: Role) {
+        self.0.remove(&role);
     }
 
     /// Keeps the relocated content of rows from `row` on, all of one stripe unit. The rows may be marked as
     /// stale later.
-    pub(crate) fn put(&mut self, layout: &Layout, block: usize, slot: Slot, row: u64, data: &Buf) {
-        let part = self.0.entry(slot).or_default();
+    pub(crate) fn put(&mut self, layout: &Layout, block: usize, role: Role, row: u64, data: &Buf) {
+        let part = self.0.entry(role).or_default();
         let before = part.content.range(..row).next_back().map(|(at, run)| (*at, run.clone()));
         // Adjacent relocated content joins one run, so that a checkpoint has one record for both.
         if let Some((at, old)) = before
@@ -159,14 +158,14 @@ impl StaleRows {
         }
     }
 
-    /// The runs of relocated content of a drive: first row and content.
-    pub(crate) fn runs(&self, slot: Slot) -> impl Iterator<Item = (u64, &Buf)> {
-        self.0.get(&slot).into_iter().flat_map(|part| &part.content).map(|(row, data)| (*row, data))
+    /// The runs of relocated content of a part: first row and content.
+    pub(crate) fn runs(&self, role: Role) -> impl Iterator<Item = (u64, &Buf)> {
+        self.0.get(&role).into_iter().flat_map(|part| &part.content).map(|(row, data)| (*row, data))
     }
 
-    /// The relocated content of the rows `row..row + count` of a drive.
-    pub(crate) fn overlay(&self, block: usize, slot: Slot, row: u64, count: u64) -> Overlay {
-        let Some(part) = self.0.get(&slot) else { return Overlay::default() };
+    /// The relocated content of the rows `row..row + count` of a part.
+    pub(crate) fn overlay(&self, block: usize, role: Role, row: u64, count: u64) -> Overlay {
+        let Some(part) = self.0.get(&role) else { return Overlay::default() };
         let mut overlay = Vec::new();
         for (at, data) in part.content.range(..row + count) {
             let end = at + (data.len() / block) as u64;
@@ -179,18 +178,18 @@ impl StaleRows {
         Overlay(overlay)
     }
 
-    /// The content of rows of a drive if all of them are relocated, so that no read of the drive is needed.
+    /// The content of rows of a part if all of them are relocated, so that no read of the drive is needed.
     pub(crate) fn overlay_if_all_relocated(
         &self,
         block: usize,
-        slot: Slot,
+        role: Role,
         row: u64,
         count: u64,
     ) -> Option<Overlay> {
-        self.0.get(&slot)?;
-        self.first_row_without_content(slot, block, row..row + count)
+        self.0.get(&role)?;
+        self.first_row_without_content(role, block, row..row + count)
             .is_none()
-            .then(|| self.overlay(block, slot, row, count))
+            .then(|| self.overlay(block, role, row, count))
     }
 
     /// Adds the relocated content that a log contains. Rows that are not stale are ignored.
@@ -198,26 +197,26 @@ impl StaleRows {
         &mut self,
         layout: &Layout,
         block: usize,
-        slot: Slot,
+        role: Role,
         known: &BTreeMap<u64, Buf>,
     ) {
         for (row, data) in known {
             let rows = *row..*row + (data.len() / block) as u64;
-            for (part, stale) in self.split(slot, rows) {
+            for (part, stale) in self.split(role, rows) {
                 // Two overlapping runs of relocated content have the same content.
-                let missing = self.first_row_without_content(slot, block, part.clone());
+                let missing = self.first_row_without_content(role, block, part.clone());
                 if stale && let Some(from) = missing {
                     let bytes = (from - row) as usize * block..(part.end - row) as usize * block;
-                    self.put(layout, block, slot, from, &data.slice(bytes));
+                    self.put(layout, block, role, from, &data.slice(bytes));
                 }
             }
         }
     }
 
     /// The first of `rows` without relocated content.
-    fn first_row_without_content(&self, slot: Slot, block: usize, rows: Range<u64>) -> Option<u64> {
+    fn first_row_without_content(&self, role: Role, block: usize, rows: Range<u64>) -> Option<u64> {
         let mut at = rows.start;
-        for (row, data) in self.runs(slot) {
+        for (row, data) in self.runs(role) {
             if row <= at && at < rows.end {
                 at = at.max(row + (data.len() / block) as u64);
             }
@@ -225,23 +224,16 @@ impl StaleRows {
         (at < rows.end).then_some(at)
     }
 
-    /// The first row of a drive that lacks its data, where the drive's own pointer is at `row`. Stale rows of
+    /// The first row of a part that lacks its data, where the write pointer of the part's drive is at `row`. Stale rows of
     /// data without relocated content lack their data.
-    pub(crate) fn first_row_without_data(
-        &self,
-        layout: &Layout,
-        block: usize,
-        zone: ZoneId,
-        slot: Slot,
-        row: u64,
-    ) -> u64 {
-        for range in self.ranges(slot) {
+    pub(crate) fn first_row_without_data(&self, layout: &Layout, block: usize, role: Role, row: u64) -> u64 {
+        for range in self.ranges(role) {
             let mut at = range.start;
             while at < range.end {
                 let stripe = Stripe(at / layout.unit);
                 let end = layout.row(Stripe(stripe.0 + 1)).min(range.end);
-                if layout.parity(zone, stripe) != slot
-                    && let Some(missing) = self.first_row_without_content(slot, block, at..end)
+                if layout.parity(stripe) != role
+                    && let Some(missing) = self.first_row_without_content(role, block, at..end)
                 {
                     return missing.min(row);
                 }
@@ -255,23 +247,22 @@ impl StaleRows {
     pub(crate) fn stale_parity(
         &self,
         layout: &Layout,
-        zone: ZoneId,
         relocated: &BTreeMap<Stripe, RelocatedParity>,
     ) -> BTreeSet<Stripe> {
         let mut stripes = BTreeSet::new();
-        for (slot, part) in &self.0 {
+        for (role, part) in &self.0 {
             stripes.extend(part.stale.stripes(layout.unit).filter(|stripe| {
                 let known = relocated.get(stripe).is_some_and(|unit| unit.end == layout.end(*stripe));
-                layout.parity(zone, *stripe) == *slot && !known
+                layout.parity(*stripe) == *role && !known
             }));
         }
         stripes
     }
 
-    /// A mount set the pointer of a drive: `used` rows count, and `written` rows are on the drive. Relocated content above
+    /// A mount set the pointer of a part: `used` rows count, and `written` rows are on the drive. Relocated content above
     /// `used` is dropped, and the rows from `used` to `written` become stale.
-    pub(crate) fn cut(&mut self, block: usize, slot: Slot, used: u64, written: u64) {
-        if let Some(part) = self.0.get_mut(&slot) {
+    pub(crate) fn cut(&mut self, block: usize, role: Role, used: u64, written: u64) {
+        if let Some(part) = self.0.get_mut(&role) {
             part.stale.truncate(used);
             part.content.retain(|row, _| *row < used);
             if let Some((row, data)) = part.content.iter_mut().next_back() {
@@ -279,29 +270,28 @@ impl StaleRows {
                 *data = data.slice(..rows * block);
             }
             if part.stale.is_empty() {
-                self.0.remove(&slot);
+                self.0.remove(&role);
             }
         }
-        self.add(slot, used..written);
+        self.add(role, used..written);
     }
 }
 
-/// Puts relocated data and parity over rows of a physical zone that were read from the drive in `slot`.
+/// Puts relocated data and parity over rows that were read from the part `role`.
 pub(crate) fn apply_relocated(
     layout: &Layout,
     block: usize,
-    id: ZoneId,
     (stale, relocated): (&StaleRows, &BTreeMap<Stripe, RelocatedParity>),
-    slot: Slot,
+    role: Role,
     row: u64,
     data: &mut BufMut,
 ) {
     let bytes = |rows: u64| usize::try_from(rows).expect("fits memory") * block;
     let count = (data.len() / block) as u64;
-    stale.overlay(block, slot, row, count).apply(data);
+    stale.overlay(block, role, row, count).apply(data);
     for stripe in (row / layout.unit..(row + count).div_ceil(layout.unit)).map(Stripe) {
         let Some(relocated) = relocated.get(&stripe) else { continue };
-        if layout.parity(id, stripe) != slot {
+        if layout.parity(stripe) != role {
             continue;
         }
         let first = layout.row(stripe);
@@ -317,8 +307,8 @@ pub(crate) fn apply_relocated(
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { drives: 3, unit: 4, zone_capacity: 64 };
-    const SLOT: Slot = Slot(1);
+    const LAYOUT: Layout = Layout { width: 3, unit: 4, part_rows: 64 };
+    const ROLE: Role = Role(1);
 
     fn rows(from: u8, count: u8) -> Buf {
         Buf::copy_from(&(from..from + count).flat_map(|row| [row; 2]).collect::<Vec<_>>())
@@ -327,71 +317,72 @@ mod tests {
     #[test]
     fn a_write_is_split_where_stale_rows_begin_and_end() {
         let mut stale = StaleRows::default();
-        stale.add(SLOT, 6..9);
-        stale.add(SLOT, 9..11);
-        stale.add(SLOT, 14..15);
-        assert_eq!(stale.of(SLOT).ranges(), [6..11, 14..15]);
-        let parts = stale.split(SLOT, 4..16);
+        stale.add(ROLE, 6..9);
+        stale.add(ROLE, 9..11);
+        stale.add(ROLE, 14..15);
+        assert_eq!(stale.of(ROLE).ranges(), [6..11, 14..15]);
+        let parts = stale.split(ROLE, 4..16);
         assert_eq!(parts, [(4..6, false), (6..11, true), (11..14, false), (14..15, true), (15..16, false)]);
-        assert_eq!(stale.split(Slot(0), 4..6), [(4..6, false)]);
-        stale.remove(SLOT, &(7..14));
-        assert_eq!(stale.of(SLOT).ranges(), [6..7, 14..15]);
-        assert!(stale.has_stale(SLOT, &(0..7)) && !stale.has_stale(SLOT, &(7..14)));
+        assert_eq!(stale.split(Role(0), 4..6), [(4..6, false)]);
+        stale.remove(ROLE, &(7..14));
+        assert_eq!(stale.of(ROLE).ranges(), [6..7, 14..15]);
+        assert!(stale.has_stale(ROLE, &(0..7)) && !stale.has_stale(ROLE, &(7..14)));
         assert_eq!(stale.rows(), 2);
     }
 
     #[test]
     fn relocated_content_is_put_over_rows_that_were_read() {
         let mut stale = StaleRows::default();
-        stale.add(SLOT, 4..12);
-        stale.put(&LAYOUT, 2, SLOT, 5, &rows(5, 1));
-        stale.put(&LAYOUT, 2, SLOT, 6, &rows(6, 2));
-        stale.put(&LAYOUT, 2, SLOT, 8, &rows(8, 1));
+        stale.add(ROLE, 4..12);
+        stale.put(&LAYOUT, 2, ROLE, 5, &rows(5, 1));
+        stale.put(&LAYOUT, 2, ROLE, 6, &rows(6, 2));
+        stale.put(&LAYOUT, 2, ROLE, 8, &rows(8, 1));
         assert_eq!(
-            stale.runs(SLOT).map(|(row, data)| (row, data.len())).collect::<Vec<_>>(),
+            stale.runs(ROLE).map(|(row, data)| (row, data.len())).collect::<Vec<_>>(),
             [(5, 6), (8, 2)]
         );
         let mut read = vec![0; 10];
-        stale.overlay(2, SLOT, 4, 5).apply(&mut read);
+        stale.overlay(2, ROLE, 4, 5).apply(&mut read);
         assert_eq!(read, [0, 0, 5, 5, 6, 6, 7, 7, 8, 8]);
-        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..9), Some(4));
-        assert_eq!(stale.first_row_without_content(SLOT, 2, 5..9), None);
+        assert_eq!(stale.first_row_without_content(ROLE, 2, 4..9), Some(4));
+        assert_eq!(stale.first_row_without_content(ROLE, 2, 5..9), None);
         // The cut at row 7 drops the relocated content above, and the rows up to the drive's own pointer
         // become stale.
-        stale.cut(2, SLOT, 7, 20);
-        assert!(stale.of(SLOT) == RowSet::from_iter(std::iter::once(4..20)));
-        assert_eq!(stale.first_row_without_content(SLOT, 2, 5..9), Some(7));
+        stale.cut(2, ROLE, 7, 20);
+        assert!(stale.of(ROLE) == RowSet::from_iter(std::iter::once(4..20)));
+        assert_eq!(stale.first_row_without_content(ROLE, 2, 5..9), Some(7));
     }
 
     #[test]
     fn a_run_keeps_its_end_when_its_beginning_is_put_again() {
         let mut stale = StaleRows::default();
-        stale.add(SLOT, 4..8);
-        stale.put(&LAYOUT, 2, SLOT, 4, &rows(4, 4));
-        stale.put(&LAYOUT, 2, SLOT, 4, &rows(4, 1));
-        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..8), None);
+        stale.add(ROLE, 4..8);
+        stale.put(&LAYOUT, 2, ROLE, 4, &rows(4, 4));
+        stale.put(&LAYOUT, 2, ROLE, 4, &rows(4, 1));
+        assert_eq!(stale.first_row_without_content(ROLE, 2, 4..8), None);
         let mut read = vec![0; 8];
-        stale.overlay(2, SLOT, 4, 4).apply(&mut read);
+        stale.overlay(2, ROLE, 4, 4).apply(&mut read);
         assert_eq!(read, *rows(4, 4));
     }
 
     #[test]
     fn records_that_overlap_are_learned_once() {
-        let mut stale = StaleRows::default();
-        stale.add(SLOT, 4..10);
         let known = [(3, rows(3, 3)), (4, rows(4, 4)), (9, rows(9, 2))].into_iter().collect();
-        stale.add_logged(&LAYOUT, 2, SLOT, &known);
-        let zone =
-            (0..9).map(ZoneId).find(|zone| LAYOUT.parity(*zone, Stripe(2)) == SLOT).expect("one of three");
-        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..8), None);
-        assert_eq!(stale.first_row_without_content(SLOT, 2, 4..10), Some(8));
-        // Rows 8 and 9 of the drive are parity, so no data is missing.
-        assert_eq!(stale.first_row_without_data(&LAYOUT, 2, zone, SLOT, 30), 30);
-        let other = ZoneId(zone.0 + 1);
-        assert_eq!(
-            stale.first_row_without_data(&LAYOUT, 2, other, SLOT, 30),
-            if LAYOUT.parity(other, Stripe(2)) == SLOT { 30 } else { 8 }
-        );
-        assert_eq!(stale.stale_parity(&LAYOUT, zone, &BTreeMap::new()), [Stripe(2)].into_iter().collect());
+        let learned = |role| {
+            let mut stale = StaleRows::default();
+            stale.add(role, 4..10);
+            stale.add_logged(&LAYOUT, 2, role, &known);
+            assert_eq!(stale.first_row_without_content(role, 2, 4..8), None);
+            assert_eq!(stale.first_row_without_content(role, 2, 4..10), Some(8));
+            stale
+        };
+        // Rows 8 and 9 are parity in one part, so that no data is missing there, and data in the others.
+        let parity = LAYOUT.parity(Stripe(2));
+        for role in LAYOUT.roles() {
+            let missing = if role == parity { 30 } else { 8 };
+            assert_eq!(learned(role).first_row_without_data(&LAYOUT, 2, role, 30), missing);
+        }
+        let without_parity = learned(parity).stale_parity(&LAYOUT, &BTreeMap::new());
+        assert_eq!(without_parity, [Stripe(2)].into_iter().collect());
     }
 }

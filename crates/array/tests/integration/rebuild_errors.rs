@@ -9,7 +9,8 @@ use std::time::Duration;
 use crate::common::{
     BLOCK_BYTES, BLOCKS_BY_ZONE, Bench, block, blocks, device, verify, verify_all, write_content,
 };
-use array::{Array, EventKind, Health, Layout, RebuildOptions, ScrubOptions, Slot, Stripe};
+use crate::ground::parity_slot;
+use array::{Array, EventKind, Health, Layout, Placement, RebuildOptions, ScrubOptions, Slot, Stripe};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
@@ -78,14 +79,15 @@ fn a_persistent_error_ends_a_rebuild_with_advice() {
 }
 
 /// The test array's layout: units of 4 blocks.
-const LAYOUT: Layout = Layout { drives: 5, unit: 4, zone_capacity: 480 };
+const LAYOUT: Layout = Layout { width: 5, unit: 4, part_rows: 480 };
 
 /// Data blocks of a zone that lie in row `row` of the drives in `slots`.
 fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
     let end = BLOCKS_BY_ZONE.iter().find(|(known, _)| *known == zone).map_or(0, |(_, end)| *end);
     let here = |n: &u64| {
-        let piece = LAYOUT.locate(ZoneId(zone), Blocks(*n));
-        slots.contains(&piece.slot.index()) && LAYOUT.row(piece.stripe) + piece.row == row
+        let piece = LAYOUT.locate(Blocks(*n));
+        slots.contains(&Placement { drives: LAYOUT.width }.slot(ZoneId(zone), piece.role).index())
+            && LAYOUT.row(piece.stripe) + piece.row == row
     };
     (0..end).filter(here).collect()
 }
@@ -191,7 +193,7 @@ fn a_row_that_two_drives_lack_becomes_bad_and_the_rest_is_rebuilt() {
         block_on(&*again.driver, async {
             let array = again.open(&[]).await;
             // A mount recomputes bad parity if all data of the stripe is readable, which is so unless the new drive has bad data rows.
-            if LAYOUT.parity(ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(REBUILT_SLOT as u32) {
+            if parity_slot(&LAYOUT, ZoneId(zone), Stripe(row / LAYOUT.unit)) == Slot(REBUILT_SLOT as u32) {
                 assert_eq!(array.status().lost, [], "{what}");
                 recomputed += u32::from(was_lost);
             }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::ArrayFixture;
+use crate::ground::{ArrayFixture, parity_slot};
 use array::{Layout, OpenOptions, Slot, Stripe};
 use units::{Driver, VirtualDriver};
 use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
@@ -135,8 +135,9 @@ fn a_log_without_room_for_the_records_of_a_zone_rewrite_rolls_first() {
     // Twenty zones with stale rows, and with all their partial parity in the log of drive 0.
     let (zones, capacity) = (20, 94);
     let ground = ArrayFixture::with_open(4, zones, capacity, 1, zones + 2);
-    let layout = Layout { drives: 4, unit: 1, zone_capacity: capacity };
-    let parity_on_0 = |zone| (1..).map(Stripe).find(|stripe| layout.parity(ZoneId(zone), *stripe) == Slot(0));
+    let layout = Layout { width: 4, unit: 1, part_rows: capacity };
+    let parity_on_0 =
+        |zone| (1..).map(Stripe).find(|stripe| parity_slot(&layout, ZoneId(zone), *stripe) == Slot(0));
     let before = |zone| layout.start(parity_on_0(zone).expect("one in four")).0 + 1;
     let array = ground.open(options_without_rewrite());
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, before(zone), 3));
@@ -220,7 +221,7 @@ fn a_finish_over_stale_rows_keeps_the_content() {
 #[test]
 fn relocated_parity_without_stale_rows_is_bounded_too() {
     let (drive, zones, end) = (1, 6, 100);
-    let layout = Layout { drives: 4, unit: 4, zone_capacity: ZONE_BLOCKS };
+    let layout = Layout { width: 4, unit: 4, part_rows: ZONE_BLOCKS };
     let ground = ArrayFixture::new(4, zones, ZONE_BLOCKS, 4);
     let array = ground.open(OpenOptions::default());
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));
@@ -231,7 +232,7 @@ fn relocated_parity_without_stale_rows_is_bounded_too() {
     for zone in (0..zones).map(ZoneId) {
         let rows = layout.stripe_of(zoned::Blocks(end)).0 * layout.unit;
         ground.rewrite(drive, zone, |row| {
-            row < rows && layout.parity(zone, Stripe(row / layout.unit)) == Slot(drive as u32)
+            row < rows && parity_slot(&layout, zone, Stripe(row / layout.unit)) == Slot(drive as u32)
         });
     }
     for (options, most) in [

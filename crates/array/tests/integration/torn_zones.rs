@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES};
+use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, data_slot, parity_slot};
 use array::{Array, Layout, OpenOptions, Slot, Stripe};
 use zoned::emu::{FaultOp, FaultSpec};
 use zoned::{Action, Blocks, Buf, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -12,7 +12,7 @@ const ZONES: u32 = 6;
 
 /// Three drives with six zones, all full; the first `durable` blocks of each are flushed.
 fn drives_with_full_zones(layout: Layout, durable: u64) -> ArrayFixture {
-    let ground = ArrayFixture::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+    let ground = ArrayFixture::new(layout.width, ZONES, layout.part_rows, layout.unit);
     let array = ground.open(OpenOptions::default());
     for (from, to) in [(0, durable), (durable, layout.capacity().0)] {
         (0..ZONES).for_each(|zone| ground.write(&array, ZoneId(zone), 1, from, to, 8));
@@ -57,7 +57,7 @@ fn assert_content_stays(ground: &ArrayFixture, shown: &[(ZoneState, Vec<u8>)]) {
 /// large as the logs.
 #[test]
 fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
-    let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
+    let layout = Layout { width: 3, unit: 1, part_rows: 48 };
     let (durable, first_torn) = (20, 12);
     let ground = drives_with_full_zones(layout, durable);
     (0..ZONES).for_each(|zone| ground.rewrite(1, ZoneId(zone), |row| row >= first_torn));
@@ -76,11 +76,11 @@ fn a_checkpoint_fits_however_many_stripes_of_full_zones_are_torn() {
 /// Torn stripes whose parity fits the logs keep their blocks: whether they were durable is unknown.
 #[test]
 fn a_torn_zone_keeps_its_blocks_if_the_logs_have_room() {
-    let layout = Layout { drives: 3, unit: 1, zone_capacity: 48 };
+    let layout = Layout { width: 3, unit: 1, part_rows: 48 };
     let ground = drives_with_full_zones(layout, 20);
     // Only two stripes of the zone have mismatching parity.
     ground.rewrite(0, ZoneId(2), |row| {
-        row > 12 && row < 19 && layout.parity(ZoneId(2), Stripe(row)) == Slot(0)
+        row > 12 && row < 19 && parity_slot(&layout, ZoneId(2), Stripe(row)) == Slot(0)
     });
     let array = ground.open(OpenOptions::default());
     (0..ZONES).for_each(|zone| ground.check(&array, ZoneId(zone), 1, layout.capacity().0));
@@ -92,11 +92,11 @@ fn a_torn_zone_keeps_its_blocks_if_the_logs_have_room() {
 /// The parity of one torn stripe of each zone exceeds the bound of relocated content: zones are rewritten.
 #[test]
 fn full_zones_are_rewritten_if_their_parity_does_not_fit_the_logs() {
-    let layout = Layout { drives: 3, unit: 5, zone_capacity: 93 };
+    let layout = Layout { width: 3, unit: 5, part_rows: 93 };
     let drive = 0;
     let ground = drives_with_full_zones(layout, 20);
     for zone in (0..ZONES).map(ZoneId) {
-        let torn = (4..).map(Stripe).find(|stripe| layout.parity(zone, *stripe) == Slot(drive));
+        let torn = (4..).map(Stripe).find(|stripe| parity_slot(&layout, zone, *stripe) == Slot(drive));
         let first = layout.row(torn.expect("one in three"));
         ground.rewrite(drive as usize, zone, |row| (first..first + layout.unit).contains(&row));
     }
@@ -109,30 +109,30 @@ fn full_zones_are_rewritten_if_their_parity_does_not_fit_the_logs() {
     assert_content_stays(&ground, &shown);
     // Relocated content may take a quarter of a metadata zone, counted in units and their headers.
     let left = record_counts(&ground, "relocated")[drive as usize] as u64;
-    assert!(left * (layout.unit + 1) <= layout.zone_capacity / 4, "{left} units");
+    assert!(left * (layout.unit + 1) <= layout.part_rows / 4, "{left} units");
 }
 
 /// A power cut fills three of four physical zones: the zone ends in the middle of a stripe of zeros. The pointer of a physical zone
 /// that becomes read-only later does not tell which rows of parity were filled: the log must hold the parity of that stripe.
 #[test]
 fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
-    let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
+    let (layout, zone) = (Layout { width: 4, unit: 4, part_rows: 96 }, ZoneId(1));
     let (written, end) = (12, 20);
     for missing in [0, 1] {
-        let ground = ArrayFixture::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+        let ground = ArrayFixture::new(layout.width, ZONES, layout.part_rows, layout.unit);
         let array = ground.open(OpenOptions::default());
         ground.write(&array, zone, 1, 0, written, 4);
         ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
         drop(array);
         let part = ZoneId(zone.0 + METADATA_ZONES);
-        let open = layout.data(zone, Stripe(1), 2);
+        let open = data_slot(&layout, zone, Stripe(1), 2);
         for (_, emu) in ground.emus.iter().enumerate().filter(|(slot, _)| *slot != open.index()) {
             let device = Arc::clone(emu) as Arc<dyn ZonedDevice>;
             ground.wait(device.zone(part, Action::Finish)).expect("finished");
         }
         drop(ground.open(OpenOptions::default()));
-        ground.emus[layout.parity(zone, Stripe(1)).index()].wear(part, ZoneState::ReadOnly);
-        let array = ground.open_without(layout.data(zone, Stripe(1), missing).index());
+        ground.emus[parity_slot(&layout, zone, Stripe(1)).index()].wear(part, ZoneState::ReadOnly);
+        let array = ground.open_without(data_slot(&layout, zone, Stripe(1), missing).index());
         ground.check(&array, zone, 1, written);
         let device: &dyn ZonedDevice = &*array;
         let start = device.geometry().start(zone).plus(Blocks(written));
@@ -146,13 +146,14 @@ fn the_last_stripe_of_a_full_zone_is_reconstructed_from_the_log() {
 /// zone itself has not failed.
 #[test]
 fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
-    let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
-    let ground = ArrayFixture::new(4, ZONES, layout.zone_capacity, layout.unit);
+    let (layout, zone) = (Layout { width: 4, unit: 4, part_rows: 96 }, ZoneId(1));
+    let ground = ArrayFixture::new(4, ZONES, layout.part_rows, layout.unit);
     let array = ground.open(OpenOptions::default());
     ground.write(&array, zone, 1, 0, 48, 4);
     let device: &dyn ZonedDevice = &*array;
     ground.wait(device.flush()).expect("flushed");
-    let (offline, unreadable) = (layout.data(zone, Stripe(0), 1), layout.parity(zone, Stripe(0)));
+    let (offline, unreadable) =
+        (data_slot(&layout, zone, Stripe(0), 1), parity_slot(&layout, zone, Stripe(0)));
     let part = ZoneId(zone.0 + METADATA_ZONES);
     ground.emus[offline.index()].wear(part, ZoneState::Offline);
     ground.emus[unreadable.index()].fail(FaultSpec::all(FaultOp::Read).in_zone(part));
@@ -176,8 +177,8 @@ fn a_block_that_cannot_be_reconstructed_is_a_media_error() {
 /// last row. The rows that landed are never written again.
 #[test]
 fn parity_rows_above_a_stale_row_that_landed_are_not_written_again() {
-    let (layout, zone) = (Layout { drives: 4, unit: 4, zone_capacity: 96 }, ZoneId(1));
-    let ground = ArrayFixture::new(layout.drives, ZONES, layout.zone_capacity, layout.unit);
+    let (layout, zone) = (Layout { width: 4, unit: 4, part_rows: 96 }, ZoneId(1));
+    let ground = ArrayFixture::new(layout.width, ZONES, layout.part_rows, layout.unit);
     let write_raw = |slot: Slot, row: u64, rows: usize| {
         let device = Arc::clone(&ground.emus[slot.index()]) as Arc<dyn ZonedDevice>;
         let at = device.geometry().start(ZoneId(zone.0 + METADATA_ZONES)).plus(Blocks(row));
@@ -188,10 +189,10 @@ fn parity_rows_above_a_stale_row_that_landed_are_not_written_again() {
     ground.write(&array, zone, 1, 0, 8, 4);
     ground.wait((&*array as &dyn ZonedDevice).flush()).expect("flushed");
     drop(array);
-    let parity = layout.parity(zone, Stripe(0));
+    let parity = parity_slot(&layout, zone, Stripe(0));
     write_raw(parity, 0, 1);
     drop(ground.open(OpenOptions::default()));
-    write_raw(layout.data(zone, Stripe(0), 2), 0, 3);
+    write_raw(data_slot(&layout, zone, Stripe(0), 2), 0, 3);
     write_raw(parity, 1, 1);
     let array = ground.open(OpenOptions::default());
     let device: &dyn ZonedDevice = &*array;

@@ -122,14 +122,14 @@ impl Probe<'_> {
             let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
             let unit = array.superblock().unit;
             let layout = Layout {
-                drives: u32::try_from(self.state.shape.drives).expect("a few"),
+                width: u32::try_from(self.state.shape.drives).expect("a few"),
                 unit: u64::from(unit),
-                zone_capacity: self.state.shape.capacity,
+                part_rows: self.state.shape.capacity,
             };
             // A row with one unreadable block may lack a second drive's block too: then every block of the row may read as a
             // media error.
             let may = |zone: ZoneId, n: u64| {
-                let piece = layout.locate(zone, Blocks(n));
+                let piece = layout.locate(Blocks(n));
                 drives.bad.was(zone, layout.row(piece.stripe) + piece.row)
             };
             let shown = read_all_zones(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;

@@ -26,7 +26,7 @@ use crate::format::superblock::FEATURE_BAD_ROWS;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
-use crate::layout::{Piece, Slot, Stripe};
+use crate::layout::{Piece, Role, Slot, Stripe};
 use crate::member::bad_rows::MAX_BAD_ROWS;
 use crate::member::physical_zone::PhysicalZone;
 use crate::zone::Work;
@@ -79,19 +79,24 @@ struct ZoneProgress {
 fn zone_progress(core: &Core, id: ZoneId) -> ZoneProgress {
     let zone = core.zones.zone(id);
     let end = zone.acknowledged().min(zone.readable());
-    let rows = core.ctx.layout.row(core.ctx.layout.stripe_of(end)).min(core.ctx.layout.zone_capacity);
+    let rows = core.ctx.layout.row(core.ctx.layout.stripe_of(end)).min(core.ctx.layout.part_rows);
     ZoneProgress { generation: zone.generation, rows: if zone.is_gone() { 0 } else { rows } }
 }
 
 /// Rows of a zone that the new drive of `slot` needs: none while the zone is being reset.
 pub(crate) fn valid_rows(core: &Core, id: ZoneId, slot: Slot) -> u64 {
     let zone = core.zones.zone(id);
-    if zone.is_gone() { 0 } else { core.ctx.layout.used(id, slot, zone.readable()) }
+    if zone.is_gone() { 0 } else { core.ctx.layout.used(core.ctx.placement.role(id, slot), zone.readable()) }
 }
 
 impl RebuildTarget {
     pub(super) fn new(slot: Slot, device: Arc<dyn ZonedDevice>) -> RebuildTarget {
         RebuildTarget { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
+    }
+
+    /// The part of a zone that the new drive gets.
+    fn role(&self, core: &Core, id: ZoneId) -> Role {
+        core.ctx.placement.role(id, self.slot)
     }
 
     /// The new drive's part of a zone.
@@ -134,7 +139,7 @@ impl RebuildTarget {
         let mut row = match kept {
             Some(end) => {
                 *self.bad.lock() = core.members.member(self.slot).bad_rows.of(id);
-                core.ctx.layout.used(id, self.slot, end)
+                core.ctx.layout.used(self.role(&core, id), end)
             }
             None => {
                 *self.bad.lock() = RowSet::default();
@@ -185,10 +190,10 @@ impl RebuildTarget {
                 // Until now the slot had the bad rows of the old drive, whose parity may be in memory.
                 core.members.member(self.slot).bad_rows.set(id, std::mem::take(&mut *self.bad.lock()));
                 // The new drive holds all content of the zone in place, so that none of its rows is stale.
-                zone.stale.forget(self.slot);
+                zone.stale.forget(self.role(&core, id));
                 let whole =
                     |stripe: &Stripe, parity: &RelocatedParity| parity.end == core.ctx.layout.end(*stripe);
-                let ours = |stripe: &Stripe| core.ctx.layout.parity(id, *stripe) == self.slot;
+                let ours = |stripe: &Stripe| core.ctx.layout.parity(*stripe) == self.role(&core, id);
                 zone.relocated.retain(|stripe, parity| !(ours(stripe) && whole(stripe, parity)));
             }
         }
@@ -205,7 +210,7 @@ impl RebuildTarget {
         generation: u64,
     ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
-        let layout = core.ctx.layout;
+        let (layout, role) = (core.ctx.layout, self.role(&core, id));
         let (end, full, over) = {
             let zone = core.zones.zone(id);
             if zone.generation != generation {
@@ -218,7 +223,7 @@ impl RebuildTarget {
             let full = zone.state == ZoneState::Full;
             (end, full, full || zone.state == ZoneState::ReadOnly)
         };
-        let rows = layout.used(id, self.slot, end);
+        let rows = layout.used(role, end);
         let last = layout.stripe_of(end);
         let whole = layout.row(last).min(rows);
         if row < whole {
@@ -229,11 +234,10 @@ impl RebuildTarget {
             // The rows to copy of a stripe that is not whole: data, or final parity.
             let first = layout.row(last);
             let at = from - first;
-            let part = match layout.index_on(id, last, self.slot) {
+            let part = match layout.index_on(last, role) {
                 Some(index) => {
                     let offset = layout.unit_start(last, index).plus(Blocks(at));
-                    let piece =
-                        Piece { slot: self.slot, stripe: last, index, row: at, offset, len: rows - from };
+                    let piece = Piece { role, stripe: last, index, row: at, offset, len: rows - from };
                     self.reconstruct_data(&core, id, piece).await?
                 }
                 None => self.compute_parity(&core, id, last, end, at..rows - first).await?,
@@ -244,7 +248,7 @@ impl RebuildTarget {
         // A zone that takes no more writes keeps a partial last stripe: the parity of that stripe is
         // relocated.
         let torn = over && end > layout.start(last) && end < layout.capacity();
-        if torn && layout.parity(id, last) == self.slot {
+        if torn && layout.parity(last) == role {
             let unit = self.compute_parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
             core.zones.zone(id).relocated.insert(last, RelocatedParity { end, unit: unit.freeze() });
         }
@@ -285,8 +289,9 @@ impl RebuildTarget {
         writes: &mut VecDeque<(u64, Io<()>)>,
     ) -> Result<()> {
         let core = Arc::clone(&runner.core);
-        let others: Vec<Slot> =
-            (0..core.ctx.layout.drives).map(Slot).filter(|slot| *slot != self.slot).collect();
+        let placement = core.ctx.placement;
+        let others = placement.slots().filter(|slot| *slot != self.slot);
+        let others: Vec<Role> = others.map(|slot| placement.role(id, slot)).collect();
         let most = self.device.geometry().max_transfer.0;
         let mut reads: VecDeque<(u64, u64, Vec<Io<BufMut>>)> = VecDeque::new();
         let mut next = rows.start;
@@ -300,21 +305,21 @@ impl RebuildTarget {
                 if (paced && !runner.wait_for_turn(count).await) || runner.job.is_ended_early() {
                     return Err(self.early_end_error(&core));
                 }
-                let read = |slot: &Slot| core.reconstruct.read_rows(id, *slot, next, count);
+                let read = |role: &Role| core.reconstruct.read_rows(id, *role, next, count);
                 let ios: Option<Vec<Io<BufMut>>> = others.iter().map(read).collect();
                 reads.push_back((next, count, ios.ok_or_else(|| core.members.broken_error("rebuild"))?));
                 next += count;
             }
             let Some((row, count, ios)) = reads.pop_front() else { continue };
             let mut sum: Option<BufMut> = None;
-            for (slot, read) in others.iter().zip(join_all(ios).await) {
+            for (role, read) in others.iter().zip(join_all(ios).await) {
                 let data = match read {
                     Ok(mut data) => {
-                        core.reconstruct.apply_memory(id, *slot, row, &mut data);
+                        core.reconstruct.apply_memory(id, *role, row, &mut data);
                         Ok(data)
                     }
                     Err(e) if is_read_again(e.kind()) => {
-                        core.reconstruct.rows_of(id, *slot, row, count).await
+                        core.reconstruct.rows_of(id, *role, row, count).await
                     }
                     Err(e) => Err(e),
                 };
@@ -324,7 +329,10 @@ impl RebuildTarget {
                         sum = Some(self.reconstruct_one_by_one(&core, id, row, count, &others).await?);
                         break;
                     }
-                    Err(e) => return Err(unrecoverable_row_error(&core, id, self.slot, *slot, e).await),
+                    Err(e) => {
+                        let other = placement.slot(id, *role);
+                        return Err(unrecoverable_row_error(&core, id, self.slot, other, e).await);
+                    }
                 };
                 match &mut sum {
                     Some(sum) => xor(sum, &data),
@@ -351,17 +359,18 @@ impl RebuildTarget {
         id: ZoneId,
         row: u64,
         count: u64,
-        others: &[Slot],
+        others: &[Role],
     ) -> Result<BufMut> {
         let mut rows = BufMut::with_capacity(core.ctx.bytes(count));
         for row in row..row + count {
             let mut sum = BufMut::zeroed(core.ctx.bytes(1));
-            for slot in others {
-                match core.reconstruct.rows_of(id, *slot, row, 1).await {
+            for role in others {
+                match core.reconstruct.rows_of(id, *role, row, 1).await {
                     Ok(data) => xor(&mut sum, &data),
                     Err(e) => {
                         if let Err(e) = self.add_bad_row(core, id, row, e) {
-                            return Err(unrecoverable_row_error(core, id, self.slot, *slot, e).await);
+                            let other = core.ctx.placement.slot(id, *role);
+                            return Err(unrecoverable_row_error(core, id, self.slot, other, e).await);
                         }
                         sum.fill(0);
                         break;

@@ -32,7 +32,7 @@ use crate::core::Core;
 use crate::events::EventKind;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
-use crate::layout::physical_zones::{METADATA_ZONES, part_zones};
+use crate::layout::placement::{METADATA_ZONES, part_zones};
 use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::LogContents;
 use crate::mount::candidate::Candidate;
@@ -54,7 +54,7 @@ impl Array {
     pub fn may_replace(&self, slot: Slot) -> Result<()> {
         let core = &self.core;
         let refuse = |why: String| Err(core.ctx.error(ErrorKind::Invalid, "replace").because(why));
-        let count = core.ctx.layout.drives;
+        let count = core.ctx.placement.drives;
         if slot.0 >= count {
             return refuse(format!("the array has {count} slots, from 0 on: there is no {}", slot.0));
         }

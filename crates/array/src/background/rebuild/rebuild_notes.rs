@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::zone_entries::{self, ZoneEntry};
 use crate::layout::Slot;
-use crate::layout::physical_zones::{metadata_zones, next_metadata_zone, part_zones};
+use crate::layout::placement::{metadata_zones, next_metadata_zone, part_zones};
 use crate::layout::row_set::RowSet;
 use crate::member::log_contents::LogContents;
 
@@ -173,7 +173,7 @@ pub(crate) async fn unchanged_noted_zones(
         let same = zone.generation == entry.generation
             && entry.end == Some(zone.readable())
             && zone.state != ZoneState::Empty;
-        let rows = core.ctx.layout.used(id, slot, zone.readable());
+        let rows = core.ctx.layout.used(core.ctx.placement.role(id, slot), zone.readable());
         let there = match info.state {
             ZoneState::Offline | ZoneState::ReadOnly => false,
             ZoneState::Full => zone.state == ZoneState::Full,

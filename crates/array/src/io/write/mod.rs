@@ -144,13 +144,14 @@ impl Writes {
         let layout = &self.ctx.layout;
         let block = u64::from(self.ctx.geometry.block_size);
         let header = |rows: u64| (header::SIZE as u64).div_ceil(block) + rows;
-        for step in steps(layout, id, zone.pointer, blocks) {
+        for step in steps(layout, zone.pointer, blocks) {
             match step {
                 Step::Data(piece) => {
                     let row = layout.row(piece.stripe) + piece.row;
-                    for (rows, stale) in zone.stale.split(piece.slot, row..row + piece.len) {
+                    for (rows, stale) in zone.stale.split(piece.role, row..row + piece.len) {
                         if stale {
-                            needs.push((piece.slot, header(rows.end - rows.start)));
+                            let slot = self.ctx.placement.slot(id, piece.role);
+                            needs.push((slot, header(rows.end - rows.start)));
                         }
                     }
                 }
@@ -158,8 +159,9 @@ impl Writes {
                     if row + len < layout.unit_of(stripe) {
                         continue;
                     }
-                    let (slot, row) = (layout.parity(id, stripe), layout.row(stripe));
-                    if zone.stale.has_stale(slot, &(row..row + layout.unit_of(stripe))) {
+                    let (role, row) = (layout.parity(stripe), layout.row(stripe));
+                    if zone.stale.has_stale(role, &(row..row + layout.unit_of(stripe))) {
+                        let slot = self.ctx.placement.slot(id, role);
                         needs.push((slot, header(layout.unit_of(stripe))));
                     }
                 }

@@ -30,8 +30,8 @@ impl Writes {
             // may become full meanwhile. `landed` calls this function again.
             return;
         }
-        let slot = layout.parity(id, stripe);
-        let member = self.members.member(slot);
+        let member = self.members.member_of(id, layout.parity(stripe));
+        let slot = member.slot;
         if !self.ctx.rules.logs_partial_parity() {
             return zone.commit(end, true);
         }

@@ -20,23 +20,23 @@ impl Writes {
     /// Writes a piece of data to its drive: in place, and to the metadata log where the rows are stale.
     fn write_data(&self, zone: &mut Zone, id: ZoneId, piece: Piece, data: Buf, ios: &mut DriveIos) {
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
-        let member = self.members.member(piece.slot);
+        let member = self.members.member_of(id, piece.role);
         if zone.stale.is_empty() {
-            return ios.push(piece.slot, member.write(id, row, data));
+            return ios.push(member.slot, member.write(id, row, data));
         }
-        for (rows, stale) in zone.stale.split(piece.slot, row..row + piece.len) {
+        for (rows, stale) in zone.stale.split(piece.role, row..row + piece.len) {
             let part = data.slice(self.ctx.bytes(rows.start - row)..self.ctx.bytes(rows.end - row));
             if !stale {
-                ios.push(piece.slot, member.write(id, rows.start, part));
+                ios.push(member.slot, member.write(id, rows.start, part));
                 continue;
             }
             add(&self.ctx.metrics.relocations, 1);
-            zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), piece.slot, rows.start, &part);
+            zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), piece.role, rows.start, &part);
             let start = piece.offset.plus(Blocks(rows.start - row));
             let end = start.plus(Blocks(rows.end - rows.start));
             let body = Body::RelocatedData { zone: id, generation: zone.generation, start, end, data: part };
             ios.push(
-                piece.slot,
+                member.slot,
                 member.append_reserved(&body, self.ctx.geometry.block_size, Durability::Cached),
             );
         }
@@ -52,14 +52,12 @@ impl Writes {
         rows: Range<u64>,
         ios: &mut DriveIos,
     ) -> bool {
-        let (slot, first, unit) = (
-            self.ctx.layout.parity(id, stripe),
-            self.ctx.layout.row(stripe),
-            self.ctx.layout.unit_of(stripe),
-        );
-        let member = self.members.member(slot);
+        let layout = &self.ctx.layout;
+        let (role, first, unit) = (layout.parity(stripe), layout.row(stripe), layout.unit_of(stripe));
+        let member = self.members.member_of(id, role);
+        let slot = member.slot;
         let last = rows.end == unit;
-        if zone.stale.is_empty() || !zone.stale.has_stale(slot, &(first..first + unit)) {
+        if zone.stale.is_empty() || !zone.stale.has_stale(role, &(first..first + unit)) {
             let bytes = self.ctx.bytes(rows.start)..self.ctx.bytes(rows.end);
             let parity = if last {
                 let whole = std::mem::take(&mut zone.parity).freeze();
@@ -82,12 +80,12 @@ impl Writes {
         add(&self.ctx.metrics.relocations, 1);
         // Parity rows below the stale ones are in place already. Rows above are written too: the drive's
         // pointer must not fall behind.
-        let parts = zone.stale.split(slot, first..first + unit);
+        let parts = zone.stale.split(role, first..first + unit);
         if let Some((rows, false)) = parts.last().cloned() {
             let part = parity.slice(self.ctx.bytes(rows.start - first)..self.ctx.bytes(rows.end - first));
             ios.push(slot, member.write(id, rows.start, part));
         }
-        let (start, end) = (self.ctx.layout.start(stripe), self.ctx.layout.end(stripe));
+        let (start, end) = (layout.start(stripe), layout.end(stripe));
         zone.relocated.insert(stripe, RelocatedParity { end, unit: parity.clone() });
         let body = Body::RelocatedParity { zone: id, generation: zone.generation, start, end, unit: parity };
         ios.push(slot, member.append_reserved(&body, self.ctx.geometry.block_size, Durability::Cached));
@@ -116,7 +114,7 @@ impl Writes {
         // The stripe whose parity was computed at once, because the write contains the whole stripe.
         let mut folded = None;
         add(&self.ctx.metrics.data_bytes, data.len() as u64);
-        for step in steps(&layout, id, from, blocks) {
+        for step in steps(&layout, from, blocks) {
             match step {
                 Step::Data(piece) => {
                     let at = self.ctx.bytes(piece.offset.minus(from).0);
@@ -158,8 +156,7 @@ impl Writes {
             // A physical zone that is larger than those of the other drives would stay open, so it is
             // finished.
             for member in self.members.iter() {
-                let larger =
-                    |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.zone_capacity;
+                let larger = |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.part_rows;
                 if member.device_for_zone(id).is_some_and(larger) {
                     ios.push(member.slot, member.act(id, Action::Finish));
                 }

@@ -5,13 +5,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, OpenOptions};
+use array::{Array, CreateOptions, Layout, OpenOptions, Placement, Slot, Stripe};
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
 pub const BLOCK_BYTES: u32 = 512;
 pub const METADATA_ZONES: u32 = 3;
+
+/// The drive with the parity of a stripe, in an array of as many drives as a zone has parts.
+pub fn parity_slot(layout: &Layout, zone: ZoneId, stripe: Stripe) -> Slot {
+    Placement { drives: layout.width }.slot(zone, layout.parity(stripe))
+}
+
+/// The drive with a data unit of a stripe, in an array of as many drives as a zone has parts.
+pub fn data_slot(layout: &Layout, zone: ZoneId, stripe: Stripe, index: u64) -> Slot {
+    Placement { drives: layout.width }.slot(zone, layout.data(stripe, index))
+}
 
 /// The drives of a test, emulated, and their clock.
 pub struct ArrayFixture {
