@@ -79,7 +79,7 @@ impl Drive {
             track_power_cuts: false,
             ..self.options.clone()
         };
-        let device = Emu::memory(options.clone(), self.clock.driver());
+        let device = zoned::emulated(options.clone(), self.clock.driver());
         Ok(Drive { device, options, clock: self.clock, emulated: true })
     }
 

@@ -209,6 +209,11 @@ impl Error {
         &self.0.device
     }
 
+    /// Why the operation failed, in words; empty if the kind says it all.
+    pub fn detail(&self) -> &str {
+        self.0.detail.as_deref().unwrap_or_default()
+    }
+
     /// Takes the buffer of a failed read out of the error.
     pub fn take_buffer(&mut self) -> Option<BufMut> {
         self.0.buffer.take()

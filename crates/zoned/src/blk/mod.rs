@@ -15,7 +15,8 @@ use crate::blk::limits::Limits;
 pub(crate) use crate::blk::wire::command;
 use crate::blk::wire::{BlkWire, BlockZones};
 use crate::kernel::{
-    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, OpenedDevice, engine_details, refuse_virtual,
+    DeviceLock, Kernel, KernelBackend, KernelDevice, KernelOptions, Node, OpenedDevice, engine_details,
+    refuse_virtual,
 };
 use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
 
@@ -63,7 +64,7 @@ fn assemble(
     kernels: Kernels,
     details: Vec<(&'static str, String)>,
     driver: Arc<dyn Driver>,
-) -> Result<Arc<KernelDevice>> {
+) -> Result<Arc<KernelDevice<KernelBackend>>> {
     let refused = |kind, why: String| Error::new(kind, &name, "open").because(why);
     let report = zones
         .report(units::Bytes(0), u32::MAX)
@@ -77,9 +78,10 @@ fn assemble(
         native_append: false,
         block_layer: true,
     };
-    let wire = Box::new(BlkWire::new(geometry.clone(), zones));
+    let wire = Arc::new(BlkWire::new(geometry.clone(), zones));
     let Kernels { usual: kernel, blocking } = kernels;
-    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, wire, kernel, blocking, details }, driver))
+    let backend = KernelBackend { wire, kernel, blocking };
+    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver))
 }
 
 #[cfg(test)]

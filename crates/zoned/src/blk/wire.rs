@@ -78,7 +78,7 @@ impl Wire for BlkWire {
                 let expect = ExpectedReply::Read(into.len());
                 (Request::Read { file, at: self.byte_offset(at), into }, expect)
             }
-            KernelOp::Write { at, data, durable } => {
+            KernelOp::Write { at, data, durable, .. } => {
                 let expect = ExpectedReply::Written(data.iter().map(|part| part.len()).sum());
                 (Request::Write { file, at: self.byte_offset(at), data, durable }, expect)
             }

@@ -15,7 +15,7 @@ use crate::emu::reorder::Reorder;
 use crate::emu::{Choose, EmuOptions, FaultSpec, Latency, Media, OpId, Timing, TimingState, ZoneFacts};
 use crate::{
     Action, Blocks, Done, Driver, Durability, Error, ErrorKind, Geometry, Instant, Io, Op, Result, ZoneId,
-    ZoneState, ZonedDevice,
+    ZoneInfo, ZoneState, ZonedDevice,
 };
 
 /// An emulated drive.
@@ -94,6 +94,11 @@ impl Emu {
     /// operation survives.
     pub fn power_cut(&self, choose: &mut dyn Choose) -> Media {
         self.media().cut(choose)
+    }
+
+    /// The report of all zones, at once: the drive's time model does not count it.
+    pub(crate) fn all_zones(&self) -> Vec<ZoneInfo> {
+        self.media.report(0..self.geometry.zones)
     }
 
     /// Puts a zone of the drive into [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].

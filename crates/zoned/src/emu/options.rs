@@ -43,6 +43,9 @@ pub struct EmuOptions {
     /// numbers decide. Without effect if operations take no time, because no two are in flight then. Default
     /// false.
     pub reorder: bool,
+    /// Whether a zone has one write in flight at a time, and adjacent writes that wait go out as one, as on the drives that the kernel
+    /// serves. [`emulated`](crate::emulated) and URLs respect it, [`Emu`](crate::emu::Emu) by itself does not. Default false.
+    pub one_write: bool,
     /// Whether the drive remembers which operations are not durable, so that
     /// [`Emu::power_cut`](crate::emu::Emu::power_cut) gives every outcome. Costs an allocation now and then.
     /// Default false.
@@ -73,6 +76,7 @@ impl Default for EmuOptions {
             profile: None,
             dilation: 1,
             reorder: false,
+            one_write: false,
             track_power_cuts: false,
             seed: 0,
         }

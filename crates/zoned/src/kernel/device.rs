@@ -11,42 +11,37 @@ use crate::checks::{self, Transfer};
 use crate::kernel::flushes::Flushes;
 use crate::kernel::zone_counts::ZoneCounts;
 use crate::kernel::zone_queue::{Claims, QueueRules, Reply, Step, ZoneQueue, ZoneTask};
-use crate::kernel::{Failure, Kernel, KernelOp, ShortVec, Wire};
+use crate::kernel::{Backend, Failure, KernelOp, ShortVec};
 use crate::{
     Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
     ZoneId, ZoneInfo, ZonedDevice,
 };
 
-/// An opened device of a kernel backend, and its properties.
-pub(crate) struct OpenedDevice {
+/// An opened device of a backend, and its properties.
+pub(crate) struct OpenedDevice<B> {
     pub(crate) geometry: Geometry,
     pub(crate) rules: QueueRules,
     /// A report of all zones of the device.
     pub(crate) report: Vec<ZoneInfo>,
-    pub(crate) wire: Box<dyn Wire>,
-    pub(crate) kernel: Arc<dyn Kernel>,
-    /// The device by blocking system calls: they serve writes that failed through `kernel`.
-    pub(crate) blocking: Arc<dyn Kernel>,
+    pub(crate) backend: B,
     pub(crate) details: Vec<(&'static str, String)>,
 }
 
-/// A zoned device of the kernel.
+/// A zoned device of the kernel, or one that orders the operations of a zone alike.
 ///
 /// Dropping the device with operations in flight is safe: queued operations are still executed, and the device is
 /// released after the last completion.
-pub(crate) struct KernelDevice {
-    shared: Arc<Shared>,
+pub(crate) struct KernelDevice<B> {
+    shared: Arc<Shared<B>>,
     driver: Arc<dyn Driver>,
     details: Vec<(&'static str, String)>,
 }
 
-struct Shared {
+struct Shared<B> {
     geometry: Geometry,
     rules: QueueRules,
     queues: Box<[QueueSlot]>,
-    wire: Box<dyn Wire>,
-    kernel: Arc<dyn Kernel>,
-    blocking: Arc<dyn Kernel>,
+    backend: B,
     zone_counts: ZoneCounts,
     flushes: Flushes,
     gone: AtomicBool,
@@ -74,9 +69,9 @@ struct PendingReport {
     completer: Mutex<Option<Completer>>,
 }
 
-impl KernelDevice {
-    pub(crate) fn new(parts: OpenedDevice, driver: Arc<dyn Driver>) -> Arc<KernelDevice> {
-        let OpenedDevice { geometry, rules, report, wire, kernel, blocking, details } = parts;
+impl<B: Backend> KernelDevice<B> {
+    pub(crate) fn new(parts: OpenedDevice<B>, driver: Arc<dyn Driver>) -> Arc<KernelDevice<B>> {
+        let OpenedDevice { geometry, rules, report, backend, details } = parts;
         assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
         let queues: Box<[QueueSlot]> =
             report.iter().map(|info| QueueSlot(Mutex::new(ZoneQueue::new(info)))).collect();
@@ -85,8 +80,7 @@ impl KernelDevice {
             zone_counts.update(Claims::default(), slot.0.lock().claims());
         }
         let (flushes, gone) = (Flushes::default(), AtomicBool::new(false));
-        let shared =
-            Arc::new(Shared { geometry, rules, queues, wire, kernel, blocking, zone_counts, flushes, gone });
+        let shared = Arc::new(Shared { geometry, rules, queues, backend, zone_counts, flushes, gone });
         Arc::new(KernelDevice { shared, driver, details })
     }
 
@@ -173,7 +167,7 @@ impl Completions {
     }
 }
 
-impl Shared {
+impl<B: Backend> Shared<B> {
     fn queue(&self, zone: ZoneId) -> &Mutex<ZoneQueue<Waiter>> {
         &self.queues.get(zone.index()).expect("checked against the geometry").0
     }
@@ -184,7 +178,7 @@ impl Shared {
 
     /// Passes an event to a zone's queue, then executes the resulting steps without the queue's lock.
     fn handle_event(
-        self: &Arc<Shared>,
+        self: &Arc<Shared<B>>,
         zone: ZoneId,
         apply: impl FnOnce(&mut ZoneQueue<Waiter>, &QueueRules, &mut ShortVec<Step<Waiter>>),
     ) -> Completions {
@@ -202,7 +196,7 @@ impl Shared {
         answers
     }
 
-    fn execute(self: &Arc<Shared>, zone: ZoneId, step: Step<Waiter>, answers: &mut Completions) {
+    fn execute(self: &Arc<Shared<B>>, zone: ZoneId, step: Step<Waiter>, answers: &mut Completions) {
         match step {
             Step::Answer { waiter, result } => self.answer(zone, waiter, result, answers),
             Step::Read { at, into, past, waiter } => {
@@ -220,8 +214,8 @@ impl Shared {
             Step::Write(write) => {
                 let at = self.address(zone, write.at);
                 let (data, durable) = (write.data(), self.needs_fua(write.durable));
-                let kernel = if write.is_repeated() { &self.blocking } else { &self.kernel };
-                self.send_through(kernel, KernelOp::Write { at, data, durable }, move |shared, result| {
+                let op = KernelOp::Write { at, data, durable, repeated: write.is_repeated() };
+                self.send(op, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.name_reached_limit(zone, failure));
                     shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
                         queue.write_done(rules, write, result, steps);
@@ -269,7 +263,7 @@ impl Shared {
     /// completion waits for a flush: by the contract a durable block makes the blocks below it durable, but
     /// FUA covers only the write itself, and the block layer flushes after blocking writes only.
     fn write_completed(
-        self: &Arc<Shared>,
+        self: &Arc<Shared<B>>,
         zone: ZoneId,
         durable: bool,
         ok: bool,
@@ -304,8 +298,8 @@ impl Shared {
 
     /// Flushes the drive's cache.
     fn flush(
-        self: &Arc<Shared>,
-        then: impl FnOnce(&Arc<Shared>, Result<(), Failure>) -> Completions + Send + 'static,
+        self: &Arc<Shared<B>>,
+        then: impl FnOnce(&Arc<Shared<B>>, Result<(), Failure>) -> Completions + Send + 'static,
     ) {
         let number = self.flushes.start();
         self.send(KernelOp::Flush, move |shared, result| {
@@ -334,37 +328,25 @@ impl Shared {
         }
     }
 
-    /// Sends an operation to the kernel. `then` is called once with the result, on the thread that reaps the
+    /// Sends an operation to the backend. `then` is called once with the result, on the thread that reaps the
     /// completion.
     fn send(
-        self: &Arc<Shared>,
-        ask: KernelOp,
-        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Completions + Send + 'static,
+        self: &Arc<Shared<B>>,
+        op: KernelOp,
+        then: impl FnOnce(&Arc<Shared<B>>, Result<Done, Failure>) -> Completions + Send + 'static,
     ) {
-        self.send_through(&self.kernel, ask, then);
-    }
-
-    fn send_through(
-        self: &Arc<Shared>,
-        kernel: &Arc<dyn Kernel>,
-        ask: KernelOp,
-        then: impl FnOnce(&Arc<Shared>, Result<Done, Failure>) -> Completions + Send + 'static,
-    ) {
-        let (request, expect) = self.wire.request(ask);
         let shared = Arc::clone(self);
-        let finish = move |finished| {
-            let result =
-                shared.wire.interpret(expect, finished).map_err(|failure| shared.check_gone(failure));
+        self.backend.send(op, move |result| {
+            let result = result.map_err(|failure| shared.check_gone(failure));
             let answers = then(&shared, result);
             drop(shared);
             answers.deliver();
-        };
-        kernel.submit(request, Box::new(finish));
+        });
     }
 
     /// Changes the failure to [`ErrorKind::Gone`] if the device has been removed, which the kernel reports in many ways.
     fn check_gone(&self, mut failure: Failure) -> Failure {
-        if failure.kind == ErrorKind::Gone || self.gone.load(Ordering::Relaxed) || self.wire.is_gone() {
+        if failure.kind == ErrorKind::Gone || self.gone.load(Ordering::Relaxed) || self.backend.is_gone() {
             failure.kind = ErrorKind::Gone;
             self.gone.store(true, Ordering::Relaxed);
         }
@@ -389,7 +371,7 @@ impl Shared {
     }
 
     fn answer(
-        self: &Arc<Shared>,
+        self: &Arc<Shared<B>>,
         zone: ZoneId,
         waiter: Waiter,
         result: Result<Reply, Failure>,
@@ -411,7 +393,7 @@ impl Shared {
     }
 
     /// Counts a zone of a report whose earlier changes have completed; sends the report after the last zone.
-    fn zone_caught_up(self: &Arc<Shared>, pending: &PendingReport) {
+    fn zone_caught_up(self: &Arc<Shared<B>>, pending: &PendingReport) {
         if pending.missing.fetch_sub(1, Ordering::AcqRel) > 1 {
             return;
         }
@@ -491,7 +473,7 @@ fn join_read(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Resu
     }
 }
 
-impl ZonedDevice for KernelDevice {
+impl<B: Backend> ZonedDevice for KernelDevice<B> {
     fn geometry(&self) -> &Geometry {
         &self.shared.geometry
     }
@@ -541,7 +523,7 @@ impl ZonedDevice for KernelDevice {
     }
 }
 
-impl fmt::Debug for KernelDevice {
+impl<B> fmt::Debug for KernelDevice<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shared.geometry.name)
     }

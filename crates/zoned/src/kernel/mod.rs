@@ -4,12 +4,15 @@
 //! ```text
 //!   KernelDevice   the ZonedDevice: checks lengths and addresses, keeps a ZoneQueue for each zone
 //!     ZoneQueue         one zone: order, state, pointer; no I/O
-//!     Wire         the backend: an operation as a request to the kernel, the kernel's answer as a result
-//!     Kernel       who executes requests: sys::Engine, or a pretended kernel in tests
+//!     Backend      the drive behind the queues: KernelBackend, or an emulated drive
+//!       Wire       an operation as a request to the kernel, the kernel's answer as a result
+//!       Kernel     who executes requests: sys::Engine, or a fake kernel in tests
 //! ```
 
+mod backend;
 mod device;
 mod device_lock;
+mod emulated;
 mod failure;
 #[cfg(test)]
 pub(crate) mod fake;
@@ -27,10 +30,12 @@ use sys::{Engine, EngineKind};
 
 use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
+pub(crate) use backend::{Backend, KernelOp};
 pub(crate) use device::{KernelDevice, OpenedDevice};
 pub(crate) use device_lock::{DeviceLock, Node, attribute, sysfs_of};
+pub use emulated::{emulated, one_write_per_zone};
 pub(crate) use failure::Failure;
-pub(crate) use wire::{ExpectedReply, Kernel, KernelOp, Wire};
+pub(crate) use wire::{ExpectedReply, Kernel, KernelBackend, Wire};
 pub(crate) use zone_queue::QueueRules;
 
 /// A list that nearly always has one element and then needs no allocation.

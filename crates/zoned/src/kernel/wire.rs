@@ -1,25 +1,13 @@
-//! The traits between a zone's queue and the kernel: [`Wire`] encodes operations, [`Kernel`] executes requests.
+//! The drives that the kernel serves, as a [`Backend`]: a [`Wire`] encodes operations, a [`Kernel`] executes requests.
 
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use sys::{Engine, Finish, Finished, Request};
 
-use crate::kernel::Failure;
-use crate::{Action, Buf, BufMut, Done, Lba, ZoneId, ZoneInfo};
-
-/// An operation for the kernel that has passed all checks.
-#[derive(Debug)]
-pub(crate) enum KernelOp {
-    Read { at: Lba, into: BufMut },
-    Write { at: Lba, data: Vec<Buf>, durable: bool },
-    Append { zone: ZoneId, data: Buf, durable: bool },
-    Zone { zone: ZoneId, action: Action },
-    Flush,
-    Report { zones: Range<u32> },
-}
+use crate::kernel::{Backend, Failure, KernelOp};
+use crate::{Done, ZoneInfo};
 
 /// The form of a successful reply to a kernel request.
 #[derive(Debug)]
@@ -36,7 +24,7 @@ pub(crate) enum ExpectedReply {
     Report(Arc<Mutex<Vec<ZoneInfo>>>),
 }
 
-/// A backend: encodes operations as kernel requests and decodes replies. Only [`Wire::is_gone`] does I/O.
+/// The interface of a kind of drives: encodes operations as kernel requests and decodes replies. Only [`Wire::is_gone`] does I/O.
 pub(crate) trait Wire: Send + Sync + 'static {
     /// Encodes an operation as a kernel request.
     fn request(&self, ask: KernelOp) -> (Request, ExpectedReply);
@@ -52,6 +40,28 @@ pub(crate) trait Wire: Send + Sync + 'static {
 pub(crate) trait Kernel: Send + Sync + 'static {
     /// Starts a request. `finish` is called once with its result, never from within this call.
     fn submit(&self, request: Request, finish: Finish);
+}
+
+/// A drive behind the kernel.
+pub(crate) struct KernelBackend {
+    pub(crate) wire: Arc<dyn Wire>,
+    pub(crate) kernel: Arc<dyn Kernel>,
+    /// The drive by blocking system calls: they serve writes that failed through `kernel`.
+    pub(crate) blocking: Arc<dyn Kernel>,
+}
+
+impl Backend for KernelBackend {
+    fn send(&self, op: KernelOp, then: impl FnOnce(Result<Done, Failure>) + Send + 'static) {
+        let repeated = matches!(op, KernelOp::Write { repeated: true, .. });
+        let kernel = if repeated { &self.blocking } else { &self.kernel };
+        let (request, expect) = self.wire.request(op);
+        let wire = Arc::clone(&self.wire);
+        kernel.submit(request, Box::new(move |finished| then(wire.interpret(expect, finished))));
+    }
+
+    fn is_gone(&self) -> bool {
+        self.wire.is_gone()
+    }
 }
 
 impl Kernel for Engine {

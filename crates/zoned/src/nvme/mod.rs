@@ -26,8 +26,8 @@ use sys::Engine;
 use sys::nvme::Command;
 
 use crate::kernel::{
-    DeviceLock, Kernel, KernelDevice, KernelOptions, Node, OpenedDevice, QueueRules, attribute,
-    engine_details, refuse_virtual, sysfs_of,
+    DeviceLock, Kernel, KernelBackend, KernelDevice, KernelOptions, Node, OpenedDevice, QueueRules,
+    attribute, engine_details, refuse_virtual, sysfs_of,
 };
 use crate::nvme::shape::IdentifyData;
 use crate::nvme::wire::{Namespace, NvmeWire, report};
@@ -87,7 +87,7 @@ fn assemble(
     kernel: Arc<dyn Kernel>,
     details: Vec<(&'static str, String)>,
     driver: Arc<dyn Driver>,
-) -> Result<Arc<KernelDevice>> {
+) -> Result<Arc<KernelDevice<KernelBackend>>> {
     let refused = |kind, why: String| Error::new(kind, &name, "open").because(why);
     let zones = facts.zones().map_err(|why| refused(ErrorKind::Unsupported, why))?;
     let found = report(&*namespace, nsid, facts.zone_size(), 0..zones)
@@ -101,9 +101,10 @@ fn assemble(
         native_append: true,
         block_layer: false,
     };
-    let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));
+    let wire = Arc::new(NvmeWire::new(geometry.clone(), nsid, namespace));
     let blocking = Arc::clone(&kernel);
-    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, wire, kernel, blocking, details }, driver))
+    let backend = KernelBackend { wire, kernel, blocking };
+    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver))
 }
 
 /// The node to lock for the device at `path`: the kernel's own node if it exists, because two nodes of one device have

@@ -58,7 +58,7 @@ impl Wire for NvmeWire {
                 let command = Command::read(nsid, at, self.blocks(into.len()));
                 (Request::NvmeIn { file, command, into }, expect)
             }
-            KernelOp::Write { at, data, durable } => {
+            KernelOp::Write { at, data, durable, .. } => {
                 let bytes = data.iter().map(|part| part.len()).sum();
                 let command = Command::write(nsid, at, self.blocks(bytes), durable);
                 (Request::NvmeOut { file, command, data }, ExpectedReply::Success)

@@ -10,7 +10,8 @@ use bytesize::ByteSize;
 
 use super::query::{invalid, parameters};
 use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction_text, is_drive_file};
-use crate::{Blocks, Driver, Error, Result};
+use crate::kernel::one_write_per_zone;
+use crate::{Blocks, Driver, Error, Result, ZonedDevice};
 
 /// An emulated drive's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,10 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
     ("max-append", "longest append: 128KiB"),
     ("cache", "volatile or none"),
     ("reorder", "on: appends in flight take their addresses in any order, as those of real drives do"),
+    (
+        "writes",
+        "one: a zone has one write in flight, and neighbours that wait go out together, as with blk: and nvme:; many",
+    ),
     ("seed", "decides what chance decides"),
 ];
 
@@ -122,6 +127,11 @@ impl EmuUrl {
             Some("on") => true,
             Some(other) => return Err(self.invalid(format!("reorder={other}: use on or off"))),
         };
+        options.one_write = match self.parameters.get("writes").map(String::as_str) {
+            None | Some("many") => false,
+            Some("one") => true,
+            Some(other) => return Err(self.invalid(format!("writes={other}: use one or many"))),
+        };
         options.seed = self.number("seed", 0, |text| text.parse().ok())?;
         let delay = match self.parameters.get("delay") {
             None => Duration::ZERO,
@@ -146,7 +156,13 @@ impl EmuUrl {
     }
 
     /// Opens the emulated drive; with `create` a missing drive file is created.
-    pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
+    pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
+        let one_write = self.options()?.one_write;
+        let emu = self.open_drive(create, driver)?;
+        Ok(if one_write { one_write_per_zone(emu) } else { emu })
+    }
+
+    fn open_drive(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {
         let options = self.options()?;
         match &self.place {
             DriveLocation::Memory => Ok(Emu::memory(options, driver)),

@@ -105,7 +105,7 @@ impl DeviceUrl {
     /// Opens the device that the URL names; [`ErrorKind::NotFound`] if no such device exists.
     pub fn open(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         match self {
-            DeviceUrl::Emu(url) => Ok(url.open(false, driver)?),
+            DeviceUrl::Emu(url) => url.open(false, driver),
             DeviceUrl::Kernel(url) => url.open(driver),
             DeviceUrl::Array(rest) => open_array(rest, driver),
         }
@@ -114,7 +114,7 @@ impl DeviceUrl {
     /// Opens the device that the URL names; creates the drive file of an emulated drive if it is missing.
     pub fn open_or_create(&self, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         match self {
-            DeviceUrl::Emu(url) => Ok(url.open(true, driver)?),
+            DeviceUrl::Emu(url) => url.open(true, driver),
             DeviceUrl::Kernel(url) => url.open(driver),
             DeviceUrl::Array(rest) => open_array(rest, driver),
         }
@@ -202,6 +202,7 @@ mod tests {
             ("emu:mem?cache=maybe", "cache=maybe"),
             ("emu:mem?max-open=0", "at least one"),
             ("emu:mem?reorder=7", "on or off"),
+            ("emu:mem?writes=two", "one or many"),
             ("emu:mem?dilated=0", "dilated=0"),
             ("emu:mem?profile=zn540&delay=1us", "one of the two"),
             ("emu:mem?profile=./not-here.toml", "not-here.toml"),

@@ -195,6 +195,7 @@ impl Header {
             profile: None,
             dilation: 1,
             reorder: false,
+            one_write: false,
             track_power_cuts: false,
             seed: 0,
         }
