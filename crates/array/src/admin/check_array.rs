@@ -68,10 +68,16 @@ pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> R
     let claims = log_reader::claims(devices.to_vec()).await?;
     let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
     report.check_members();
+    if let Some(error) = report.status.mount_error.clone() {
+        report.add(Severity::Error, None, None, error);
+    }
     match Mount::gather(claims, OpenOptions::default(), None).await.map_err(|stopped| stopped.error) {
         Ok(mount) => report.check_zones(&mount, options).await?,
         Err(e) if e.kind() == ErrorKind::Host => return Err(e),
-        Err(e) => report.add(Severity::Error, None, None, e.to_string()),
+        Err(e) if report.status.mount_error.is_none() => {
+            report.add(Severity::Error, None, None, e.to_string());
+        }
+        Err(_) => {}
     }
     report.problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
     Ok(report)

@@ -7,15 +7,16 @@ use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::array::Array;
 use crate::background::jobs::Progress;
+use crate::degraded::errors::is_transient;
 use crate::degraded::failures::MANY_ERRORS;
 use crate::events::Events;
 use crate::layout::Slot;
 use crate::member::Member;
 use crate::member::log_reader;
 use crate::metrics::Counters;
-use crate::mount::gather::Mount;
+use crate::mount::dry_run::mount_without_writes;
 use crate::zone::worn_zones::WornZone;
-use crate::{MemberInfo, OpenOptions, Superblock};
+use crate::{MemberInfo, Superblock};
 
 /// The health of an array.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -24,7 +25,7 @@ pub enum Health {
     Clean,
     /// One drive has failed or is missing: all data is available, and another failure would lose data.
     Degraded,
-    /// More than one drive has failed or is missing.
+    /// More than one drive has failed or is missing, or no mount takes the array.
     Failed,
 }
 
@@ -89,13 +90,16 @@ pub struct Status {
     pub failed_zones: Vec<ZoneId>,
     /// A second drive failed while the array was in use: the array takes no more writes.
     pub broken: bool,
+    /// Why no mount takes the array: the error of a dry run. `None` if a mount takes the array as far as the content and the
+    /// zone reports of the drives tell, and of an array that is assembled.
+    pub mount_error: Option<String>,
 }
 
 impl Status {
     /// The health of the array.
     pub fn health(&self) -> Health {
         match self.members.iter().filter(|member| member.state != MemberState::Good).count() {
-            _ if self.broken => Health::Failed,
+            _ if self.broken || self.mount_error.is_some() => Health::Failed,
             0 => Health::Clean,
             1 => Health::Degraded,
             _ => Health::Failed,
@@ -105,6 +109,7 @@ impl Status {
     /// Advice for the operator, in sentences; empty if nothing is needed.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();
+        advice.extend(self.mount_error.iter().map(|error| format!("The array cannot be mounted: {error}.")));
         let lacking: Vec<&MemberStatus> =
             self.members.iter().filter(|member| member.state != MemberState::Good).collect();
         if self.broken || lacking.len() > 1 {
@@ -202,7 +207,7 @@ impl Array {
         };
         let lost = core.members.working_members().flat_map(of).collect();
         let failed_zones = core.zones.failed_zones();
-        Status { superblock, members, rebuild, scrub, worn, lost, failed_zones, broken }
+        Status { superblock, members, rebuild, scrub, worn, lost, failed_zones, broken, mount_error: None }
     }
 
     /// Counters since the array was opened.
@@ -222,24 +227,26 @@ impl Array {
     }
 }
 
-/// The status of the array that `devices` are members of, as a mount would find it: a drive whose metadata is
-/// unreadable, or that lacks the newest checkpoint, counts as failed. Reads only.
+/// The status of the array that `devices` are members of, as a mount would find it: a drive that the mount would do without
+/// counts as failed, and an array that no mount takes is failed, with the mount's error. Writes nothing: the mount is a dry
+/// run, which does not find a drive that refuses writes although its zone reports name no fault.
 ///
 /// Errors: [`ErrorKind::NotFound`] if no drive is a member of an array, [`ErrorKind::Invalid`] if the drives are of
-/// several arrays.
+/// several arrays, and errors of the host (no memory, for example), which say nothing of the array.
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
     let mut status = status_of_members(devices).await?;
-    // If a mount is impossible, the superblocks alone give the status.
-    if let Ok(mount) =
-        Mount::gather(log_reader::claims(devices.to_vec()).await?, OpenOptions::default(), None).await
-    {
-        for (member, present) in status.members.iter_mut().zip(&mount.present) {
-            if member.state == MemberState::Good && present.is_none() {
-                member.state = MemberState::Failed;
+    match mount_without_writes(devices).await {
+        Ok(core) => {
+            for member in &mut status.members {
+                if member.state == MemberState::Good && !core.members.member(member.slot).is_good() {
+                    member.state = MemberState::Failed;
+                }
             }
+            status.worn = core.zones.worn.all();
+            status.failed_zones = core.zones.failed_zones();
         }
-        status.worn = mount.worn_zones();
-        status.failed_zones = mount.failed_zones();
+        Err(error) if is_transient(error.kind()) => return Err(error),
+        Err(error) => status.mount_error = Some(error.to_string()),
     }
     Ok(status)
 }
@@ -284,5 +291,6 @@ pub(crate) async fn status_of_members(devices: &[Arc<dyn ZonedDevice>]) -> Resul
         lost: Vec::new(),
         failed_zones: Vec::new(),
         broken: false,
+        mount_error: None,
     })
 }

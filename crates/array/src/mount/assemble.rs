@@ -7,6 +7,8 @@
 //! 5. [`Mount::begin_epoch`] puts the array together and writes a checkpoint of the new epoch to every drive.
 //! 6. [`Mount::end_old_epoch`] resets the metadata zones of the old epoch and finishes physical zones.
 //!
+//! `Array::open` then rewrites zones with much relocated content (`zone_rewrite`).
+//!
 //! Crash safety: the records of the old epoch count until the new epoch is complete on all drives. Everything that the
 //! steps write states what the drives hold, so that a mount after a crash repeats the steps without harm.
 
@@ -66,7 +68,6 @@ impl Mount {
         let targets = self.checkpoint_zones().await?;
         let core = self.begin_epoch(recovered, &targets).await?;
         self.end_old_epoch(&targets, &full, &failed).await?;
-        zone_rewrite::rewrite_zones(&core, self.options.rebuild_above).await.of_array()?;
         Ok((core, candidate))
     }
 

@@ -41,15 +41,6 @@ impl Mount {
             && (self.part(first, id) != PartState::Missing || self.contents(parity).is_some() && untouched())
     }
 
-    /// All zones of the array that have failed.
-    pub(crate) fn failed_zones(&self) -> Vec<ZoneId> {
-        let lost = |id: &ZoneId| {
-            let (entry, decision) = self.decide(*id);
-            self.has_failed(*id, &entry, &decision)
-        };
-        (0..self.superblock.zones).map(ZoneId).filter(lost).collect()
-    }
-
     /// Finishes the active parts of failed zones, whose failures are durable already.
     pub(crate) async fn finish_failed_zones(&self, lost: &[ZoneId]) -> Result<(), MountError> {
         for (slot, present) in self.members() {

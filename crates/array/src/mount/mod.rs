@@ -3,6 +3,7 @@
 pub(crate) mod assemble;
 pub(crate) mod candidate;
 pub(crate) mod decide;
+pub(crate) mod dry_run;
 pub(crate) mod errors;
 pub(crate) mod failed_zones;
 pub(crate) mod gather;

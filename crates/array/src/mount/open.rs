@@ -20,6 +20,7 @@ use crate::metrics::add;
 use crate::mount::candidate::Candidate;
 use crate::mount::errors::{MountError, is_drive_fault, is_zone_state, second_failure};
 use crate::mount::gather::Mount;
+use crate::mount::zone_rewrite;
 
 impl Array {
     /// Assembles the array that `devices` are members of, in any order. One drive may be missing, or fail during the mount:
@@ -30,8 +31,9 @@ impl Array {
     /// [`ErrorKind::Gone`](zoned::ErrorKind::Gone) if more than one drive is missing or failed; the error of a drive that
     /// fails as the second one; and an error of the host (no memory, for example), for which no drive is failed.
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
-        let (resume, pace) = (options.resume, options.rebuild);
+        let (resume, pace, rebuild_above) = (options.resume, options.rebuild, options.rebuild_above);
         let (core, candidate) = mount(devices, options).await?;
+        zone_rewrite::rewrite_zones(&core, rebuild_above).await?;
         if let Some(candidate) = candidate.filter(|_| resume)
             && let Err(error) = rebuild::resume(&core, candidate, pace)
         {
@@ -42,8 +44,9 @@ impl Array {
     }
 }
 
-/// Mounts the array that `devices` are members of, without a drive that stops the mount.
-async fn mount(
+/// Mounts the array that `devices` are members of, without a drive that stops the mount. Rewrites no zone of which much
+/// content is relocated.
+pub(crate) async fn mount(
     devices: Vec<Arc<dyn ZonedDevice>>,
     options: OpenOptions,
 ) -> Result<(Arc<Core>, Option<Candidate>)> {

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use crate::common::{Bench, METADATA_ZONES, blocks, device, verify, verify_all, write, write_content};
-use array::{Array, CheckOptions, Health, MemberState, OpenOptions, ScrubOptions, Slot};
+use crate::common::{
+    BLOCKS_BY_ZONE, Bench, METADATA_ZONES, blocks, device, verify, verify_all, write, write_content,
+};
+use array::{Array, CheckOptions, Health, MemberState, OpenOptions, ScrubOptions, Severity, Slot};
 use units::block_on;
 use zoned::emu::{FaultOp, FaultSpec};
 use zoned::{Blocks, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
@@ -237,5 +239,60 @@ fn two_drives_that_came_up_read_only_are_refused_before_anything_is_written() {
         assert!(error.to_string().contains("1 takes no writes, 4 takes no writes"), "{error}");
         let reported = array::status(&again.devices(&[])).await.expect("status");
         assert!(reported.superblock.members.iter().all(|member| !member.failed), "{reported:?}");
+        assert_eq!((reported.health(), &reported.mount_error), (Health::Failed, &Some(error.to_string())));
+        assert!(reported.advice()[0].starts_with(&format!("The array cannot be mounted: {error}")));
+        let report = array::check(&again.devices(&[]), CheckOptions::default()).await.expect("checked");
+        let errors: Vec<_> = report.problems.iter().filter(|p| p.severity == Severity::Error).collect();
+        assert!(matches!(&errors[..], [one] if one.what == error.to_string()), "{report:?}");
     });
+}
+
+#[test]
+fn a_status_finds_an_error_that_stops_a_mount_behind_the_logs() {
+    let bench = array_with_content();
+    let drive = &bench.drives[2];
+    // The drive denies reads of its parts of zones with content.
+    for (zone, _) in BLOCKS_BY_ZONE {
+        drive.unreadable.lock().extend((0..480).map(|row| drive.row(zone, row)));
+    }
+    *drive.says.lock() = ErrorKind::Denied;
+    block_on(&*bench.driver, async {
+        let reported = array::status(&bench.devices(&[])).await.expect("status");
+        let error = Array::open(bench.devices(&[]), OpenOptions::default()).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Denied, "{error}");
+        assert_eq!((reported.health(), reported.mount_error), (Health::Failed, Some(error.to_string())));
+        // An error of the host says nothing of the array.
+        *drive.says.lock() = ErrorKind::Host;
+        let unknown = array::status(&bench.devices(&[])).await.expect_err("unknown");
+        assert_eq!(unknown.kind(), ErrorKind::Host);
+        drive.unreadable.lock().clear();
+        let reported = array::status(&bench.devices(&[])).await.expect("status");
+        assert_eq!(reported.health(), Health::Clean, "{reported:?}");
+    });
+}
+
+#[test]
+fn a_status_changes_no_drive_and_agrees_with_the_mount_after_it() {
+    let bench = array_with_content();
+    let fingerprints =
+        |of: &Bench| of.drives.iter().map(|drive| drive.inner.media().fingerprint()).collect::<Vec<_>>();
+    for seed in 0..20 {
+        let again = bench.cut(seed);
+        for without in [&[][..], &[seed as usize % 5]] {
+            let before = fingerprints(&again);
+            block_on(&*again.driver, async {
+                // Every write, flush and zone command that reached a drive would be an error.
+                again.drives.iter().for_each(|drive| *drive.refuses.lock() = Some(ErrorKind::Denied));
+                let reported = array::status(&again.devices(without)).await.expect("status");
+                assert_eq!(reported.mount_error, None);
+                assert_eq!(fingerprints(&again), before);
+                again.drives.iter().for_each(|drive| *drive.refuses.lock() = None);
+                let array = again.open(without).await;
+                verify_all(&device(&array)).await;
+                let mounted = array.status();
+                assert_eq!(reported.health(), mounted.health());
+                assert_eq!((&reported.worn, &reported.failed_zones), (&mounted.worn, &mounted.failed_zones));
+            });
+        }
+    }
 }

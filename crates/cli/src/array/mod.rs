@@ -41,7 +41,7 @@ pub struct ArrayArgs {
 enum Verb {
     /// Make an array of three or more drives: the data that they hold is lost.
     Create(create::CreateArgs),
-    /// Show an array and its drives. Exit code 0: clean, 1: degraded, 2: failed, 6: unknown.
+    /// Show an array and its drives. Exit code 0: clean, 1: degraded, 2: failed or not mountable, 6: unknown.
     Status(status::StatusArgs),
     /// Print an array's events as they happen, and run a command for each.
     Monitor(monitor::MonitorArgs),

@@ -237,7 +237,19 @@ fn the_exit_code_of_status_says_how_the_array_is() {
 fn two_copies_of_a_drive_and_drives_of_another_array_are_refused() {
     let barn = ArrayDirectory::filled();
     std::fs::copy(barn.path("1.img"), barn.path("8.img")).expect("a copy");
-    refused(&run(Some(&barn.array([0, 1, 2, 3, 8])), &["fs", "ls"]), 2, &["two drives", "leave one out"]);
+    let twice = barn.array([0, 1, 2, 3, 8]);
+    refused(&run(Some(&twice), &["fs", "ls"]), 2, &["two drives", "leave one out"]);
+    // All superblocks say that the array is clean, and yet no mount takes the drives.
+    let (code, view) = status(&twice);
+    assert_eq!(
+        (code, view["health"].as_str(), member_states(&view)),
+        (Some(2), Some("failed"), vec!["good"; 4])
+    );
+    assert!(view["mount_error"].as_str().is_some_and(|error| error.contains("leave one out")), "{view}");
+    let shown = run(Some(&twice), &["array", "status"]);
+    assert_eq!(shown.status.code(), Some(2));
+    assert!(stdout_of(&shown).contains("cannot be mounted: "), "{}", stdout_of(&shown));
+    assert_eq!(status(&barn.array(0..4)).1["mount_error"], Value::Null);
     barn.check_file_on_array(&barn.array(0..4));
 
     let other = ArrayDirectory::filled();

@@ -16,6 +16,9 @@ pub struct ArrayView {
     pub label: String,
     /// The array's health: `clean`, `degraded` or `failed`.
     pub health: String,
+    /// Why no mount takes the array, the cause first; `None` for an array that a process has open, and for one that a mount
+    /// takes.
+    pub mount_error: Option<String>,
     /// Number of logical zones.
     pub zones: u32,
     /// Bytes in a stripe unit.
@@ -154,6 +157,7 @@ impl From<&Status> for ArrayView {
             array: superblock.uuid.to_string(),
             label: superblock.label.clone(),
             health: health(status.health()).to_owned(),
+            mount_error: status.mount_error.clone(),
             zones: superblock.zones,
             stripe_unit: u64::from(superblock.unit) * block,
             capacity: zone * data * u64::from(superblock.zones),
