@@ -32,11 +32,24 @@ struct SourceRows {
     overlay: Overlay,
 }
 
+/// Rows of one part that a reconstruction takes from a read of its caller.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedRows {
+    pub role: Role,
+    /// The first row, from the start of the part.
+    pub row: u64,
+    pub rows: u64,
+}
+
 /// A reconstruction of a piece whose reads have been submitted.
 pub(crate) struct Reconstruction {
+    /// The first row of the piece, from the start of the part.
+    first: u64,
     /// Parity of the piece's stripe, if memory holds it.
     parity: Option<Buf>,
     sources: Vec<SourceRows>,
+    /// Rows that the caller reads for itself: [`Reconstruct::combine`] gets their content.
+    pub shared: Vec<SharedRows>,
     /// Blocks of the piece that are in flight: their content is in memory.
     in_flight: Overlay,
 }
@@ -55,6 +68,18 @@ impl Reconstruct {
     ///
     /// Errors: [`ErrorKind::Media`] if a second drive is needed and has failed, or the parity is in bad rows.
     pub(crate) fn piece(&self, zone: &Zone, id: ZoneId, piece: Piece) -> Result<Reconstruction> {
+        self.piece_beside(zone, id, piece, &[])
+    }
+
+    /// As [`piece`](Reconstruct::piece), beside reads of other pieces: rows of the same stripe that the caller reads are not
+    /// read again, and are in [`Reconstruction::shared`].
+    pub(crate) fn piece_beside(
+        &self,
+        zone: &Zone,
+        id: ZoneId,
+        piece: Piece,
+        beside: &[Piece],
+    ) -> Result<Reconstruction> {
         let layout = &self.ctx.layout;
         let error = || {
             let at = self.ctx.geometry.start(id).plus(piece.offset);
@@ -103,42 +128,75 @@ impl Reconstruct {
             sources.push(SourceRows { role, row: first, rows: len, io, overlay: Overlay::default() });
         }
         let equation = Equation { stripe: piece.stripe, rows: row..row + len, end: limit };
-        for Term { role, count, .. } in equation.terms(layout, Some(piece.index)) {
-            let (io, overlay) =
-                match zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), role, first, count) {
-                    Some(relocated) => {
-                        let mut into = BufMut::zeroed(self.ctx.bytes(count));
-                        relocated.apply(&mut into);
-                        (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
-                    }
-                    None => {
-                        let io = self.read_rows(id, role, first, count).ok_or_else(|| gone(role, "data"))?;
-                        (io, zone.stale.overlay(self.ctx.bytes(1), role, first, count))
-                    }
-                };
-            sources.push(SourceRows { role, row: first, rows: count, io, overlay });
+        let mut shared = Vec::new();
+        for Term { index, role, count } in equation.terms(layout, Some(piece.index)) {
+            let read = beside.iter().find(|read| read.stripe == piece.stripe && read.index == index);
+            let rows = first..first + count;
+            let (from, to) = read.map_or((rows.end, rows.end), |read| {
+                let start = layout.row(read.stripe) + read.row;
+                (start.clamp(rows.start, rows.end), (start + read.len).clamp(rows.start, rows.end))
+            });
+            if from < to {
+                shared.push(SharedRows { role, row: from, rows: to - from });
+            }
+            // Without rows to share, the first range is the whole term and the second one is empty.
+            for Range { start: row, end } in [rows.start..from, to.max(from)..rows.end] {
+                let rows = end - row;
+                if rows == 0 {
+                    continue;
+                }
+                let (io, overlay) =
+                    match zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), role, row, rows) {
+                        Some(relocated) => {
+                            let mut into = BufMut::zeroed(self.ctx.bytes(rows));
+                            relocated.apply(&mut into);
+                            (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
+                        }
+                        None => {
+                            let io = self.read_rows(id, role, row, rows).ok_or_else(|| gone(role, "data"))?;
+                            (io, zone.stale.overlay(self.ctx.bytes(1), role, row, rows))
+                        }
+                    };
+                sources.push(SourceRows { role, row, rows, io, overlay });
+            }
         }
-        Ok(Reconstruction { parity, sources, in_flight: Overlay::new(in_flight) })
+        Ok(Reconstruction { first, parity, sources, shared, in_flight: Overlay::new(in_flight) })
     }
 
-    /// Waits for the reads of a reconstruction and combines them in `into`. A drive that is gone is failed here too.
+    /// Waits for the reads of a reconstruction without shared rows and combines them in `into`. A drive that is gone is failed
+    /// here too.
     pub(crate) async fn complete(
         &self,
         id: ZoneId,
         reconstruction: Reconstruction,
         into: &mut BufMut,
     ) -> Result<()> {
-        let Reconstruction { parity, sources, in_flight } = reconstruction;
+        self.combine(id, reconstruction, &[], into).await
+    }
+
+    /// As [`complete`](Reconstruct::complete). `shared`: the content of [`Reconstruction::shared`], in the same order.
+    pub(crate) async fn combine(
+        &self,
+        id: ZoneId,
+        reconstruction: Reconstruction,
+        shared: &[&[u8]],
+        into: &mut BufMut,
+    ) -> Result<()> {
+        let Reconstruction { first, parity, sources, shared: of, in_flight } = reconstruction;
+        assert_eq!(of.len(), shared.len(), "the caller gives the content of all shared rows");
         into.fill(0);
         if let Some(parity) = &parity {
             xor(into, parity);
+        }
+        for (SharedRows { row, .. }, content) in of.iter().zip(shared) {
+            xor(into.get_mut(self.ctx.bytes(row - first)..).unwrap_or_default(), content);
         }
         let mut failed = Ok(());
         for SourceRows { role, row, rows, io, overlay } in sources {
             match self.retry_read(id, role, (row, rows), io.await).await {
                 Ok(mut read) => {
                     overlay.apply(&mut read);
-                    xor(into, &read);
+                    xor(into.get_mut(self.ctx.bytes(row - first)..).unwrap_or_default(), &read);
                 }
                 Err(e) => {
                     self.failures.count_read_error(id, role, row..row + rows, &e);

@@ -1,4 +1,9 @@
 //! Reads: each piece from its drive, or reconstructed from the other drives.
+//!
+//! A read of several units of a stripe of which one drive is missing reads each row of the other drives once: for the client
+//! and for the reconstruction of the missing unit. Reads of all other pieces end first, and the reconstruction combines
+//! their content with parity and with rows that the client did not ask for. If a piece with shared rows could not be read, the
+//! missing unit is reconstructed without shared rows.
 
 use std::sync::Arc;
 
@@ -9,7 +14,7 @@ use crate::deferred::Deferred;
 use crate::degraded::errors::{fails_the_drive, is_transient};
 use crate::degraded::failures::Failures;
 use crate::degraded::read_repair::ReadRepair;
-use crate::degraded::reconstruct::{Reconstruct, Reconstruction};
+use crate::degraded::reconstruct::{Reconstruct, Reconstruction, SharedRows};
 use crate::layout::Piece;
 use crate::member::bad_rows;
 use crate::membership::Membership;
@@ -20,12 +25,24 @@ use crate::zone::zone_table::ZoneTable;
 
 /// One piece of a client's read, under way.
 enum ReadPart {
-    /// The piece's content, from memory.
-    Ready(BufMut),
+    /// Content from memory: of a piece, or zeros above the zone's content (`None`).
+    Ready(Option<Piece>, BufMut),
     /// A read of the piece's drive.
     Read(Piece, Io<BufMut>, Overlay),
     /// The piece's reconstruction from the other drives, and the buffer for its result.
-    Reconstruct(BufMut, Result<Reconstruction>),
+    Reconstruct(Piece, BufMut, Result<Reconstruction>),
+}
+
+/// One piece of a client's read whose own drive was read. A missing piece is reconstructed after the others were read.
+struct JoinedPart {
+    /// `None` for zeros above the zone's content.
+    piece: Option<Piece>,
+    buf: BufMut,
+    /// True if drives were read for the piece.
+    from_drives: bool,
+    result: Result<()>,
+    /// The reconstruction of the piece, until it is complete.
+    missing: Option<Reconstruction>,
 }
 
 /// The read path.
@@ -58,14 +75,16 @@ impl Reads {
         let blocks = rest.len() as u64 / u64::from(self.ctx.geometry.block_size);
         let written = zone.readable().minus(offset).0.min(blocks);
         let mut parts = Vec::new();
-        for piece in self.ctx.layout.pieces(offset, written) {
+        let pieces: Vec<Piece> = self.ctx.layout.pieces(offset, written).collect();
+        for piece in &pieces {
+            let piece = *piece;
             let mut part = rest.split_to(self.ctx.bytes(piece.len));
             let row = self.ctx.layout.row(piece.stripe) + piece.row;
             if let Some(relocated) =
                 zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), piece.role, row, piece.len)
             {
                 relocated.apply(&mut part);
-                parts.push(ReadPart::Ready(part));
+                parts.push(ReadPart::Ready(Some(piece), part));
                 continue;
             }
             parts.push(match self.members.member_of(id, piece.role).read(id, row, part) {
@@ -75,13 +94,14 @@ impl Reads {
                 }
                 Err(part) => {
                     add(&self.ctx.metrics.degraded_reads, 1);
-                    ReadPart::Reconstruct(part, self.reconstruct.piece(zone, id, piece))
+                    let reconstruction = self.reconstruct.piece_beside(zone, id, piece, &pieces);
+                    ReadPart::Reconstruct(piece, part, reconstruction)
                 }
             });
         }
         if !rest.is_empty() {
             rest.fill(0);
-            parts.push(ReadPart::Ready(rest));
+            parts.push(ReadPart::Ready(None, rest));
         }
         let (this, generation) = (Arc::clone(self), zone.generation);
         deferred.run(async move {
@@ -97,21 +117,24 @@ impl Reads {
         generation: u64,
         parts: Vec<ReadPart>,
     ) -> Result<BufMut> {
+        let mut joined = Vec::with_capacity(parts.len());
+        for part in parts {
+            let from_drives = !matches!(part, ReadPart::Ready(..));
+            let (piece, buf, result, missing) = match part {
+                ReadPart::Ready(piece, buf) => (piece, buf, Ok(()), None),
+                ReadPart::Read(piece, io, overlay) => {
+                    let (buf, result) = self.read_or_reconstruct(id, generation, piece, io, overlay).await;
+                    (Some(piece), buf, result, None)
+                }
+                ReadPart::Reconstruct(piece, buf, Ok(missing)) => (Some(piece), buf, Ok(()), Some(missing)),
+                ReadPart::Reconstruct(piece, buf, Err(e)) => (Some(piece), buf, Err(e), None),
+            };
+            joined.push(JoinedPart { piece, buf, from_drives, result, missing });
+        }
+        self.reconstruct_missing(id, generation, &mut joined).await;
         let mut whole: Option<BufMut> = None;
         let mut failed: Option<Error> = None;
-        for part in parts {
-            let from_drives = !matches!(part, ReadPart::Ready(_));
-            let (buf, result) = match part {
-                ReadPart::Ready(buf) => (buf, Ok(())),
-                ReadPart::Read(piece, io, overlay) => {
-                    self.read_or_reconstruct(id, generation, piece, io, overlay).await
-                }
-                ReadPart::Reconstruct(mut buf, Ok(reconstruction)) => {
-                    let result = self.reconstruct.complete(id, reconstruction, &mut buf).await;
-                    (buf, result)
-                }
-                ReadPart::Reconstruct(buf, Err(e)) => (buf, Err(e)),
-            };
+        for JoinedPart { buf, from_drives, result, .. } in joined {
             let (buf, result) = match result {
                 // The zone was reset during the read: the drives may have been read before and after the
                 // reset.
@@ -133,6 +156,59 @@ impl Reads {
             None => Ok(whole),
             Some(e) => Err(e.with_buffer(whole)),
         }
+    }
+
+    /// Completes the reconstructions of a read, all of whose other parts were read.
+    async fn reconstruct_missing(&self, id: ZoneId, generation: u64, joined: &mut [JoinedPart]) {
+        for at in 0..joined.len() {
+            let Some(JoinedPart { piece: Some(piece), buf, missing, .. }) = joined.get_mut(at) else {
+                continue;
+            };
+            let Some(reconstruction) = missing.take() else { continue };
+            let (piece, mut buf) = (*piece, std::mem::take(buf));
+            let shared: Option<Vec<&[u8]>> =
+                reconstruction.shared.iter().map(|rows| self.content_of(joined, rows)).collect();
+            let result = match shared {
+                Some(shared) => self.reconstruct.combine(id, reconstruction, &shared, &mut buf).await,
+                None => self.reconstruct_alone(id, generation, piece, &mut buf).await.unwrap_or(Ok(())),
+            };
+            if let Some(part) = joined.get_mut(at) {
+                (part.buf, part.result) = (buf, result);
+            }
+        }
+    }
+
+    /// The content of rows of a part, from the piece of the read that has them. `None` if that piece was not read.
+    fn content_of<'a>(&self, joined: &'a [JoinedPart], rows: &SharedRows) -> Option<&'a [u8]> {
+        let read = |part: &&JoinedPart| part.result.is_ok() && part.missing.is_none();
+        joined.iter().filter(read).find_map(|part| {
+            let piece = part.piece.filter(|piece| piece.role == rows.role)?;
+            let from = rows.row.checked_sub(self.ctx.layout.row(piece.stripe) + piece.row)?;
+            part.buf.get(self.ctx.bytes(from)..self.ctx.bytes(from + rows.rows))
+        })
+    }
+
+    /// Reconstructs a piece from rows of the other drives that are read for the piece alone. `None` if the zone was reset during
+    /// the read: its blocks read as zeros then, as in `buf`.
+    async fn reconstruct_alone(
+        &self,
+        id: ZoneId,
+        generation: u64,
+        piece: Piece,
+        buf: &mut BufMut,
+    ) -> Option<Result<()>> {
+        let reconstruction = {
+            let zone = self.zones.zone(id);
+            if zone.generation != generation {
+                buf.fill(0);
+                return None;
+            }
+            self.reconstruct.piece(&zone, id, piece)
+        };
+        Some(match reconstruction {
+            Ok(reconstruction) => self.reconstruct.complete(id, reconstruction, buf).await,
+            Err(e) => Err(e),
+        })
     }
 
     /// The error of blocks that cannot be reconstructed. If a drive's part of the zone is offline, that is the cause, but the
@@ -181,18 +257,8 @@ impl Reads {
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
         add(&self.ctx.metrics.degraded_reads, 1);
         let medium = self.failures.count_read_error(id, piece.role, row..row + piece.len, &error);
-        let reconstruction = {
-            let zone = self.zones.zone(id);
-            if zone.generation != generation {
-                // The zone was reset during the read: its blocks read as zeros.
-                buf.fill(0);
-                return (buf, Ok(()));
-            }
-            self.reconstruct.piece(&zone, id, piece)
-        };
-        let result = match reconstruction {
-            Ok(reconstruction) => self.reconstruct.complete(id, reconstruction, &mut buf).await,
-            Err(e) => Err(e),
+        let Some(result) = self.reconstruct_alone(id, generation, piece, &mut buf).await else {
+            return (buf, Ok(()));
         };
         if medium && result.is_ok() {
             add(&self.ctx.metrics.read_repairs, 1);

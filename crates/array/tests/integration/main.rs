@@ -7,6 +7,7 @@ mod check;
 mod common;
 mod conformance;
 mod crash;
+mod degraded_reads;
 mod failed_zones;
 mod failures;
 mod ground;

@@ -246,8 +246,8 @@ impl ArrayLoad {
         let which = "the same with all drives";
         let mut line =
             Line::rate(format!("1 MiB read, depth {depth}, a drive is lost"), degraded.mib, all.mib, which);
-        // A unit of the missing drive is reconstructed from units of all other drives.
-        line.wanted = 0.45;
+        // Every unit of the other drives is read once: the rate of the drives that are left, of a stripe's parity too.
+        line.wanted = 0.975 * self.data_drives() / drives;
         lines.push(line);
         Ok(lines)
     }
