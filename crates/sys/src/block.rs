@@ -137,7 +137,46 @@ impl Condition {
     }
 }
 
+impl Condition {
+    /// The code of the zone state.
+    fn code(self) -> u8 {
+        match self {
+            Condition::NotWritePointer => 0,
+            Condition::Empty => 1,
+            Condition::ImplicitOpen => 2,
+            Condition::ExplicitOpen => 3,
+            Condition::Closed => 4,
+            Condition::ReadOnly => 0xd,
+            Condition::Full => 0xe,
+            Condition::Offline => 0xf,
+            Condition::Other(code) => code,
+        }
+    }
+}
+
 impl Zone {
+    /// The zone as the kernel reports it to programs, and as a server of a block device reports it to the kernel.
+    pub fn encode(&self) -> [u8; size_of::<BlkZone>()] {
+        let kind = match self.kind {
+            ZoneKind::Conventional => 1,
+            ZoneKind::SequentialRequired => 2,
+            ZoneKind::SequentialPreferred => 3,
+            ZoneKind::Other(code) => code,
+        };
+        let mut bytes = [0; size_of::<BlkZone>()];
+        for (at, field) in [(0, self.start), (8, self.len), (16, self.pointer), (32, self.capacity)] {
+            // A zone without a write pointer has one beyond every sector.
+            let sectors = if field.0 == u64::MAX { u64::MAX } else { field.0 / SECTOR };
+            if let Some(place) = bytes.get_mut(at..at + 8) {
+                place.copy_from_slice(&sectors.to_ne_bytes());
+            }
+        }
+        if let Some(place) = bytes.get_mut(24..26) {
+            place.copy_from_slice(&[kind, self.condition.code()]);
+        }
+        bytes
+    }
+
     fn decode_zone(raw: &BlkZone, has_capacity: bool) -> Zone {
         let bytes = |sectors: u64| Bytes(sectors.saturating_mul(SECTOR));
         Zone {
@@ -300,6 +339,30 @@ mod tests {
         assert_eq!((zone.start, zone.pointer, zone.capacity), (Bytes(4096), Bytes(5120), Bytes(48 * 512)));
         assert_eq!((zone.kind, zone.condition), (ZoneKind::SequentialRequired, Condition::Closed));
         assert_eq!(Zone::decode_zone(&raw, false).capacity, Bytes(64 * 512));
+    }
+
+    #[test]
+    fn a_zone_is_encoded_as_the_kernel_reports_it() {
+        use std::mem::offset_of;
+        assert_eq!(
+            [
+                offset_of!(BlkZone, len),
+                offset_of!(BlkZone, wp),
+                offset_of!(BlkZone, kind),
+                offset_of!(BlkZone, cond),
+                offset_of!(BlkZone, capacity),
+            ],
+            [8, 16, 24, 25, 32]
+        );
+        let raw =
+            BlkZone { start: 64, len: 32, wp: 66, kind: 2, cond: 3, capacity: 24, ..BlkZone::default() };
+        let bytes = Zone::decode_zone(&raw, true).encode();
+        let word = |at: usize| u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
+        assert_eq!((word(0), word(8), word(16), word(32)), (64, 32, 66, 24));
+        assert_eq!((bytes[24], bytes[25]), (2, 3));
+        for code in 0..=u8::MAX {
+            assert_eq!(Condition::from_code(code).code(), code);
+        }
     }
 
     proptest::proptest! {

@@ -12,8 +12,10 @@ mod engine;
 pub mod nvme;
 mod request;
 mod ring;
+pub mod signal;
 pub mod sysfs;
 mod threads;
+pub mod ublk;
 
 pub use buf::{Buf, BufMut};
 pub use engine::{Engine, EngineKind};

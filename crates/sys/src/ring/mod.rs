@@ -13,7 +13,7 @@
 
 pub(crate) mod bare;
 mod flight;
-mod probe;
+pub(crate) mod probe;
 mod reaper;
 mod thread_ring;
 

@@ -35,7 +35,7 @@ pub(super) fn probe() -> io::Result<()> {
 }
 
 /// The error that explains why io_uring is not available.
-fn refusal(error: &io::Error) -> String {
+pub(crate) fn refusal(error: &io::Error) -> String {
     let switch = std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled").unwrap_or_default();
     refusal_with(error, switch.trim())
 }
