@@ -69,7 +69,7 @@ impl Context {
     }
 
     /// Fails where a device is a member of an array.
-    fn refuse_member(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+    pub fn refuse_member(&self, device: &Arc<dyn ZonedDevice>) -> Result<()> {
         let Some(member) = self.wait(Contents::read(&**device)).ok().and_then(|contents| contents.array)
         else {
             return Ok(());

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   main                                                       the command line; one module for each noun
-//!   array  bench  crash  demo  device  figures  fs  serve  stock  zones
+//!   array  bench  crash  demo  device  export  figures  fs  serve  stock  zones
 //!   consent  describe  context                                 asks before data is lost; words for drives; opens and mounts
 //!   args  exit  output  progress  size                         shared arguments, exit codes, printing
 //! ```
@@ -20,6 +20,7 @@ mod demo;
 mod describe;
 mod device;
 mod exit;
+mod export;
 mod figures;
 mod fs;
 mod output;
@@ -70,6 +71,8 @@ enum Command {
     Device(device::DeviceArgs),
     /// Make an array of drives, or manage one.
     Array(array::ArrayArgs),
+    /// Make any device a zoned block device of this machine's kernel.
+    Export(export::ExportArgs),
     /// Measure logs, arrays and the engine.
     Bench(bench::BenchArgs),
     /// Draw what each zone of a drive is used for.
@@ -112,6 +115,7 @@ impl Command {
             Command::Fs(args) => fs::run(context, args),
             Command::Device(args) => device::run(context, args),
             Command::Array(args) => array::run(context, args),
+            Command::Export(args) => export::run(context, &args),
             Command::Bench(args) => bench::run(context, args),
             Command::Zones(args) => zones::run(context, &args),
             Command::DbBench(args) => stock::run(context, stock::Program::DbBench, &args),

@@ -36,6 +36,7 @@ mod session;
 mod shared;
 
 pub use error::{Error, Result};
+pub use http::ArrayPages;
 pub use kv::parallel_wal::WalMode;
 pub use options::{Durability, ServeOptions};
 pub use run::run;

@@ -1,8 +1,6 @@
 //! The HTTP routes of the array: `GET /array` shows the array; the routes under `/array/` take orders, from programs of
 //! this machine only.
 
-use std::sync::Arc;
-
 use array::Slot;
 use axum::Router;
 use axum::extract::State;
@@ -13,9 +11,8 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use zoned::{Error, ErrorKind};
 
-use super::guard::{Order, Refusal};
+use super::guard::{ArrayHolder, Order, Refusal};
 use crate::array::{FailOrder, Job, OpenArray, ReplaceOrder, ScrubOrder};
-use crate::shared::Shared;
 
 /// The body of an order without settings: `{}`.
 #[derive(Deserialize)]
@@ -23,24 +20,25 @@ use crate::shared::Shared;
 struct EmptyOrder {}
 
 /// The HTTP routes of the array.
-pub(super) fn routes() -> Router<Arc<Shared>> {
+pub(super) fn routes<H: ArrayHolder>() -> Router<H> {
     Router::new()
-        .route("/array", get(get_array))
-        .route("/array/fail", post(post_fail))
-        .route("/array/replace", post(post_replace))
-        .route("/array/scrub", post(post_scrub))
-        .route("/array/cancel-rebuild", post(cancel_rebuild))
-        .route("/array/cancel-scrub", post(cancel_scrub))
+        .route("/array", get(get_array::<H>))
+        .route("/array/fail", post(post_fail::<H>))
+        .route("/array/replace", post(post_replace::<H>))
+        .route("/array/scrub", post(post_scrub::<H>))
+        .route("/array/cancel-rebuild", post(cancel_rebuild::<H>))
+        .route("/array/cancel-scrub", post(cancel_scrub::<H>))
 }
 
-type SharedState = State<Arc<Shared>>;
-
-async fn get_array(State(shared): SharedState) -> Result<Response, Refusal> {
-    on_array(shared, |array| Ok(array_json(array))).await
+async fn get_array<H: ArrayHolder>(State(holder): State<H>) -> Result<Response, Refusal> {
+    on_array(holder, |array| Ok(array_json(array))).await
 }
 
-async fn post_fail(State(shared): SharedState, Order(order): Order<FailOrder>) -> Result<Response, Refusal> {
-    on_array(shared, move |array| {
+async fn post_fail<H: ArrayHolder>(
+    State(holder): State<H>,
+    Order(order): Order<FailOrder>,
+) -> Result<Response, Refusal> {
+    on_array(holder, move |array| {
         tracing::warn!(slot = order.slot, "a drive is failed by an order");
         array.fail(Slot(order.slot))?;
         Ok(array_json(array))
@@ -48,11 +46,11 @@ async fn post_fail(State(shared): SharedState, Order(order): Order<FailOrder>) -
     .await
 }
 
-async fn post_replace(
-    State(shared): SharedState,
+async fn post_replace<H: ArrayHolder>(
+    State(holder): State<H>,
     Order(order): Order<ReplaceOrder>,
 ) -> Result<Response, Refusal> {
-    on_array(shared, move |array| {
+    on_array(holder, move |array| {
         let drive = array.replace(&order)?;
         if !order.dry_run {
             tracing::info!(slot = order.slot, drive, "a drive is replaced by an order");
@@ -62,26 +60,29 @@ async fn post_replace(
     .await
 }
 
-async fn post_scrub(
-    State(shared): SharedState,
+async fn post_scrub<H: ArrayHolder>(
+    State(holder): State<H>,
     Order(order): Order<ScrubOrder>,
 ) -> Result<Response, Refusal> {
-    on_array(shared, move |array| {
+    on_array(holder, move |array| {
         array.scrub(order.repair_parity)?;
         Ok(array_json(array))
     })
     .await
 }
 
-async fn cancel_rebuild(
-    State(shared): SharedState,
+async fn cancel_rebuild<H: ArrayHolder>(
+    State(holder): State<H>,
     Order(_): Order<EmptyOrder>,
 ) -> Result<Response, Refusal> {
-    on_array(shared, |array| Ok(json!({ "cancelled": array.cancel(Job::Rebuild) }))).await
+    on_array(holder, |array| Ok(json!({ "cancelled": array.cancel(Job::Rebuild) }))).await
 }
 
-async fn cancel_scrub(State(shared): SharedState, Order(_): Order<EmptyOrder>) -> Result<Response, Refusal> {
-    on_array(shared, |array| Ok(json!({ "cancelled": array.cancel(Job::Scrub) }))).await
+async fn cancel_scrub<H: ArrayHolder>(
+    State(holder): State<H>,
+    Order(_): Order<EmptyOrder>,
+) -> Result<Response, Refusal> {
+    on_array(holder, |array| Ok(json!({ "cancelled": array.cancel(Job::Scrub) }))).await
 }
 
 fn array_json(array: &OpenArray) -> Value {
@@ -89,11 +90,11 @@ fn array_json(array: &OpenArray) -> Value {
 }
 
 /// Calls `what` with the array, on a thread that may wait for the drives.
-async fn on_array(
-    shared: Arc<Shared>,
+async fn on_array<H: ArrayHolder>(
+    holder: H,
     what: impl FnOnce(&OpenArray) -> Result<Value, Error> + Send + 'static,
 ) -> Result<Response, Refusal> {
-    let work = move || match &shared.backing.array {
+    let work = move || match holder.array() {
         Some(array) => what(array).map_err(|error| Refusal(status_code(error.kind()), error.to_string())),
         None => Err(Refusal(StatusCode::NOT_FOUND, "the server's data lies on no array".to_owned())),
     };

@@ -18,7 +18,49 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::peer;
+use crate::array::OpenArray;
 use crate::shared::Shared;
+
+/// The process that has an array open, as the routes of the array see it.
+pub(super) trait ArrayHolder: Clone + Send + Sync + 'static {
+    /// The array, if the process has one open.
+    fn array(&self) -> Option<&OpenArray>;
+
+    /// True if orders have to bring a password.
+    fn has_password(&self) -> bool;
+
+    /// Whether `given` is the password.
+    fn is_password(&self, given: &[u8]) -> bool;
+}
+
+impl ArrayHolder for Arc<Shared> {
+    fn array(&self) -> Option<&OpenArray> {
+        self.backing.array.as_ref()
+    }
+
+    fn has_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    fn is_password(&self, given: &[u8]) -> bool {
+        Shared::is_password(self, given)
+    }
+}
+
+/// An array that a process without other pages has open: only its own user and root may give orders.
+impl ArrayHolder for Arc<OpenArray> {
+    fn array(&self) -> Option<&OpenArray> {
+        Some(self)
+    }
+
+    fn has_password(&self) -> bool {
+        false
+    }
+
+    fn is_password(&self, _: &[u8]) -> bool {
+        false
+    }
+}
 
 /// The body of an order to the array, from a client that may give orders.
 pub(super) struct Order<T>(pub T);
@@ -35,13 +77,13 @@ impl IntoResponse for Refusal {
     }
 }
 
-impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
+impl<T: DeserializeOwned, H: ArrayHolder> FromRequest<H> for Order<T> {
     type Rejection = Refusal;
 
-    async fn from_request(request: Request, shared: &Arc<Shared>) -> Result<Order<T>, Refusal> {
+    async fn from_request(request: Request, holder: &H) -> Result<Order<T>, Refusal> {
         let peer = request.extensions().get::<ConnectInfo<SocketAddr>>().map(|ConnectInfo(peer)| *peer);
-        check_client(peer, request.headers(), shared)?;
-        if shared.password.is_none() {
+        check_client(peer, request.headers(), holder)?;
+        if !holder.has_password() {
             let asked = tokio::task::spawn_blocking(move || {
                 peer::may_order(peer.and_then(peer::socket_owner), peer::own_user())
             });
@@ -52,17 +94,21 @@ impl<T: DeserializeOwned> FromRequest<Arc<Shared>> for Order<T> {
             }
         }
         let wrong = |why: String| Refusal(StatusCode::BAD_REQUEST, why);
-        let body = Bytes::from_request(request, shared).await.map_err(|error| wrong(error.to_string()))?;
+        let body = Bytes::from_request(request, holder).await.map_err(|error| wrong(error.to_string()))?;
         serde_json::from_slice(&body).map(Order).map_err(|error| wrong(format!("the order: {error}")))
     }
 }
 
 /// Checks that `peer` may give an order with the request's `headers`.
-fn check_client(peer: Option<SocketAddr>, headers: &HeaderMap, shared: &Shared) -> Result<(), Refusal> {
+fn check_client(
+    peer: Option<SocketAddr>,
+    headers: &HeaderMap,
+    holder: &impl ArrayHolder,
+) -> Result<(), Refusal> {
     check_origin(peer, headers)?;
     let given =
         header_text(headers, header::AUTHORIZATION.as_str()).and_then(|value| value.strip_prefix("Bearer "));
-    if shared.password.is_some() && !given.is_some_and(|given| shared.is_password(given.as_bytes())) {
+    if holder.has_password() && !given.is_some_and(|given| holder.is_password(given.as_bytes())) {
         let why = "the server asks for its password: furrow array ... --password-file FILE";
         return Err(Refusal(StatusCode::UNAUTHORIZED, why.to_owned()));
     }

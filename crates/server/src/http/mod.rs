@@ -1,5 +1,6 @@
 //! The HTTP port: metrics, health, and a plain page of the server's state.
 
+mod array_pages;
 mod array_routes;
 mod array_table;
 mod guard;
@@ -20,6 +21,7 @@ use crate::commands::info_text;
 use crate::metrics;
 use crate::shared::Shared;
 
+pub use array_pages::ArrayPages;
 use html::escape;
 
 /// Serves the HTTP port until the server stops.
