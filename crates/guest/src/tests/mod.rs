@@ -3,6 +3,8 @@
 mod array;
 mod conformance;
 mod device;
+mod export;
+mod exported;
 mod faults;
 mod order;
 mod rates;
@@ -24,6 +26,7 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
         "resets" => resets::run(&mut checks, device)?,
         "faults" => faults::run(&mut checks)?,
         "array" => array::run(&mut checks)?,
+        "export" => export::run(&mut checks)?,
         "rates" => rates::run(&mut checks)?,
         "order" => order::run(&mut checks, device)?,
         _ => bail!("there is no test {name}"),

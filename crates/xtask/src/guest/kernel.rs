@@ -13,7 +13,10 @@ const KERNEL_PACKAGE: &str = "linux-image-6.12-cloud-amd64";
 
 /// The kernel modules that a guest loads, without their dependencies. All other drivers are built into the
 /// kernel.
-pub const GUEST_MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop"];
+pub const GUEST_MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop", "ublk_drv"];
+
+/// The modules of the file systems that some guests mount. They are slow to load, because they time their checksums.
+const FILE_SYSTEM_MODULES: &[&str] = &["btrfs"];
 
 /// A kernel that the guest can boot.
 #[derive(Clone, Debug)]
@@ -22,12 +25,14 @@ pub struct Kernel {
     pub vmlinux: PathBuf,
     /// The kernel's modules, in the order in which they are loaded.
     pub modules: Vec<PathBuf>,
+    /// The modules of file systems, loaded after those.
+    pub file_systems: Vec<PathBuf>,
 }
 
 impl Kernel {
     /// The kernel in the directory `cache`, fetched if missing.
     pub fn get(cache: &Path) -> Result<Kernel> {
-        let home = cache.join("kernel-v2");
+        let home = cache.join("kernel-v3");
         if !home.join("vmlinux").exists() {
             fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
             let work = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
@@ -38,12 +43,20 @@ impl Kernel {
                 bail!("cannot move the kernel to {}", home.display());
             }
         }
-        let mut modules: Vec<PathBuf> = fs::read_dir(home.join("modules"))?
-            .map(|entry| Ok(entry?.path()))
-            .collect::<Result<_, std::io::Error>>()?;
-        modules.sort();
-        Ok(Kernel { vmlinux: home.join("vmlinux"), modules })
+        Ok(Kernel {
+            vmlinux: home.join("vmlinux"),
+            modules: sorted_files(&home.join("modules"))?,
+            file_systems: sorted_files(&home.join("file-systems"))?,
+        })
     }
+}
+
+fn sorted_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| format!("cannot list {}", directory.display()))?;
+    let mut files: Vec<PathBuf> =
+        entries.map(|entry| Ok(entry?.path())).collect::<Result<_, std::io::Error>>()?;
+    files.sort();
+    Ok(files)
 }
 
 /// Unpacks the kernel and its modules to `work`/ready.
@@ -58,34 +71,49 @@ fn fetch_kernel(work: &Path) -> Result<()> {
     let version = first(&tree.join("lib/modules"), |_| true)?;
     let version = version.file_name().and_then(|name| name.to_str()).context("no version")?.to_owned();
     let ready = work.join("ready");
-    fs::create_dir_all(ready.join("modules"))?;
+    fs::create_dir_all(&ready)?;
     extract_kernel(&tree.join(format!("boot/vmlinuz-{version}")), &ready.join("vmlinux"))?;
     // The package has no module dependency table: the table is made when a kernel is installed.
     run(Command::new(sbin("depmod")).arg("-b").arg(&tree).arg(&version))?;
+    let mut unpacked = Vec::new();
+    unpack_modules(&tree, &version, GUEST_MODULES, &ready.join("modules"), &mut unpacked)?;
+    unpack_modules(&tree, &version, FILE_SYSTEM_MODULES, &ready.join("file-systems"), &mut unpacked)?;
+    fs::write(ready.join("version"), version)?;
+    Ok(())
+}
+
+/// Unpacks the modules `names` and those that they need, but not those in `unpacked`, to the directory `to`. The names of
+/// the files begin with numbers: the order in which they are loaded.
+fn unpack_modules(
+    tree: &Path,
+    version: &str,
+    names: &[&str],
+    to: &Path,
+    unpacked: &mut Vec<String>,
+) -> Result<()> {
+    fs::create_dir_all(to)?;
     let listed = run(Command::new(sbin("modprobe"))
         .arg("-d")
-        .arg(&tree)
-        .args(["-S", &version, "--show-depends", "--all"])
-        .args(GUEST_MODULES))?;
-    let mut done = Vec::new();
+        .arg(tree)
+        .args(["-S", version, "--show-depends", "--all"])
+        .args(names))?;
+    ensure!(listed.contains("insmod "), "modprobe named no modules: {listed}");
     for line in listed.lines() {
         let Some(path) = line.strip_prefix("insmod ").and_then(|rest| rest.split_whitespace().next()) else {
             continue;
         };
-        if done.contains(&path.to_owned()) {
+        if unpacked.contains(&path.to_owned()) {
             continue;
         }
         let name = Path::new(path).file_name().and_then(|name| name.to_str()).unwrap_or_default();
-        let plain = ready.join(format!("modules/{:02}-{}", done.len(), name.trim_end_matches(".xz")));
+        let plain = to.join(format!("{:02}-{}", unpacked.len(), name.trim_end_matches(".xz")));
         let bytes = match name.ends_with(".xz") {
             true => filter(Command::new("xz").args(["-dc", path]), &[])?,
             false => fs::read(path)?,
         };
         fs::write(&plain, bytes)?;
-        done.push(path.to_owned());
+        unpacked.push(path.to_owned());
     }
-    ensure!(!done.is_empty(), "modprobe named no modules: {listed}");
-    fs::write(ready.join("version"), version)?;
     Ok(())
 }
 

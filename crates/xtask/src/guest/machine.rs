@@ -69,6 +69,8 @@ pub struct Machine {
     /// Number of drives, counted from the last one, that can be plugged in again. Each of them is in an NVMe
     /// subsystem of its own.
     pub spares: usize,
+    /// True if the guest loads the modules of file systems.
+    pub file_systems: bool,
 }
 
 impl Default for Machine {
@@ -80,6 +82,7 @@ impl Default for Machine {
             survives_reset: false,
             pluggable: false,
             spares: 0,
+            file_systems: false,
         }
     }
 }
@@ -144,7 +147,9 @@ impl Machine {
     ) -> Result<RunningMachine> {
         let work = tempfile::Builder::new().prefix("furrow-guest-").tempdir()?;
         let initrd = work.path().join("initrd");
-        write_initrd(&initrd, kernel, programs, cache, job)?;
+        let file_systems = if self.file_systems { kernel.file_systems.as_slice() } else { &[] };
+        let modules = kernel.modules.iter().chain(file_systems);
+        write_initrd(&initrd, modules, programs, cache, job)?;
         let mut command = Command::new(QEMU);
         let memory = self.memory_mb.to_string();
         let cpus = self.cpus.to_string();
@@ -385,12 +390,18 @@ fn accept(listener: &UnixListener, child: &mut Child) -> Result<UnixStream> {
     bail!("it does not connect its ports")
 }
 
-fn write_initrd(to: &Path, kernel: &Kernel, programs: &Programs, cache: &Path, job: &Job) -> Result<()> {
+fn write_initrd<'a>(
+    to: &Path,
+    modules: impl Iterator<Item = &'a PathBuf>,
+    programs: &Programs,
+    cache: &Path,
+    job: &Job,
+) -> Result<()> {
     let mut initrd = Initrd::new(std::io::BufWriter::with_capacity(1 << 20, File::create(to)?));
     for directory in ["/dev", "/proc", "/sys", "/tmp", "/run", "/root", "/bin", "/etc"] {
         initrd.directory(directory)?;
     }
-    for module in &kernel.modules {
+    for module in modules {
         let name = module.file_name().and_then(|name| name.to_str()).context("a module without a name")?;
         initrd.file(&format!("{MODULES_PATH}/{name}"), module)?;
     }

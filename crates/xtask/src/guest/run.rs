@@ -32,6 +32,9 @@ pub struct RunArgs {
     /// /dev/furrow/ng-loop0 and so on
     #[arg(long, default_value_t = 0, value_name = "N")]
     nvmet_loop: u32,
+    /// Load the modules of btrfs
+    #[arg(long)]
+    btrfs: bool,
     /// Set kernel.io_uring_disabled to 2: nobody gets a ring
     #[arg(long)]
     no_io_uring: bool,
@@ -104,6 +107,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let machine = Machine {
         drives: (0..drives).map(|_| ZnsDrive { zones: args.zones, ..ZnsDrive::default() }).collect(),
         memory_mb: args.memory,
+        file_systems: args.btrfs,
         ..Machine::default()
     };
     let mut running = machine.boot(&kernel, &programs, &cache(), &job, || {

@@ -2,6 +2,7 @@
 
 mod array;
 mod chance;
+mod export;
 mod faults;
 mod lab;
 mod report;
@@ -75,6 +76,11 @@ const SUITE_TESTS: &[SuiteTest] = &[
         name: "array",
         about: "arrays over both interfaces; under redis-benchmark a drive is unplugged, replaced, rebuilt",
         run: array::run,
+    },
+    SuiteTest {
+        name: "export",
+        about: "emulator and array as block devices: conformance, blkzone, fio, btrfs, kill -9 and --recover",
+        run: export::run,
     },
     SuiteTest {
         name: "rates",
