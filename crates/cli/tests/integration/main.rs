@@ -5,5 +5,6 @@ mod array;
 mod bench;
 mod cli;
 mod common;
+mod export;
 mod figures;
 mod scripts;
