@@ -97,6 +97,7 @@ impl LogClient for Checkpoints {
                 let body = self.writes.partial(&zone, id, stripe, layout.start(stripe), end);
                 let io = member.append_of(incarnation, &body)?;
                 if zone.logged < end {
+                    writes.ios.extend(self.writes.write_held_parity(&mut zone, id));
                     zone.commit(end, false);
                     writes.commits.push((id, end));
                 }

@@ -198,7 +198,7 @@ impl Layout {
     }
 
     /// Rows of the parity of `stripe` that are final when the logical pointer is at `pointer`: the rows for
-    /// which the last data unit has its block. Final rows are in place.
+    /// which the last data unit has its block. If that block is acknowledged, its row of parity is in place.
     pub fn final_parity(&self, stripe: Stripe, pointer: Blocks) -> u64 {
         self.filled(stripe, self.data_units() - 1, pointer)
     }

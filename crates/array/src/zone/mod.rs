@@ -88,6 +88,9 @@ pub(crate) struct Zone {
     pub end: Option<Blocks>,
     /// The XOR of the data of the stripe at the pointer, as long as the filled part of the first unit.
     pub parity: BufMut,
+    /// The first row of the parity of the stripe at the pointer that is final and not written to its place yet. No block of
+    /// the last data unit from this row on is covered by a commit.
+    pub held_parity: Option<u64>,
     /// The end of the blocks that a submitted commit covers.
     pub logged: Blocks,
     /// True while a record of partial parity is in flight, or waits for room in the log.
@@ -131,6 +134,7 @@ impl Zone {
             generation,
             end: None,
             parity,
+            held_parity: None,
             logged: pointer,
             logging: false,
             commits: VecDeque::new(),
@@ -358,6 +362,7 @@ impl Zone {
         };
         self.pointer = self.covered;
         self.logged = self.covered;
+        self.held_parity = None;
         self.relocated.retain(|_, parity| parity.end <= self.pointer);
     }
 

@@ -22,6 +22,8 @@ const MAX_BYTES_IN_FLIGHT: u64 = 16 << 20;
 struct CountingDrive {
     inner: Arc<Emu>,
     reads: AtomicU64,
+    /// Writes to data zones.
+    writes: AtomicU64,
     /// Bytes of writes to data zones that are in flight, now and at most.
     flying: Arc<AtomicU64>,
     most: AtomicU64,
@@ -40,6 +42,7 @@ impl ZonedDevice for CountingDrive {
             }
             Op::Write { at, data, .. } if *at >= own => {
                 let bytes = data.len() as u64;
+                self.writes.fetch_add(1, Ordering::Relaxed);
                 let flying = self.flying.fetch_add(bytes, Ordering::Relaxed) + bytes;
                 self.most.fetch_max(flying, Ordering::Relaxed);
                 let (io, left) = (self.inner.submit(op), Arc::clone(&self.flying));
@@ -80,8 +83,8 @@ fn array_of_counting_drives(
                 ..EmuOptions::default()
             };
             let inner = Emu::memory(options, Arc::clone(&driver));
-            let (reads, most) = (AtomicU64::new(0), AtomicU64::new(0));
-            Arc::new(CountingDrive { inner, reads, flying: Arc::default(), most })
+            let (reads, writes, most) = Default::default();
+            Arc::new(CountingDrive { inner, reads, writes, flying: Arc::default(), most })
         })
         .collect();
     let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
@@ -219,4 +222,43 @@ fn no_more_than_a_window_of_a_zones_writes_is_in_flight() {
     );
     assert_eq!(array.counters().partial_parity_bytes, 0);
     assert_eq!(drives[0].flying.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn final_rows_of_parity_behind_writes_in_flight_go_to_their_place_together() {
+    let stripes = 6;
+    let (driver, drives, array) = array_of_counting_drives(4, UNIT_BLOCKS, 96);
+    let written = || drives.iter().map(|drive| drive.writes.load(Ordering::Relaxed)).sum::<u64>();
+    block_on(&*driver, async {
+        let pieces = vec![1; (stripes * STRIPE_BLOCKS) as usize];
+        let after = write(&array, 0, 0, &pieces, true).await;
+        // Nothing is in flight below the first stripe, so its four rows of parity go one by one. Each other stripe has
+        // one command of parity.
+        assert_eq!(written(), stripes * STRIPE_BLOCKS + UNIT_BLOCKS + (stripes - 1));
+        assert_eq!(after.parity_bytes, stripes * UNIT_BLOCKS * BLOCK_BYTES as u64);
+        verify(&device(&array), 0, 0, stripes * STRIPE_BLOCKS).await;
+
+        // The last stripe does not become whole: its three final rows go in one command when the stripe below has landed.
+        let before = written();
+        let pieces = vec![1; (2 * STRIPE_BLOCKS - 1) as usize];
+        write(&array, 1, 0, &pieces, true).await;
+        assert_eq!(written() - before, 2 * STRIPE_BLOCKS - 1 + UNIT_BLOCKS + 1);
+        // The stripe's last row follows the others.
+        write(&array, 1, 2 * STRIPE_BLOCKS - 1, &[1], true).await;
+        assert_eq!(written() - before, 2 * STRIPE_BLOCKS + UNIT_BLOCKS + 2);
+        verify(&device(&array), 1, 0, 2 * STRIPE_BLOCKS).await;
+        for lost in 0..5 {
+            let left = drives.iter().enumerate().filter(|(slot, _)| *slot != lost);
+            let images = left.map(|(n, drive)| (n, drive.inner.media()));
+            let again: Vec<Arc<dyn ZonedDevice>> = images
+                .map(|(n, media)| {
+                    Emu::from_media(media, &format!("emu:{n}"), Latency::NONE, Arc::clone(&driver))
+                        as Arc<dyn ZonedDevice>
+                })
+                .collect();
+            let array = Array::open(again, OpenOptions::default()).await.expect("opened");
+            verify(&device(&array), 0, 0, stripes * STRIPE_BLOCKS).await;
+            verify(&device(&array), 1, 0, 2 * STRIPE_BLOCKS).await;
+        }
+    });
 }

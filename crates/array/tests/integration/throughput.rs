@@ -209,6 +209,16 @@ fn small_writes_have_the_tail_of_one_drive() {
 }
 
 #[test]
+fn small_writes_far_ahead_of_the_drives_send_one_command_of_parity_a_stripe() {
+    // The drives' rate in commands is the limit: 64 of the 65 commands of a stripe are data.
+    let drive = run_writes(&one(), 16 << 10, 1, 102).rate;
+    let array = run_writes(&fresh_array(), 64 << 10, 1, 512).rate;
+    let share = array / (drive * DRIVES * 64.0 / 65.0);
+    println!("4 KiB, depth 512: {array:.0} MiB/s, one drive {drive:.0} at depth 102: {share:.3}");
+    assert!(array >= 3477.0, "{array:.0} MiB/s");
+}
+
+#[test]
 fn a_small_write_costs_two_blocks_more() {
     let array = array();
     let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;

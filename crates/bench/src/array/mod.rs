@@ -18,6 +18,9 @@ use crate::Recorder;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 
+/// Writes in flight of the load whose limit is the drives' rate in commands.
+const MANY_IN_FLIGHT: usize = 512;
+
 /// Number of writes in a mean latency, and the drive's rest between two of them.
 const RESTED_WRITES: u64 = 50;
 const REST_BETWEEN_WRITES: Duration = Duration::from_millis(1);
@@ -174,7 +177,22 @@ impl ArrayLoad {
             let what = if kind == Kind::Append { "appended" } else { "written" };
             lines.push(Line::rate(format!("64 KiB {what}, depth {depth}"), units.mib, all, &which));
         }
+        lines.push(self.small_writes_far_ahead()?);
         Ok(lines)
+    }
+
+    /// Writes of 4 KiB with so many in flight that the drives' rate in commands is the limit: each stripe has one command of
+    /// parity beside those of data.
+    fn small_writes_far_ahead(&self) -> Result<Line> {
+        let (size, drives) = (4 * KIB, self.setup.drives);
+        let depth = MANY_IN_FLIGHT / drives as usize;
+        let one = self.load(&self.setup.alone(), Kind::Write, size, depth)?;
+        let bed = self.setup.build()?;
+        let ours = self.load(&bed.device, Kind::Write, size, MANY_IN_FLIGHT)?;
+        let data = self.stripe() as f64 / size as f64;
+        let all = one.mib * f64::from(drives) * data / (data + 1.0);
+        let which = format!("{drives} drives, 4 KiB, depth {depth}, one command of parity a stripe");
+        Ok(Line::rate(format!("4 KiB written, depth {MANY_IN_FLIGHT}"), ours.mib, all, which))
     }
 
     /// The mean latency of writes of `bytes` on one drive, which rests between two of them.
@@ -246,8 +264,10 @@ impl ArrayLoad {
         let which = "the same with all drives";
         let mut line =
             Line::rate(format!("1 MiB read, depth {depth}, a drive is lost"), degraded.mib, all.mib, which);
-        // Every unit of the other drives is read once: the rate of the drives that are left, of a stripe's parity too.
-        line.wanted = 0.975 * self.data_drives() / drives;
+        // Each unit of the other drives is read once, parity included, so that whole stripes are read at the rate of the drives
+        // that are left. A read that ends inside a stripe may need the rest of the stripe too.
+        let more = if MIB.is_multiple_of(self.stripe()) { 0 } else { self.stripe() };
+        line.wanted = 0.975 * self.data_drives() / drives * MIB as f64 / (MIB + more) as f64;
         lines.push(line);
         Ok(lines)
     }

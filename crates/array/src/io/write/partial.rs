@@ -53,12 +53,16 @@ impl Writes {
         match io {
             None => self.members.roll(slot, deferred),
             Some(Ok(Some(io))) => {
+                let held = self.write_held_parity(zone, id);
                 zone.commit(end, false);
                 zone.logging = true;
                 let this = Arc::clone(self);
                 deferred.run(async move {
                     let failure = io.await.err().map(|e| (slot, e));
-                    let judged = this.failures.judge_writes(id, failure.into_iter().collect()).await;
+                    let mut judged = this.failures.judge_writes(id, failure.into_iter().collect()).await;
+                    if let Some(held) = held {
+                        judged = judged.and(held.await);
+                    }
                     this.parity_logged(id, end, judged);
                 });
                 self.members.roll_early(slot, deferred);
@@ -77,6 +81,7 @@ impl Writes {
         end: Blocks,
         deferred: &mut Deferred,
     ) {
+        zone.held_parity = None;
         if !self.members.is_persisting() {
             return zone.commit(end, true);
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, ZoneId};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Io, ZoneId};
 
 use super::Writes;
 use crate::deferred::Deferred;
@@ -92,6 +92,43 @@ impl Writes {
         true
     }
 
+    /// True if final rows of the parity of the open stripe wait for the rows above them: no block of the stripe can be
+    /// acknowledged before writes below the stripe have landed, and the stripe may become whole meanwhile.
+    fn holds_parity(&self, zone: &Zone, id: ZoneId, stripe: Stripe) -> bool {
+        let layout = &self.ctx.layout;
+        let (role, first) = (layout.parity(stripe), layout.row(stripe));
+        zone.has_flight_below(layout.start(stripe))
+            && zone.poison.is_none()
+            && self.ctx.rules.logs_partial_parity()
+            && self.members.member_of(id, role).is_good()
+            && !zone.stale.has_stale(role, &(first..first + layout.unit_of(stripe)))
+    }
+
+    /// Writes the held rows of the parity of the open stripe to their place. The result is there once an error has been
+    /// judged: the error poisons the zone. Called before a commit that covers the rows' blocks in another way.
+    pub(crate) fn write_held_parity(self: &Arc<Self>, zone: &mut Zone, id: ZoneId) -> Option<Io<()>> {
+        let layout = &self.ctx.layout;
+        let (row, stripe) = zone.held_parity.take().zip(zone.open_stripe(layout))?;
+        let end = layout.final_parity(stripe, zone.pointer);
+        let parity = zone.parity.get(self.ctx.bytes(row)..self.ctx.bytes(end)).map(Buf::copy_from);
+        let parity = parity.expect("memory holds the parity of the open stripe");
+        let member = self.members.member_of(id, layout.parity(stripe));
+        let (slot, bytes) = (member.slot, parity.len() as u64);
+        let io = member.write(id, layout.row(stripe) + row, parity)?;
+        add(&self.ctx.metrics.parity_bytes, bytes);
+        let this = Arc::clone(self);
+        let judged = Io::spawn(&self.ctx.driver, &self.ctx.geometry.name, async move {
+            if let Err(error) = io.await
+                && let Err(error) = this.failures.judge_writes(id, vec![(slot, error)]).await
+            {
+                let mut zone = this.zones.zone(id);
+                zone.poison = zone.poison.take().or(Some(error));
+            }
+            Ok(Done::Unit)
+        });
+        Some(judged.typed())
+    }
+
     /// Writes `data` at the zone's write pointer. The zone has room, and the logs have reserved room for
     /// relocated content.
     #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
@@ -139,11 +176,18 @@ impl Writes {
                     self.write_data(zone, id, piece, part, &mut ios);
                 }
                 Step::Parity { stripe, row, len } => {
+                    if row + len < layout.unit_of(stripe) && self.holds_parity(zone, id, stripe) {
+                        zone.held_parity.get_or_insert(row);
+                        continue;
+                    }
+                    let first = zone.held_parity.take().unwrap_or(row);
+                    let rows = first..row + len;
                     let to = layout.unit_start(stripe, layout.data_units() - 1).plus(Blocks(row + len));
                     let before = ios.len();
-                    let covers = self.write_parity(zone, id, stripe, row..row + len, &mut ios);
+                    let covers = self.write_parity(zone, id, stripe, rows.clone(), &mut ios);
                     // A commit covers all lower blocks: by the whole unit, or by partial parity that was logged.
-                    let all = to == layout.end(stripe) || zone.logged.plus(Blocks(len)) == to;
+                    let all =
+                        to == layout.end(stripe) || zone.logged.plus(Blocks(rows.end - rows.start)) == to;
                     if covers && all {
                         zone.commit(to, ios.len() == before);
                         covered.push(to);
