@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use zoned::emu::{Emu, EmuOptions};
+use zoned::emu::EmuOptions;
 use zoned::{Action, DeviceUrl, Driver, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::{Clock, Error, Result};
