@@ -13,6 +13,7 @@ mod failures;
 mod ground;
 mod in_flight;
 mod log_room;
+mod parity_rows;
 mod persistence;
 mod raizn_defects;
 mod rebuild;
