@@ -33,7 +33,7 @@ enum ReadPart {
     Reconstruct(Piece, BufMut, Result<Reconstruction>),
 }
 
-/// One piece of a client's read whose own drive was read. A missing piece is reconstructed after the others were read.
+/// One piece of a client's read. A piece of a missing drive is reconstructed after all other pieces were read.
 struct JoinedPart {
     /// `None` for zeros above the zone's content.
     piece: Option<Piece>,
