@@ -3,7 +3,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use sys::ublk::UblkId;
 use zoned::discover::Machine;
@@ -16,12 +16,32 @@ pub(crate) fn path(id: UblkId) -> PathBuf {
     PathBuf::from(format!("/dev/{}", driver::name(id)))
 }
 
-/// Uses of the block device: mounts, swap, stacked devices, and other processes that have it open. Does not open it.
+/// Directory of the subsystems that the kernel's NVMe target offers.
+const NVMET_SUBSYSTEMS: &str = "/sys/kernel/config/nvmet/subsystems";
+
+/// Uses of the block device: mounts, swap, stacked devices, the kernel's NVMe target, and other processes that have it open.
+/// Does not open it.
 pub(crate) fn users(id: UblkId) -> Vec<String> {
     let mut users: Vec<String> =
         Machine::here().uses(&driver::name(id)).iter().map(ToString::to_string).collect();
+    users.extend(nvmet_subsystems(Path::new(NVMET_SUBSYSTEMS), &path(id)));
     users.extend(openers(id));
     users
+}
+
+/// Subsystems below `directory` that offer the block device `device`, in words. The kernel's NVMe target opens block devices
+/// so that nothing else tells.
+fn nvmet_subsystems(directory: &Path, device: &Path) -> Vec<String> {
+    let entries = |directory: PathBuf| fs::read_dir(directory).into_iter().flatten().flatten();
+    let offers = |namespace: fs::DirEntry| {
+        let word = |name: &str| fs::read_to_string(namespace.path().join(name)).unwrap_or_default();
+        word("enable").trim() == "1" && Path::new(word("device_path").trim()) == device
+    };
+    let offering = |subsystem: &fs::DirEntry| entries(subsystem.path().join("namespaces")).any(offers);
+    entries(directory.to_owned())
+        .filter(offering)
+        .map(|subsystem| format!("offered by the NVMe target as {}", subsystem.file_name().display()))
+        .collect()
 }
 
 /// Processes but this one that have the block device open, in words.
@@ -48,6 +68,14 @@ pub(crate) fn claim(id: UblkId) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_EXCL | libc::O_CLOEXEC).open(path(id))
 }
 
+/// The error of a block device that is used; `None` if it is not. `is_served`: the device answers, so that it can be opened,
+/// which finds users in other mount namespaces too.
+pub(crate) fn refuse_used(id: UblkId, doing: &'static str, is_served: bool) -> Option<Error> {
+    let users = users(id);
+    let is_claimed = || is_served && claim(id).is_err_and(|error| error.raw_os_error() == Some(libc::EBUSY));
+    (!users.is_empty() || is_claimed()).then(|| in_use(id, doing, &users))
+}
+
 /// The error of an export that is used.
 pub(crate) fn in_use(id: UblkId, doing: &'static str, users: &[String]) -> Error {
     let users = if users.is_empty() { "opened exclusively".to_owned() } else { users.join(" and ") };
@@ -58,6 +86,21 @@ pub(crate) fn in_use(id: UblkId, doing: &'static str, users: &[String]) -> Error
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_of_the_nvme_target_is_a_use_while_it_is_enabled() {
+        let root = tempfile::tempdir().expect("a directory");
+        let namespace = root.path().join("sub/namespaces/1");
+        fs::create_dir_all(&namespace).expect("a directory");
+        fs::write(namespace.join("device_path"), "/dev/ublkb3\n").expect("a file");
+        let users = |enable, device| {
+            fs::write(namespace.join("enable"), enable).expect("a file");
+            nvmet_subsystems(root.path(), Path::new(device))
+        };
+        assert_eq!(users("1\n", "/dev/ublkb3"), ["offered by the NVMe target as sub"]);
+        assert!(users("0\n", "/dev/ublkb3").is_empty() && users("1\n", "/dev/ublkb30").is_empty());
+        assert!(nvmet_subsystems(Path::new("/nowhere"), Path::new("/dev/ublkb3")).is_empty());
+    }
 
     #[test]
     fn a_used_export_names_its_users() {

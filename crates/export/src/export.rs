@@ -226,20 +226,10 @@ impl Export {
         }
         drop(claimed);
         let flushed = self.device.flush().wait();
-        let unused = users.is_empty();
-        let deleted = if unused { self.control.delete(id) } else { delete_when_unused(&self.control, id) };
         Record::remove(id);
-        let deleted = deleted.map_err(|error| driver::failed("deleting the block device", error));
+        let deleted =
+            self.control.delete(id).map_err(|error| driver::failed("deleting the block device", error));
         flushed.and(deleted).and(self.served.failure().map_or(Ok(()), Err))
-    }
-}
-
-/// Deletes a block device that was taken away from its users. Kernels before 6.9 can only wait for them: there the number
-/// stays taken.
-fn delete_when_unused(control: &Control, id: UblkId) -> io::Result<()> {
-    match control.delete_when_unused(id) {
-        Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => Ok(()),
-        deleted => deleted,
     }
 }
 

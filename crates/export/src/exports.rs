@@ -18,6 +18,8 @@ use crate::record::Record;
 const CHAR_DEVICES: &str = "/sys/class/ublk-char";
 /// Pause between two looks at a server that ends.
 const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// Longest time that users are given to close the block device: programs of udev open a device that was just closed.
+const CLOSE_LIMIT: Duration = Duration::from_secs(1);
 /// Longest time that a server is given to end.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 
@@ -103,16 +105,20 @@ fn export_info(control: &Control, info: &DeviceInfo) -> ExportInfo {
 pub fn stop(id: UblkId, clock: &dyn Driver) -> Result<()> {
     let control = driver::control("stop")?;
     let info = find(&control, id, "stop")?;
-    let users = block_device::users(id);
-    if !users.is_empty() {
-        return Err(in_use(id, "stop", &users));
+    let is_served = info.state == DeviceState::Live;
+    let end = clock.now().after(CLOSE_LIMIT);
+    while let Some(error) = block_device::refuse_used(id, "stop", is_served) {
+        if clock.now() >= end {
+            return Err(error);
+        }
+        block_on(clock, sleep_until(clock, clock.now().after(LOOK_INTERVAL)));
     }
-    if let (DeviceState::Live, Some(server)) = (info.state, info.server) {
+    if let (true, Some(server)) = (is_served, info.server) {
         let failed = |error: io::Error| driver::failed("ending the server", error);
         let pid = i32::try_from(server).ok().and_then(Pid::from_raw);
         let pid = pid.ok_or_else(|| failed(io::ErrorKind::InvalidData.into()))?;
         kill_process(pid, Signal::TERM).map_err(|error| failed(error.into()))?;
-        return wait_until_gone(&control, id, server, clock);
+        return wait_until_gone(id, server, clock);
     }
     control.stop(id).map_err(|error| driver::failed("stopping the block device", error))?;
     control.delete(id).map_err(|error| driver::failed("deleting the block device", error))?;
@@ -120,9 +126,10 @@ pub fn stop(id: UblkId, clock: &dyn Driver) -> Result<()> {
     Ok(())
 }
 
-fn wait_until_gone(control: &Control, id: UblkId, server: u32, clock: &dyn Driver) -> Result<()> {
+fn wait_until_gone(id: UblkId, server: u32, clock: &dyn Driver) -> Result<()> {
     let end = clock.now().after(STOP_LIMIT);
-    while control.info(id).is_ok_and(|info| info.mark == MARK) {
+    // The number stays taken until everybody has closed the device; its entry goes when the server has deleted it.
+    while fs::exists(format!("{CHAR_DEVICES}/ublkc{id}")).unwrap_or(false) {
         if clock.now() >= end {
             let users = block_device::users(id);
             if !users.is_empty() {

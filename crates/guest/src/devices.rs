@@ -33,7 +33,7 @@ pub fn make(job: &Job) -> Result<()> {
 }
 
 /// Makes the names of the block and the character device of the drive with this serial number.
-fn name_drive(name: &str, serial: &str) -> Result<()> {
+pub fn name_drive(name: &str, serial: &str) -> Result<()> {
     let node = clock::wait_for(&format!("drive with the serial number {serial}"), || {
         block_device_of_serial(serial)
     })?;

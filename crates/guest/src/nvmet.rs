@@ -36,3 +36,17 @@ pub fn make(number: usize, device: &Path) -> Result<String> {
         .with_context(|| format!("cannot connect {name}"))?;
     Ok(serial)
 }
+
+/// Ends the export of drive `number`, which lets go of its block device.
+pub fn remove(number: usize) -> Result<()> {
+    let name = format!("furrow-loop{number}");
+    let subsystem = Path::new(NVMET_CONFIGFS).join("subsystems").join(&name);
+    let port = Path::new(NVMET_CONFIGFS).join("ports").join((number + 1).to_string());
+    fs::remove_file(port.join("subsystems").join(&name)).context("cannot withdraw the drive")?;
+    let namespace = subsystem.join("namespaces/1");
+    text::put(namespace.join("enable"), 0)?;
+    for directory in [port, namespace, subsystem] {
+        fs::remove_dir(&directory).with_context(|| format!("cannot remove {}", directory.display()))?;
+    }
+    Ok(())
+}

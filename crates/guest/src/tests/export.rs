@@ -9,14 +9,17 @@ use serde_json::Value;
 
 use super::exported::{Exported, LIMIT, Mounted, compare_files, create_array, list, write_files};
 use crate::checks::Checks;
-use crate::{clock, shell, text};
+use crate::{clock, devices, nvmet, shell, text};
 
+mod drives;
 mod recovery;
 
 /// Geometry of the emulated drives: zones below their size in capacity, few of them open.
 const DRIVE: &str = "zones=64&zone-size=16MiB&zone-capacity=12MiB&max-open=8&max-active=12";
 /// Number of an array's drives: four of data make zones whose size is a power of two.
 const DRIVES: usize = 5;
+/// Number of the export behind nvmet-loop.
+const NVMET_NUMBER: usize = 7;
 /// Number of files that the test of a file system writes.
 const FILES: usize = 60;
 
@@ -28,6 +31,15 @@ pub fn run(checks: &mut Checks) -> Result<()> {
         let array = create_array("conformance", DRIVES, DRIVE)?;
         control.note(conformance(&array)?)
     })?;
+    checks.check("conformance of an export with conventional zones and small blocks", LIMIT, |control| {
+        let url = "emu:/tmp/small?zones=32&zone-size=1MiB&zone-capacity=768KiB&conventional=4&block-size=512&cache=none";
+        control.note(conformance(url)?)
+    })?;
+    checks.check(
+        "conformance of an export behind nvmet, whose appends are in flight together",
+        LIMIT,
+        |control| control.note(behind_nvmet()?),
+    )?;
     checks.check("an export that cannot be is refused, and says why", LIMIT, |_| refusals())?;
     checks.check("blkzone sees zones, pointers and resets", LIMIT, |_| blkzone(&drive))?;
     checks.check("fio writes to zones and reads back what it wrote", LIMIT, |_| fio(&drive))?;
@@ -35,7 +47,8 @@ pub fn run(checks: &mut Checks) -> Result<()> {
         let array = create_array("btrfs", DRIVES, DRIVE)?;
         control.note(btrfs(&array)?)
     })?;
-    recovery::run(checks)
+    recovery::run(checks)?;
+    drives::run(checks)
 }
 
 /// Runs the conformance suite on the block device of an export; returns its last line.
@@ -43,6 +56,22 @@ fn conformance(url: &str) -> Result<String> {
     let export = Exported::start(url, &[])?;
     let device = format!("blk:{}", export.path);
     let said = shell::run_successfully(&["furrow", "device", "check", "--force", "-d", &device], LIMIT)?;
+    export.stop()?;
+    Ok(said.lines().last().unwrap_or_default().to_owned())
+}
+
+/// Runs the conformance suite by NVMe commands on an export behind nvmet-loop: its appends reach the kernel's block layer as
+/// appends. Returns the suite's last line.
+fn behind_nvmet() -> Result<String> {
+    let url =
+        "emu:/tmp/nvmet?zones=64&zone-size=4MiB&zone-capacity=3MiB&max-open=none&max-active=none&reorder=on";
+    let export = Exported::start(url, &[])?;
+    let serial = nvmet::make(NVMET_NUMBER, Path::new(&export.path))?;
+    devices::name_drive("exported", &serial)?;
+    let device = "nvme:/dev/furrow/ng-exported";
+    let said = shell::run_successfully(&["furrow", "device", "check", "--force", "-d", device], LIMIT)?;
+    refused(3, "is", &["furrow", "export", "--stop", &export.id.to_string()])?;
+    nvmet::remove(NVMET_NUMBER)?;
     export.stop()?;
     Ok(said.lines().last().unwrap_or_default().to_owned())
 }
@@ -148,7 +177,7 @@ fn fio(url: &str) -> Result<()> {
 fn btrfs(url: &str) -> Result<String> {
     let start = clock::now();
     let export = Exported::start(url, &[])?;
-    shell::run_successfully(&["mkfs.btrfs", "-q", "-f", &export.path], LIMIT)?;
+    shell::run_successfully(&["mkfs.btrfs", "-q", "-f", "-m", "single", &export.path], LIMIT)?;
     let mounted = Mounted::btrfs(&export.path)?;
     write_files(&mounted.at, 0..FILES / 2)?;
     refused(3, "mounted at", &["furrow", "export", "--stop", &export.id.to_string()])?;

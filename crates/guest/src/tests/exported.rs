@@ -113,7 +113,7 @@ impl Mounted {
     pub(super) fn btrfs(path: &str) -> Result<Mounted> {
         std::fs::create_dir_all(MOUNT_POINT)?;
         rustix::mount::mount(path, MOUNT_POINT, "btrfs", MountFlags::empty(), None)
-            .with_context(|| format!("mounting {path}"))?;
+            .with_context(|| format!("mounting {path}: {}", kernel_log()))?;
         Ok(Mounted { at: PathBuf::from(MOUNT_POINT) })
     }
 
@@ -129,6 +129,14 @@ impl Drop for Mounted {
         // Already unmounted by `unmount`, unless the test failed.
         rustix::mount::unmount(&self.at, UnmountFlags::DETACH).ok();
     }
+}
+
+/// The last lines of the kernel's log, for messages.
+fn kernel_log() -> String {
+    const LINES: usize = 15;
+    let log = shell::run(&["dmesg"], LIMIT).map(|ended| ended.output).unwrap_or_default();
+    let lines: Vec<&str> = log.lines().collect();
+    lines.get(lines.len().saturating_sub(LINES)..).unwrap_or_default().join("\n")
 }
 
 /// Creates an array of emulated drives in files; returns its URL.

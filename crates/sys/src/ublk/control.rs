@@ -135,15 +135,15 @@ impl Control {
         self.run_without_buffer(control::STOP_DEV, id, 0)
     }
 
-    /// Deletes the device. Waits until no process has its character device open, and nobody its block device, which users
-    /// may still have open after its stop.
+    /// Deletes the device. Its number is free when nobody has its character device or its stopped block device open any more.
+    /// Kernels before 6.9 wait for that.
     pub fn delete(&self, id: UblkId) -> io::Result<()> {
-        self.run_without_buffer(control::DEL_DEV, id, 0)
-    }
-
-    /// Deletes the device as soon as nobody has it open any more. `EOPNOTSUPP` on kernels before 6.9.
-    pub fn delete_when_unused(&self, id: UblkId) -> io::Result<()> {
-        self.run_without_buffer(control::DEL_DEV_ASYNC, id, 0)
+        match self.run_without_buffer(control::DEL_DEV_ASYNC, id, 0) {
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                self.run_without_buffer(control::DEL_DEV, id, 0)
+            }
+            deleted => deleted,
+        }
     }
 
     /// Begins to take over a device whose server is gone; `EBUSY` while the kernel still ends the server's requests.

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 use zoned::{Action, Buf, BufMut, Durability, Lba, ZoneId, ZonedDevice};
 
 use super::super::device;
-use super::super::exported::{Exported, LIMIT, Mounted, compare_files, list, write_files};
+use super::super::exported::{Exported, LIMIT, Mounted, compare_files, create_array, list, write_files};
 use crate::checks::Checks;
 use crate::{clock, shell};
 
@@ -27,14 +27,19 @@ const WRITE: usize = 16 << 10;
 const FILES_IN_A_LIFE: usize = 6;
 
 /// A drive whose writes are on the medium when they are acknowledged.
-const KEEPS: &str = "emu:/tmp/keeps?zones=64&zone-size=4MiB&cache=none&max-open=8&max-active=12";
+const KEEPS: &str = "zones=64&zone-size=4MiB&cache=none&max-open=12&max-active=16";
+/// Number of drives of an array.
+const DRIVES: usize = 5;
 /// A drive whose cache is lost with its process.
 const FORGETS: &str =
     "emu:/tmp/forgets?zones=64&zone-size=16MiB&zone-capacity=12MiB&max-open=8&max-active=12";
 
 pub(super) fn run(checks: &mut Checks) -> Result<()> {
-    checks.check("a killed server is replaced ten times under load", LIMIT, |control| {
-        control.note(replaced_under_load()?)
+    checks.check("a killed server of an emulator is replaced ten times under load", LIMIT, |control| {
+        control.note(replaced_under_load(&format!("emu:/tmp/keeps?{KEEPS}"))?)
+    })?;
+    checks.check("a killed server of an array is replaced ten times under load", LIMIT, |control| {
+        control.note(replaced_under_load(&create_array("keeps", DRIVES, KEEPS)?)?)
     })?;
     checks.check("a kill of a server with a volatile cache is a power cut to btrfs", LIMIT, |control| {
         control.note(power_cuts()?)
@@ -49,8 +54,8 @@ fn data(number: u64) -> Buf {
     Buf::copy_from(&bytes)
 }
 
-fn replaced_under_load() -> Result<String> {
-    let mut export = Exported::start(KEEPS, &["--queues", "2"])?;
+fn replaced_under_load(url: &str) -> Result<String> {
+    let mut export = Exported::start(url, &["--queues", "2"])?;
     let device = device::open(&format!("blk:{}", export.path))?;
     let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let mut writers = Vec::new();
@@ -142,7 +147,7 @@ fn act(device: &Arc<dyn ZonedDevice>, zone: ZoneId, action: Action) -> Result<()
 
 fn power_cuts() -> Result<String> {
     let export = Exported::start(FORGETS, &[])?;
-    shell::run_successfully(&["mkfs.btrfs", "-q", "-f", &export.path], LIMIT)?;
+    shell::run_successfully(&["mkfs.btrfs", "-q", "-f", "-m", "single", &export.path], LIMIT)?;
     export.stop()?;
     for life in 0..KILLS {
         let export = Exported::start(FORGETS, &[])?;

@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
-use serde_json::json;
+use anyhow::Result;
 
-use super::lab::{Lab, drives, follow};
+use super::lab::{Lab, drives, follow, plug_or_unplug};
 use super::report::Report;
 use crate::guest::job::Job;
-use crate::guest::machine::{Machine, serial};
+use crate::guest::machine::Machine;
 use crate::guest::qmp::Monitor;
 
 /// For all of it.
@@ -27,22 +26,5 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
     let programs = ["furrow", "redis-cli", "redis-benchmark"];
     let mut running = lab.start(&machine, &programs, "array", "-", Job::default())?;
     let mut monitor = Monitor::connect(&running.monitor())?;
-    follow(&mut running, report, ARRAY_TEST_LIMIT, |_, what| {
-        match what.split(' ').collect::<Vec<_>>().as_slice() {
-            ["unplug", drive] => monitor.execute("device_del", json!({ "id": format!("nvme{drive}") })),
-            ["plug", drive] => {
-                let number: usize = drive.parse().context("a drive's number is needed")?;
-                monitor.execute(
-                    "device_add",
-                    json!({
-                        "driver": "nvme", "id": format!("nvme{number}"), "serial": serial(number),
-                        "bus": format!("slot{number}"), "subsys": format!("subsystem{number}"),
-                    }),
-                )
-            }
-            _ => bail!("there is no such order"),
-        }
-        .with_context(|| format!("the order was: {what}"))?;
-        Ok("done".to_owned())
-    })
+    follow(&mut running, report, ARRAY_TEST_LIMIT, |_, what| plug_or_unplug(&mut monitor, what))
 }

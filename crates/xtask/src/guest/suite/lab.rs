@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
+use serde_json::json;
 
 use super::report::Report;
 use crate::guest::job::{Event, Job};
 use crate::guest::kernel::Kernel;
 use crate::guest::machine::{Machine, RunningMachine, ZnsDrive, serial};
 use crate::guest::programs::Programs;
+use crate::guest::qmp::Monitor;
 use crate::guest::{INIT, built, cache, clock};
 
 /// The settings that every test of the suite gets.
@@ -77,6 +79,26 @@ pub(super) fn follow(
 
 pub(super) fn refuse_requests(_: &mut RunningMachine, what: &str) -> Result<String> {
     bail!("the guest asked for {what}")
+}
+
+/// Executes a guest's requests `unplug N` and `plug N` for its drives.
+pub(super) fn plug_or_unplug(monitor: &mut Monitor, what: &str) -> Result<String> {
+    match what.split(' ').collect::<Vec<_>>().as_slice() {
+        ["unplug", drive] => monitor.execute("device_del", json!({ "id": format!("nvme{drive}") })),
+        ["plug", drive] => {
+            let number: usize = drive.parse().context("a drive's number is needed")?;
+            monitor.execute(
+                "device_add",
+                json!({
+                    "driver": "nvme", "id": format!("nvme{number}"), "serial": serial(number),
+                    "bus": format!("slot{number}"), "subsys": format!("subsystem{number}"),
+                }),
+            )
+        }
+        _ => bail!("there is no such order"),
+    }
+    .with_context(|| format!("the order was: {what}"))?;
+    Ok("done".to_owned())
 }
 
 pub(super) fn drives(count: usize) -> Vec<ZnsDrive> {
