@@ -69,15 +69,26 @@ pub fn run(context: &Context, args: &ExportArgs) -> Result<ExitCode> {
     }
     // The signals are held back before there are other threads.
     let termination = Termination::hold_back().context("holding back signals")?;
-    let (opened, export) = match args.recover {
-        Some(id) => recover(context, args, UblkId(id))?,
-        None => start(context, args)?,
+    let opened = match args.recover {
+        Some(id) => open_to_recover(context, args, UblkId(id))?,
+        None => {
+            let url = args.device.as_deref().unwrap_or_default();
+            check_http(args, url)?;
+            Opened::open(context, url)?
+        }
     };
+    // A port that is taken leaves no block device behind.
     let pages = opened.pages(args)?;
-    print_ready_line(context, &export, &opened.url, pages.as_ref())?;
-    let ended = serve(&termination, &export);
-    drop(pages);
-    ended
+    let options = opened.options(args);
+    let export = match args.recover {
+        Some(id) => Export::recover(UblkId(id), &opened.device, &options)?,
+        None => Export::start(&opened.device, &options)?,
+    };
+    if let Err(error) = print_ready_line(context, &export, &opened.url, pages.as_ref()) {
+        // The block device is there all the same.
+        tracing::warn!(%error, "nobody reads that the export is ready");
+    }
+    serve(&termination, &export)
 }
 
 /// A device that is open for an export.
@@ -106,10 +117,14 @@ impl Opened {
     }
 
     /// True if the device keeps what was acknowledged when its process is killed. An emulated drive's cache, and a drive in
-    /// memory, end with their process.
+    /// memory, end with their process; so does what an array has on such a drive.
     fn outlives_process(&self) -> bool {
-        let in_memory = self.url.contains("emu:mem");
-        !(::array::url::is_emulated(&self.url) && (in_memory || self.device.geometry().volatile_cache))
+        let drives = match &self.array {
+            Some((_, rest)) => ::array::url::listed(rest).ok().flatten().unwrap_or_default(),
+            None => vec![self.url.clone()],
+        };
+        let volatile = self.device.geometry().volatile_cache;
+        drives.iter().filter_map(|url| url.parse().ok()).all(|url: DeviceUrl| !forgets(&url, volatile))
     }
 
     fn options(&self, args: &ExportArgs) -> ExportOptions {
@@ -129,12 +144,9 @@ impl Opened {
     }
 }
 
-fn start(context: &Context, args: &ExportArgs) -> Result<(Opened, Export)> {
-    let url = args.device.as_deref().unwrap_or_default();
-    check_http(args, url)?;
-    let opened = Opened::open(context, url)?;
-    let export = Export::start(&opened.device, &opened.options(args))?;
-    Ok((opened, export))
+/// True if a drive forgets with its process. `volatile`: the drive's cache is, or that of a drive of the same array.
+fn forgets(url: &DeviceUrl, volatile: bool) -> bool {
+    url.is_in_memory() || (url.is_emulated() && volatile)
 }
 
 /// Refuses `--http` for what is no array before anything is opened.
@@ -146,7 +158,8 @@ fn check_http(args: &ExportArgs, url: &str) -> Result<()> {
     }
 }
 
-fn recover(context: &Context, args: &ExportArgs, id: UblkId) -> Result<(Opened, Export)> {
+/// Opens the device of a server that was killed, when the server has ended.
+fn open_to_recover(context: &Context, args: &ExportArgs, id: UblkId) -> Result<Opened> {
     let recorded = ::export::await_server_end(id, &**context.driver())?;
     let Some(url) = args.device.clone().or(recorded) else {
         return Err(Failure::usage(format!(
@@ -155,15 +168,13 @@ fn recover(context: &Context, args: &ExportArgs, id: UblkId) -> Result<(Opened, 
     };
     check_http(args, &url)?;
     let end = context.now().after(HELD_LIMIT);
-    let opened = loop {
+    loop {
         match Opened::open(context, &url) {
             // The lock of a process that was killed goes a little later than its requests.
             Err(error) if is_held(&error) && context.now() < end => context.sleep(LOOK_INTERVAL),
-            opened => break opened?,
+            opened => return opened,
         }
-    };
-    let export = Export::recover(id, &opened.device, &opened.options(args))?;
-    Ok((opened, export))
+    }
 }
 
 fn is_held(error: &anyhow::Error) -> bool {
@@ -239,4 +250,17 @@ fn list(context: &Context) -> Result<ExitCode> {
     let header = ["id", "path", "state", "server", "size", "device", "used"];
     output::table(&header, &["id", "server", "size"], exports.iter().map(row).collect())?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_emulated_drives_forget_with_their_process() {
+        let forgets = |url: &str, volatile| forgets(&url.parse().expect(url), volatile);
+        assert!(forgets("emu:mem", false) && forgets("emu:drive.img", true));
+        assert!(!forgets("emu:drive.img", false));
+        assert!(!forgets("nvme:/dev/ng0n1", true) && !forgets("blk:/dev/sda", true));
+    }
 }

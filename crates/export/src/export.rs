@@ -101,7 +101,7 @@ impl Export {
         options: &ExportOptions,
     ) -> Result<Export> {
         control.set_params(info.id, params).map_err(|error| driver::failed("setting parameters", error))?;
-        keep_record(info.id, options);
+        keep_record(info.id, device, options);
         let export = Export::serve(control, info, device, params.max_io)?;
         export.control.start(info.id).map_err(|error| driver::failed("starting the block device", error))?;
         Ok(export)
@@ -112,7 +112,7 @@ impl Export {
     ///
     /// # Errors
     /// [`ErrorKind::Held`] while a server is alive; [`ErrorKind::Invalid`] if the block device is not one that can be taken
-    /// over, or `device` has another geometry; those of [`start`](Export::start).
+    /// over, or `device` is another one than its server had, or has another geometry; those of [`start`](Export::start).
     pub fn recover(id: UblkId, device: &Arc<dyn ZonedDevice>, options: &ExportOptions) -> Result<Export> {
         let params = limits::params(device.geometry())?;
         let control = driver::control("recover")?;
@@ -131,6 +131,10 @@ impl Export {
             let why = format!("{} has other zones or limits than the block device", device.geometry().name);
             return Err(refuse(ErrorKind::Invalid, why));
         }
+        let name = &*device.geometry().name;
+        if let Some(record) = Record::read(id).filter(|record| record.device != name) {
+            return Err(refuse(ErrorKind::Invalid, format!("its device is {}, not {name}", record.device)));
+        }
         let driver = device.driver();
         let end = driver.now().after(RECOVERY_LIMIT);
         while let Err(error) = control.start_recovery(id) {
@@ -139,7 +143,7 @@ impl Export {
             }
             block_on(&**driver, sleep_until(&**driver, driver.now().after(RECOVERY_RETRY)));
         }
-        keep_record(id, options);
+        keep_record(id, device, options);
         let export = Export::serve(control, info, device, params.max_io)?;
         export
             .control
@@ -219,7 +223,8 @@ impl Export {
         if !even_if_used && !self.is_over() && (is_taken || !users.is_empty()) {
             return Err(block_device::in_use(id, "stop", &users));
         }
-        self.control.stop(id).map_err(|error| driver::failed("stopping the block device", error))?;
+        unless_gone(self.control.stop(id))
+            .map_err(|error| driver::failed("stopping the block device", error))?;
         let clock = self.device.driver();
         while self.served.count() > 0 {
             block_on(&**clock, sleep_until(&**clock, clock.now().after(QUEUE_LOOK_INTERVAL)));
@@ -227,16 +232,25 @@ impl Export {
         drop(claimed);
         let flushed = self.device.flush().wait();
         Record::remove(id);
-        let deleted =
-            self.control.delete(id).map_err(|error| driver::failed("deleting the block device", error));
+        let deleted = unless_gone(self.control.delete(id))
+            .map_err(|error| driver::failed("deleting the block device", error));
         flushed.and(deleted).and(self.served.failure().map_or(Ok(()), Err))
     }
 }
 
 /// Keeps the record of an export. Without one, lists do not say the device's URL, and whoever takes over has to.
-fn keep_record(id: UblkId, options: &ExportOptions) {
-    let record = Record { device: options.url.clone(), server: std::process::id() };
+fn keep_record(id: UblkId, device: &Arc<dyn ZonedDevice>, options: &ExportOptions) {
+    let device = device.geometry().name.to_string();
+    let record = Record { url: options.url.clone(), device, server: std::process::id() };
     if let Err(error) = record.keep(id) {
         tracing::warn!(%error, "the export's URL is not kept in /run");
+    }
+}
+
+/// A command on a device that somebody else deleted has nothing left to do.
+fn unless_gone(done: io::Result<()>) -> io::Result<()> {
+    match done {
+        Err(error) if error.raw_os_error() == Some(libc::ENODEV) => Ok(()),
+        done => done,
     }
 }

@@ -90,7 +90,7 @@ fn export_info(control: &Control, info: &DeviceInfo) -> ExportInfo {
         path: block_device::path(info.id).display().to_string(),
         state,
         server: info.server.filter(|_| state == ServerState::Served),
-        device: record.map(|record| record.device),
+        device: record.map(|record| record.url),
         size: params.map_or(0, |params| params.size.0),
         zone_size: params.map_or(0, |params| params.zone_size.0),
         users: block_device::users(info.id),
@@ -160,7 +160,7 @@ pub fn await_server_end(id: UblkId, clock: &dyn Driver) -> Result<Option<String>
             return refuse(ErrorKind::Invalid, why.to_owned());
         }
         match (info.state, info.server) {
-            (DeviceState::Quiesced, _) => return Ok(Record::read(id).map(|record| record.device)),
+            (DeviceState::Quiesced, _) => return Ok(Record::read(id).map(|record| record.url)),
             (DeviceState::Live, Some(pid)) if is_alive(pid) => {
                 return refuse(
                     ErrorKind::Held { pid },

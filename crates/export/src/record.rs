@@ -1,19 +1,21 @@
-//! Records of exports in /run, which say what the kernel does not keep: the device's URL.
+//! Records of exports in /run, which say what the kernel does not keep: the device behind a block device.
 
 use std::fs;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use sys::ublk::UblkId;
 
-/// Directory of the records, which a reboot empties.
+/// Directory of the records, which a reboot empties, as it ends the block devices.
 const DIRECTORY: &str = "/run/furrow/exports";
 
 /// What is known of an export besides its kernel device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The device's URL.
+    pub(crate) url: String,
+    /// The device's name in messages, which does not depend on how the URL was written. An array's is its UUID.
     pub(crate) device: String,
     /// Process id of the server that wrote the record.
     pub(crate) server: u32,
@@ -22,25 +24,59 @@ pub(crate) struct Record {
 impl Record {
     /// Keeps the record of export `id`, replacing that of an earlier one.
     pub(crate) fn keep(&self, id: UblkId) -> io::Result<()> {
-        fs::create_dir_all(DIRECTORY)?;
+        self.keep_in(Path::new(DIRECTORY), id)
+    }
+
+    fn keep_in(&self, directory: &Path, id: UblkId) -> io::Result<()> {
+        fs::create_dir_all(directory)?;
         let text = serde_json::to_string(self).map_err(io::Error::from)?;
-        let new = PathBuf::from(format!("{DIRECTORY}/.{id}.{}", self.server));
+        let new = directory.join(format!(".{id}.{}", self.server));
         fs::write(&new, text)?;
-        fs::rename(&new, path(id))
+        fs::rename(&new, path(directory, id))
     }
 
     /// The record of export `id`; `None` if there is none, or it cannot be read.
     pub(crate) fn read(id: UblkId) -> Option<Record> {
-        serde_json::from_slice(&fs::read(path(id)).ok()?).ok()
+        Record::read_in(Path::new(DIRECTORY), id)
+    }
+
+    fn read_in(directory: &Path, id: UblkId) -> Option<Record> {
+        serde_json::from_slice(&fs::read(path(directory, id)).ok()?).ok()
     }
 
     /// Removes the record of export `id`.
     pub(crate) fn remove(id: UblkId) {
         // A record that stays is replaced by that of the next export of this number.
-        let _not_there = fs::remove_file(path(id));
+        let _not_there = fs::remove_file(path(Path::new(DIRECTORY), id));
     }
 }
 
-fn path(id: UblkId) -> PathBuf {
-    PathBuf::from(format!("{DIRECTORY}/{id}.json"))
+fn path(directory: &Path, id: UblkId) -> PathBuf {
+    directory.join(format!("{id}.json"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_is_that_of_the_last_server_of_its_number() {
+        let root = tempfile::tempdir().expect("a directory");
+        let directory = root.path().join("exports");
+        let record = |server| Record { url: "emu:a?zones=8".into(), device: "emu:a".into(), server };
+        assert_eq!(Record::read_in(&directory, UblkId(3)), None);
+        for server in [10, 11] {
+            record(server).keep_in(&directory, UblkId(3)).expect("a record");
+        }
+        assert_eq!(Record::read_in(&directory, UblkId(3)), Some(record(11)));
+        assert_eq!(Record::read_in(&directory, UblkId(30)), None);
+        assert_eq!(fs::read_dir(&directory).expect("a directory").count(), 1);
+    }
+
+    #[test]
+    fn a_damaged_record_is_none() {
+        let root = tempfile::tempdir().expect("a directory");
+        fs::write(root.path().join("1.json"), "{\"url\":").expect("a file");
+        assert_eq!(Record::read_in(root.path(), UblkId(1)), None);
+    }
 }

@@ -112,8 +112,27 @@ fn refusals() -> Result<()> {
 
     let keeps = format!("emu:/tmp/refusals-kept?{DRIVE}&cache=none");
     let export = Exported::start(&keeps, &[])?;
-    refused(3, "its server is alive", &["furrow", "export", "--recover", &export.id.to_string()])?;
-    export.stop()
+    let id = export.id.to_string();
+    refused(3, "its server is alive", &["furrow", "export", "--recover", &id])?;
+    export.kill()?;
+    // Another drive with the same zones has other data.
+    let other = format!("emu:/tmp/refusals-other?{DRIVE}&cache=none");
+    refused(
+        2,
+        "its device is emu:/tmp/refusals-kept",
+        &["furrow", "export", "--recover", &id, "-d", &other],
+    )?;
+    let listed = list()?;
+    ensure!(listed.pointer("/0/state").and_then(Value::as_str) == Some("recoverable"), "{listed}");
+    shell::run_successfully(&["furrow", "export", "--stop", &id], LIMIT)?;
+
+    let array = create_array("refusals", DRIVES, DRIVE)?;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0")?;
+    let address = taken.local_addr()?.to_string();
+    refused(1, "listening on", &["furrow", "export", "-d", &array, "--http", &address])?;
+    let listed = list()?;
+    ensure!(listed.as_array().is_some_and(Vec::is_empty), "a refused export left something: {listed}");
+    Ok(())
 }
 
 /// The words of blkzone's line for a zone.
