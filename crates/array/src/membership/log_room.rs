@@ -101,6 +101,8 @@ impl Membership {
         let written = client.write_checkpoint(slot, incarnation, &mut writes);
         *commits = writes.commits;
         written.map_err(full)?;
+        // The checkpoint waits for every block in flight. A zone that waits for room with such blocks would wait for the checkpoint.
+        self.resume_waiting_zones(slot, client);
         writes.ios.into_iter().for_each(|io| ios.push(slot, Some(io)));
         ios.join().await.into_iter().next().map_or(Ok(()), |(_, e)| Err::<(), Error>(e))?;
         // If the log's drive failed meanwhile, its parity is gone: the commits end once the failure is
@@ -130,17 +132,22 @@ impl Membership {
     /// Ends a log roll: the log has room again, or its drive failed. Zones that waited for room go on.
     pub(crate) fn end_roll(&self, slot: Slot, incarnation: u64) {
         let member = self.member(slot);
-        let waiting = {
+        {
             let mut log = member.log.lock();
             if log.incarnation == incarnation {
                 log.end_roll();
             }
-            std::mem::take(&mut log.waiting)
-        };
+        }
         if let Some(client) = self.client.get().and_then(std::sync::Weak::upgrade) {
-            waiting.into_iter().for_each(|id| client.room_freed(id));
+            self.resume_waiting_zones(slot, &*client);
         }
         member.rolled.notify();
+    }
+
+    /// Lets the zones that wait for room in the log of `slot` log their parity, or wait again.
+    fn resume_waiting_zones(&self, slot: Slot, client: &dyn LogClient) {
+        let waiting = std::mem::take(&mut self.member(slot).log.lock().waiting);
+        waiting.into_iter().for_each(|id| client.room_freed(id));
     }
 
     /// The error of a checkpoint that is larger than a metadata zone.

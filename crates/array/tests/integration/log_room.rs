@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::common::{Bench, Flaky, METADATA_ZONES, device, verify, verify_all, write, write_content};
 use crate::ground::ArrayFixture;
 use array::{Array, Health, MemberState, OpenOptions, RebuildOptions, RecordDump, Slot};
-use units::{Driver, block_on, sleep_until, spawn};
+use units::{Driver, SplitMix64, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Action, Blocks, Durability, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
@@ -305,4 +305,42 @@ fn a_missing_drive_is_recorded_with_one_free_metadata_zone() {
         });
     }
     assert!(some > 20 && all > 10, "{some} {all}: the cuts miss what they are for");
+}
+
+/// A zone waits for room in a log for the parity of its open stripe, and the next write completes the stripe and begins another one,
+/// whose parity goes to another log. The checkpoint that makes room waits for that block.
+#[test]
+fn a_zone_that_waits_for_room_goes_on_while_the_log_moves() {
+    for seed in 0..20 {
+        let ground = ArrayFixture::new(3, 6, 48, 1);
+        let array = ground.open_without(0);
+        let dev = device(&array);
+        let mut rng = SplitMix64::new(seed);
+        let (mut lives, mut ends) = ([1_u64; 5], [0_u64; 5]);
+        for _ in 0..60 {
+            // Resets fill the logs, and move no log early.
+            for _ in 0..rng.draw() % 12 {
+                ground.write(&array, ZoneId(5), 1, 0, 2, 2);
+                ground.wait(dev.zone(ZoneId(5), Action::Reset)).expect("reset");
+            }
+            let n = (rng.draw() % 5) as usize;
+            let zone = ZoneId(n as u32);
+            if ends[n] + 3 > 96 {
+                ground.wait(dev.zone(zone, Action::Reset)).expect("reset");
+                (lives[n], ends[n]) = (lives[n] + 1, 0);
+            }
+            let at = |block: u64| dev.geometry().start(zone).plus(Blocks(block));
+            let data = |from, to| crate::ground::blocks(lives[n], from, to);
+            let first = dev.write(at(ends[n]), data(ends[n], ends[n] + 1), Durability::Cached);
+            let second = dev.write(at(ends[n] + 1), data(ends[n] + 1, ends[n] + 3), Durability::Cached);
+            ground.wait(async {
+                first.await.expect("written");
+                second.await.expect("written");
+            });
+            ends[n] += 3;
+        }
+        for (n, (life, end)) in lives.into_iter().zip(ends).enumerate() {
+            ground.check(&array, ZoneId(n as u32), life, end);
+        }
+    }
 }
