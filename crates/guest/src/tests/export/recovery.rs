@@ -26,8 +26,8 @@ const WRITE: usize = 16 << 10;
 /// Number of files written in each life of a server whose end is a power cut.
 const FILES_IN_A_LIFE: usize = 6;
 
-/// A drive whose writes are on the medium when they are acknowledged.
-const KEEPS: &str = "zones=64&zone-size=4MiB&cache=none&max-open=12&max-active=16";
+/// A drive whose writes are on the medium when they are acknowledged, and are in flight for long enough that a kill finds some.
+const KEEPS: &str = "zones=64&zone-size=4MiB&cache=none&max-open=12&max-active=16&delay=2ms";
 /// Number of drives of an array.
 const DRIVES: usize = 5;
 /// A drive whose cache is lost with its process.
