@@ -56,7 +56,13 @@ impl Backend for KernelBackend {
         let kernel = if repeated { &self.blocking } else { &self.kernel };
         let (request, expect) = self.wire.request(op);
         let wire = Arc::clone(&self.wire);
-        kernel.submit(request, Box::new(move |finished| then(wire.interpret(expect, finished))));
+        let finish = move |finished| {
+            let result = wire.interpret(expect, finished);
+            // The receiver of the last result may open the drive again at once.
+            drop(wire);
+            then(result);
+        };
+        kernel.submit(request, Box::new(finish));
     }
 
     fn is_gone(&self) -> bool {
