@@ -5,13 +5,13 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::export::{Export, ExportInfo, ExportOptions, ServerState, Termination, UblkId};
+use ::export::{Export, ExportInfo, ExportOptions, ServerState, UblkId};
 use anyhow::{Context as _, Result};
 use bytesize::ByteSize;
 use clap::Args;
 use serde_json::json;
-use server::ArrayPages;
 use server::array::OpenArray;
+use server::{ArrayPages, EndRequest, EndWatch};
 use zoned::{DeviceUrl, ErrorKind, ZonedDevice};
 
 use crate::context::Context;
@@ -24,8 +24,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(300);
 const HELD_LIMIT: Duration = Duration::from_secs(10);
 
 const HELP_FOOTER: &str = "\
-The block device /dev/ublkbN exists until this process gets SIGTERM or SIGINT, or `furrow export --stop N`. While it is
-mounted or open, --stop is refused, and a signal waits for its users; a second signal ends it at once.
+The block device /dev/ublkbN exists until this process gets SIGTERM, SIGINT or SIGHUP, or `furrow export --stop N`. While
+it is mounted or open, --stop is refused, and a signal waits for its users; another one, a second or more later, ends it at once.
 After a kill -9, `furrow export --recover N` goes on where the device keeps what its process wrote: requests that were in
 flight fail, later ones wait for the new server.
 Needed: root, Linux 6.6 or newer, modprobe ublk_drv.";
@@ -67,8 +67,8 @@ pub fn run(context: &Context, args: &ExportArgs) -> Result<ExitCode> {
         ::export::stop(UblkId(id), &**context.driver())?;
         return Ok(ExitCode::SUCCESS);
     }
-    // The signals are held back before there are other threads.
-    let termination = Termination::hold_back().context("holding back signals")?;
+    // A signal from here on ends the export in order.
+    let mut end = EndWatch::begin().context("listening for signals")?;
     let opened = match args.recover {
         Some(id) => open_to_recover(context, args, UblkId(id))?,
         None => {
@@ -88,7 +88,7 @@ pub fn run(context: &Context, args: &ExportArgs) -> Result<ExitCode> {
         // The block device is there all the same.
         tracing::warn!(%error, "nobody reads that the export is ready");
     }
-    serve(&termination, &export)
+    serve(&mut end, &export)
 }
 
 /// A device that is open for an export.
@@ -134,10 +134,7 @@ impl Opened {
 
     /// The pages for orders to the array.
     fn pages(&self, args: &ExportArgs) -> Result<Option<ArrayPages>> {
-        let Some(address) = args.http else { return Ok(None) };
-        let Some((array, rest)) = &self.array else {
-            return Err(Failure::usage(format!("--http takes orders to an array, and {} is none", self.url)));
-        };
+        let Some((address, (array, rest))) = args.http.zip(self.array.as_ref()) else { return Ok(None) };
         let array = OpenArray::new(Arc::clone(array), rest);
         let pages = ArrayPages::serve(address, array).with_context(|| format!("listening on {address}"))?;
         Ok(Some(pages))
@@ -196,12 +193,12 @@ fn print_ready_line(context: &Context, export: &Export, url: &str, pages: Option
     output::line(format!("ready: {url} as {path}{orders}"))
 }
 
-/// Serves the export until a signal asks for its end and nobody uses it any more, or a second one does.
-fn serve(termination: &Termination, export: &Export) -> Result<ExitCode> {
-    let mut signals = 0;
+/// Serves the export until a signal asks for its end and nobody uses it any more, or the signal is repeated.
+fn serve(end: &mut EndWatch, export: &Export) -> Result<ExitCode> {
+    let mut asked: Option<EndRequest> = None;
     loop {
-        let is_signal = termination.wait(LOOK_INTERVAL).context("waiting for signals")?;
-        signals += u32::from(is_signal);
+        let request = end.wait(LOOK_INTERVAL);
+        asked = request.or(asked);
         if export.is_over() {
             export.stop(true)?;
             return Err(Failure::refused(format!(
@@ -209,14 +206,12 @@ fn serve(termination: &Termination, export: &Export) -> Result<ExitCode> {
                 export.path().display()
             )));
         }
-        if signals == 0 {
-            continue;
-        }
-        match export.stop(signals > 1) {
+        let Some(last) = asked else { continue };
+        match export.stop(matches!(last, EndRequest::Repeated(_))) {
             Ok(()) => return Ok(ExitCode::SUCCESS),
             Err(error) if error.kind() == ErrorKind::InUse => {
-                if is_signal {
-                    tracing::warn!(%error, "the export ends when its users have; a second signal ends it at once");
+                if request.is_some() {
+                    tracing::warn!(%error, "the export ends when its users have; another signal ends it at once");
                 }
             }
             Err(error) => return Err(error.into()),

@@ -241,7 +241,7 @@ impl Export {
 /// Keeps the record of an export. Without one, lists do not say the device's URL, and whoever takes over has to.
 fn keep_record(id: UblkId, device: &Arc<dyn ZonedDevice>, options: &ExportOptions) {
     let device = device.geometry().name.to_string();
-    let record = Record { url: options.url.clone(), device, server: std::process::id() };
+    let record = Record { url: options.url.clone(), device };
     if let Err(error) = record.keep(id) {
         tracing::warn!(%error, "the export's URL is not kept in /run");
     }

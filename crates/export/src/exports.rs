@@ -31,7 +31,7 @@ pub enum ServerState {
     Served,
     /// The server was killed; requests wait until another one takes over.
     Recoverable,
-    /// There is no server and no block device: only its number is taken.
+    /// The server and the block device are gone; the number of the export is still taken.
     Dead,
 }
 

@@ -22,9 +22,7 @@ mod queue;
 mod record;
 mod served;
 mod service;
-mod zones;
 
 pub use export::{Export, ExportOptions};
 pub use exports::{ExportInfo, ServerState, await_server_end, list, stop};
-pub use sys::signal::Termination;
 pub use sys::ublk::UblkId;

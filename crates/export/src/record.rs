@@ -10,15 +10,13 @@ use sys::ublk::UblkId;
 /// Directory of the records, which a reboot empties, as it ends the block devices.
 const DIRECTORY: &str = "/run/furrow/exports";
 
-/// What is known of an export besides its kernel device.
+/// The device behind an export.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Record {
     /// The device's URL.
     pub(crate) url: String,
     /// The device's name in messages, which does not depend on how the URL was written. An array's is its UUID.
     pub(crate) device: String,
-    /// Process id of the server that wrote the record.
-    pub(crate) server: u32,
 }
 
 impl Record {
@@ -30,7 +28,7 @@ impl Record {
     fn keep_in(&self, directory: &Path, id: UblkId) -> io::Result<()> {
         fs::create_dir_all(directory)?;
         let text = serde_json::to_string(self).map_err(io::Error::from)?;
-        let new = directory.join(format!(".{id}.{}", self.server));
+        let new = directory.join(format!(".{id}.{}", std::process::id()));
         fs::write(&new, text)?;
         fs::rename(&new, path(directory, id))
     }
@@ -63,10 +61,10 @@ mod tests {
     fn a_record_is_that_of_the_last_server_of_its_number() {
         let root = tempfile::tempdir().expect("a directory");
         let directory = root.path().join("exports");
-        let record = |server| Record { url: "emu:a?zones=8".into(), device: "emu:a".into(), server };
+        let record = |zones| Record { url: format!("emu:a?zones={zones}"), device: "emu:a".into() };
         assert_eq!(Record::read_in(&directory, UblkId(3)), None);
-        for server in [10, 11] {
-            record(server).keep_in(&directory, UblkId(3)).expect("a record");
+        for zones in [10, 11] {
+            record(zones).keep_in(&directory, UblkId(3)).expect("a record");
         }
         assert_eq!(Record::read_in(&directory, UblkId(3)), Some(record(11)));
         assert_eq!(Record::read_in(&directory, UblkId(30)), None);

@@ -4,13 +4,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use sys::ublk::{CharDevice, Operation, Outcome, Request, Tag};
+use zoned::blk::report_entry;
 use zoned::{
     Action, Buf, BufMut, Bytes, Durability, Error, ErrorKind, Geometry, Io, Lba, Result, ZoneId, ZoneInfo,
     ZoneKind, ZoneState, ZonedDevice,
 };
 
 use crate::errno::errno;
-use crate::zones;
 
 /// Resets of a reset of all zones that are in flight at once.
 const RESETS_IN_FLIGHT: usize = 32;
@@ -111,7 +111,7 @@ impl<D: RequestData> Service<D> {
         let (geometry, limit, max_io) = (self.geometry().clone(), request.zones as usize, self.max_io);
         Ok(Box::pin(async move {
             let zones = report.await?;
-            let entry = |zone: &ZoneInfo| zones::zone(&geometry, zone).encode();
+            let entry = |zone: &ZoneInfo| report_entry(&geometry, zone).encode();
             let bytes: Vec<u8> = zones.iter().take(limit).flat_map(entry).collect();
             data.give(queue, tag, &bytes).map_err(|error| copy_failed(&name, &error))?;
             // The kernel's buffer may be longer than the zones that it asks for, and is of a length that the request does not
@@ -177,8 +177,8 @@ fn done(io: Io<()>) -> Pin<Box<dyn Future<Output = Result<Outcome>> + Send>> {
 async fn reset_all(device: &Arc<dyn ZonedDevice>) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
     let to_reset = |zone: &&ZoneInfo| {
-        let unwritable = [ZoneState::Empty, ZoneState::ReadOnly, ZoneState::Offline];
-        zone.kind == ZoneKind::Sequential && !unwritable.contains(&zone.state)
+        let left_alone = [ZoneState::Empty, ZoneState::ReadOnly, ZoneState::Offline];
+        zone.kind == ZoneKind::Sequential && !left_alone.contains(&zone.state)
     };
     let zones: Vec<ZoneId> = zones.iter().filter(to_reset).map(|zone| zone.zone).collect();
     for some in zones.chunks(RESETS_IN_FLIGHT) {

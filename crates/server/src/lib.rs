@@ -19,6 +19,7 @@ mod commands;
 mod connection;
 mod counters;
 mod descriptors;
+mod end_signals;
 mod error;
 mod http;
 mod metrics;
@@ -35,6 +36,7 @@ mod server;
 mod session;
 mod shared;
 
+pub use end_signals::{EndRequest, EndWatch};
 pub use error::{Error, Result};
 pub use http::ArrayPages;
 pub use kv::parallel_wal::WalMode;

@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::runtime::Runtime;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::{Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::backing::Backing;
 use crate::clients::Clients;
 use crate::counters::Counters;
+use crate::end_signals::{EndRequest, EndSignals};
 use crate::error::{Error, Result};
 use crate::options::ServeOptions;
 use crate::output::OutputBudget;
@@ -142,25 +142,16 @@ impl Server {
     /// ignored, as by nohup. A signal that comes a second or more after the first one ends the process at once.
     pub fn stop_on_signals(&self) -> Result<()> {
         let _guard = self.runtime.enter();
-        let (mut term, mut int) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-        let mut hangup = if is_hangup_ignored() { None } else { Some(signal(SignalKind::hangup())?) };
+        let mut signals = EndSignals::listen()?;
         let shared = Arc::clone(&self.shared);
         self.runtime.spawn(async move {
-            let mut first: Option<tokio::time::Instant> = None;
             loop {
-                let name = tokio::select! {
-                    _ = term.recv() => "SIGTERM",
-                    _ = int.recv() => "SIGINT",
-                    Some(_) = async { hangup.as_mut()?.recv().await } => "SIGHUP",
-                };
-                match first {
-                    None => {
+                match signals.next().await {
+                    EndRequest::First(name) => {
                         tracing::info!("{name}: shutting down; again after a second to end at once");
-                        first = Some(tokio::time::Instant::now());
                         shared.stop();
                     }
-                    Some(first) if first.elapsed() < REPEATED_SIGNAL_AFTER => {}
-                    Some(_) => {
+                    EndRequest::Repeated(name) => {
                         tracing::warn!("{name} again: ending at once");
                         std::process::exit(REPEATED_SIGNAL_CODE);
                     }
@@ -183,18 +174,6 @@ impl Server {
 
 /// The exit code when a repeated signal ends the process.
 const REPEATED_SIGNAL_CODE: i32 = 130;
-
-/// Time after the first signal from which a second signal ends the process at once. A service manager may send two
-/// signals within milliseconds.
-const REPEATED_SIGNAL_AFTER: Duration = Duration::from_secs(1);
-
-/// Whether the process was started with SIGHUP ignored.
-fn is_hangup_ignored() -> bool {
-    const HANGUP_BIT: u64 = 1;
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).is_some_and(|mask| mask & HANGUP_BIT != 0)
-}
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

@@ -12,7 +12,6 @@ mod engine;
 pub mod nvme;
 mod request;
 mod ring;
-pub mod signal;
 pub mod sysfs;
 mod threads;
 pub mod ublk;

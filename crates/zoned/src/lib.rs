@@ -27,7 +27,7 @@ pub use discover::Interface;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use geometry::Geometry;
 pub use io::{Completer, FromDone, Io, join_all};
-pub use kernel::{KernelOptions, emulated, one_write_per_zone};
+pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
 pub use sys::{Buf, BufMut, EngineKind};

@@ -141,7 +141,12 @@ fn kernel_log() -> String {
 
 /// Creates an array of emulated drives in files; returns its URL.
 pub(super) fn create_array(name: &str, drives: usize, settings: &str) -> Result<String> {
-    let urls: Vec<String> = (0..drives).map(|drive| format!("emu:/tmp/{name}-{drive}?{settings}")).collect();
+    create_array_of((0..drives).map(|drive| format!("emu:/tmp/{name}-{drive}?{settings}")))
+}
+
+/// Creates an array of the drives with these URLs; returns its URL.
+pub(super) fn create_array_of(urls: impl Iterator<Item = String>) -> Result<String> {
+    let urls: Vec<String> = urls.collect();
     let line: Vec<&str> =
         ["furrow", "array", "create", "--force"].into_iter().chain(urls.iter().map(String::as_str)).collect();
     shell::run_successfully(&line, LIMIT)?;

@@ -23,7 +23,7 @@ impl ArrayPages {
     /// Serves the pages of `array` on `address`; port 0 takes a free one.
     ///
     /// # Errors
-    /// Those of listening on the address, and of starting a thread.
+    /// The host's, if the address cannot be listened on or no thread can be started.
     pub fn serve(address: SocketAddr, array: OpenArray) -> io::Result<ArrayPages> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;

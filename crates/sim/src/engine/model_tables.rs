@@ -30,6 +30,10 @@ const STALL_PERCENT: u64 = 40;
 const LONGEST_STALL_NS: u64 = 4_000_000;
 /// Percentage of flushes that fail with their memtables sealed.
 const FAILURE_PERCENT: u64 = 10;
+/// Percentage of flushes that wait for a family's drop with their memtables sealed, and longest wait.
+const DROP_WAIT_PERCENT: u64 = 30;
+const LONGEST_DROP_WAIT: Duration = Duration::from_millis(20);
+const DROP_POLL: Duration = Duration::from_micros(100);
 
 /// The end of the name of a file that is being written.
 pub(super) const UNFINISHED_SUFFIX: &str = ".new";
@@ -303,6 +307,7 @@ impl ModelTables {
             parallel_wal.flush_begins()?;
         }
         self.stall_at_random();
+        self.wait_for_a_drop_at_random(drops);
         if may_fail && self.is_unsteady(FAILURE_PERCENT) {
             return Err(LogError::new(LogErrorKind::Busy, "the modelled flush fails"));
         }
@@ -345,6 +350,17 @@ impl ModelTables {
             let driver = &**self.fs.driver();
             let wait = Duration::from_nanos(self.random.lock().below(LONGEST_STALL_NS));
             block_on(driver, sleep_until(driver, driver.now().after(wait)));
+        }
+    }
+
+    /// Waits in some flushes until more than `drops` families have been dropped: that drop abandons the flush.
+    fn wait_for_a_drop_at_random(&self, drops: u64) {
+        if self.is_unsteady(DROP_WAIT_PERCENT) {
+            let driver = &**self.fs.driver();
+            let end = driver.now().after(LONGEST_DROP_WAIT);
+            while self.state.lock().drops == drops && driver.now() < end {
+                block_on(driver, sleep_until(driver, driver.now().after(DROP_POLL)));
+            }
         }
     }
 

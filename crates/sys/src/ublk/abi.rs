@@ -237,7 +237,7 @@ pub enum Operation {
 pub struct Request {
     /// The request's number in its queue.
     pub tag: Tag,
-    /// What is to be done.
+    /// The operation that the kernel requests.
     pub operation: Operation,
     /// Address of the first byte.
     pub at: Bytes,
@@ -254,7 +254,7 @@ pub struct Request {
 pub enum Outcome {
     /// A flush or a zone command succeeded.
     Done,
-    /// So many bytes were read, written or reported. The kernel asks again for the rest of a read or report.
+    /// The number of bytes that were read, written or reported. After a short read or report the kernel requests the rest.
     Moved(Bytes),
     /// An append landed at this byte of the device.
     Appended(Bytes),

@@ -4,7 +4,10 @@
 //! write at a time in each zone. Reads and writes use direct I/O; zone commands and reports are ioctls.
 
 mod limits;
+mod report_entry;
 mod wire;
+
+pub use report_entry::report_entry;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,8 +18,8 @@ use crate::blk::limits::Limits;
 pub(crate) use crate::blk::wire::command;
 use crate::blk::wire::{BlkWire, BlockZones};
 use crate::kernel::{
-    DeviceLock, Kernel, KernelBackend, KernelDevice, KernelOptions, Node, OpenedDevice, engine_details,
-    refuse_virtual,
+    DeviceLock, Kernel, KernelBackend, KernelOptions, Node, OpenedDevice, QueueRules, QueuedDevice,
+    engine_details, refuse_virtual,
 };
 use crate::{Driver, Error, ErrorKind, Result, ZonedDevice};
 
@@ -64,24 +67,18 @@ fn assemble(
     kernels: Kernels,
     details: Vec<(&'static str, String)>,
     driver: Arc<dyn Driver>,
-) -> Result<Arc<KernelDevice<KernelBackend>>> {
+) -> Result<Arc<QueuedDevice<KernelBackend>>> {
     let refused = |kind, why: String| Error::new(kind, &name, "open").because(why);
     let report = zones
         .report(units::Bytes(0), u32::MAX)
         .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
     let geometry = limits.geometry(&name, &report).map_err(|why| refused(ErrorKind::Unsupported, why))?;
     let report = limits::zone_infos(&geometry, 0, &report);
-    let rules = crate::kernel::QueueRules {
-        block: geometry.block_size as usize,
-        capacity: geometry.zone_capacity.0,
-        max_transfer: geometry.max_transfer.0,
-        native_append: false,
-        block_layer: true,
-    };
-    let wire = Arc::new(BlkWire::new(geometry.clone(), zones));
+    let rules = QueueRules::of(&geometry, false);
+    let wire = Box::new(BlkWire::new(geometry.clone(), zones));
     let Kernels { usual: kernel, blocking } = kernels;
     let backend = KernelBackend { wire, kernel, blocking };
-    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver))
+    Ok(QueuedDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver))
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
-use sys::block::{Condition, Zone, ZoneKind as Kind};
+use sys::block::Zone;
 use units::{Bytes, RealDriver, VirtualDriver};
 
 use super::*;
@@ -14,7 +14,7 @@ use crate::blk::wire::BlockZones;
 use crate::conformance::failures;
 use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec};
 use crate::kernel::fake::{Blocking, Fake, SHAPES, block, errno, options, zeroed_block};
-use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneInfo, ZoneState};
+use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneState};
 
 impl BlockZones for Fake {
     fn file(&self) -> Arc<File> {
@@ -54,28 +54,6 @@ impl BlockZones for Fake {
 
     fn is_gone(&self) -> bool {
         (**self).is_gone()
-    }
-}
-
-fn report_entry(geometry: &crate::Geometry, info: &ZoneInfo) -> Zone {
-    let bytes = |blocks: Blocks| blocks.bytes(geometry.block_size);
-    let start = Bytes(geometry.start(info.zone).0 * u64::from(geometry.block_size));
-    Zone {
-        start,
-        len: bytes(geometry.zone_size),
-        capacity: bytes(info.capacity),
-        pointer: start.plus(bytes(info.pointer)),
-        kind: if geometry.is_conventional(info.zone) { Kind::Conventional } else { Kind::SequentialRequired },
-        condition: match info.state {
-            ZoneState::Conventional => Condition::NotWritePointer,
-            ZoneState::Empty => Condition::Empty,
-            ZoneState::ImplicitOpen => Condition::ImplicitOpen,
-            ZoneState::ExplicitOpen => Condition::ExplicitOpen,
-            ZoneState::Closed => Condition::Closed,
-            ZoneState::Full => Condition::Full,
-            ZoneState::ReadOnly => Condition::ReadOnly,
-            ZoneState::Offline => Condition::Offline,
-        },
     }
 }
 

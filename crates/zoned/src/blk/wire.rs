@@ -9,7 +9,7 @@ use sys::{Finished, Request};
 use units::Bytes;
 
 use crate::blk::limits;
-use crate::kernel::{DeviceLock, ExpectedReply, Failure, KernelOp, Wire};
+use crate::kernel::{DeviceLock, DriveOp, ExpectedReply, Failure, Wire};
 use crate::{Action, Done, ErrorKind, Geometry, Lba};
 
 /// Functions of a zoned block device that block the calling thread (ioctls).
@@ -71,22 +71,22 @@ impl BlkWire {
 }
 
 impl Wire for BlkWire {
-    fn request(&self, ask: KernelOp) -> (Request, ExpectedReply) {
+    fn request(&self, ask: DriveOp) -> (Request, ExpectedReply) {
         let file = Arc::clone(&self.file);
         match ask {
-            KernelOp::Read { at, into } => {
+            DriveOp::Read { at, into } => {
                 let expect = ExpectedReply::Read(into.len());
                 (Request::Read { file, at: self.byte_offset(at), into }, expect)
             }
-            KernelOp::Write { at, data, durable, .. } => {
+            DriveOp::Write { at, data, durable, .. } => {
                 let expect = ExpectedReply::Written(data.iter().map(|part| part.len()).sum());
                 (Request::Write { file, at: self.byte_offset(at), data, durable }, expect)
             }
-            KernelOp::Append { zone, .. } => {
+            DriveOp::Append { zone, .. } => {
                 unreachable!("appends to zone {zone} are writes here: Rules say so")
             }
-            KernelOp::Flush => (Request::Sync { file }, ExpectedReply::Success),
-            KernelOp::Zone { zone, action } => {
+            DriveOp::Flush => (Request::Sync { file }, ExpectedReply::Success),
+            DriveOp::Zone { zone, action } => {
                 let zones = Arc::clone(&self.zones);
                 let (at, len) = (
                     Bytes(self.byte_offset(self.geometry.start(zone))),
@@ -95,7 +95,7 @@ impl Wire for BlkWire {
                 let call = move || zones.command(action, at, len).map(|()| 0);
                 (Request::Call(Box::new(call)), ExpectedReply::Success)
             }
-            KernelOp::Report { zones: wanted } => {
+            DriveOp::Report { zones: wanted } => {
                 let zones = Arc::clone(&self.zones);
                 let geometry = self.geometry.clone();
                 let from = Bytes(self.byte_offset(geometry.start(crate::ZoneId(wanted.start))));

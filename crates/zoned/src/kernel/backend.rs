@@ -7,7 +7,7 @@ use crate::{Action, Buf, BufMut, Done, Lba, ZoneId};
 
 /// An operation for a drive that has passed all checks.
 #[derive(Debug)]
-pub(crate) enum KernelOp {
+pub(crate) enum DriveOp {
     Read {
         at: Lba,
         into: BufMut,
@@ -36,8 +36,14 @@ pub(crate) enum KernelOp {
 
 /// Executes the operations that the zone queues let through.
 pub(crate) trait Backend: Send + Sync + 'static {
-    /// Starts an operation. `then` is called once with its result, never from within this call.
-    fn send(&self, op: KernelOp, then: impl FnOnce(Result<Done, Failure>) + Send + 'static);
+    /// The drive's reply to an operation.
+    type Reply: Send + 'static;
+
+    /// Starts an operation. `finish` is called once with the drive's reply, never from within this call.
+    fn send(&self, op: DriveOp, finish: impl FnOnce(Self::Reply) + Send + 'static);
+
+    /// The result of the operation that got this reply.
+    fn interpret(&self, reply: Self::Reply) -> Result<Done, Failure>;
 
     /// True if the drive has been removed. Called after a failure.
     fn is_gone(&self) -> bool;

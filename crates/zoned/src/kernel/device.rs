@@ -11,7 +11,7 @@ use crate::checks::{self, Transfer};
 use crate::kernel::flushes::Flushes;
 use crate::kernel::zone_counts::ZoneCounts;
 use crate::kernel::zone_queue::{Claims, QueueRules, Reply, Step, ZoneQueue, ZoneTask};
-use crate::kernel::{Backend, Failure, KernelOp, ShortVec};
+use crate::kernel::{Backend, DriveOp, Failure, ShortVec};
 use crate::{
     Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
     ZoneId, ZoneInfo, ZonedDevice,
@@ -31,7 +31,7 @@ pub(crate) struct OpenedDevice<B> {
 ///
 /// Dropping the device with operations in flight is safe: queued operations are still executed, and the device is
 /// released after the last completion.
-pub(crate) struct KernelDevice<B> {
+pub(crate) struct QueuedDevice<B> {
     shared: Arc<Shared<B>>,
     driver: Arc<dyn Driver>,
     details: Vec<(&'static str, String)>,
@@ -69,8 +69,8 @@ struct PendingReport {
     completer: Mutex<Option<Completer>>,
 }
 
-impl<B: Backend> KernelDevice<B> {
-    pub(crate) fn new(parts: OpenedDevice<B>, driver: Arc<dyn Driver>) -> Arc<KernelDevice<B>> {
+impl<B: Backend> QueuedDevice<B> {
+    pub(crate) fn new(parts: OpenedDevice<B>, driver: Arc<dyn Driver>) -> Arc<QueuedDevice<B>> {
         let OpenedDevice { geometry, rules, report, backend, details } = parts;
         assert_eq!(report.len(), geometry.zones as usize, "a backend counts the zones that it reports");
         let queues: Box<[QueueSlot]> =
@@ -81,7 +81,7 @@ impl<B: Backend> KernelDevice<B> {
         }
         let (flushes, gone) = (Flushes::default(), AtomicBool::new(false));
         let shared = Arc::new(Shared { geometry, rules, queues, backend, zone_counts, flushes, gone });
-        Arc::new(KernelDevice { shared, driver, details })
+        Arc::new(QueuedDevice { shared, driver, details })
     }
 
     fn pair(&self) -> (Completer, Io) {
@@ -201,7 +201,7 @@ impl<B: Backend> Shared<B> {
             Step::Answer { waiter, result } => self.answer(zone, waiter, result, answers),
             Step::Read { at, into, past, waiter } => {
                 let blocks = (into.len() / self.rules.block) as u64;
-                self.send(KernelOp::Read { at: self.address(zone, at), into }, move |shared, result| {
+                self.send(DriveOp::Read { at: self.address(zone, at), into }, move |shared, result| {
                     let result = join_read(result, past);
                     let ok = result.is_ok();
                     let mut answers = shared.handle_event(zone, |queue, rules, steps| {
@@ -214,7 +214,7 @@ impl<B: Backend> Shared<B> {
             Step::Write(write) => {
                 let at = self.address(zone, write.at);
                 let (data, durable) = (write.data(), self.needs_fua(write.durable));
-                let op = KernelOp::Write { at, data, durable, repeated: write.is_repeated() };
+                let op = DriveOp::Write { at, data, durable, repeated: write.is_repeated() };
                 self.send(op, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.name_reached_limit(zone, failure));
                     shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
@@ -225,7 +225,7 @@ impl<B: Backend> Shared<B> {
             Step::Append { data, durable, waiter } => {
                 let blocks = (data.len() / self.rules.block) as u64;
                 let durable = self.needs_fua(durable);
-                self.send(KernelOp::Append { zone, data, durable }, move |shared, result| {
+                self.send(DriveOp::Append { zone, data, durable }, move |shared, result| {
                     let result = result.and_then(|done| shared.offset(zone, done));
                     let result = result.map_err(|failure| shared.name_reached_limit(zone, failure));
                     shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
@@ -234,7 +234,7 @@ impl<B: Backend> Shared<B> {
                 });
             }
             Step::Zone { action, waiter } => {
-                self.send(KernelOp::Zone { zone, action }, move |shared, result| {
+                self.send(DriveOp::Zone { zone, action }, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| match action {
                         Action::Open => shared.name_reached_limit(zone, failure),
                         _ => failure,
@@ -245,7 +245,7 @@ impl<B: Backend> Shared<B> {
                 })
             }
             Step::Report => {
-                self.send(KernelOp::Report { zones: zone.0..zone.0 + 1 }, move |shared, result| {
+                self.send(DriveOp::Report { zones: zone.0..zone.0 + 1 }, move |shared, result| {
                     let info = result.and_then(|done| {
                         let info = match done {
                             Done::Zones(zones) => zones.into_iter().find(|info| info.zone == zone),
@@ -302,7 +302,7 @@ impl<B: Backend> Shared<B> {
         then: impl FnOnce(&Arc<Shared<B>>, Result<(), Failure>) -> Completions + Send + 'static,
     ) {
         let number = self.flushes.start();
-        self.send(KernelOp::Flush, move |shared, result| {
+        self.send(DriveOp::Flush, move |shared, result| {
             if result.is_ok() {
                 shared.flushes.end(number);
             }
@@ -332,12 +332,12 @@ impl<B: Backend> Shared<B> {
     /// completion.
     fn send(
         self: &Arc<Shared<B>>,
-        op: KernelOp,
+        op: DriveOp,
         then: impl FnOnce(&Arc<Shared<B>>, Result<Done, Failure>) -> Completions + Send + 'static,
     ) {
         let shared = Arc::clone(self);
-        self.backend.send(op, move |result| {
-            let result = result.map_err(|failure| shared.check_gone(failure));
+        self.backend.send(op, move |reply| {
+            let result = shared.backend.interpret(reply).map_err(|failure| shared.check_gone(failure));
             let answers = then(&shared, result);
             drop(shared);
             answers.deliver();
@@ -400,7 +400,7 @@ impl<B: Backend> Shared<B> {
         let Some(completer) = pending.completer.lock().take() else { return };
         let zones = pending.zones.clone();
         let count = zones.len();
-        self.send(KernelOp::Report { zones }, move |shared, result| {
+        self.send(DriveOp::Report { zones }, move |shared, result| {
             let result = result.and_then(|done| match done {
                 Done::Zones(zones) if zones.len() == count => Ok(Done::Zones(zones)),
                 _ => Err(shared.no_report()),
@@ -473,7 +473,7 @@ fn join_read(result: Result<Done, Failure>, past: Option<crate::BufMut>) -> Resu
     }
 }
 
-impl<B: Backend> ZonedDevice for KernelDevice<B> {
+impl<B: Backend> ZonedDevice for QueuedDevice<B> {
     fn geometry(&self) -> &Geometry {
         &self.shared.geometry
     }
@@ -523,7 +523,7 @@ impl<B: Backend> ZonedDevice for KernelDevice<B> {
     }
 }
 
-impl<B> fmt::Debug for KernelDevice<B> {
+impl<B> fmt::Debug for QueuedDevice<B> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shared.geometry.name)
     }

@@ -3,24 +3,18 @@
 use std::sync::Arc;
 
 use crate::emu::{Emu, EmuOptions};
-use crate::kernel::{Backend, Failure, KernelDevice, KernelOp, OpenedDevice, QueueRules};
+use crate::kernel::{Backend, DriveOp, Failure, OpenedDevice, QueueRules, QueuedDevice};
 use crate::{Buf, BufMut, Done, Driver, Durability, Op, Result, ZonedDevice};
 
 /// The emulated drive with the order of a drive that the kernel serves (`nvme:`): a zone has one write in flight at a time, and
 /// adjacent writes that wait go out as one. Appends are the drive's own, and any number of them is in flight.
-pub fn one_write_per_zone(emu: Arc<Emu>) -> Arc<dyn ZonedDevice> {
+pub(crate) fn one_write_per_zone(emu: Arc<Emu>) -> Arc<dyn ZonedDevice> {
     let (geometry, driver) = (emu.geometry().clone(), Arc::clone(emu.driver()));
     let report = emu.all_zones();
-    let rules = QueueRules {
-        block: geometry.block_size as usize,
-        capacity: geometry.zone_capacity.0,
-        max_transfer: geometry.max_transfer.0,
-        native_append: true,
-        block_layer: false,
-    };
+    let rules = QueueRules::of(&geometry, true);
     let details = vec![("writes", "one at a time in each zone".to_owned())];
     let backend = EmulatedBackend { emu };
-    KernelDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver)
+    QueuedDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver)
 }
 
 /// An emulated drive in memory, as its options say: behind zone queues if [`EmuOptions::one_write`] is set.
@@ -36,25 +30,29 @@ struct EmulatedBackend {
 }
 
 impl Backend for EmulatedBackend {
-    fn send(&self, op: KernelOp, then: impl FnOnce(Result<Done, Failure>) + Send + 'static) {
+    type Reply = Result<Done>;
+
+    fn send(&self, op: DriveOp, finish: impl FnOnce(Self::Reply) + Send + 'static) {
         let how = |durable| if durable { Durability::Durable } else { Durability::Cached };
         let op = match op {
-            KernelOp::Read { at, into } => Op::Read { at, into },
-            KernelOp::Write { at, data, durable, .. } => {
+            DriveOp::Read { at, into } => Op::Read { at, into },
+            DriveOp::Write { at, data, durable, .. } => {
                 Op::Write { at, data: joined(data), how: how(durable) }
             }
-            KernelOp::Append { zone, data, durable } => Op::Append { zone, data, how: how(durable) },
-            KernelOp::Zone { zone, action } => Op::Zone { zone, action },
-            KernelOp::Flush => Op::Flush,
-            KernelOp::Report { zones } => Op::Report { zones },
+            DriveOp::Append { zone, data, durable } => Op::Append { zone, data, how: how(durable) },
+            DriveOp::Zone { zone, action } => Op::Zone { zone, action },
+            DriveOp::Flush => Op::Flush,
+            DriveOp::Report { zones } => Op::Report { zones },
         };
         let io = self.emu.submit(op);
-        self.emu.driver().drive(Box::pin(async move {
-            then(io.await.map_err(|mut error| {
-                let buffer = error.take_buffer();
-                Failure { buffer, ..Failure::new(error.kind(), error.detail().to_owned()) }
-            }));
-        }));
+        self.emu.driver().drive(Box::pin(async move { finish(io.await) }));
+    }
+
+    fn interpret(&self, reply: Self::Reply) -> std::result::Result<Done, Failure> {
+        reply.map_err(|mut error| {
+            let buffer = error.take_buffer();
+            Failure { buffer, ..Failure::new(error.kind(), error.detail().to_owned()) }
+        })
     }
 
     fn is_gone(&self) -> bool {

@@ -2,7 +2,7 @@
 //! known state of every zone.
 //!
 //! ```text
-//!   KernelDevice   the ZonedDevice: checks lengths and addresses, keeps a ZoneQueue for each zone
+//!   QueuedDevice   the ZonedDevice: checks lengths and addresses, keeps a ZoneQueue for each zone
 //!     ZoneQueue         one zone: order, state, pointer; no I/O
 //!     Backend      the drive behind the queues: KernelBackend, or an emulated drive
 //!       Wire       an operation as a request to the kernel, the kernel's answer as a result
@@ -30,10 +30,11 @@ use sys::{Engine, EngineKind};
 
 use crate::{Blocks, Driver, Error, ErrorKind, Geometry, Result, ZoneId, ZoneInfo, ZoneKind, ZoneState};
 
-pub(crate) use backend::{Backend, KernelOp};
-pub(crate) use device::{KernelDevice, OpenedDevice};
+pub(crate) use backend::{Backend, DriveOp};
+pub(crate) use device::{OpenedDevice, QueuedDevice};
 pub(crate) use device_lock::{DeviceLock, Node, attribute, sysfs_of};
-pub use emulated::{emulated, one_write_per_zone};
+pub use emulated::emulated;
+pub(crate) use emulated::one_write_per_zone;
 pub(crate) use failure::Failure;
 pub(crate) use wire::{ExpectedReply, Kernel, KernelBackend, Wire};
 pub(crate) use zone_queue::QueueRules;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use sys::{Engine, Finish, Finished, Request};
 
-use crate::kernel::{Backend, Failure, KernelOp};
+use crate::kernel::{Backend, DriveOp, Failure};
 use crate::{Done, ZoneInfo};
 
 /// The form of a successful reply to a kernel request.
@@ -27,7 +27,7 @@ pub(crate) enum ExpectedReply {
 /// The interface of a kind of drives: encodes operations as kernel requests and decodes replies. Only [`Wire::is_gone`] does I/O.
 pub(crate) trait Wire: Send + Sync + 'static {
     /// Encodes an operation as a kernel request.
-    fn request(&self, ask: KernelOp) -> (Request, ExpectedReply);
+    fn request(&self, ask: DriveOp) -> (Request, ExpectedReply);
 
     /// Decodes the kernel's reply to a request.
     fn interpret(&self, expect: ExpectedReply, finished: Finished) -> Result<Done, Failure>;
@@ -44,25 +44,24 @@ pub(crate) trait Kernel: Send + Sync + 'static {
 
 /// A drive behind the kernel.
 pub(crate) struct KernelBackend {
-    pub(crate) wire: Arc<dyn Wire>,
+    pub(crate) wire: Box<dyn Wire>,
     pub(crate) kernel: Arc<dyn Kernel>,
     /// The drive by blocking system calls: they serve writes that failed through `kernel`.
     pub(crate) blocking: Arc<dyn Kernel>,
 }
 
 impl Backend for KernelBackend {
-    fn send(&self, op: KernelOp, then: impl FnOnce(Result<Done, Failure>) + Send + 'static) {
-        let repeated = matches!(op, KernelOp::Write { repeated: true, .. });
+    type Reply = (ExpectedReply, Finished);
+
+    fn send(&self, op: DriveOp, finish: impl FnOnce(Self::Reply) + Send + 'static) {
+        let repeated = matches!(op, DriveOp::Write { repeated: true, .. });
         let kernel = if repeated { &self.blocking } else { &self.kernel };
         let (request, expect) = self.wire.request(op);
-        let wire = Arc::clone(&self.wire);
-        let finish = move |finished| {
-            let result = wire.interpret(expect, finished);
-            // The receiver of the last result may open the drive again at once.
-            drop(wire);
-            then(result);
-        };
-        kernel.submit(request, Box::new(finish));
+        kernel.submit(request, Box::new(move |finished| finish((expect, finished))));
+    }
+
+    fn interpret(&self, (expect, finished): Self::Reply) -> Result<Done, Failure> {
+        self.wire.interpret(expect, finished)
     }
 
     fn is_gone(&self) -> bool {

@@ -26,7 +26,7 @@ use sys::Engine;
 use sys::nvme::Command;
 
 use crate::kernel::{
-    DeviceLock, Kernel, KernelBackend, KernelDevice, KernelOptions, Node, OpenedDevice, QueueRules,
+    DeviceLock, Kernel, KernelBackend, KernelOptions, Node, OpenedDevice, QueueRules, QueuedDevice,
     attribute, engine_details, refuse_virtual, sysfs_of,
 };
 use crate::nvme::shape::IdentifyData;
@@ -87,24 +87,18 @@ fn assemble(
     kernel: Arc<dyn Kernel>,
     details: Vec<(&'static str, String)>,
     driver: Arc<dyn Driver>,
-) -> Result<Arc<KernelDevice<KernelBackend>>> {
+) -> Result<Arc<QueuedDevice<KernelBackend>>> {
     let refused = |kind, why: String| Error::new(kind, &name, "open").because(why);
     let zones = facts.zones().map_err(|why| refused(ErrorKind::Unsupported, why))?;
     let found = report(&*namespace, nsid, facts.zone_size(), 0..zones)
         .map_err(|e| refused(ErrorKind::Host, format!("the report: {e}")))?;
     let geometry = facts.geometry(&name, &found).map_err(|why| refused(ErrorKind::Unsupported, why))?;
     let report = shape::zone_infos(&geometry, 0, &found);
-    let rules = QueueRules {
-        block: geometry.block_size as usize,
-        capacity: geometry.zone_capacity.0,
-        max_transfer: geometry.max_transfer.0,
-        native_append: true,
-        block_layer: false,
-    };
-    let wire = Arc::new(NvmeWire::new(geometry.clone(), nsid, namespace));
+    let rules = QueueRules::of(&geometry, true);
+    let wire = Box::new(NvmeWire::new(geometry.clone(), nsid, namespace));
     let blocking = Arc::clone(&kernel);
     let backend = KernelBackend { wire, kernel, blocking };
-    Ok(KernelDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver))
+    Ok(QueuedDevice::new(OpenedDevice { geometry, rules, report, backend, details }, driver))
 }
 
 /// The node to lock for the device at `path`: the kernel's own node if it exists, because two nodes of one device have

@@ -9,7 +9,7 @@ use sys::nvme::{Command, Status, StatusKind, Zone, ZoneAction, ZoneReport, repor
 use sys::{Finished, Request};
 use units::Bytes;
 
-use crate::kernel::{ExpectedReply, Failure, KernelOp, Wire};
+use crate::kernel::{DriveOp, ExpectedReply, Failure, Wire};
 use crate::nvme::shape;
 use crate::{Action, Blocks, Done, ErrorKind, Geometry, Lba};
 
@@ -50,29 +50,29 @@ impl NvmeWire {
 }
 
 impl Wire for NvmeWire {
-    fn request(&self, ask: KernelOp) -> (Request, ExpectedReply) {
+    fn request(&self, ask: DriveOp) -> (Request, ExpectedReply) {
         let (file, nsid) = (Arc::clone(&self.file), self.nsid);
         match ask {
-            KernelOp::Read { at, into } => {
+            DriveOp::Read { at, into } => {
                 let expect = ExpectedReply::Read(into.len());
                 let command = Command::read(nsid, at, self.blocks(into.len()));
                 (Request::NvmeIn { file, command, into }, expect)
             }
-            KernelOp::Write { at, data, durable, .. } => {
+            DriveOp::Write { at, data, durable, .. } => {
                 let bytes = data.iter().map(|part| part.len()).sum();
                 let command = Command::write(nsid, at, self.blocks(bytes), durable);
                 (Request::NvmeOut { file, command, data }, ExpectedReply::Success)
             }
-            KernelOp::Append { zone, data, durable } => {
+            DriveOp::Append { zone, data, durable } => {
                 let start = self.geometry.start(zone);
                 let command = Command::append(nsid, start, self.blocks(data.len()), durable);
                 (Request::NvmeOut { file, command, data: vec![data] }, ExpectedReply::Address)
             }
-            KernelOp::Flush => {
+            DriveOp::Flush => {
                 let command = Command::flush(nsid);
                 (Request::NvmeOut { file, command, data: Vec::new() }, ExpectedReply::Success)
             }
-            KernelOp::Zone { zone, action } => {
+            DriveOp::Zone { zone, action } => {
                 let start = self.geometry.start(zone);
                 let reply = matches!(action, Action::Reset | Action::Finish);
                 if reply && self.namespace.has_block_device() {
@@ -93,7 +93,7 @@ impl Wire for NvmeWire {
                 let command = Command::zone(nsid, start, action);
                 (Request::NvmeOut { file, command, data: Vec::new() }, ExpectedReply::Success)
             }
-            KernelOp::Report { zones } => {
+            DriveOp::Report { zones } => {
                 let namespace = Arc::clone(&self.namespace);
                 let geometry = self.geometry.clone();
                 ExpectedReply::report(move || {

@@ -44,7 +44,7 @@ impl Writes {
     pub(crate) fn parity_landed(&self, zone: &mut Zone, id: ZoneId, end: Blocks) {
         let stripe = self.ctx.layout.stripe_of(Blocks(end.0.saturating_sub(1)));
         let mut slots = Slots::default();
-        slots.add(self.members.member_of(id, self.ctx.layout.parity(stripe)).slot);
+        slots.add(self.ctx.placement.slot(id, self.ctx.layout.parity(stripe)));
         self.stamp_slots(zone, slots, Durability::Cached);
     }
 }

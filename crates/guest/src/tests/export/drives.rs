@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
 
-use super::super::exported::{Exported, LIMIT, Mounted, compare_files, write_files};
+use super::super::exported::{Exported, LIMIT, Mounted, compare_files, create_array_of, write_files};
 use crate::checks::Checks;
 use crate::control::Control;
 use crate::{clock, shell, text};
@@ -28,11 +28,7 @@ fn url(drive: usize) -> String {
 }
 
 fn unplugged(control: &mut Control) -> Result<()> {
-    let urls: Vec<String> = (0..DRIVES).map(url).collect();
-    let line: Vec<&str> =
-        ["furrow", "array", "create", "--force"].into_iter().chain(urls.iter().map(String::as_str)).collect();
-    shell::run_successfully(&line, LIMIT)?;
-    let export = Exported::start(&format!("array:{}", urls.join(",")), &["--http", HTTP])?;
+    let export = Exported::start(&create_array_of((0..DRIVES).map(url))?, &["--http", HTTP])?;
     shell::run_successfully(&["mkfs.btrfs", "-q", "-f", "-m", "single", &export.path], LIMIT)?;
     let mounted = Mounted::btrfs(&export.path)?;
     write_files(&mounted.at, 0..FILES)?;

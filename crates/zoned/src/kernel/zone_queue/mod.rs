@@ -24,7 +24,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use crate::kernel::{Failure, ShortVec};
-use crate::{Action, Buf, BufMut, ZoneInfo, ZoneKind, ZoneState};
+use crate::{Action, Buf, BufMut, Geometry, ZoneInfo, ZoneKind, ZoneState};
 
 /// Properties that all zone queues of a device share.
 #[derive(Clone, Copy, Debug)]
@@ -42,6 +42,20 @@ pub(crate) struct QueueRules {
     /// again, alone, after the report. On a drive with several paths the report does not correct the copy of each path
     /// (kernel 6.12), so an empty zone whose first write failed is also reset.
     pub(crate) block_layer: bool,
+}
+
+impl QueueRules {
+    /// The rules of a device with this geometry. `native_append`: the drive has appends, and requests do not pass the block
+    /// layer, which has none.
+    pub(crate) fn of(geometry: &Geometry, native_append: bool) -> QueueRules {
+        QueueRules {
+            block: geometry.block_size as usize,
+            capacity: geometry.zone_capacity.0,
+            max_transfer: geometry.max_transfer.0,
+            native_append,
+            block_layer: !native_append,
+        }
+    }
 }
 
 /// An operation on a zone. Addresses are blocks from the zone's start.

@@ -1,13 +1,15 @@
-//! A device's zones as the kernel reports zones.
+//! A device's zones as the kernel reports zones: the inverse of [`zone_infos`](super::limits::zone_infos).
 
 use sys::block::{Condition, Zone, ZoneKind as Kind};
-use zoned::{Bytes, Geometry, ZoneInfo, ZoneKind, ZoneState};
+use units::Bytes;
+
+use crate::{Geometry, ZoneInfo, ZoneKind, ZoneState};
 
 /// Write pointer of a zone that has none.
 const NO_POINTER: Bytes = Bytes(u64::MAX);
 
-/// The zone as the kernel reports it.
-pub(crate) fn zone(geometry: &Geometry, info: &ZoneInfo) -> Zone {
+/// A zone as the kernel reports it.
+pub fn report_entry(geometry: &Geometry, info: &ZoneInfo) -> Zone {
     let block = geometry.block_size;
     let start = Bytes(geometry.start(info.zone).0 * u64::from(block));
     let len = geometry.zone_size.bytes(block);
@@ -38,9 +40,8 @@ pub(crate) fn zone(geometry: &Geometry, info: &ZoneInfo) -> Zone {
 mod tests {
     use std::sync::Arc;
 
-    use zoned::{Blocks, ZoneId};
-
     use super::*;
+    use crate::{Blocks, ZoneId};
 
     fn report(state: ZoneState, kind: ZoneKind) -> Zone {
         let geometry = Geometry {
@@ -61,7 +62,7 @@ mod tests {
             read_past_pointer: true,
         };
         let info = ZoneInfo { zone: ZoneId(2), kind, state, pointer: Blocks(8), capacity: Blocks(48) };
-        zone(&geometry, &info)
+        report_entry(&geometry, &info)
     }
 
     #[test]
