@@ -248,7 +248,9 @@ fn a_flush_that_chooses_its_families_before_it_waits_for_a_stall_is_found() {
 
 #[test]
 fn a_flush_that_a_dropped_family_abandoned_and_that_counts_as_done_is_found() {
-    is_found_in_modelled_tables([54, 53, 58, 59, 60, 61, 62, 63], TablesRule::AbandonedFlush);
+    // Each of the first seeds shows the defect in most runs.
+    let seeds = [53, 56, 62, 54, 61, 52, 59, 60, 64, 55];
+    is_found_in_modelled_tables(seeds, TablesRule::AbandonedFlush);
 }
 
 #[test]
