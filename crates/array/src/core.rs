@@ -8,6 +8,7 @@ use units::sync::Turnstile;
 use zoned::{Blocks, Completer, Done, ErrorKind, Io, Lba, Op, Resources, Result, ZoneId};
 
 use crate::background::client_latency::LatencyWatch;
+use crate::background::idle_spares::IdleSpares;
 use crate::background::jobs::Jobs;
 use crate::checkpoint::Checkpoints;
 use crate::context::Context;
@@ -36,12 +37,19 @@ pub(crate) struct Core {
     writes: Arc<Writes>,
     /// The array's background jobs: the rebuild and the scrub.
     pub jobs: Jobs,
+    /// The idle spares whose drives are present.
+    pub spares: IdleSpares,
     pub latencies: LatencyWatch,
 }
 
 impl Core {
     /// Puts the parts of an array together.
-    pub(crate) fn new(ctx: Arc<Context>, members: Arc<Membership>, zones: Arc<ZoneTable>) -> Arc<Core> {
+    pub(crate) fn new(
+        ctx: Arc<Context>,
+        members: Arc<Membership>,
+        zones: Arc<ZoneTable>,
+        spares: IdleSpares,
+    ) -> Arc<Core> {
         let failures = Arc::new(Failures {
             ctx: Arc::clone(&ctx),
             members: Arc::clone(&members),
@@ -100,6 +108,7 @@ impl Core {
             actions,
             writes,
             jobs: Jobs::default(),
+            spares,
             latencies: LatencyWatch::default(),
         });
         let owner: Weak<Core> = Arc::downgrade(&core);

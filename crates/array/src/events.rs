@@ -2,10 +2,12 @@
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
 use units::sync::Event as Signal;
+use uuid::Uuid;
 use zoned::{Blocks, Driver, ZoneId, ZoneState};
 
 use crate::layout::Slot;
@@ -38,6 +40,20 @@ pub enum EventKind {
         /// The drive.
         slot: Slot,
         /// The drive's error.
+        why: String,
+    },
+    /// An idle spare takes the place of a failed drive: its rebuild begins.
+    SpareUsed {
+        /// The slot of the failed drive.
+        slot: Slot,
+        /// The spare's identity, and from now on the new drive's.
+        spare: Uuid,
+    },
+    /// The drive of an idle spare is missing, or cannot take the place of a failed one.
+    SpareMissing {
+        /// The spare's identity.
+        spare: Uuid,
+        /// The reason.
         why: String,
     },
     /// A rebuild began.
@@ -111,6 +127,8 @@ impl EventKind {
         match self {
             EventKind::DriveFailed { .. } => "drive-failed",
             EventKind::SecondFailure { .. } => "second-failure",
+            EventKind::SpareUsed { .. } => "spare-used",
+            EventKind::SpareMissing { .. } => "spare-missing",
             EventKind::RebuildStarted { .. } => "rebuild-started",
             EventKind::RebuildEnded { .. } => "rebuild-ended",
             EventKind::Repaired { .. } => "repaired",
@@ -133,6 +151,10 @@ impl fmt::Display for EventKind {
             EventKind::SecondFailure { slot, why } => {
                 write!(f, "drive {} failed too, nothing more is written: {why}", slot.0)
             }
+            EventKind::SpareUsed { slot, spare } => {
+                write!(f, "spare {spare} takes the place of drive {}", slot.0)
+            }
+            EventKind::SpareMissing { spare, why } => write!(f, "spare {spare} cannot be used: {why}"),
             EventKind::RebuildStarted { slot, resumed: false } => {
                 write!(f, "the rebuild of drive {} began", slot.0)
             }
@@ -178,6 +200,8 @@ impl fmt::Display for EventKind {
 struct Queue {
     waiting: Mutex<(VecDeque<Event>, u64)>,
     signal: Signal,
+    /// True once the array is gone.
+    closed: AtomicBool,
 }
 
 /// A subscription: the array's events since the subscription was made, in order.
@@ -205,11 +229,34 @@ impl Events {
             self.0.signal.changed_since(seen).await;
         }
     }
+
+    /// Waits for the next event; `None` once the array is gone.
+    pub(crate) async fn next_until_closed(&self) -> Option<Event> {
+        loop {
+            let seen = self.0.signal.version();
+            if let Some(event) = self.try_next() {
+                return Some(event);
+            }
+            if self.0.closed.load(Ordering::Acquire) {
+                return None;
+            }
+            self.0.signal.changed_since(seen).await;
+        }
+    }
 }
 
 /// The subscriptions.
 #[derive(Debug, Default)]
 pub(crate) struct Bus(Mutex<Vec<Weak<Queue>>>);
+
+impl Drop for Bus {
+    fn drop(&mut self) {
+        for queue in self.0.get_mut().iter().filter_map(Weak::upgrade) {
+            queue.closed.store(true, Ordering::Release);
+            queue.signal.notify();
+        }
+    }
+}
 
 impl Bus {
     /// A new subscription.

@@ -45,7 +45,7 @@ mod zone;
 pub use admin::check_array::{CheckOptions, CheckReport, Problem, Severity, check};
 pub use admin::create_array::{create, plan};
 pub use admin::dump::{DriveDump, MetadataZone, RecordDump, destroy, dump};
-pub use admin::status::{BadBlocks, Health, MemberState, MemberStatus, Status, status};
+pub use admin::status::{BadBlocks, Health, MemberState, MemberStatus, SpareStatus, Status, status};
 pub use admin::url;
 pub use array::Array;
 pub use background::jobs::{Handle, Progress, Rebuild, Scrub};

@@ -105,6 +105,10 @@ impl CheckReport {
             };
             self.add(Severity::Warning, Some(member.slot), None, what);
         }
+        for spare in self.status.spares.clone().iter().filter(|spare| spare.device.is_none()) {
+            let what = format!("idle spare {} is missing: it takes no failed drive's place", spare.uuid);
+            self.add(Severity::Warning, None, None, what);
+        }
     }
 
     async fn check_zones(&mut self, mount: &Mount, options: CheckOptions) -> Result<()> {

@@ -210,6 +210,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         created_ms: driver.unix_millis(),
         label: options.label.clone(),
         members: devices.iter().map(member).collect(),
+        spares: Vec::new(),
     })
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use uuid::Uuid;
 use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::array::Array;
@@ -60,6 +61,15 @@ pub struct MemberStatus {
     pub media_errors: u64,
 }
 
+/// An idle spare: a drive that takes the place of a failed one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SpareStatus {
+    /// The identity.
+    pub uuid: Uuid,
+    /// The drive's name; `None` if the drive is missing.
+    pub device: Option<Arc<str>>,
+}
+
 /// Blocks that a rebuild could not reconstruct. Reads of them fail until the zone is reset.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BadBlocks {
@@ -78,6 +88,8 @@ pub struct Status {
     pub superblock: Superblock,
     /// By slot.
     pub members: Vec<MemberStatus>,
+    /// The idle spares.
+    pub spares: Vec<SpareStatus>,
     /// The rebuild that runs; unknown if the array is not assembled.
     pub rebuild: Option<Progress>,
     /// The scrub that runs; unknown if the array is not assembled.
@@ -135,6 +147,12 @@ impl Status {
                 }
                 _ => format!("Drive {slot} failed: replace it before another one does."),
             });
+        }
+        for spare in self.spares.iter().filter(|spare| spare.device.is_none()) {
+            advice.push(format!(
+                "Spare {} is missing: name its drive among the members, or give the spare up with array spare remove.",
+                spare.uuid
+            ));
         }
         for member in self.members.iter().filter(|member| member.media_errors >= MANY_ERRORS) {
             advice.push(format!(
@@ -195,6 +213,8 @@ impl Array {
             MemberStatus { slot, info: *info, state, device, media_errors }
         };
         let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
+        let spare = |uuid: &Uuid| SpareStatus { uuid: *uuid, device: core.spares.device_name(*uuid) };
+        let spares = superblock.spares.iter().map(spare).collect();
         let worn = core.zones.worn.all();
         let (scrub, broken) = (core.jobs.scrubbing(), core.members.is_broken());
         let of = |member: &Member| {
@@ -207,7 +227,18 @@ impl Array {
         };
         let lost = core.members.working_members().flat_map(of).collect();
         let failed_zones = core.zones.failed_zones();
-        Status { superblock, members, rebuild, scrub, worn, lost, failed_zones, broken, mount_error: None }
+        Status {
+            superblock,
+            members,
+            spares,
+            rebuild,
+            scrub,
+            worn,
+            lost,
+            failed_zones,
+            broken,
+            mount_error: None,
+        }
     }
 
     /// Counters since the array was opened.
@@ -282,9 +313,15 @@ pub(crate) async fn status_of_members(devices: &[Arc<dyn ZonedDevice>]) -> Resul
         MemberStatus { slot, info: *info, state, device, media_errors: 0 }
     };
     let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
+    let spare = |uuid: &Uuid| {
+        let drive = claims.iter().find(|(_, claim)| claim.spare() == Some(*uuid));
+        SpareStatus { uuid: *uuid, device: drive.map(|(device, _)| Arc::clone(&device.geometry().name)) }
+    };
+    let spares = superblock.spares.iter().map(spare).collect();
     Ok(Status {
         superblock,
         members,
+        spares,
         rebuild: None,
         scrub: None,
         worn: Vec::new(),

@@ -210,7 +210,7 @@ fn select_members(
     driver: &Arc<dyn Driver>,
 ) -> Result<Vec<Arc<dyn ZonedDevice>>> {
     let (mut members, mut closed) = (Vec::new(), Vec::new());
-    let (mut arrays, mut good) = (BTreeSet::new(), 0);
+    let (mut arrays, mut good, mut spares) = (BTreeSet::new(), 0, 0);
     for (url, device) in found {
         let device = match device {
             Ok(device) => device,
@@ -233,11 +233,12 @@ fn select_members(
         let superblock = &status.superblock;
         if superblock.label == name || superblock.uuid.to_string().eq_ignore_ascii_case(name) {
             arrays.insert(superblock.uuid);
+            spares += usize::from(status.spares.iter().any(|spare| spare.device.is_some()));
             good = good.max(superblock.members.iter().filter(|member| !member.failed).count());
             members.push(device);
         }
     }
-    if (members.is_empty() || members.len() < good)
+    if (members.is_empty() || members.len() - spares < good)
         && let Some(at) = closed.iter().position(|(_, error)| !is_missing(error.kind()))
     {
         return Err(closed.swap_remove(at).1);

@@ -76,7 +76,12 @@ impl Job {
 
     /// True if the job is to end early.
     pub(crate) fn is_ended_early(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire) || self.is_stopped()
+        self.is_cancelled() || self.is_stopped()
+    }
+
+    /// True if an operator cancelled the job.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
     }
 
     /// True if the array was closed: the next mount resumes the job.
@@ -179,13 +184,24 @@ impl<T: Clone> Handle<T> {
 pub(crate) struct Jobs {
     pub rebuild: Mutex<Option<Rebuild>>,
     pub scrub: Mutex<Option<Scrub>>,
+    /// True once the array is being closed: no job begins any more.
+    closed: AtomicBool,
 }
 
 impl Jobs {
-    /// Begins a rebuild or a scrub. `None` if a job of that kind runs already.
-    pub(crate) fn begin<T: Clone>(kind: &Mutex<Option<Handle<T>>>, job: Arc<Job>) -> Option<Handle<T>> {
+    /// Begins a rebuild. `None` if one runs already.
+    pub(crate) fn begin_rebuild(&self, job: Arc<Job>) -> Option<Rebuild> {
+        self.begin(&self.rebuild, job)
+    }
+
+    /// Begins a scrub. `None` if one runs already.
+    pub(crate) fn begin_scrub(&self, job: Arc<Job>) -> Option<Scrub> {
+        self.begin(&self.scrub, job)
+    }
+
+    fn begin<T: Clone>(&self, kind: &Mutex<Option<Handle<T>>>, job: Arc<Job>) -> Option<Handle<T>> {
         let mut last = kind.lock();
-        if last.as_ref().is_some_and(|job| !job.is_over()) {
+        if last.as_ref().is_some_and(|job| !job.is_over()) || self.closed.load(Ordering::Acquire) {
             return None;
         }
         let handle = Handle::new(job);
@@ -195,9 +211,15 @@ impl Jobs {
 
     /// Stops all jobs of an array that is being closed.
     pub(crate) fn stop(&self) {
+        self.closed.store(true, Ordering::Release);
         let stop = |job: &Job| job.stopped.store(true, Ordering::Release);
         self.rebuild.lock().iter().for_each(|rebuild| stop(&rebuild.job));
         self.scrub.lock().iter().for_each(|scrub| stop(&scrub.job));
+    }
+
+    /// True if an operator cancelled the last rebuild.
+    pub(crate) fn is_rebuild_cancelled(&self) -> bool {
+        self.rebuild.lock().as_ref().is_some_and(|rebuild| rebuild.job.is_cancelled())
     }
 
     /// The progress of a rebuild that runs.

@@ -1,9 +1,11 @@
-//! Background jobs beside clients: rebuild and scrub.
+//! Background jobs beside clients: rebuild, onto an idle spare by itself, and scrub.
 
 pub(crate) mod client_latency;
+pub(crate) mod idle_spares;
 pub(crate) mod job_runner;
 pub(crate) mod jobs;
 pub(crate) mod pace;
 pub(crate) mod rebuild;
 pub(crate) mod scrub;
 pub(crate) mod scrub_report;
+pub(crate) mod spares;

@@ -13,7 +13,7 @@ use zoned::{Blocks, BufMut, Bytes, Done, Error, ErrorKind, Io, Op, Result, ZoneI
 use crate::ScrubOptions;
 use crate::array::Array;
 use crate::background::job_runner::Runner;
-use crate::background::jobs::{Job, Jobs, Scrub};
+use crate::background::jobs::{Job, Scrub};
 use crate::background::scrub_report::{Mismatch, ScrubReport};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
@@ -39,7 +39,7 @@ impl Array {
     pub fn start_scrub(&self, options: ScrubOptions) -> Result<Scrub> {
         let core = &self.core;
         refuse_degraded_array(core)?;
-        let handle = Jobs::begin(&core.jobs.scrub, Job::new(None, &core.ctx.driver)).ok_or_else(|| {
+        let handle = core.jobs.begin_scrub(Job::new(None, &core.ctx.driver)).ok_or_else(|| {
             let error = core.ctx.error(ErrorKind::Invalid, "scrub");
             error.because("a scrub runs already: wait for it, or cancel it")
         })?;

@@ -27,8 +27,13 @@
 //! | 104 | 64 | label | UTF-8, zero-filled |
 //! | 168 | 4 | max_open | logical zones that may be open: all ones for no limit, 0 where none is recorded |
 //! | 172 | 4 | max_active | the same of active ones |
-//! | 176 | 80 | reserved | zero |
+//! | 176 | 4 | spares | number of idle spares, 8 at most |
+//! | 180 | 76 | reserved | zero |
 //! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed, 2 failed and this new drive is being filled), reserved (12) |
+//! | then | 32 each | spares | UUID (16), state (4: 3), reserved (12) |
+//!
+//! The first record of an idle spare's metadata zone 0 is a superblock too. The record's header has the slot
+//! `members + index of the spare`. Older builds ignore spares, and leave them out of the superblocks that they write.
 
 use units::Blocks;
 use uuid::Uuid;
@@ -49,6 +54,10 @@ const MEMBER_BYTES: usize = 32;
 const MEMBER_STATE_FAILED: u32 = 1;
 /// The state of a new drive whose rebuild is not complete.
 const MEMBER_STATE_REBUILDING: u32 = 2;
+/// The state of an idle spare.
+const MEMBER_STATE_SPARE: u32 = 3;
+/// The most idle spares of an array.
+pub(crate) const MAX_SPARES: usize = 8;
 /// The longest label.
 pub(crate) const MAX_LABEL: usize = 64;
 /// The read-only-compatible features this build knows.
@@ -88,7 +97,8 @@ struct Raw {
     label: [u8; MAX_LABEL],
     max_open: U32,
     max_active: U32,
-    reserved_2: [u8; 80],
+    spares: U32,
+    reserved_2: [u8; 76],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -105,6 +115,7 @@ const _: () = assert!(std::mem::offset_of!(Raw, config) == 32);
 const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
 const _: () = assert!(std::mem::offset_of!(Raw, max_active) == 172);
+const _: () = assert!(std::mem::offset_of!(Raw, spares) == 176);
 
 /// Value of a zone limit that no build has recorded yet.
 const LIMIT_NOT_RECORDED: u32 = 0;
@@ -180,6 +191,8 @@ pub struct Superblock {
     pub label: String,
     /// The drives, by slot.
     pub members: Vec<MemberInfo>,
+    /// The identities of the idle spares: drives that take the place of a failed one.
+    pub spares: Vec<Uuid>,
 }
 
 impl Superblock {
@@ -188,6 +201,16 @@ impl Superblock {
         if let Some(info) = self.members.get_mut(slot.index()) {
             (info.failed, info.rebuilding) = (failed, rebuilding);
         }
+    }
+
+    /// The slot in the records of the idle spare with this number: behind the members' slots.
+    pub(crate) fn slot_of_spare(&self, index: usize) -> Slot {
+        Slot(u32::try_from(self.members.len() + index).expect("no more than MAX_MEMBERS and MAX_SPARES"))
+    }
+
+    /// The idle spare whose records have `slot`; `None` for a member's slot.
+    pub(crate) fn spare_in_slot(&self, slot: Slot) -> Option<Uuid> {
+        self.spares.get(slot.index().checked_sub(self.members.len())?).copied()
     }
 
     /// The entry of the drive in `slot`.
@@ -235,18 +258,23 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         label,
         max_open: limit(|limits| limits.max_open),
         max_active: limit(|limits| limits.max_active),
-        reserved_2: [0; 80],
+        spares: u32::try_from(sb.spares.len()).expect("no more than MAX_SPARES").into(),
+        reserved_2: [0; 76],
     };
     let mut bytes = raw.as_bytes().to_vec();
+    let mut add = |uuid: &Uuid, state: u32| {
+        let raw = RawMember { uuid: *uuid.as_bytes(), state: state.into(), reserved: [0; 12] };
+        bytes.extend_from_slice(raw.as_bytes());
+    };
     for member in &sb.members {
         let state = match (member.failed, member.rebuilding) {
             (false, _) => 0,
             (true, false) => MEMBER_STATE_FAILED,
             (true, true) => MEMBER_STATE_REBUILDING,
         };
-        let raw = RawMember { uuid: *member.uuid.as_bytes(), state: state.into(), reserved: [0; 12] };
-        bytes.extend_from_slice(raw.as_bytes());
+        add(&member.uuid, state);
     }
+    sb.spares.iter().for_each(|spare| add(spare, MEMBER_STATE_SPARE));
     bytes
 }
 
@@ -275,12 +303,24 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         )));
     }
     let count = raw.members.get();
+    let spare_count = raw.spares.get() as usize;
+    let mut next_entry = || {
+        let (entry, left) = RawMember::read_from_prefix(rest).map_err(|_| SuperblockRefusal::Malformed)?;
+        rest = left;
+        Ok((Uuid::from_bytes(entry.uuid), entry.state.get()))
+    };
     let mut members = Vec::new();
     for _ in 0..count.min(MAX_MEMBERS) {
-        let (member, left) = RawMember::read_from_prefix(rest).map_err(|_| SuperblockRefusal::Malformed)?;
-        rest = left;
-        let (uuid, state) = (Uuid::from_bytes(member.uuid), member.state.get());
+        let (uuid, state) = next_entry()?;
         members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == MEMBER_STATE_REBUILDING });
+    }
+    let mut spares = Vec::new();
+    for _ in 0..spare_count.min(MAX_SPARES) {
+        let (uuid, state) = next_entry()?;
+        if state != MEMBER_STATE_SPARE {
+            return Err(SuperblockRefusal::Malformed);
+        }
+        spares.push(uuid);
     }
     let block = raw.block_size.get();
     // The array's bytes and `config` must fit 64 bits, and its zones 32.
@@ -289,6 +329,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         .and_then(|parts| parts.checked_mul(raw.zone_size.get()))
         .and_then(|blocks| blocks.checked_mul(u64::from(block)));
     let sound = (3..=MAX_MEMBERS).contains(&count)
+        && spare_count <= MAX_SPARES
         && bytes.is_some()
         && raw.config.get() <= HIGHEST_COUNTER
         && raw.zones.get().checked_add(raw.metadata_zones.get()).is_some()
@@ -326,6 +367,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         created_ms: raw.created_ms.get(),
         label: label.to_owned(),
         members,
+        spares,
     })
 }
 
@@ -365,6 +407,7 @@ pub(crate) mod tests {
             created_ms: 1_700_000_000_000,
             label: "barn".into(),
             members: (1..=5).map(member).collect(),
+            spares: Vec::new(),
         }
     }
 
@@ -382,6 +425,18 @@ pub(crate) mod tests {
         let golden = golden_file("superblock-limits-v1.bin", &encode(&superblock));
         assert_eq!(decode(superblock.uuid, &golden), Ok(superblock.clone()));
         assert_eq!(encode(&superblock), golden);
+    }
+
+    #[test]
+    fn idle_spares_read_as_they_were_written() {
+        let spares: Vec<Uuid> = (21..23).map(Uuid::from_u128).collect();
+        let superblock = Superblock { spares: spares.clone(), ..sample() };
+        let golden = golden_file("superblock-spares-v1.bin", &encode(&superblock));
+        assert_eq!(decode(superblock.uuid, &golden), Ok(superblock.clone()));
+        assert_eq!(encode(&superblock), golden);
+        assert_eq!(superblock.slot_of_spare(1), Slot(6));
+        assert_eq!(superblock.spare_in_slot(Slot(6)), Some(spares[1]));
+        assert_eq!([4, 7].map(|slot| superblock.spare_in_slot(Slot(slot))), [None, None]);
     }
 
     #[test]
@@ -403,6 +458,7 @@ pub(crate) mod tests {
             Superblock { block_size: 1000, ..sample() },
             Superblock { unit: 0, ..sample() },
             Superblock { zone_capacity: Blocks(20_000), ..sample() },
+            Superblock { spares: vec![Uuid::nil(); MAX_SPARES + 1], ..sample() },
         ];
         for sb in bad {
             assert_eq!(decode(sb.uuid, &encode(&sb)), Err(SuperblockRefusal::Malformed), "{sb:?}");

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use uuid::Uuid;
 use zoned::{Blocks, BufMut, Error, ErrorKind, Lba, Result, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::degraded::errors::fails_the_drive;
@@ -15,11 +16,18 @@ const READ_CHUNK_BYTES: u64 = 4 << 20;
 /// Blocks that contain the first record of a zone, a superblock, at the smallest block size.
 const FIRST_RECORD_BLOCKS: u64 = 8;
 
-/// A drive's own superblock record: its array and its slot.
+/// A drive's own superblock record: its array and its slot, a member's or an idle spare's.
 #[derive(Clone, Debug)]
 pub(crate) struct Claim {
     pub superblock: Superblock,
     pub slot: Slot,
+}
+
+impl Claim {
+    /// The drive's identity as an idle spare; `None` for a member.
+    pub(crate) fn spare(&self) -> Option<Uuid> {
+        self.superblock.spare_in_slot(self.slot)
+    }
 }
 
 /// The drives that are members of an array, each with its claim. A drive that does not answer is skipped with a warning:

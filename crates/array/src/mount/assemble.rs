@@ -19,6 +19,7 @@ use zoned::{
     Action, Blocks, BufMut, Durability, Error, ErrorKind, Geometry, Resources, Result, ZoneId, ZoneState,
 };
 
+use crate::background::idle_spares::IdleSpares;
 use crate::context::Context;
 use crate::core::Core;
 use crate::events::Bus;
@@ -356,7 +357,8 @@ impl Mount {
         });
         let members = Arc::new(Membership::new(&ctx, members, self.superblock.clone()));
         let zones = Arc::new(ZoneTable::new(&ctx, &members, zones, limits, self.worn_zones()));
-        Ok(Core::new(ctx, members, zones))
+        let spares = IdleSpares::new(std::mem::take(&mut self.spares));
+        Ok(Core::new(ctx, members, zones, spares))
     }
 
     fn geometry(&self) -> Result<Geometry> {

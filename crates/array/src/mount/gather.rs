@@ -4,9 +4,11 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use uuid::Uuid;
 use zoned::{Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::OpenOptions;
+use crate::background::idle_spares::IdleSpare;
 use crate::format::shape::Shape;
 use crate::format::superblock::{self, Superblock};
 use crate::format::zone_entries::ZoneEntry;
@@ -53,6 +55,8 @@ pub(crate) struct Mount {
     pub candidate: Option<Candidate>,
     /// Present drives that this mount leaves out.
     pub unusable: Vec<(Slot, Unusable)>,
+    /// The idle spares that are present, in the order in which they are taken.
+    pub spares: Vec<IdleSpare>,
 }
 
 /// A drive that claims to be a member, and its log.
@@ -71,6 +75,8 @@ impl Mount {
         options: OpenOptions,
         refused: Option<Slot>,
     ) -> Result<Mount, MountError> {
+        let (spares, claims): (Vec<_>, Vec<_>) =
+            claims.into_iter().partition(|(_, claim)| claim.spare().is_some());
         let (complete, incomplete) = read_logs(claims).await?;
         let superblock = newest_superblock(&complete, &incomplete).of_array()?;
         let mut present = place_members(complete, &superblock).await?;
@@ -102,6 +108,7 @@ impl Mount {
             candidate: find_candidate(incomplete, &superblock),
             doubt: stripes_in_doubt(&superblock, &layout),
             unusable,
+            spares: place_spares(spares, &superblock),
             options,
             name,
             superblock,
@@ -408,6 +415,24 @@ async fn place_members(
         *place = Some(PresentMember { device, log, zones, report, begun: None });
     }
     Ok(present)
+}
+
+/// The idle spares of the array among marked drives. First comes a spare that was taken and whose rebuild has not begun.
+fn place_spares(marked: Vec<(Arc<dyn ZonedDevice>, Claim)>, superblock: &Superblock) -> Vec<IdleSpare> {
+    let mut spares: Vec<IdleSpare> = Vec::new();
+    for (device, claim) in marked {
+        let of_array = claim.spare().filter(|_| claim.superblock.uuid == superblock.uuid);
+        let is_taken = |uuid: &Uuid| superblock.members.iter().any(|m| m.uuid == *uuid && m.rebuilding);
+        match of_array {
+            Some(uuid) if is_taken(&uuid) => spares.insert(0, IdleSpare { uuid, device }),
+            Some(uuid) if superblock.spares.contains(&uuid) => spares.push(IdleSpare { uuid, device }),
+            _ => tracing::warn!(
+                ?device,
+                "the drive is marked as a spare that the array does not list: left out"
+            ),
+        }
+    }
+    spares
 }
 
 /// Leaves out members that the mount cannot use. Also returns the newest epoch that is complete on all members left.

@@ -12,7 +12,7 @@ use zoned::{Result, ZonedDevice};
 
 use crate::OpenOptions;
 use crate::array::Array;
-use crate::background::rebuild;
+use crate::background::{rebuild, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::member::log_reader;
@@ -39,6 +39,9 @@ impl Array {
         {
             // The rebuild cannot be resumed: the array works without the new drive, as before.
             tracing::warn!(%error, "the rebuild does not go on");
+        }
+        if resume && (core.spares.any() || !core.members.config.lock().spares.is_empty()) {
+            spares::watch(&core, pace);
         }
         Ok(Arc::new(Array { core }))
     }

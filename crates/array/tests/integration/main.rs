@@ -21,6 +21,7 @@ mod rebuild_errors;
 mod refusing_drives;
 mod relocation;
 mod scrub;
+mod spares;
 mod stripes;
 mod throughput;
 mod torn_zones;

@@ -18,13 +18,15 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use zoned::{ErrorKind, Result, ZoneId, ZonedDevice};
+use uuid::Uuid;
+use zoned::{ErrorKind, Result, ZoneId, ZoneInfo, ZonedDevice};
 
 use crate::RebuildOptions;
 use crate::admin::create_array::{self, refuse_worn_zones, reset_all_zones};
 use crate::array::Array;
+use crate::background::idle_spares::MARK_ZONE;
 use crate::background::job_runner::Runner;
-use crate::background::jobs::{Job, Jobs, Rebuild};
+use crate::background::jobs::{Job, Rebuild};
 use crate::background::rebuild::admit_member::admit_member;
 use crate::background::rebuild::copy_zone::{CopyPatience, CopyResult, RebuildTarget, valid_rows};
 use crate::background::rebuild::rebuild_notes::{NotedZones, RebuildNotes, unchanged_noted_zones};
@@ -101,7 +103,7 @@ impl Array {
 }
 
 /// Refuses a new drive that cannot have as many zones open or active as the array promises.
-fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+pub(super) fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Result<()> {
     let own = device.geometry();
     let lacks = |promised: Option<u32>, has: Option<u32>| {
         has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(METADATA_ZONES) > has.max(4)))
@@ -125,8 +127,46 @@ fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Resul
     Ok(())
 }
 
+/// Begins to rebuild the drive in `slot`, which failed or is missing, onto an idle spare. Returns when the superblocks name
+/// the spare as the new drive. The spare's mark stays until the rebuild's notes begin.
+///
+/// Errors: [`ErrorKind::Invalid`] if a rebuild runs, or the spare does not fit; those of the spare's drive.
+pub(super) async fn begin_on_spare(
+    core: &Arc<Core>,
+    slot: Slot,
+    device: Arc<dyn ZonedDevice>,
+    uuid: Uuid,
+    options: RebuildOptions,
+) -> Result<()> {
+    check_drive_fits(&device, &core.members.config.lock().clone(), slot)?;
+    refuse_lower_zone_limits(core, &device)?;
+    let handle = begin_job(core, slot)?;
+    if let Err(e) = prepare_spare(core, slot, &device, uuid).await {
+        handle.end(Err(e.duplicate()));
+        return Err(e);
+    }
+    core.ctx.publish(EventKind::SpareUsed { slot, spare: uuid });
+    run_rebuild(core, slot, device, options, None, &handle);
+    Ok(())
+}
+
+/// Names a spare in the superblocks as the new drive of `slot`, and resets the spare apart from its mark.
+async fn prepare_spare(
+    core: &Arc<Core>,
+    slot: Slot,
+    device: &Arc<dyn ZonedDevice>,
+    uuid: Uuid,
+) -> Result<()> {
+    let zones = device.report(0..device.geometry().zones).await?;
+    let needed = part_zones(core.ctx.geometry.zones).end as usize;
+    refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
+    name_new_drive(core, slot, uuid).await?;
+    let unmarked: Vec<ZoneInfo> = zones.into_iter().filter(|info| info.zone != MARK_ZONE).collect();
+    reset_all_zones(device, &unmarked).await
+}
+
 fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
-    Jobs::begin(&core.jobs.rebuild, Job::new(Some(slot), &core.ctx.driver)).ok_or_else(|| {
+    core.jobs.begin_rebuild(Job::new(Some(slot), &core.ctx.driver)).ok_or_else(|| {
         let error = core.ctx.error(ErrorKind::Invalid, "replace");
         error.because("a rebuild runs already: wait for it, or cancel it")
     })
@@ -139,12 +179,17 @@ async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedD
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
     refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
     reset_all_zones(device, &zones).await?;
-    let uuid = create_array::random_uuid(&*core.ctx.driver);
+    name_new_drive(core, slot, create_array::random_uuid(&*core.ctx.driver)).await
+}
+
+/// Names a new drive of `slot` in the superblocks, durably. A spare with this identity is idle no more.
+async fn name_new_drive(core: &Arc<Core>, slot: Slot, uuid: Uuid) -> Result<()> {
     core.members
         .publish(|superblock| {
             if let Some(info) = superblock.members.get_mut(slot.index()) {
                 (info.uuid, info.failed, info.rebuilding) = (uuid, true, true);
             }
+            superblock.spares.retain(|spare| *spare != uuid);
         })
         .await
 }

@@ -1,0 +1,165 @@
+//! Idle spares: drives that take the place of a failed one by themselves.
+//!
+//! An idle spare is blank but for a mark, a superblock in its metadata zone 0, and the array's superblocks list it. Whoever
+//! holds the array takes the first spare whose drive is present as soon as a drive fails, or when the array is opened
+//! without a drive:
+//!
+//! 1. The superblocks of the other drives name the spare as the failed slot's new drive, under the spare's identity, and
+//!    list the spare no more.
+//! 2. The spare is reset, apart from its mark. The rebuild's notes begin in another metadata zone, and then the mark is reset.
+//! 3. The rebuild runs like that of any new drive.
+//!
+//! Crash safety: before step 1 is durable the spare is still idle. From then on until the notes begin, a mount knows the
+//! marked drive by its identity and takes it again for its slot. Afterwards the notes resume the rebuild. A drive that has a
+//! mark and is not listed is left out, with a warning: a crash fell between the two writes that add or remove a spare.
+
+use std::sync::Arc;
+
+use units::spawn;
+use uuid::Uuid;
+use zoned::{Action, Durability, Error, ErrorKind, Result, ZonedDevice};
+
+use crate::RebuildOptions;
+use crate::admin::create_array::{random_uuid, refuse_worn_zones, reset_all_zones};
+use crate::array::Array;
+use crate::background::idle_spares::{IdleSpare, MARK_ZONE};
+use crate::background::rebuild;
+use crate::core::Core;
+use crate::degraded::errors::fails_the_drive;
+use crate::events::EventKind;
+use crate::format::record::{self, Body, RecordId};
+use crate::format::superblock::MAX_SPARES;
+use crate::layout::Slot;
+use crate::layout::placement::part_zones;
+use crate::member::drive_fits::check_drive_fits;
+
+impl Array {
+    /// Makes `device` an idle spare, which takes the place of a drive that fails. **All data on `device` is lost.** The
+    /// spare is recorded durably when this returns. In a degraded array the spare is taken at once, and its rebuild begins.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] if the array has 8 idle spares already, or the drive can have fewer zones open or active
+    /// than the array promises; [`ErrorKind::Damaged`] if its zones are too few or too small; [`ErrorKind::ZoneReadOnly`] or
+    /// [`ErrorKind::ZoneOffline`] if a zone of the drive is worn. No data of the drive is lost then.
+    pub async fn add_spare(&self, device: Arc<dyn ZonedDevice>) -> Result<Uuid> {
+        let core = &self.core;
+        let uuid = {
+            let _turn = core.spares.turn.acquire().await;
+            let superblock = self.superblock();
+            let index = superblock.spares.len();
+            if index >= MAX_SPARES {
+                let error = core.ctx.error(ErrorKind::Invalid, "add a spare");
+                return Err(
+                    error.because(format!("the array has {index} idle spares, the most that it may have"))
+                );
+            }
+            check_drive_fits(&device, &superblock, Slot(0))?;
+            rebuild::refuse_lower_zone_limits(core, &device)?;
+            let zones = device.report(0..device.geometry().zones).await?;
+            refuse_worn_zones(
+                &device,
+                "add a spare",
+                zones.iter().take(part_zones(superblock.zones).end as usize),
+            )?;
+            reset_all_zones(&device, &zones).await?;
+            let uuid = random_uuid(&*core.ctx.driver);
+            let mut marked = superblock;
+            marked.spares.push(uuid);
+            let place = RecordId {
+                array: marked.uuid,
+                member: marked.slot_of_spare(index),
+                epoch: core.members.epoch(),
+                sequence: 0,
+                checkpoint: false,
+            };
+            let mark = record::encode(place, &Body::Superblock(marked), core.ctx.geometry.block_size);
+            device.write(device.geometry().start(MARK_ZONE), mark, Durability::Durable).await?;
+            core.members.publish(|superblock| superblock.spares.push(uuid)).await?;
+            core.spares.push(IdleSpare { uuid, device });
+            uuid
+        };
+        take_spare(core, RebuildOptions::default()).await;
+        watch(core, RebuildOptions::default());
+        Ok(uuid)
+    }
+
+    /// Gives up an idle spare, present or missing. When this returns, the superblocks do not list the spare, and its
+    /// drive, if present, is blank.
+    ///
+    /// Errors: [`ErrorKind::NotFound`] if the array has no such idle spare: a spare that was taken is a member.
+    pub async fn remove_spare(&self, uuid: Uuid) -> Result<()> {
+        let core = &self.core;
+        let _turn = core.spares.turn.acquire().await;
+        if !self.superblock().spares.contains(&uuid) {
+            let error = core.ctx.error(ErrorKind::NotFound, "remove a spare");
+            return Err(error.because(format!("the array has no idle spare {uuid}")));
+        }
+        core.members.publish(|superblock| superblock.spares.retain(|spare| *spare != uuid)).await?;
+        let Some(spare) = core.spares.take(uuid) else { return Ok(()) };
+        spare.device.zone(MARK_ZONE, Action::Reset).await?;
+        spare.device.flush().await
+    }
+}
+
+/// Starts the task that replaces each failed drive by an idle spare, unless it runs already. The task ends with the array.
+pub(crate) fn watch(core: &Arc<Core>, options: RebuildOptions) {
+    if !core.spares.begin_watch() {
+        return;
+    }
+    let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
+    let first = Arc::clone(core);
+    let task = async move {
+        take_spare(&first, options).await;
+        drop(first);
+        while let Some(event) = events.next_until_closed().await {
+            let Some(core) = watched.upgrade() else { return };
+            match event.kind {
+                EventKind::RebuildEnded { error: Some(_), .. } if core.jobs.is_rebuild_cancelled() => {}
+                EventKind::DriveFailed { .. } | EventKind::RebuildEnded { .. } | EventKind::Dropped(_) => {
+                    take_spare(&core, options).await;
+                }
+                _ => {}
+            }
+        }
+    };
+    drop(spawn(&*core.ctx.driver, "spares", task));
+}
+
+/// Begins to rebuild the drive that the array lacks onto the first idle spare that can be used, if there are such a drive and
+/// such a spare. A rebuild that runs ends first; if an operator cancels it, no spare is taken.
+async fn take_spare(core: &Arc<Core>, options: RebuildOptions) {
+    let running = core.jobs.rebuild.lock().clone().filter(|rebuild| !rebuild.is_over());
+    if let Some(running) = running {
+        let _ended = running.wait().await;
+        if running.job.is_cancelled() {
+            return;
+        }
+    }
+    let _turn = core.spares.turn.acquire().await;
+    // A drive whose failure is being recorded counts as failed only afterwards.
+    while core.members.failures_persisted("replace").await.is_ok()
+        && let Some(slot) = core.members.failed_beside(None).map(|member| member.slot)
+        && let Some(spare) = core.spares.take_first()
+    {
+        let IdleSpare { uuid, device } = spare;
+        match rebuild::begin_on_spare(core, slot, Arc::clone(&device), uuid, options).await {
+            Ok(()) => return,
+            Err(error) if core.members.is_broken() || !means_unusable(&error) => {
+                tracing::warn!(slot = slot.0, spare = %uuid, %error, "the spare is not taken");
+                return core.spares.put_back(IdleSpare { uuid, device });
+            }
+            Err(error) => {
+                tracing::error!(slot = slot.0, spare = %uuid, %error, "the spare cannot be used");
+                core.ctx.publish(EventKind::SpareMissing { spare: uuid, why: error.to_string() });
+            }
+        }
+    }
+}
+
+/// True if the error means that the spare's drive cannot take the place of another one.
+fn means_unusable(error: &Error) -> bool {
+    fails_the_drive(error.kind())
+        || matches!(
+            error.kind(),
+            ErrorKind::Media | ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline | ErrorKind::Damaged
+        )
+}
