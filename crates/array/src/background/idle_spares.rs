@@ -8,6 +8,8 @@ use units::sync::Turnstile;
 use uuid::Uuid;
 use zoned::{ZoneId, ZonedDevice};
 
+use crate::RebuildOptions;
+
 /// The metadata zone of an idle spare that holds its mark, a superblock.
 pub(super) const MARK_ZONE: ZoneId = ZoneId(0);
 
@@ -21,6 +23,8 @@ pub(crate) struct IdleSpare {
 #[derive(Default)]
 pub(crate) struct IdleSpares {
     present: Mutex<Vec<IdleSpare>>,
+    /// Settings of the rebuilds onto spares.
+    pub options: RebuildOptions,
     /// True once a task replaces failed drives by spares.
     watched: AtomicBool,
     /// Held while a spare is added, removed or taken.
@@ -28,8 +32,8 @@ pub(crate) struct IdleSpares {
 }
 
 impl IdleSpares {
-    pub(crate) fn new(present: Vec<IdleSpare>) -> IdleSpares {
-        IdleSpares { present: Mutex::new(present), ..IdleSpares::default() }
+    pub(crate) fn new(present: Vec<IdleSpare>, options: RebuildOptions) -> IdleSpares {
+        IdleSpares { present: Mutex::new(present), options, ..IdleSpares::default() }
     }
 
     /// True if the drive of a spare is present.

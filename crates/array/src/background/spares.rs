@@ -19,7 +19,6 @@ use units::spawn;
 use uuid::Uuid;
 use zoned::{Action, Durability, Error, ErrorKind, Result, ZonedDevice};
 
-use crate::RebuildOptions;
 use crate::admin::create_array::{random_uuid, refuse_worn_zones, reset_all_zones};
 use crate::array::Array;
 use crate::background::idle_spares::{IdleSpare, MARK_ZONE};
@@ -77,8 +76,8 @@ impl Array {
             core.spares.push(IdleSpare { uuid, device });
             uuid
         };
-        take_spare(core, RebuildOptions::default()).await;
-        watch(core, RebuildOptions::default());
+        take_spare(core).await;
+        watch(core);
         Ok(uuid)
     }
 
@@ -101,21 +100,21 @@ impl Array {
 }
 
 /// Starts the task that replaces each failed drive by an idle spare, unless it runs already. The task ends with the array.
-pub(crate) fn watch(core: &Arc<Core>, options: RebuildOptions) {
+pub(crate) fn watch(core: &Arc<Core>) {
     if !core.spares.begin_watch() {
         return;
     }
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
     let first = Arc::clone(core);
     let task = async move {
-        take_spare(&first, options).await;
+        take_spare(&first).await;
         drop(first);
         while let Some(event) = events.next_until_closed().await {
             let Some(core) = watched.upgrade() else { return };
             match event.kind {
                 EventKind::RebuildEnded { error: Some(_), .. } if core.jobs.is_rebuild_cancelled() => {}
                 EventKind::DriveFailed { .. } | EventKind::RebuildEnded { .. } | EventKind::Dropped(_) => {
-                    take_spare(&core, options).await;
+                    take_spare(&core).await;
                 }
                 _ => {}
             }
@@ -126,7 +125,7 @@ pub(crate) fn watch(core: &Arc<Core>, options: RebuildOptions) {
 
 /// Begins to rebuild the drive that the array lacks onto the first idle spare that can be used, if there are such a drive and
 /// such a spare. A rebuild that runs ends first; if an operator cancels it, no spare is taken.
-async fn take_spare(core: &Arc<Core>, options: RebuildOptions) {
+async fn take_spare(core: &Arc<Core>) {
     let running = core.jobs.rebuild.lock().clone().filter(|rebuild| !rebuild.is_over());
     if let Some(running) = running {
         let _ended = running.wait().await;
@@ -141,7 +140,7 @@ async fn take_spare(core: &Arc<Core>, options: RebuildOptions) {
         && let Some(spare) = core.spares.take_first()
     {
         let IdleSpare { uuid, device } = spare;
-        match rebuild::begin_on_spare(core, slot, Arc::clone(&device), uuid, options).await {
+        match rebuild::begin_on_spare(core, slot, Arc::clone(&device), uuid).await {
             Ok(()) => return,
             Err(error) if core.members.is_broken() || !means_unusable(&error) => {
                 tracing::warn!(slot = slot.0, spare = %uuid, %error, "the spare is not taken");

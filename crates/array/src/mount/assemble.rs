@@ -357,7 +357,7 @@ impl Mount {
         });
         let members = Arc::new(Membership::new(&ctx, members, self.superblock.clone()));
         let zones = Arc::new(ZoneTable::new(&ctx, &members, zones, limits, self.worn_zones()));
-        let spares = IdleSpares::new(std::mem::take(&mut self.spares));
+        let spares = IdleSpares::new(std::mem::take(&mut self.spares), self.options.rebuild);
         Ok(Core::new(ctx, members, zones, spares))
     }
 

@@ -41,7 +41,7 @@ impl Array {
             tracing::warn!(%error, "the rebuild does not go on");
         }
         if resume && (core.spares.any() || !core.members.config.lock().spares.is_empty()) {
-            spares::watch(&core, pace);
+            spares::watch(&core);
         }
         Ok(Arc::new(Array { core }))
     }

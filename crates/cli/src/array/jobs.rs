@@ -83,7 +83,7 @@ pub struct ScrubArgs {
 }
 
 /// The exit code of a dry run, which the order itself would end with.
-fn exit_code_of_dry_run(refused: bool) -> ExitCode {
+pub(super) fn exit_code_of_dry_run(refused: bool) -> ExitCode {
     if refused { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -168,7 +168,7 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
 }
 
 /// The effects of a replacement on the new drive, and whether the array would refuse it.
-fn dry_run(context: &Context, new: &str, force: bool) -> Result<(String, bool)> {
+pub(super) fn dry_run(context: &Context, new: &str, force: bool) -> Result<(String, bool)> {
     let url: zoned::DeviceUrl = new.parse()?;
     if !url.exists() {
         return Ok((format!("{new}: the drive file would be made"), false));
@@ -181,7 +181,7 @@ fn dry_run(context: &Context, new: &str, force: bool) -> Result<(String, bool)> 
 }
 
 /// Adds `--force` to the refusal of a drive that holds data.
-fn advise_force(error: zoned::Error) -> anyhow::Error {
+pub(super) fn advise_force(error: zoned::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::HoldsData => Failure::refused(format!("{} (--force)", exit::message(&error.into()))),
         _ => error.into(),

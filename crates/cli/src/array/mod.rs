@@ -4,6 +4,7 @@
 //!   create                           makes an array
 //!   status, monitor                  its health, and its events
 //!   jobs                             fail, replace, rebuild, scrub: orders, and the progress of what they start
+//!   spare                            drives that take the place of a failed one by themselves
 //!   offline                          check, dump, destroy: of drives that no process holds
 //!   handle                           --device, or --url of the server that holds the array
 //!   remote                           the HTTP client of that server's pages
@@ -15,6 +16,7 @@ mod jobs;
 mod monitor;
 mod offline;
 mod remote;
+mod spare;
 mod status;
 
 use std::process::ExitCode;
@@ -51,6 +53,8 @@ enum Verb {
     Replace(jobs::ReplaceArgs),
     /// Resume a rebuild that was interrupted, or follow the one under way.
     Rebuild(jobs::RebuildArgs),
+    /// Add or remove a drive that takes the place of a failed one by itself.
+    Spare(spare::SpareArgs),
     /// Read everything and compare parity with data.
     Scrub(jobs::ScrubArgs),
     /// Check the array for damage, without writing.
@@ -70,6 +74,7 @@ pub fn run(context: &Context, args: ArrayArgs) -> Result<ExitCode> {
         Verb::Fail(args) => jobs::fail(context, &args),
         Verb::Replace(args) => jobs::replace(context, &args),
         Verb::Rebuild(args) => jobs::rebuild(context, &args),
+        Verb::Spare(args) => spare::run(context, &args),
         Verb::Scrub(args) => jobs::scrub(context, &args),
         Verb::Check(args) => offline::check(context, &args),
         Verb::Dump(args) => offline::dump(context, &args),

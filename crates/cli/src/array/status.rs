@@ -75,6 +75,11 @@ pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
             member.uuid.clone(),
         ]
     });
-    output::table(&["slot", "state", "drive", "errors", "uuid"], &["slot", "errors"], rows.collect())?;
+    let spares = view.spares.iter().map(|spare| {
+        let drive = spare.drive.clone().unwrap_or_else(|| "-".to_owned());
+        vec!["spare".to_owned(), spare.state.clone(), drive, "-".to_owned(), spare.uuid.clone()]
+    });
+    let rows = rows.chain(spares).collect();
+    output::table(&["slot", "state", "drive", "errors", "uuid"], &["slot", "errors"], rows)?;
     view.advice.iter().try_for_each(output::line)
 }

@@ -557,6 +557,57 @@ fn an_array_that_a_server_holds_is_failed_and_replaced_through_its_pages() {
 }
 
 #[test]
+fn a_spare_takes_the_place_of_a_failed_drive_without_an_order() {
+    let barn = ArrayDirectory::filled();
+    let list = barn.text("members");
+    let urls: Vec<String> = (0..4).map(|n| barn.drive(n)).collect();
+    std::fs::write(&list, urls.join("\n")).expect("a list of members");
+    let array = format!("array:{list}");
+    let tiny = format!("{}?zones=8&zone-size=2MiB", barn.drive(6));
+    refused(&run(Some(&array), &["array", "spare", "add", &tiny]), 2, &["8 zones", "needs 24"]);
+    assert!(!barn.path("6.img").exists(), "a drive file was made for what was refused");
+    done(&run(Some(&barn.new_drive(5)), &["fs", "mkfs"]));
+    let add = ["array", "spare", "add", &barn.drive(5)];
+    refused(&run(Some(&array), &add), 1, &["5.img", "Furrow file system", "--force"]);
+    let dry = run(Some(&array), &[&add[..], &["--dry-run"]].concat());
+    assert_eq!(dry.status.code(), Some(1), "as the order itself would end: {dry:?}");
+    let added = done(&run(Some(&array), &[&add[..], &["--force"]].concat()));
+    assert!(added.contains("spare") && added.contains("5.img"), "{added}");
+    let text = std::fs::read_to_string(&list).expect("the list");
+    assert!(text.contains(&barn.drive(5)), "{text}");
+    refused(&run(Some(&barn.drive(5)), &["fs", "mkfs"]), 1, &["array"]);
+    refused(&run(Some(&array), &["array", "spare", "remove", "emu:none"]), 1, &["no idle spare", "emu:none"]);
+
+    let server = Server::start(&array, &[]);
+    assert!(server.page("/metrics").contains("furrow_array_spares{state=\"spare\"} 1"));
+    done(&server.array(&["fail", "2"]));
+    // Each look is a process of some milliseconds.
+    let views = (0..2000).map(|_| json(&stdout_of(&server.array(&["status", "--json"]))));
+    let is_over = |view: &Value| view["last_rebuild"] != Value::Null;
+    let view = views.into_iter().find(is_over).expect("the rebuild onto the spare ends");
+    assert_eq!((&view["health"], &view["spares"]), (&Value::from("clean"), &Value::Array(Vec::new())));
+    assert!(view["members"][2]["drive"].as_str().is_some_and(|drive| drive.contains("5.img")), "{view}");
+    let events: Vec<&str> =
+        view["events"].as_array().expect("events").iter().filter_map(|e| e["event"].as_str()).collect();
+    assert_eq!(events, ["drive-failed", "spare-used", "rebuild-started", "rebuild-ended"]);
+    // A spare that a server's order adds, and whose drive is missing afterwards, is given up by its UUID.
+    done(&server.array(&["spare", "add", &barn.new_drive(7)]));
+    drop(server);
+    barn.remove_drive_file(7);
+    let server = Server::start(&array, &[]);
+    let view = json(&done(&server.array(&["status", "--json"])));
+    assert_eq!(view["spares"][0]["state"], "missing", "{view}");
+    assert_eq!(view["events"][0]["event"], "spare-missing", "{view}");
+    assert!(server.page("/").contains("<td>spare</td><td>missing</td>"));
+    let uuid = view["spares"][0]["uuid"].as_str().expect("a UUID");
+    let shown = done(&server.array(&["spare", "remove", uuid]));
+    assert!(!shown.contains(uuid), "{shown}");
+    drop(server);
+    barn.remove_drive_file(0);
+    barn.check_file_on_array(&array);
+}
+
+#[test]
 fn a_cancelled_job_has_ended_when_the_order_returns() {
     let barn = ArrayDirectory::filled();
     let server = Server::start(&barn.array(0..4), &[]);

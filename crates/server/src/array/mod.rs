@@ -5,5 +5,5 @@ mod orders;
 mod view;
 
 pub use open_array::{Job, OpenArray};
-pub use orders::{FailOrder, ReplaceOrder, ScrubOrder};
-pub use view::{ArrayView, EndView, EventView, MemberView, ProgressView, ScrubView, WornView};
+pub use orders::{AddSpareOrder, FailOrder, RemoveSpareOrder, ReplaceOrder, ScrubOrder};
+pub use view::{ArrayView, EndView, EventView, MemberView, ProgressView, ScrubView, SpareView, WornView};

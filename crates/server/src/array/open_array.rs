@@ -3,12 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use array::{Array, Events, Health, Pace, RebuildOptions, ScrubOptions, Slot};
+use array::{Array, Event, EventKind, Events, Health, Pace, RebuildOptions, ScrubOptions, Slot, SpareStatus};
 use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::{DeviceUrl, Error, ErrorKind, Geometry, ZonedDevice, contents};
 
-use super::orders::ReplaceOrder;
+use super::orders::{AddSpareOrder, RemoveSpareOrder, ReplaceOrder};
 use super::view::{ArrayView, EndView, EventView, ScrubView, health_after};
 
 /// Largest number of array events that are kept for later views.
@@ -37,13 +37,29 @@ struct KeptEvents {
     events: VecDeque<EventView>,
 }
 
+impl KeptEvents {
+    fn add(&mut self, event: &Event) {
+        self.count += 1;
+        self.events.push_back(EventView::new(self.count, event, self.health));
+        self.health = health_after(&event.kind, self.health);
+        if self.events.len() > EVENTS_KEPT {
+            self.events.pop_front();
+        }
+    }
+}
+
 impl OpenArray {
     /// Keeps the array's events from now on. `rest` is the part of the array's URL after `array:`.
     pub fn new(array: Arc<Array>, rest: &str) -> OpenArray {
         let driver = Arc::clone(ZonedDevice::driver(&*array));
         // Subscribe to events first: an event between the two calls then sets the health that the status has too.
         let (opened_ms, events) = (driver.unix_millis(), array.events());
-        let kept = KeptEvents { count: 0, health: array.status().health(), events: VecDeque::new() };
+        let status = array.status();
+        let mut kept = KeptEvents { count: 0, health: status.health(), events: VecDeque::new() };
+        for spare in status.spares.iter().filter(|spare| spare.device.is_none()) {
+            let why = "its drive is missing".to_owned();
+            kept.add(&Event { unix_ms: opened_ms, kind: EventKind::SpareMissing { spare: spare.uuid, why } });
+        }
         let (kept, unlisted) = (Mutex::new(kept), Mutex::default());
         OpenArray { array, rest: rest.to_owned(), driver, opened_ms, events, kept, unlisted }
     }
@@ -62,7 +78,7 @@ impl OpenArray {
         view.advice.extend(self.unlisted.lock().iter().map(|url| {
             format!(
                 "Name {url} among the members when the array is opened the next time: an array that is opened without \
-                 the new drive leaves it out for good."
+                 the new drive does without it."
             )
         }));
         if let Some(rebuild) = self.array.rebuild().filter(array::Handle::is_over) {
@@ -82,13 +98,7 @@ impl OpenArray {
     fn events(&self) -> Vec<EventView> {
         let mut kept = self.kept.lock();
         while let Some(event) = self.events.try_next() {
-            kept.count += 1;
-            let view = EventView::new(kept.count, &event, kept.health);
-            kept.health = health_after(&event.kind, kept.health);
-            kept.events.push_back(view);
-            if kept.events.len() > EVENTS_KEPT {
-                kept.events.pop_front();
-            }
+            kept.add(&event);
         }
         kept.events.iter().cloned().collect()
     }
@@ -114,14 +124,67 @@ impl OpenArray {
         }
         // Check the order before the drive file is created: a refused order creates none.
         self.array.may_replace(Slot(order.slot))?;
+        let (device, found) = self.new_drive(&url, &order.device, order.force, order.dry_run)?;
+        let Some(device) = device else { return Ok(found) };
+        let pace = Pace { max_rate: order.max_rate.map(Bytes), ..Pace::default() };
+        let begun = self.array.start_replace(Slot(order.slot), device, RebuildOptions { pace });
+        units::block_on(&*self.driver, begun)?;
+        self.add_to_member_list(&order.device);
+        Ok(found)
+    }
+
+    /// Makes a drive an idle spare. A dry run checks only whether the drive can be used. Returns a description of the data
+    /// that the drive had.
+    ///
+    /// # Errors
+    /// The errors of [`zoned::open`] and [`Array::add_spare`]; [`ErrorKind::HoldsData`] without `force`.
+    pub fn add_spare(&self, order: &AddSpareOrder) -> Result<String, Error> {
+        let url: DeviceUrl = order.device.parse()?;
+        let (device, found) = self.new_drive(&url, &order.device, order.force, order.dry_run)?;
+        let Some(device) = device else { return Ok(found) };
+        units::block_on(&*self.driver, self.array.add_spare(device))?;
+        self.add_to_member_list(&order.device);
+        Ok(found)
+    }
+
+    /// Gives up an idle spare, which the order names by its drive's name or by its UUID.
+    ///
+    /// # Errors
+    /// The errors of [`Array::remove_spare`]; [`ErrorKind::NotFound`] if no idle spare has this name or UUID.
+    pub fn remove_spare(&self, order: &RemoveSpareOrder) -> Result<(), Error> {
+        let spares = self.array.status().spares;
+        let named = |spare: &&SpareStatus| {
+            spare.device.as_deref() == Some(order.spare.as_str()) || spare.uuid.to_string() == order.spare
+        };
+        let Some(spare) = spares.iter().find(named) else {
+            let known: Vec<String> = spares.iter().map(|spare| spare.uuid.to_string()).collect();
+            let error =
+                Error::new(ErrorKind::NotFound, &ZonedDevice::geometry(&*self.array).name, "remove a spare");
+            return Err(error.because(format!(
+                "no idle spare has the drive or the UUID {}; the array's idle spares: {}",
+                order.spare,
+                if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+            )));
+        };
+        units::block_on(&*self.driver, self.array.remove_spare(spare.uuid))
+    }
+
+    /// Opens the drive of an order, and makes its file if there is none; no drive in a dry run. Also returns a description
+    /// of the data that the drive has. A drive that does not fit the array is refused.
+    fn new_drive(
+        &self,
+        url: &DeviceUrl,
+        named: &str,
+        force: bool,
+        dry_run: bool,
+    ) -> Result<(Option<Arc<dyn ZonedDevice>>, String), Error> {
         if array::url::is_member_list_file(&self.rest) {
-            array::url::listable(&order.device)?;
+            array::url::listable(named)?;
         }
-        let (force, dry_run) = (order.force, order.dry_run);
         if !url.exists() {
             self.check_geometry(&url.options()?.geometry()?)?;
             if dry_run {
-                return Ok(format!("{}: the drive file would be made", order.device));
+                return Ok((None, format!("{named}: the drive file would be made")));
             }
         }
         let device = match dry_run {
@@ -129,16 +192,9 @@ impl OpenArray {
             false => url.open_or_create(Arc::clone(&self.driver)),
         }?;
         self.check_geometry(device.geometry())?;
-        let name = Arc::clone(&device.geometry().name);
-        let pace = Pace { max_rate: order.max_rate.map(Bytes), ..Pace::default() };
-        units::block_on(&*self.driver, async {
-            let held = contents::guard(&*device, force || dry_run).await?;
-            if !dry_run {
-                self.array.start_replace(Slot(order.slot), device, RebuildOptions { pace }).await?;
-                self.add_to_member_list(&order.device);
-            }
-            Ok(format!("{name}: {held}"))
-        })
+        let held = units::block_on(&*self.driver, contents::guard(&*device, force || dry_run))?;
+        let found = format!("{}: {held}", device.geometry().name);
+        Ok((Some(device).filter(|_| !dry_run), found))
     }
 
     /// Adds a new drive's URL to the file that lists the array's members, or warns if there is no such file. The

@@ -29,6 +29,28 @@ pub struct ReplaceOrder {
     pub max_rate: Option<u64>,
 }
 
+/// `POST /array/add-spare`: makes a drive an idle spare.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddSpareOrder {
+    /// The drive's URL, as the server's machine resolves it.
+    pub device: String,
+    /// Use the drive even if it holds data.
+    #[serde(default)]
+    pub force: bool,
+    /// Only check whether the drive can be used.
+    #[serde(default)]
+    pub dry_run: bool,
+}
+
+/// `POST /array/remove-spare`: gives up an idle spare.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveSpareOrder {
+    /// The spare: the name of its drive, or its UUID if the drive is missing.
+    pub spare: String,
+}
+
 /// `POST /array/scrub`: compares all parity with its data.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

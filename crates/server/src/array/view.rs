@@ -27,6 +27,8 @@ pub struct ArrayView {
     pub capacity: u64,
     /// The array's members, in the order of their slots.
     pub members: Vec<MemberView>,
+    /// The idle spares, in the order in which they are taken.
+    pub spares: Vec<SpareView>,
     /// The running rebuild.
     pub rebuild: Option<ProgressView>,
     /// The outcome of the last rebuild since the array was opened.
@@ -61,6 +63,18 @@ pub struct MemberView {
     pub uuid: String,
     /// Number of the member's reads that gave medium errors since the array was opened.
     pub media_errors: u64,
+}
+
+/// An idle spare of an array.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpareView {
+    /// The spare's UUID, which becomes the member's when the spare is taken.
+    pub uuid: String,
+    /// The spare's state: `spare`, or `missing` if its drive is not present.
+    pub state: String,
+    /// The name of the spare's drive, if the drive is present.
+    pub drive: Option<String>,
 }
 
 /// The progress of a rebuild or a scrub.
@@ -172,6 +186,15 @@ impl From<&Status> for ArrayView {
                     media_errors: member.media_errors,
                 })
                 .collect(),
+            spares: status
+                .spares
+                .iter()
+                .map(|spare| SpareView {
+                    uuid: spare.uuid.to_string(),
+                    state: if spare.device.is_some() { "spare" } else { "missing" }.to_owned(),
+                    drive: spare.device.as_deref().map(str::to_owned),
+                })
+                .collect(),
             rebuild: status.rebuild.as_ref().map(ProgressView::from),
             scrub: status.scrub.as_ref().map(ProgressView::from),
             worn: status
@@ -247,6 +270,7 @@ fn slot_of(kind: &EventKind) -> Option<u32> {
     match kind {
         EventKind::DriveFailed { slot, .. }
         | EventKind::SecondFailure { slot, .. }
+        | EventKind::SpareUsed { slot, .. }
         | EventKind::RebuildStarted { slot, .. }
         | EventKind::RebuildEnded { slot, .. }
         | EventKind::Repaired { slot, .. }

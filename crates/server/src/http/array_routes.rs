@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use zoned::{Error, ErrorKind};
 
 use super::guard::{ArrayHolder, Order, Refusal};
-use crate::array::{FailOrder, Job, OpenArray, ReplaceOrder, ScrubOrder};
+use crate::array::{AddSpareOrder, FailOrder, Job, OpenArray, RemoveSpareOrder, ReplaceOrder, ScrubOrder};
 
 /// The body of an order without settings: `{}`.
 #[derive(Deserialize)]
@@ -25,6 +25,8 @@ pub(super) fn routes<H: ArrayHolder>() -> Router<H> {
         .route("/array", get(get_array::<H>))
         .route("/array/fail", post(post_fail::<H>))
         .route("/array/replace", post(post_replace::<H>))
+        .route("/array/add-spare", post(post_add_spare::<H>))
+        .route("/array/remove-spare", post(post_remove_spare::<H>))
         .route("/array/scrub", post(post_scrub::<H>))
         .route("/array/cancel-rebuild", post(cancel_rebuild::<H>))
         .route("/array/cancel-scrub", post(cancel_scrub::<H>))
@@ -56,6 +58,32 @@ async fn post_replace<H: ArrayHolder>(
             tracing::info!(slot = order.slot, drive, "a drive is replaced by an order");
         }
         Ok(json!({ "drive": drive, "array": array.view() }))
+    })
+    .await
+}
+
+async fn post_add_spare<H: ArrayHolder>(
+    State(holder): State<H>,
+    Order(order): Order<AddSpareOrder>,
+) -> Result<Response, Refusal> {
+    on_array(holder, move |array| {
+        let drive = array.add_spare(&order)?;
+        if !order.dry_run {
+            tracing::info!(drive, "a spare is added by an order");
+        }
+        Ok(json!({ "drive": drive, "array": array.view() }))
+    })
+    .await
+}
+
+async fn post_remove_spare<H: ArrayHolder>(
+    State(holder): State<H>,
+    Order(order): Order<RemoveSpareOrder>,
+) -> Result<Response, Refusal> {
+    on_array(holder, move |array| {
+        array.remove_spare(&order)?;
+        tracing::info!(spare = order.spare, "a spare is removed by an order");
+        Ok(array_json(array))
     })
     .await
 }

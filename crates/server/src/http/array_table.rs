@@ -19,6 +19,11 @@ pub(super) fn array_table(view: &ArrayView) -> String {
         let row = format!("<tr><td>{slot}</td><td>{state}</td><td>{device}</td><td>{errors}</td></tr>\n");
         page.push_str(&row);
     }
+    for spare in &view.spares {
+        let (device, state) = (escape(spare.drive.as_deref().unwrap_or("-")), escape(&spare.state));
+        let row = format!("<tr><td>spare</td><td>{state}</td><td>{device}</td><td></td></tr>\n");
+        page.push_str(&row);
+    }
     page.push_str("</table>\n");
     for (what, progress) in [("Rebuild", &view.rebuild), ("Scrub", &view.scrub)] {
         if let Some(progress) = progress {

@@ -12,6 +12,7 @@ use crate::array::{ArrayView, ProgressView};
 const HEALTH: &str = "furrow_array_health";
 const MEMBERS: &str = "furrow_array_members";
 const MEMBER: &str = "furrow_array_member_state";
+const SPARES: &str = "furrow_array_spares";
 const MEDIA_ERRORS: &str = "furrow_array_member_media_errors";
 const WORN: &str = "furrow_array_worn_zones";
 const BYTES: &str = "furrow_array_written_bytes";
@@ -23,6 +24,8 @@ const SCRUB_TOTAL: &str = "furrow_array_scrub_total_bytes";
 
 /// The states of an array's member, as values of a metric's label.
 const STATES: [&str; 4] = ["good", "failed", "missing", "rebuilding"];
+/// The states of an idle spare, as values of a metric's label.
+const SPARE_STATES: [&str; 2] = ["spare", "missing"];
 /// The array's counters of written bytes: the name of the counter, and its kind as a label of the metric.
 const WRITTEN_BYTES_KINDS: [(&str, &str); 5] = [
     ("data_bytes", "data"),
@@ -74,6 +77,14 @@ impl Collector for ArrayMetrics {
             "Drives by state",
             MetricType::Gauge,
             STATES.map(|s| ([("state", s.to_owned())], of(s))),
+        )?;
+        let spares = |state: &str| view.spares.iter().filter(|spare| spare.state == state).count() as u64;
+        encode_family(
+            &mut encoder,
+            SPARES,
+            "Idle spares by state",
+            MetricType::Gauge,
+            SPARE_STATES.map(|s| ([("state", s.to_owned())], spares(s))),
         )?;
         let states = view.members.iter().map(|member| {
             let drive = member.drive.clone().unwrap_or_default();

@@ -21,6 +21,8 @@ use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 pub(super) const STEPS_PER_TASK: usize = 90;
 /// Longest time by which a late drive delays the execution of an operation.
 const MAX_EXECUTION_DELAY: Duration = Duration::from_micros(50);
+/// Time between two looks whether the array has taken its spare.
+const SPARE_POLL: Duration = Duration::from_micros(5);
 /// Longest random delay of an operation's acknowledgement.
 const MAX_ACK_DELAY: Duration = Duration::from_micros(30);
 
@@ -150,10 +152,16 @@ impl RecordedArray {
         let stripe_unit = Bytes(shape.unit * 512);
         let create = CreateOptions { stripe_unit, ..CreateOptions::default() };
         ::array::create(&devices, &create).await.map_err(|e| format!("create: {e}"))?;
-        if let MissingDrive::Before(slot) | MissingDrive::Replaced(slot) = shape.missing {
-            devices.remove(slot);
+        match shape.missing {
+            MissingDrive::Before(slot) => drop(devices.remove(slot)),
+            MissingDrive::Replaced(slot) if !shape.spare => drop(devices.remove(slot)),
+            _ => {}
         }
+        let open = OpenOptions { rebuild: RebuildOptions { pace: Pace::UNBOUNDED }, ..open };
         let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
+        if let Some(new) = new.as_ref().filter(|_| shape.spare) {
+            array.add_spare(Arc::clone(new)).await.map_err(|e| format!("adding a spare: {e}"))?;
+        }
         Ok(RecordedArray { first, array, new })
     }
 
@@ -183,6 +191,20 @@ impl RecordedArray {
                     emu.wear(worn.part(), worn.state);
                 }
                 Ok(Some(Entry::Worn))
+            }
+            (MissingDrive::Replaced(slot), _) if shape.spare => {
+                sleep_until(&**driver, driver.now().after(when)).await;
+                if let Some(emu) = drives.get(slot) {
+                    fail_drive(emu);
+                }
+                // The flush finds the failure if no step of the workload does.
+                self.device().flush().await.map_err(|e| format!("a flush: {e}"))?;
+                while self.array.rebuild().is_none() {
+                    sleep_until(&**driver, driver.now().after(SPARE_POLL)).await;
+                }
+                let rebuild = self.array.rebuild().expect("a rebuild that has begun is kept");
+                rebuild.wait().await.map_err(|e| format!("a rebuild onto a spare: {e}"))?;
+                Ok(Some(Entry::Replaced))
             }
             (MissingDrive::Replaced(slot), Some(new)) => {
                 sleep_until(&**driver, driver.now().after(when)).await;

@@ -20,7 +20,8 @@ pub(crate) enum MissingDrive {
     Before(usize),
     /// The drive with this number fails during the workload. `true`: the drive is present again at the mount after the cut.
     During(usize, bool),
-    /// The drive is missing from the first mount on, and a new drive replaces it during the workload.
+    /// The drive is replaced during the workload by a new drive. Without [`Shape::spare`] the drive is missing from the first
+    /// mount on and an order replaces it; with a spare the drive fails during the workload, and the spare takes its place.
     Replaced(usize),
     /// All drives are present, and one drive's zone wears out.
     Worn(Worn),
@@ -82,6 +83,8 @@ pub(crate) struct Shape {
     pub late: bool,
     /// The seed of the differences between the drives; `None` where all drives are alike.
     pub uneven: Option<u64>,
+    /// The new drive of a replacement is an idle spare of the array from the start.
+    pub spare: bool,
 }
 
 /// Latencies of the emulated drives, long enough for operations to overlap.
@@ -106,7 +109,9 @@ impl Shape {
         let late = workload % 8 == 4;
         let mut rng = Rng::at(options.seed, &[workload, 0xd1ff]);
         let uneven = rng.chance(40).then(|| rng.draw());
-        Shape { drives, unit, capacity, cache, missing, zones: LOGICAL_ZONES, open: 8, late, uneven }
+        let replaces = matches!(missing, MissingDrive::Replaced(_));
+        let spare = replaces && Rng::at(options.seed, &[workload, 0x59a7]).chance(50);
+        Shape { drives, unit, capacity, cache, missing, zones: LOGICAL_ZONES, open: 8, late, uneven, spare }
     }
 
     fn draw_worn_zone(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
@@ -147,7 +152,7 @@ impl Shape {
             MissingDrive::Replaced(slot) => MissingDrive::Before(slot),
             missing => missing,
         };
-        Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), missing, ..shape }
+        Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), missing, spare: false, ..shape }
     }
 
     /// Number of drives whose operations are recorded.
@@ -240,6 +245,8 @@ mod tests {
             .map(|worn| format!("{:?} {:?}", worn.state, worn.when))
             .collect();
         assert_eq!(worn.len(), 6, "{worn:?}");
+        let spares = shapes.iter().filter(|shape| shape.spare).count();
+        assert!((10..30).contains(&spares), "{spares}");
         let mut differ = 0;
         for shape in &shapes {
             let drives: Vec<EmuOptions> =

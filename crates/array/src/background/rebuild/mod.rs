@@ -136,7 +136,6 @@ pub(super) async fn begin_on_spare(
     slot: Slot,
     device: Arc<dyn ZonedDevice>,
     uuid: Uuid,
-    options: RebuildOptions,
 ) -> Result<()> {
     check_drive_fits(&device, &core.members.config.lock().clone(), slot)?;
     refuse_lower_zone_limits(core, &device)?;
@@ -146,7 +145,7 @@ pub(super) async fn begin_on_spare(
         return Err(e);
     }
     core.ctx.publish(EventKind::SpareUsed { slot, spare: uuid });
-    run_rebuild(core, slot, device, options, None, &handle);
+    run_rebuild(core, slot, device, core.spares.options, None, &handle);
     Ok(())
 }
 
