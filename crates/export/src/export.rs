@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use sys::ublk::{CharDevice, Control, DeviceInfo, NewDevice, Params, UblkId};
-use units::{block_on, sleep_until};
+use sys::ublk::{CharDevice, Control, DeviceInfo, DeviceState, NewDevice, Params, UblkId};
+use units::{Driver, block_on, sleep_until};
 use zoned::{Bytes, Error, ErrorKind, Result, ZonedDevice};
 
 use crate::record::Record;
@@ -102,7 +102,8 @@ impl Export {
     ) -> Result<Export> {
         control.set_params(info.id, params).map_err(|error| driver::failed("setting parameters", error))?;
         keep_record(info.id, device, options);
-        let export = Export::serve(control, info, device, params.max_io)?;
+        let char_device = CharDevice::open(info.id).map_err(serving_failed)?;
+        let export = Export::serve(control, info, device, params.max_io, char_device)?;
         export.control.start(info.id).map_err(|error| driver::failed("starting the block device", error))?;
         Ok(export)
     }
@@ -135,16 +136,9 @@ impl Export {
         if let Some(record) = Record::read(id).filter(|record| record.device != name) {
             return Err(refuse(ErrorKind::Invalid, format!("its device is {}, not {name}", record.device)));
         }
-        let driver = device.driver();
-        let end = driver.now().after(RECOVERY_LIMIT);
-        while let Err(error) = control.start_recovery(id) {
-            if error.raw_os_error() != Some(libc::EBUSY) || driver.now() >= end {
-                return Err(driver::failed("taking over the block device", error));
-            }
-            block_on(&**driver, sleep_until(&**driver, driver.now().after(RECOVERY_RETRY)));
-        }
+        let char_device = begin_recovery(&control, id, &**device.driver())?;
         keep_record(id, device, options);
-        let export = Export::serve(control, info, device, params.max_io)?;
+        let export = Export::serve(control, info, device, params.max_io, char_device)?;
         export
             .control
             .end_recovery(id)
@@ -158,12 +152,12 @@ impl Export {
         info: DeviceInfo,
         device: &Arc<dyn ZonedDevice>,
         max_io: Bytes,
+        data: CharDevice,
     ) -> Result<Export> {
-        let failed = |error| driver::failed("serving the block device's queues", error);
         if let Err(error) = sys::ublk::set_io_flusher() {
             tracing::warn!(%error, "memory for requests may be freed by writing to the exported device itself");
         }
-        let data = Arc::new(CharDevice::open(info.id).map_err(failed)?);
+        let data = Arc::new(data);
         let served = Arc::new(Served::default());
         let (tell, told) = channel();
         for number in 0..info.queues {
@@ -178,7 +172,7 @@ impl Export {
         }
         drop((data, tell));
         let asked: io::Result<Vec<()>> = told.into_iter().collect();
-        asked.map_err(failed)?;
+        asked.map_err(serving_failed)?;
         Ok(Export { control, info, device: Arc::clone(device), served })
     }
 
@@ -236,6 +230,39 @@ impl Export {
             .map_err(|error| driver::failed("deleting the block device", error));
         flushed.and(deleted).and(self.served.failure().map_or(Ok(()), Err))
     }
+}
+
+/// Begins to take over the block device `id`; returns its character device, which one server at a time has open.
+///
+/// A server that is killed between the begin of its takeover and its first queue's requests leaves the driver without a queue that
+/// is ready. The driver refuses a second begin then (`EINVAL`), and needs none: the queues are as the first one made them.
+fn begin_recovery(control: &Control, id: UblkId, clock: &dyn Driver) -> Result<CharDevice> {
+    let failed = |error| driver::failed("taking over the block device", error);
+    let is_begun =
+        || control.info(id).is_ok_and(|info| info.recoverable && info.state == DeviceState::Quiesced);
+    until_not_busy(clock, || match control.start_recovery(id) {
+        Err(error) if error.raw_os_error() == Some(libc::EINVAL) && is_begun() => Ok(()),
+        begun => begun,
+    })
+    .map_err(failed)?;
+    until_not_busy(clock, || CharDevice::open(id)).map_err(failed)
+}
+
+/// Attempts what the kernel refuses while it still ends another server's requests.
+fn until_not_busy<T>(clock: &dyn Driver, mut attempt: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+    let end = clock.now().after(RECOVERY_LIMIT);
+    loop {
+        match attempt() {
+            Err(error) if error.raw_os_error() == Some(libc::EBUSY) && clock.now() < end => {
+                block_on(clock, sleep_until(clock, clock.now().after(RECOVERY_RETRY)));
+            }
+            attempted => return attempted,
+        }
+    }
+}
+
+fn serving_failed(error: io::Error) -> Error {
+    driver::failed("serving the block device's queues", error)
 }
 
 /// Keeps the record of an export. Without one, lists do not say the device's URL, and whoever takes over has to.
