@@ -11,8 +11,13 @@ use super::exported::{Exported, LIMIT, Mounted, compare_files, create_array, lis
 use crate::checks::Checks;
 use crate::{clock, devices, nvmet, shell, text};
 
+mod appends;
 mod drives;
+mod load;
+mod page;
+mod power_cuts;
 mod recovery;
+mod written_zone;
 
 /// Geometry of the emulated drives: zones below their size in capacity, few of them open.
 const DRIVE: &str = "zones=64&zone-size=16MiB&zone-capacity=12MiB&max-open=8&max-active=12";
@@ -47,8 +52,16 @@ pub fn run(checks: &mut Checks) -> Result<()> {
         let array = create_array("btrfs", DRIVES, DRIVE)?;
         control.note(btrfs(&array)?)
     })?;
+    page::run(checks)?;
     recovery::run(checks)?;
+    appends::run(checks)?;
+    power_cuts::run(checks)?;
     drives::run(checks)
+}
+
+/// The tests of file systems that Debian's full kernel has alone.
+pub fn run_f2fs(checks: &mut Checks) -> Result<()> {
+    power_cuts::run_f2fs(checks)
 }
 
 /// Runs the conformance suite on the block device of an export; returns its last line.

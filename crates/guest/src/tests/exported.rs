@@ -11,6 +11,7 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
+use super::pattern;
 use crate::{clock, shell};
 
 /// Time limit of a test, and of each program that it starts.
@@ -40,6 +41,18 @@ impl Exported {
     /// Takes over the block device `id`.
     pub(super) fn recover(id: u32) -> Result<Exported> {
         Exported::run(&["furrow", "export", "--recover", &id.to_string()])
+    }
+
+    /// Starts a server that takes over the block device `id`, and kills it after `life`, whatever it has done until then.
+    pub(super) fn kill_while_recovering(id: u32, life: Duration) -> Result<()> {
+        let mut server = shell::start(&["furrow", "export", "--recover", &id.to_string()])?;
+        clock::sleep(life);
+        let ended = server.try_wait()?;
+        server.kill()?;
+        let said = server.wait_with_output()?;
+        let error = String::from_utf8_lossy(&said.stderr);
+        ensure!(ended.is_none(), "a server that was to take over ended: {error}");
+        Ok(())
     }
 
     fn run(line: &[&str]) -> Result<Exported> {
@@ -111,8 +124,13 @@ pub(super) struct Mounted {
 
 impl Mounted {
     pub(super) fn btrfs(path: &str) -> Result<Mounted> {
+        Mounted::mount("btrfs", path)
+    }
+
+    /// Mounts a file system of a kind on the block device `path`.
+    pub(super) fn mount(kind: &str, path: &str) -> Result<Mounted> {
         std::fs::create_dir_all(MOUNT_POINT)?;
-        rustix::mount::mount(path, MOUNT_POINT, "btrfs", MountFlags::empty(), None)
+        rustix::mount::mount(path, MOUNT_POINT, kind, MountFlags::empty(), None)
             .with_context(|| format!("mounting {path}: {}", kernel_log()))?;
         Ok(Mounted { at: PathBuf::from(MOUNT_POINT) })
     }
@@ -161,8 +179,11 @@ pub(super) fn list() -> Result<Value> {
 
 /// The content of file `number`: as long as the number says, different in each file.
 fn content(number: usize) -> Vec<u8> {
+    const PIECE: usize = 4096;
     let length = (number * 7919 + 1) % LARGEST_FILE;
-    (0..length).map(|at| ((at / 256) ^ (at * 31) ^ (number * 97)).to_le_bytes()[0]).collect()
+    let pieces = (0..length).step_by(PIECE);
+    let piece = |at: usize| pattern::block([at as u64, number as u64], PIECE.min(length - at));
+    pieces.map(piece).collect::<Vec<_>>().concat()
 }
 
 /// Writes files of these numbers, each durable before the next.

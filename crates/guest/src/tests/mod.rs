@@ -7,6 +7,7 @@ mod export;
 mod exported;
 mod faults;
 mod order;
+mod pattern;
 mod rates;
 mod resets;
 mod server;
@@ -27,6 +28,7 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
         "faults" => faults::run(&mut checks)?,
         "array" => array::run(&mut checks)?,
         "export" => export::run(&mut checks)?,
+        "export-f2fs" => export::run_f2fs(&mut checks)?,
         "rates" => rates::run(&mut checks)?,
         "order" => order::run(&mut checks, device)?,
         _ => bail!("there is no test {name}"),

@@ -1,6 +1,7 @@
 //! Messages between the harness and the init in the guest: JSON, one message a line.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,6 +15,14 @@ pub const CONTROL_PORT: &str = "furrow.control";
 pub const OUTPUT_PORT: &str = "furrow.output";
 /// Name of the virtio-serial port of the command's standard error.
 pub const ERROR_PORT: &str = "furrow.error";
+
+/// Environment variable with text in the names of the only tests that a guest runs.
+pub const ONLY: &str = "FURROW_GUEST_ONLY";
+/// Environment variable with the number of times that each test of exports kills the server of an array: 10 without it. The
+/// server of one drive is killed half as often.
+pub const EXPORT_KILLS: &str = "FURROW_EXPORT_KILLS";
+/// Time limit of one of these kills, with what follows it.
+pub const EXPORT_KILL_LIMIT: Duration = Duration::from_secs(20);
 
 /// Job of a guest.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

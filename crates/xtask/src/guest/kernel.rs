@@ -7,16 +7,49 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// The Debian package whose dependency names the newest build of the kernel. Debian 12 has it in its security
-/// suite.
-const KERNEL_PACKAGE: &str = "linux-image-6.12-cloud-amd64";
+/// One of Debian's builds of its kernel.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Flavour {
+    /// The small build, which boots fast and has all drivers that guests need but few file systems.
+    Cloud,
+    /// The build with everything: f2fs, too.
+    Full,
+}
 
-/// The kernel modules that a guest loads, without their dependencies. All other drivers are built into the
-/// kernel.
-pub const GUEST_MODULES: &[&str] = &["configfs", "null_blk", "nvmet", "nvme-loop", "ublk_drv"];
+impl Flavour {
+    /// The Debian package whose dependency names the newest build of the kernel. Debian 12 has it in its security suite.
+    fn package(self) -> &'static str {
+        match self {
+            Flavour::Cloud => "linux-image-6.12-cloud-amd64",
+            Flavour::Full => "linux-image-6.12-amd64",
+        }
+    }
 
-/// The modules of the file systems that some guests mount. They are slow to load, because they time their checksums.
-const FILE_SYSTEM_MODULES: &[&str] = &["btrfs"];
+    /// Directory in the cache. Its number changes with what is taken from the package.
+    fn home(self) -> &'static str {
+        match self {
+            Flavour::Cloud => "kernel-v3",
+            Flavour::Full => "kernel-full-v1",
+        }
+    }
+
+    /// The kernel modules that a guest loads, without their dependencies. All other drivers that guests need are built into
+    /// the kernel.
+    fn modules(self) -> &'static [&'static str] {
+        match self {
+            Flavour::Cloud => &["configfs", "null_blk", "nvmet", "nvme-loop", "ublk_drv"],
+            Flavour::Full => &["configfs", "null_blk", "ublk_drv"],
+        }
+    }
+
+    /// The modules of the file systems that some guests mount. They are slow to load, because they time their checksums.
+    fn file_systems(self) -> &'static [&'static str] {
+        match self {
+            Flavour::Cloud => &["btrfs"],
+            Flavour::Full => &["f2fs"],
+        }
+    }
+}
 
 /// A kernel that the guest can boot.
 #[derive(Clone, Debug)]
@@ -31,12 +64,12 @@ pub struct Kernel {
 
 impl Kernel {
     /// The kernel in the directory `cache`, fetched if missing.
-    pub fn get(cache: &Path) -> Result<Kernel> {
-        let home = cache.join("kernel-v3");
+    pub fn get(flavour: Flavour, cache: &Path) -> Result<Kernel> {
+        let home = cache.join(flavour.home());
         if !home.join("vmlinux").exists() {
             fs::create_dir_all(cache).with_context(|| format!("cannot make {}", cache.display()))?;
             let work = tempfile::Builder::new().prefix("fetch-").tempdir_in(cache)?;
-            fetch_kernel(work.path())?;
+            fetch_kernel(flavour, work.path())?;
             let ready = work.path().join("ready");
             // Another run may have fetched the same kernel meanwhile.
             if fs::rename(&ready, &home).is_err() && !home.join("vmlinux").exists() {
@@ -60,11 +93,11 @@ fn sorted_files(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Unpacks the kernel and its modules to `work`/ready.
-fn fetch_kernel(work: &Path) -> Result<()> {
-    let archive = download_package(work).or_else(|why| {
+fn fetch_kernel(flavour: Flavour, work: &Path) -> Result<()> {
+    let archive = download_package(flavour, work).or_else(|why| {
         // The package lists may be missing or outdated: update them, which needs root, and try again.
         run(Command::new("apt-get").args(["update", "-qq"])).map_err(|_| why)?;
-        download_package(work)
+        download_package(flavour, work)
     })?;
     let tree = work.join("tree");
     run(Command::new("dpkg-deb").arg("-x").args([&archive, &tree]))?;
@@ -76,8 +109,8 @@ fn fetch_kernel(work: &Path) -> Result<()> {
     // The package has no module dependency table: the table is made when a kernel is installed.
     run(Command::new(sbin("depmod")).arg("-b").arg(&tree).arg(&version))?;
     let mut unpacked = Vec::new();
-    unpack_modules(&tree, &version, GUEST_MODULES, &ready.join("modules"), &mut unpacked)?;
-    unpack_modules(&tree, &version, FILE_SYSTEM_MODULES, &ready.join("file-systems"), &mut unpacked)?;
+    unpack_modules(&tree, &version, flavour.modules(), &ready.join("modules"), &mut unpacked)?;
+    unpack_modules(&tree, &version, flavour.file_systems(), &ready.join("file-systems"), &mut unpacked)?;
     fs::write(ready.join("version"), version)?;
     Ok(())
 }
@@ -118,8 +151,8 @@ fn unpack_modules(
 }
 
 /// Fetches the kernel's package into the directory `work`.
-fn download_package(work: &Path) -> Result<PathBuf> {
-    let package = newest_kernel_package()?;
+fn download_package(flavour: Flavour, work: &Path) -> Result<PathBuf> {
+    let package = newest_kernel_package(flavour)?;
     eprintln!("guest: fetching {package}");
     run(Command::new("apt-get")
         .current_dir(work)
@@ -129,14 +162,15 @@ fn download_package(work: &Path) -> Result<PathBuf> {
 }
 
 /// The name of the package of the newest kernel build.
-fn newest_kernel_package() -> Result<String> {
-    let text = run(Command::new("apt-cache").args(["depends", KERNEL_PACKAGE]))?;
+fn newest_kernel_package(flavour: Flavour) -> Result<String> {
+    let text = run(Command::new("apt-cache").args(["depends", flavour.package()]))?;
     text.lines()
         .find_map(|line| line.trim().strip_prefix("Depends: "))
         .filter(|name| name.starts_with("linux-image-"))
         .map(str::to_owned)
         .with_context(|| {
-            format!("apt knows no {KERNEL_PACKAGE}: apt-get update, with Debian 12's security suite")
+            let package = flavour.package();
+            format!("apt knows no {package}: apt-get update, with Debian 12's security suite")
         })
 }
 

@@ -8,7 +8,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::job::{Job, NullBlk};
-use super::kernel::Kernel;
+use super::kernel::{Flavour, Kernel};
 use super::machine::{Machine, ZnsDrive, serial};
 use super::programs::Programs;
 use super::{INIT, build, built, cache};
@@ -35,6 +35,9 @@ pub struct RunArgs {
     /// Load the modules of btrfs
     #[arg(long)]
     btrfs: bool,
+    /// Boot the full build of the kernel, with the module of f2fs; it has no drivers of NVMe drives here
+    #[arg(long, conflicts_with_all = ["btrfs", "znsdrives", "nvmet_loop"])]
+    f2fs: bool,
     /// Set kernel.io_uring_disabled to 2: nobody gets a ring
     #[arg(long)]
     no_io_uring: bool,
@@ -72,7 +75,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     if !args.no_build {
         build()?;
     }
-    let kernel = Kernel::get(&cache())?;
+    let kernel = Kernel::get(if args.f2fs { Flavour::Full } else { Flavour::Cloud }, &cache())?;
     let mut programs = Programs::default();
     programs.add_as("/init", &built().join(INIT))?;
     for name in PROGRAMS_IN_EVERY_GUEST {
@@ -107,7 +110,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let machine = Machine {
         drives: (0..drives).map(|_| ZnsDrive { zones: args.zones, ..ZnsDrive::default() }).collect(),
         memory_mb: args.memory,
-        file_systems: args.btrfs,
+        file_systems: args.btrfs || args.f2fs,
         ..Machine::default()
     };
     let mut running = machine.boot(&kernel, &programs, &cache(), &job, || {

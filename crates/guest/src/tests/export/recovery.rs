@@ -1,182 +1,170 @@
-//! Servers of exports that are killed: what their devices keep goes on, what they forget is a power cut.
+//! Servers of exports that are killed and replaced: their devices keep what was acknowledged.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::path::Path;
 
 use anyhow::{Context, Result, ensure};
-use zoned::{Action, Buf, BufMut, Durability, Lba, ZoneId, ZonedDevice};
+use serde_json::Value;
+use zoned::ZoneId;
 
 use super::super::device;
-use super::super::exported::{Exported, LIMIT, Mounted, compare_files, create_array, list, write_files};
+use super::super::exported::{Exported, LIMIT, create_array};
+use super::load::{
+    Load, Survived, kill_and_take_over, kill_under_load, kills, kills_of_one_drive, limit, spread,
+};
+use super::written_zone::WrittenZone;
 use crate::checks::Checks;
-use crate::{clock, shell};
-
-/// Number of times that a server is killed.
-const KILLS: usize = 10;
-/// Number of threads that write while the server is killed, each to zones of its own.
-const WRITERS: u32 = 3;
-/// Zones of each writer.
-const ZONES_OF_A_WRITER: u32 = 16;
-/// Least number of writes between two kills.
-const WRITES_BETWEEN_KILLS: u64 = 60;
-/// Bytes in each write.
-const WRITE: usize = 16 << 10;
-/// Number of files written in each life of a server whose end is a power cut.
-const FILES_IN_A_LIFE: usize = 6;
+use crate::{clock, shell, text};
 
 /// A drive whose writes are on the medium when they are acknowledged, and are in flight for long enough that a kill finds some.
-const KEEPS: &str = "zones=64&zone-size=4MiB&cache=none&max-open=12&max-active=16&delay=2ms";
+pub(super) const KEEPS: &str = "zones=64&zone-size=4MiB&cache=none&max-open=12&max-active=16&delay=2ms";
 /// Number of drives of an array.
 const DRIVES: usize = 5;
-/// A drive whose cache is lost with its process.
-const FORGETS: &str =
-    "emu:/tmp/forgets?zones=64&zone-size=16MiB&zone-capacity=12MiB&max-open=8&max-active=12";
+/// Number of threads that write while the server is killed.
+const WRITERS: u32 = 6;
+/// Zones of each writer.
+const ZONES_OF_A_WRITER: u32 = 9;
+/// Writes that a writer has in flight, and the blocks of each.
+const BATCHES: &[&[u64]] = &[&[4], &[1, 8, 2], &[16, 1], &[3, 3, 3, 3]];
+/// After so many failures of a writer it finishes the zone; after the others it goes on at the pointer.
+const FAILURES_PER_FINISH: u64 = 3;
 
 pub(super) fn run(checks: &mut Checks) -> Result<()> {
-    checks.check("a killed server of an emulator is replaced ten times under load", LIMIT, |control| {
-        control.note(replaced_under_load(&format!("emu:/tmp/keeps?{KEEPS}"))?)
+    checks.check("a server killed at the begin of its takeover is replaced", LIMIT, |_| {
+        killed_at_the_begin()
     })?;
-    checks.check("a killed server of an array is replaced ten times under load", LIMIT, |control| {
-        control.note(replaced_under_load(&create_array("keeps", DRIVES, KEEPS)?)?)
+    checks.check("a killed server of an emulator is replaced under load", limit()?, |control| {
+        control.note(ordered_writes(&format!("emu:/tmp/keeps?{KEEPS}"), kills_of_one_drive()?)?)
     })?;
-    checks.check("a kill of a server with a volatile cache is a power cut to btrfs", LIMIT, |control| {
-        control.note(power_cuts()?)
+    checks.check("a killed server of an array is replaced under load", limit()?, |control| {
+        control.note(ordered_writes(&create_array("keeps", DRIVES, KEEPS)?, kills()?)?)
+    })?;
+    checks.check("fio verifies what it wrote while its server was killed and replaced", limit()?, |control| {
+        control.note(fio(&create_array("fio", DRIVES, KEEPS)?)?)
     })
 }
 
-/// Writes that were acknowledged: their addresses, and the number that each repeats.
-type Acknowledged = BTreeMap<Lba, u64>;
-
-fn data(number: u64) -> Buf {
-    let bytes: Vec<u8> = number.to_le_bytes().into_iter().cycle().take(WRITE).collect();
-    Buf::copy_from(&bytes)
+/// A process that tells the kernel that it takes over, and ends before it asks for requests.
+fn killed_at_the_begin() -> Result<()> {
+    let export = Exported::start(&format!("emu:/tmp/begun?{KEEPS}"), &[])?;
+    let id = export.kill()?;
+    let control = sys::ublk::Control::open()?;
+    clock::wait_for("begin of a takeover", || control.start_recovery(sys::ublk::UblkId(id)).ok())?;
+    let export = Exported::recover(id)?;
+    shell::run_successfully(&["blkzone", "reset", &export.path], LIMIT)?;
+    export.stop()
 }
 
-fn replaced_under_load(url: &str) -> Result<String> {
-    let mut export = Exported::start(url, &["--queues", "2"])?;
+/// What a writer of [`ordered_writes`] has done.
+struct Written {
+    failures: u64,
+    zones: u64,
+}
+
+/// Writes zones in order while the server is killed; compares each zone after each failure, and at the end.
+fn ordered_writes(url: &str, kills: usize) -> Result<String> {
+    let export = Exported::start(url, &["--queues", "2"])?;
     let device = device::open(&format!("blk:{}", export.path))?;
-    let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let mut writers = Vec::new();
-    for writer in 0..WRITERS {
-        let (device, stop, count) = (Arc::clone(&device), Arc::clone(&stop), Arc::clone(&count));
-        let work = move || write_until(&device, writer, &stop, &count);
-        writers.push(std::thread::Builder::new().name("writer".into()).spawn(work)?);
-    }
-    let mut longest = Duration::ZERO;
-    for _ in 0..KILLS {
-        let before = count.load(Ordering::Acquire);
-        clock::wait_for("progress of the writers", || {
-            (count.load(Ordering::Acquire) >= before + WRITES_BETWEEN_KILLS).then_some(())
-        })?;
-        let start = clock::now();
-        export = Exported::recover(export.kill()?)?;
-        longest = longest.max(start.elapsed());
-    }
-    stop.store(true, Ordering::Release);
-    let (mut written, mut failures) = (0, 0);
-    for writer in writers {
-        let (acknowledged, failed) = writer.join().ok().context("a writer panicked")??;
-        failures += failed;
-        written += acknowledged.len();
-        for (at, number) in acknowledged {
-            let found = device.read(at, BufMut::zeroed(WRITE)).wait()?;
-            ensure!(*found == *data(number), "the acknowledged write {number} at block {at} is lost");
-        }
-    }
+    let write = |writer, load: &Load| write_until_over(&*device, writer, load);
+    let Survived { export, results, longest, acknowledged } = kill_under_load(export, kills, WRITERS, write)?;
     drop(device);
     export.stop()?;
+    let failures: u64 = results.iter().map(|written| written.failures).sum();
+    let zones: u64 = results.iter().map(|written| written.zones).sum();
     ensure!(failures > 0, "no write was in flight at any kill");
     Ok(format!(
-        "{KILLS} kills: {written} acknowledged writes read back, {failures} failed in flight; taken over in {:.1} s at \
-         most",
+        "{kills} kills: {acknowledged} writes acknowledged, {failures} failed in flight, {zones} zones compared; taken over in \
+         {:.1} s at most",
         longest.as_secs_f64()
     ))
 }
 
-/// Writes to the zones of `writer`, one after the other, until `stop`. After a failure the zone is finished, because the
-/// outcome of the failed write is unknown. Returns the acknowledged writes and the number of failures.
-fn write_until(
-    device: &Arc<dyn ZonedDevice>,
-    writer: u32,
-    stop: &AtomicBool,
-    count: &AtomicU64,
-) -> Result<(Acknowledged, u64)> {
-    let (mut acknowledged, mut failures, mut number) = (Acknowledged::new(), 0, 0);
-    let blocks = WRITE as u64 / u64::from(device.geometry().block_size);
-    loop {
-        for index in 0..ZONES_OF_A_WRITER {
-            let zone = ZoneId(writer * ZONES_OF_A_WRITER + index);
-            let start = device.geometry().start(zone);
-            act(device, zone, Action::Reset)?;
-            acknowledged.retain(|at, _| device.geometry().zone_of(*at) != Some(zone));
-            for write in 0..device.geometry().zone_capacity.0 / blocks {
-                if stop.load(Ordering::Acquire) {
-                    return Ok((acknowledged, failures));
+fn write_until_over(device: &dyn zoned::ZonedDevice, writer: u32, load: &Load) -> Result<Written> {
+    let first = writer * ZONES_OF_A_WRITER;
+    let mut zones: Vec<WrittenZone<'_>> =
+        (first..first + ZONES_OF_A_WRITER).map(|zone| WrittenZone::new(device, ZoneId(zone))).collect();
+    let mut written = Written { failures: 0, zones: 0 };
+    let mut batches = BATCHES.iter().cycle();
+    while !load.is_over() {
+        for zone in &mut zones {
+            zone.reset()?;
+            while !load.is_over() && !zone.is_full() {
+                let batch = batches.next().context("batches are repeated")?;
+                let failed = zone.write(batch.iter().copied(), load)?;
+                written.failures += failed;
+                if failed > 0 && written.failures.is_multiple_of(FAILURES_PER_FINISH) {
+                    zone.finish()?;
                 }
-                number += 1;
-                let (at, name) = (Lba(start.0 + write * blocks), number << 8 | u64::from(writer));
-                if device.write(at, data(name), Durability::Cached).wait().is_err() {
-                    failures += 1;
-                    act(device, zone, Action::Finish)?;
-                    break;
-                }
-                acknowledged.insert(at, name);
-                count.fetch_add(1, Ordering::AcqRel);
             }
+            written.zones += 1;
         }
     }
-}
-
-/// Gives a zone a command. One that was in flight at a kill has failed, and is given again.
-fn act(device: &Arc<dyn ZonedDevice>, zone: ZoneId, action: Action) -> Result<()> {
-    const ATTEMPTS: u32 = 5;
-    let mut attempts = 0;
-    loop {
-        attempts += 1;
-        match device.zone(zone, action).wait() {
-            Err(error) if attempts == ATTEMPTS => {
-                return Err(error).context("a zone command fails again and again");
-            }
-            Err(_) => {}
-            Ok(()) => return Ok(()),
-        }
+    for zone in &zones {
+        zone.compare()?;
     }
+    Ok(written)
 }
 
-fn power_cuts() -> Result<String> {
-    let export = Exported::start(FORGETS, &[])?;
-    shell::run_successfully(&["mkfs.btrfs", "-q", "-f", "-m", "single", &export.path], LIMIT)?;
-    export.stop()?;
-    for life in 0..KILLS {
-        let export = Exported::start(FORGETS, &[])?;
-        let mounted = Mounted::btrfs(&export.path)?;
-        compare_files(&mounted.at, 0..life * FILES_IN_A_LIFE)
-            .with_context(|| format!("after {life} kills"))?;
-        write_files(&mounted.at, life * FILES_IN_A_LIFE..(life + 1) * FILES_IN_A_LIFE)?;
+/// Lets fio write and verify zones while the server is killed. What fio had in flight fails, and fio goes on; it verifies all
+/// that was acknowledged.
+fn fio(url: &str) -> Result<String> {
+    /// Writes of fio that a kill comes behind: below this number.
+    const WRITES_BEFORE_A_KILL: u64 = 80;
+    let mut export = Exported::start(url, &["--queues", "2"])?;
+    let mut errors = 0;
+    for kill in 0..kills()? {
+        let before = writes_completed(&export.path)?;
+        let due = before + 10 + spread(kill, WRITES_BEFORE_A_KILL);
         let path = export.path.clone();
-        export.kill()?;
-        drop(mounted);
-        clock::wait_for("end of the block device", || (!std::path::Path::new(&path).exists()).then_some(()))?;
-        // The number of the block device is free when the file system has let go of it.
-        clock::wait_for("end of the file system", || stop_dead_exports().ok())?;
+        let (next, failed) = std::thread::scope(|scope| {
+            let fio = scope.spawn(|| run_fio(&path));
+            clock::wait_for("progress of fio", || {
+                (fio.is_finished() || writes_completed(&path).is_ok_and(|count| count >= due)).then_some(())
+            })?;
+            let next = kill_and_take_over(kill, export)?;
+            let failed = fio.join().ok().context("the thread of fio panicked")??;
+            Ok::<_, anyhow::Error>((next, failed))
+        })?;
+        export = next;
+        errors += failed;
     }
-    let export = Exported::start(FORGETS, &[])?;
-    shell::run_successfully(&["btrfs", "check", &export.path], LIMIT)?;
-    let mounted = Mounted::btrfs(&export.path)?;
-    compare_files(&mounted.at, 0..KILLS * FILES_IN_A_LIFE)?;
-    mounted.unmount()?;
     export.stop()?;
-    Ok(format!("{KILLS} kills: {} synced files compared", KILLS * FILES_IN_A_LIFE))
+    ensure!(errors > 0, "fio had no write in flight at any kill");
+    Ok(format!("{} kills: {errors} requests of fio failed, and all others are verified", kills()?))
 }
 
-/// Frees the numbers of exports whose servers were killed.
-fn stop_dead_exports() -> Result<()> {
-    let listed = list()?;
-    for export in listed.as_array().into_iter().flatten() {
-        let id = export.get("id").and_then(serde_json::Value::as_u64).context("an export has a number")?;
-        shell::run_successfully(&["furrow", "export", "--stop", &id.to_string()], LIMIT)?;
-    }
-    Ok(())
+/// Runs fio to its end; returns the number of its requests that failed.
+fn run_fio(path: &str) -> Result<u64> {
+    let filename = format!("--filename={path}");
+    let line = [
+        "fio",
+        "--name=killed",
+        "--thread",
+        "--direct=1",
+        "--zonemode=zbd",
+        "--max_open_zones=4",
+        "--ioengine=io_uring",
+        "--rw=randwrite",
+        "--bs=32k",
+        "--iodepth=4",
+        "--size=64m",
+        "--io_size=4m",
+        "--verify=crc32c",
+        // Failed requests do not end the run; blocks with other content do.
+        "--continue_on_error=io",
+        "--output-format=json",
+        &filename,
+    ];
+    let said = shell::run_successfully(&line, LIMIT)?;
+    let report = said.find('{').and_then(|at| said.get(at..)).context("fio printed no JSON")?;
+    let report: Value = serde_json::from_str(report).with_context(|| format!("fio: {said}"))?;
+    report.pointer("/jobs/0/total_err").and_then(Value::as_u64).with_context(|| format!("fio: {said}"))
+}
+
+/// Number of writes that the block device has completed.
+fn writes_completed(path: &str) -> Result<u64> {
+    const WRITES: usize = 4;
+    let name = path.trim_start_matches("/dev/");
+    let stat = text::get(Path::new("/sys/block").join(name).join("stat")).unwrap_or_default();
+    let count = stat.split_whitespace().nth(WRITES).with_context(|| format!("no statistics: {stat}"))?;
+    Ok(count.parse()?)
 }

@@ -6,19 +6,30 @@ use anyhow::{Context, Result, bail};
 use serde_json::json;
 
 use super::report::Report;
-use crate::guest::job::{Event, Job};
+use crate::guest::job::{Event, Job, ONLY};
 use crate::guest::kernel::Kernel;
 use crate::guest::machine::{Machine, RunningMachine, ZnsDrive, serial};
 use crate::guest::programs::Programs;
 use crate::guest::qmp::Monitor;
 use crate::guest::{INIT, built, cache, clock};
 
+/// Environment variable that makes a missing kernel or QEMU a failure instead of a reason to skip the suite.
+pub(super) const REQUIRED: &str = "FURROW_REQUIRE_GUEST";
+
+/// True if what cannot be tested on this machine is a failure.
+pub(super) fn is_required() -> bool {
+    std::env::var_os(REQUIRED).is_some_and(|value| value != "0")
+}
+
 /// The settings that every test of the suite gets.
+#[derive(Clone)]
 pub(super) struct Lab {
     pub(super) kernel: Kernel,
     pub(super) seed: u64,
     /// The URL of a device that replaces the tests' own devices, if given.
     pub(super) device: Option<String>,
+    /// Text in the names of the only in-guest tests to run, if given.
+    pub(super) only: Option<String>,
 }
 
 impl Lab {
@@ -40,11 +51,12 @@ impl Lab {
                 name => programs.add(name, &built())?,
             }
         }
-        let job = Job {
+        let mut job = Job {
             drives: (0..machine.drives.len()).map(serial).collect(),
             command: ["/init", test, self.device.as_deref().unwrap_or(device)].map(str::to_owned).to_vec(),
             ..rest
         };
+        job.env.extend(self.only.iter().map(|text| (ONLY.to_owned(), text.clone())));
         machine.boot(&self.kernel, &programs, &cache(), &job, || {
             (Box::new(std::io::stderr()), Box::new(std::io::stderr()))
         })

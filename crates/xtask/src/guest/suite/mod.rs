@@ -13,16 +13,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use self::lab::{Lab, drives, follow, refuse_requests};
+use self::lab::{Lab, REQUIRED, drives, follow, is_required, refuse_requests};
 use self::report::Report;
 use super::clock;
 use super::job::{Job, NullBlk};
-use super::kernel::Kernel;
+use super::kernel::{Flavour, Kernel};
 use super::machine::{Machine, QEMU};
 use super::{build, cache};
-
-/// Environment variable that makes a missing kernel or QEMU a failure instead of a reason to skip the suite.
-pub const REQUIRED: &str = "FURROW_REQUIRE_GUEST";
 
 /// `cargo xtask guest test`
 #[derive(Debug, Args)]
@@ -39,6 +36,9 @@ pub struct TestArgs {
     /// A device's URL to take instead of the tests' own, in those that take any
     #[arg(long, value_name = "URL")]
     device: Option<String>,
+    /// Of the tests that run in guests only those whose names contain this text
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
     /// Take the programs as they were built last
     #[arg(long)]
     no_build: bool,
@@ -79,7 +79,7 @@ const SUITE_TESTS: &[SuiteTest] = &[
     },
     SuiteTest {
         name: "export",
-        about: "emulator and array as block devices: conformance, blkzone, fio, btrfs, kill -9 and --recover",
+        about: "emulator and array as block devices: conformance, blkzone, fio, btrfs, f2fs, kill -9, --recover",
         run: export::run,
     },
     SuiteTest {
@@ -108,7 +108,7 @@ pub fn run(args: &TestArgs) -> Result<bool> {
     };
     let kernel = match kernel_if_available() {
         Ok(kernel) => kernel,
-        Err(why) if std::env::var_os(REQUIRED).is_some_and(|value| value != "0") => {
+        Err(why) if is_required() => {
             bail!("{why:#}; {REQUIRED} is set, so that this is a failure")
         }
         Err(why) => {
@@ -119,7 +119,8 @@ pub fn run(args: &TestArgs) -> Result<bool> {
     if !args.no_build {
         build()?;
     }
-    let lab = Lab { kernel, seed: args.seed.unwrap_or_else(clock::seed), device: args.device.clone() };
+    let seed = args.seed.unwrap_or_else(clock::seed);
+    let lab = Lab { kernel, seed, device: args.device.clone(), only: args.only.clone() };
     let report = Report::new();
     for case in chosen {
         let start = clock::now();
@@ -135,7 +136,7 @@ pub fn run(args: &TestArgs) -> Result<bool> {
 /// The guest's kernel. Fails without a kernel or QEMU.
 fn kernel_if_available() -> Result<Kernel> {
     super::kernel::run(std::process::Command::new(QEMU).arg("--version"))?;
-    Kernel::get(&cache())
+    Kernel::get(Flavour::Cloud, &cache())
 }
 
 /// Number of conventional zones of the null_blk device that has some.
