@@ -118,6 +118,11 @@ impl Status {
         }
     }
 
+    /// The number of drives that may still fail without loss of data: 1 of an array with all its drives, else 0.
+    pub fn failures_left(&self) -> u32 {
+        u32::from(self.health() == Health::Clean)
+    }
+
     /// Advice for the operator, in sentences; empty if nothing is needed.
     pub fn advice(&self) -> Vec<String> {
         let mut advice = Vec::new();

@@ -56,6 +56,7 @@ pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
         ("array", view.array.clone()),
         ("label", if view.label.is_empty() { "-".to_owned() } else { view.label.clone() }),
         ("health", view.health.clone()),
+        ("may still fail", format!("{} of the drives", view.failures_left)),
         ("capacity", format!("{} in {} zones", size::show(Bytes(view.capacity)), view.zones)),
         ("stripe unit", size::show(Bytes(view.stripe_unit))),
     ];

@@ -16,6 +16,8 @@ pub struct ArrayView {
     pub label: String,
     /// The array's health: `clean`, `degraded` or `failed`.
     pub health: String,
+    /// Number of drives that may still fail without loss of data.
+    pub failures_left: u32,
     /// Why no mount takes the array, the cause first; `None` for an array that a process has open, and for one that a mount
     /// takes.
     pub mount_error: Option<String>,
@@ -171,6 +173,7 @@ impl From<&Status> for ArrayView {
             array: superblock.uuid.to_string(),
             label: superblock.label.clone(),
             health: health(status.health()).to_owned(),
+            failures_left: status.failures_left(),
             mount_error: status.mount_error.clone(),
             zones: superblock.zones,
             stripe_unit: u64::from(superblock.unit) * block,
