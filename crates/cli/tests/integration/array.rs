@@ -278,7 +278,9 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
     assert_eq!(status(&array).0, Some(0));
 
     done(&run(Some(&array), &["array", "fail", "1"]));
-    assert_eq!(member_states(&status(&array).1), ["good", "failed", "good", "good"]);
+    let view = status(&array).1;
+    assert_eq!(member_states(&view), ["good", "failed", "good", "good"]);
+    assert_eq!(view["failures_left"], 0);
     refused(&run(Some(&array), &["array", "fail", "1"]), 2, &["failed or missing already"]);
     refused(&run(Some(&array), &["array", "fail", "2"]), 2, &["does without one only", "replace"]);
     refused(&run(Some(&array), &["array", "rebuild"]), 1, &["no rebuild is under way", "replace it"]);
@@ -585,6 +587,7 @@ fn a_spare_takes_the_place_of_a_failed_drive_without_an_order() {
     let views = (0..2000).map(|_| json(&stdout_of(&server.array(&["status", "--json"]))));
     let is_over = |view: &Value| view["last_rebuild"] != Value::Null;
     let view = views.into_iter().find(is_over).expect("the rebuild onto the spare ends");
+    assert_eq!(view["failures_left"], 1, "{view}");
     assert_eq!((&view["health"], &view["spares"]), (&Value::from("clean"), &Value::Array(Vec::new())));
     assert!(view["members"][2]["drive"].as_str().is_some_and(|drive| drive.contains("5.img")), "{view}");
     let events: Vec<&str> =
