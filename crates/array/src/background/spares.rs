@@ -107,14 +107,14 @@ pub(crate) fn watch(core: &Arc<Core>) {
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
     let first = Arc::clone(core);
     let task = async move {
-        take_spare(&first).await;
+        take_spare_after_rebuild(&first).await;
         drop(first);
         while let Some(event) = events.next_until_closed().await {
             let Some(core) = watched.upgrade() else { return };
             match event.kind {
                 EventKind::RebuildEnded { error: Some(_), .. } if core.jobs.is_rebuild_cancelled() => {}
                 EventKind::DriveFailed { .. } | EventKind::RebuildEnded { .. } | EventKind::Dropped(_) => {
-                    take_spare(&core).await;
+                    take_spare_after_rebuild(&core).await;
                 }
                 _ => {}
             }
@@ -123,9 +123,8 @@ pub(crate) fn watch(core: &Arc<Core>) {
     drop(spawn(&*core.ctx.driver, "spares", task));
 }
 
-/// Begins to rebuild the drive that the array lacks onto the first idle spare that can be used, if there are such a drive and
-/// such a spare. A rebuild that runs ends first; if an operator cancels it, no spare is taken.
-async fn take_spare(core: &Arc<Core>) {
+/// [`take_spare`], once a rebuild that runs has ended. If an operator cancels that rebuild, no spare is taken.
+async fn take_spare_after_rebuild(core: &Arc<Core>) {
     let running = core.jobs.rebuild.lock().clone().filter(|rebuild| !rebuild.is_over());
     if let Some(running) = running {
         let _ended = running.wait().await;
@@ -133,10 +132,17 @@ async fn take_spare(core: &Arc<Core>) {
             return;
         }
     }
+    take_spare(core).await;
+}
+
+/// Begins to rebuild the drive that the array lacks onto the first idle spare that can be used, if there are such a drive and
+/// such a spare, and no rebuild runs.
+async fn take_spare(core: &Arc<Core>) {
     let _turn = core.spares.turn.acquire().await;
     // A drive whose failure is being recorded counts as failed only afterwards.
     while core.members.failures_persisted("replace").await.is_ok()
         && let Some(slot) = core.members.failed_beside(None).map(|member| member.slot)
+        && core.jobs.running_rebuild().is_none()
         && let Some(spare) = core.spares.take_first()
     {
         let IdleSpare { uuid, device } = spare;

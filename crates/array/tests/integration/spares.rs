@@ -319,6 +319,22 @@ fn a_cancelled_rebuild_takes_no_other_spare() {
 }
 
 #[test]
+fn a_spare_can_be_added_while_a_rebuild_runs() {
+    let (bench, _) = bench_with_spares(11, 1);
+    block_on(&*bench.driver, async {
+        let array = Array::open(bench.devices(&[]), slow_rebuilds()).await.expect("opened");
+        array.fail(Slot(0)).await.expect("failed");
+        wait_until(&bench, &array, |array| array.rebuild().is_some()).await;
+        let added = array.add_spare(Bench::drive(&bench.driver, 6)).await.expect("added");
+        let rebuild = array.rebuild().expect("begun");
+        assert!(!rebuild.is_over(), "the order does not wait for the rebuild");
+        rebuild.wait().await.expect("rebuilt");
+        let spares: Vec<Uuid> = array.status().spares.iter().map(|spare| spare.uuid).collect();
+        assert_eq!(spares, [added]);
+    });
+}
+
+#[test]
 fn a_spare_that_is_added_to_a_degraded_array_is_taken_at_once() {
     let bench = Bench::new(10);
     block_on(&*bench.driver, async {
