@@ -16,8 +16,11 @@ struct Inner {
     kind: ErrorKind,
     device: Arc<str>,
     operation: &'static str,
+    /// The zone and the address as the device itself numbers them.
     zone: Option<ZoneId>,
     at: Option<Lba>,
+    /// The zone and the block of the device from which the error's users count.
+    origin: (ZoneId, Lba),
     detail: Option<String>,
     buffer: Option<BufMut>,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
@@ -150,20 +153,31 @@ impl Error {
     pub fn new(kind: ErrorKind, device: &Arc<str>, operation: &'static str) -> Error {
         let device = Arc::clone(device);
         let (zone, at, detail, buffer, source) = (None, None, None, None, None);
-        Error(Box::new(Inner { kind, device, operation, zone, at, detail, buffer, source }))
+        let origin = (ZoneId(0), Lba(0));
+        Error(Box::new(Inner { kind, device, operation, zone, at, origin, detail, buffer, source }))
+    }
+
+    /// The error as a user sees it who counts the device's zones from `zone` on, and its blocks from `start` on:
+    /// [`Error::in_zone`], [`Error::at`], [`Error::zone`] and [`Error::address`] take and return that user's numbers from now
+    /// on. The message keeps the device's own numbers.
+    #[must_use]
+    pub fn counted_from(mut self, zone: ZoneId, start: Lba) -> Error {
+        let (first, origin) = self.0.origin;
+        self.0.origin = (ZoneId(first.0.saturating_add(zone.0)), Lba(origin.0.saturating_add(start.0)));
+        self
     }
 
     /// Adds the zone to the error.
     #[must_use]
     pub fn in_zone(mut self, zone: ZoneId) -> Error {
-        self.0.zone = Some(zone);
+        self.0.zone = Some(ZoneId(zone.0.saturating_add(self.0.origin.0.0)));
         self
     }
 
     /// Adds the address to the error.
     #[must_use]
     pub fn at(mut self, at: Lba) -> Error {
-        self.0.at = Some(at);
+        self.0.at = Some(Lba(at.0.saturating_add(self.0.origin.1.0)));
         self
     }
 
@@ -196,12 +210,12 @@ impl Error {
 
     /// The zone of the failed operation, if the error has one.
     pub fn zone(&self) -> Option<ZoneId> {
-        self.0.zone
+        self.0.zone.map(|zone| ZoneId(zone.0.saturating_sub(self.0.origin.0.0)))
     }
 
     /// The address of the failure, if the error has one.
     pub fn address(&self) -> Option<Lba> {
-        self.0.at
+        self.0.at.map(|at| Lba(at.0.saturating_sub(self.0.origin.1.0)))
     }
 
     /// The device's name.
@@ -225,8 +239,7 @@ impl Error {
     pub fn duplicate(&self) -> Error {
         let inner = &self.0;
         let mut copy = Error::new(inner.kind, &inner.device, inner.operation);
-        copy.0.zone = inner.zone;
-        copy.0.at = inner.at;
+        (copy.0.zone, copy.0.at, copy.0.origin) = (inner.zone, inner.at, inner.origin);
         copy.0.detail = match (&inner.detail, &inner.source) {
             (Some(detail), _) => Some(detail.clone()),
             (None, Some(source)) => Some(source.to_string()),
@@ -286,5 +299,17 @@ mod tests {
             "not at the write pointer: the pointer is at block 64 (emu:mem: write, zone 3, block 96)"
         );
         assert_eq!(std::mem::size_of::<Error>(), std::mem::size_of::<usize>());
+    }
+
+    #[test]
+    fn an_error_counted_from_a_zone_names_the_devices_own_numbers_in_its_message() {
+        let drive = Arc::from("emu:mem");
+        let of_drive = Error::new(ErrorKind::Media, &drive, "read").in_zone(ZoneId(7)).at(Lba(480));
+        let counted = of_drive.counted_from(ZoneId(5), Lba(320));
+        let made = Error::new(ErrorKind::Media, &drive, "read").counted_from(ZoneId(5), Lba(320));
+        for error in [counted.duplicate(), counted, made.in_zone(ZoneId(2)).at(Lba(160))] {
+            assert_eq!((error.zone(), error.address()), (Some(ZoneId(2)), Some(Lba(160))));
+            assert_eq!(error.to_string(), "the medium failed (emu:mem: read, zone 7, block 480)");
+        }
     }
 }

@@ -109,6 +109,24 @@ impl Io {
         io
     }
 
+    /// The handle with its result changed by `change`. The result is visible at the same time as before.
+    pub(crate) fn map<F>(self, driver: &Arc<dyn Driver>, device: &Arc<str>, change: F) -> Io
+    where
+        F: FnOnce(Result<Done>) -> Result<Done> + Send + 'static,
+    {
+        let state = match self.state {
+            State::Ready(result) => State::Ready(change(result)),
+            State::Due { at, result, driver, armed } => {
+                State::Due { at, result: change(result), driver, armed }
+            }
+            state => {
+                let io = Io::<Done> { state, shape: PhantomData };
+                return Io::spawn(driver, device, async move { change(io.await) });
+            }
+        };
+        Io { state, shape: PhantomData }
+    }
+
     /// Converts the handle of an operation to one with a typed result.
     pub fn typed<T: FromDone>(self) -> Io<T> {
         Io { state: self.state, shape: PhantomData }

@@ -19,6 +19,7 @@ mod kernel;
 pub mod nvme;
 mod op;
 mod resources;
+mod sequential_zones;
 mod url;
 mod zone;
 
@@ -30,6 +31,7 @@ pub use io::{Completer, FromDone, Io, join_all};
 pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
+pub use sequential_zones::SequentialZones;
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{

@@ -9,6 +9,7 @@ use crate::admin::status::{MemberState, status};
 use crate::layout::Slot;
 use crate::layout::xor::xor;
 use crate::member::log_reader;
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::mount::decide::{PartState, Verdict};
 use crate::mount::gather::Mount;
@@ -65,7 +66,7 @@ const READ_CHUNK_BYTES: u64 = 512 << 10;
 /// Errors: those of [`status`](crate::status()). A reason that makes a mount impossible is a problem in the report.
 pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> Result<CheckReport> {
     let status = status(devices).await?;
-    let claims = log_reader::claims(devices.to_vec()).await?;
+    let claims = log_reader::claims(MemberDrive::all(devices)).await?;
     let mut report = CheckReport { status, zones: 0, problems: Vec::new() };
     report.check_members();
     if let Some(error) = report.status.mount_error.clone() {
@@ -124,7 +125,8 @@ impl CheckReport {
             }
             for info in &present.zones {
                 if matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline) {
-                    let what = format!("metadata zone {} is {:?}: replace the drive", info.zone, info.state);
+                    let zone = present.device.own_zone(info.zone);
+                    let what = format!("metadata zone {zone} is {:?}: replace the drive", info.state);
                     self.add(Severity::Warning, Some(slot), None, what);
                 }
             }

@@ -16,6 +16,7 @@ use crate::format::zone_entries::{self, ZoneEntry, per_block};
 use crate::layout::placement::{METADATA_ZONES, is_metadata_zone};
 use crate::layout::{MAX_MEMBERS, Slot};
 use crate::member::SUPERBLOCK_RESERVE_BLOCKS;
+use crate::member::member_drive::MemberDrive;
 
 /// The first epoch of a new array.
 const FIRST_EPOCH: u64 = 1;
@@ -26,25 +27,26 @@ const MIN_OPEN_ZONES: u32 = 1;
 
 /// Creates an array of `devices`, in this order. **All data on the devices is lost.**
 ///
-/// The array needs at least three drives with the same block size and without conventional zones. It uses the zones
-/// that all drives have, and of each zone the capacity of the smallest drive. A data zone that is read-only or
+/// The array needs at least three drives with the same block size. It uses as many sequential zones of each drive as all
+/// drives have, and of each zone the capacity of the smallest drive. Conventional zones stay as they are. A data zone that is read-only or
 /// offline stays as it is: its logical zone takes no writes. The array is durable when this returns.
 ///
 /// Errors: those of [`plan`]; [`ErrorKind::ZoneReadOnly`] or [`ErrorKind::ZoneOffline`] if a metadata zone of a drive
 /// is worn: no data is lost then.
 pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
-    let superblock = plan(devices, options)?;
-    let mut reports = Vec::with_capacity(devices.len());
+    let drives = MemberDrive::all(devices);
+    let superblock = plan_drives(&drives, options)?;
+    let mut reports = Vec::with_capacity(drives.len());
     // All drives are checked before data of any drive is lost.
-    for device in devices {
+    for device in &drives {
         let zones = device.report(0..device.geometry().zones).await?;
         refuse_worn_zones(device, "create", zones.iter().take(METADATA_ZONES as usize))?;
         reports.push(zones);
     }
-    for (device, zones) in devices.iter().zip(&reports) {
+    for (device, zones) in drives.iter().zip(&reports) {
         reset_all_zones(device, zones).await?;
     }
-    for (device, slot) in devices.iter().zip((0..).map(Slot)) {
+    for (device, slot) in drives.iter().zip((0..).map(Slot)) {
         write_member_checkpoint(device, slot, &superblock).await?;
     }
     Ok(superblock)
@@ -52,7 +54,7 @@ pub async fn create(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -
 
 /// Refuses a drive if one of its physical `zones` takes no writes.
 pub(crate) fn refuse_worn_zones<'a>(
-    device: &Arc<dyn ZonedDevice>,
+    device: &MemberDrive,
     operation: &'static str,
     mut zones: impl Iterator<Item = &'a ZoneInfo>,
 ) -> Result<()> {
@@ -62,7 +64,7 @@ pub(crate) fn refuse_worn_zones<'a>(
         _ => (ErrorKind::ZoneReadOnly, "can be read only"),
     };
     let what = if is_metadata_zone(worn.zone) { "metadata" } else { "data" };
-    let error = Error::new(kind, &device.geometry().name, operation).in_zone(worn.zone);
+    let error = device.error(kind, operation).in_zone(worn.zone);
     Err(error.because(format!("the zone {how}, and the array's {what} has to go there: use another drive")))
 }
 
@@ -71,7 +73,7 @@ fn is_worn(state: ZoneState) -> bool {
 }
 
 /// Resets all zones of a drive.
-pub(crate) async fn reset_all_zones(device: &Arc<dyn ZonedDevice>, zones: &[ZoneInfo]) -> Result<()> {
+pub(crate) async fn reset_all_zones(device: &MemberDrive, zones: &[ZoneInfo]) -> Result<()> {
     for info in zones.iter().filter(|info| info.state != ZoneState::Empty && !is_worn(info.state)) {
         device.zone(info.zone, Action::Reset).await?;
     }
@@ -79,11 +81,7 @@ pub(crate) async fn reset_all_zones(device: &Arc<dyn ZonedDevice>, zones: &[Zone
 }
 
 /// Writes the first checkpoint of a member.
-async fn write_member_checkpoint(
-    device: &Arc<dyn ZonedDevice>,
-    slot: Slot,
-    superblock: &Superblock,
-) -> Result<()> {
+async fn write_member_checkpoint(device: &MemberDrive, slot: Slot, superblock: &Superblock) -> Result<()> {
     let mut bodies = vec![Body::Superblock(superblock.clone())];
     let entries = vec![ZoneEntry { generation: FIRST_GENERATION, end: None }; superblock.zones as usize];
     let zones = zone_entries::split(&entries, superblock.block_size);
@@ -110,6 +108,10 @@ pub(crate) fn random_uuid(driver: &dyn Driver) -> Uuid {
 /// The superblock that [`create`] would write, or the reason why `devices` cannot form an array. Reads and writes no
 /// drive.
 pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result<Superblock> {
+    plan_drives(&MemberDrive::all(devices), options)
+}
+
+fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Superblock> {
     let name: Arc<str> = Arc::from("array");
     let refuse = |kind, why: String| Err(Error::new(kind, &name, "create").because(why));
     let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
@@ -128,13 +130,6 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
                 first.geometry().name
             );
             return refuse(ErrorKind::Invalid, why);
-        }
-        if g.conventional > 0 {
-            let why = format!(
-                "{} has {} conventional zones: arrays of such drives are not supported yet",
-                g.name, g.conventional
-            );
-            return refuse(ErrorKind::Unsupported, why);
         }
         let limit = g.max_open.into_iter().chain(g.max_active).min();
         if limit.is_some_and(|limit| limit < METADATA_ZONES + MIN_OPEN_ZONES) {
@@ -171,7 +166,7 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
     let needed = 2 * (fixed + open * (unit + 1));
     if zones <= METADATA_ZONES || capacity < needed.min(MAX_METADATA_ZONE_BLOCKS) {
         let why = format!(
-            "{zones} zones of {capacity} blocks: the array's metadata takes {METADATA_ZONES} zones of at least \
+            "{zones} sequential zones of {capacity} blocks: the array's metadata takes {METADATA_ZONES} zones of at least \
              {} blocks, with this stripe unit",
             needed.min(MAX_METADATA_ZONE_BLOCKS)
         );
@@ -187,11 +182,8 @@ pub fn plan(devices: &[Arc<dyn ZonedDevice>], options: &CreateOptions) -> Result
         limits.max_active = Some(most);
     }
     let driver = first.driver();
-    let member = |_: &Arc<dyn ZonedDevice>| MemberInfo {
-        uuid: random_uuid(&**driver),
-        failed: false,
-        rebuilding: false,
-    };
+    let member =
+        |_: &MemberDrive| MemberInfo { uuid: random_uuid(&**driver), failed: false, rebuilding: false };
     Ok(Superblock {
         uuid: random_uuid(&**driver),
         config: 1,

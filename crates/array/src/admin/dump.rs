@@ -10,6 +10,7 @@ use crate::layout::Slot;
 use crate::layout::placement::metadata_zones;
 use crate::layout::row_set::RowSet;
 use crate::member::log_reader;
+use crate::member::member_drive::MemberDrive;
 
 /// The metadata of one drive of an array, as a dump shows it.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -27,7 +28,7 @@ pub struct DriveDump {
 /// A metadata zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MetadataZone {
-    /// The physical zone.
+    /// The drive's own number of the physical zone.
     pub zone: ZoneId,
     /// The state.
     pub state: ZoneState,
@@ -40,7 +41,7 @@ pub struct MetadataZone {
 /// A record of a metadata log: see `format/header.rs`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RecordDump {
-    /// The physical zone of the record.
+    /// The drive's own number of the record's physical zone.
     pub metadata_zone: ZoneId,
     /// The record's first block, counted from the start of its metadata zone.
     pub block: u64,
@@ -64,7 +65,7 @@ pub struct RecordDump {
 /// The superblocks and metadata records of `devices`. Reads only.
 pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
     let mut drives = Vec::new();
-    for device in devices {
+    for device in &MemberDrive::all(devices) {
         let name = Arc::clone(&device.geometry().name);
         let claim = log_reader::claim(device).await?;
         let mut zones = Vec::new();
@@ -74,11 +75,12 @@ pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
             if let Some(claim) = &claim {
                 let unit = u64::from(claim.superblock.unit);
                 unreadable = log_reader::each_record(device, unit, &info, &mut |block, blocks, record| {
-                    records.push(describe(info.zone, block, blocks, &record));
+                    records.push(describe(device, info.zone, block, blocks, &record));
                 })
                 .await?;
             }
-            zones.push(MetadataZone { zone: info.zone, state: info.state, used: info.pointer.0, unreadable });
+            let (zone, used) = (device.own_zone(info.zone), info.pointer.0);
+            zones.push(MetadataZone { zone, state: info.state, used, unreadable });
         }
         let claim = claim.map(|claim| (claim.slot, claim.superblock));
         drives.push(DriveDump { device: name, claim, zones, records });
@@ -86,11 +88,11 @@ pub async fn dump(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<DriveDump>> {
     Ok(drives)
 }
 
-fn describe(metadata_zone: ZoneId, block: u64, blocks: u64, record: &Record) -> RecordDump {
+fn describe(drive: &MemberDrive, zone: ZoneId, block: u64, blocks: u64, record: &Record) -> RecordDump {
     let place = record.place;
-    let (kind, text) = describe_body(&record.body);
+    let (kind, text) = describe_body(drive, &record.body);
     RecordDump {
-        metadata_zone,
+        metadata_zone: drive.own_zone(zone),
         block,
         blocks,
         kind,
@@ -103,7 +105,7 @@ fn describe(metadata_zone: ZoneId, block: u64, blocks: u64, record: &Record) -> 
 }
 
 /// Kind and content of a record, as text.
-fn describe_body(body: &Body) -> (&'static str, String) {
+fn describe_body(drive: &MemberDrive, body: &Body) -> (&'static str, String) {
     let entries = |first: &ZoneId, entries: &[crate::format::zone_entries::ZoneEntry]| {
         let full = entries.iter().filter(|entry| entry.end.is_some()).count();
         match entries {
@@ -152,6 +154,7 @@ fn describe_body(body: &Body) -> (&'static str, String) {
             ("lost", format!("{}, rows {}", of(zone, generation), describe_rows(rows)))
         }
         Body::ZoneCopy { zone, generation, rows, copy, .. } => {
+            let copy = drive.own_zone(*copy);
             ("swap", format!("{}, {rows} rows are copied to metadata zone {copy}", of(zone, generation)))
         }
     }
@@ -170,8 +173,8 @@ fn describe_rows(rows: &RowSet) -> String {
 /// are of several arrays, [`ErrorKind::NotFound`] if none is a member of one.
 pub async fn destroy(devices: &[Arc<dyn ZonedDevice>]) -> Result<Vec<Arc<str>>> {
     let mut members = Vec::new();
-    for device in devices {
-        if let Some(claim) = log_reader::claim(device).await? {
+    for device in MemberDrive::all(devices) {
+        if let Some(claim) = log_reader::claim(&device).await? {
             members.push((device, claim.superblock.uuid));
         }
     }

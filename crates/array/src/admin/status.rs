@@ -14,6 +14,7 @@ use crate::events::Events;
 use crate::layout::Slot;
 use crate::member::Member;
 use crate::member::log_reader;
+use crate::member::member_drive::MemberDrive;
 use crate::metrics::Counters;
 use crate::mount::dry_run::mount_without_writes;
 use crate::zone::worn_zones::WornZone;
@@ -270,8 +271,9 @@ impl Array {
 /// Errors: [`ErrorKind::NotFound`] if no drive is a member of an array, [`ErrorKind::Invalid`] if the drives are of
 /// several arrays, and errors of the host (no memory, for example), which say nothing of the array.
 pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
-    let mut status = status_of_members(devices).await?;
-    match mount_without_writes(devices).await {
+    let drives = MemberDrive::all(devices);
+    let mut status = status_of_members(&drives).await?;
+    match mount_without_writes(&drives).await {
         Ok(core) => {
             for member in &mut status.members {
                 if member.state == MemberState::Good && !core.members.member(member.slot).is_good() {
@@ -288,7 +290,7 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
 }
 
 /// The status that the superblocks of `devices` give.
-pub(crate) async fn status_of_members(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
+pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status> {
     let claims = log_reader::claims(devices.to_vec()).await?;
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);

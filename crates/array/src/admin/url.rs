@@ -19,6 +19,7 @@ use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 use crate::admin::status::status_of_members;
 use crate::array::Array;
 use crate::degraded::errors::Retries;
+use crate::member::member_drive::MemberDrive;
 use crate::{OpenOptions, Status};
 
 /// Opens the members that `rest`, the part of an array's URL after `array:`, names. Missing members are skipped with
@@ -193,7 +194,7 @@ fn members_of_named_array(name: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Ar
 async fn status_of_drive(device: &Arc<dyn ZonedDevice>) -> Result<Status> {
     let mut retries = Retries::default();
     loop {
-        match status_of_members(std::slice::from_ref(device)).await {
+        match status_of_members(&[MemberDrive::new(Arc::clone(device))]).await {
             Err(error) if retries.wait(&**device.driver(), &error).await => {}
             result => return result,
         }

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 use units::sync::Turnstile;
 use uuid::Uuid;
-use zoned::{ZoneId, ZonedDevice};
+use zoned::ZoneId;
+
+use crate::member::member_drive::MemberDrive;
 
 use crate::RebuildOptions;
 
@@ -16,7 +18,7 @@ pub(super) const MARK_ZONE: ZoneId = ZoneId(0);
 /// A drive that takes the place of a failed one.
 pub(crate) struct IdleSpare {
     pub uuid: Uuid,
-    pub device: Arc<dyn ZonedDevice>,
+    pub device: MemberDrive,
 }
 
 /// The idle spares whose drives are present, in the order in which they are taken.

@@ -31,6 +31,7 @@ use crate::format::superblock::MAX_SPARES;
 use crate::layout::Slot;
 use crate::layout::placement::part_zones;
 use crate::member::drive_fits::check_drive_fits;
+use crate::member::member_drive::MemberDrive;
 
 impl Array {
     /// Makes `device` an idle spare, which takes the place of a drive that fails. **All data on `device` is lost.** The
@@ -40,7 +41,7 @@ impl Array {
     /// than the array promises; [`ErrorKind::Damaged`] if its zones are too few or too small; [`ErrorKind::ZoneReadOnly`] or
     /// [`ErrorKind::ZoneOffline`] if a zone of the drive is worn. No data of the drive is lost then.
     pub async fn add_spare(&self, device: Arc<dyn ZonedDevice>) -> Result<Uuid> {
-        let core = &self.core;
+        let (core, device) = (&self.core, MemberDrive::new(device));
         let uuid = {
             let _turn = core.spares.turn.acquire().await;
             let superblock = self.superblock();
@@ -146,7 +147,7 @@ async fn take_spare(core: &Arc<Core>) {
         && let Some(spare) = core.spares.take_first()
     {
         let IdleSpare { uuid, device } = spare;
-        match rebuild::begin_on_spare(core, slot, Arc::clone(&device), uuid).await {
+        match rebuild::begin_on_spare(core, slot, device.clone(), uuid).await {
             Ok(()) => return,
             Err(error) if core.members.is_broken() || !means_unusable(&error) => {
                 tracing::warn!(slot = slot.0, spare = %uuid, %error, "the spare is not taken");

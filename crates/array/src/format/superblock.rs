@@ -15,7 +15,7 @@
 //! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; others are to come |
 //! | 48 | 4 | block_size | bytes |
 //! | 52 | 4 | unit | blocks in a stripe unit |
-//! | 56 | 4 | metadata_zones | physical zones 0 to this, of each drive |
+//! | 56 | 4 | metadata_zones | first sequential zones of each drive |
 //! | 60 | 4 | zones | logical zones |
 //! | 64 | 8 | zone_size | blocks between the starts of two physical zones, as the array counts |
 //! | 72 | 8 | zone_capacity | blocks used of each physical zone |

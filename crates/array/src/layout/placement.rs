@@ -1,7 +1,8 @@
 //! The seam between logical and physical zones: which drive and physical zone hold a part of a logical zone, and which zones of a
 //! drive hold metadata. No other module computes a drive or a physical zone of a part.
 //!
-//! Each drive has a part of every logical zone, in the physical zone of the same number behind the metadata zones:
+//! Each drive has a part of every logical zone, in the physical zone of the same number behind the metadata zones. Physical zones
+//! are a drive's sequential zones, counted from the first one (`member::member_drive`):
 //!
 //! ```text
 //!   physical zone   0   1   2   3   4   ...

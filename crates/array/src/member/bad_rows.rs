@@ -10,9 +10,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use zoned::{Error, ErrorKind, Lba, ZoneId, ZonedDevice};
+use zoned::{Error, ErrorKind, Lba, ZoneId};
 
 use crate::layout::row_set::RowSet;
+use crate::member::member_drive::MemberDrive;
 
 /// Bad rows that a rebuild of one drive accepts. A rebuild that finds more fails.
 pub(crate) const MAX_BAD_ROWS: u64 = 64;
@@ -75,8 +76,8 @@ pub(crate) const BAD_ROWS_REASON: &str = "the content is lost: two drives could 
                                  readable blocks of the array's zone, and reset the zone";
 
 /// The error of a read of bad rows at `at`.
-pub(crate) fn error(device: &dyn ZonedDevice, at: Lba) -> Error {
-    Error::new(ErrorKind::Media, &device.geometry().name, "read").at(at).because(BAD_ROWS_REASON)
+pub(crate) fn error(drive: &MemberDrive, at: Lba) -> Error {
+    drive.error(ErrorKind::Media, "read").at(at).because(BAD_ROWS_REASON)
 }
 
 #[cfg(test)]

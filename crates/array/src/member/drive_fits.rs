@@ -1,22 +1,16 @@
 //! Checks that a drive's geometry fits an array.
 
-use std::sync::Arc;
-
-use zoned::{Error, ErrorKind, Result, ZonedDevice};
+use zoned::{ErrorKind, Result};
 
 use crate::format::superblock::Superblock;
 use crate::layout::Slot;
 use crate::layout::placement::{METADATA_ZONES, part_zones};
+use crate::member::member_drive::MemberDrive;
 
 /// Refuses a drive whose geometry the superblock does not allow in `slot`.
-pub(crate) fn check_drive_fits(
-    device: &Arc<dyn ZonedDevice>,
-    superblock: &Superblock,
-    slot: Slot,
-) -> Result<()> {
+pub(crate) fn check_drive_fits(device: &MemberDrive, superblock: &Superblock, slot: Slot) -> Result<()> {
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
-        && g.conventional == 0
         && g.zones >= part_zones(superblock.zones).end
         && g.zone_capacity >= superblock.zone_capacity
         // A stripe unit and the header of its record go to a drive in one write.
@@ -27,9 +21,9 @@ pub(crate) fn check_drive_fits(
         return Ok(());
     }
     let why = format!(
-        "the drive is not what the array was made of: {} zones of {} blocks of {} bytes, {} of them conventional, at most {} \
-         blocks at a time; was it formatted anew?",
-        g.zones, g.zone_capacity.0, g.block_size, g.conventional, g.max_transfer.0
+        "the drive is not what the array was made of: {} sequential zones of {} blocks of {} bytes, at most {} blocks at a \
+         time; was it formatted anew?",
+        g.zones, g.zone_capacity.0, g.block_size, g.max_transfer.0
     );
-    Err(Error::new(ErrorKind::Damaged, &g.name, "open").because(why))
+    Err(device.error(ErrorKind::Damaged, "open").because(why))
 }

@@ -1,10 +1,9 @@
 //! The contents of a member's metadata log, as a mount reads them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use uuid::Uuid;
-use zoned::{Blocks, Buf, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZonedDevice};
+use zoned::{Blocks, Buf, ErrorKind, Result, ZoneId, ZoneInfo};
 
 use crate::format::HIGHEST_COUNTER;
 use crate::format::record::{Body, Record};
@@ -15,6 +14,7 @@ use crate::layout::placement::metadata_zones;
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader::each_record;
+use crate::member::member_drive::MemberDrive;
 use crate::zone::stale_rows::RelocatedParity;
 
 /// A record of partial parity: the parity rows of the blocks `start..end` of one stripe.
@@ -123,7 +123,7 @@ impl NeededParity {
 ///
 /// Errors: those of the drive, and [`ErrorKind::Damaged`] if a record has an epoch or sequence number above [`HIGHEST_COUNTER`].
 pub(crate) async fn read(
-    device: &Arc<dyn ZonedDevice>,
+    device: &MemberDrive,
     shape: &Shape,
     array: Uuid,
     slot: Slot,
@@ -144,7 +144,7 @@ pub(crate) async fn read(
     }
     let epoch = log.epochs.last_key_value().map_or(0, |(epoch, _)| *epoch);
     if epoch.max(log.sequence) > HIGHEST_COUNTER {
-        let error = Error::new(ErrorKind::Damaged, &device.geometry().name, "read the metadata log");
+        let error = device.error(ErrorKind::Damaged, "read the metadata log");
         return Err(error.because(format!(
             "its records have epochs up to {epoch} and numbers up to {}: no array counts that far. Leave the drive out, and \
              replace it",

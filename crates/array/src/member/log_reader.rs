@@ -1,15 +1,14 @@
 //! Reading records back from a drive's metadata zones.
 
-use std::sync::Arc;
-
 use uuid::Uuid;
-use zoned::{Blocks, BufMut, Error, ErrorKind, Lba, Result, ZoneInfo, ZoneState, ZonedDevice};
+use zoned::{Blocks, BufMut, Error, ErrorKind, Lba, Result, ZoneInfo, ZoneState};
 
 use crate::degraded::errors::fails_the_drive;
 use crate::format::record::{self, Body, Record};
 use crate::format::superblock::Superblock;
 use crate::layout::Slot;
 use crate::layout::placement::metadata_zones;
+use crate::member::member_drive::MemberDrive;
 
 /// Bytes of a metadata zone that are read at a time.
 const READ_CHUNK_BYTES: u64 = 4 << 20;
@@ -32,7 +31,7 @@ impl Claim {
 
 /// The drives that are members of an array, each with its claim. A drive that does not answer is skipped with a warning:
 /// the array may work without it.
-pub(crate) async fn claims(devices: Vec<Arc<dyn ZonedDevice>>) -> Result<Vec<(Arc<dyn ZonedDevice>, Claim)>> {
+pub(crate) async fn claims(devices: Vec<MemberDrive>) -> Result<Vec<(MemberDrive, Claim)>> {
     let mut claims = Vec::new();
     for device in devices {
         match claim(&device).await {
@@ -49,7 +48,7 @@ pub(crate) async fn claims(devices: Vec<Arc<dyn ZonedDevice>>) -> Result<Vec<(Ar
 
 /// The claim of a drive, from its newest superblock. `None` if the drive is no member of an array, or no superblock can be
 /// read.
-pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>> {
+pub(crate) async fn claim(device: &MemberDrive) -> Result<Option<Claim>> {
     let mut newest: Option<Claim> = None;
     let mut unreadable = 0;
     for info in device.report(metadata_zones()).await? {
@@ -79,7 +78,7 @@ pub(crate) async fn claim(device: &Arc<dyn ZonedDevice>) -> Result<Option<Claim>
 }
 
 /// Reads blocks of a drive. Unreadable blocks are zeros in the result, and counted.
-async fn read_past_unreadable(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64) -> Result<(BufMut, u64)> {
+async fn read_past_unreadable(device: &MemberDrive, at: Lba, count: u64) -> Result<(BufMut, u64)> {
     let size = device.geometry().block_size as usize;
     match device.read(at, BufMut::zeroed(count as usize * size)).await {
         Ok(data) => return Ok((data, 0)),
@@ -101,7 +100,7 @@ async fn read_past_unreadable(device: &Arc<dyn ZonedDevice>, at: Lba, count: u64
 }
 
 /// The newest superblock in a member's log. Reads the whole log: the failure of a drive is recorded behind other records.
-pub(crate) async fn newest(device: &Arc<dyn ZonedDevice>, claim: &Claim) -> Result<Superblock> {
+pub(crate) async fn newest(device: &MemberDrive, claim: &Claim) -> Result<Superblock> {
     let unit = u64::from(claim.superblock.unit);
     let mut newest = claim.superblock.clone();
     for info in device.report(metadata_zones()).await? {
@@ -118,14 +117,14 @@ pub(crate) async fn newest(device: &Arc<dyn ZonedDevice>, claim: &Claim) -> Resu
     Ok(newest)
 }
 
-fn unreadable_superblock_error(device: &Arc<dyn ZonedDevice>, why: String) -> Error {
-    Error::new(ErrorKind::Unsupported, &device.geometry().name, "read the superblock").because(why)
+fn unreadable_superblock_error(device: &MemberDrive, why: String) -> Error {
+    device.error(ErrorKind::Unsupported, "read the superblock").because(why)
 }
 
 /// Visits all records of a metadata zone of an array whose stripe unit is `unit`: first block, number of blocks, record.
 /// Returns the number of unreadable blocks, which are skipped.
 pub(crate) async fn each_record(
-    device: &Arc<dyn ZonedDevice>,
+    device: &MemberDrive,
     unit: u64,
     info: &ZoneInfo,
     visit: &mut (dyn FnMut(u64, u64, Record) + Send),

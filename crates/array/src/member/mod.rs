@@ -5,6 +5,7 @@ pub(crate) mod drive_fits;
 pub(crate) mod drive_ios;
 pub(crate) mod log_contents;
 pub(crate) mod log_reader;
+pub(crate) mod member_drive;
 pub(crate) mod physical_zone;
 
 use std::fmt;
@@ -15,11 +16,12 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use units::sync::Event;
 use uuid::Uuid;
-use zoned::{Action, Buf, BufMut, Durability, Io, ZoneId, ZonedDevice};
+use zoned::{Action, Buf, BufMut, Durability, Io, ZoneId};
 
 use crate::format::record::{self, Body, RecordId};
 use crate::layout::Slot;
 use crate::member::bad_rows::BadRows;
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::metrics::Metrics;
 
@@ -28,12 +30,9 @@ pub(crate) const SUPERBLOCK_RESERVE_BLOCKS: u64 = 4;
 /// Blocks that the end record of a checkpoint takes.
 const END: u64 = 1;
 
-/// A drive in use. The handle is dropped when the drive fails, so that another user can open the drive.
-struct Drive(Arc<dyn ZonedDevice>);
-
 /// A new drive whose rebuild runs.
 struct NewDrive {
-    device: Arc<dyn ZonedDevice>,
+    device: MemberDrive,
     /// For each logical zone: true once the new drive holds its part of the zone.
     has: Box<[AtomicBool]>,
     aborted: AtomicBool,
@@ -42,8 +41,9 @@ struct NewDrive {
 /// A slot of the array and its drive.
 pub(crate) struct Member {
     pub slot: Slot,
-    /// The slot's drive; `None` if it is missing or failed.
-    drive: ArcSwapOption<Drive>,
+    /// The slot's drive; `None` if it is missing or failed. The handle is dropped when the drive fails, so that another
+    /// user can open the drive.
+    drive: ArcSwapOption<MemberDrive>,
     /// The new drive whose rebuild runs, to take the slot.
     filling: ArcSwapOption<NewDrive>,
     pub log: Mutex<Log>,
@@ -125,15 +125,10 @@ impl Log {
 }
 
 impl Member {
-    pub(crate) fn new(
-        slot: Slot,
-        device: Option<Arc<dyn ZonedDevice>>,
-        log: Log,
-        metrics: Arc<Metrics>,
-    ) -> Member {
+    pub(crate) fn new(slot: Slot, device: Option<MemberDrive>, log: Log, metrics: Arc<Metrics>) -> Member {
         Member {
             slot,
-            drive: ArcSwapOption::new(device.map(|device| Arc::new(Drive(device)))),
+            drive: ArcSwapOption::new(device.map(Arc::new)),
             filling: ArcSwapOption::empty(),
             log: Mutex::new(log),
             rolled: Event::new(),
@@ -146,8 +141,8 @@ impl Member {
     }
 
     /// The slot's drive; `None` if it is missing or failed.
-    pub(crate) fn device(&self) -> Option<Arc<dyn ZonedDevice>> {
-        self.drive.load().as_ref().map(|drive| Arc::clone(&drive.0))
+    pub(crate) fn device(&self) -> Option<MemberDrive> {
+        self.drive.load().as_deref().cloned()
     }
 
     /// True if the slot has a drive that works.
@@ -156,22 +151,22 @@ impl Member {
     }
 
     /// The drive that takes the writes of a zone: also a new drive, once it holds its part of the zone.
-    pub(crate) fn device_for_zone(&self, zone: ZoneId) -> Option<Arc<dyn ZonedDevice>> {
+    pub(crate) fn device_for_zone(&self, zone: ZoneId) -> Option<MemberDrive> {
         self.device().or_else(|| {
             let filling = self.filling.load();
             let new = filling.as_ref()?;
             let has = new.has.get(zone.index())?.load(Ordering::Acquire);
-            (has && !new.aborted.load(Ordering::Acquire)).then(|| Arc::clone(&new.device))
+            (has && !new.aborted.load(Ordering::Acquire)).then(|| new.device.clone())
         })
     }
 
     /// The slot's new drive whose rebuild runs.
-    pub(crate) fn new_drive(&self) -> Option<Arc<dyn ZonedDevice>> {
-        self.filling.load().as_ref().map(|new| Arc::clone(&new.device))
+    pub(crate) fn new_drive(&self) -> Option<MemberDrive> {
+        self.filling.load().as_ref().map(|new| new.device.clone())
     }
 
     /// Begins the rebuild of a new drive for the slot.
-    pub(crate) fn begin_replacement(&self, device: Arc<dyn ZonedDevice>, zones: usize) {
+    pub(crate) fn begin_replacement(&self, device: MemberDrive, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
         self.next_incarnation(&mut self.log.lock());
         self.filling.store(Some(Arc::new(NewDrive { device, has, aborted: AtomicBool::new(false) })));
@@ -234,7 +229,7 @@ impl Member {
         // The new drive's log must not roll before the drive is a member and its rebuild notes are reset.
         log.begin_roll();
         self.media_errors.store(0, Ordering::Relaxed);
-        self.drive.store(Some(Arc::new(Drive(Arc::clone(&new.device)))));
+        self.drive.store(Some(Arc::new(new.device.clone())));
         self.append_to(&mut log, superblock, true, Durability::Cached)
     }
 
@@ -246,7 +241,7 @@ impl Member {
     /// Writes to the drive's part of a zone. `None` if the drive is missing or failed.
     pub(crate) fn write(&self, zone: ZoneId, row: u64, data: Buf) -> Option<Io<()>> {
         let drive = self.drive.load();
-        if let Some(Drive(device)) = drive.as_deref() {
+        if let Some(device) = drive.as_deref() {
             return Some(PhysicalZone::part(&**device, zone).write(row, data, Durability::Cached));
         }
         let device = self.device_for_zone(zone)?;
@@ -257,14 +252,13 @@ impl Member {
     /// Reads from the drive's part of a zone. Gives the buffer back if the drive is missing or failed.
     pub(crate) fn read(&self, zone: ZoneId, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
         match self.drive.load().as_deref() {
-            Some(Drive(device)) => {
+            Some(device) => {
                 let part = PhysicalZone::part(&**device, zone);
                 let rows = (into.len() / device.geometry().block_size as usize) as u64;
                 if self.bad_rows.intersects(zone, &(row..row + rows)) {
-                    return Ok(Io::ready(Err(
-                        bad_rows::error(&**device, part.address(row)).with_buffer(into)
-                    ))
-                    .typed());
+                    return Ok(
+                        Io::ready(Err(bad_rows::error(device, part.address(row)).with_buffer(into))).typed()
+                    );
                 }
                 Ok(part.read(row, into))
             }
@@ -383,7 +377,7 @@ impl Member {
         kept: u64,
     ) -> Result<Option<Io<()>>, NoRoom> {
         let drive = self.drive.load();
-        let Some(Drive(device)) = drive.as_deref() else { return Ok(None) };
+        let Some(device) = drive.as_deref() else { return Ok(None) };
         let geometry = device.geometry();
         let place = RecordId {
             array: log.array,

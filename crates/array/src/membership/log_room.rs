@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId, ZonedDevice};
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId};
 
 use super::{CheckpointWrites, LogClient, Membership};
 use crate::deferred::Deferred;
@@ -16,6 +16,7 @@ use crate::layout::placement::next_metadata_zone;
 use crate::layout::{Role, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::member::drive_ios::DriveIos;
+use crate::member::member_drive::MemberDrive;
 
 /// A log roll under way.
 struct LogRoll {
@@ -23,7 +24,7 @@ struct LogRoll {
     incarnation: u64,
     /// The metadata zone that the log leaves.
     old: ZoneId,
-    device: Option<Arc<dyn ZonedDevice>>,
+    device: Option<MemberDrive>,
     /// The write of the superblock, the first record of the log's new zone.
     first: Result<Option<Io<()>>, NoRoom>,
 }
@@ -119,7 +120,7 @@ impl Membership {
             io.await?;
         }
         self.flush_members().await?;
-        let same = |_: &Arc<dyn ZonedDevice>| member.is_good() && member.is_incarnation(incarnation);
+        let same = |_: &MemberDrive| member.is_good() && member.is_incarnation(incarnation);
         let Some(device) = device.filter(same) else { return Ok(()) };
         device.zone(old, Action::Reset).await?;
         // The log may move to the old zone next: the zone's old records must not come back then.

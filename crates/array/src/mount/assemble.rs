@@ -171,7 +171,7 @@ impl Mount {
         worn: bool,
     ) -> Result<(Zone, Vec<RowSet>), MountError> {
         let slots = || self.layout.roles().map(|role| self.placement.slot(id, role));
-        let device = |slot: Slot| Some(Arc::clone(&self.present.get(slot.index())?.as_ref()?.device));
+        let device = |slot: Slot| Some(self.present.get(slot.index())?.as_ref()?.device.clone());
         let bad_rows = self.bad_rows_of(id, entry.generation);
         let (stale, relocated) = self.relocated_content(id, entry.generation);
         let resync = Resync {
@@ -329,7 +329,7 @@ impl Mount {
         }
         let metrics: Arc<Metrics> = Arc::default();
         let member = |(slot, (present, target)): (Slot, (&Option<PresentMember>, &Option<ZoneId>))| {
-            let device = present.as_ref().map(|p| Arc::clone(&p.device));
+            let device = present.as_ref().map(|p| p.device.clone());
             let capacity = device.as_ref().map_or(0, |device| device.geometry().zone_capacity.0);
             let begun = present.as_ref().and_then(|p| p.begun).map_or(0, |(_, blocks)| blocks);
             let sequence = present.as_ref().map_or(0, |p| p.log.sequence + 1);

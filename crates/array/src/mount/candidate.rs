@@ -1,15 +1,12 @@
 //! A new drive whose rebuild a restart interrupted.
 
-use std::sync::Arc;
-
-use zoned::ZonedDevice;
-
 use crate::layout::Slot;
 use crate::member::log_contents::LogContents;
+use crate::member::member_drive::MemberDrive;
 
 /// A new drive whose rebuild a restart interrupted.
 pub(crate) struct Candidate {
     pub slot: Slot,
-    pub device: Arc<dyn ZonedDevice>,
+    pub device: MemberDrive,
     pub log: LogContents,
 }

@@ -23,6 +23,7 @@ use crate::layout::placement::{METADATA_ZONES, Placement, metadata_zones};
 use crate::layout::row_set::RowSet;
 use crate::layout::{Layout, Slot, Stripe};
 use crate::member::log_reader;
+use crate::member::member_drive::MemberDrive;
 use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
 const BLOCK_BYTES: usize = 512;
@@ -113,7 +114,7 @@ impl Fixture {
         fresh: bool,
         change: &dyn Fn(RecordId, Superblock) -> (RecordId, Body),
     ) -> bool {
-        let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
+        let device = MemberDrive::new(Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>);
         block_on(&*self.driver, async {
             let claim = log_reader::claim(&device).await.expect("read").expect("a member");
             let zones = device.report(metadata_zones()).await.expect("reported");
@@ -142,7 +143,7 @@ impl Fixture {
     /// Writes a record of the drive's log again, with one number changed and valid checksums. `at`: offset of
     /// the number's first byte in the record; `wide`: the number has eight bytes, not four.
     fn change_number(&self, slot: Slot, which: usize, (at, wide, number): (usize, bool, u64)) {
-        let device = Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>;
+        let device = MemberDrive::new(Arc::clone(&self.drives[slot.index()]) as Arc<dyn ZonedDevice>);
         block_on(&*self.driver, async {
             let zones = device.report(metadata_zones()).await.expect("reported");
             let mut records = Vec::new();

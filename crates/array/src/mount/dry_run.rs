@@ -17,17 +17,18 @@ use crate::OpenOptions;
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::layout::placement::is_metadata_zone;
+use crate::member::member_drive::MemberDrive;
 use crate::mount::open::mount;
 
 /// Mounts the array that `devices` are members of, without a write to any of them. Zones with much relocated content are not
 /// rewritten. The result must not take operations.
 ///
 /// Errors: those of [`Array::open`](crate::Array::open).
-pub(crate) async fn mount_without_writes(devices: &[Arc<dyn ZonedDevice>]) -> Result<Arc<Core>> {
-    let mut drives: Vec<Arc<dyn ZonedDevice>> = Vec::with_capacity(devices.len());
+pub(crate) async fn mount_without_writes(devices: &[MemberDrive]) -> Result<Arc<Core>> {
+    let mut drives: Vec<MemberDrive> = Vec::with_capacity(devices.len());
     for device in devices {
         match DryRunDrive::over(device).await {
-            Ok(drive) => drives.push(drive),
+            Ok(drive) => drives.push(device.through(drive)),
             Err(error) if fails_the_drive(error.kind()) => {
                 tracing::warn!(?device, %error, "the drive does not answer: left out");
             }
@@ -40,7 +41,7 @@ pub(crate) async fn mount_without_writes(devices: &[Arc<dyn ZonedDevice>]) -> Re
 
 /// A drive whose writes and zone commands stay in memory.
 struct DryRunDrive {
-    inner: Arc<dyn ZonedDevice>,
+    inner: MemberDrive,
     /// The zones as the dry run left them.
     zones: Mutex<Vec<DryRunZone>>,
 }
@@ -59,7 +60,7 @@ struct DryRunZone {
 }
 
 impl DryRunDrive {
-    async fn over(inner: &Arc<dyn ZonedDevice>) -> Result<Arc<DryRunDrive>> {
+    async fn over(inner: &MemberDrive) -> Result<Arc<DryRunDrive>> {
         let reported = inner.report(0..inner.geometry().zones).await?;
         let zone = |info: ZoneInfo| DryRunZone {
             info,
@@ -68,11 +69,11 @@ impl DryRunDrive {
             written: BTreeMap::new(),
         };
         let zones = Mutex::new(reported.into_iter().map(zone).collect());
-        Ok(Arc::new(DryRunDrive { inner: Arc::clone(inner), zones }))
+        Ok(Arc::new(DryRunDrive { inner: inner.clone(), zones }))
     }
 
     fn error(&self, kind: ErrorKind, name: &'static str, zone: ZoneId) -> Error {
-        Error::new(kind, &self.inner.geometry().name, name).in_zone(zone)
+        self.inner.error(kind, name).in_zone(zone)
     }
 
     /// Carries out an event of a zone in memory.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use uuid::Uuid;
-use zoned::{Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
+use zoned::{Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState};
 
 use crate::OpenOptions;
 use crate::background::idle_spares::IdleSpare;
@@ -18,6 +18,7 @@ use crate::layout::{Layout, Slot, Stripe};
 use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::{self, EpochContents, LogContents, NeededParity, Partial};
 use crate::member::log_reader::Claim;
+use crate::member::member_drive::MemberDrive;
 use crate::mount::candidate::Candidate;
 use crate::mount::decide::{Decision, Evidence, PartState, decide};
 use crate::mount::errors::{FromDrive, MountError, Unusable};
@@ -27,7 +28,7 @@ use crate::zone::{MAX_BYTES_IN_FLIGHT, MAX_TRANSFER};
 
 /// A present drive, the contents of its log, and its zone reports.
 pub(crate) struct PresentMember {
-    pub device: Arc<dyn ZonedDevice>,
+    pub device: MemberDrive,
     pub log: LogContents,
     pub zones: Vec<ZoneInfo>,
     pub report: Vec<ZoneInfo>,
@@ -61,7 +62,7 @@ pub(crate) struct Mount {
 
 /// A drive that claims to be a member, and its log.
 struct Claimant {
-    device: Arc<dyn ZonedDevice>,
+    device: MemberDrive,
     claim: Claim,
     log: LogContents,
     /// The metadata zones.
@@ -71,7 +72,7 @@ struct Claimant {
 impl Mount {
     /// Reads all drives for a mount. `refused`: the drive that an earlier try of this mount failed on.
     pub(crate) async fn gather(
-        claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
+        claims: Vec<(MemberDrive, Claim)>,
         options: OpenOptions,
         refused: Option<Slot>,
     ) -> Result<Mount, MountError> {
@@ -321,9 +322,7 @@ fn mount_refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
 
 /// Reads the logs of all drives. The first result has the drives with a complete checkpoint and a readable
 /// log, the second result has the rest.
-async fn read_logs(
-    claims: Vec<(Arc<dyn ZonedDevice>, Claim)>,
-) -> Result<(Vec<Claimant>, Vec<Claimant>), MountError> {
+async fn read_logs(claims: Vec<(MemberDrive, Claim)>) -> Result<(Vec<Claimant>, Vec<Claimant>), MountError> {
     let lowest = lowest_written_rows(&claims).await?;
     let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
     for (device, claim) in claims {
@@ -418,7 +417,7 @@ async fn place_members(
 }
 
 /// The idle spares of the array among marked drives. First comes a spare that was taken and whose rebuild has not begun.
-fn place_spares(marked: Vec<(Arc<dyn ZonedDevice>, Claim)>, superblock: &Superblock) -> Vec<IdleSpare> {
+fn place_spares(marked: Vec<(MemberDrive, Claim)>, superblock: &Superblock) -> Vec<IdleSpare> {
     let mut spares: Vec<IdleSpare> = Vec::new();
     for (device, claim) in marked {
         let of_array = claim.spare().filter(|_| claim.superblock.uuid == superblock.uuid);
@@ -507,7 +506,7 @@ fn newest_whole_epoch(present: &[Option<PresentMember>]) -> Option<u64> {
 }
 
 /// For each zone, the number of rows that every drive with a known pointer has written.
-async fn lowest_written_rows(claims: &[(Arc<dyn ZonedDevice>, Claim)]) -> Result<Vec<u64>, MountError> {
+async fn lowest_written_rows(claims: &[(MemberDrive, Claim)]) -> Result<Vec<u64>, MountError> {
     let mut lowest: Vec<u64> = Vec::new();
     for (device, claim) in claims {
         let parts = part_zones(claim.superblock.zones);

@@ -16,6 +16,7 @@ use crate::background::{rebuild, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::member::log_reader;
+use crate::member::member_drive::MemberDrive;
 use crate::metrics::add;
 use crate::mount::candidate::Candidate;
 use crate::mount::errors::{MountError, is_drive_fault, is_zone_state, second_failure};
@@ -32,7 +33,7 @@ impl Array {
     /// fails as the second one; and an error of the host (no memory, for example), for which no drive is failed.
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
         let (resume, pace, rebuild_above) = (options.resume, options.rebuild, options.rebuild_above);
-        let (core, candidate) = mount(devices, options).await?;
+        let (core, candidate) = mount(MemberDrive::all(&devices), options).await?;
         zone_rewrite::rewrite_zones(&core, rebuild_above).await?;
         if let Some(candidate) = candidate.filter(|_| resume)
             && let Err(error) = rebuild::resume(&core, candidate, pace)
@@ -50,7 +51,7 @@ impl Array {
 /// Mounts the array that `devices` are members of, without a drive that stops the mount. Rewrites no zone of which much
 /// content is relocated.
 pub(crate) async fn mount(
-    devices: Vec<Arc<dyn ZonedDevice>>,
+    devices: Vec<MemberDrive>,
     options: OpenOptions,
 ) -> Result<(Arc<Core>, Option<Candidate>)> {
     let mut refused = None;

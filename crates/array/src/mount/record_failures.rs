@@ -60,7 +60,7 @@ impl Mount {
             let pointer = if epoch == self.next { 0 } else { info.pointer.0 };
             let capacity = geometry.zone_capacity.0;
             let log = Log::new(array, epoch, present.log.sequence, info.zone, pointer, capacity);
-            let member = Member::new(slot, Some(Arc::clone(&present.device)), log, Arc::default());
+            let member = Member::new(slot, Some(present.device.clone()), log, Arc::default());
             if let Some(io) = member.append(&body, false, Durability::Durable).expect("there is room") {
                 io.await.of(slot)?;
             }

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
-use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Result, ZoneId, ZonedDevice};
+use zoned::{Blocks, Buf, BufMut, Durability, Error, ErrorKind, Result, ZoneId};
 
 use crate::degraded::equation::{Equation, Term};
 use crate::layout::placement::Placement;
@@ -18,6 +18,7 @@ use crate::layout::xor::xor;
 use crate::layout::{Layout, Role, Slot, Stripe};
 use crate::member::bad_rows;
 use crate::member::log_contents::Partial;
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::mount::decide::{Decision, PartState, Verdict, best_partial_for};
 use crate::mount::errors::{FromDrive, MountError};
@@ -32,7 +33,7 @@ pub(crate) struct Resync {
     pub block_size: u32,
     pub zone: ZoneId,
     /// The drives of the zone's parts, by role; `None` if the drive is missing.
-    pub devices: Vec<Option<Arc<dyn ZonedDevice>>>,
+    pub devices: Vec<Option<MemberDrive>>,
     /// The states of the zone's parts, by role.
     pub parts: Vec<PartState>,
     /// Relocated parity.
@@ -174,7 +175,7 @@ impl Resync {
         self.placement.slot(self.zone, role)
     }
 
-    fn device(&self, role: Role) -> Option<&Arc<dyn ZonedDevice>> {
+    fn device(&self, role: Role) -> Option<&MemberDrive> {
         let lost = self.parts.get(role.index()) == Some(&PartState::Missing);
         self.devices.get(role.index())?.as_ref().filter(|_| !lost)
     }
@@ -194,7 +195,7 @@ impl Resync {
         };
         let part = PhysicalZone::part(&**device, self.zone);
         if self.is_bad(role, row..row + count) {
-            return Err(bad_rows::error(&**device, part.address(row)));
+            return Err(bad_rows::error(device, part.address(row)));
         }
         part.read(row, BufMut::zeroed(self.bytes(count))).await
     }

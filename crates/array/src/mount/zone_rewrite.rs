@@ -21,7 +21,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use zoned::{Action, BufMut, Bytes, Durability, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, BufMut, Bytes, Durability, ErrorKind, Result, ZoneId, ZoneState};
 
 use crate::core::Core;
 use crate::degraded::read_repair::max_relocated;
@@ -29,6 +29,7 @@ use crate::format::record::Body;
 use crate::layout::Slot;
 use crate::layout::placement::next_metadata_zone;
 use crate::layout::row_set::RowSet;
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::mount::errors::{FromDrive, MountError, is_drive_fault, second_failure};
 use crate::zone::Zone;
@@ -229,7 +230,7 @@ async fn rows_to_copy(core: &Arc<Core>, id: ZoneId, slot: Slot, row: u64, count:
     Ok(data)
 }
 
-fn chunk_blocks(device: &Arc<dyn ZonedDevice>, block: u32) -> u64 {
+fn chunk_blocks(device: &MemberDrive, block: u32) -> u64 {
     (COPY_CHUNK_BYTES / u64::from(block)).min(device.geometry().max_transfer.0).max(1)
 }
 
@@ -244,7 +245,7 @@ fn apply_mask(data: &mut [u8], block: u32, mask: u64) {
 
 /// Writes a physical zone back from its copy in a metadata zone.
 pub(crate) async fn copy_back(
-    device: &Arc<dyn ZonedDevice>,
+    device: &MemberDrive,
     block: u32,
     id: ZoneId,
     rows: u64,

@@ -19,18 +19,34 @@ const ARRAY_SHAPES: &[(u32, u64, u64, u64, u32, u32)] = &[
     (3, 1, 64, 64, 5, 5),
 ];
 
+/// Conventional zones of the drives, by slot.
+const NO_CONVENTIONAL_ZONES: [u32; 7] = [0; 7];
+const CONVENTIONAL_ZONES: [u32; 7] = [0, 2, 5, 1, 0, 3, 2];
+
 fn drives(
     shape: usize,
     latency: Latency,
     cache: bool,
     driver: &Arc<dyn Driver>,
 ) -> Vec<Arc<dyn ZonedDevice>> {
+    smr_drives(shape, NO_CONVENTIONAL_ZONES, latency, cache, driver)
+}
+
+fn smr_drives(
+    shape: usize,
+    conventional: [u32; 7],
+    latency: Latency,
+    cache: bool,
+    driver: &Arc<dyn Driver>,
+) -> Vec<Arc<dyn ZonedDevice>> {
     let (count, _, zone_size, zone_capacity, open, active) = ARRAY_SHAPES[shape];
     (0..count)
-        .map(|n| {
+        .zip(conventional)
+        .map(|(n, conventional)| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
-                zones: 24,
+                zones: 24 + conventional,
+                conventional,
                 zone_size: Blocks(zone_size),
                 // One drive is larger than the others: the array ignores the excess.
                 zone_capacity: Blocks(if n == 1 { zone_size } else { zone_capacity }),
@@ -98,6 +114,23 @@ fn an_array_of_drives_that_write_at_completion_conforms() {
         let drives = drives(shape, Latency::NONE, true, &driver).into_iter();
         let late = |drive| DeferredDevice::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
         assert_conforms(&array(shape, drives.map(late).collect(), None));
+    }
+}
+
+#[test]
+fn an_array_of_drives_with_conventional_zones_conforms() {
+    for shape in 0..ARRAY_SHAPES.len() {
+        for (without, late) in [(None, false), (None, true), (Some(1), false)] {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let latency = if late { Latency::NONE } else { Latency::all(Duration::from_micros(15)) };
+            let mut drives = smr_drives(shape, CONVENTIONAL_ZONES, latency, true, &driver);
+            if late {
+                let defer =
+                    |drive| DeferredDevice::over(drive, Duration::from_micros(60)) as Arc<dyn ZonedDevice>;
+                drives = drives.into_iter().map(defer).collect();
+            }
+            assert_conforms(&array(shape, drives, without));
+        }
     }
 }
 

@@ -6,6 +6,7 @@ mod admission;
 mod check;
 mod common;
 mod conformance;
+mod conventional_zones;
 mod crash;
 mod degraded_reads;
 mod failed_zones;

@@ -10,7 +10,7 @@ use clap::Args;
 use serde_json::json;
 use units::Bytes;
 use zoned::emu::Emu;
-use zoned::{DeviceUrl, ZonedDevice};
+use zoned::{DeviceUrl, Geometry, ZonedDevice};
 
 use super::handle::absolute;
 use crate::args::{DeviceArg, ForceArg};
@@ -80,15 +80,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     let planned = ::array::plan(&devices, &options)?;
     let (capacity, unused) = (array_capacity(&planned), unused_bytes_of_drives(&planned, &devices));
     if !context.json {
-        for (drive, bytes, of) in &unused {
-            output::line(format!(
-                "{drive}: {} of {} stay unused: the array takes {} zones of {} of each drive, as of the smallest",
-                size::show(*bytes),
-                size::show(*of),
-                planned.zones + planned.metadata_zones,
-                size::show(planned.zone_capacity.bytes(planned.block_size)),
-            ))?;
-        }
+        print_unused_bytes(&planned, &unused)?;
     }
     if !go_on {
         if !context.json {
@@ -120,7 +112,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     if context.json {
         output::json(&json!({
             "array": superblock.uuid.to_string(), "url": url, "capacity": capacity.0, "zones": superblock.zones,
-            "unused": unused.iter().map(|(drive, bytes, _)| json!({ "drive": drive, "bytes": bytes.0 })).collect::<Vec<_>>(),
+            "unused": unused.iter().map(|(drive, bytes)| json!({ "drive": &*drive.name, "bytes": bytes.0 })).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -134,16 +126,36 @@ fn without_parameters(url: &str) -> &str {
     url.split('?').next().unwrap_or_default()
 }
 
-/// The drives that are larger than the array needs: the bytes that stay unused, and all the drive's bytes.
+/// The drives that are larger than the array needs, and the bytes of each that stay unused.
 fn unused_bytes_of_drives(
     superblock: &::array::Superblock,
     devices: &[Arc<dyn ZonedDevice>],
-) -> Vec<(String, Bytes, Bytes)> {
+) -> Vec<(Geometry, Bytes)> {
     let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
     let used = zone * u64::from(superblock.zones + superblock.metadata_zones);
     let geometries = devices.iter().map(|device| device.geometry());
-    let bytes = geometries.map(|geometry| (geometry.name.to_string(), geometry.capacity_bytes()));
-    bytes.filter(|(_, all)| *all > used).map(|(name, all)| (name, Bytes(all - used), Bytes(all))).collect()
+    let unused =
+        geometries.map(|geometry| (geometry.clone(), geometry.capacity_bytes().saturating_sub(used)));
+    unused.filter(|(_, bytes)| *bytes > 0).map(|(geometry, bytes)| (geometry, Bytes(bytes))).collect()
+}
+
+/// Prints how much of each drive stays unused.
+fn print_unused_bytes(planned: &::array::Superblock, unused: &[(Geometry, Bytes)]) -> Result<()> {
+    for (drive, bytes) in unused {
+        let conventional = match drive.conventional {
+            0 => String::new(),
+            count => format!("; its {count} conventional zones stay as they are"),
+        };
+        output::line(format!(
+            "{}: {} of {} stay unused: the array takes {} zones of {} of each drive, as of the smallest{conventional}",
+            drive.name,
+            size::show(*bytes),
+            size::show(Bytes(drive.capacity_bytes())),
+            planned.zones + planned.metadata_zones,
+            size::show(planned.zone_capacity.bytes(planned.block_size)),
+        ))?;
+    }
+    Ok(())
 }
 
 fn array_capacity(superblock: &::array::Superblock) -> Bytes {

@@ -288,7 +288,7 @@ fn a_drive_is_failed_replaced_and_the_new_one_carries_the_array() {
 
     // The array refuses new drives that are too small, hold data, or are arrays.
     let tiny = format!("{}?zones=8&zone-size=2MiB", barn.drive(6));
-    refused(&run(Some(&array), &["array", "replace", "1", &tiny]), 2, &["8 zones", "needs 24"]);
+    refused(&run(Some(&array), &["array", "replace", "1", &tiny]), 2, &["8 sequential zones", "needs 24"]);
     let narrow = format!("{}?{SMALL_DRIVE}&max-open=5&max-active=5", barn.drive(6));
     refused(
         &run(Some(&array), &["array", "replace", "1", &narrow]),
@@ -417,6 +417,60 @@ fn create_says_how_much_of_larger_drives_stays_unused() {
     let made = json(&done(&create(&["--force", "--json"])));
     assert_eq!(made["unused"].as_array().map(Vec::len), Some(1), "{made}");
     assert_eq!(made["unused"][0]["bytes"], 48 << 20, "{made}");
+}
+
+#[test]
+fn drives_with_conventional_zones_form_an_array_and_are_recognized_as_its_members() {
+    let barn = ArrayDirectory::new();
+    // Each drive has 24 sequential zones.
+    let smr = |number: u32, conventional: u32| {
+        let zones = 24 + conventional;
+        format!("{}?zones={zones}&zone-size=2MiB&conventional={conventional}", barn.drive(number))
+    };
+    let drives = [smr(0, 4), smr(1, 0), smr(2, 70), smr(3, 1)];
+    {
+        let dev = zoned::open_or_create(&drives[0], units::RealDriver::new()).expect("a drive");
+        let mut bytes = vec![0; 128 << 10];
+        bytes[(64 << 10) + 64..][..8].copy_from_slice(b"_BHRfS_M");
+        let data = zoned::Buf::copy_from(&bytes);
+        dev.write(zoned::Lba(0), data, zoned::Durability::Durable).wait().expect("written");
+        dev.flush().wait().expect("flushed");
+    }
+    let args = |more: &[&str]| -> Vec<String> {
+        let args = ["array", "create", "--label", "barn"].iter().chain(more).map(ToString::to_string);
+        args.chain(drives.iter().cloned()).collect()
+    };
+    let create = |more| run(None, &args(more).iter().map(String::as_str).collect::<Vec<_>>());
+    refused(&create(&[]), 1, &["0.img", "a btrfs file system", "--force"]);
+    let made = done(&create(&["--force"]));
+    assert!(made.contains("0.img: 8.0 MiB of 56.0 MiB stay unused"), "{made}");
+    assert!(made.contains("its 4 conventional zones stay as they are") && !made.contains("1.img:"), "{made}");
+
+    let array = barn.array(0..4);
+    done(&run(Some(&array), &["fs", "mkfs"]));
+    std::fs::write(barn.path("source"), ArrayDirectory::content()).expect("a file");
+    done(&run(Some(&array), &["fs", "cp", &barn.text("source"), "fs:/kept"]));
+    for member in [barn.drive(0), barn.drive(2)] {
+        refused(&run(Some(&member), &["fs", "df"]), 2, &["of the 4 of array 'barn'", "--device array:"]);
+        refused(&run(Some(&member), &["fs", "mkfs"]), 1, &["of the 4 of array 'barn'", "--force"]);
+        let zones = run(Some(&member), &["zones"]);
+        assert!(stderr_of(&zones).contains("of the 4 of array 'barn'"), "{}", stderr_of(&zones));
+    }
+    let dump = done(&run(Some(&array), &["array", "dump"]));
+    let own = (70..73).any(|zone| dump.contains(&format!("  zone {zone} block")));
+    assert!(own, "records are shown in the drive's own zones: {dump}");
+
+    done(&run(Some(&array), &["array", "fail", "2"]));
+    let small = format!("{}?zones=25&zone-size=2MiB&conventional=2", barn.drive(5));
+    refused(&run(Some(&array), &["array", "replace", "2", &small]), 2, &["23 sequential zones", "needs 24"]);
+    done(&run(Some(&array), &["array", "replace", "2", &smr(6, 2)]));
+    let array = barn.array([0, 1, 6, 3]);
+    assert_eq!(member_states(&status(&array).1), ["good"; 4]);
+    barn.check_file_on_array(&array);
+    done(&run(Some(&array), &["array", "check", "--deep"]));
+    let blank = zoned::open(&barn.drive(0), units::RealDriver::new()).expect("a drive");
+    let head = blank.read(zoned::Lba(0), zoned::BufMut::zeroed(128 << 10)).wait().expect("read");
+    assert_eq!(head[(64 << 10) + 64..][..8], *b"_BHRfS_M", "the conventional zone keeps its content");
 }
 
 /// A child process that ends with the test.

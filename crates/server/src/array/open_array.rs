@@ -224,16 +224,11 @@ impl OpenArray {
                 drive.block_size, superblock.block_size
             ));
         }
-        if drive.conventional > 0 {
+        let sequential = drive.zones.saturating_sub(drive.conventional);
+        if sequential < zones || drive.zone_capacity < capacity {
             return refuse(format!(
-                "{} zones of the drive are conventional: arrays take none",
-                drive.conventional
-            ));
-        }
-        if drive.zones < zones || drive.zone_capacity < capacity {
-            return refuse(format!(
-                "the drive has {} zones of {} blocks; the array needs {zones} of {} at least",
-                drive.zones, drive.zone_capacity.0, capacity.0
+                "the drive has {sequential} sequential zones of {} blocks; the array needs {zones} of {} at least",
+                drive.zone_capacity.0, capacity.0
             ));
         }
         if drive.max_transfer.0 <= unit {

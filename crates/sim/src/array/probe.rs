@@ -271,7 +271,7 @@ impl ImageDrives {
         let emus: Vec<(usize, Arc<Emu>)> = images.into_iter().map(emu).collect();
         let bad = emus.get(seed as usize % emus.len().max(1));
         let bad = bad.map_or_else(UnreadableBlocks::default, |(drive, emu)| {
-            UnreadableBlocks::of(*drive, emu.geometry().zone_size)
+            UnreadableBlocks::of(*drive, emu.geometry())
         });
         ImageDrives { emus, driver, seed, bad, clock: None }
     }
@@ -295,7 +295,7 @@ impl ImageDrives {
     fn wear(&self, worn: Option<Worn>) {
         let Some(worn) = worn else { return };
         if let Some((_, emu)) = self.emus.iter().find(|(drive, _)| *drive == worn.slot) {
-            emu.wear(worn.part(), worn.state);
+            emu.wear(worn.part(emu.geometry().conventional), worn.state);
         }
     }
 
@@ -307,7 +307,7 @@ impl ImageDrives {
 
     /// The state of the physical zone that one drive holds for a worn logical zone.
     fn physical_zone_state(&self, emu: &Arc<Emu>, worn: Worn) -> Option<ZoneState> {
-        let (number, device) = (worn.part().0, &**emu as &dyn ZonedDevice);
+        let (number, device) = (worn.part(emu.geometry().conventional).0, &**emu as &dyn ZonedDevice);
         let report = block_on(&*self.driver, device.report(number..number + 1)).ok()?;
         report.first().map(|info| info.state)
     }

@@ -188,7 +188,7 @@ impl RecordedArray {
             (MissingDrive::Worn(worn), _) if worn.when == WearTime::Before => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 if let Some(emu) = drives.get(worn.slot) {
-                    emu.wear(worn.part(), worn.state);
+                    emu.wear(worn.part(emu.geometry().conventional), worn.state);
                 }
                 Ok(Some(Entry::Worn))
             }

@@ -11,6 +11,8 @@ use crate::{CrashOptions, Rng};
 pub(crate) const METADATA_ZONES: u32 = 3;
 /// Logical zones of an array in the target `array`.
 pub(crate) const LOGICAL_ZONES: u32 = 6;
+/// Most conventional zones of a drive.
+const MAX_CONVENTIONAL_ZONES: u64 = 5;
 
 /// Which drive is missing or fails before the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,9 +52,9 @@ pub(crate) enum WearTime {
 }
 
 impl Worn {
-    /// The drive's physical zone that wears out.
-    pub(crate) fn part(&self) -> ZoneId {
-        ZoneId(u32::try_from(self.zone).expect("a few") + METADATA_ZONES)
+    /// The physical zone that wears out, on a drive with `conventional` conventional zones.
+    pub(crate) fn part(&self, conventional: u32) -> ZoneId {
+        ZoneId(u32::try_from(self.zone).expect("a few") + METADATA_ZONES + conventional)
     }
 }
 
@@ -85,6 +87,8 @@ pub(crate) struct Shape {
     pub uneven: Option<u64>,
     /// The new drive of a replacement is an idle spare of the array from the start.
     pub spare: bool,
+    /// The seed of the drives' numbers of conventional zones; `None` where no drive has conventional zones.
+    pub smr: Option<u64>,
 }
 
 /// Latencies of the emulated drives, long enough for operations to overlap.
@@ -109,9 +113,23 @@ impl Shape {
         let late = workload % 8 == 4;
         let mut rng = Rng::at(options.seed, &[workload, 0xd1ff]);
         let uneven = rng.chance(40).then(|| rng.draw());
+        let mut rng = Rng::at(options.seed, &[workload, 0x5a42]);
+        let smr = rng.chance(30).then(|| rng.draw());
         let replaces = matches!(missing, MissingDrive::Replaced(_));
         let spare = replaces && Rng::at(options.seed, &[workload, 0x59a7]).chance(50);
-        Shape { drives, unit, capacity, cache, missing, zones: LOGICAL_ZONES, open: 8, late, uneven, spare }
+        Shape {
+            drives,
+            unit,
+            capacity,
+            cache,
+            missing,
+            zones: LOGICAL_ZONES,
+            open: 8,
+            late,
+            uneven,
+            spare,
+            smr,
+        }
     }
 
     fn draw_worn_zone(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
@@ -136,13 +154,21 @@ impl Shape {
     /// The shape of an array below a file system: it has more zones, and more of them open, than the target `array` uses.
     pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of(options, workload);
-        // Worn zones and drives that differ are tested in the target `array` alone.
+        // Worn zones, drives that differ and conventional zones are tested in the target `array` alone.
         let missing = match shape.missing {
             MissingDrive::Worn(worn) => MissingDrive::Before(worn.slot),
             missing => missing,
         };
         // The smallest zones that the metadata log allows: twice the parity of all active zones.
-        Shape { zones: 28, open: 10, capacity: 20 + 16 * (shape.unit + 1), missing, uneven: None, ..shape }
+        Shape {
+            zones: 28,
+            open: 10,
+            capacity: 20 + 16 * (shape.unit + 1),
+            missing,
+            uneven: None,
+            smr: None,
+            ..shape
+        }
     }
 
     /// The shape of an array below a database. Drives are replaced in the target `array` alone.
@@ -160,6 +186,12 @@ impl Shape {
         self.drives + usize::from(matches!(self.missing, MissingDrive::Replaced(_)))
     }
 
+    /// Number of conventional zones of one drive of the array.
+    pub(crate) fn conventional(&self, index: usize) -> u32 {
+        let draw = |seed| Rng::at(seed, &[index as u64]).below(MAX_CONVENTIONAL_ZONES + 1);
+        self.smr.map_or(0, |seed| u32::try_from(draw(seed)).expect("a few"))
+    }
+
     /// The emulator's settings for one drive of the array.
     pub(crate) fn drive(&self, index: usize, latency: Latency) -> EmuOptions {
         // One drive has the fewest zones, another the shortest zones, a third the lowest limits: the array has the least of each.
@@ -171,11 +203,14 @@ impl Shape {
         };
         let few = |of, most| u32::try_from(more(of, most)).expect("a few");
         let capacity = Blocks(self.capacity + more(0, 9));
-        let (zones, open) = (self.zones + METADATA_ZONES + few(1, 3), self.open + few(2, 4));
+        let conventional = self.conventional(index);
+        let sequential = self.zones + METADATA_ZONES + few(1, 3);
+        let open = self.open + few(2, 4);
         EmuOptions {
             name: format!("emu:{index}"),
             block_size: 512,
-            zones,
+            zones: conventional + sequential,
+            conventional,
             zone_size: capacity.plus(Blocks(more(3, 7))),
             zone_capacity: capacity,
             max_open: Some(open),
@@ -234,7 +269,8 @@ mod tests {
     use super::*;
     use crate::Target;
 
-    /// The first workloads have drives that differ, and worn zones in both states at all three times.
+    /// The first workloads have drives that differ, some of them in conventional zones, and worn zones in both states at
+    /// all three times.
     #[test]
     fn drives_differ_and_zones_wear_out() {
         let options = CrashOptions::new(Target::Array, 1, 1);
@@ -247,22 +283,24 @@ mod tests {
         assert_eq!(worn.len(), 6, "{worn:?}");
         let spares = shapes.iter().filter(|shape| shape.spare).count();
         assert!((10..30).contains(&spares), "{spares}");
-        let mut differ = 0;
+        let (mut differ, mut smr) = (0, 0);
         for shape in &shapes {
             let drives: Vec<EmuOptions> =
                 (0..shape.drives).map(|drive| shape.drive(drive, Latency::NONE)).collect();
             let least = |of: fn(&EmuOptions) -> u64| drives.iter().map(of).min().expect("some");
-            let all = (least(|d| d.zone_capacity.0), least(|d| u64::from(d.zones)));
+            let all = (least(|d| d.zone_capacity.0), least(|d| u64::from(d.zones - d.conventional)));
             assert_eq!(all, (shape.capacity, u64::from(shape.zones + METADATA_ZONES)), "{shape:?}");
             assert_eq!(
                 least(|d| u64::from(d.max_open.expect("limited"))),
                 u64::from(shape.open),
                 "{shape:?}"
             );
-            let of = |d: &EmuOptions| (d.zone_size.0, d.zone_capacity.0, d.zones, d.max_open);
+            let of =
+                |d: &EmuOptions| (d.zone_size.0, d.zone_capacity.0, d.zones - d.conventional, d.max_open);
+            smr += usize::from(drives.iter().map(|d| d.conventional).collect::<BTreeSet<_>>().len() > 1);
             differ += usize::from(drives.iter().map(of).collect::<BTreeSet<_>>().len() > 1);
         }
-        assert!(differ > 30, "{differ}");
+        assert!(differ > 30 && smr > 30, "{differ} {smr}");
     }
 
     #[test]

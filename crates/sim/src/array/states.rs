@@ -122,7 +122,7 @@ impl<M: Sync> CutExplorer<'_, M> {
                     }
                     (Entry::Worn, Some(worn)) => {
                         if let Some(replay) = replays.get(worn.slot) {
-                            replay.wear(worn.part(), worn.state);
+                            replay.wear(worn.part(shape.conventional(worn.slot)), worn.state);
                         }
                     }
                     _ => {}

@@ -13,7 +13,8 @@ use super::shape::METADATA_ZONES;
 pub(super) struct UnreadableBlocks {
     /// The number of the drive with unreadable blocks.
     pub drive: usize,
-    /// Blocks between the starts of the drive's zones.
+    /// The drive's first block of logical zone 0, and the blocks between the starts of the drive's zones.
+    parts: Lba,
     zone_size: Blocks,
     /// The blocks that cannot be read now.
     now: Arc<Mutex<BTreeSet<Lba>>>,
@@ -22,13 +23,14 @@ pub(super) struct UnreadableBlocks {
 }
 
 impl UnreadableBlocks {
-    pub(super) fn of(drive: usize, zone_size: Blocks) -> UnreadableBlocks {
-        UnreadableBlocks { drive, zone_size, ..UnreadableBlocks::default() }
+    pub(super) fn of(drive: usize, geometry: &Geometry) -> UnreadableBlocks {
+        let parts = geometry.start(ZoneId(geometry.conventional + METADATA_ZONES));
+        UnreadableBlocks { drive, parts, zone_size: geometry.zone_size, ..UnreadableBlocks::default() }
     }
 
     /// The address of a row of a logical zone on the drive.
     fn address_of(&self, zone: ZoneId, row: u64) -> Lba {
-        Lba(u64::from(zone.0 + METADATA_ZONES) * self.zone_size.0 + row)
+        Lba(self.parts.0 + u64::from(zone.0) * self.zone_size.0 + row)
     }
 
     /// Makes a row of a logical zone unreadable.

@@ -12,10 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use zoned::{
-    Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, ZonedDevice,
-    join_all,
-};
+use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, join_all};
 
 use crate::background::job_runner::Runner;
 use crate::core::Core;
@@ -28,6 +25,7 @@ use crate::layout::row_set::RowSet;
 use crate::layout::xor::xor;
 use crate::layout::{Piece, Role, Slot, Stripe};
 use crate::member::bad_rows::MAX_BAD_ROWS;
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::zone::Work;
 use crate::zone::stale_rows::RelocatedParity;
@@ -62,7 +60,7 @@ pub(crate) enum CopyPatience {
 /// The new drive that a rebuild fills for a slot.
 pub(crate) struct RebuildTarget {
     slot: Slot,
-    pub device: Arc<dyn ZonedDevice>,
+    pub device: MemberDrive,
     /// Bad rows of the zone that is being copied.
     bad: Mutex<RowSet>,
     /// The number of bad rows that the rebuild has recorded, over all zones.
@@ -90,7 +88,7 @@ pub(crate) fn valid_rows(core: &Core, id: ZoneId, slot: Slot) -> u64 {
 }
 
 impl RebuildTarget {
-    pub(super) fn new(slot: Slot, device: Arc<dyn ZonedDevice>) -> RebuildTarget {
+    pub(super) fn new(slot: Slot, device: MemberDrive) -> RebuildTarget {
         RebuildTarget { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
     }
 

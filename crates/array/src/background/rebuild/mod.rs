@@ -37,6 +37,7 @@ use crate::layout::Slot;
 use crate::layout::placement::{METADATA_ZONES, part_zones};
 use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::LogContents;
+use crate::member::member_drive::MemberDrive;
 use crate::mount::candidate::Candidate;
 
 impl Array {
@@ -82,7 +83,7 @@ impl Array {
         device: Arc<dyn ZonedDevice>,
         options: RebuildOptions,
     ) -> Result<Rebuild> {
-        let core = &self.core;
+        let (core, device) = (&self.core, MemberDrive::new(device));
         self.may_replace(slot)?;
         let superblock = self.superblock();
         check_drive_fits(&device, &superblock, slot)?;
@@ -103,7 +104,7 @@ impl Array {
 }
 
 /// Refuses a new drive that cannot have as many zones open or active as the array promises.
-pub(super) fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+pub(super) fn refuse_lower_zone_limits(core: &Core, device: &MemberDrive) -> Result<()> {
     let own = device.geometry();
     let lacks = |promised: Option<u32>, has: Option<u32>| {
         has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(METADATA_ZONES) > has.max(4)))
@@ -134,7 +135,7 @@ pub(super) fn refuse_lower_zone_limits(core: &Core, device: &Arc<dyn ZonedDevice
 pub(super) async fn begin_on_spare(
     core: &Arc<Core>,
     slot: Slot,
-    device: Arc<dyn ZonedDevice>,
+    device: MemberDrive,
     uuid: Uuid,
 ) -> Result<()> {
     check_drive_fits(&device, &core.members.config.lock().clone(), slot)?;
@@ -150,12 +151,7 @@ pub(super) async fn begin_on_spare(
 }
 
 /// Names a spare in the superblocks as the new drive of `slot`, and resets the spare apart from its mark.
-async fn prepare_spare(
-    core: &Arc<Core>,
-    slot: Slot,
-    device: &Arc<dyn ZonedDevice>,
-    uuid: Uuid,
-) -> Result<()> {
+async fn prepare_spare(core: &Arc<Core>, slot: Slot, device: &MemberDrive, uuid: Uuid) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
     refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
@@ -172,7 +168,7 @@ fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
 }
 
 /// Resets a new drive, and names it in the superblocks.
-async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &Arc<dyn ZonedDevice>) -> Result<()> {
+async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &MemberDrive) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
     // Every physical zone of the new drive that the array uses must take writes.
     let needed = part_zones(core.ctx.geometry.zones).end as usize;
@@ -197,12 +193,12 @@ async fn name_new_drive(core: &Arc<Core>, slot: Slot, uuid: Uuid) -> Result<()> 
 fn run_rebuild(
     core: &Arc<Core>,
     slot: Slot,
-    device: Arc<dyn ZonedDevice>,
+    device: MemberDrive,
     options: RebuildOptions,
     from: Option<LogContents>,
     handle: &Rebuild,
 ) {
-    core.members.member(slot).begin_replacement(Arc::clone(&device), core.ctx.geometry.zones as usize);
+    core.members.member(slot).begin_replacement(device.clone(), core.ctx.geometry.zones as usize);
     core.ctx.publish(EventKind::RebuildStarted { slot, resumed: from.is_some() });
     let driver = Arc::clone(&core.ctx.driver);
     let (core, handle) = (Arc::clone(core), handle.clone());

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneState, ZonedDevice};
+use zoned::{Action, Blocks, Durability, Result, ZoneId, ZoneState};
 
 use crate::core::Core;
 use crate::format::record::{self, Body, RecordId};
@@ -16,13 +16,14 @@ use crate::layout::Slot;
 use crate::layout::placement::{metadata_zones, next_metadata_zone, part_zones};
 use crate::layout::row_set::RowSet;
 use crate::member::log_contents::LogContents;
+use crate::member::member_drive::MemberDrive;
 
 /// Generation and end of the zones that a new drive holds.
 pub(crate) type NotedZones = BTreeMap<ZoneId, ZoneEntry>;
 
 /// The log of a new drive until the drive is a member.
 pub(crate) struct RebuildNotes {
-    device: Arc<dyn ZonedDevice>,
+    device: MemberDrive,
     place: RecordId,
     zone: ZoneId,
     pointer: u64,
@@ -34,7 +35,7 @@ impl RebuildNotes {
     pub(crate) async fn begin(
         core: &Core,
         slot: Slot,
-        device: &Arc<dyn ZonedDevice>,
+        device: &MemberDrive,
         known: &NotedZones,
         old: Option<&LogContents>,
     ) -> Result<RebuildNotes> {
@@ -57,7 +58,7 @@ impl RebuildNotes {
             sequence: old.map_or(0, |log| log.sequence + 1),
             checkpoint: false,
         };
-        let mut notes = RebuildNotes { device: Arc::clone(device), place, zone: target, pointer: 0 };
+        let mut notes = RebuildNotes { device: device.clone(), place, zone: target, pointer: 0 };
         notes.write(&Body::Superblock(superblock)).await?;
         let mut entries = Vec::with_capacity(core.ctx.geometry.zones as usize);
         for id in (0..core.ctx.geometry.zones).map(ZoneId) {
@@ -162,7 +163,7 @@ pub(crate) fn bad_rows(log: &LogContents, there: &NotedZones) -> Vec<(ZoneId, Ro
 pub(crate) async fn unchanged_noted_zones(
     core: &Core,
     slot: Slot,
-    device: &Arc<dyn ZonedDevice>,
+    device: &MemberDrive,
     noted: &NotedZones,
 ) -> Result<NotedZones> {
     let report = device.report(part_zones(core.ctx.geometry.zones)).await?;

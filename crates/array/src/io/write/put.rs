@@ -12,6 +12,7 @@ use crate::layout::steps::{Step, steps};
 use crate::layout::xor::{xor, xor_parts};
 use crate::layout::{Piece, Stripe};
 use crate::member::drive_ios::DriveIos;
+use crate::member::member_drive::MemberDrive;
 use crate::metrics::add;
 use crate::zone::Zone;
 use crate::zone::stale_rows::RelocatedParity;
@@ -200,7 +201,7 @@ impl Writes {
             // A physical zone that is larger than those of the other drives would stay open, so it is
             // finished.
             for member in self.members.iter() {
-                let larger = |d: Arc<dyn zoned::ZonedDevice>| d.geometry().zone_capacity.0 > layout.part_rows;
+                let larger = |d: MemberDrive| d.geometry().zone_capacity.0 > layout.part_rows;
                 if member.device_for_zone(id).is_some_and(larger) {
                     ios.push(member.slot, member.act(id, Action::Finish));
                 }
