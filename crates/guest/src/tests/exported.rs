@@ -168,7 +168,12 @@ pub(super) fn create_array_of(urls: impl Iterator<Item = String>) -> Result<Stri
     let line: Vec<&str> =
         ["furrow", "array", "create", "--force"].into_iter().chain(urls.iter().map(String::as_str)).collect();
     shell::run_successfully(&line, LIMIT)?;
-    Ok(format!("array:{}", urls.join(",")))
+    Ok(array_of(urls.into_iter()))
+}
+
+/// URL of the array of the drives with these URLs.
+pub(super) fn array_of(urls: impl Iterator<Item = String>) -> String {
+    format!("array:{}", urls.collect::<Vec<_>>().join(","))
 }
 
 /// The exports of the machine.

@@ -57,7 +57,8 @@ fn killed_at_the_begin() -> Result<()> {
 /// What a writer of [`ordered_writes`] has done.
 struct Written {
     failures: u64,
-    zones: u64,
+    /// Blocks in the zones at the end, whose writes were acknowledged.
+    blocks: u64,
 }
 
 /// Writes zones in order while the server is killed; compares each zone after each failure, and at the end.
@@ -69,10 +70,10 @@ fn ordered_writes(url: &str, kills: usize) -> Result<String> {
     drop(device);
     export.stop()?;
     let failures: u64 = results.iter().map(|written| written.failures).sum();
-    let zones: u64 = results.iter().map(|written| written.zones).sum();
+    let blocks: u64 = results.iter().map(|written| written.blocks).sum();
     ensure!(failures > 0, "no write was in flight at any kill");
     Ok(format!(
-        "{kills} kills: {acknowledged} writes acknowledged, {failures} failed in flight, {zones} zones compared; taken over in \
+        "{kills} kills: {acknowledged} writes acknowledged, {failures} failed in flight, {blocks} blocks compared at the end; taken over in \
          {:.1} s at most",
         longest.as_secs_f64()
     ))
@@ -82,26 +83,27 @@ fn write_until_over(device: &dyn zoned::ZonedDevice, writer: u32, load: &Load) -
     let first = writer * ZONES_OF_A_WRITER;
     let mut zones: Vec<WrittenZone<'_>> =
         (first..first + ZONES_OF_A_WRITER).map(|zone| WrittenZone::new(device, ZoneId(zone))).collect();
-    let mut written = Written { failures: 0, zones: 0 };
-    let mut batches = BATCHES.iter().cycle();
+    let (mut batches, mut turns) = (BATCHES.iter().cycle(), (0..zones.len()).cycle());
+    let mut failures = 0;
     while !load.is_over() {
-        for zone in &mut zones {
-            zone.reset()?;
-            while !load.is_over() && !zone.is_full() {
-                let batch = batches.next().context("batches are repeated")?;
-                let failed = zone.write(batch.iter().copied(), load)?;
-                written.failures += failed;
-                if failed > 0 && written.failures.is_multiple_of(FAILURES_PER_FINISH) {
-                    zone.finish()?;
-                }
+        let zone = turns.next().and_then(|turn| zones.get_mut(turn)).context("a writer has zones")?;
+        zone.compare()?;
+        zone.reset()?;
+        while !load.is_over() && !zone.is_full() {
+            let batch = batches.next().context("batches are repeated")?;
+            let failed = zone.write(batch.iter().copied(), load)?;
+            failures += failed;
+            if failed > 0 && failures.is_multiple_of(FAILURES_PER_FINISH) {
+                zone.finish()?;
             }
-            written.zones += 1;
         }
     }
+    let mut blocks = 0;
     for zone in &zones {
         zone.compare()?;
+        blocks += zone.acknowledged();
     }
-    Ok(written)
+    Ok(Written { failures, blocks })
 }
 
 /// Lets fio write and verify zones while the server is killed. What fio had in flight fails, and fio goes on; it verifies all

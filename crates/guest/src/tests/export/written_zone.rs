@@ -43,7 +43,12 @@ impl<'a> WrittenZone<'a> {
         Ok(())
     }
 
-    /// True if the next write begins a reset.
+    /// Blocks from the zone's start to the end of the last write that was acknowledged.
+    pub(super) fn acknowledged(&self) -> u64 {
+        self.acknowledged
+    }
+
+    /// True if the zone takes no writes before its next reset.
     pub(super) fn is_full(&self) -> bool {
         self.next == self.capacity()
     }

@@ -17,13 +17,13 @@ const EXPORT_TEST_LIMIT: Duration = Duration::from_secs(900);
 /// Number of tests that kill servers.
 const TESTS_THAT_KILL: u32 = 7;
 
-/// Number of NVMe drives: an array's, the last of which is unplugged, and the one that takes its place.
-const ARRAY_AND_NEW_DRIVE: usize = 6;
+/// Number of NVMe drives: five of an array, and two that take the places of drives that are unplugged.
+const ARRAY_AND_NEW_DRIVES: usize = 7;
 
 /// Runs the tests. The emulated drives that are exported are files in the guest's memory.
 pub fn run(lab: &Lab, report: &Report) -> Result<()> {
     let machine = Machine {
-        drives: drives(ARRAY_AND_NEW_DRIVE),
+        drives: drives(ARRAY_AND_NEW_DRIVES),
         pluggable: true,
         file_systems: true,
         memory_mb: 4096,
