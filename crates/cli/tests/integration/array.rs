@@ -620,7 +620,7 @@ fn a_spare_takes_the_place_of_a_failed_drive_without_an_order() {
     std::fs::write(&list, urls.join("\n")).expect("a list of members");
     let array = format!("array:{list}");
     let tiny = format!("{}?zones=8&zone-size=2MiB", barn.drive(6));
-    refused(&run(Some(&array), &["array", "spare", "add", &tiny]), 2, &["8 zones", "needs 24"]);
+    refused(&run(Some(&array), &["array", "spare", "add", &tiny]), 2, &["8 sequential zones", "needs 24"]);
     assert!(!barn.path("6.img").exists(), "a drive file was made for what was refused");
     done(&run(Some(&barn.new_drive(5)), &["fs", "mkfs"]));
     let add = ["array", "spare", "add", &barn.drive(5)];
