@@ -19,6 +19,8 @@ use crate::degraded::reconstruct::Reconstruct;
 use crate::io::action::Actions;
 use crate::io::read::Reads;
 use crate::io::write::Writes;
+use crate::member::Member;
+use crate::member::member_drive::MemberDrive;
 use crate::membership::{LogClient, Membership};
 use crate::zone::zone_table::{Dispatch, ZoneTable};
 use crate::zone::{Work, Zone};
@@ -116,6 +118,16 @@ impl Core {
         assert!(core.ctx.owner.set(any).is_ok(), "an array is assembled once");
         core.zones.dispatch_to(owner);
         core
+    }
+
+    /// Refuses a drive that is a member or an idle spare already.
+    pub(crate) fn refuse_drive_of_array(&self, drive: &MemberDrive, operation: &'static str) -> Result<()> {
+        let is_member = self.members.iter().filter_map(Member::device).any(|device| device.is(drive));
+        if is_member || self.spares.has(drive) {
+            let error = drive.error(ErrorKind::Invalid, operation);
+            return Err(error.because("the drive is a member or an idle spare of the array"));
+        }
+        Ok(())
     }
 
     /// Begins an operation of a client.

@@ -67,7 +67,8 @@ pub struct ScrubOptions {
 /// Settings of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Resumes a rebuild that a restart interrupted, if the new drive is among the devices. Default true.
+    /// Resumes a rebuild that a restart interrupted, if the new drive is among the devices, and lets idle spares take the place
+    /// of drives that are missing or fail. Default true.
     pub resume: bool,
     /// Settings of the resumed rebuild.
     pub rebuild: RebuildOptions,

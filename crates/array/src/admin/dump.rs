@@ -125,7 +125,14 @@ fn describe_body(drive: &MemberDrive, body: &Body) -> (&'static str, String) {
                 (true, false) => "failed",
             };
             let members: Vec<&str> = sb.members.iter().map(state).collect();
-            ("superblock", format!("array {}, change {}, members {}", sb.uuid, sb.config, members.join(" ")))
+            let text = format!(
+                "array {}, change {}, members {}, {} idle spares",
+                sb.uuid,
+                sb.config,
+                members.join(" "),
+                sb.spares.len()
+            );
+            ("superblock", text)
         }
         Body::Zones { first, entries: all } => ("zones", entries(first, all)),
         Body::RebuiltZones { first, entries: all } => ("rebuilt", entries(first, all)),

@@ -13,7 +13,7 @@ use crate::degraded::failures::MANY_ERRORS;
 use crate::events::Events;
 use crate::layout::Slot;
 use crate::member::Member;
-use crate::member::log_reader;
+use crate::member::log_reader::{self, Claim};
 use crate::member::member_drive::MemberDrive;
 use crate::metrics::Counters;
 use crate::mount::dry_run::mount_without_writes;
@@ -293,6 +293,10 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
 pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status> {
     let claims = log_reader::claims(devices.to_vec()).await?;
     let refuse = |kind, why: &str| Err(Error::new(kind, &Arc::from("array"), "status").because(why));
+    // As in a mount, the members' superblocks count. Only without a member a spare's mark says which array it belongs to.
+    let (spares, members): (Vec<_>, Vec<_>) =
+        claims.into_iter().partition(|(_, claim)| claim.spare().is_some());
+    let claims = if members.is_empty() { &spares } else { &members };
     let newest = claims.iter().map(|(_, claim)| &claim.superblock).max_by_key(|sb| sb.config);
     let Some(mut superblock) = newest.cloned() else {
         return refuse(ErrorKind::NotFound, "none of the drives is a member of an array: create one first");
@@ -300,16 +304,20 @@ pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status>
     if claims.iter().any(|(_, claim)| claim.superblock.uuid != superblock.uuid) {
         return refuse(ErrorKind::Invalid, "the drives are of several arrays: name those of one only");
     }
-    for (device, claim) in &claims {
+    for (device, claim) in claims {
         let known = log_reader::newest(device, claim).await?;
         if known.config > superblock.config {
             superblock = known;
         }
     }
     let member = |(slot, info): (Slot, &MemberInfo)| {
-        let drive = claims.iter().find(|(_, claim)| {
+        let is_of_slot = |claim: &Claim| {
             claim.slot == slot && claim.superblock.member(slot).is_some_and(|own| own.uuid == info.uuid)
-        });
+        };
+        // A spare that was taken has its mark until its rebuild begins.
+        let is_taken = |claim: &Claim| info.rebuilding && is_spare(claim, superblock.uuid, info.uuid);
+        let drive = members.iter().find(|(_, claim)| is_of_slot(claim));
+        let drive = drive.or_else(|| spares.iter().find(|(_, claim)| is_taken(claim)));
         let state = match drive {
             Some(_) if info.rebuilding => MemberState::Rebuilding,
             _ if info.failed => MemberState::Failed,
@@ -319,16 +327,16 @@ pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status>
         let device = drive.map(|(device, _)| Arc::clone(&device.geometry().name));
         MemberStatus { slot, info: *info, state, device, media_errors: 0 }
     };
-    let members = (0..).map(Slot).zip(&superblock.members).map(member).collect();
+    let member_statuses = (0..).map(Slot).zip(&superblock.members).map(member).collect();
     let spare = |uuid: &Uuid| {
-        let drive = claims.iter().find(|(_, claim)| claim.spare() == Some(*uuid));
+        let drive = spares.iter().find(|(_, claim)| is_spare(claim, superblock.uuid, *uuid));
         SpareStatus { uuid: *uuid, device: drive.map(|(device, _)| Arc::clone(&device.geometry().name)) }
     };
-    let spares = superblock.spares.iter().map(spare).collect();
+    let spare_statuses = superblock.spares.iter().map(spare).collect();
     Ok(Status {
         superblock,
-        members,
-        spares,
+        members: member_statuses,
+        spares: spare_statuses,
         rebuild: None,
         scrub: None,
         worn: Vec::new(),
@@ -337,4 +345,9 @@ pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status>
         broken: false,
         mount_error: None,
     })
+}
+
+/// True if a drive is marked as the spare `spare` of the array `array`.
+fn is_spare(claim: &Claim, array: Uuid, spare: Uuid) -> bool {
+    claim.superblock.uuid == array && claim.spare() == Some(spare)
 }

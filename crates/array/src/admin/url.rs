@@ -234,8 +234,11 @@ fn select_members(
         let superblock = &status.superblock;
         if superblock.label == name || superblock.uuid.to_string().eq_ignore_ascii_case(name) {
             arrays.insert(superblock.uuid);
-            spares += usize::from(status.spares.iter().any(|spare| spare.device.is_some()));
-            good = good.max(superblock.members.iter().filter(|member| !member.failed).count());
+            let is_spare = status.spares.iter().any(|spare| spare.device.is_some());
+            spares += usize::from(is_spare);
+            // A spare's mark is as old as the spare.
+            let known_good = superblock.members.iter().filter(|member| !member.failed && !is_spare).count();
+            good = good.max(known_good);
             members.push(device);
         }
     }

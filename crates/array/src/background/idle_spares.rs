@@ -47,9 +47,9 @@ impl IdleSpares {
         self.present.lock().push(spare);
     }
 
-    /// Puts back a spare that was not used.
-    pub(crate) fn put_back(&self, spare: IdleSpare) {
-        self.present.lock().insert(0, spare);
+    /// True if `device` is an idle spare.
+    pub(crate) fn has(&self, device: &MemberDrive) -> bool {
+        self.present.lock().iter().any(|spare| spare.device.is(device))
     }
 
     /// Takes the first spare.

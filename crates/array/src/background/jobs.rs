@@ -52,6 +52,7 @@ pub(crate) struct Job {
     /// Bytes that an interrupted run of the job had processed.
     pub before: AtomicU64,
     cancelled: AtomicBool,
+    new_drive_failed: AtomicBool,
     stopped: AtomicBool,
     over: Event,
 }
@@ -69,6 +70,7 @@ impl Job {
             total: AtomicU64::new(0),
             before: AtomicU64::new(0),
             cancelled: AtomicBool::new(false),
+            new_drive_failed: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             over: Event::new(),
         })
@@ -82,6 +84,16 @@ impl Job {
     /// True if an operator cancelled the job.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.cancelled.load(Ordering::Acquire)
+    }
+
+    /// Notes that an error of the new drive ended the rebuild.
+    pub(crate) fn set_new_drive_failed(&self) {
+        self.new_drive_failed.store(true, Ordering::Release);
+    }
+
+    /// True if an error of the new drive ended the rebuild.
+    pub(crate) fn has_new_drive_failed(&self) -> bool {
+        self.new_drive_failed.load(Ordering::Acquire)
     }
 
     /// True if the array was closed: the next mount resumes the job.
@@ -173,8 +185,9 @@ impl<T: Clone> Handle<T> {
     }
 
     pub(crate) fn end(&self, outcome: Result<T>) {
-        *self.outcome.lock() = Some(outcome);
+        // A caller of `wait` finds the job over.
         self.job.ended.store(self.job.driver.now().0.max(1), Ordering::Release);
+        *self.outcome.lock() = Some(outcome);
         self.job.over.notify();
     }
 }
@@ -217,9 +230,9 @@ impl Jobs {
         self.scrub.lock().iter().for_each(|scrub| stop(&scrub.job));
     }
 
-    /// True if an operator cancelled the last rebuild.
-    pub(crate) fn is_rebuild_cancelled(&self) -> bool {
-        self.rebuild.lock().as_ref().is_some_and(|rebuild| rebuild.job.is_cancelled())
+    /// True once the array is being closed.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     /// The progress of a rebuild that runs.

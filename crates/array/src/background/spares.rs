@@ -24,10 +24,10 @@ use crate::array::Array;
 use crate::background::idle_spares::{IdleSpare, MARK_ZONE};
 use crate::background::rebuild;
 use crate::core::Core;
-use crate::degraded::errors::fails_the_drive;
+use crate::degraded::errors::{Retries, fails_the_drive};
 use crate::events::EventKind;
 use crate::format::record::{self, Body, RecordId};
-use crate::format::superblock::MAX_SPARES;
+use crate::format::superblock::{MAX_SPARES, MemberInfo, Superblock};
 use crate::layout::Slot;
 use crate::layout::placement::part_zones;
 use crate::member::drive_fits::check_drive_fits;
@@ -44,14 +44,10 @@ impl Array {
         let (core, device) = (&self.core, MemberDrive::new(device));
         let uuid = {
             let _turn = core.spares.turn.acquire().await;
+            self.may_add_spare()?;
+            core.refuse_drive_of_array(&device, "add a spare")?;
             let superblock = self.superblock();
             let index = superblock.spares.len();
-            if index >= MAX_SPARES {
-                let error = core.ctx.error(ErrorKind::Invalid, "add a spare");
-                return Err(
-                    error.because(format!("the array has {index} idle spares, the most that it may have"))
-                );
-            }
             check_drive_fits(&device, &superblock, Slot(0))?;
             rebuild::refuse_lower_zone_limits(core, &device)?;
             let zones = device.report(0..device.geometry().zones).await?;
@@ -77,13 +73,37 @@ impl Array {
             core.spares.push(IdleSpare { uuid, device });
             uuid
         };
-        take_spare(core).await;
         watch(core);
+        take_spare(core).await;
         Ok(uuid)
     }
 
+    /// Checks that the array takes another idle spare now.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] if the array has 8 idle spares; [`ErrorKind::Gone`] if a second drive failed.
+    pub fn may_add_spare(&self) -> Result<()> {
+        let core = &self.core;
+        if core.members.is_broken() {
+            return Err(core.members.broken_error("add a spare"));
+        }
+        let count = core.members.config.lock().spares.len();
+        if count >= MAX_SPARES {
+            let error = core.ctx.error(ErrorKind::Invalid, "add a spare");
+            return Err(
+                error.because(format!("the array has {count} idle spares, the most that it may have"))
+            );
+        }
+        Ok(())
+    }
+
+    /// Begins the rebuild of the drive that the array lacks onto an idle spare, if there are such a drive and such a spare and no
+    /// rebuild runs. The array does this by itself soon after a failure.
+    pub async fn take_spare(&self) {
+        take_spare(&self.core).await;
+    }
+
     /// Gives up an idle spare, present or missing. When this returns, the superblocks do not list the spare, and its
-    /// drive, if present, is blank.
+    /// drive, if present and working, is blank.
     ///
     /// Errors: [`ErrorKind::NotFound`] if the array has no such idle spare: a spare that was taken is a member.
     pub async fn remove_spare(&self, uuid: Uuid) -> Result<()> {
@@ -95,69 +115,115 @@ impl Array {
         }
         core.members.publish(|superblock| superblock.spares.retain(|spare| *spare != uuid)).await?;
         let Some(spare) = core.spares.take(uuid) else { return Ok(()) };
-        spare.device.zone(MARK_ZONE, Action::Reset).await?;
-        spare.device.flush().await
+        let erased = async {
+            spare.device.zone(MARK_ZONE, Action::Reset).await?;
+            spare.device.flush().await
+        };
+        if let Err(error) = erased.await {
+            tracing::warn!(spare = %uuid, %error, "the spare is given up, and keeps its mark");
+        }
+        Ok(())
     }
 }
 
-/// Starts the task that replaces each failed drive by an idle spare, unless it runs already. The task ends with the array.
+/// Starts the task that replaces each failed drive by an idle spare, unless it runs already. The task ends with the array, and
+/// keeps no drive open while it waits.
 pub(crate) fn watch(core: &Arc<Core>) {
     if !core.spares.begin_watch() {
         return;
     }
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
-    let first = Arc::clone(core);
     let task = async move {
-        take_spare_after_rebuild(&first).await;
-        drop(first);
         while let Some(event) = events.next_until_closed().await {
-            let Some(core) = watched.upgrade() else { return };
-            match event.kind {
-                EventKind::RebuildEnded { error: Some(_), .. } if core.jobs.is_rebuild_cancelled() => {}
-                EventKind::DriveFailed { .. } | EventKind::RebuildEnded { .. } | EventKind::Dropped(_) => {
-                    take_spare_after_rebuild(&core).await;
+            let Some(last) = watched.upgrade().map(|core| core.jobs.rebuild.lock().clone()) else { return };
+            if let Some(last) = &last {
+                let _ended = last.wait().await;
+            }
+            let takes = match event.kind {
+                EventKind::DriveFailed { .. } => last.is_none_or(|rebuild| !rebuild.job.is_cancelled()),
+                // The next spare would fail too if another drive than the new one stopped the rebuild.
+                EventKind::RebuildEnded { error: Some(_), .. } => {
+                    last.is_some_and(|rebuild| rebuild.job.has_new_drive_failed())
                 }
-                _ => {}
+                EventKind::Dropped(_) => true,
+                _ => false,
+            };
+            if let Some(core) = watched.upgrade().filter(|_| takes) {
+                take_spare(&core).await;
             }
         }
     };
     drop(spawn(&*core.ctx.driver, "spares", task));
 }
 
-/// [`take_spare`], once a rebuild that runs has ended. If an operator cancels that rebuild, no spare is taken.
-async fn take_spare_after_rebuild(core: &Arc<Core>) {
-    let running = core.jobs.rebuild.lock().clone().filter(|rebuild| !rebuild.is_over());
-    if let Some(running) = running {
-        let _ended = running.wait().await;
-        if running.job.is_cancelled() {
-            return;
-        }
-    }
-    take_spare(core).await;
-}
-
 /// Begins to rebuild the drive that the array lacks onto the first idle spare that can be used, if there are such a drive and
 /// such a spare, and no rebuild runs.
-async fn take_spare(core: &Arc<Core>) {
+pub(crate) async fn take_spare(core: &Arc<Core>) {
     let _turn = core.spares.turn.acquire().await;
+    let mut kept = Vec::new();
     // A drive whose failure is being recorded counts as failed only afterwards.
     while core.members.failures_persisted("replace").await.is_ok()
         && let Some(slot) = core.members.failed_beside(None).map(|member| member.slot)
+        && !core.jobs.is_closed()
         && core.jobs.running_rebuild().is_none()
         && let Some(spare) = core.spares.take_first()
     {
-        let IdleSpare { uuid, device } = spare;
-        match rebuild::begin_on_spare(core, slot, device.clone(), uuid).await {
-            Ok(()) => return,
-            Err(error) if core.members.is_broken() || !means_unusable(&error) => {
-                tracing::warn!(slot = slot.0, spare = %uuid, %error, "the spare is not taken");
-                return core.spares.put_back(IdleSpare { uuid, device });
+        if !is_known(core, slot, spare.uuid) {
+            tracing::warn!(spare = %spare.uuid, "the array does not list the spare any more: left out");
+            continue;
+        }
+        match begin_with_retries(core, slot, &spare).await {
+            Ok(()) => break,
+            Err(_)
+                if core.members.is_broken()
+                    || core.jobs.is_closed()
+                    || core.jobs.running_rebuild().is_some() =>
+            {
+                kept.push(spare);
+                break;
             }
             Err(error) => {
-                tracing::error!(slot = slot.0, spare = %uuid, %error, "the spare cannot be used");
-                core.ctx.publish(EventKind::SpareMissing { spare: uuid, why: error.to_string() });
+                tracing::error!(slot = slot.0, spare = %spare.uuid, %error, "the spare cannot be used");
+                let _broken = list_again(core, slot, spare.uuid).await;
+                core.ctx.publish(EventKind::SpareMissing { spare: spare.uuid, why: error.to_string() });
+                kept.extend(Some(spare).filter(|_| !means_unusable(&error)));
             }
         }
+    }
+    kept.into_iter().for_each(|spare| core.spares.push(spare));
+}
+
+/// True if the superblocks list the spare, or name it as the new drive of `slot`.
+fn is_known(core: &Core, slot: Slot, spare: Uuid) -> bool {
+    let superblock = core.members.config.lock();
+    let is_named = |member: &MemberInfo| member.uuid == spare && member.rebuilding;
+    superblock.spares.contains(&spare) || superblock.member(slot).is_some_and(is_named)
+}
+
+/// [`rebuild::begin_on_spare`], tried again after transient errors.
+async fn begin_with_retries(core: &Arc<Core>, slot: Slot, spare: &IdleSpare) -> Result<()> {
+    let mut retries = Retries::default();
+    loop {
+        match rebuild::begin_on_spare(core, slot, spare.device.clone(), spare.uuid).await {
+            Err(error) if retries.wait(&*core.ctx.driver, &error).await => {}
+            result => return result,
+        }
+    }
+}
+
+/// Lists a spare again that could not take the place of the drive in `slot`.
+async fn list_again(core: &Arc<Core>, slot: Slot, spare: Uuid) -> Result<()> {
+    let fresh = random_uuid(&*core.ctx.driver);
+    let relist = |superblock: &mut Superblock| {
+        if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.uuid == spare) {
+            (info.uuid, info.rebuilding) = (fresh, false);
+            superblock.spares.push(spare);
+        }
+    };
+    if core.members.config.lock().spares.contains(&spare) {
+        Ok(())
+    } else {
+        core.members.publish(relist).await
     }
 }
 

@@ -35,6 +35,11 @@ impl MemberDrive {
         MemberDrive { device, ..*self }
     }
 
+    /// True if both are the same opened drive, seen as it is.
+    pub(crate) fn is(&self, other: &MemberDrive) -> bool {
+        Arc::ptr_eq(&self.device, &other.device)
+    }
+
     /// The drive's own number of `zone`, for people: other tools show this number.
     pub(crate) fn own_zone(&self, zone: ZoneId) -> ZoneId {
         ZoneId(zone.0.saturating_add(self.first.0))

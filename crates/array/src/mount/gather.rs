@@ -416,21 +416,28 @@ async fn place_members(
     Ok(present)
 }
 
-/// The idle spares of the array among marked drives. First comes a spare that was taken and whose rebuild has not begun.
+/// The idle spares of the array among marked drives, in the order of the superblock's list. First comes a spare that was taken
+/// and whose rebuild has not begun.
 fn place_spares(marked: Vec<(MemberDrive, Claim)>, superblock: &Superblock) -> Vec<IdleSpare> {
     let mut spares: Vec<IdleSpare> = Vec::new();
+    let place = |uuid: &Uuid| superblock.spares.iter().position(|spare| spare == uuid);
     for (device, claim) in marked {
         let of_array = claim.spare().filter(|_| claim.superblock.uuid == superblock.uuid);
         let is_taken = |uuid: &Uuid| superblock.members.iter().any(|m| m.uuid == *uuid && m.rebuilding);
         match of_array {
-            Some(uuid) if is_taken(&uuid) => spares.insert(0, IdleSpare { uuid, device }),
-            Some(uuid) if superblock.spares.contains(&uuid) => spares.push(IdleSpare { uuid, device }),
+            Some(uuid) if spares.iter().any(|spare| spare.uuid == uuid) => {
+                tracing::warn!(?device, spare = %uuid, "two drives say that they are this spare: one is left out");
+            }
+            Some(uuid) if is_taken(&uuid) || place(&uuid).is_some() => {
+                spares.push(IdleSpare { uuid, device })
+            }
             _ => tracing::warn!(
                 ?device,
                 "the drive is marked as a spare that the array does not list: left out"
             ),
         }
     }
+    spares.sort_by_key(|spare| place(&spare.uuid));
     spares
 }
 

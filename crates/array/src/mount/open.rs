@@ -43,6 +43,7 @@ impl Array {
         }
         if resume && (core.spares.any() || !core.members.config.lock().spares.is_empty()) {
             spares::watch(&core);
+            spares::take_spare(&core).await;
         }
         Ok(Arc::new(Array { core }))
     }

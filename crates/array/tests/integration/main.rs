@@ -22,6 +22,7 @@ mod rebuild_errors;
 mod refusing_drives;
 mod relocation;
 mod scrub;
+mod spare_faults;
 mod spares;
 mod stripes;
 mod throughput;

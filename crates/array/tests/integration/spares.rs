@@ -13,7 +13,7 @@ use zoned::{Blocks, Bytes, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 use crate::common::{Bench, Flaky, METADATA_ZONES, device, verify, verify_all, write, write_content};
 
 /// A bench with `count` drives more, which are idle spares of its array. Also returns the spares' identities.
-fn bench_with_spares(seed: u64, count: usize) -> (Bench, Vec<Uuid>) {
+pub fn bench_with_spares(seed: u64, count: usize) -> (Bench, Vec<Uuid>) {
     let mut bench = Bench::new(seed);
     let spares = block_on(&*bench.driver.clone(), async {
         let array = bench.open(&[]).await;
@@ -30,7 +30,7 @@ fn bench_with_spares(seed: u64, count: usize) -> (Bench, Vec<Uuid>) {
 }
 
 /// Waits until the array's condition is true, for ten seconds at most.
-async fn wait_until(bench: &Bench, array: &Array, is_true: impl Fn(&Array) -> bool) {
+pub async fn wait_until(bench: &Bench, array: &Array, is_true: impl Fn(&Array) -> bool) {
     let end = bench.driver.now().after(Duration::from_secs(10));
     while !is_true(array) {
         assert!(bench.driver.now() < end, "{:?}", array.status());
@@ -50,12 +50,12 @@ async fn verify_content(array: &Arc<Array>) {
 }
 
 /// Options of a mount whose rebuilds take most of a second.
-fn slow_rebuilds() -> OpenOptions {
+pub fn slow_rebuilds() -> OpenOptions {
     let pace = Pace { max_rate: Some(Bytes(1 << 20)), min_rate: Bytes(1 << 10), tail_percent: 0 };
     OpenOptions { rebuild: RebuildOptions { pace }, ..OpenOptions::default() }
 }
 
-fn waiting_events(events: &Events) -> Vec<EventKind> {
+pub fn waiting_events(events: &Events) -> Vec<EventKind> {
     std::iter::from_fn(|| events.try_next()).map(|event| event.kind).collect()
 }
 

@@ -104,7 +104,7 @@ pub fn fail(context: &Context, args: &FailArgs) -> Result<ExitCode> {
     let view = match &handle {
         ArrayHandle::Local(array) => {
             array.fail(Slot(args.slot))?;
-            array.view()
+            follow_rebuild_onto_spare(context, &handle)?
         }
         ArrayHandle::Remote(server) => server.order("fail", &FailOrder { slot: args.slot })?,
     };
@@ -165,6 +165,13 @@ pub fn replace(context: &Context, args: &ReplaceArgs) -> Result<ExitCode> {
     }
     let (view, end) = follow_job(context, &handle, REBUILD)?;
     report_rebuild_end(context, &view, &end)
+}
+
+/// Follows the rebuild onto an idle spare that an order started in this process, if it started one: the rebuild would end with
+/// the process.
+pub(super) fn follow_rebuild_onto_spare(context: &Context, handle: &ArrayHandle) -> Result<ArrayView> {
+    let view = handle.view()?;
+    if view.rebuild.is_none() { Ok(view) } else { Ok(follow_job(context, handle, REBUILD)?.0) }
 }
 
 /// The effects of a replacement on the new drive, and whether the array would refuse it.

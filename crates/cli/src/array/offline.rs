@@ -108,7 +108,11 @@ pub fn dump(context: &Context, args: &DumpArgs) -> Result<ExitCode> {
     for drive in &drives {
         match &drive.claim {
             Some((slot, superblock)) => {
-                output::line(format!("{}: drive {} of array {}", drive.device, slot.0, superblock.uuid))?;
+                let role = match slot.index() < superblock.members.len() {
+                    true => format!("drive {}", slot.0),
+                    false => "idle spare".to_owned(),
+                };
+                output::line(format!("{}: {role} of array {}", drive.device, superblock.uuid))?;
             }
             None => output::line(format!("{}: a member of no array", drive.device))?,
         }

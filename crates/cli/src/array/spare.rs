@@ -8,7 +8,7 @@ use serde_json::Value;
 use server::array::{AddSpareOrder, ArrayView, RemoveSpareOrder};
 
 use super::handle::{ArrayArg, ArrayHandle, absolute};
-use super::jobs::{advise_force, dry_run, exit_code_of_dry_run};
+use super::jobs::{advise_force, dry_run, exit_code_of_dry_run, follow_rebuild_onto_spare};
 use super::status;
 use crate::args::ForceArg;
 use crate::context::Context;
@@ -80,10 +80,11 @@ fn add(context: &Context, args: &AddArgs) -> Result<ExitCode> {
         output::line(format!("{would} {what}"))?;
         return Ok(exit_code_of_dry_run(refused));
     }
-    let view = match &args.array.open(context)? {
+    let handle = args.array.open(context)?;
+    let view = match &handle {
         ArrayHandle::Local(array) => {
             array.add_spare(&order).map_err(advise_force)?;
-            array.view()
+            follow_rebuild_onto_spare(context, &handle)?
         }
         ArrayHandle::Remote(server) => {
             let answer: Value = server.order("add-spare", &order)?;

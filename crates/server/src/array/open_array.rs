@@ -103,12 +103,16 @@ impl OpenArray {
         kept.events.iter().cloned().collect()
     }
 
-    /// Makes the array treat a member as failed.
+    /// Makes the array treat a member as failed. An idle spare takes its place.
     ///
     /// # Errors
     /// The errors of [`Array::fail`].
     pub fn fail(&self, slot: Slot) -> Result<(), Error> {
-        units::block_on(&*self.driver, self.array.fail(slot))
+        units::block_on(&*self.driver, async {
+            self.array.fail(slot).await?;
+            self.array.take_spare().await;
+            Ok(())
+        })
     }
 
     /// Begins to rebuild a failed member onto a new drive. A dry run checks only whether the drive can be used. Returns
@@ -140,6 +144,8 @@ impl OpenArray {
     /// The errors of [`zoned::open`] and [`Array::add_spare`]; [`ErrorKind::HoldsData`] without `force`.
     pub fn add_spare(&self, order: &AddSpareOrder) -> Result<String, Error> {
         let url: DeviceUrl = order.device.parse()?;
+        // Check the order before the drive file is created: a refused order creates none.
+        self.array.may_add_spare()?;
         let (device, found) = self.new_drive(&url, &order.device, order.force, order.dry_run)?;
         let Some(device) = device else { return Ok(found) };
         units::block_on(&*self.driver, self.array.add_spare(device))?;

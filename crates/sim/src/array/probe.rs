@@ -119,10 +119,6 @@ impl Probe<'_> {
             let array = Array::open(drives.devices(without), self.open(drives.seed))
                 .await
                 .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
-            if self.state.shape.spare {
-                // The task that takes spares runs once, so that a rebuild onto a spare has begun.
-                sleep_until(&*drives.driver, drives.driver.now().after(Duration::from_micros(1))).await;
-            }
             let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
             let unit = array.superblock().unit;
             let layout = Layout {
@@ -153,7 +149,7 @@ impl Probe<'_> {
         let error = Arc::new(Mutex::new(None));
         let missing = array.superblock().members.iter().position(|member| member.failed || member.rebuilding);
         let rebuilt = missing.filter(|_| self.rng.chance(50));
-        // A rebuild that the power cut interrupted resumes by itself, and a rebuild onto a spare begins by itself.
+        // A rebuild that the power cut interrupted resumes by itself, and the mount begins a rebuild onto a spare.
         let resumed = array.rebuild();
         let new = rebuilt
             .filter(|_| resumed.is_none())

@@ -199,7 +199,11 @@ impl RecordedArray {
                 }
                 // The flush finds the failure if no step of the workload does.
                 self.device().flush().await.map_err(|e| format!("a flush: {e}"))?;
+                let end = driver.now().after(Duration::from_secs(1));
                 while self.array.rebuild().is_none() {
+                    if driver.now() > end {
+                        return Err("no spare takes the place of a failed drive".to_owned());
+                    }
                     sleep_until(&**driver, driver.now().after(SPARE_POLL)).await;
                 }
                 let rebuild = self.array.rebuild().expect("a rebuild that has begun is kept");

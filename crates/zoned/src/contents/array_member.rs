@@ -106,7 +106,7 @@ pub struct ArrayMember {
     pub array: Uuid,
     /// The array's label; may be empty.
     pub label: String,
-    /// Number of the drive in the array, from 0.
+    /// Number of the drive in the array, from 0. The numbers of idle spares follow those of the array's drives.
     pub drive: u32,
     /// Number of drives of the array.
     pub drives: u32,
@@ -114,7 +114,11 @@ pub struct ArrayMember {
 
 impl fmt::Display for ArrayMember {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "drive {} of the {} of array ", self.drive, self.drives)?;
+        if self.drive < self.drives {
+            write!(f, "drive {} of the {} of array ", self.drive, self.drives)?;
+        } else {
+            f.write_str("an idle spare of array ")?;
+        }
         if !self.label.is_empty() {
             write!(f, "'{}', ", self.label)?;
         }

@@ -86,10 +86,14 @@ impl Array {
         let (core, device) = (&self.core, MemberDrive::new(device));
         self.may_replace(slot)?;
         let superblock = self.superblock();
+        core.refuse_drive_of_array(&device, "replace")?;
         check_drive_fits(&device, &superblock, slot)?;
         refuse_lower_zone_limits(core, &device)?;
         let handle = begin_job(core, slot)?;
         if let Err(e) = prepare_new_drive(core, slot, &device).await {
+            // An idle spare may take the place of the drive.
+            handle.job.set_new_drive_failed();
+            core.ctx.publish(EventKind::RebuildEnded { slot, error: Some(e.to_string()) });
             handle.end(Err(e.duplicate()));
             return Err(e);
         }
@@ -207,6 +211,10 @@ fn run_rebuild(
         let target = RebuildTarget::new(slot, device);
         let result = rebuild_member(&core, &mut runner, (slot, &target), from).await;
         if let Err(error) = &result {
+            let member = core.members.member(slot);
+            if member.is_aborted() || error.device() == &*target.device.geometry().name {
+                handle.job.set_new_drive_failed();
+            }
             end_failed_rebuild(&core, slot, handle.job.is_stopped(), error).await;
         }
         core.members.member(slot).end_replacement();
