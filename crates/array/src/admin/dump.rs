@@ -126,11 +126,11 @@ fn describe_body(drive: &MemberDrive, body: &Body) -> (&'static str, String) {
             };
             let members: Vec<&str> = sb.members.iter().map(state).collect();
             let text = format!(
-                "array {}, change {}, members {}, {} idle spares",
+                "array {}, change {}, {} idle spares, members {}",
                 sb.uuid,
                 sb.config,
-                members.join(" "),
-                sb.spares.len()
+                sb.spares.len(),
+                members.join(" ")
             );
             ("superblock", text)
         }

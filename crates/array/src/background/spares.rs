@@ -217,7 +217,9 @@ async fn list_again(core: &Arc<Core>, slot: Slot, spare: Uuid) -> Result<()> {
     let relist = |superblock: &mut Superblock| {
         if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.uuid == spare) {
             (info.uuid, info.rebuilding) = (fresh, false);
-            superblock.spares.push(spare);
+            if superblock.spares.len() < MAX_SPARES {
+                superblock.spares.push(spare);
+            }
         }
     };
     if core.members.config.lock().spares.contains(&spare) {

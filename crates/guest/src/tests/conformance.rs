@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
+use super::exported::create_array_of;
 use super::order;
 use crate::checks::Checks;
 use crate::{clock, shell, text};
@@ -22,6 +23,10 @@ const DEVICES: &[&str] = &[
 
 /// The null_blk device whose first zones are conventional.
 const NULL_BLK_WITH_CONVENTIONAL_ZONES: &str = "blk:/dev/furrow/nullb1";
+
+/// Members of an array, one of them with conventional zones.
+const ARRAY_DRIVES: [&str; 3] =
+    ["blk:/dev/furrow/nullb0", NULL_BLK_WITH_CONVENTIONAL_ZONES, "nvme:/dev/furrow/ng-loop0"];
 
 /// Limit of the rounds of appends until the kernel reorders some, which depends on its workers and the
 /// processors. Every round checks the address of each append.
@@ -40,6 +45,12 @@ pub fn run(checks: &mut Checks, device: &str) -> Result<()> {
         let count = info.get("conventional").and_then(Value::as_u64);
         ensure!(count.is_some_and(|count| count > 0), "it has {count:?} conventional zones");
         Ok(())
+    })?;
+    checks.check("an array of drives with and without conventional zones", PROGRAM_LIMIT, |control| {
+        let array = create_array_of(ARRAY_DRIVES.into_iter().map(str::to_owned))?;
+        let check = ["furrow", "device", "check", "--force", "-d", &array];
+        let text = shell::run_successfully(&check, PROGRAM_LIMIT)?;
+        control.note(text.lines().last().unwrap_or_default())
     })?;
     checks.check(
         "nvmet-loop may reorder appends, and each says where it landed",
