@@ -168,7 +168,10 @@ fn shows_in_any_engine(seed: u64, broken_rule: Option<BrokenRule>, broken_engine
 
 #[test]
 fn an_engine_without_key_locks_is_found() {
-    shows_in_any_engine(41, None, Some(WalRule::KeyLocks));
+    // A workload shows the defect where one writer overtakes another: about one recording in eight. The first seeds showed it
+    // more often than the others.
+    let seeds = [117, 118, 124, 130, 116, 120, 114, 134, 136, 135, 127, 133];
+    is_found_in_the_engine(seeds.into_iter().chain(100..160), 500, None, Some(WalRule::KeyLocks));
 }
 
 #[test]
