@@ -246,7 +246,9 @@ fn is_found_in_modelled_tables(seeds: impl IntoIterator<Item = u64>, broken_rule
 
 #[test]
 fn a_flush_that_chooses_its_families_before_it_waits_for_a_stall_is_found() {
-    is_found_in_modelled_tables(51..59, TablesRule::FlushChoice);
+    // Each of the first seeds shows the defect in most runs.
+    let seeds = [51, 58, 53, 55, 57, 52, 59, 54, 56];
+    is_found_in_modelled_tables(seeds.into_iter().chain(60..66), TablesRule::FlushChoice);
 }
 
 #[test]
