@@ -260,7 +260,8 @@ fn a_flush_that_a_dropped_family_abandoned_and_that_counts_as_done_is_found() {
 
 #[test]
 fn a_table_that_is_ingested_without_marks_is_found() {
-    is_found_in_modelled_tables([52, 54, 55, 56, 57, 58, 59, 60], TablesRule::IngestionMarks);
+    // Each of the first three seeds shows the defect in most runs.
+    is_found_in_modelled_tables([54, 57, 59, 52, 55, 56, 58, 60], TablesRule::IngestionMarks);
 }
 
 /// Breaks a safety rule of the array and expects a failure.
