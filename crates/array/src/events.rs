@@ -219,14 +219,11 @@ impl Events {
         waiting.0.pop_front()
     }
 
-    /// Waits for the next event.
+    /// Waits for the next event; for ever once the array is gone.
     pub async fn next(&self) -> Event {
-        loop {
-            let seen = self.0.signal.version();
-            if let Some(event) = self.try_next() {
-                return event;
-            }
-            self.0.signal.changed_since(seen).await;
+        match self.next_until_closed().await {
+            Some(event) => event,
+            None => std::future::pending().await,
         }
     }
 

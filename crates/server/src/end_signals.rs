@@ -52,7 +52,8 @@ impl EndSignals {
     }
 }
 
-/// What the signal `name` asks for at `now`. `first`: when the first signal came.
+/// The request that a signal makes at the time `now`; `None` for a signal within a second of the first one. `name` is the signal's
+/// name, and `first` the time of the process's first signal, which the call sets.
 fn request_of(first: &mut Option<Instant>, name: &'static str, now: Instant) -> Option<EndRequest> {
     match *first {
         None => {

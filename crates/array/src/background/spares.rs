@@ -49,7 +49,7 @@ impl Array {
             let superblock = self.superblock();
             let index = superblock.spares.len();
             check_drive_fits(&device, &superblock, Slot(0))?;
-            rebuild::refuse_lower_zone_limits(core, &device)?;
+            rebuild::refuse_lower_zone_limits(core, &device, "add a spare")?;
             let zones = device.report(0..device.geometry().zones).await?;
             refuse_worn_zones(
                 &device,

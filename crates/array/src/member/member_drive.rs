@@ -30,7 +30,8 @@ impl MemberDrive {
         devices.iter().map(|device| MemberDrive::new(Arc::clone(device))).collect()
     }
 
-    /// The same drive, with every operation sent to `device`, a device over this member drive.
+    /// A member drive with the zone numbers of `self`, whose operations go to `device`. `device` passes them on to `self`: a drive
+    /// of a dry run, for example.
     pub(crate) fn through(&self, device: Arc<dyn ZonedDevice>) -> MemberDrive {
         MemberDrive { device, ..*self }
     }

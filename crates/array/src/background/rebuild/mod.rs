@@ -88,7 +88,7 @@ impl Array {
         let superblock = self.superblock();
         core.refuse_drive_of_array(&device, "replace")?;
         check_drive_fits(&device, &superblock, slot)?;
-        refuse_lower_zone_limits(core, &device)?;
+        refuse_lower_zone_limits(core, &device, "replace")?;
         let handle = begin_job(core, slot)?;
         if let Err(e) = prepare_new_drive(core, slot, &device).await {
             // An idle spare may take the place of the drive.
@@ -108,14 +108,18 @@ impl Array {
 }
 
 /// Refuses a new drive that cannot have as many zones open or active as the array promises.
-pub(super) fn refuse_lower_zone_limits(core: &Core, device: &MemberDrive) -> Result<()> {
+pub(super) fn refuse_lower_zone_limits(
+    core: &Core,
+    device: &MemberDrive,
+    operation: &'static str,
+) -> Result<()> {
     let own = device.geometry();
     let lacks = |promised: Option<u32>, has: Option<u32>| {
         has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(METADATA_ZONES) > has.max(4)))
     };
     if lacks(core.ctx.geometry.max_open, own.max_open) || lacks(core.ctx.geometry.max_active, own.max_active)
     {
-        let error = core.ctx.error(ErrorKind::Invalid, "replace");
+        let error = core.ctx.error(ErrorKind::Invalid, operation);
         return Err(error.because(format!(
             "{} can have {:?} zones open and {:?} active, which is less than the other drives: the array would \
              have to lower limits that its users rely on",
@@ -123,7 +127,7 @@ pub(super) fn refuse_lower_zone_limits(core: &Core, device: &MemberDrive) -> Res
         )));
     }
     if own.volatile_cache && !core.ctx.geometry.volatile_cache {
-        let error = core.ctx.error(ErrorKind::Invalid, "replace");
+        let error = core.ctx.error(ErrorKind::Invalid, operation);
         return Err(error.because(format!(
             "the cache of {} is volatile, and the array reports no volatile cache, so that its users flush nothing",
             own.name
@@ -143,7 +147,7 @@ pub(super) async fn begin_on_spare(
     uuid: Uuid,
 ) -> Result<()> {
     check_drive_fits(&device, &core.members.config.lock().clone(), slot)?;
-    refuse_lower_zone_limits(core, &device)?;
+    refuse_lower_zone_limits(core, &device, "replace")?;
     let handle = begin_job(core, slot)?;
     if let Err(e) = prepare_spare(core, slot, &device, uuid).await {
         handle.end(Err(e.duplicate()));
@@ -369,7 +373,7 @@ fn set_job_totals(core: &Core, runner: &Runner, slot: Slot, kept: &NotedZones) {
 /// Resumes a rebuild that a restart interrupted.
 pub(crate) fn resume(core: &Arc<Core>, candidate: Candidate, options: RebuildOptions) -> Result<()> {
     let Candidate { slot, device, log } = candidate;
-    refuse_lower_zone_limits(core, &device)?;
+    refuse_lower_zone_limits(core, &device, "replace")?;
     let handle = begin_job(core, slot)?;
     run_rebuild(core, slot, device, options, Some(log), &handle);
     Ok(())

@@ -43,7 +43,7 @@ pub(super) fn spread(kill: usize, end: u64) -> u64 {
     ((kill as u64 + 1).wrapping_mul(GOLDEN_RATIO) >> 32) % end
 }
 
-/// What the writers and the thread that kills the server know of each other.
+/// State shared by the writers of an export and the thread that kills the export's server.
 #[derive(Default)]
 pub(super) struct Load {
     stop: AtomicBool,
@@ -105,7 +105,7 @@ pub(super) fn kill_and_take_over(kill: usize, export: Exported) -> Result<Export
     take_over().inspect_err(|why| eprintln!("furrow-guest: kill {kill}: {why:#}"))
 }
 
-/// What is left of an export and its writers when the last kill is over.
+/// The outcome of a load under kills: the export's last server, and the results of the writers.
 pub(super) struct Survived<T> {
     /// The last server.
     pub(super) export: Exported,

@@ -54,8 +54,9 @@ fn killed_at_the_begin() -> Result<()> {
     export.stop()
 }
 
-/// What a writer of [`ordered_writes`] has done.
+/// The counts of one writer of [`ordered_writes`].
 struct Written {
+    /// Writes that failed.
     failures: u64,
     /// Blocks in the zones at the end, whose writes were acknowledged.
     blocks: u64,

@@ -98,7 +98,10 @@ impl CheckedSchedule {
                 "the store takes no more batches beside those in flight"
             );
         }
-        let Some(mut group) = self.schedule.take(|| true) else { return self.check_that_all_are_blocked() };
+        let Some(mut group) = self.schedule.take(|| true) else {
+            self.assert_the_oldest_is_blocked();
+            return;
+        };
         assert!(!group.works.is_empty());
         let mut taken: Vec<usize> = group.claims.iter().map(|c| self.numbers[c.stripes()]).collect();
         for (at, number) in taken.iter().enumerate() {
@@ -129,7 +132,7 @@ impl CheckedSchedule {
 
     /// Asserts that the pipeline that waits longest waits for a group in flight: for any with a log that takes one group at a time,
     /// else for one whose stripes of keys are its own too.
-    fn check_that_all_are_blocked(&self) {
+    fn assert_the_oldest_is_blocked(&self) {
         let Some(oldest) = self.waiting.iter().min() else { return };
         let in_flight = || self.flying.iter().flat_map(|(numbers, _)| numbers);
         let blocked = match self.keys[*oldest] {
