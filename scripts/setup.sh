@@ -16,6 +16,7 @@ esac
 
 packages=(g++ make ca-certificates librocksdb-dev rocksdb-tools redis-tools)
 cargo_dir >/dev/null || packages+=(rustc-web cargo-web)
+[ "$what" != test ] || packages+=(libisal-dev)
 [ "$what" != guest ] || packages+=(qemu-system-x86 fio btrfs-progs f2fs-tools kmod xz-utils zstd binutils libc-bin)
 need_packages "${packages[@]}"
 use_cargo

@@ -46,7 +46,7 @@ impl Array {
         self.core.members.config.lock().clone()
     }
 
-    /// True if a second drive failed: the array takes no more writes.
+    /// True if more drives failed than there are parities: the array takes no more writes.
     pub fn is_broken(&self) -> bool {
         self.core.members.is_broken()
     }
@@ -54,23 +54,25 @@ impl Array {
     /// Fails the drive in `slot`, as if the drive had answered with an error: to take a drive out, for example. When this
     /// returns, the superblocks of the other drives say so. The content of the failed drive is out of date from then on.
     ///
-    /// Errors: [`ErrorKind::Invalid`] if there is no such slot, its drive has failed or is missing already, or another
-    /// one has: the array would stop.
+    /// Errors: [`ErrorKind::Invalid`] if there is no such slot, its drive has failed or is missing already, or as many
+    /// drives have as there are parities: the array would stop.
     pub async fn fail(&self, slot: Slot) -> Result<()> {
         let core = &self.core;
         let refuse = |why: String| Err(core.ctx.error(ErrorKind::Invalid, "fail").because(why));
-        if slot.0 >= core.ctx.placement.drives {
+        if slot.0 >= core.ctx.places.drives() {
             return refuse(format!(
                 "the array has {} slots, from 0 on: there is no {}",
-                core.ctx.placement.drives, slot.0
+                core.ctx.places.drives(),
+                slot.0
             ));
         }
         if !core.members.member(slot).is_good() {
             return refuse(format!("drive {} is failed or missing already", slot.0));
         }
-        if let Some(other) = core.members.failed_beside(None) {
+        if let Some(other) = core.members.last_failure_beside(None) {
+            let most = if core.ctx.layout.parities == 1 { "one" } else { "two" };
             return refuse(format!(
-                "drive {} is lacking, and the array does without one only: replace that one first",
+                "drive {} is lacking, and the array does without {most} only: replace that one first",
                 other.slot.0
             ));
         }

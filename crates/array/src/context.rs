@@ -8,17 +8,19 @@ use zoned::{Driver, Error, ErrorKind, Geometry};
 
 use crate::events::{Bus, EventKind};
 use crate::layout::Layout;
-use crate::layout::placement::Placement;
+use crate::layout::places::Places;
 use crate::metrics::Metrics;
+use crate::options::AppendMode;
 use crate::rules::Rules;
 
 /// Shape, clock, counters and event bus of an assembled array.
 pub(crate) struct Context {
     pub geometry: Geometry,
     pub layout: Layout,
-    pub placement: Placement,
+    pub places: Places,
     pub driver: Arc<dyn Driver>,
     pub rules: Rules,
+    pub appends: AppendMode,
     pub metrics: Arc<Metrics>,
     pub events: Bus,
     /// The assembled array. Tasks hold a strong reference until they end.

@@ -117,6 +117,18 @@ pub enum EventKind {
         /// Stripes whose parity does not match their data.
         mismatches: u64,
     },
+    /// The parts of lost drives move to other drives, as far as these have spare room.
+    RestoreStarted {
+        /// The number of lost parts with content.
+        parts: u32,
+    },
+    /// The parts of lost drives were moved.
+    RestoreEnded {
+        /// Parts that have a place on another drive now.
+        moved: u32,
+        /// Parts with content that are still lost.
+        left: u32,
+    },
     /// This number of events was dropped from the monitor's queue, because the monitor was too slow.
     Dropped(u64),
 }
@@ -137,6 +149,8 @@ impl EventKind {
             EventKind::ManyErrors { .. } => "many-errors",
             EventKind::ScrubStarted => "scrub-started",
             EventKind::ScrubEnded { .. } => "scrub-ended",
+            EventKind::RestoreStarted { .. } => "restore-started",
+            EventKind::RestoreEnded { .. } => "restore-ended",
             EventKind::Dropped(_) => "dropped",
         }
     }
@@ -190,6 +204,15 @@ impl fmt::Display for EventKind {
                     f,
                     "the scrub is over: {errors} reads failed, {mismatches} stripes do not fit their parity"
                 )
+            }
+            EventKind::RestoreStarted { parts } => {
+                write!(f, "{parts} parts of lost drives move to the spare room of other drives")
+            }
+            EventKind::RestoreEnded { moved, left: 0 } => {
+                write!(f, "{moved} parts of lost drives were moved: all content has its redundancy again")
+            }
+            EventKind::RestoreEnded { moved, left } => {
+                write!(f, "{moved} parts of lost drives were moved, and {left} are still lost")
             }
             EventKind::Dropped(count) => write!(f, "{count} events were dropped"),
         }

@@ -6,7 +6,7 @@ use uuid::Uuid;
 use zoned::contents::RecordHeader;
 use zoned::{Buf, BufMut};
 
-use crate::format::{header, record, row_ranges, superblock, zone_entries};
+use crate::format::{frames, header, record, row_ranges, superblock, zone_entries, zone_maps};
 
 /// Bytes in a block of the fuzzed records.
 const BLOCK_BYTES: u32 = 4096;
@@ -46,13 +46,19 @@ pub fn superblock(bytes: &[u8]) {
     assert_eq!(again, first);
 }
 
-/// Fuzzes the payloads of zones records and of records of stale rows, bad rows and zone copies.
+/// Fuzzes the payloads of zones records, of frames records and of records of stale rows, bad rows, zone copies and maps.
 pub fn payloads(bytes: &[u8]) {
     if let Some((ranges, rewritten)) = row_ranges::decode(bytes) {
         assert_eq!(row_ranges::decode(&row_ranges::encode(&ranges, rewritten)), Some((ranges, rewritten)));
     }
+    if let Some((known, before)) = frames::decode(bytes) {
+        assert_eq!(frames::decode(&frames::encode(&known)), Some((known, before)));
+    }
     if let Some((zone, mask)) = row_ranges::decode_copy(bytes) {
         assert_eq!(row_ranges::decode_copy(&row_ranges::encode_copy(zone, mask)), Some((zone, mask)));
+    }
+    if let Some(maps) = zone_maps::decode(bytes) {
+        assert_eq!(zone_maps::decode(&zone_maps::encode(&maps)), Some(maps));
     }
     if let Some((first, entries)) = zone_entries::decode(bytes) {
         assert_eq!(zone_entries::decode(&zone_entries::encode(first, &entries)), Some((first, entries)));

@@ -49,14 +49,16 @@ pub use admin::status::{BadBlocks, Health, MemberState, MemberStatus, SpareStatu
 pub use admin::url;
 pub use array::Array;
 pub use background::jobs::{Handle, Progress, Rebuild, Scrub};
+pub use background::moves::restore::RestoredParts;
 pub use background::scrub_report::{Mismatch, ScrubReport};
 pub use degraded::failures::MANY_ERRORS;
 pub use events::{Event, EventKind, Events};
-pub use format::superblock::{Limits, MemberInfo, Superblock};
-pub use layout::placement::Placement;
-pub use layout::{Layout, Piece, Role, Slot, Stripe};
+pub use format::superblock::{Limits, MemberInfo, Placement, Superblock};
+pub use layout::placement::Rotation;
+pub use layout::{Layout, Parity, Piece, Role, Slot, Stripe};
 pub use metrics::Counters;
-pub use options::{CreateOptions, OpenOptions, Pace, RebuildOptions, ScrubOptions};
+pub use options::{AppendMode, CreateOptions, OpenOptions, Pace, RebuildOptions, ScrubOptions};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
+pub use zone::memory::Memory;
 pub use zone::worn_zones::WornZone;

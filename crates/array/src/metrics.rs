@@ -45,6 +45,8 @@ counters! {
     metadata_bytes,
     /// Bytes written to new drives by rebuilds.
     rebuilt_bytes,
+    /// Bytes of parts that were moved to other physical zones.
+    moved_bytes,
     /// Runs of blocks, at most one stripe unit each, that were reconstructed from the other drives.
     degraded_reads,
     /// Reads of a drive that failed with an error of the medium.
@@ -53,6 +55,8 @@ counters! {
     read_repairs,
     /// Stripe units whose content was relocated.
     relocations,
+    /// Times that appends landed in another order than submitted, so that logged parity was corrected.
+    reorderings,
     /// Bytes that scrubs read.
     scrub_bytes,
     /// Reads of scrubs that failed.
@@ -76,7 +80,9 @@ impl Metrics {
     /// Counts a record that was written to a log.
     pub(crate) fn logged(&self, body: &Body, bytes: usize) {
         let counter = match body {
-            Body::PartialParity { .. } => &self.partial_parity_bytes,
+            Body::PartialParity { .. } | Body::Frames { parity: Some(_), .. } | Body::Reorder { .. } => {
+                &self.partial_parity_bytes
+            }
             _ => &self.metadata_bytes,
         };
         add(counter, bytes as u64);

@@ -2,6 +2,7 @@
 
 use zoned::Bytes;
 
+use crate::format::superblock::Placement;
 #[cfg(feature = "broken-rules")]
 use crate::rules::BrokenRule;
 use crate::rules::Rules;
@@ -12,13 +13,40 @@ pub struct CreateOptions {
     /// Bytes in a stripe unit: whole blocks. Default 64 KiB: small reads seldom need two drives, and large
     /// reads use all drives.
     pub stripe_unit: Bytes,
+    /// Where the drives hold the parts of logical zones. Default [`Placement::Fixed`].
+    pub placement: Placement,
+    /// Units of a stripe, parities included: each logical zone takes as many of the drives. Fewer than drives need
+    /// [`Placement::Stored`]. Default one on each drive.
+    pub width: Option<u32>,
+    /// The number of drives whose capacity stays free for the parts of drives that fail: at most as many as there are more drives
+    /// than the width. Default 0.
+    pub spare_drives: u32,
+    /// Logical zones whose parts share a physical zone, one behind the other: zones of that fraction of the size. More than one needs
+    /// [`Placement::Stored`], and keeps up to two physical zones more in reserve than zones may be active. Refused but in builds with the
+    /// feature `shared-zones`: a power cut of such an array without one of its drives, or in a rebuild, may lose zones. Default 1.
+    pub shares: u32,
     /// The array's name for people, 64 bytes at most. Default none.
     pub label: String,
+    /// Units of parity in a stripe, 1 or 2: as many drives may fail at a time without loss of data. Default 1: a second one costs a
+    /// drive's capacity, and partial parity twice.
+    pub parities: u32,
+    /// After a power cut a write or append is there as a whole or not at all, whatever its length. Default false: each write
+    /// costs a record in two metadata logs, often one that is written anyway, and a mount reads what may be torn.
+    pub atomic_writes: bool,
 }
 
 impl Default for CreateOptions {
     fn default() -> CreateOptions {
-        CreateOptions { stripe_unit: Bytes(64 << 10), label: String::new() }
+        CreateOptions {
+            stripe_unit: Bytes(64 << 10),
+            label: String::new(),
+            parities: 1,
+            atomic_writes: false,
+            placement: Placement::Fixed,
+            width: None,
+            spare_drives: 0,
+            shares: 1,
+        }
     }
 }
 
@@ -58,10 +86,32 @@ pub struct RebuildOptions {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ScrubOptions {
     /// Rewrites parity that does not match its data. Either of the two may be wrong: the rewrite trusts the
-    /// data. Default false: a mismatch is reported only.
+    /// data. Default false: a mismatch is reported only, as is one of a stripe with a data unit on a missing drive.
     pub repair_parity: bool,
     /// The pace.
     pub pace: Pace,
+}
+
+/// How an array's appends go to the drives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AppendMode {
+    /// As writes at the array's write pointer, in the order of submission.
+    #[default]
+    Ordered,
+    /// As appends, side by side where their stripe unit has others in flight. An append's address is the one that its drive gave.
+    Append,
+}
+
+impl std::str::FromStr for AppendMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<AppendMode, String> {
+        match text {
+            "ordered" => Ok(AppendMode::Ordered),
+            "append" => Ok(AppendMode::Append),
+            other => Err(format!("appends={other}: use ordered or append")),
+        }
+    }
 }
 
 /// Settings of a mount.
@@ -77,6 +127,9 @@ pub struct OpenOptions {
     /// the cost is that much memory, or reading and writing the zone twice. A zone is rewritten earlier if
     /// the relocated content of one drive would exceed 16 MiB or a quarter of a metadata zone.
     pub rebuild_above: Bytes,
+    /// How appends go to the drives. Default [`AppendMode::Ordered`]: builds that know no reorder records can open the array
+    /// afterwards. Arrays with atomic writes, zones with stale rows and zones that lack a drive order their appends in any case.
+    pub appends: AppendMode,
     /// A rule that a test breaks, to prove that a broken rule is noticed. Default none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
@@ -98,6 +151,7 @@ impl Default for OpenOptions {
             resume: true,
             rebuild: RebuildOptions::default(),
             rebuild_above: Bytes(4 << 20),
+            appends: AppendMode::Ordered,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,
         }

@@ -40,6 +40,8 @@ rules! {
     logs_reset_intents: ResetIntent,
     /// Rule: partial parity is logged.
     logs_partial_parity: PartialParity,
+    /// Rule: the partial parity of the second parity is logged.
+    logs_second_parity: SecondParity,
     /// Rule: the next generation of a reset zone is recorded.
     records_generations: Generation,
     /// Rule: a durable write is flushed before its acknowledgement.
@@ -52,6 +54,24 @@ rules! {
     checks_rebuild_notes: RebuildNotes,
     /// Rule: stale rows are recorded.
     records_stale_rows: StaleRows,
+    /// Rule: each frame is in the logs of more drives than may be lost.
+    logs_all_frame_copies: FrameCopies,
     /// Rule: a zone rewrite records where the copy of the zone lies.
     records_zone_copies: ZoneRewrite,
+    /// Rule: the logged parity of appends that were reordered is corrected before they are acknowledged.
+    corrects_reordered: Reordered,
+    /// Rule: no block of a zone is acknowledged before the zone's map has landed.
+    awaits_maps: MapAwaited,
+    /// Rule: the map of a zone is recorded on two drives.
+    copies_maps: MapCopies,
+    /// Rule: a part goes behind another one in a physical zone when the rows of that one are durable.
+    flushes_parts_below: PartBelow,
+    /// Rule: physical zones are reset after the record that ends their map.
+    ends_maps_first: MapEnd,
+    /// Rule: a moved part has its new place once the map that names the place is durable.
+    awaits_moved_maps: MovedMapAwaited,
+    /// Rule: the physical zone that a part leaves is reset after the map that names the new place.
+    moves_maps_first: MoveEnd,
+    /// Rule: the content of a moved part is durable before a map names its new place.
+    flushes_moved_parts: MovedPart,
 }

@@ -5,14 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, OpenOptions};
+use array::{Array, CreateOptions, OpenOptions, Placement};
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use units::{Driver, RealDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Action, Blocks, Buf, Done, Durability, Geometry, Io, Lba, Op, ZoneId, ZonedDevice};
 
-/// Number of drives of the array.
-const DRIVES: u32 = 5;
+/// Number of data units of a stripe.
+const DATA_UNITS: u32 = 4;
 /// Number of physical zones of a drive that hold metadata.
 const METADATA_ZONES: u32 = 3;
 /// Blocks of a zone: 1 GiB.
@@ -46,9 +46,10 @@ impl ZonedDevice for DiscardingDrive {
     }
 }
 
-fn open_array() -> Arc<Array> {
+/// An array whose stripes have four data units.
+fn open_array(create: &CreateOptions) -> Arc<Array> {
     let driver: Arc<dyn Driver> = RealDriver::new();
-    let drives: Vec<Arc<DiscardingDrive>> = (0..DRIVES)
+    let drives: Vec<Arc<DiscardingDrive>> = (0..DATA_UNITS + create.parities)
         .map(|n| {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
@@ -66,7 +67,7 @@ fn open_array() -> Arc<Array> {
         .collect();
     let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
     let array = block_on(&*driver, async {
-        array::create(&devices(), &CreateOptions::default()).await.expect("created");
+        array::create(&devices(), create).await.expect("created");
         Array::open(devices(), OpenOptions::default()).await.expect("opened")
     });
     drives.iter().for_each(|drive| drive.open.store(true, std::sync::atomic::Ordering::Relaxed));
@@ -82,9 +83,9 @@ struct ZoneWriter {
 }
 
 impl ZoneWriter {
-    fn new(blocks: u64) -> ZoneWriter {
+    fn new(create: &CreateOptions, blocks: u64) -> ZoneWriter {
         let data = Buf::copy_from(&vec![0x5a; blocks as usize * 4096]);
-        ZoneWriter { array: open_array(), data, blocks, at: 0 }
+        ZoneWriter { array: open_array(create), data, blocks, at: 0 }
     }
 
     async fn write(&mut self) {
@@ -110,15 +111,24 @@ impl ZoneWriter {
     }
 }
 
-fn bench_writes(c: &mut Criterion) {
-    let mut group = c.benchmark_group("array of five, a write");
+fn bench_writes(c: &mut Criterion, of: &str, create: &CreateOptions) {
+    let mut group = c.benchmark_group(format!("{of}, a write"));
     for (name, blocks) in [("4 KiB", 1), ("64 KiB", 16), ("256 KiB, a whole stripe", 64), ("1 MiB", 256)] {
-        let mut writer = ZoneWriter::new(blocks);
+        let mut writer = ZoneWriter::new(create, blocks);
         group.throughput(Throughput::Bytes(blocks * 4096));
         group.bench_function(name, |b| b.iter_custom(|count| writer.run(count)));
     }
     group.finish();
 }
 
-criterion_group!(benches, bench_writes);
+fn bench_arrays(c: &mut Criterion) {
+    let fixed = CreateOptions::default();
+    let stored = CreateOptions { placement: Placement::Stored, ..fixed.clone() };
+    bench_writes(c, "array of five", &fixed);
+    bench_writes(c, "array of five, stored maps", &stored);
+    bench_writes(c, "array of six, two parities", &CreateOptions { parities: 2, ..fixed });
+    bench_writes(c, "array of six, two parities and stored maps", &CreateOptions { parities: 2, ..stored });
+}
+
+criterion_group!(benches, bench_arrays);
 criterion_main!(benches);

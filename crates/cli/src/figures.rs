@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ::bench::Host;
 use ::figures::table::{Settings, Table};
-use ::figures::{Figure, PROFILES, Row, Run, raizn, svg, waltz, zwal};
+use ::figures::{Figure, PROFILES, Row, Run, raizn, raizn_plus, svg, waltz, zwal};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
@@ -32,6 +32,8 @@ enum Set {
     Waltz(PaperArgs),
     /// The figures of the RAIZN paper: an array of five drives, almost all of it in virtual time.
     Raizn(PaperArgs),
+    /// Atomic writes, memory and reclaim as in the RAIZN dissertation's chapter 5 (RAIZN+), in virtual time.
+    RaiznPlus(PaperArgs),
 }
 
 #[derive(Debug, Args)]
@@ -59,6 +61,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
         Set::Profiles(out) => (vec![PROFILES], out, false),
         Set::Zwal(args) => (chosen_figures(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Waltz(args) => (chosen_figures(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::RaiznPlus(args) => (chosen_figures(&raizn_plus::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Raizn(args) => (chosen_figures(&raizn::FIGURES, &args.only)?, &args.out, args.quick),
     };
     if let Some(out) = &out.out {

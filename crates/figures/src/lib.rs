@@ -9,6 +9,7 @@ mod db_bench;
 mod figure;
 pub mod profiles;
 pub mod raizn;
+pub mod raizn_plus;
 mod row;
 pub mod svg;
 pub mod table;

@@ -140,13 +140,16 @@ pub enum Unit {
     Kiops,
     /// MiB a second.
     MibPerS,
+    /// KiB of memory.
+    Kib,
     /// A ratio: one rate over another.
     Times,
 }
 
 impl Unit {
     /// All units of numbers.
-    pub const ALL: [Unit; 6] = [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Times];
+    pub const ALL: [Unit; 7] =
+        [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Kib, Unit::Times];
 
     /// The unit's symbol.
     pub fn name(self) -> &'static str {
@@ -156,14 +159,15 @@ impl Unit {
             Unit::Seconds => "s",
             Unit::Kiops => "kIOPS",
             Unit::MibPerS => "MiB/s",
+            Unit::Kib => "KiB",
             Unit::Times => "x",
         }
     }
 
-    /// Whether higher or lower numbers of the unit are better: times are better low, rates high.
+    /// Whether higher or lower numbers of the unit are better: times and memory are better low, rates high.
     pub fn better(self) -> Better {
         match self {
-            Unit::Us | Unit::Ms | Unit::Seconds => Better::Lower,
+            Unit::Us | Unit::Ms | Unit::Seconds | Unit::Kib => Better::Lower,
             Unit::Kiops | Unit::MibPerS | Unit::Times => Better::Higher,
         }
     }

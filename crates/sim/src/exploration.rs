@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use crate::model::Fault;
-use crate::report::FailureKind;
+use crate::report::{FailureKind, StateKind};
 use crate::{CrashOptions, Failure, Report, Result, Rng, StateId, Target};
 
 /// Most failures that a report describes.
@@ -74,11 +74,13 @@ impl<'a, C: Sync> Exploration<'a, C> {
         self.stop.load(Ordering::Relaxed)
     }
 
-    /// Counts a crash state. True if it must be checked: equal states under equal promises are checked once.
-    pub(crate) fn is_new(&self, state: u128, promises: u64) -> bool {
+    /// Counts a crash state and its kinds. True if it must be checked: equal states under equal promises are checked once.
+    pub(crate) fn is_new(&self, state: u128, promises: u64, kinds: &[StateKind]) -> bool {
         let mut found = self.found.lock();
         let new = found.checked.insert((state, promises));
-        found.states.insert(state);
+        if found.states.insert(state) {
+            kinds.iter().for_each(|kind| *found.report.kinds.entry(*kind).or_default() += 1);
+        }
         if found.states.len() as u64 >= self.limit {
             self.stop.store(true, Ordering::Relaxed);
         }

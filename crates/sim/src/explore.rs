@@ -314,7 +314,7 @@ impl CutExplorer<'_> {
             Some(only) => id.twice = only.twice,
             None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(SECOND_CUT_EVERY) == 0,
         }
-        if !exploration.is_new(fingerprint, cut.promises) {
+        if !exploration.is_new(fingerprint, cut.promises, &[]) {
             return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };

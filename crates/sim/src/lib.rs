@@ -44,7 +44,7 @@ pub use error::{Error, Result};
 pub use explore::crash;
 pub use options::{CrashOptions, Target};
 pub use recorder::Recorder;
-pub use report::{Failure, FailureKind, Report};
+pub use report::{Failure, FailureKind, Report, StateKind};
 pub use rng::Rng;
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;

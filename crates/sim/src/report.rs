@@ -1,5 +1,7 @@
 //! The report of a crash exploration.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::StateId;
@@ -17,9 +19,32 @@ pub struct Report {
     pub mount_failures: u64,
     /// Images that mount, and in which `check` finds problems.
     pub check_failures: u64,
+    /// Of the distinct images of arrays: the number of each kind. An image may be of several kinds.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub kinds: BTreeMap<StateKind, u64>,
     /// The first described failures of the exploration.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<Failure>,
+}
+
+/// A kind of crash state of an array.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StateKind {
+    /// The last mount lacks two drives, each missing before, since or after the cut.
+    TwoDrivesLost,
+    /// A rebuild was under way at the cut.
+    CutInRebuild,
+    /// A part of a zone was on its way to another physical zone at the cut.
+    CutInMove,
+    /// The array has two parities.
+    TwoParities,
+    /// The array has stored maps.
+    StoredMaps,
+    /// The array's writes are atomic.
+    AtomicWrites,
+    /// A physical zone wears out before the cut, at the cut or after the mount.
+    WornZone,
 }
 
 /// One failure that a crash exploration found.
@@ -67,6 +92,9 @@ impl Report {
         self.invented += other.invented;
         self.mount_failures += other.mount_failures;
         self.check_failures += other.check_failures;
+        for (kind, states) in other.kinds {
+            *self.kinds.entry(kind).or_default() += states;
+        }
         self.failures.extend(other.failures);
     }
 

@@ -289,6 +289,11 @@ fn an_array_without_partial_parity_is_found() {
 }
 
 #[test]
+fn a_second_parity_that_an_array_does_not_log_is_found() {
+    is_found_in_an_array(40, array::BrokenRule::SecondParity);
+}
+
+#[test]
 fn a_generation_that_an_array_does_not_record_is_found() {
     is_found_in_an_array(33, array::BrokenRule::Generation);
 }
@@ -321,6 +326,41 @@ fn a_note_of_a_rebuild_that_an_array_does_not_compare_is_found() {
 #[test]
 fn a_drive_that_durable_writes_of_an_array_leave_unflushed_is_found() {
     is_found_in_an_array(39, array::BrokenRule::FlushedSlots);
+}
+
+#[test]
+fn a_frame_that_an_array_logs_once_is_found() {
+    is_found_in_an_array(40, array::BrokenRule::FrameCopies);
+}
+
+#[test]
+fn a_map_that_an_array_does_not_wait_for_is_found() {
+    is_found_in_an_array(43, array::BrokenRule::MapAwaited);
+}
+
+#[test]
+fn a_map_of_an_array_with_one_copy_is_found() {
+    is_found_in_an_array(41, array::BrokenRule::MapCopies);
+}
+
+#[test]
+fn physical_zones_that_an_array_resets_before_their_map_has_ended_are_found() {
+    is_found_in_an_array(42, array::BrokenRule::MapEnd);
+}
+
+#[test]
+fn a_part_of_an_array_that_leaves_its_place_before_the_move_is_durable_is_found() {
+    is_found_in_an_array(100, array::BrokenRule::MoveEnd);
+}
+
+#[test]
+fn a_moved_map_that_an_array_does_not_wait_for_is_found() {
+    is_found_in_an_array(104, array::BrokenRule::MovedMapAwaited);
+}
+
+#[test]
+fn a_moved_part_that_an_array_does_not_flush_is_found() {
+    is_found_in_an_array(114, array::BrokenRule::MovedPart);
 }
 
 /// Seeds whose first workload writes as the server does: the writer keeps the order of keys, on one, two or four threads. Eight batches

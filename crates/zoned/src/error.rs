@@ -58,6 +58,8 @@ pub enum ErrorKind {
     Conventional,
     /// The medium failed.
     Media,
+    /// The device has no room to begin an empty zone: worn zones have used up its reserve.
+    NoSpace,
     /// Another process holds the device.
     Held {
         /// The holder's process id; 0 if unknown.
@@ -108,7 +110,7 @@ impl ErrorKind {
         use ErrorKind as K;
         match self {
             K::TooManyOpen | K::TooManyActive | K::Held { .. } | K::InUse => Class::Retry,
-            K::ZoneFull => Class::NoSpace,
+            K::ZoneFull | K::NoSpace => Class::NoSpace,
             K::Media | K::ZoneOffline | K::ZoneReadOnly | K::Damaged => Class::Corrupt,
             K::Gone | K::Unknown | K::Host => Class::Fatal,
             _ => Class::Invalid,
@@ -120,6 +122,7 @@ impl ErrorKind {
         match self {
             K::NotAtWritePointer => "not at the write pointer",
             K::ZoneFull => "the zone is full",
+            K::NoSpace => "no space left on the device",
             K::ZoneReadOnly => "the zone is read-only",
             K::ZoneOffline => "the zone is offline",
             K::TooManyOpen => "too many open zones",

@@ -27,7 +27,8 @@ pub struct Geometry {
     pub max_append: Blocks,
     /// The longest read or write, in blocks.
     pub max_transfer: Blocks,
-    /// A write of this many blocks, aligned to its length, is never torn by a power cut.
+    /// A write of this many blocks, aligned to its length, is never torn by a power cut. An array with atomic writes gives its
+    /// longest transfer: it tears no shorter write or append either, wherever that begins.
     pub atomic_write: Blocks,
     /// A write should end at a multiple of this many blocks from the zone's start, or at the zone's end. An array logs
     /// partial parity for any other write. One block if the device has no preference; at most `max_transfer`.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use zoned::{Blocks, BufMut, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::admin::status::{MemberState, status};
+use crate::degraded::whole_stripes::WholeStripes;
 use crate::layout::Slot;
-use crate::layout::xor::xor;
 use crate::member::log_reader;
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
@@ -72,7 +72,7 @@ pub async fn check(devices: &[Arc<dyn ZonedDevice>], options: CheckOptions) -> R
     if let Some(error) = report.status.mount_error.clone() {
         report.add(Severity::Error, None, None, error);
     }
-    match Mount::gather(claims, OpenOptions::default(), None).await.map_err(|stopped| stopped.error) {
+    match Mount::gather(claims, OpenOptions::default(), &[]).await.map_err(|stopped| stopped.error) {
         Ok(mount) => report.check_zones(&mount, options).await?,
         Err(e) if e.kind() == ErrorKind::Host => return Err(e),
         Err(e) if report.status.mount_error.is_none() => {
@@ -134,6 +134,17 @@ impl CheckReport {
         for (slot, why) in &mount.unusable {
             self.add(Severity::Warning, Some(*slot), None, why.reason_and_remedy());
         }
+        for (slot, info) in mount.worn_zones_without_part() {
+            let zone = mount.present(slot).map_or(info.zone, |present| present.device.own_zone(info.zone));
+            let what =
+                format!("physical zone {zone} is {:?}: the drive's reserve is smaller by one", info.state);
+            self.add(Severity::Warning, Some(slot), None, what);
+        }
+        for id in &mount.contested_maps {
+            let what =
+                "the zone's map names a physical zone of another zone, and is passed over: the zone is lost";
+            self.add(Severity::Error, None, Some(*id), what);
+        }
         for worn in mount.worn_zones() {
             let what = format!("the zone is {:?}: it takes no more writes", worn.state);
             self.add(Severity::Warning, Some(worn.slot), Some(worn.zone), what);
@@ -152,7 +163,7 @@ impl CheckReport {
     async fn check_zone(&mut self, mount: &Mount, id: ZoneId, deep: bool) -> Result<()> {
         let (entry, decision) = mount.decide(id);
         if mount.has_failed(id, &entry, &decision) {
-            let what = "two drives lack their part of the zone: it is lost, until it is reset";
+            let what = "too many drives lack their part of the zone: it is lost, until it is reset";
             self.add(Severity::Error, None, Some(id), what);
             return Ok(());
         }
@@ -197,18 +208,19 @@ impl CheckReport {
         while row < all {
             let end = (row + chunk).min(if row < sure { sure } else { all });
             let bytes = usize::try_from((end - row) * block).expect("a chunk");
-            let mut sum = BufMut::zeroed(bytes);
+            let mut parts: Vec<Option<BufMut>> = layout.roles().map(|_| None).collect();
             let mut compare = row < sure;
-            for (slot, present) in (0..).map(Slot).zip(&mount.present) {
-                let role = mount.placement.role(id, slot);
-                let there = present.as_ref().filter(|_| mount.part(slot, id) != PartState::Missing);
-                let Some(present) = there else {
+            for role in mount.places.slots().filter_map(|slot| mount.places.role(id, slot)) {
+                let there = mount.physical_zone(id, role);
+                let there = there.filter(|_| mount.part(id, role) != PartState::Missing);
+                let Some(((slot, present, _), place)) = there.zip(mount.places.place(id, role)) else {
                     compare = false;
                     continue;
                 };
                 // A stripe with bad rows has lost content, so its parity is not compared.
                 compare &= !lost.get(slot.index()).is_some_and(|bad| bad.intersects(&(row..end)));
-                match PhysicalZone::part(&*present.device, id).read(row, BufMut::zeroed(bytes)).await {
+                match PhysicalZone::with_part(&*present.device, place).read(row, BufMut::zeroed(bytes)).await
+                {
                     Ok(mut data) => {
                         apply_relocated(
                             layout,
@@ -218,7 +230,9 @@ impl CheckReport {
                             row,
                             &mut data,
                         );
-                        xor(&mut sum, &data);
+                        if let Some(part) = parts.get_mut(role.index()) {
+                            *part = Some(data);
+                        }
                     }
                     Err(e) => {
                         compare = false;
@@ -228,14 +242,14 @@ impl CheckReport {
                     }
                 }
             }
-            let unit = usize::try_from(layout.unit * block).expect("a stripe unit");
-            for (part, stripe) in sum.chunks(unit).zip(row / layout.unit..) {
-                if compare && part.iter().any(|byte| *byte != 0) {
-                    wrong += 1;
-                    if wrong <= MAX_LISTED_PROBLEMS {
-                        let what = format!("the parity of stripe {stripe} does not fit its data");
-                        self.add(Severity::Error, None, Some(id), what);
-                    }
+            let block = mount.superblock.block_size as usize;
+            let stripes = WholeStripes { layout, block, rows: row..end, parts: &parts };
+            let mismatches = if compare { stripes.mismatches() } else { Vec::new() };
+            for stripe in mismatches {
+                wrong += 1;
+                if wrong <= MAX_LISTED_PROBLEMS {
+                    let what = format!("the parity of stripe {} does not fit its data", stripe.0);
+                    self.add(Severity::Error, None, Some(id), what);
                 }
             }
             row = end;

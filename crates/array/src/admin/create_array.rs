@@ -8,26 +8,32 @@ use zoned::{
 };
 
 use crate::CreateOptions;
+use crate::format::frames;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{
-    FEATURE_BAD_ROWS, FEATURE_RELOCATION, LEFT_SYMMETRIC, Limits, MAX_LABEL, MemberInfo, Superblock,
+    FEATURE_BAD_ROWS, FEATURE_FRAMES, FEATURE_RELOCATION, FEATURE_TWO_PARITIES, FEATURE_WIDTH, Limits,
+    MAX_LABEL, MemberInfo, Placement, Superblock,
 };
 use crate::format::zone_entries::{self, ZoneEntry, per_block};
+use crate::format::zone_maps;
 use crate::layout::placement::{METADATA_ZONES, is_metadata_zone};
+use crate::layout::stored_maps::MAX_PHYSICAL_ZONES;
 use crate::layout::{MAX_MEMBERS, Slot};
-use crate::member::SUPERBLOCK_RESERVE_BLOCKS;
 use crate::member::member_drive::MemberDrive;
+use crate::member::superblock_reserve;
 
 /// The first epoch of a new array.
 const FIRST_EPOCH: u64 = 1;
 /// The first generation of the zones of a new array.
 const FIRST_GENERATION: u64 = 1;
+/// The most units of parity in a stripe.
+const MAX_PARITIES: u32 = 2;
 /// The least number of open logical zones that an array must allow. `fs` needs more and checks that itself.
 const MIN_OPEN_ZONES: u32 = 1;
 
 /// Creates an array of `devices`, in this order. **All data on the devices is lost.**
 ///
-/// The array needs at least three drives with the same block size. It uses as many sequential zones of each drive as all
+/// The array needs at least three drives with the same block size, four with two parities. It uses as many sequential zones of each drive as all
 /// drives have, and of each zone the capacity of the smallest drive. Conventional zones stay as they are. A data zone that is read-only or
 /// offline stays as it is: its logical zone takes no writes. The array is durable when this returns.
 ///
@@ -115,10 +121,56 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
     let name: Arc<str> = Arc::from("array");
     let refuse = |kind, why: String| Err(Error::new(kind, &name, "create").because(why));
     let count = u32::try_from(devices.len()).unwrap_or(u32::MAX);
-    let Some(first) = devices.first().filter(|_| (3..=MAX_MEMBERS).contains(&count)) else {
-        let why = format!("{count} drives; an array has 3 to {MAX_MEMBERS}");
+    let parities = options.parities;
+    if !(1..=MAX_PARITIES).contains(&parities) {
+        let why = format!("{parities} units of parity in a stripe: an array has 1 to {MAX_PARITIES}");
+        return refuse(ErrorKind::Invalid, why);
+    }
+    let Some(first) = devices.first().filter(|_| (2 + parities..=MAX_MEMBERS).contains(&count)) else {
+        let with = if parities == 1 { "" } else { " with two parities" };
+        let why = format!("{count} drives; an array{with} has {} to {MAX_MEMBERS}", 2 + parities);
         return refuse(ErrorKind::Invalid, why);
     };
+    let width = options.width.unwrap_or(count);
+    if !(2 + parities..=count).contains(&width) {
+        let why =
+            format!("a width of {width}: stripes of {count} drives have {} to {count} units", 2 + parities);
+        return refuse(ErrorKind::Invalid, why);
+    }
+    if width < count && options.placement != Placement::Stored {
+        let why = format!("a width of {width} of {count} drives needs stored maps");
+        return refuse(ErrorKind::Invalid, why);
+    }
+    let spare_drives = options.spare_drives;
+    if spare_drives > count - width {
+        let why = format!(
+            "capacity of {spare_drives} drives left free: {count} drives with a width of {width} can spare {}",
+            count - width
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    let shares = options.shares;
+    if shares != 1 && options.placement != Placement::Stored {
+        let why = format!("{shares} logical zones in a physical one need stored maps");
+        return refuse(ErrorKind::Invalid, why);
+    }
+    if shares > 1 && !cfg!(feature = "shared-zones") {
+        let why = format!(
+            "{shares} logical zones in a physical one: not offered yet, as a power cut of such an array without one of its drives, or in a \
+             rebuild, may lose zones. Leave the zone size out"
+        );
+        return refuse(ErrorKind::Unsupported, why);
+    }
+    if shares != 1 && width < count {
+        let why = format!(
+            "{shares} logical zones in a physical one and a width of {width} of {count} drives do not go together yet: leave one of \
+             them out"
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    // Active zones that the array keeps for itself. With stored maps one of them is a physical zone that a part moves to or has left, or
+    // one with room left for another part: a drive counts it as active.
+    let kept = if options.placement == Placement::Stored { METADATA_ZONES + 1 } else { METADATA_ZONES };
     let block = first.geometry().block_size;
     for device in devices {
         let g = device.geometry();
@@ -132,9 +184,9 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
             return refuse(ErrorKind::Invalid, why);
         }
         let limit = g.max_open.into_iter().chain(g.max_active).min();
-        if limit.is_some_and(|limit| limit < METADATA_ZONES + MIN_OPEN_ZONES) {
+        if limit.is_some_and(|limit| limit < kept + MIN_OPEN_ZONES) {
             let why = format!(
-                "{} can have {} zones open; the array's metadata takes {METADATA_ZONES}, and at least one more is \
+                "{} can have {} zones open; the array itself takes {kept}, and at least one more is \
                  needed",
                 g.name,
                 limit.unwrap_or(0)
@@ -157,14 +209,39 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
     }
     let zones = u32::try_from(least(|g| u64::from(g.zones))).unwrap_or(u32::MAX);
     let capacity = least(|g| g.zone_capacity.0);
+    if !(1..=capacity / unit).contains(&u64::from(shares)) {
+        let why = format!(
+            "{shares} logical zones in a physical one of {capacity} blocks: each has whole stripe units of {unit} blocks, so \
+             that 1 to {} fit",
+            capacity / unit
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
     let open = devices.iter().filter_map(|d| d.geometry().max_active.or(d.geometry().max_open)).min();
     // A checkpoint has the superblock, the zone entries, partial parity of every open zone and the end
     // record. A metadata zone has room for two checkpoints, so that records fit between two log rolls.
-    let open = u64::from(open.unwrap_or(zones).saturating_sub(METADATA_ZONES));
-    let entries = u64::from(zones).div_ceil(per_block(block).max(1) as u64);
-    let fixed = 1 + SUPERBLOCK_RESERVE_BLOCKS + entries + 1;
-    let needed = 2 * (fixed + open * (unit + 1));
-    if zones <= METADATA_ZONES || capacity < needed.min(MAX_METADATA_ZONE_BLOCKS) {
+    let open = u64::from(open.unwrap_or(zones).saturating_sub(kept));
+    let logical = u64::from(zones) * u64::from(shares) * u64::from(count) / u64::from(width);
+    let logical = u32::try_from(logical).unwrap_or(u32::MAX);
+    let entries = u64::from(logical).div_ceil(per_block(block).max(1) as u64);
+    // With atomic writes it has marks twice, and each open zone's next frames need a block before the log roll ends.
+    let (marks, next) = match options.atomic_writes {
+        true => (2 * frames::mark_blocks(logical, block), 1),
+        false => (0, 0),
+    };
+    let maps = match options.placement {
+        Placement::Fixed => 0,
+        Placement::Stored => zone_maps::blocks(u64::from(logical), width, block),
+    };
+    let fixed = 1 + superblock_reserve(devices.len(), block) + entries + marks + maps + 1;
+    let needed = 2 * (fixed + open * (unit + 1 + next));
+    let part_zones = zones.saturating_sub(METADATA_ZONES);
+    let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), kept);
+    let reserve = reserve(options, part_zones, limits.max_active);
+    if part_zones <= reserve
+        || part_zones > MAX_PHYSICAL_ZONES - METADATA_ZONES && options.placement == Placement::Stored
+        || capacity < needed.min(MAX_METADATA_ZONE_BLOCKS)
+    {
         let why = format!(
             "{zones} sequential zones of {capacity} blocks: the array's metadata takes {METADATA_ZONES} zones of at least \
              {} blocks, with this stripe unit",
@@ -172,11 +249,11 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         );
         return refuse(ErrorKind::Invalid, why);
     }
-    let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), METADATA_ZONES);
     // A drive without a limit of active zones may have all zones partly written. The array limits the active
     // zones to the number whose partial parity fits the log of one drive.
-    let data = zones - METADATA_ZONES;
-    let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1)).unwrap_or(u32::MAX);
+    let parts = u64::from(part_zones - reserve) * u64::from(shares) * u64::from(count - spare_drives);
+    let data = u32::try_from(parts / u64::from(width)).unwrap_or(u32::MAX);
+    let room = u32::try_from((capacity / 2).saturating_sub(fixed) / (unit + 1 + next)).unwrap_or(u32::MAX);
     let most = limits.max_active.unwrap_or(data).min(room).max(MIN_OPEN_ZONES);
     if most < data {
         limits.max_active = Some(most);
@@ -189,13 +266,21 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         config: 1,
         compat: 0,
         ro_compat: 0,
-        incompat: FEATURE_RELOCATION | FEATURE_BAD_ROWS,
-        parities: 1,
-        placement: LEFT_SYMMETRIC,
+        incompat: FEATURE_RELOCATION
+            | FEATURE_BAD_ROWS
+            | if parities > 1 { FEATURE_TWO_PARITIES } else { 0 }
+            | if options.atomic_writes { FEATURE_FRAMES } else { 0 }
+            | if width < count { FEATURE_WIDTH } else { 0 },
+        parities,
+        placement: options.placement,
+        width,
+        spare_drives,
+        shares,
         block_size: block,
         unit: u32::try_from(unit).expect("below the longest transfer"),
         metadata_zones: METADATA_ZONES,
         zones: data,
+        part_zones,
         zone_size: Blocks(devices.iter().map(|d| d.geometry().zone_size.0).max().unwrap_or(0)),
         zone_capacity: Blocks(capacity),
         limits: Some(limits),
@@ -204,6 +289,24 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         members: devices.iter().map(member).collect(),
         spares: Vec::new(),
     })
+}
+
+/// Physical zones of each drive that stored maps keep beside those that the parts of all logical zones fill: as many may wear out
+/// before the array has no room. One in a hundred, at least one.
+///
+/// Where logical zones share physical ones, those that are open at a time leave shares empty, and those that are reset leave shares
+/// that take nothing before the whole physical zone is reset: two more than may be active are kept then, up to a quarter of all. So
+/// zones that are opened and reset in turn always find room (`zone::shared_zones`, a test).
+fn reserve(options: &CreateOptions, part_zones: u32, active: Option<u32>) -> u32 {
+    let worn = (part_zones / 100).max(1);
+    match options.placement {
+        Placement::Fixed => 0,
+        Placement::Stored if options.shares == 1 => worn,
+        Placement::Stored => {
+            let mixed = active.unwrap_or(part_zones).saturating_add(2);
+            worn.max(mixed.min((part_zones / 4).max(2)))
+        }
+    }
 }
 
 /// A metadata zone of this many blocks is always large enough.

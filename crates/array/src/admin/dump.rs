@@ -5,10 +5,13 @@ use std::sync::Arc;
 use zoned::{Action, Error, ErrorKind, Result, ZoneId, ZoneState, ZonedDevice};
 
 use crate::Superblock;
+use crate::format::frames::Frame;
 use crate::format::record::{Body, Record};
+use crate::layout::Parity;
 use crate::layout::Slot;
-use crate::layout::placement::metadata_zones;
+use crate::layout::placement::{Place, metadata_zones};
 use crate::layout::row_set::RowSet;
+use crate::layout::stored_maps::{FIRST_VERSION, ZoneMap};
 use crate::member::log_reader;
 use crate::member::member_drive::MemberDrive;
 
@@ -48,7 +51,8 @@ pub struct RecordDump {
     /// The record's length in blocks.
     pub blocks: u64,
     /// The record's kind: `superblock`, `zones`, `reset-intent`, `partial-parity`, `relocated`, `rebuilt`,
-    /// `checkpoint-end`, `relocated-data`, `hidden` (stale rows), `swap` (copy of a zone), `lost` (bad rows).
+    /// `checkpoint-end`, `relocated-data`, `hidden` (stale rows), `swap` (copy of a zone), `lost` (bad rows),
+    /// `maps` (where the parts of zones lie).
     pub kind: &'static str,
     /// True if the record is part of a checkpoint.
     pub checkpoint: bool,
@@ -137,17 +141,38 @@ fn describe_body(drive: &MemberDrive, body: &Body) -> (&'static str, String) {
         Body::Zones { first, entries: all } => ("zones", entries(first, all)),
         Body::RebuiltZones { first, entries: all } => ("rebuilt", entries(first, all)),
         Body::ResetIntent { zone, generation } => ("reset-intent", of(zone, generation)),
-        Body::PartialParity { zone, generation, start, end, rows } => {
-            let text = format!("blocks {} to {}, {} bytes", start.0, end.0, rows.len());
+        Body::PartialParity { parity, zone, generation, start, end, rows } => {
+            let which = second_parity(*parity);
+            let text = format!("blocks {} to {}, {} bytes{which}", start.0, end.0, rows.len());
             ("partial-parity", format!("{}, {text}", of(zone, generation)))
         }
-        Body::RelocatedParity { zone, generation, start, end, unit } => {
-            let (start, end, len) = (start.0, end.0, unit.len());
-            let text = format!("stripe at block {start}, data below {end}, {len} bytes");
+        Body::Frames { frames, parity } => {
+            let frame = |frame: &Frame| {
+                let (of, start, end) = (of(&frame.zone, &frame.generation), frame.start.0, frame.end.0);
+                if frame.is_mark() {
+                    format!("{of}, whole below {end}")
+                } else {
+                    format!("{of}, {start} to {end}")
+                }
+            };
+            let mut text: Vec<String> = frames.iter().map(frame).collect();
+            text.extend(parity.as_ref().map(|parity| {
+                let (kind, what) = describe_body(drive, parity);
+                format!("{kind} of {what}")
+            }));
+            ("frames", text.join("; "))
+        }
+        Body::Reorder { above, parity } => {
+            let (_, what) = describe_body(drive, parity);
+            ("reorder", format!("{what}, in place of older ones with an end above block {}", above.0))
+        }
+        Body::RelocatedParity { parity, zone, generation, start, end, unit, .. } => {
+            let (start, end, len, which) = (start.0, end.0, unit.len(), second_parity(*parity));
+            let text = format!("stripe at block {start}, data below {end}, {len} bytes{which}");
             ("relocated", format!("parity of {}, {text}", of(zone, generation)))
         }
         Body::CheckpointEnd => ("checkpoint-end", String::new()),
-        Body::RelocatedData { zone, generation, start, end, data } => {
+        Body::RelocatedData { zone, generation, start, end, data, .. } => {
             let text = format!("blocks {} to {}, {} bytes", start.0, end.0, data.len());
             ("relocated-data", format!("{}, {text}", of(zone, generation)))
         }
@@ -157,14 +182,42 @@ fn describe_body(drive: &MemberDrive, body: &Body) -> (&'static str, String) {
         Body::StaleRows { zone, generation, rows, .. } => {
             ("hidden", format!("{}, rows {}", of(zone, generation), describe_rows(rows)))
         }
-        Body::BadRows { zone, generation, rows } => {
+        Body::BadRows { zone, generation, rows, .. } => {
             ("lost", format!("{}, rows {}", of(zone, generation), describe_rows(rows)))
         }
         Body::ZoneCopy { zone, generation, rows, copy, .. } => {
             let copy = drive.own_zone(*copy);
             ("swap", format!("{}, {rows} rows are copied to metadata zone {copy}", of(zone, generation)))
         }
+        Body::ZoneMaps(maps) => ("maps", describe_maps(drive, maps)),
     }
+}
+
+/// The words that name the second parity in the text of a record; none for the first parity.
+fn second_parity(parity: Parity) -> &'static str {
+    match parity {
+        Parity::P => "",
+        Parity::Q => " of Q",
+    }
+}
+
+/// A single map, or the zones that several maps are for.
+fn describe_maps(drive: &MemberDrive, maps: &[ZoneMap]) -> String {
+    let [ZoneMap { zone, generation, version, places, .. }] = maps else {
+        let zones: Vec<String> = maps.iter().map(|map| map.zone.to_string()).collect();
+        return format!("{} zones: {}", maps.len(), zones.join(" "));
+    };
+    // A physical zone has the number that this drive gives it; other drives may have other conventional zones.
+    let place = |place: &Place| {
+        let row = if place.row > 0 { format!("+{}", place.row) } else { String::new() };
+        format!("{}:{}{row}", place.slot.0, drive.own_zone(place.zone))
+    };
+    let places: Vec<String> = places.iter().map(place).collect();
+    format!(
+        "zone {zone}, generation {generation}{}, drive, physical zone and first row of each part: {}",
+        if *version == FIRST_VERSION { String::new() } else { format!(", version {version}") },
+        places.join(" ")
+    )
 }
 
 fn describe_rows(rows: &RowSet) -> String {

@@ -8,6 +8,7 @@ use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::array::Array;
 use crate::background::jobs::Progress;
+use crate::background::moves::restore::count_lost_parts;
 use crate::degraded::errors::is_transient;
 use crate::degraded::failures::MANY_ERRORS;
 use crate::events::Events;
@@ -17,6 +18,7 @@ use crate::member::log_reader::{self, Claim};
 use crate::member::member_drive::MemberDrive;
 use crate::metrics::Counters;
 use crate::mount::dry_run::mount_without_writes;
+use crate::zone::memory::Memory;
 use crate::zone::worn_zones::WornZone;
 use crate::{MemberInfo, Superblock};
 
@@ -25,9 +27,9 @@ use crate::{MemberInfo, Superblock};
 pub enum Health {
     /// Every drive works.
     Clean,
-    /// One drive has failed or is missing: all data is available, and another failure would lose data.
+    /// Drives have failed or are missing, no more than there are parities: all data is available.
     Degraded,
-    /// More than one drive has failed or is missing, or no mount takes the array.
+    /// More drives have failed or are missing than there are parities, or no mount takes the array.
     Failed,
 }
 
@@ -99,10 +101,14 @@ pub struct Status {
     pub worn: Vec<WornZone>,
     /// Bad blocks; unknown if the array is not assembled.
     pub lost: Vec<BadBlocks>,
-    /// Logical zones of which two drives lacked their part: offline until they are reset.
+    /// Parts of zones with content that lie on drives which failed or are missing; unknown (0) if the array is not assembled.
+    pub lost_parts: u32,
+    /// Logical zones of which more drives lacked their part than there are parities: offline until they are reset.
     pub failed_zones: Vec<ZoneId>,
-    /// A second drive failed while the array was in use: the array takes no more writes.
+    /// More drives than there are parities failed while the array was in use: the array takes no more writes.
     pub broken: bool,
+    /// The array's memory, or that of a process that would open the array; `None` if no mount takes the array.
+    pub memory: Option<Memory>,
     /// Why no mount takes the array: the error of a dry run. `None` if a mount takes the array as far as the content and the
     /// zone reports of the drives tell, and of an array that is assembled.
     pub mount_error: Option<String>,
@@ -111,17 +117,26 @@ pub struct Status {
 impl Status {
     /// The health of the array.
     pub fn health(&self) -> Health {
-        match self.members.iter().filter(|member| member.state != MemberState::Good).count() {
+        match self.lacking() {
             _ if self.broken || self.mount_error.is_some() => Health::Failed,
             0 => Health::Clean,
-            1 => Health::Degraded,
+            lacking if lacking <= self.superblock.parities => Health::Degraded,
             _ => Health::Failed,
         }
     }
 
-    /// The number of drives that may still fail without loss of data: 1 of an array with all its drives, else 0.
+    /// The number of drives that have failed or are missing.
+    fn lacking(&self) -> u32 {
+        let lacking = self.members.iter().filter(|member| member.state != MemberState::Good);
+        u32::try_from(lacking.count()).unwrap_or(u32::MAX)
+    }
+
+    /// The number of drives that may still fail without loss of data: one for each parity, less the drives that the array lacks.
     pub fn failures_left(&self) -> u32 {
-        u32::from(self.health() == Health::Clean)
+        match self.health() {
+            Health::Failed => 0,
+            Health::Clean | Health::Degraded => self.superblock.parities.saturating_sub(self.lacking()),
+        }
     }
 
     /// Advice for the operator, in sentences; empty if nothing is needed.
@@ -130,16 +145,26 @@ impl Status {
         advice.extend(self.mount_error.iter().map(|error| format!("The array cannot be mounted: {error}.")));
         let lacking: Vec<&MemberStatus> =
             self.members.iter().filter(|member| member.state != MemberState::Good).collect();
-        if self.broken || lacking.len() > 1 {
-            advice.push(
-                "More than one drive is lost: nothing more is written. Copy what can still be read, or bring all \
-                 but one of the drives back and open the array anew."
-                    .to_owned(),
-            );
+        if self.broken || self.lacking() > self.superblock.parities {
+            let most = if self.superblock.parities == 1 { "one" } else { "two" };
+            let count = if self.superblock.parities == 1 { "drive is" } else { "drives are" };
+            advice.push(format!(
+                "More than {most} {count} lost: nothing more is written. Copy what can still be read, or bring all \
+                 but {most} of the drives back and open the array anew."
+            ));
+        }
+        let left = self.failures_left();
+        if self.superblock.spare_drives > 0 && self.lost_parts > 0 {
+            let parts = if self.lost_parts == 1 { "1 part" } else { "parts" };
+            let count = if self.lost_parts == 1 { String::new() } else { format!("{} ", self.lost_parts) };
+            advice.push(format!("{count}{parts} of zones with content lack their drive."));
         }
         for member in lacking {
             let slot = member.slot.0;
             advice.push(match member.state {
+                MemberState::Rebuilding if self.rebuild.is_some() && left > 0 => {
+                    format!("Drive {slot} is being rebuilt: until then no more than {left} other drive may fail.")
+                }
                 MemberState::Rebuilding if self.rebuild.is_some() => {
                     format!("Drive {slot} is being rebuilt: until then no other drive may fail.")
                 }
@@ -150,6 +175,9 @@ impl Status {
                 }
                 MemberState::Missing => {
                     format!("Drive {slot} is missing: if it is opened without it, the array does without it for good.")
+                }
+                _ if left > 0 => {
+                    format!("Drive {slot} failed: replace it. Until then no more than {left} other drive may fail.")
                 }
                 _ => format!("Drive {slot} failed: replace it before another one does."),
             });
@@ -241,8 +269,10 @@ impl Array {
             scrub,
             worn,
             lost,
+            lost_parts: count_lost_parts(core),
             failed_zones,
             broken,
+            memory: Some(core.zones.memory()),
             mount_error: None,
         }
     }
@@ -252,7 +282,7 @@ impl Array {
         self.core.ctx.metrics.read()
     }
 
-    /// Bytes of parity in memory: for each zone with a partly written stripe, at most one stripe unit.
+    /// Bytes of parity in memory: for each zone with a partly written stripe, at most one stripe unit for each parity.
     pub fn stripe_buffers(&self) -> Bytes {
         let zones = (0..self.core.ctx.geometry.zones).map(ZoneId);
         Bytes(zones.map(|id| self.core.zones.zone(id).parity.len() as u64).sum())
@@ -282,6 +312,8 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
             }
             status.worn = core.zones.worn.all();
             status.failed_zones = core.zones.failed_zones();
+            status.memory = Some(core.zones.memory());
+            status.lost_parts = count_lost_parts(&core);
         }
         Err(error) if is_transient(error.kind()) => return Err(error),
         Err(error) => status.mount_error = Some(error.to_string()),
@@ -341,8 +373,10 @@ pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status>
         scrub: None,
         worn: Vec::new(),
         lost: Vec::new(),
+        lost_parts: 0,
         failed_zones: Vec::new(),
         broken: false,
+        memory: None,
         mount_error: None,
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! | URL | members |
 //! |---|---|
-//! | `array:URL,URL,...` | these, in any order; one of them may be missing |
+//! | `array:URL,URL,...` | these, in any order; one of them may be missing, and another process may hold an idle spare |
 //! | `array:PATH` | those that the file lists, one URL on a line; `#` begins a comment |
 //! | `array:NAME` | the drives of this machine that are members of the array with this label or UUID |
 
@@ -19,11 +19,12 @@ use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 use crate::admin::status::status_of_members;
 use crate::array::Array;
 use crate::degraded::errors::Retries;
+use crate::format::superblock::MemberInfo;
 use crate::member::member_drive::MemberDrive;
 use crate::{OpenOptions, Status};
 
 /// Opens the members that `rest`, the part of an array's URL after `array:`, names. Missing members are skipped with
-/// a warning: the array may work without one.
+/// a warning: the array may work without one. So is an idle spare that another process holds.
 ///
 /// Errors: [`ErrorKind::Held`] and other errors of a drive that is present and cannot be opened;
 /// [`ErrorKind::Invalid`] if a URL is invalid or named twice; [`ErrorKind::NotFound`] if nothing has this name.
@@ -126,6 +127,40 @@ pub fn remember(rest: &str, url: &str) -> Result<bool> {
     })
 }
 
+/// Removes an idle spare that was given up from the list if `rest` is a file that lists the members. `drive`: the name of the spare's
+/// drive. Comments and the other lines stay. True if the file listed the drive.
+///
+/// Errors: [`ErrorKind::Host`] if the file cannot be read or written.
+pub fn forget(rest: &str, drive: &str) -> Result<bool> {
+    if !is_member_list_file(rest) {
+        return Ok(false);
+    }
+    let names_drive = |line: &&str| {
+        without_settings(line.split('#').next().unwrap_or_default().trim()) == without_settings(drive)
+    };
+    let remove = || -> std::io::Result<bool> {
+        let text = std::fs::read_to_string(rest)?;
+        let kept: String = text.split_inclusive('\n').filter(|line| !names_drive(line)).collect();
+        if kept == text {
+            return Ok(false);
+        }
+        // The new list takes the place of the old one as a whole: a crash leaves one of them.
+        let list = std::fs::canonicalize(rest)?;
+        let mut new = list.clone().into_os_string();
+        new.push(".new");
+        let mut file = std::fs::File::create(&new)?;
+        file.set_permissions(std::fs::metadata(&list)?.permissions())?;
+        file.write_all(kept.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(&new, &list)?;
+        Ok(true)
+    };
+    remove().map_err(|error| {
+        let why = format!("removing {drive} from the list of members: {error}; remove it by hand");
+        url_error(ErrorKind::Host, rest, why)
+    })
+}
+
 /// Opens the array that `rest` names.
 pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
     let devices = members(rest, driver)?;
@@ -148,8 +183,8 @@ fn is_url_list(rest: &str) -> bool {
 }
 
 fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
-    let mut devices = Vec::new();
-    let mut missing = Vec::new();
+    let (mut devices, mut missing) = (Vec::new(), Vec::new());
+    let mut closed: Option<(&str, Error)> = None;
     for url in urls {
         match zoned::open(url, Arc::clone(driver)) {
             Ok(device) => devices.push(device),
@@ -157,14 +192,39 @@ fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec
                 tracing::warn!(url, %error, "a member is missing");
                 missing.push(url.as_str());
             }
-            Err(error) => return Err(error),
+            // At most one drive is left out: an idle spare that another process holds.
+            Err(error) if matches!(error.kind(), ErrorKind::Held { .. }) && closed.is_none() => {
+                closed = Some((url.as_str(), error));
+            }
+            Err(error) => return Err(closed.map_or(error, |(_, first)| first)),
         }
+    }
+    if let Some((url, error)) = closed {
+        if !has_all_good_members(&devices, driver) {
+            return Err(error);
+        }
+        tracing::warn!(url, %error, "all members are there without this drive, an idle spare: left out");
     }
     if devices.is_empty() {
         let why = format!("none of its members is there: {}", missing.join(", "));
         return Err(url_error(ErrorKind::NotFound, rest, why));
     }
     Ok(devices)
+}
+
+/// True if all drives that an array does not list as failed are among `devices`, and so is the new drive of an interrupted rebuild.
+fn has_all_good_members(devices: &[Arc<dyn ZonedDevice>], driver: &Arc<dyn Driver>) -> bool {
+    let (mut present, mut needed) = (0, 0);
+    for device in devices {
+        let Ok(status) = block_on(&**driver, status_of_drive(device)) else { continue };
+        // A spare's mark is as old as the spare.
+        if status.spares.iter().all(|spare| spare.device.is_none()) {
+            present += 1;
+            let counts = |member: &&MemberInfo| !member.failed || member.rebuilding;
+            needed = needed.max(status.superblock.members.iter().filter(counts).count());
+        }
+    }
+    present > 0 && present >= needed
 }
 
 /// True if the error means that the drive is not present. An error of the host (no file descriptors, no memory) says
@@ -354,12 +414,57 @@ mod tests {
             );
         }
         assert_eq!(listed(&file).expect("a list").expect("of URLs").len(), 3, "nothing was written");
+        assert!(forget(&file, "emu:c").expect("removed") && !forget(&file, "emu:c").expect("not listed"));
+        let text = std::fs::read_to_string(&file).expect("the list");
+        assert_eq!(text, "# of the barn\nemu:a?zones=8\n\n  blk:/dev/b # the second\n\n");
+        assert!(forget(&file, "blk:/dev/b").expect("removed"));
+        assert_eq!(listed(&file).expect("a list").expect("of URLs"), ["emu:a?zones=8"]);
+        assert!(!forget("emu:a,emu:b", "emu:b").expect("no file"));
         std::fs::remove_dir_all(&folder).expect("removed");
         assert_eq!(listed("emu:a, emu:b").expect("a list").expect("of URLs"), ["emu:a", "emu:b"]);
         assert_eq!(listed("barn").expect("a name"), None);
         assert!(!remember("emu:a,emu:b", "emu:c").expect("no file"));
         assert!(is_emulated("emu:a") && is_emulated("array:emu:a,emu:b"));
         assert!(!is_emulated("array:emu:a,blk:/dev/b") && !is_emulated("array:barn") && !is_emulated("barn"));
+    }
+
+    #[test]
+    fn an_idle_spare_that_another_process_holds_is_left_out() {
+        let folder = std::env::temp_dir().join(format!("furrow-array-held-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let driver: Arc<dyn Driver> = units::RealDriver::new();
+        let settings = "?zones=8&zone-size=2MiB&zone-capacity=2MiB";
+        let urls: Vec<String> =
+            (0..5).map(|n| format!("emu:{}{settings}", folder.join(format!("{n}.img")).display())).collect();
+        {
+            let drives: Vec<Arc<dyn ZonedDevice>> = urls
+                .iter()
+                .map(|url| zoned::open_or_create(url, Arc::clone(&driver)).expect("a drive file"))
+                .collect();
+            let members = &drives[..4];
+            block_on(&*driver, crate::create(members, &CreateOptions::default())).expect("created");
+            let array = block_on(&*driver, Array::open(members.to_vec(), OpenOptions::default()));
+            let spare = Arc::clone(&drives[4]);
+            block_on(&*driver, array.expect("opened").add_spare(spare)).expect("a spare");
+        }
+        let list = urls.join(",");
+        // A drive file that is open takes no second opening, whichever process asks.
+        let hold = |n: usize| zoned::open(&urls[n], Arc::clone(&driver)).expect("not in use");
+        let spare = hold(4);
+        assert_eq!(members(&list, &driver).expect("the members are there").len(), 4);
+        let array = assemble(&list, &driver).expect("opened without its spare");
+        let spares = array.status().spares;
+        assert!(spares.len() == 1 && spares[0].device.is_none(), "the spare stays listed: {spares:?}");
+        drop((array, spare));
+        assert_eq!(members(&list, &driver).expect("all drives").len(), 5);
+        let member = hold(2);
+        let error = members(&list, &driver).expect_err("without a member the array would fail it for good");
+        assert!(matches!(error.kind(), ErrorKind::Held { .. }), "{error}");
+        let spare = hold(4);
+        let error = members(&list, &driver).expect_err("two drives are held");
+        assert!(matches!(error.kind(), ErrorKind::Held { .. }), "{error}");
+        drop((member, spare));
+        std::fs::remove_dir_all(&folder).expect("removed");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use units::sync::Event;
+use units::sync::{Event, Turnstile};
 use zoned::{Bytes, Driver, Instant, Result};
 
 use crate::background::scrub_report::ScrubReport;
@@ -197,11 +197,28 @@ impl<T: Clone> Handle<T> {
 pub(crate) struct Jobs {
     pub rebuild: Mutex<Option<Rebuild>>,
     pub scrub: Mutex<Option<Scrub>>,
+    /// The move of a part that runs.
+    pub moving: Mutex<Option<Arc<Job>>>,
+    /// The lock of jobs that move parts, or need each part to keep its place: a rebuild, and a scrub for each zone.
+    pub places: Turnstile,
     /// True once the array is being closed: no job begins any more.
     closed: AtomicBool,
 }
 
 impl Jobs {
+    /// Begins the move of a part, under the lock of the places. False if the array is being closed.
+    pub(crate) fn begin_move(&self, job: &Arc<Job>) -> bool {
+        let mut moving = self.moving.lock();
+        let is_open = !self.closed.load(Ordering::Acquire);
+        *moving = Some(Arc::clone(job)).filter(|_| is_open);
+        is_open
+    }
+
+    /// Ends the move of a part.
+    pub(crate) fn end_move(&self) {
+        *self.moving.lock() = None;
+    }
+
     /// Begins a rebuild. `None` if one runs already.
     pub(crate) fn begin_rebuild(&self, job: Arc<Job>) -> Option<Rebuild> {
         self.begin(&self.rebuild, job)
@@ -228,6 +245,7 @@ impl Jobs {
         let stop = |job: &Job| job.stopped.store(true, Ordering::Release);
         self.rebuild.lock().iter().for_each(|rebuild| stop(&rebuild.job));
         self.scrub.lock().iter().for_each(|scrub| stop(&scrub.job));
+        self.moving.lock().iter().for_each(|job| stop(job));
     }
 
     /// True once the array is being closed.

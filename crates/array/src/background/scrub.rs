@@ -1,10 +1,14 @@
 //! Scrub: reads all content, and compares parity with data.
 //!
-//! Rows of whole, acknowledged stripes are read from all drives at once: their XOR is zero. Blocks of a stripe that
+//! Rows of whole, acknowledged stripes are read from all drives at once, and each parity is compared with the data. Blocks of a stripe that
 //! is not whole are read like a client's read. Unreadable content is reconstructed and relocated. If parity does not
 //! match, either may be wrong: the mismatch is reported, and on request the parity is rewritten.
+//!
+//! An array that lacks fewer drives than it has parities is scrubbed too. A data unit of the missing drive is put together with one
+//! parity and compared with the other one; of such a stripe no parity is rewritten, as the unit itself may be wrong.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -17,9 +21,9 @@ use crate::background::jobs::{Job, Scrub};
 use crate::background::scrub_report::{Mismatch, ScrubReport};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
+use crate::degraded::whole_stripes::WholeStripes;
 use crate::events::EventKind;
-use crate::layout::xor::xor;
-use crate::layout::{Piece, Role, Slot, Stripe};
+use crate::layout::{Parity, Piece, Role, Slot, Stripe};
 use crate::metrics::add;
 
 /// Most mismatching stripes that a scrub's report lists.
@@ -34,11 +38,11 @@ impl Array {
     /// Begins to read all content and to compare parity with data, beside clients. Unreadable units are reconstructed
     /// and relocated (RAIZN, section 4.3.2).
     ///
-    /// Errors: [`ErrorKind::Invalid`] if a scrub runs, [`ErrorKind::Gone`] if a drive has failed or is missing: there
-    /// is nothing to compare then. A drive that fails meanwhile ends the scrub.
+    /// Errors: [`ErrorKind::Invalid`] if a scrub runs, [`ErrorKind::Gone`] if as many drives as there are parities have failed or are
+    /// missing: there is nothing to compare then. A scrub during which the last of these drives fails ends with this error.
     pub fn start_scrub(&self, options: ScrubOptions) -> Result<Scrub> {
         let core = &self.core;
-        refuse_degraded_array(core)?;
+        refuse_without_parity(core)?;
         let handle = core.jobs.begin_scrub(Job::new(None, &core.ctx.driver)).ok_or_else(|| {
             let error = core.ctx.error(ErrorKind::Invalid, "scrub");
             error.because("a scrub runs already: wait for it, or cancel it")
@@ -66,27 +70,41 @@ impl Array {
     }
 }
 
-/// Refuses to scrub an array that lacks a drive.
-fn refuse_degraded_array(core: &Core) -> Result<()> {
-    let Some(lacking) = core.members.iter().find(|member| !member.is_good()) else { return Ok(()) };
+/// Refuses to scrub an array that lacks as many drives as it has parities.
+fn refuse_without_parity(core: &Core) -> Result<()> {
+    let lacking: Vec<String> = core
+        .members
+        .iter()
+        .filter(|member| !member.is_good())
+        .map(|member| member.slot.0.to_string())
+        .collect();
+    if lacking.len() < core.ctx.layout.parities as usize {
+        return Ok(());
+    }
+    let drives = if lacking.len() == 1 { "drive" } else { "drives" };
+    let verb = if lacking.len() == 1 { "is" } else { "are" };
+    let again = if lacking.len() == 1 { "it" } else { "one of them" };
     let why = format!(
-        "drive {} is lacking, so that there is nothing to compare parity with: rebuild it first",
-        lacking.slot.0
+        "{drives} {} {verb} lacking, so that there is nothing to compare parity with: rebuild {again} first",
+        lacking.join(" and ")
     );
     Err(core.ctx.error(ErrorKind::Gone, "scrub").because(why))
 }
 
-/// The parts of a zone, in the order of their drives.
+/// The parts of a zone whose drives work, in the order of their drives.
 fn roles_by_slot(core: &Core, id: ZoneId) -> Vec<Role> {
-    core.ctx.placement.slots().map(|slot| core.ctx.placement.role(id, slot)).collect()
+    let roles = core.ctx.places.slots().filter_map(|slot| core.ctx.places.role(id, slot));
+    roles.filter(|role| core.members.has_part(id, *role)).collect()
 }
 
-/// Rows that a scrub is reading from all drives.
+/// Rows that a scrub is reading from all drives that work.
 struct ScrubChunk {
     row: u64,
     count: u64,
-    /// The reads of a chunk, by slot; `None` if the drive has failed.
-    ios: Vec<Option<Io<BufMut>>>,
+    /// The parts that are read.
+    roles: Vec<Role>,
+    /// The reads of the parts.
+    ios: Vec<Io<BufMut>>,
 }
 
 /// A scrub that runs.
@@ -106,7 +124,9 @@ impl RunningScrub {
             |id: &ZoneId| core.ctx.layout.stripe_of(core.zones.zone(*id).readable()).0 * core.ctx.layout.unit;
         let total: u64 = zones.iter().map(|id| rows(id).min(core.ctx.layout.part_rows)).sum();
         job.zones.store(u32::try_from(zones.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-        job.total.store(core.ctx.bytes(total) as u64 * u64::from(core.ctx.layout.width), Ordering::Relaxed);
+        let lacking = core.members.iter().filter(|member| !member.is_good()).count() as u64;
+        let parts = u64::from(core.ctx.layout.width).saturating_sub(lacking);
+        job.total.store(core.ctx.bytes(total) as u64 * parts, Ordering::Relaxed);
         for id in zones {
             self.report.zones += 1;
             self.zone(&core, id).await?;
@@ -116,13 +136,13 @@ impl RunningScrub {
     }
 
     async fn zone(&mut self, core: &Arc<Core>, id: ZoneId) -> Result<()> {
+        let _places_stay = core.jobs.places.acquire().await;
         let (generation, end) = {
             let zone = core.zones.zone(id);
             (zone.generation, zone.acknowledged().min(zone.readable()))
         };
         let whole = core.ctx.layout.stripe_of(end);
         let rows = core.ctx.layout.row(whole).min(core.ctx.layout.part_rows);
-        let roles = roles_by_slot(core, id);
         let mut reads: VecDeque<ScrubChunk> = VecDeque::new();
         let mut next = 0;
         while next < rows || !reads.is_empty() {
@@ -134,29 +154,29 @@ impl RunningScrub {
                 // A chunk holds whole stripes only, so that a mismatch names a stripe.
                 let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);
-                if !self.runner.wait_for_turn(count * roles.len() as u64).await {
+                if !self.runner.wait_for_turn(count * roles_by_slot(core, id).len() as u64).await {
                     return Err(core.ctx.error(ErrorKind::Cancelled, "scrub"));
                 }
-                refuse_degraded_array(core)?;
-                let read = |role: &Role| core.reconstruct.read_rows(id, *role, next, count);
-                reads.push_back(ScrubChunk { row: next, count, ios: roles.iter().map(read).collect() });
+                refuse_without_parity(core)?;
+                let read = |role: Role| Some((role, core.reconstruct.read_rows(id, role, next, count)?));
+                let (roles, ios) = roles_by_slot(core, id).into_iter().filter_map(read).unzip();
+                reads.push_back(ScrubChunk { row: next, count, roles, ios });
                 next += count;
             }
-            let Some(ScrubChunk { row, count, ios }) = reads.pop_front() else { continue };
-            let Some(ios) = ios.into_iter().collect::<Option<Vec<Io<BufMut>>>>() else {
-                return refuse_degraded_array(core);
-            };
-            let mut sum = BufMut::zeroed(core.ctx.bytes(count));
+            let Some(ScrubChunk { row, count, roles, ios }) = reads.pop_front() else { continue };
+            let mut parts: Vec<Option<BufMut>> = core.ctx.layout.roles().map(|_| None).collect();
             let mut count_read_error = false;
             for (role, read) in roles.iter().zip(join_all(ios).await) {
                 match read {
                     Ok(mut data) => {
                         core.reconstruct.apply_memory(id, *role, row, &mut data);
-                        xor(&mut sum, &data);
+                        if let Some(part) = parts.get_mut(role.index()) {
+                            *part = Some(data);
+                        }
                     }
                     Err(e) => {
-                        self.judge_failed_read(core, core.ctx.placement.slot(id, *role), e).await?;
-                        count_read_error = true;
+                        count_read_error |=
+                            !self.drive_failed(core, core.ctx.places.slot(id, *role), e).await?;
                     }
                 }
             }
@@ -168,40 +188,41 @@ impl RunningScrub {
                 self.report.changed += 1;
                 return Ok(());
             }
-            self.compare_stripes(core, id, generation, row, &sum, count_read_error).await?;
+            self.compare_stripes(core, id, generation, row..row + count, &parts, count_read_error).await?;
         }
         self.scrub_partial_stripe(core, id, end).await
     }
 
-    /// Handles a failed read of a scrub; returns an error if the drive has failed.
-    async fn judge_failed_read(&mut self, core: &Arc<Core>, slot: Slot, error: Error) -> Result<()> {
-        if fails_the_drive(error.kind()) {
-            core.members.fail(slot, &error).await?;
-            return refuse_degraded_array(core);
-        }
-        Ok(())
+    /// True if a failed read fails its drive; an error if the array then lacks too many drives for a scrub.
+    async fn drive_failed(&mut self, core: &Arc<Core>, slot: Option<Slot>, error: Error) -> Result<bool> {
+        let Some(slot) = slot.filter(|_| fails_the_drive(error.kind())) else { return Ok(false) };
+        core.members.fail(slot, &error).await?;
+        refuse_without_parity(core)?;
+        Ok(true)
     }
 
-    /// Compares the stripes of a chunk, whose XOR over all drives is `sum`.
+    /// Compares the stripes of a chunk. `parts`: what was read, by role.
     async fn compare_stripes(
         &mut self,
         core: &Arc<Core>,
         id: ZoneId,
         generation: u64,
-        row: u64,
-        sum: &[u8],
+        rows: Range<u64>,
+        parts: &[Option<BufMut>],
         count_read_error: bool,
     ) -> Result<()> {
-        let unit = core.ctx.bytes(core.ctx.layout.unit);
-        for (part, stripe) in sum.chunks(unit).zip(row / core.ctx.layout.unit..) {
-            let stripe = Stripe(stripe);
-            self.report.stripes += 1;
-            if count_read_error {
-                // A scrub reads the stripes of a failed chunk one by one to find the unreadable unit.
+        let (layout, block) = (&core.ctx.layout, core.ctx.bytes(1));
+        let stripes = rows.start / layout.unit..rows.end.div_ceil(layout.unit);
+        self.report.stripes += stripes.end - stripes.start;
+        if count_read_error {
+            // A scrub reads the stripes of a failed chunk one by one to find the unreadable units.
+            for stripe in stripes.map(Stripe) {
                 self.scrub_stripe(core, id, generation, stripe).await?;
-            } else if part.iter().any(|byte| *byte != 0) {
-                self.report_mismatch(core, id, generation, stripe).await?;
             }
+            return Ok(());
+        }
+        for stripe in (WholeStripes { layout, block, rows, parts }).mismatches() {
+            self.report_mismatch(core, id, generation, stripe).await?;
         }
         Ok(())
     }
@@ -214,18 +235,22 @@ impl RunningScrub {
         generation: u64,
         stripe: Stripe,
     ) -> Result<()> {
-        let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
-        let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
+        let (layout, block) = (&core.ctx.layout, core.ctx.bytes(1));
+        let (row, rows) = (layout.row(stripe), layout.unit_of(stripe));
+        let mut parts: Vec<Option<BufMut>> = layout.roles().map(|_| None).collect();
         let mut bad = Vec::new();
         let mut of_the_medium = true;
         for role in roles_by_slot(core, id) {
-            match core.reconstruct.rows_of(id, role, row, rows).await {
-                Ok(data) => xor(&mut sum, &data),
-                Err(_) if core.zones.was_reset(id, generation) => return Ok(()),
-                Err(e) => {
-                    of_the_medium &= core.failures.count_read_error(id, role, row..row + rows, &e);
-                    self.judge_failed_read(core, core.ctx.placement.slot(id, role), e).await?;
-                    bad.push(role);
+            match (core.reconstruct.rows_of(id, role, row, rows).await, parts.get_mut(role.index())) {
+                (Ok(data), Some(part)) => *part = Some(data),
+                (Ok(_), None) => {}
+                (Err(_), _) if core.zones.was_reset(id, generation) => return Ok(()),
+                (Err(e), _) => {
+                    let medium = core.failures.count_read_error(id, role, row..row + rows, &e);
+                    if !self.drive_failed(core, core.ctx.places.slot(id, role), e).await? {
+                        of_the_medium &= medium;
+                        bad.push(role);
+                    }
                 }
             }
         }
@@ -234,29 +259,41 @@ impl RunningScrub {
         if core.zones.was_reset(id, generation) {
             return Ok(());
         }
-        let [role] = bad.as_slice() else {
+        let stripes = WholeStripes { layout, block, rows: row..row + rows, parts: &parts };
+        if bad.is_empty() {
+            return match stripes.mismatches().is_empty() {
+                true => Ok(()),
+                false => self.report_mismatch(core, id, generation, stripe).await,
+            };
+        }
+        let lacking = layout.roles().filter(|role| !core.members.has_part(id, *role)).count();
+        if bad.len() + lacking > layout.parities as usize {
             self.report.lost += bad.len() as u64;
-            if bad.is_empty() && sum.iter().any(|byte| *byte != 0) {
-                self.report_mismatch(core, id, generation, stripe).await?;
-            }
             return Ok(());
-        };
+        }
         if !of_the_medium {
             // A scrub does not repair worn zones, and a transient error needs no repair.
             return Ok(());
         }
-        let role = *role;
-        let relocated = match core.ctx.layout.index_on(stripe, role) {
-            None => core.repair.relocate_parity(id, generation, stripe, sum.freeze()).await?,
-            Some(index) => {
-                let offset = core.ctx.layout.unit_start(stripe, index);
-                let piece = Piece { role, stripe, index, row: 0, offset, len: rows };
-                core.repair.relocate(id, generation, piece, sum.freeze()).await?
-            }
-        };
-        self.report.repaired += u64::from(relocated);
-        let (slot, block) = (core.ctx.placement.slot(id, role), core.ctx.layout.start(stripe));
-        core.ctx.publish(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated });
+        for role in bad {
+            let Some(content) = stripes.part(role).map(BufMut::freeze) else { continue };
+            let parity = layout.parity_on(stripe, role);
+            let relocated = match (parity, layout.index_on(stripe, role)) {
+                (Some(parity), _) => {
+                    core.repair.relocate_parity(id, generation, (stripe, parity), content).await?
+                }
+                (None, index) => {
+                    let index = index.expect("a part holds data or parity");
+                    let offset = layout.unit_start(stripe, index);
+                    let piece = Piece { role, stripe, index, row: 0, offset, len: rows };
+                    core.repair.relocate(id, generation, piece, content).await?
+                }
+            };
+            self.report.repaired += u64::from(relocated);
+            let slot = core.ctx.places.slot(id, role).unwrap_or_default();
+            let block = layout.start(stripe);
+            core.ctx.publish(EventKind::Repaired { slot, zone: id, block, blocks: rows, relocated });
+        }
         Ok(())
     }
 
@@ -268,18 +305,18 @@ impl RunningScrub {
         stripe: Stripe,
     ) -> Result<()> {
         // A mismatching stripe is read again: a read repair may have come between the reads of two drives.
-        let (row, rows) = (core.ctx.layout.row(stripe), core.ctx.layout.unit_of(stripe));
-        let parity = core.ctx.layout.parity(stripe);
-        let mut sum = BufMut::zeroed(core.ctx.bytes(rows));
-        let mut found = BufMut::default();
+        let (layout, block) = (&core.ctx.layout, core.ctx.bytes(1));
+        let (row, rows) = (layout.row(stripe), layout.unit_of(stripe));
+        let mut parts: Vec<Option<BufMut>> = layout.roles().map(|_| None).collect();
         for role in roles_by_slot(core, id) {
             let data = core.reconstruct.rows_of(id, role, row, rows).await?;
-            match role == parity {
-                true => found = data,
-                false => xor(&mut sum, &data),
+            if let Some(part) = parts.get_mut(role.index()) {
+                *part = Some(data);
             }
         }
-        if core.zones.was_reset(id, generation) || found == sum {
+        let stripes = WholeStripes { layout, block, rows: row..row + rows, parts: &parts };
+        let wrong: Vec<(Parity, BufMut)> = stripes.wrong_parities_of_first();
+        if core.zones.was_reset(id, generation) || wrong.is_empty() {
             return Ok(());
         }
         tracing::warn!(zone = id.0, stripe = stripe.0, "parity does not fit its data");
@@ -288,9 +325,12 @@ impl RunningScrub {
         if self.report.mismatches.len() < MAX_LISTED_MISMATCHES {
             self.report.mismatches.push(Mismatch { zone: id, stripe });
         }
-        if self.options.repair_parity {
-            let relocated = core.repair.relocate_parity(id, generation, stripe, sum.freeze()).await?;
-            self.report.parity_rewritten += u64::from(relocated);
+        if self.options.repair_parity && stripes.has_data_of_first() {
+            let mut all = true;
+            for (parity, sum) in wrong {
+                all &= core.repair.relocate_parity(id, generation, (stripe, parity), sum.freeze()).await?;
+            }
+            self.report.parity_rewritten += u64::from(all);
         }
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Array {
             refuse_worn_zones(
                 &device,
                 "add a spare",
-                zones.iter().take(part_zones(superblock.zones).end as usize),
+                zones.iter().take(part_zones(superblock.part_zones).end as usize),
             )?;
             reset_all_zones(&device, &zones).await?;
             let uuid = random_uuid(&*core.ctx.driver);
@@ -80,7 +80,7 @@ impl Array {
 
     /// Checks that the array takes another idle spare now.
     ///
-    /// Errors: [`ErrorKind::Invalid`] if the array has 8 idle spares; [`ErrorKind::Gone`] if a second drive failed.
+    /// Errors: [`ErrorKind::Invalid`] if the array has 8 idle spares; [`ErrorKind::Gone`] if more drives failed than there are parities.
     pub fn may_add_spare(&self) -> Result<()> {
         let core = &self.core;
         if core.members.is_broken() {
@@ -145,7 +145,8 @@ pub(crate) fn watch(core: &Arc<Core>) {
                 EventKind::RebuildEnded { error: Some(_), .. } => {
                     last.is_some_and(|rebuild| rebuild.job.has_new_drive_failed())
                 }
-                EventKind::Dropped(_) => true,
+                // Of an array with two parities another drive may have failed meanwhile.
+                EventKind::Dropped(_) | EventKind::RebuildEnded { error: None, .. } => true,
                 _ => false,
             };
             if let Some(core) = watched.upgrade().filter(|_| takes) {

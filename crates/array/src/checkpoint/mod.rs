@@ -9,12 +9,13 @@ use std::sync::Arc;
 use zoned::{Blocks, Io, Result, ZoneId};
 
 use crate::context::Context;
+use crate::format::frames::Frame;
 use crate::format::record::Body;
-use crate::format::zone_entries;
+use crate::format::{frames, zone_entries, zone_maps};
 use crate::io::write::Writes;
-use crate::layout::{Role, Slot, Stripe};
+use crate::layout::{Parity, Role, Slot, Stripe};
 use crate::member::NoRoom;
-use crate::membership::{CheckpointWrites, LogClient, Membership};
+use crate::membership::{CheckpointWrites, LogClient, Membership, ParityCommit};
 use crate::zone::Zone;
 use crate::zone::zone_table::ZoneTable;
 
@@ -33,32 +34,62 @@ impl Checkpoints {
             return Vec::new();
         }
         let (layout, generation, mut bodies) = (&self.ctx.layout, zone.generation, Vec::new());
+        let placed_by = self.ctx.places.placed_by(id, role);
         for (row, data) in zone.stale.runs(role) {
             let stripe = Stripe(row / layout.unit);
             let Some(index) = layout.index_on(stripe, role) else { continue };
             let start = layout.unit_start(stripe, index).plus(Blocks(row - layout.row(stripe)));
             let end = start.plus(Blocks((data.len() / self.ctx.bytes(1)) as u64));
-            bodies.push(Body::RelocatedData { zone: id, generation, start, end, data: data.clone() });
+            let data = data.clone();
+            bodies.push(Body::RelocatedData { zone: id, generation, placed_by, start, end, data });
         }
         let rows = zone.stale.of(role);
         if !rows.is_empty() {
-            bodies.push(Body::StaleRows { zone: id, generation, rows, rewritten: false });
+            bodies.push(Body::StaleRows { zone: id, generation, placed_by, rows, rewritten: false });
         }
         bodies
+    }
+
+    /// The records of marks.
+    fn mark_records(&self, marks: Vec<Frame>) -> impl Iterator<Item = Body> {
+        let per_block = frames::per_block(self.ctx.geometry.block_size);
+        let records =
+            marks.chunks(per_block).map(|marks| Body::Frames { frames: marks.to_vec(), parity: None });
+        records.collect::<Vec<_>>().into_iter()
+    }
+
+    /// Logs marks behind all writes that were in flight when the checkpoint began, which are acknowledged by now. Their frames may
+    /// be in the log's old zone alone, which is reset after the checkpoint.
+    async fn log_marks(&self, slot: Slot, incarnation: u64) -> Result<()> {
+        let marks = self.zones.ids().filter_map(|id| mark_of(&self.zones.zone(id), id)).collect();
+        for marks in self.mark_records(marks) {
+            let io = self.members.member(slot).append_marks(incarnation, &marks);
+            if let Some(io) = io.map_err(|NoRoom| self.members.full_error("checkpoint"))? {
+                io.await?;
+            }
+        }
+        Ok(())
     }
 
     /// The records of one zone for the checkpoint of `slot`, apart from partial parity.
     fn zone_records(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Vec<Body> {
         let (layout, generation, mut bodies) = (&self.ctx.layout, zone.generation, Vec::new());
-        let role = self.ctx.placement.role(id, slot);
         if zone.resetting {
             bodies.push(Body::ResetIntent { zone: id, generation });
         }
-        for (stripe, relocated) in &zone.relocated {
-            if layout.parity(*stripe) == role {
+        if let Some(moving) = zone.moving.as_ref().filter(|moving| moving.slot == slot) {
+            let (placed_by, rows) = (moving.placed_by, moving.rows.clone());
+            bodies.push(Body::BadRows { zone: id, generation, placed_by, rows });
+        }
+        let Some(role) = self.ctx.places.role(id, slot) else { return bodies };
+        let placed_by = self.ctx.places.placed_by(id, role);
+        for ((stripe, parity), relocated) in &zone.relocated {
+            if layout.parity(*stripe, *parity) == role {
                 bodies.push(Body::RelocatedParity {
+                    parity: *parity,
                     zone: id,
                     generation,
+                    placed_by,
                     start: layout.start(*stripe),
                     end: relocated.end,
                     unit: relocated.unit.clone(),
@@ -68,7 +99,7 @@ impl Checkpoints {
         bodies.append(&mut self.stale_records(zone, id, role));
         let rows = self.members.member(slot).bad_rows.of(id);
         if !rows.is_empty() {
-            bodies.push(Body::BadRows { zone: id, generation, rows });
+            bodies.push(Body::BadRows { zone: id, generation, placed_by, rows });
         }
         bodies
     }
@@ -83,23 +114,37 @@ impl LogClient for Checkpoints {
     ) -> Result<(), NoRoom> {
         let (member, layout) = (self.members.member(slot), &self.ctx.layout);
         let mut entries = Vec::with_capacity(self.ctx.geometry.zones as usize);
+        let mut maps = Vec::new();
+        let mut marks: Vec<Frame> = Vec::new();
         for id in self.zones.ids() {
             let mut zone = self.zones.zone(id);
             entries.push(zone.entry());
+            if let Some(stored) = self.ctx.places.stored() {
+                maps.extend(stored.map(id, zone.generation));
+            }
+            marks.extend(mark_of(&zone, id));
             for body in self.zone_records(&zone, id, slot) {
                 writes.ios.extend(member.append_of(incarnation, &body)?);
             }
+            let role = self.ctx.places.role(id, slot);
             if let Some(stripe) = zone.open_stripe(layout)
-                && layout.parity(stripe) == self.ctx.placement.role(id, slot)
+                && let Some(parity) = role.and_then(|role| layout.parity_on(stripe, role))
                 && member.is_incarnation(incarnation)
             {
                 let end = zone.pointer;
-                let body = self.writes.partial(&zone, id, stripe, layout.start(stripe), end);
+                let start = layout.start(stripe);
+                let mut body = self.writes.partial(&zone, id, (stripe, parity), start, end);
+                if let Some(above) = zone.coverage_mut(parity).corrects.take() {
+                    body = Body::Reorder { above: above.max(start), parity: Box::new(body) };
+                }
                 let io = member.append_of(incarnation, &body)?;
-                if zone.logged < end {
-                    writes.ios.extend(self.writes.write_held_parity(&mut zone, id));
-                    zone.commit(end, false);
-                    writes.commits.push((id, end));
+                if zone.coverage(parity).logged < end {
+                    writes.ios.extend(self.writes.write_held_parity(&mut zone, id, parity));
+                    let coverage = zone.coverage_mut(parity);
+                    coverage.commit(end, false);
+                    coverage.checkpoints += 1;
+                    let generation = zone.generation;
+                    writes.commits.push(ParityCommit { zone: id, generation, parity, end });
                 }
                 writes.ios.extend(io);
             }
@@ -108,6 +153,12 @@ impl LogClient for Checkpoints {
                 zone.barrier(completer);
                 writes.barriers.push(io.typed::<()>());
             }
+        }
+        for maps in zone_maps::split(&maps, self.ctx.geometry.block_size) {
+            writes.ios.extend(member.append_of(incarnation, &Body::ZoneMaps(maps))?);
+        }
+        for marks in self.mark_records(marks) {
+            writes.ios.extend(member.append_of(incarnation, &marks)?);
         }
         for (first, entries) in zone_entries::split(&entries, self.ctx.geometry.block_size) {
             writes.ios.extend(member.append_of(incarnation, &Body::Zones { first, entries })?);
@@ -123,15 +174,17 @@ impl LogClient for Checkpoints {
         incarnation: u64,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>> {
         Box::pin(async move {
+            self.log_marks(slot, incarnation).await?;
             let layout = &self.ctx.layout;
             for id in self.zones.ids() {
                 let io = {
                     let zone = self.zones.zone(id);
-                    let role = self.ctx.placement.role(id, slot);
-                    let ours = |stripe: &Stripe| layout.parity(*stripe) == role;
-                    let open = zone.open_stripe(layout).filter(ours);
-                    let Some(stripe) = open.filter(|_| zone.poison.is_some()) else { continue };
-                    let body = self.writes.partial(&zone, id, stripe, layout.start(stripe), zone.pointer);
+                    let role = self.ctx.places.role(id, slot);
+                    let open = zone.open_stripe(layout).filter(|_| zone.poison.is_some());
+                    let ours = open.and_then(|stripe| Some((stripe, layout.parity_on(stripe, role?)?)));
+                    let Some((stripe, parity)) = ours else { continue };
+                    let start = layout.start(stripe);
+                    let body = self.writes.partial(&zone, id, (stripe, parity), start, zone.pointer);
                     self.members.member(slot).append_of(incarnation, &body)
                 };
                 if let Some(io) = io.map_err(|NoRoom| self.members.full_error("checkpoint"))? {
@@ -142,13 +195,20 @@ impl LogClient for Checkpoints {
         })
     }
 
-    fn commit_ended(&self, zone: ZoneId, end: Blocks, result: &Result<()>) {
-        self.writes.commit_ended(zone, end, result);
+    fn commit_ended(&self, commit: ParityCommit, result: &Result<()>) {
+        self.writes.commit_ended(commit, result);
     }
 
-    fn room_freed(&self, zone: ZoneId) {
-        self.writes.room_freed(zone);
+    fn room_freed(&self, (zone, parity): (ZoneId, Option<Parity>)) {
+        self.writes.room_freed(zone, parity);
     }
+}
+
+/// The mark of a zone of which an array with atomic writes has no recorded end: where its acknowledged writes end.
+fn mark_of(zone: &Zone, id: ZoneId) -> Option<Frame> {
+    let at = zone.frames.as_ref()?.acknowledged;
+    let open = zone.entry().end.is_none() && at > Blocks::ZERO;
+    open.then(|| Frame::mark(id, zone.generation, at))
 }
 
 #[cfg(test)]

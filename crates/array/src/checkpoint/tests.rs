@@ -22,10 +22,10 @@ fn blocks(from: u64, to: u64) -> Buf {
 /// blocks of the stripe can still be reconstructed from the log, whichever other drive fails.
 #[test]
 fn acknowledged_blocks_survive_a_write_that_is_refused_during_a_log_roll() {
-    let layout = crate::Layout { width: 5, unit: 4, part_rows: 256 };
-    let placement = crate::Placement { drives: 5 };
-    let parity = placement.slot(ZONE, layout.parity(Stripe(2)));
-    let worn = placement.slot(ZONE, layout.data(Stripe(2), 1));
+    let layout = crate::Layout { width: 5, parities: 1, unit: 4, part_rows: 256 };
+    let rotation = crate::Rotation { drives: 5 };
+    let parity = rotation.slot(ZONE, layout.parity(Stripe(2), Parity::P));
+    let worn = rotation.slot(ZONE, layout.data(Stripe(2), 1));
     for lost in (0..5).filter(|slot| *slot != worn.index()) {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let drive = |n: u32| {

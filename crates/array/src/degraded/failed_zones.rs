@@ -12,23 +12,21 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, BufMut, Durability, Io, Result, ZoneId, ZoneState};
+use zoned::{Blocks, Durability, Io, Result, ZoneId, ZoneState};
 
 use crate::core::Core;
 use crate::format::record::Body;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
 use crate::layout::row_set::RowSet;
-use crate::member::physical_zone::PhysicalZone;
+use crate::zone::frames::Frames;
 use crate::zone::{Work, Zone};
 
 /// The drive whose part of a zone is offline, among the drives that work.
 pub(crate) async fn offline_part(core: &Core, id: ZoneId) -> Option<Slot> {
-    for member in core.members.working_members() {
-        let Some(device) = member.device() else { continue };
-        let info = PhysicalZone::part(&*device, id).info().await.ok()?;
-        if info.is_some_and(|info| info.state == ZoneState::Offline) {
-            return Some(member.slot);
+    for part in core.members.parts(id) {
+        if part.info().await.ok()?.is_some_and(|info| info.state == ZoneState::Offline) {
+            return Some(part.slot());
         }
     }
     None
@@ -48,8 +46,9 @@ pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
             let from = if zone.worn_active { ZoneState::Closed } else { zone.state };
             limits.moved(id, from, ZoneState::Offline);
             let queue = std::mem::take(&mut zone.queue);
-            *zone = Zone::new(ZoneState::Offline, zone.generation, Blocks::ZERO, BufMut::default());
-            (zone.queue, zone.busy) = (queue, true);
+            let (parity, frames) = (zone.parity.emptied(), zone.frames.as_ref().map(Frames::of_next_life));
+            *zone = Zone::new(ZoneState::Offline, zone.generation, Blocks::ZERO, parity);
+            (zone.queue, zone.frames, zone.busy) = (queue, frames, true);
             core.members.iter().for_each(|member| member.bad_rows.set(id, RowSet::default()));
             (zone.generation, from.is_active())
         })
@@ -64,7 +63,7 @@ pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
             .await;
         if active && recorded.is_ok() {
             // The drive with the offline part refuses the finish.
-            let _refused = core.actions.on_all_drives(id, Action::Finish).await;
+            let _refused = core.actions.finish_failed_parts(id).await;
         }
     }
     core.zones.zone(id).busy = false;

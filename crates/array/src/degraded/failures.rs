@@ -57,9 +57,9 @@ impl Failures {
 
     /// Counts a failed read. True if the medium failed, so that read repair is due.
     pub(crate) fn count_read_error(&self, id: ZoneId, role: Role, rows: Range<u64>, error: &Error) -> bool {
-        let member = self.members.member_of(id, role);
-        let slot = member.slot;
-        if member.bad_rows.intersects(id, &rows) {
+        let Some(part) = self.members.part(id, role) else { return false };
+        let (member, slot) = (part.member(), part.slot());
+        if part.has_bad_rows(&rows) {
             // The error came from the array's own list of bad rows, not from the drive.
             return true;
         }

@@ -6,3 +6,4 @@ pub(crate) mod failed_zones;
 pub(crate) mod failures;
 pub(crate) mod read_repair;
 pub(crate) mod reconstruct;
+pub(crate) mod whole_stripes;

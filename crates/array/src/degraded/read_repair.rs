@@ -20,7 +20,8 @@ use crate::context::Context;
 use crate::events::EventKind;
 use crate::format::record::Body;
 use crate::format::superblock::FEATURE_RELOCATION;
-use crate::layout::{Piece, Slot, Stripe};
+use crate::layout::stored_maps::PlacedBy;
+use crate::layout::{Parity, Piece, Slot, Stripe};
 use crate::member::Member;
 use crate::membership::Membership;
 use crate::metrics::add;
@@ -60,10 +61,8 @@ impl ReadRepair {
         let _turn = self.turn.acquire().await;
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
         let rows = row..row + piece.len;
-        let slot = self.ctx.placement.slot(id, piece.role);
-        if !self.has_room(slot) {
-            return Ok(false);
-        }
+        let slot = self.ctx.places.slot(id, piece.role);
+        let Some(slot) = slot.filter(|slot| self.has_room(*slot)) else { return Ok(false) };
         let (start, end) = (piece.offset, piece.offset.plus(Blocks(piece.len)));
         {
             let mut zone = self.zones.zone(id);
@@ -73,7 +72,8 @@ impl ReadRepair {
             }
             zone.stale.put(&self.ctx.layout, self.ctx.bytes(1), piece.role, row, &data);
         }
-        let content = Body::RelocatedData { zone: id, generation, start, end, data };
+        let placed_by = self.ctx.places.placed_by(id, piece.role);
+        let content = Body::RelocatedData { zone: id, generation, placed_by, start, end, data };
         self.record_on(slot, &content).await?;
         let stale = {
             let mut zone = self.zones.zone(id);
@@ -83,27 +83,25 @@ impl ReadRepair {
             zone.stale.add(piece.role, rows.clone());
             zone.stale.of(piece.role)
         };
-        self.record_on(slot, &Body::StaleRows { zone: id, generation, rows: stale, rewritten: false })
-            .await?;
-        self.forget_bad_rows(id, generation, slot, &rows).await?;
+        let stale = Body::StaleRows { zone: id, generation, placed_by, rows: stale, rewritten: false };
+        self.record_on(slot, &stale).await?;
+        self.forget_bad_rows((id, placed_by), generation, slot, &rows).await?;
         add(&self.ctx.metrics.relocations, 1);
         Ok(true)
     }
 
-    /// Relocates the parity of a whole stripe that its drive cannot read, or that does not match the data.
+    /// Relocates a parity of a whole stripe that its drive cannot read, or that does not match the data.
     pub(crate) async fn relocate_parity(
         &self,
         id: ZoneId,
         generation: u64,
-        stripe: Stripe,
+        (stripe, parity): (Stripe, Parity),
         unit: Buf,
     ) -> Result<bool> {
         let _turn = self.turn.acquire().await;
         let layout = &self.ctx.layout;
-        let slot = self.ctx.placement.slot(id, layout.parity(stripe));
-        if !self.has_room(slot) {
-            return Ok(false);
-        }
+        let slot = self.ctx.places.slot(id, layout.parity(stripe, parity));
+        let Some(slot) = slot.filter(|slot| self.has_room(*slot)) else { return Ok(false) };
         let (start, end) = (layout.start(stripe), layout.end(stripe));
         {
             let mut zone = self.zones.zone(id);
@@ -111,11 +109,14 @@ impl ReadRepair {
             if zone.generation != generation || zone.resetting || !below {
                 return Ok(false);
             }
-            zone.relocated.insert(stripe, RelocatedParity { end, unit: unit.clone() });
+            zone.relocated.insert((stripe, parity), RelocatedParity { end, unit: unit.clone() });
         }
-        self.record_on(slot, &Body::RelocatedParity { zone: id, generation, start, end, unit }).await?;
+        let placed_by = self.ctx.places.placed_by(id, layout.parity(stripe, parity));
+        let record = Body::RelocatedParity { parity, zone: id, generation, placed_by, start, end, unit };
+        self.record_on(slot, &record).await?;
         let row = layout.row(stripe);
-        self.forget_bad_rows(id, generation, slot, &(row..row + layout.unit_of(stripe))).await?;
+        let rows = row..row + layout.unit_of(stripe);
+        self.forget_bad_rows((id, placed_by), generation, slot, &rows).await?;
         add(&self.ctx.metrics.relocations, 1);
         Ok(true)
     }
@@ -123,7 +124,7 @@ impl ReadRepair {
     /// Removes rows from the drive's bad rows: the log holds their content now.
     async fn forget_bad_rows(
         &self,
-        id: ZoneId,
+        (id, placed_by): (ZoneId, PlacedBy),
         generation: u64,
         slot: Slot,
         rows: &Range<u64>,
@@ -132,7 +133,7 @@ impl ReadRepair {
         if !bad.remove(id, rows) {
             return Ok(());
         }
-        self.record_on(slot, &Body::BadRows { zone: id, generation, rows: bad.of(id) }).await
+        self.record_on(slot, &Body::BadRows { zone: id, generation, placed_by, rows: bad.of(id) }).await
     }
 
     /// Writes a record to the log of a drive, durable.
@@ -146,8 +147,10 @@ impl ReadRepair {
     /// True if the log of a drive has room for more relocated content. Every checkpoint contains all relocated content.
     fn has_room(&self, slot: Slot) -> bool {
         let relocates = self.members.config.lock().incompat & FEATURE_RELOCATION != 0;
-        let role = |id: ZoneId| self.ctx.placement.role(id, slot);
-        let taken = |id: ZoneId| self.zones.zone(id).relocated_cost(&self.ctx.layout, role(id));
+        let taken = |id: ZoneId| {
+            let role = self.ctx.places.role(id, slot);
+            role.map_or(0, |role| self.zones.zone(id).relocated_cost(&self.ctx.layout, role))
+        };
         let more = 2 * (self.ctx.layout.unit + 1) + 1;
         let member = self.members.member(slot);
         relocates
@@ -164,7 +167,7 @@ impl ReadRepair {
                 tracing::warn!(zone = id.0, block = piece.offset.0, %error, "the content of a repaired read is not relocated");
             }
             this.ctx.publish(EventKind::Repaired {
-                slot: this.ctx.placement.slot(id, piece.role),
+                slot: this.ctx.places.slot(id, piece.role).unwrap_or_default(),
                 zone: id,
                 block: piece.offset,
                 blocks: piece.len,

@@ -5,7 +5,7 @@
 //! | 0 | 8 | magic | `FURROWMD` |
 //! | 8 | 2 | version | 1 |
 //! | 10 | 2 | kind | kind of the payload: see [`Kind`] |
-//! | 12 | 4 | flags | bit 0: part of a checkpoint |
+//! | 12 | 4 | flags | bit 0: part of a checkpoint; bit 1: the parity in the record is Q |
 //! | 16 | 16 | array | the array's UUID |
 //! | 32 | 8 | epoch | number of the mount that wrote the record |
 //! | 40 | 8 | sequence | number of the record among those of one member |
@@ -16,7 +16,8 @@
 //! | 72 | 8 | end | one past the last |
 //! | 80 | 4 | payload_len | bytes of the payload |
 //! | 84 | 4 | payload_crc | CRC32C of the payload |
-//! | 88 | 36 | reserved | zero |
+//! | 88 | 2 | placed_by | of a record about the content of one part: the version of the zone's map that brought the part to the drive, or 0 ([`super::zone_maps`]) |
+//! | 90 | 34 | reserved | zero |
 //! | 124 | 4 | header_crc | CRC32C of the 124 bytes before |
 
 use units::{Blocks, ZoneId};
@@ -25,12 +26,15 @@ use zerocopy::IntoBytes;
 use zoned::contents::RecordHeader;
 
 use super::crc32c;
-use crate::layout::Slot;
+use crate::layout::stored_maps::PlacedBy;
+use crate::layout::{Parity, Slot};
 
 /// Bytes of a header.
 pub(crate) const SIZE: usize = RecordHeader::SIZE;
 /// Flag of a record in a checkpoint: the record repeats the state in memory.
 const CHECKPOINT_FLAG: u32 = 1;
+/// Flag of a record of partial or relocated parity: the parity is Q.
+const Q_FLAG: u32 = 2;
 
 /// The kind of a record.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -57,9 +61,15 @@ pub(crate) enum Kind {
     ZoneCopy,
     /// Rows of the drive's part of a zone whose content is not recoverable: [`super::row_ranges`].
     BadRows,
+    /// Where the parts of logical zones lie: [`super::zone_maps`].
+    ZoneMaps,
+    /// Which blocks were written together, and partial parity of `start..end` unless these are equal: [`super::frames`].
+    Frames,
+    /// Corrected partial parity of `start..end`, behind appends that landed in another order than submitted: [`super::reorder`].
+    Reorder,
 }
 
-const KIND_NUMBERS: [(Kind, u16); 11] = [
+const KIND_NUMBERS: [(Kind, u16); 14] = [
     (Kind::Superblock, 1),
     (Kind::Zones, 2),
     (Kind::ResetIntent, 3),
@@ -71,6 +81,9 @@ const KIND_NUMBERS: [(Kind, u16); 11] = [
     (Kind::StaleRows, 9),
     (Kind::ZoneCopy, 10),
     (Kind::BadRows, 11),
+    (Kind::ZoneMaps, 12),
+    (Kind::Frames, 13),
+    (Kind::Reorder, 14),
 ];
 
 /// A record's header.
@@ -78,6 +91,8 @@ const KIND_NUMBERS: [(Kind, u16); 11] = [
 pub(crate) struct Header {
     pub kind: Kind,
     pub checkpoint: bool,
+    /// The parity in a record of parity; P in all other records.
+    pub parity: Parity,
     pub array: Uuid,
     pub epoch: u64,
     pub sequence: u64,
@@ -86,16 +101,19 @@ pub(crate) struct Header {
     pub generation: u64,
     pub start: Blocks,
     pub end: Blocks,
+    pub placed_by: PlacedBy,
 }
 
 /// The bytes of a header for `payload`.
 pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
     let kind = KIND_NUMBERS.iter().find(|(kind, _)| *kind == header.kind).map_or(0, |(_, number)| *number);
+    let checkpoint = if header.checkpoint { CHECKPOINT_FLAG } else { 0 };
+    let parity = if header.parity == Parity::Q { Q_FLAG } else { 0 };
     let mut raw = RecordHeader {
         magic: RecordHeader::MAGIC,
         version: RecordHeader::VERSION.into(),
         kind: kind.into(),
-        flags: if header.checkpoint { CHECKPOINT_FLAG } else { 0 }.into(),
+        flags: (checkpoint | parity).into(),
         array: *header.array.as_bytes(),
         epoch: header.epoch.into(),
         sequence: header.sequence.into(),
@@ -106,7 +124,8 @@ pub(crate) fn encode(header: &Header, payload: &[u8]) -> [u8; SIZE] {
         end: header.end.0.into(),
         payload_len: u32::try_from(payload.len()).expect("a payload is a stripe unit at most").into(),
         payload_crc: crc32c(&[payload]).into(),
-        reserved: [0; 36],
+        placed_by: header.placed_by.0.into(),
+        reserved: [0; 34],
         header_crc: 0.into(),
     };
     raw.header_crc = raw.checksum().into();
@@ -126,6 +145,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
     let header = Header {
         kind,
         checkpoint: raw.flags.get() & CHECKPOINT_FLAG != 0,
+        parity: if raw.flags.get() & Q_FLAG != 0 { Parity::Q } else { Parity::P },
         array: Uuid::from_bytes(raw.array),
         epoch: raw.epoch.get(),
         sequence: raw.sequence.get(),
@@ -134,6 +154,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Option<(Header, &[u8])> {
         generation: raw.generation.get(),
         start: Blocks(raw.start.get()),
         end: Blocks(raw.end.get()),
+        placed_by: PlacedBy(raw.placed_by.get()),
     };
     Some((header, payload))
 }
@@ -149,6 +170,7 @@ mod tests {
         Header {
             kind: Kind::PartialParity,
             checkpoint: true,
+            parity: Parity::P,
             array: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
             epoch: 7,
             sequence: 99,
@@ -157,6 +179,7 @@ mod tests {
             generation: 5,
             start: Blocks(64),
             end: Blocks(67),
+            placed_by: PlacedBy::default(),
         }
     }
 

@@ -4,12 +4,15 @@
 //! block of its own. A reader of a zone tries every block, because a record torn by a power cut may lie between two good
 //! ones.
 
+pub(crate) mod frames;
 pub(crate) mod header;
 pub(crate) mod record;
+pub(crate) mod reorder;
 pub(crate) mod row_ranges;
 pub(crate) mod shape;
 pub(crate) mod superblock;
 pub(crate) mod zone_entries;
+pub(crate) mod zone_maps;
 
 pub(crate) use units::crc32c;
 

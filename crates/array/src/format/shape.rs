@@ -1,21 +1,32 @@
 //! Plausibility of records. A valid checksum proves that a record was written, not that its content is possible. A
 //! plausible record lies within the array and has the right length. A mount ignores all other records.
 
+use std::collections::BTreeSet;
+
 use zoned::{Blocks, ZoneId};
 
+use crate::format::frames::Frame;
 use crate::format::record::{Body, RecordId};
-use crate::format::superblock::Superblock;
+use crate::format::superblock::{Placement, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::placement::{Placement, is_metadata_zone};
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::placement::{METADATA_ZONES, Place, Rotation, is_metadata_zone};
+use crate::layout::stored_maps::ZoneMap;
+use crate::layout::{Layout, Parity, Role, Slot, Stripe};
 
 /// The shape of an array: fixed at its creation, and the same in all superblocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Shape {
     pub layout: Layout,
     pub placement: Placement,
+    pub drives: u32,
     /// Logical zones.
     pub zones: u32,
+    /// Physical zones of each drive for parts of logical zones.
+    pub part_zones: u32,
+    /// Rows of a physical zone that parts take.
+    pub zone_rows: u64,
+    /// Logical zones whose parts share a physical zone.
+    pub shares: u32,
     block_size: u32,
     zone_size: Blocks,
     metadata_zones: u32,
@@ -24,10 +35,25 @@ pub(crate) struct Shape {
 impl Shape {
     pub(crate) fn of(superblock: &Superblock) -> Shape {
         let drives = u32::try_from(superblock.members.len()).expect("no more than MAX_MEMBERS");
-        let (unit, part_rows) = (u64::from(superblock.unit), superblock.zone_capacity.0);
-        let (layout, placement) = (Layout { width: drives, unit, part_rows }, Placement { drives });
-        let &Superblock { zones, block_size, zone_size, metadata_zones, .. } = superblock;
-        Shape { layout, placement, zones, block_size, zone_size, metadata_zones }
+        let (unit, part_rows) = (u64::from(superblock.unit), superblock.part_rows().0);
+        let parities = superblock.parities;
+        let layout = Layout { width: superblock.width, parities, unit, part_rows };
+        let &Superblock {
+            placement, zones, part_zones, shares, block_size, zone_size, metadata_zones, ..
+        } = superblock;
+        let zone_rows = superblock.zone_capacity.0;
+        Shape {
+            layout,
+            placement,
+            drives,
+            zones,
+            part_zones,
+            zone_rows,
+            shares,
+            block_size,
+            zone_size,
+            metadata_zones,
+        }
     }
 
     /// True if a record in metadata zone `from` can have the content `body`.
@@ -41,22 +67,22 @@ impl Shape {
                 u64::from(first.0) + entries.len() as u64 <= u64::from(self.zones) && entries.iter().all(ends)
             }
             Body::ResetIntent { zone, .. } => self.has(*zone),
-            Body::PartialParity { zone, start, end, rows, .. } => {
+            Body::PartialParity { parity, zone, start, end, rows, .. } => {
                 let (layout, stripe) = (&self.layout, self.layout.stripe_of(*start));
                 self.has(*zone)
                     && self.is_in_one_stripe(*start, *end)
-                    && place.member == self.parity_slot(*zone, stripe)
+                    && self.is_parity_slot(place.member, *zone, stripe, *parity)
                     && self.has_blocks(
                         rows,
                         layout.rows(stripe, *start, *end).iter().map(|r| r.end - r.start).sum(),
                     )
             }
-            Body::RelocatedParity { zone, start, end, unit, .. } => {
+            Body::RelocatedParity { parity, zone, start, end, unit, .. } => {
                 let (layout, stripe) = (&self.layout, self.layout.stripe_of(*start));
                 self.has(*zone)
                     && self.is_in_one_stripe(*start, *end)
                     && *start == layout.start(stripe)
-                    && place.member == self.parity_slot(*zone, stripe)
+                    && self.is_parity_slot(place.member, *zone, stripe, *parity)
                     && self.has_blocks(unit, layout.unit_of(stripe))
             }
             Body::RelocatedData { zone, start, end, data, .. } => {
@@ -64,6 +90,20 @@ impl Shape {
                     && self.is_in_one_stripe(*start, *end)
                     && self.is_in_one_unit_of(*zone, place.member, *start, *end)
                     && self.has_blocks(data, end.minus(*start).0)
+            }
+            Body::Frames { frames, parity } => {
+                let last = self.layout.capacity();
+                let is_there =
+                    |frame: &Frame| self.has(frame.zone) && frame.start <= frame.end && frame.end <= last;
+                frames.iter().all(is_there)
+                    && parity.as_ref().is_none_or(|parity| self.allows(from, place, parity))
+            }
+            Body::Reorder { above, parity } => {
+                let Body::PartialParity { start, end, .. } = **parity else { return false };
+                self.allows(from, place, parity)
+                    && self.is_in_one_stripe(start, end)
+                    && *above >= self.layout.start(self.layout.stripe_of(start))
+                    && *above < end
             }
             Body::StaleRows { zone, rows, .. } | Body::BadRows { zone, rows, .. } => {
                 self.has(*zone) && rows.end() <= self.layout.part_rows
@@ -75,6 +115,9 @@ impl Shape {
                     // A metadata zone that holds a zone copy holds no records.
                     && *copy != from
             }
+            Body::ZoneMaps(maps) => {
+                self.placement == Placement::Stored && maps.iter().all(|map| self.allows_map(map))
+            }
         }
     }
 
@@ -82,9 +125,35 @@ impl Shape {
         zone.0 < self.zones
     }
 
-    /// The drive with the parity of a stripe.
-    fn parity_slot(&self, zone: ZoneId, stripe: Stripe) -> Slot {
-        self.placement.slot(zone, self.layout.parity(stripe))
+    /// True if the drive in `slot` has this parity of a stripe.
+    fn is_parity_slot(&self, slot: Slot, zone: ZoneId, stripe: Stripe, parity: Parity) -> bool {
+        self.layout.parities().any(|known| known == parity)
+            && self.may_hold(zone, self.layout.parity(stripe, parity), slot)
+    }
+
+    /// True if a map names drives, physical zones and rows of the array, and no drive twice.
+    fn allows_map(&self, map: &ZoneMap) -> bool {
+        let last = METADATA_ZONES + self.part_zones;
+        let last_row = if self.shares > 1 { self.zone_rows.saturating_sub(self.layout.part_rows) } else { 0 };
+        let is_of_array = |place: &Place| {
+            place.slot.0 < self.drives
+                && (METADATA_ZONES..last).contains(&place.zone.0)
+                && place.row <= last_row
+        };
+        let slots: BTreeSet<Slot> = map.places.iter().map(|place| place.slot).collect();
+        self.has(map.zone)
+            && map.places.len() == self.layout.width as usize
+            && slots.len() == map.places.len()
+            && map.places.iter().all(is_of_array)
+    }
+
+    /// True if the drive in `slot` can hold the part `role` of a zone. Which drive does, with stored maps, the mount learns from
+    /// the maps.
+    fn may_hold(&self, zone: ZoneId, role: Role, slot: Slot) -> bool {
+        match self.placement {
+            Placement::Fixed => (Rotation { drives: self.drives }).slot(zone, role) == slot,
+            Placement::Stored => true,
+        }
     }
 
     fn is_in_one_stripe(&self, start: Blocks, end: Blocks) -> bool {
@@ -93,7 +162,7 @@ impl Shape {
 
     fn is_in_one_unit_of(&self, zone: ZoneId, slot: Slot, start: Blocks, end: Blocks) -> bool {
         let piece = self.layout.locate(start);
-        self.placement.slot(zone, piece.role) == slot && end.minus(start).0 <= piece.len
+        self.may_hold(zone, piece.role, slot) && end.minus(start).0 <= piece.len
     }
 
     fn has_blocks(&self, data: &[u8], blocks: u64) -> bool {

@@ -9,10 +9,10 @@
 //! | 4 | 4 | members | number of drives |
 //! | 8 | 8 | compat | features that older builds may ignore |
 //! | 16 | 8 | ro_compat | features that older builds may read, not write |
-//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, stale rows and relocated data; bit 1, bad rows |
+//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, stale rows and relocated data; bit 1, bad rows; bit 3, frames; bit 4, two parities; bit 5, stripes narrower than the array |
 //! | 32 | 8 | config | counts changes of this superblock |
-//! | 40 | 4 | parities | units of parity in a stripe: 1 |
-//! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; others are to come |
+//! | 40 | 4 | parities | units of parity in a stripe: 1, or 2 with feature bit 4 |
+//! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; 2: stored maps ([`super::zone_maps`]) |
 //! | 48 | 4 | block_size | bytes |
 //! | 52 | 4 | unit | blocks in a stripe unit |
 //! | 56 | 4 | metadata_zones | first sequential zones of each drive |
@@ -20,7 +20,7 @@
 //! | 64 | 8 | zone_size | blocks between the starts of two physical zones, as the array counts |
 //! | 72 | 8 | zone_capacity | blocks used of each physical zone |
 //! | 80 | 4 | share_of | physical zones of a drive in a logical zone: 1 |
-//! | 84 | 4 | share_by | logical zones in a physical zone: 1 |
+//! | 84 | 4 | share_by | logical zones that share a physical zone: 1, or more with placement 2 |
 //! | 88 | 8 | created_ms | milliseconds since 1970 |
 //! | 96 | 4 | label_len | bytes of the label |
 //! | 100 | 4 | reserved | zero |
@@ -28,7 +28,10 @@
 //! | 168 | 4 | max_open | logical zones that may be open: all ones for no limit, 0 where none is recorded |
 //! | 172 | 4 | max_active | the same of active ones |
 //! | 176 | 4 | spares | number of idle spares, 8 at most |
-//! | 180 | 76 | reserved | zero |
+//! | 180 | 4 | part_zones | physical zones of each drive for parts of logical zones; 0 with placement 1: as many as logical zones |
+//! | 184 | 4 | width | units of a stripe, with feature bit 5; 0 without: as many as drives |
+//! | 188 | 4 | spare_drives | drives whose capacity no logical zone takes, with feature bit 5 |
+//! | 192 | 64 | reserved | zero |
 //! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed, 2 failed and this new drive is being filled), reserved (12) |
 //! | then | 32 each | spares | UUID (16), state (4: 3), reserved (12) |
 //!
@@ -40,7 +43,9 @@ use uuid::Uuid;
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-use super::HIGHEST_COUNTER;
+use super::{HIGHEST_COUNTER, header};
+use crate::layout::placement::METADATA_ZONES;
+use crate::layout::stored_maps::MAX_PHYSICAL_ZONES;
 use crate::layout::{MAX_MEMBERS, Slot};
 use zoned::Geometry;
 
@@ -67,10 +72,42 @@ const KNOWN_RO_COMPAT: u64 = 0;
 pub(crate) const FEATURE_RELOCATION: u64 = 1;
 /// Feature bit: bad rows are recorded. Without this bit a row that cannot be reconstructed ends a rebuild.
 pub(crate) const FEATURE_BAD_ROWS: u64 = 2;
+/// Feature bit: writes are atomic. Frames say which blocks were written together, and partial parity may lie in the same
+/// record.
+pub(crate) const FEATURE_FRAMES: u64 = 1 << 3;
+/// Feature bit: stripes have two units of parity.
+pub(crate) const FEATURE_TWO_PARITIES: u64 = 1 << 4;
+/// Feature bit: a stripe has fewer units than the array has drives.
+pub(crate) const FEATURE_WIDTH: u64 = 1 << 5;
+/// Feature bit: appends are sent to the drives as appends, and reorder records correct partial parity.
+pub(crate) const FEATURE_APPENDS: u64 = 1 << 8;
 /// The incompatible features this build knows.
-const KNOWN_INCOMPAT: u64 = FEATURE_RELOCATION | FEATURE_BAD_ROWS;
-/// Number of the placement that rotates stripes left-symmetrically over all drives.
-pub(crate) const LEFT_SYMMETRIC: u32 = 1;
+const KNOWN_INCOMPAT: u64 = FEATURE_RELOCATION
+    | FEATURE_BAD_ROWS
+    | FEATURE_FRAMES
+    | FEATURE_TWO_PARITIES
+    | FEATURE_WIDTH
+    | FEATURE_APPENDS;
+/// Where the drives hold the parts of logical zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Placement {
+    /// Placement 1: each drive has a part of every logical zone, in the physical zone of the same number.
+    #[default]
+    Fixed,
+    /// Placement 2: each logical zone has a map from its first write to its reset. A reset zone takes other physical zones than
+    /// those that wore out.
+    Stored,
+}
+
+impl Placement {
+    /// The number in the superblock.
+    fn number(self) -> u32 {
+        match self {
+            Placement::Fixed => 1,
+            Placement::Stored => 2,
+        }
+    }
+}
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]
@@ -98,7 +135,10 @@ struct Raw {
     max_open: U32,
     max_active: U32,
     spares: U32,
-    reserved_2: [u8; 76],
+    part_zones: U32,
+    width: U32,
+    spare_drives: U32,
+    reserved_2: [u8; 64],
 }
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
@@ -116,6 +156,8 @@ const _: () = assert!(std::mem::offset_of!(Raw, zone_size) == 64);
 const _: () = assert!(std::mem::offset_of!(Raw, label) == 104);
 const _: () = assert!(std::mem::offset_of!(Raw, max_active) == 172);
 const _: () = assert!(std::mem::offset_of!(Raw, spares) == 176);
+const _: () = assert!(std::mem::offset_of!(Raw, part_zones) == 180);
+const _: () = assert!(std::mem::offset_of!(Raw, width) == 184);
 
 /// Value of a zone limit that no build has recorded yet.
 const LIMIT_NOT_RECORDED: u32 = 0;
@@ -168,8 +210,14 @@ pub struct Superblock {
     pub incompat: u64,
     /// Units of parity in a stripe.
     pub parities: u32,
-    /// The placement of stripes on the drives.
-    pub placement: u32,
+    /// Where the drives hold the parts of logical zones.
+    pub placement: Placement,
+    /// Units of a stripe, parities included: with stored maps there may be fewer than drives.
+    pub width: u32,
+    /// The number of drives whose capacity no logical zone takes: room for the parts of drives that fail.
+    pub spare_drives: u32,
+    /// Logical zones whose parts share a physical zone: 1, or more with stored maps.
+    pub shares: u32,
     /// Bytes in a block.
     pub block_size: u32,
     /// Blocks in a stripe unit.
@@ -178,6 +226,8 @@ pub struct Superblock {
     pub metadata_zones: u32,
     /// Logical zones.
     pub zones: u32,
+    /// Physical zones of each drive for parts of logical zones: with stored maps more than logical zones.
+    pub part_zones: u32,
     /// Blocks between the starts of two physical zones, of the drive with the largest zones.
     pub zone_size: Blocks,
     /// Blocks used of each physical zone: the capacity of the smallest drive.
@@ -196,6 +246,21 @@ pub struct Superblock {
 }
 
 impl Superblock {
+    /// True if the array has more drives than a stripe has units.
+    pub fn is_wider_than_a_stripe(&self) -> bool {
+        (self.width as usize) < self.members.len()
+    }
+
+    /// Data units of a stripe.
+    pub fn data_units(&self) -> u32 {
+        self.width.saturating_sub(self.parities)
+    }
+
+    /// Blocks of a drive's part of a logical zone: a physical zone, or whole stripe units of a share of one.
+    pub fn part_rows(&self) -> Blocks {
+        Blocks(part_rows(self.zone_capacity.0, self.shares, self.unit))
+    }
+
     /// Changes the entry of the drive in `slot`.
     pub(crate) fn set_member(&mut self, slot: Slot, failed: bool, rebuilding: bool) {
         if let Some(info) = self.members.get_mut(slot.index()) {
@@ -228,6 +293,12 @@ pub(crate) enum SuperblockRefusal {
     Foreign(String),
 }
 
+/// Blocks of the largest superblock record of an array with `members` members: with all idle spares.
+pub(crate) fn largest_blocks(members: usize, block_size: u32) -> u64 {
+    let bytes = header::SIZE + FIXED_BYTES + (members + MAX_SPARES) * MEMBER_BYTES;
+    (bytes as u64).div_ceil(u64::from(block_size))
+}
+
 /// Encodes the payload.
 pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
     let mut label = [0; MAX_LABEL];
@@ -243,7 +314,7 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         incompat: sb.incompat.into(),
         config: sb.config.into(),
         parities: sb.parities.into(),
-        placement: sb.placement.into(),
+        placement: sb.placement.number().into(),
         block_size: sb.block_size.into(),
         unit: sb.unit.into(),
         metadata_zones: sb.metadata_zones.into(),
@@ -251,7 +322,7 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         zone_size: sb.zone_size.0.into(),
         zone_capacity: sb.zone_capacity.0.into(),
         share_of: 1.into(),
-        share_by: 1.into(),
+        share_by: sb.shares.into(),
         created_ms: sb.created_ms.into(),
         label_len: u32::try_from(sb.label.len().min(MAX_LABEL)).unwrap_or(0).into(),
         reserved: 0.into(),
@@ -259,7 +330,14 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         max_open: limit(|limits| limits.max_open),
         max_active: limit(|limits| limits.max_active),
         spares: u32::try_from(sb.spares.len()).expect("no more than MAX_SPARES").into(),
-        reserved_2: [0; 76],
+        part_zones: match sb.placement {
+            Placement::Fixed => 0,
+            Placement::Stored => sb.part_zones,
+        }
+        .into(),
+        width: if sb.incompat & FEATURE_WIDTH == 0 { 0 } else { sb.width }.into(),
+        spare_drives: sb.spare_drives.into(),
+        reserved_2: [0; 64],
     };
     let mut bytes = raw.as_bytes().to_vec();
     let mut add = |uuid: &Uuid, state: u32| {
@@ -294,15 +372,26 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
             "the array uses features that this build does not know (incompat bits {unknown:#x}): use a newer build"
         )));
     }
-    let (parities, placement) = (raw.parities.get(), raw.placement.get());
-    let shares = (raw.share_of.get(), raw.share_by.get());
-    if parities != 1 || placement != LEFT_SYMMETRIC || shares != (1, 1) {
+    let (parities, number) = (raw.parities.get(), raw.placement.get());
+    let placement = [Placement::Fixed, Placement::Stored].into_iter().find(|known| known.number() == number);
+    let (share_of, shares) = (raw.share_of.get(), raw.share_by.get());
+    let known_parities = if raw.incompat.get() & FEATURE_TWO_PARITIES == 0 { 1 } else { 2 };
+    let Some(placement) = placement.filter(|_| parities == known_parities && share_of == 1) else {
         return Err(SuperblockRefusal::Foreign(format!(
-            "the array has {parities} units of parity in a stripe, placement {placement} and zone shares {shares:?}; \
-             this build knows one unit of parity, placement {LEFT_SYMMETRIC} and shares (1, 1): use a newer build"
+            "the array has {parities} units of parity in a stripe, placement {number} and {share_of} physical zones in a \
+             logical zone's part; this build knows one unit of parity, or two with their feature bit, placements 1 and 2, and one \
+             physical zone: use a newer build"
         )));
-    }
+    };
+    let part_zones = match placement {
+        Placement::Fixed => raw.zones.get(),
+        Placement::Stored => raw.part_zones.get(),
+    };
     let count = raw.members.get();
+    let (width, spare_drives) = match raw.incompat.get() & FEATURE_WIDTH {
+        0 => (count, 0),
+        _ => (raw.width.get(), raw.spare_drives.get()),
+    };
     let spare_count = raw.spares.get() as usize;
     let mut next_entry = || {
         let (entry, left) = RawMember::read_from_prefix(rest).map_err(|_| SuperblockRefusal::Malformed)?;
@@ -324,15 +413,22 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
     }
     let block = raw.block_size.get();
     // The array's bytes and `config` must fit 64 bits, and its zones 32.
-    let bytes = u64::from(raw.zones.get())
+    let bytes = u64::from(part_zones)
         .checked_mul(u64::from(count))
         .and_then(|parts| parts.checked_mul(raw.zone_size.get()))
         .and_then(|blocks| blocks.checked_mul(u64::from(block)));
-    let sound = (3..=MAX_MEMBERS).contains(&count)
+    let sound = (2 + parities..=MAX_MEMBERS).contains(&count)
         && spare_count <= MAX_SPARES
         && bytes.is_some()
         && raw.config.get() <= HIGHEST_COUNTER
-        && raw.zones.get().checked_add(raw.metadata_zones.get()).is_some()
+        && part_zones.checked_add(raw.metadata_zones.get()).is_some()
+        && (2 + parities..=count).contains(&width)
+        && (placement == Placement::Stored || width == count)
+        && spare_drives <= count - width
+        && is_sound_share(placement, shares, raw.zone_capacity.get(), raw.unit.get())
+        && (placement == Placement::Fixed || part_zones <= MAX_PHYSICAL_ZONES - METADATA_ZONES)
+        && u128::from(raw.zones.get()) * u128::from(width)
+            <= u128::from(part_zones) * u128::from(shares) * u128::from(count - spare_drives)
         && block.is_power_of_two()
         && (512..=65_536).contains(&block)
         && raw.unit.get() > 0
@@ -357,10 +453,14 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         incompat: raw.incompat.get(),
         parities,
         placement,
+        width,
+        spare_drives,
+        shares,
         block_size: block,
         unit: raw.unit.get(),
         metadata_zones: raw.metadata_zones.get(),
         zones: raw.zones.get(),
+        part_zones,
         zone_size: Blocks(raw.zone_size.get()),
         zone_capacity: Blocks(raw.zone_capacity.get()),
         limits: limits.map(|(max_open, max_active)| Limits { max_open, max_active }),
@@ -369,6 +469,26 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         members,
         spares,
     })
+}
+
+/// True if parts of `shares` logical zones fit a physical zone of `capacity` blocks, each of whole stripe units.
+fn is_sound_share(placement: Placement, shares: u32, capacity: u64, unit: u32) -> bool {
+    match shares {
+        0 => false,
+        1 => true,
+        _ => placement == Placement::Stored && part_rows(capacity, shares, unit) > 0,
+    }
+}
+
+/// Rows of a part of a logical zone, if the parts of `shares` logical zones share a physical zone of `capacity` blocks.
+fn part_rows(capacity: u64, shares: u32, unit: u32) -> u64 {
+    match shares {
+        0 | 1 => capacity,
+        _ => {
+            let unit = u64::from(unit).max(1);
+            capacity / u64::from(shares) / unit * unit
+        }
+    }
 }
 
 /// The unknown features that forbid writing, as text.
@@ -396,11 +516,15 @@ pub(crate) mod tests {
             ro_compat: 0,
             incompat: 0,
             parities: 1,
-            placement: LEFT_SYMMETRIC,
+            placement: Placement::Fixed,
+            width: 5,
+            spare_drives: 0,
+            shares: 1,
             block_size: 4096,
             unit: 16,
             metadata_zones: 3,
             zones: 29,
+            part_zones: 29,
             zone_size: Blocks(16_384),
             zone_capacity: Blocks(16_000),
             limits: None,
@@ -440,12 +564,71 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn a_stored_placement_reads_as_it_was_written() {
+        let superblock = Superblock { placement: Placement::Stored, part_zones: 31, ..sample() };
+        let golden = golden_file("superblock-stored-v1.bin", &encode(&superblock));
+        assert_eq!(decode(superblock.uuid, &golden), Ok(superblock.clone()));
+        assert_eq!(encode(&superblock), golden);
+    }
+
+    #[test]
+    fn a_width_below_the_number_of_drives_reads_as_it_was_written() {
+        let superblock = Superblock {
+            incompat: FEATURE_WIDTH,
+            placement: Placement::Stored,
+            width: 3,
+            spare_drives: 1,
+            part_zones: 31,
+            zones: 40,
+            ..sample()
+        };
+        let golden = golden_file("superblock-width-v1.bin", &encode(&superblock));
+        assert_eq!(decode(superblock.uuid, &golden), Ok(superblock.clone()));
+        assert_eq!(encode(&superblock), golden);
+        // No build writes a width that is the number of drives; its record is read and written all the same.
+        let all = Superblock { width: 5, spare_drives: 0, zones: 31, ..superblock.clone() };
+        assert_eq!(decode(all.uuid, &encode(&all)), Ok(all));
+        let bad = [
+            Superblock { width: 2, ..superblock.clone() },
+            Superblock { spare_drives: 3, ..superblock.clone() },
+            Superblock { zones: 42, ..superblock.clone() },
+            Superblock { placement: Placement::Fixed, part_zones: 40, ..superblock },
+        ];
+        for sb in bad {
+            assert_eq!(decode(sb.uuid, &encode(&sb)), Err(SuperblockRefusal::Malformed), "{sb:?}");
+        }
+    }
+
+    #[test]
+    fn shared_physical_zones_read_as_they_were_written() {
+        let shared =
+            Superblock { placement: Placement::Stored, shares: 3, zones: 80, part_zones: 31, ..sample() };
+        let golden = golden_file("superblock-shares-v1.bin", &encode(&shared));
+        assert_eq!(decode(shared.uuid, &golden), Ok(shared.clone()));
+        assert_eq!(encode(&shared), golden);
+        assert_eq!(shared.part_rows(), Blocks(16_000 / 3 / 16 * 16));
+        let bad = [
+            Superblock { shares: 0, ..shared.clone() },
+            Superblock { shares: 1001, ..shared.clone() },
+            Superblock { zones: 94, ..shared.clone() },
+            Superblock { placement: Placement::Fixed, ..shared.clone() },
+            Superblock { part_zones: MAX_PHYSICAL_ZONES, ..shared },
+        ];
+        for sb in bad {
+            assert_eq!(decode(sb.uuid, &encode(&sb)), Err(SuperblockRefusal::Malformed), "{sb:?}");
+        }
+    }
+
+    #[test]
     fn unknown_features_are_refused_with_advice() {
         let foreign = |sb: Superblock| match decode(sb.uuid, &encode(&sb)) {
             Err(SuperblockRefusal::Foreign(why)) => why,
             other => panic!("{other:?}"),
         };
-        assert!(foreign(Superblock { incompat: 8, ..sample() }).contains("incompat bits 0x8"));
+        assert!(
+            foreign(Superblock { incompat: 1 << 60, ..sample() })
+                .contains("incompat bits 0x1000000000000000")
+        );
         assert!(foreign(Superblock { parities: 2, ..sample() }).contains("2 units of parity"));
         let ro = Superblock { ro_compat: 2, compat: 1, ..sample() };
         assert!(unwritable(&decode(ro.uuid, &encode(&ro)).expect("readable")).is_some());
@@ -454,9 +637,10 @@ pub(crate) mod tests {
     #[test]
     fn numbers_that_contradict_each_other_are_refused() {
         let bad = [
-            Superblock { members: sample().members[..2].to_vec(), ..sample() },
+            Superblock { members: sample().members[..2].to_vec(), width: 2, ..sample() },
             Superblock { block_size: 1000, ..sample() },
             Superblock { unit: 0, ..sample() },
+            Superblock { placement: Placement::Stored, part_zones: 28, ..sample() },
             Superblock { zone_capacity: Blocks(20_000), ..sample() },
             Superblock { spares: vec![Uuid::nil(); MAX_SPARES + 1], ..sample() },
         ];

@@ -1,15 +1,15 @@
 //! Zone commands and flushes.
 //!
-//! A reset of a zone with content takes five steps. After a crash, the next mount completes or discards it:
+//! A reset of a zone with content takes five steps; one of a zone with a stored map fewer ([`super::reset`]). After a crash, the next mount completes or discards it:
 //!
 //! 1. No operation of the zone is in flight, and new work waits.
-//! 2. The intent with the zone's generation is durable on two drives. From this step on a mount completes the reset.
+//! 2. The intent with the zone's generation is durable on one drive more than may fail. From this step on a mount completes the reset.
 //! 3. All physical zones are reset.
 //! 4. The resets are durable: old units must not come back between new ones.
-//! 5. The next generation is in the logs of the same two drives. A flush that makes new data of the zone durable also
+//! 5. The next generation is in the logs of the same drives. A flush that makes new data of the zone durable also
 //!    makes this record durable, so that a mount does not apply the old intent to new data.
 //!
-//! A finish flushes all drives and records the end of the content on two drives. From here on the zone is
+//! A finish flushes all drives and records the end of the content on as many drives. From here on the zone is
 //! full. Then zeros fill the stripe at the pointer, so that its parity gets to its place, and the physical
 //! zones are finished.
 
@@ -75,9 +75,13 @@ impl Actions {
             Action::Finish => ("finish", ZoneEvent::Finish),
             _ => ("reset", ZoneEvent::Reset),
         };
-        let lost = zone.state == ZoneState::Offline;
+        let (lost, worn) = (zone.state == ZoneState::Offline, zone.state == ZoneState::ReadOnly);
         let to = match zone.state.transition(event) {
             Ok(to) => to,
+            // A zone with a stored map takes other physical zones than the worn ones after a reset.
+            Err(_) if worn && action == Action::Reset && self.ctx.places.stored().is_some() => {
+                ZoneState::Empty
+            }
             // A reset is allowed of a failed zone whose parts are all present.
             Err(_) if lost && action == Action::Reset && self.zones.reset_blocker(id).is_none() => {
                 ZoneState::Empty
@@ -90,7 +94,7 @@ impl Actions {
             Action::Finish => zone.state == ZoneState::Full,
             // Blocks of a poisoned zone may have been dropped from memory.
             _ => {
-                let written = zone.pointer > Blocks::ZERO || zone.state == ZoneState::Full || lost;
+                let written = zone.pointer > Blocks::ZERO || zone.state == ZoneState::Full || lost || worn;
                 !written && zone.poison.is_none()
             }
         };
@@ -110,13 +114,17 @@ impl Actions {
         }
         zone.busy = true;
         // The flag is set before the intent is written: a log roll from here on copies the intent.
-        zone.resetting = action == Action::Reset;
+        // The reset of a zone with a stored map has no intent: its next generation alone ends the zone's life.
+        zone.resetting = action == Action::Reset && self.ctx.places.stored().is_none();
         let core = Arc::clone(self);
         let generation = zone.generation;
         deferred.run(async move {
             let result = match action {
                 Action::Finish => core.finish_zone(id, generation).await,
-                _ => core.reset_zone(id, generation).await,
+                _ => match core.ctx.places.stored() {
+                    Some(maps) => core.reset_mapped_zone(id, generation, maps).await,
+                    None => core.reset_zone(id, generation).await,
+                },
             };
             core.command_ended(id, action, &result);
             completer.complete(result.map(|_| Done::Unit));
@@ -134,7 +142,7 @@ impl Actions {
             (Action::Finish, Ok(end)) => {
                 (zone.state, zone.end, zone.pointer) =
                     (ZoneState::Full, Some(*end), self.ctx.layout.capacity());
-                zone.parity = BufMut::default();
+                zone.parity = zone.parity.emptied();
             }
             (_, Ok(_)) => zone.state = ZoneState::Empty,
             (_, Err(e)) => {
@@ -181,8 +189,8 @@ impl Actions {
     pub(crate) async fn on_all_drives(self: &Arc<Self>, id: ZoneId, action: Action) -> Result<()> {
         let mut children = DriveIos::default();
         // A new drive whose rebuild runs gets the command too, if it holds its part of the zone.
-        for member in self.members.iter() {
-            children.push(member.slot, member.act(id, action));
+        for part in self.members.parts(id) {
+            children.push(part.slot(), part.act(action));
         }
         let failures = children.join().await;
         self.failures.judge_writes(id, failures).await
@@ -241,8 +249,36 @@ impl Actions {
             // Once the padding zeros are durable, the partial parity of the stripe is not needed any more.
             self.zones.filled.lock().push((id, generation, padded));
         }
-        self.on_all_drives(id, Action::Finish).await?;
+        self.finish_parts(id).await?;
         Ok(end)
+    }
+
+    /// Finishes the physical zones of a zone whose last stripe is whole. Where other zones share a physical zone, it is finished if
+    /// no other part fits behind.
+    async fn finish_parts(self: &Arc<Self>, id: ZoneId) -> Result<()> {
+        let Some(shared) = self.zones.shared() else { return self.on_all_drives(id, Action::Finish).await };
+        let layout = &self.ctx.layout;
+        let rows = layout.row(layout.stripe_of(self.zones.zone(id).pointer)).min(layout.part_rows);
+        let mut children = DriveIos::default();
+        for part in self.members.parts(id).filter(|part| !shared.has_room_behind(part.place(), rows)) {
+            children.push(part.slot(), part.act(Action::Finish));
+        }
+        let failures = children.join().await;
+        self.failures.judge_writes(id, failures).await?;
+        self.zones.end_parts(id, rows);
+        Ok(())
+    }
+
+    /// Finishes the physical zones of a failed zone, which its reset gives up; not those with another zone's part behind.
+    pub(crate) async fn finish_failed_parts(self: &Arc<Self>, id: ZoneId) -> Result<()> {
+        let Some(shared) = self.zones.shared() else { return self.on_all_drives(id, Action::Finish).await };
+        let mut children = DriveIos::default();
+        for part in self.members.parts(id).filter(|part| shared.is_last(id, part.place())) {
+            children.push(part.slot(), part.act(Action::Finish));
+            shared.fill(part.place());
+        }
+        let failures = children.join().await;
+        self.failures.judge_writes(id, failures).await
     }
 
     /// Fills the stripe at the write pointer with zeros, so that its parity gets to its place.

@@ -2,4 +2,5 @@
 
 pub(crate) mod action;
 pub(crate) mod read;
+pub(crate) mod reset;
 pub(crate) mod write;

@@ -1,7 +1,7 @@
 //! Reads: each piece from its drive, or reconstructed from the other drives.
 //!
 //! A read of several units of a stripe of which one drive is missing reads each row of the other drives once: for the client
-//! and for the reconstruction of the missing unit. Reads of all other pieces end first, and the reconstruction combines
+//! and for the reconstruction of missing units. Reads of all other pieces end first, and the reconstruction combines
 //! their content with parity and with rows that the client did not ask for. If a piece with shared rows could not be read, the
 //! missing unit is reconstructed without shared rows.
 
@@ -14,7 +14,7 @@ use crate::deferred::Deferred;
 use crate::degraded::errors::{fails_the_drive, is_transient};
 use crate::degraded::failures::Failures;
 use crate::degraded::read_repair::ReadRepair;
-use crate::degraded::reconstruct::{Reconstruct, Reconstruction, SharedRows};
+use crate::degraded::reconstruct::{ReadRows, Reconstruct, Reconstruction, SharedRows};
 use crate::layout::Piece;
 use crate::member::bad_rows;
 use crate::membership::Membership;
@@ -74,7 +74,7 @@ impl Reads {
         let mut rest = into;
         let blocks = rest.len() as u64 / u64::from(self.ctx.geometry.block_size);
         let written = zone.readable().minus(offset).0.min(blocks);
-        let mut parts = Vec::new();
+        let (mut parts, mut read_rows) = (Vec::new(), Vec::new());
         let pieces: Vec<Piece> = self.ctx.layout.pieces(offset, written).collect();
         for piece in &pieces {
             let piece = *piece;
@@ -87,14 +87,19 @@ impl Reads {
                 parts.push(ReadPart::Ready(Some(piece), part));
                 continue;
             }
-            parts.push(match self.members.member_of(id, piece.role).read(id, row, part) {
+            let read = match self.members.part(id, piece.role) {
+                Some(from) => from.read(row, part),
+                None => Err(part),
+            };
+            parts.push(match read {
                 Ok(io) => {
                     let overlay = zone.stale.overlay(self.ctx.bytes(1), piece.role, row, piece.len);
                     ReadPart::Read(piece, io, overlay)
                 }
                 Err(part) => {
                     add(&self.ctx.metrics.degraded_reads, 1);
-                    let reconstruction = self.reconstruct.piece_beside(zone, id, piece, &pieces);
+                    let reconstruction = self.reconstruct.piece_beside(zone, id, piece, &pieces, &read_rows);
+                    read_rows.extend(reconstruction.iter().flat_map(Reconstruction::reads));
                     ReadPart::Reconstruct(piece, part, reconstruction)
                 }
             });
@@ -103,9 +108,10 @@ impl Reads {
             rest.fill(0);
             parts.push(ReadPart::Ready(None, rest));
         }
-        let (this, generation) = (Arc::clone(self), zone.generation);
+        let (this, generation, guard) = (Arc::clone(self), zone.generation, zone.readers.begin());
         deferred.run(async move {
             let result = this.join_parts(id, generation, parts).await;
+            drop(guard);
             completer.complete(result.map(Done::Read));
         });
     }
@@ -160,6 +166,7 @@ impl Reads {
 
     /// Completes the reconstructions of a read, all of whose other parts were read.
     async fn reconstruct_missing(&self, id: ZoneId, generation: u64, joined: &mut [JoinedPart]) {
+        let mut read_rows: Vec<(ReadRows, Buf)> = Vec::new();
         for at in 0..joined.len() {
             let Some(JoinedPart { piece: Some(piece), buf, missing, .. }) = joined.get_mut(at) else {
                 continue;
@@ -167,9 +174,19 @@ impl Reads {
             let Some(reconstruction) = missing.take() else { continue };
             let (piece, mut buf) = (*piece, std::mem::take(buf));
             let shared: Option<Vec<&[u8]>> =
-                reconstruction.shared.iter().map(|rows| self.content_of(joined, rows)).collect();
+                reconstruction.shared.iter().map(|rows| self.content_of(joined, &read_rows, rows)).collect();
             let result = match shared {
-                Some(shared) => self.reconstruct.combine(id, reconstruction, &shared, &mut buf).await,
+                Some(shared) => match self.reconstruct.combine(id, reconstruction, &shared, &mut buf).await {
+                    Ok(read) => {
+                        read_rows.extend(read);
+                        Ok(())
+                    }
+                    // Another parity may take the place of the parts that could not be read.
+                    Err(_) if self.ctx.layout.parities > 1 => {
+                        self.reconstruct_alone(id, generation, piece, &mut buf).await.unwrap_or(Ok(()))
+                    }
+                    Err(failed) => Err(failed.error),
+                },
                 None => self.reconstruct_alone(id, generation, piece, &mut buf).await.unwrap_or(Ok(())),
             };
             if let Some(part) = joined.get_mut(at) {
@@ -178,8 +195,19 @@ impl Reads {
         }
     }
 
-    /// The content of rows of a part, from the piece of the read that has them. `None` if that piece was not read.
-    fn content_of<'a>(&self, joined: &'a [JoinedPart], rows: &SharedRows) -> Option<&'a [u8]> {
+    /// The content of rows of a part, from the piece of the read that has them, or from another reconstruction (`read_rows`). `None` if
+    /// neither was read.
+    fn content_of<'a>(
+        &self,
+        joined: &'a [JoinedPart],
+        read_rows: &'a [(ReadRows, Buf)],
+        rows: &SharedRows,
+    ) -> Option<&'a [u8]> {
+        let there = |(of, _): &&(ReadRows, Buf)| of.contain(rows.role, rows.row, rows.rows);
+        if let Some((of, content)) = read_rows.iter().find(there) {
+            let from = rows.row - of.row;
+            return content.get(self.ctx.bytes(from)..self.ctx.bytes(from + rows.rows));
+        }
         let read = |part: &&JoinedPart| part.result.is_ok() && part.missing.is_none();
         joined.iter().filter(read).find_map(|part| {
             let piece = part.piece.filter(|piece| piece.role == rows.role)?;
@@ -197,18 +225,11 @@ impl Reads {
         piece: Piece,
         buf: &mut BufMut,
     ) -> Option<Result<()>> {
-        let reconstruction = {
-            let zone = self.zones.zone(id);
-            if zone.generation != generation {
-                buf.fill(0);
-                return None;
-            }
-            self.reconstruct.piece(&zone, id, piece)
-        };
-        Some(match reconstruction {
-            Ok(reconstruction) => self.reconstruct.complete(id, reconstruction, buf).await,
-            Err(e) => Err(e),
-        })
+        if self.zones.zone(id).generation != generation {
+            buf.fill(0);
+            return None;
+        }
+        Some(self.reconstruct.piece_into(id, piece, buf).await)
     }
 
     /// The error of blocks that cannot be reconstructed. If a drive's part of the zone is offline, that is the cause, but the
@@ -230,14 +251,15 @@ impl Reads {
         overlay: Overlay,
     ) -> (BufMut, Result<()>) {
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
-        let member = self.members.member_of(id, piece.role);
+        let part = self.members.part(id, piece.role);
         let buffer = |error: &mut Error| {
             error.take_buffer().unwrap_or_else(|| BufMut::zeroed(self.ctx.bytes(piece.len)))
         };
         let mut read = io.await;
         if let Err(error) = &mut read
             && is_transient(error.kind())
-            && let Ok(io) = member.read(id, row, buffer(error))
+            && let Some(part) = part
+            && let Ok(io) = part.read(row, buffer(error))
         {
             read = io.await;
         }
@@ -249,10 +271,12 @@ impl Reads {
             Err(e) => e,
         };
         let mut buf = buffer(&mut error);
-        if fails_the_drive(error.kind()) {
+        if let Some(part) = part
+            && fails_the_drive(error.kind())
+        {
             // The failure may break the array, which then refuses writes only. The read needs the other
             // drives only.
-            let _broken = self.members.fail(member.slot, &error).await;
+            let _broken = self.members.fail(part.slot(), &error).await;
         }
         tracing::warn!(zone = id.0, block = piece.offset.0, %error, "read from the other drives");
         add(&self.ctx.metrics.degraded_reads, 1);
@@ -265,7 +289,7 @@ impl Reads {
             self.repair.relocate_later(id, generation, piece, Buf::copy_from(&buf));
         }
         let rows = row..row + piece.len;
-        let why = |second: Error| match member.bad_rows.intersects(id, &rows) {
+        let why = |second: Error| match part.is_some_and(|part| part.has_bad_rows(&rows)) {
             true => format!("{}: {second}", bad_rows::BAD_ROWS_REASON),
             false => second.to_string(),
         };

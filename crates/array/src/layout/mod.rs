@@ -2,22 +2,26 @@
 //! drive holds a part.
 //!
 //! A logical zone consists of parts of equal size, numbered by their *role*. Its blocks are striped over the parts in units. Each
-//! stripe has one parity unit, whose role moves down by one from stripe to stripe, so that consecutive data units rotate over all
-//! parts. Four parts (`P` is parity):
+//! stripe has one unit of parity, P, or two, P and Q in the next role. The roles of parity move down by the number of parities from
+//! stripe to stripe, so that consecutive data units rotate over all parts. Four parts with one parity and with two:
 //!
 //! ```text
-//!            role 0    role 1    role 2    role 3
-//!   stripe 0    0         1         2         P
-//!   stripe 1    4         5         P         3
-//!   stripe 2    8         P         6         7
+//!            role 0    role 1    role 2    role 3        role 0    role 1    role 2    role 3
+//!   stripe 0    0         1         2         P             Q         0         1         P
+//!   stripe 1    4         5         P         3             3         P         Q         2
+//!   stripe 2    8         P         6         7             Q         4         5         P
 //! ```
 //!
 //! If the rows of a part are no multiple of the unit, the units of the last stripe are shorter.
 
+pub(crate) mod gf256;
 pub(crate) mod placement;
+pub(crate) mod places;
 pub(crate) mod row_set;
+pub(crate) mod running_parity;
 pub(crate) mod slots;
 pub(crate) mod steps;
+pub(crate) mod stored_maps;
 pub(crate) mod xor;
 
 use std::ops::Range;
@@ -53,11 +57,29 @@ impl Role {
     }
 }
 
+/// A parity of a stripe.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Parity {
+    /// The XOR of the stripe's data.
+    P,
+    /// The second parity, over GF(2^8): see `layout::gf256`.
+    Q,
+}
+
+impl Parity {
+    /// The parity as an index of a table with an entry for each parity.
+    pub fn index(self) -> usize {
+        self as usize
+    }
+}
+
 /// The arrangement of data and parity over the parts of a logical zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
     /// The number of a zone's parts.
     pub width: u32,
+    /// Units of parity in a stripe: 1 or 2. As many parts may be missing without loss of data.
+    pub parities: u32,
     /// Blocks in a stripe unit.
     pub unit: u64,
     /// Writable rows of a part; a row is a block.
@@ -89,7 +111,12 @@ impl Layout {
 
     /// Units of data in a stripe.
     pub fn data_units(&self) -> u64 {
-        u64::from(self.width) - 1
+        u64::from(self.width) - u64::from(self.parities)
+    }
+
+    /// The parities of a stripe.
+    pub fn parities(&self) -> impl DoubleEndedIterator<Item = Parity> + use<> {
+        [Parity::P, Parity::Q].into_iter().take(self.parities as usize)
     }
 
     /// Writable blocks of a logical zone.
@@ -130,23 +157,34 @@ impl Layout {
         Stripe(offset.0 / (self.unit * self.data_units()))
     }
 
-    /// The part with the parity of `stripe`.
-    pub fn parity(&self, stripe: Stripe) -> Role {
-        let turn = stripe.0 % u64::from(self.width);
-        Role(self.width - 1 - u32::try_from(turn).expect("below the number of parts"))
+    /// The part with a parity of `stripe`.
+    pub fn parity(&self, stripe: Stripe, parity: Parity) -> Role {
+        let width = u64::from(self.width);
+        let turn = stripe.0 % width * u64::from(self.parities) % width;
+        let first = width - 1 - turn;
+        self.role_at(first + parity.index() as u64)
+    }
+
+    /// The parity of `stripe` in the part `role`; `None` if the part holds data.
+    pub fn parity_on(&self, stripe: Stripe, role: Role) -> Option<Parity> {
+        self.parities().find(|parity| self.parity(stripe, *parity) == role)
     }
 
     /// The part with unit `index` of the data of `stripe`.
     pub fn data(&self, stripe: Stripe, index: u64) -> Role {
-        let place = u64::from(self.parity(stripe).0) + 1 + index;
-        Role(u32::try_from(place % u64::from(self.width)).expect("below the number of parts"))
+        self.role_at(u64::from(self.parity(stripe, Parity::P).0) + u64::from(self.parities) + index)
     }
 
-    /// The data unit of `stripe` in the part `role`; `None` if the part holds the parity.
+    /// The data unit of `stripe` in the part `role`; `None` if the part holds parity.
     pub fn index_on(&self, stripe: Stripe, role: Role) -> Option<u64> {
         let width = u64::from(self.width);
-        let distance = (u64::from(role.0) + width - u64::from(self.parity(stripe).0)) % width;
-        distance.checked_sub(1)
+        let distance = (u64::from(role.0) + width - u64::from(self.parity(stripe, Parity::P).0)) % width;
+        distance.checked_sub(u64::from(self.parities))
+    }
+
+    /// The part with this number, counted on from the first part behind the last one.
+    fn role_at(&self, place: u64) -> Role {
+        Role(u32::try_from(place % u64::from(self.width)).expect("below the number of parts"))
     }
 
     /// The piece from a block to the end of its unit.
@@ -214,6 +252,16 @@ impl Layout {
         }
     }
 
+    /// Rows of the part `role` of a zone that takes no more writes, where its content ends at `end`: those that are
+    /// [`used`](Layout::used), and a parity of a last stripe that is not whole, computed with zeros above `end`.
+    pub fn used_by_full_zone(&self, role: Role, end: Blocks) -> u64 {
+        let last = self.stripe_of(end);
+        match end > self.start(last) && self.parity_on(last, role).is_some() {
+            true => self.row(last) + self.filled(last, 0, end),
+            false => self.used(role, end),
+        }
+    }
+
     /// The first data block that the part `role` lacks whose own write pointer is at `row`; the capacity if none.
     pub fn first_missing(&self, role: Role, row: u64) -> Blocks {
         let mut row = row;
@@ -237,7 +285,13 @@ mod tests {
     use super::*;
 
     fn layouts() -> impl Strategy<Value = Layout> {
-        (3_u32..9, 1_u64..9, 1_u64..60).prop_map(|(width, unit, part_rows)| Layout { width, unit, part_rows })
+        let parts = (3_u32..9, 1_u32..3).prop_map(|(width, parities)| (width.max(2 + parities), parities));
+        (parts, 1_u64..9, 1_u64..60).prop_map(|((width, parities), unit, part_rows)| Layout {
+            width,
+            parities,
+            unit,
+            part_rows,
+        })
     }
 
     proptest! {
@@ -248,14 +302,18 @@ mod tests {
                 let piece = layout.locate(Blocks(offset));
                 let row = layout.row(piece.stripe) + piece.row;
                 prop_assert!(row < layout.part_rows && piece.role.0 < layout.width && piece.len > 0);
-                prop_assert_ne!(piece.role, layout.parity(piece.stripe));
+                prop_assert_eq!(layout.parity_on(piece.stripe, piece.role), None);
                 prop_assert!(places.insert((piece.role, row)));
                 prop_assert_eq!(layout.index_on(piece.stripe, piece.role), Some(piece.index));
             }
             for stripe in 0..layout.stripes() {
-                for row in 0..layout.unit_of(Stripe(stripe)) {
-                    let at = (layout.parity(Stripe(stripe)), layout.row(Stripe(stripe)) + row);
-                    prop_assert!(places.insert(at));
+                for parity in layout.parities() {
+                    let role = layout.parity(Stripe(stripe), parity);
+                    prop_assert_eq!(layout.parity_on(Stripe(stripe), role), Some(parity));
+                    prop_assert_eq!(layout.index_on(Stripe(stripe), role), None);
+                    for row in 0..layout.unit_of(Stripe(stripe)) {
+                        prop_assert!(places.insert((role, layout.row(Stripe(stripe)) + row)));
+                    }
                 }
             }
             // Data and parity together fill every part.
@@ -268,11 +326,16 @@ mod tests {
             for role in (0..layout.width).map(Role) {
                 let held = (0..pointer.0).map(Blocks).filter(|o| layout.locate(*o).role == role).count() as u64;
                 let parity = (0..layout.stripes()).map(Stripe)
-                    .filter(|s| layout.parity(*s) == role)
+                    .filter(|s| layout.parity_on(*s, role).is_some())
                     .map(|s| layout.final_parity(s, pointer)).sum::<u64>();
                 let used = layout.used(role, pointer);
                 prop_assert_eq!(used, held + parity);
                 prop_assert!(layout.first_missing(role, used) >= pointer);
+                let of_full = layout.used_by_full_zone(role, pointer);
+                let last = (0..pointer.0).map(|o| layout.locate(Blocks(o)))
+                    .filter(|p| p.role == role || layout.parity_on(p.stripe, role).is_some())
+                    .map(|p| layout.row(p.stripe) + p.row + 1).max().unwrap_or(0);
+                prop_assert_eq!(of_full, last);
                 if used > 0 {
                     let piece = (0..layout.capacity().0).map(Blocks).find(|o| {
                         let p = layout.locate(*o);
@@ -313,8 +376,10 @@ mod tests {
 
     #[test]
     fn consecutive_units_rotate_over_all_parts() {
-        let layout = Layout { width: 5, unit: 4, part_rows: 100 };
-        let roles: Vec<u32> = (0..20).map(|unit| layout.locate(Blocks(unit * 4)).role.0).collect();
-        assert_eq!(roles, (0..20).map(|n| n % 5).collect::<Vec<_>>());
+        for (width, parities, first) in [(5, 1, 0), (5, 2, 1), (6, 2, 1)] {
+            let layout = Layout { width, parities, unit: 4, part_rows: 100 };
+            let roles: Vec<u32> = (0..20).map(|unit| layout.locate(Blocks(unit * 4)).role.0).collect();
+            assert_eq!(roles, (first..20 + first).map(|n| n % width).collect::<Vec<_>>(), "{parities}");
+        }
     }
 }

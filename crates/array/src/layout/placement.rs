@@ -1,5 +1,4 @@
-//! The seam between logical and physical zones: which drive and physical zone hold a part of a logical zone, and which zones of a
-//! drive hold metadata. No other module computes a drive or a physical zone of a part.
+//! The place of a part, the computed placement, and which zones of a drive hold metadata. `layout::places` gives every other module the place of a part.
 //!
 //! Each drive has a part of every logical zone, in the physical zone of the same number behind the metadata zones. Physical zones
 //! are a drive's sequential zones, counted from the first one (`member::member_drive`):
@@ -26,19 +25,32 @@ use crate::layout::{Role, Slot};
 /// The number of metadata zones of a drive: two may hold records that count, and one is free for the next checkpoint.
 pub(crate) const METADATA_ZONES: u32 = 3;
 
-/// The drives of an array, and where they hold the parts of its logical zones.
+/// Where a drive holds a part of a logical zone.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
+pub(crate) struct Place {
+    /// The drive.
+    pub slot: Slot,
+    /// The physical zone of the drive.
+    pub zone: ZoneId,
+    /// The part's first row in the physical zone: 0, unless parts of several logical zones share the physical zone.
+    pub row: u64,
+}
+
+impl Place {
+    /// The place of a part that has a physical zone for itself.
+    pub(crate) fn whole(slot: Slot, zone: ZoneId) -> Place {
+        Place { slot, zone, row: 0 }
+    }
+}
+
+/// The computed placement: every drive has a part of every logical zone, and the roles rotate from zone to zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placement {
+pub struct Rotation {
     /// The number of the array's drives.
     pub drives: u32,
 }
 
-impl Placement {
-    /// The drives of the array.
-    pub fn slots(&self) -> impl DoubleEndedIterator<Item = Slot> + use<> {
-        (0..self.drives).map(Slot)
-    }
-
+impl Rotation {
     /// The drive with the part `role` of logical zone `id`.
     pub fn slot(&self, id: ZoneId, role: Role) -> Slot {
         Slot((role.0 + self.drives - id.0 % self.drives) % self.drives)
@@ -81,15 +93,15 @@ mod tests {
 
     #[test]
     fn each_drive_has_one_part_of_a_zone_and_the_next_zone_begins_one_drive_further_down() {
-        let placement = Placement { drives: 4 };
+        let rotation = Rotation { drives: 4 };
         for id in (0..9).map(ZoneId) {
-            let mut slots: Vec<Slot> = (0..4).map(|role| placement.slot(id, Role(role))).collect();
-            assert!(slots.iter().zip(0..).all(|(slot, role)| placement.role(id, *slot) == Role(role)));
-            let next: Vec<Slot> = (0..4).map(|role| placement.slot(ZoneId(id.0 + 1), Role(role))).collect();
+            let mut slots: Vec<Slot> = (0..4).map(|role| rotation.slot(id, Role(role))).collect();
+            assert!(slots.iter().zip(0..).all(|(slot, role)| rotation.role(id, *slot) == Role(role)));
+            let next: Vec<Slot> = (0..4).map(|role| rotation.slot(ZoneId(id.0 + 1), Role(role))).collect();
             slots.rotate_right(1);
             assert_eq!(slots, next);
         }
-        assert_eq!(placement.slot(ZoneId(1), Role(0)), Slot(3));
+        assert_eq!(rotation.slot(ZoneId(1), Role(0)), Slot(3));
     }
 
     #[test]

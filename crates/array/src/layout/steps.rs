@@ -10,7 +10,7 @@ use crate::layout::{Layout, Piece, Stripe};
 pub(crate) enum Step {
     /// Data blocks to write to their part.
     Data(Piece),
-    /// Parity rows to write, which are final.
+    /// Rows to write of each parity, which are final.
     Parity { stripe: Stripe, row: u64, len: u64 },
 }
 
@@ -33,23 +33,27 @@ mod tests {
     proptest! {
         #[test]
         fn every_part_is_written_sequentially(
-            width in 3_u32..8, unit in 1_u64..7, part_rows in 1_u64..40,
+            (width, parities) in (3_u32..8, 1_u32..3).prop_map(|(width, parities)| (width.max(2 + parities), parities)),
+            unit in 1_u64..7, part_rows in 1_u64..40,
             cuts in proptest::collection::vec(1_u64..30, 1..20),
         ) {
-            let layout = Layout { width, unit, part_rows };
+            let layout = Layout { width, parities, unit, part_rows };
             let mut pointers = vec![0; width as usize];
             let mut at = 0;
             for len in cuts {
                 let len = len.min(layout.capacity().0 - at);
                 for step in steps(&layout, Blocks(at), len) {
-                    let (role, row, count) = match step {
-                        Step::Data(p) => (p.role, layout.row(p.stripe) + p.row, p.len),
+                    let (roles, row, count) = match step {
+                        Step::Data(p) => (vec![p.role], layout.row(p.stripe) + p.row, p.len),
                         Step::Parity { stripe, row, len } => {
-                            (layout.parity(stripe), layout.row(stripe) + row, len)
+                            let roles = layout.parities().map(|parity| layout.parity(stripe, parity));
+                            (roles.collect(), layout.row(stripe) + row, len)
                         }
                     };
-                    prop_assert_eq!(pointers[role.index()], row);
-                    pointers[role.index()] += count;
+                    for role in roles {
+                        prop_assert_eq!(pointers[role.index()], row);
+                        pointers[role.index()] += count;
+                    }
                 }
                 at += len;
                 for (role, pointer) in layout.roles().zip(&pointers) {

@@ -11,7 +11,7 @@ use crate::member::member_drive::MemberDrive;
 pub(crate) fn check_drive_fits(device: &MemberDrive, superblock: &Superblock, slot: Slot) -> Result<()> {
     let g = device.geometry();
     let same = g.block_size == superblock.block_size
-        && g.zones >= part_zones(superblock.zones).end
+        && g.zones >= part_zones(superblock.part_zones).end
         && g.zone_capacity >= superblock.zone_capacity
         // A stripe unit and the header of its record go to a drive in one write.
         && g.max_transfer.0 > u64::from(superblock.unit)

@@ -1,9 +1,23 @@
 //! Operations on several drives that are waited for together.
 
-use zoned::{Error, Io, Result, join_all};
+use zoned::{Driver, Error, Io, Result, join_all};
 
 use crate::layout::Slot;
 use crate::layout::slots::Slots;
+
+/// Runs one task for each drive, all at the same time, and waits for all of them. The results have the order of `tasks`.
+pub(crate) async fn run_at_once<T, F>(driver: &dyn Driver, name: &'static str, tasks: Vec<F>) -> Vec<T>
+where
+    T: Send + 'static,
+    F: Future<Output = T> + Send + 'static,
+{
+    let tasks: Vec<_> = tasks.into_iter().map(|task| units::spawn(driver, name, task)).collect();
+    let mut results = Vec::with_capacity(tasks.len());
+    for task in tasks {
+        results.push(task.await);
+    }
+    results
+}
 
 /// Operations that were submitted to drives, each with the slot of its drive.
 #[derive(Default)]

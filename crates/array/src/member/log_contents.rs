@@ -12,17 +12,32 @@ use crate::format::superblock::Superblock;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::placement::metadata_zones;
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::stored_maps::{PlacedBy, ZoneMap};
+use crate::layout::{Parity, Slot, Stripe};
+use crate::member::known_frames::KnownFrames;
 use crate::member::log_reader::each_record;
 use crate::member::member_drive::MemberDrive;
+use crate::member::needed_parity::NeededParity;
 use crate::zone::stale_rows::RelocatedParity;
 
-/// A record of partial parity: the parity rows of the blocks `start..end` of one stripe.
+/// A record of partial parity: the rows of a parity of the blocks `start..end` of one stripe.
 #[derive(Clone, Debug)]
 pub(crate) struct Partial {
+    pub parity: Parity,
+    /// The sequence number of the record.
+    pub sequence: u64,
     pub start: Blocks,
     pub end: Blocks,
     pub rows: Buf,
+}
+
+/// A reorder record: records of partial parity of the stripe with a lower sequence number and an end above `above` do not count.
+#[derive(Clone, Copy, Debug)]
+struct Reorder {
+    stripe: Stripe,
+    parity: Parity,
+    above: Blocks,
+    sequence: u64,
 }
 
 /// The content of a record about a zone, with the generation of the zone and the sequence number of the record.
@@ -40,6 +55,10 @@ fn keep_newest<K: Ord, T>(known: &mut BTreeMap<K, Dated<T>>, key: K, new: Dated<
         known.insert(key, new);
     }
 }
+
+/// A part of a zone that is or was on the drive with the log: the zone, and the version of the map that brought the part to the drive.
+/// Records of a part that has left the drive stay apart from those of a part that came later.
+pub(crate) type PartId = (ZoneId, PlacedBy);
 
 /// The stale rows of a physical zone.
 #[derive(Clone, Debug)]
@@ -70,19 +89,27 @@ pub(crate) struct EpochContents {
     pub intents: BTreeSet<(ZoneId, u64)>,
     /// Partial parity by zone, with the zone's generation, and by stripe.
     pub partials: BTreeMap<ZoneId, (u64, BTreeMap<Stripe, Vec<Partial>>)>,
+    /// Reorder records by zone and generation.
+    reorders: BTreeMap<(ZoneId, u64), Vec<Reorder>>,
     /// The highest stripe of each zone whose partial parity was dropped, because no mount should need it.
     pub dropped: BTreeMap<ZoneId, Stripe>,
-    pub relocated: BTreeMap<(ZoneId, Stripe), Dated<RelocatedParity>>,
+    pub relocated: BTreeMap<(PartId, Stripe, Parity), Dated<RelocatedParity>>,
     /// Zones that an interrupted rebuild has copied to the member, a new drive: sequence, generation and end.
     pub rebuilt: BTreeMap<ZoneId, (u64, ZoneEntry)>,
-    /// Relocated data by zone, with the zone's generation, and by row of the drive's physical zone.
-    pub data: BTreeMap<ZoneId, (u64, BTreeMap<u64, Buf>)>,
-    /// The newest record of stale rows, by zone.
-    pub stale: BTreeMap<ZoneId, Dated<StaleRecord>>,
+    /// Relocated data by part, with the zone's generation, and by row of the drive's physical zone.
+    pub data: BTreeMap<PartId, (u64, BTreeMap<u64, Buf>)>,
+    /// The newest record of stale rows, by part.
+    pub stale: BTreeMap<PartId, Dated<StaleRecord>>,
     /// The newest record of a zone copy, by zone.
     pub zone_copies: BTreeMap<ZoneId, Dated<ZoneCopy>>,
-    /// The newest record of bad rows, by zone.
-    pub bad_rows: BTreeMap<ZoneId, Dated<RowSet>>,
+    /// The newest map of each zone.
+    pub maps: BTreeMap<ZoneId, Dated<ZoneMap>>,
+    /// The newest record of bad rows, by part.
+    pub bad_rows: BTreeMap<PartId, Dated<RowSet>>,
+    /// The metadata zones with entries of zones, which every checkpoint has, and the lowest sequence number of such a record.
+    checkpoints: BTreeMap<ZoneId, u64>,
+    /// The frames of each zone's writes.
+    pub frames: BTreeMap<ZoneId, KnownFrames>,
     /// Metadata zones that hold records of the epoch.
     pub zones: BTreeSet<ZoneId>,
 }
@@ -99,24 +126,6 @@ pub(crate) struct LogContents {
     pub unsound: u64,
     /// Number of unreadable blocks in each metadata zone: the records there are unknown.
     unreadable: BTreeMap<ZoneId, u64>,
-}
-
-/// Which partial parity records a mount keeps in memory.
-#[derive(Debug)]
-pub(crate) struct NeededParity {
-    /// Number of stripes below the highest one of a zone that may have been in flight.
-    pub doubt: u64,
-    /// For each zone, the number of rows that every drive with a known pointer has written.
-    pub lowest: Vec<u64>,
-}
-
-impl NeededParity {
-    /// The first stripe of a zone whose partial parity may be needed, if `highest` is the highest stripe with a record. A
-    /// drive may have lost everything in its cache, so the lowest pointer counts too.
-    fn first_needed_stripe(&self, layout: &Layout, zone: ZoneId, highest: Stripe) -> Stripe {
-        let lowest = self.lowest.get(zone.index()).map_or(0, |row| row / layout.unit.max(1));
-        Stripe(highest.0.saturating_sub(self.doubt).min(lowest.saturating_sub(1)))
-    }
 }
 
 /// Reads all metadata zones of a member of an array of this shape.
@@ -156,6 +165,7 @@ pub(crate) async fn read(
         tracing::error!(?device, records, "implausible records are ignored");
     }
     log.epochs.values_mut().for_each(EpochContents::drop_rewritten);
+    log.epochs.values_mut().for_each(EpochContents::drop_corrected);
     Ok((log, zones))
 }
 
@@ -194,7 +204,26 @@ impl LogContents {
             self.unsound += 1;
             return;
         }
-        match record.body {
+        let (frames, body) = match record.body {
+            Body::Reorder { above, parity } => {
+                if let Body::PartialParity { parity, zone, generation, start, .. } = *parity {
+                    let reorder = Reorder { stripe: layout.stripe_of(start), parity, above, sequence };
+                    contents.reorders.entry((zone, generation)).or_default().push(reorder);
+                }
+                (Vec::new(), Some(*parity))
+            }
+            Body::Frames { frames, parity } => (frames, parity.map(|parity| *parity)),
+            body => (Vec::new(), Some(body)),
+        };
+        for frame in frames {
+            let known = contents.frames.entry(frame.zone).or_default();
+            if let Some(stripe) = known.add(layout, needed, from, frame) {
+                let dropped = contents.dropped.entry(frame.zone).or_default();
+                *dropped = (*dropped).max(stripe);
+            }
+        }
+        let Some(body) = body else { return };
+        match body {
             Body::Superblock(superblock) => {
                 contents.config = contents.config.max(superblock.config);
                 if self.newest.as_ref().is_none_or(|newest| newest.config <= superblock.config) {
@@ -202,6 +231,8 @@ impl LogContents {
                 }
             }
             Body::Zones { first, entries } => {
+                let begins = contents.checkpoints.entry(from).or_insert(sequence);
+                *begins = sequence.min(*begins);
                 for (id, entry) in (first.0..shape.zones).zip(entries) {
                     contents.entries.entry(ZoneId(id)).or_default().merge(entry);
                 }
@@ -209,7 +240,7 @@ impl LogContents {
             Body::ResetIntent { zone, generation } => {
                 contents.intents.insert((zone, generation));
             }
-            Body::PartialParity { zone, generation, start, end, rows } => {
+            Body::PartialParity { parity, zone, generation, start, end, rows } => {
                 let (newest, stripes) = contents.partials.entry(zone).or_default();
                 if *newest < generation {
                     (*newest, *stripes) = (generation, BTreeMap::new());
@@ -220,7 +251,7 @@ impl LogContents {
                 let stripe = layout.stripe_of(start);
                 // The rows are copied, because the record is a slice of a large buffer.
                 let rows = Buf::copy_from(&rows);
-                stripes.entry(stripe).or_default().push(Partial { start, end, rows });
+                stripes.entry(stripe).or_default().push(Partial { parity, sequence, start, end, rows });
                 let highest = stripes.last_key_value().map_or(stripe, |(stripe, _)| *stripe);
                 let kept = stripes.split_off(&needed.first_needed_stripe(layout, zone, highest));
                 if let Some((stripe, _)) = std::mem::replace(stripes, kept).last_key_value() {
@@ -228,9 +259,9 @@ impl LogContents {
                     *dropped = (*dropped).max(*stripe);
                 }
             }
-            Body::RelocatedParity { zone, generation, start, end, unit } => {
+            Body::RelocatedParity { parity, zone, generation, placed_by, start, end, unit } => {
                 let content = RelocatedParity { end, unit: Buf::copy_from(&unit) };
-                let key = (zone, layout.stripe_of(start));
+                let key = ((zone, placed_by), layout.stripe_of(start), parity);
                 keep_newest(&mut contents.relocated, key, Dated { generation, sequence, content });
             }
             Body::RebuiltZones { first, entries } => {
@@ -239,9 +270,11 @@ impl LogContents {
                 }
             }
             Body::CheckpointEnd => contents.complete = true,
-            Body::RelocatedData { zone, generation, start, data, .. } => {
+            // Frames and corrections are known, and the parity in such a record is the body that is matched here.
+            Body::Frames { .. } | Body::Reorder { .. } => {}
+            Body::RelocatedData { zone, generation, placed_by, start, data, .. } => {
                 let piece = layout.locate(start);
-                let known = contents.data.entry(zone).or_default();
+                let known = contents.data.entry((zone, placed_by)).or_default();
                 if known.0 < generation {
                     *known = (generation, BTreeMap::new());
                 }
@@ -255,12 +288,21 @@ impl LogContents {
                     }
                 }
             }
-            Body::StaleRows { zone, generation, rows, rewritten } => {
+            Body::StaleRows { zone, generation, placed_by, rows, rewritten } => {
                 let content = StaleRecord { rows, rewritten };
-                keep_newest(&mut contents.stale, zone, Dated { generation, sequence, content });
+                let part = (zone, placed_by);
+                keep_newest(&mut contents.stale, part, Dated { generation, sequence, content });
             }
-            Body::BadRows { zone, generation, rows } => {
-                keep_newest(&mut contents.bad_rows, zone, Dated { generation, sequence, content: rows });
+            Body::ZoneMaps(maps) => {
+                for map in maps {
+                    let (zone, generation) = (map.zone, map.generation);
+                    contents.entries.entry(zone).or_default().merge(ZoneEntry { generation, end: None });
+                    contents.keep_newest_map(Dated { generation, sequence, content: map });
+                }
+            }
+            Body::BadRows { zone, generation, placed_by, rows } => {
+                let part = (zone, placed_by);
+                keep_newest(&mut contents.bad_rows, part, Dated { generation, sequence, content: rows });
             }
             Body::ZoneCopy { zone, generation, rows, copy, mask } => {
                 // The newest record of a zone copy counts, whichever generation the zone has.
@@ -274,30 +316,96 @@ impl LogContents {
 }
 
 impl EpochContents {
+    /// Adds a zone's map unless a newer one is known. A checkpoint may hold an older version than a record that the log got before.
+    fn keep_newest_map(&mut self, new: Dated<ZoneMap>) {
+        let age = |one: &Dated<ZoneMap>| (one.generation, one.content.version, one.sequence);
+        let zone = new.content.zone;
+        if self.maps.get(&zone).is_none_or(|known| age(known) <= age(&new)) {
+            self.maps.insert(zone, new);
+        }
+    }
+
     /// True if a metadata zone holds records of the epoch, or the copy of a physical zone.
     pub(crate) fn counts(&self, zone: ZoneId) -> bool {
         self.zones.contains(&zone) || self.zone_copies.values().any(|copy| copy.content.zone == zone)
     }
 
+    /// The marks of a zone that count: those of the log's older metadata zone, if there are two. That zone's predecessor was reset
+    /// once all writes below its marks were durable. While it is there, so are all frames that a mark in the newer zone stands for.
+    pub(crate) fn marks(&self, zone: ZoneId) -> impl Iterator<Item = Blocks> {
+        let oldest = self.checkpoints.iter().min_by_key(|(_, sequence)| **sequence).map(|(from, _)| *from);
+        let known = self.frames.get(&zone).zip(oldest);
+        known.into_iter().flat_map(|(known, oldest)| known.marks_in(oldest))
+    }
+
     /// Drops the relocated content and the copies of physical zones that were rewritten since.
     fn drop_rewritten(&mut self) {
-        for (zone, stale) in self.stale.iter().filter(|(_, stale)| stale.content.rewritten) {
-            self.relocated.retain(|(of, _), parity| {
-                of != zone || parity.generation != stale.generation || parity.sequence > stale.sequence
+        for (part, stale) in self.stale.iter().filter(|(_, stale)| stale.content.rewritten) {
+            self.relocated.retain(|(of, ..), parity| {
+                of != part || parity.generation != stale.generation || parity.sequence > stale.sequence
             });
         }
         let stale = &self.stale;
         self.zone_copies.retain(|zone, copy| {
             let after = |rows: &Dated<StaleRecord>| rows.content.rewritten && rows.sequence > copy.sequence;
-            !stale.get(zone).is_some_and(after)
+            !stale.iter().any(|((of, _), rows)| of == zone && after(rows))
         });
     }
 
+    /// Drops partial parity that reorder records correct: the drives hold other data in the rows of appends than the parity was
+    /// computed from.
+    fn drop_corrected(&mut self) {
+        for ((zone, generation), reorders) in &self.reorders {
+            let Some((_, stripes)) = self.partials.get_mut(zone).filter(|(of, _)| of == generation) else {
+                continue;
+            };
+            for reorder in reorders {
+                let Some(partials) = stripes.get_mut(&reorder.stripe) else { continue };
+                partials.retain(|partial| {
+                    partial.parity != reorder.parity
+                        || partial.sequence >= reorder.sequence
+                        || partial.end <= reorder.above
+                });
+            }
+        }
+    }
+
     /// Notes that a physical zone was rewritten from its copy.
-    pub(crate) fn note_rewritten(&mut self, zone: ZoneId, copy: Dated<ZoneCopy>) {
+    pub(crate) fn note_rewritten(&mut self, part: PartId, copy: Dated<ZoneCopy>) {
         let (generation, sequence) = (copy.generation, copy.sequence + 1);
         let content = StaleRecord { rows: RowSet::default(), rewritten: true };
-        self.stale.insert(zone, Dated { generation, sequence, content });
+        self.stale.insert(part, Dated { generation, sequence, content });
         self.drop_rewritten();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::layout::Role;
+    use crate::layout::placement::Place;
+
+    #[test]
+    fn the_newest_version_of_a_map_counts_wherever_its_record_lies() {
+        let map = |generation, version, to| {
+            let mut map = ZoneMap::first(ZoneId(3), generation, vec![Place::whole(Slot(to), ZoneId(9))]);
+            map.version = version;
+            map.moved.extend((version > 1).then_some((Role(0), PlacedBy(version))));
+            map
+        };
+        let mut contents = EpochContents::default();
+        let mut sequence = 0;
+        let mut newest_after = |map: ZoneMap| {
+            sequence += 1;
+            contents.keep_newest_map(Dated { generation: map.generation, sequence, content: map });
+            contents.maps[&ZoneId(3)].content.places[0].slot
+        };
+        assert_eq!(newest_after(map(7, 1, 0)), Slot(0));
+        assert_eq!(newest_after(map(7, 3, 1)), Slot(1));
+        // A checkpoint that began before the move.
+        assert_eq!(newest_after(map(7, 2, 2)), Slot(1));
+        // The next life of the zone.
+        assert_eq!(newest_after(map(8, 1, 3)), Slot(3));
+        assert_eq!(newest_after(map(7, 4, 0)), Slot(3));
     }
 }

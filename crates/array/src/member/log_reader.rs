@@ -1,5 +1,7 @@
 //! Reading records back from a drive's metadata zones.
 
+use std::sync::Arc;
+
 use uuid::Uuid;
 use zoned::{Blocks, BufMut, Error, ErrorKind, Lba, Result, ZoneInfo, ZoneState};
 
@@ -8,6 +10,7 @@ use crate::format::record::{self, Body, Record};
 use crate::format::superblock::Superblock;
 use crate::layout::Slot;
 use crate::layout::placement::metadata_zones;
+use crate::member::drive_ios::run_at_once;
 use crate::member::member_drive::MemberDrive;
 
 /// Bytes of a metadata zone that are read at a time.
@@ -32,9 +35,17 @@ impl Claim {
 /// The drives that are members of an array, each with its claim. A drive that does not answer is skipped with a warning:
 /// the array may work without it.
 pub(crate) async fn claims(devices: Vec<MemberDrive>) -> Result<Vec<(MemberDrive, Claim)>> {
+    let Some(driver) = devices.first().map(|device| Arc::clone(device.driver())) else {
+        return Ok(Vec::new());
+    };
+    let read = |device: MemberDrive| async move {
+        let found = claim(&device).await;
+        (device, found)
+    };
+    let found = run_at_once(&*driver, "superblocks", devices.into_iter().map(read).collect()).await;
     let mut claims = Vec::new();
-    for device in devices {
-        match claim(&device).await {
+    for (device, found) in found {
+        match found {
             Ok(Some(claim)) => claims.push((device, claim)),
             Ok(None) => {}
             Err(error) if fails_the_drive(error.kind()) => {

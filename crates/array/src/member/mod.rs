@@ -3,9 +3,12 @@
 pub(crate) mod bad_rows;
 pub(crate) mod drive_fits;
 pub(crate) mod drive_ios;
+pub(crate) mod known_frames;
 pub(crate) mod log_contents;
 pub(crate) mod log_reader;
 pub(crate) mod member_drive;
+pub(crate) mod needed_parity;
+pub(crate) mod part;
 pub(crate) mod physical_zone;
 
 use std::fmt;
@@ -16,19 +19,28 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use units::sync::Event;
 use uuid::Uuid;
-use zoned::{Action, Buf, BufMut, Durability, Io, ZoneId};
+use zoned::{Action, Blocks, Buf, BufMut, Done, Durability, Io, Lba, ZoneId};
 
+use crate::format::frames;
 use crate::format::record::{self, Body, RecordId};
-use crate::layout::Slot;
+use crate::format::superblock::{self, Superblock};
+use crate::layout::placement::Place;
+use crate::layout::{Parity, Slot};
 use crate::member::bad_rows::BadRows;
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::metrics::Metrics;
 
-/// Blocks at the end of a metadata zone that are reserved for superblocks: the record of a failure must find room.
-pub(crate) const SUPERBLOCK_RESERVE_BLOCKS: u64 = 4;
+/// Blocks at the end of a metadata zone that are reserved for superblocks, if the largest superblock takes no more.
+const MIN_SUPERBLOCK_RESERVE_BLOCKS: u64 = 4;
 /// Blocks that the end record of a checkpoint takes.
 const END: u64 = 1;
+
+/// Blocks at the end of a metadata zone that are reserved for superblocks, in an array with `members` members: the record of a
+/// failure must find room, with the largest superblock that the array can have.
+pub(crate) fn superblock_reserve(members: usize, block_size: u32) -> u64 {
+    superblock::largest_blocks(members, block_size).max(MIN_SUPERBLOCK_RESERVE_BLOCKS)
+}
 
 /// A new drive whose rebuild runs.
 struct NewDrive {
@@ -69,27 +81,39 @@ pub(crate) struct Log {
     pub zone: ZoneId,
     pub pointer: u64,
     pub capacity: u64,
+    /// Blocks at the end of the metadata zone that only superblocks take.
+    pub superblock_reserve: u64,
     /// Blocks reserved for relocated content of writes that are about to begin.
     pub reserved: u64,
     /// True while a checkpoint is being written; one block is reserved for its end record.
     pub rolling: bool,
-    /// Logical zones whose partial parity waits for room in the log.
-    pub waiting: Vec<ZoneId>,
+    /// Blocks that the marks at the end of a checkpoint take, if the array's writes are atomic. They are reserved while a
+    /// checkpoint is written.
+    pub marks: u64,
+    /// Blocks that are still reserved for the marks of the checkpoint that is being written.
+    reserved_marks: u64,
+    /// Logical zones whose partial parity waits for room in the log, each with the parity; `None`: their frames wait.
+    pub waiting: Vec<(ZoneId, Option<Parity>)>,
     /// Counts the drives that the slot had. Work that began on one drive must not continue on the next.
     pub incarnation: u64,
 }
 
 impl Log {
     pub(crate) fn new(
-        array: Uuid,
+        superblock: &Superblock,
         epoch: u64,
         sequence: u64,
         zone: ZoneId,
         pointer: u64,
         capacity: u64,
     ) -> Log {
+        let marks = match superblock.incompat & superblock::FEATURE_FRAMES {
+            0 => 0,
+            _ => frames::mark_blocks(superblock.zones, superblock.block_size),
+        };
         Log {
-            array,
+            array: superblock.uuid,
+            superblock_reserve: superblock_reserve(superblock.members.len(), superblock.block_size),
             epoch,
             sequence,
             zone,
@@ -97,6 +121,8 @@ impl Log {
             capacity,
             reserved: 0,
             rolling: false,
+            marks,
+            reserved_marks: 0,
             waiting: Vec::new(),
             incarnation: 0,
         }
@@ -104,7 +130,7 @@ impl Log {
 
     /// Blocks of the metadata zone left for records other than superblocks.
     pub(crate) fn blocks_left(&self) -> u64 {
-        self.capacity.saturating_sub(self.pointer + self.reserved + SUPERBLOCK_RESERVE_BLOCKS)
+        self.capacity.saturating_sub(self.pointer + self.reserved + self.superblock_reserve)
     }
 
     /// Begins a checkpoint of the log. False if one is being written already.
@@ -112,14 +138,16 @@ impl Log {
         if std::mem::replace(&mut self.rolling, true) {
             return false;
         }
-        self.reserved += END;
+        self.reserved_marks = self.marks;
+        self.reserved += END + self.reserved_marks;
         true
     }
 
     /// Ends a checkpoint, which is complete or has failed.
     pub(crate) fn end_roll(&mut self) {
         if std::mem::replace(&mut self.rolling, false) {
-            self.reserved = self.reserved.saturating_sub(END);
+            self.reserved = self.reserved.saturating_sub(END + self.reserved_marks);
+            self.reserved_marks = 0;
         }
     }
 }
@@ -183,6 +211,13 @@ impl Member {
         self.log.lock().incarnation == incarnation
     }
 
+    /// True if the slot's new drive, whose rebuild runs, holds its part of a zone.
+    pub(crate) fn has_zone(&self, zone: ZoneId) -> bool {
+        let filling = self.filling.load();
+        let has = filling.as_ref().and_then(|new| new.has.get(zone.index()));
+        has.is_some_and(|has| has.load(Ordering::Acquire))
+    }
+
     /// Notes that the new drive holds its part of a zone (`has`), or does not any more. While it does, the
     /// zone's writes go to the new drive too.
     pub(crate) fn set_has_zone(&self, zone: ZoneId, has: bool) {
@@ -238,24 +273,33 @@ impl Member {
         self.drive.swap(None).is_some()
     }
 
-    /// Writes to the drive's part of a zone. `None` if the drive is missing or failed.
-    pub(crate) fn write(&self, zone: ZoneId, row: u64, data: Buf) -> Option<Io<()>> {
+    /// Writes rows of the drive's part of zone `id`, which lies at `to`. `None` if the drive is missing or failed.
+    fn write(&self, id: ZoneId, to: Place, row: u64, data: Buf) -> Option<Io<()>> {
         let drive = self.drive.load();
         if let Some(device) = drive.as_deref() {
-            return Some(PhysicalZone::part(&**device, zone).write(row, data, Durability::Cached));
+            return Some(PhysicalZone::with_part(&**device, to).write(row, data, Durability::Cached));
         }
-        let device = self.device_for_zone(zone)?;
+        let device = self.device_for_zone(id)?;
         self.metrics.rebuilt(data.len());
-        Some(PhysicalZone::part(&*device, zone).write(row, data, Durability::Cached))
+        Some(PhysicalZone::with_part(&*device, to).write(row, data, Durability::Cached))
     }
 
-    /// Reads from the drive's part of a zone. Gives the buffer back if the drive is missing or failed.
-    pub(crate) fn read(&self, zone: ZoneId, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
+    /// Appends rows to the drive's part of a zone, which lies at `to`. Returns the address of the part's row 0 beside the operation.
+    /// `None` if the drive is missing or failed, or takes no append of this length.
+    fn append_rows(&self, to: Place, data: Buf) -> Option<(Lba, Io<Lba>)> {
+        let drive = self.drive.load();
+        let device = drive.as_deref().filter(|device| takes_append(device, data.len()))?;
+        let part = PhysicalZone::with_part(&**device, to);
+        Some((part.address(0), part.append(data, Durability::Cached)))
+    }
+
+    /// Reads rows of the drive's part of zone `id`, which lies at `from`. Gives the buffer back if the drive is missing or failed.
+    fn read(&self, id: ZoneId, from: Place, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
         match self.drive.load().as_deref() {
             Some(device) => {
-                let part = PhysicalZone::part(&**device, zone);
+                let part = PhysicalZone::with_part(&**device, from);
                 let rows = (into.len() / device.geometry().block_size as usize) as u64;
-                if self.bad_rows.intersects(zone, &(row..row + rows)) {
+                if self.bad_rows.intersects(id, &(row..row + rows)) {
                     return Ok(
                         Io::ready(Err(bad_rows::error(device, part.address(row)).with_buffer(into))).typed()
                     );
@@ -266,9 +310,20 @@ impl Member {
         }
     }
 
-    /// Sends a command to the drive's part of a zone.
-    pub(crate) fn act(&self, zone: ZoneId, action: Action) -> Option<Io<()>> {
-        Some(PhysicalZone::part(&*self.device_for_zone(zone)?, zone).act(action))
+    /// Resets a physical zone of the drive; of the new drive, if a rebuild runs.
+    pub(crate) fn reset(&self, zone: ZoneId) -> Option<Io<()>> {
+        self.act_on(zone, Action::Reset)
+    }
+
+    /// Sends a command to a physical zone of the drive; of the new drive, if a rebuild runs.
+    pub(crate) fn act_on(&self, zone: ZoneId, action: Action) -> Option<Io<()>> {
+        let device = self.device().or_else(|| self.new_drive())?;
+        Some(PhysicalZone::at(&*device, zone).act(action))
+    }
+
+    /// Sends a command to the physical zone with the drive's part of zone `id`.
+    fn act(&self, id: ZoneId, to: Place, action: Action) -> Option<Io<()>> {
+        Some(PhysicalZone::with_part(&*self.device_for_zone(id)?, to).act(action))
     }
 
     /// Flushes the drive; `None` if its cache is not volatile.
@@ -333,11 +388,36 @@ impl Member {
         io
     }
 
+    /// Adds a block of marks at the end of a checkpoint, for which a block is reserved; `None` if the slot has another drive by now.
+    pub(crate) fn append_marks(&self, incarnation: u64, marks: &Body) -> Result<Option<Io<()>>, NoRoom> {
+        let mut log = self.log.lock();
+        if log.incarnation != incarnation || !log.rolling {
+            return Ok(None);
+        }
+        if log.reserved_marks > 0 {
+            log.reserved_marks -= 1;
+            log.reserved = log.reserved.saturating_sub(1);
+        }
+        self.put(&mut log, marks, true, Durability::Cached, 0)
+    }
+
     /// Reserves `blocks` of the log for [`append_reserved`](Member::append_reserved). False if the log has no room.
     pub(crate) fn reserve(&self, blocks: u64) -> bool {
         let mut log = self.log.lock();
         let room = self.device().is_none() || log.blocks_left() >= blocks;
         log.reserved += if room { blocks } else { 0 };
+        room
+    }
+
+    /// Reserves `blocks` of the log like [`reserve`](Member::reserve). If the log has no room, `zone` is told when it has.
+    pub(crate) fn reserve_or_wait(&self, blocks: u64, zone: ZoneId) -> bool {
+        let mut log = self.log.lock();
+        let room = self.device().is_none() || log.blocks_left() >= blocks;
+        if room {
+            log.reserved += blocks;
+        } else {
+            log.waiting.push((zone, None));
+        }
         room
     }
 
@@ -363,8 +443,22 @@ impl Member {
         checkpoint: bool,
         how: Durability,
     ) -> Result<Option<Io<()>>, NoRoom> {
-        let kept = if matches!(body, Body::Superblock(_)) { 0 } else { SUPERBLOCK_RESERVE_BLOCKS };
+        let kept = if matches!(body, Body::Superblock(_)) { 0 } else { log.superblock_reserve };
         self.put(log, body, checkpoint, how, kept)
+    }
+
+    /// Adds a record to a log that the caller has locked, as an append where the drive allows that: many such records are in flight
+    /// at a time, and may lie in any order. Nobody needs a record's place, and its sequence number gives its age.
+    pub(crate) fn append_unordered(&self, log: &mut Log, body: &Body) -> Result<Option<Io<()>>, NoRoom> {
+        let kept = log.superblock_reserve;
+        let Some((drive, row, bytes)) = self.place(log, body, false, kept)? else { return Ok(None) };
+        let zone = PhysicalZone::at(&*drive, log.zone);
+        if row == 0 || !takes_append(&drive, bytes.len()) {
+            return Ok(Some(zone.write(row, bytes, Durability::Cached)));
+        }
+        let io = zone.append(bytes, Durability::Cached);
+        let landed = async move { io.await.map(|_| Done::Unit) };
+        Ok(Some(Io::spawn(drive.driver(), &drive.geometry().name, landed).typed()))
     }
 
     /// Adds a record to the log and leaves `kept` blocks free.
@@ -376,6 +470,19 @@ impl Member {
         how: Durability,
         kept: u64,
     ) -> Result<Option<Io<()>>, NoRoom> {
+        // The caller holds the log's lock, so that the log's writes are submitted in order.
+        let Some((drive, row, bytes)) = self.place(log, body, checkpoint, kept)? else { return Ok(None) };
+        Ok(Some(PhysicalZone::at(&*drive, log.zone).write(row, bytes, how)))
+    }
+
+    /// Gives a record its number and its rows at the end of the log, and leaves `kept` blocks free. `None` without a drive.
+    fn place(
+        &self,
+        log: &mut Log,
+        body: &Body,
+        checkpoint: bool,
+        kept: u64,
+    ) -> Result<Option<(MemberDrive, u64, Buf)>, NoRoom> {
         let drive = self.drive.load();
         let Some(device) = drive.as_deref() else { return Ok(None) };
         let geometry = device.geometry();
@@ -396,9 +503,14 @@ impl Member {
         log.pointer += blocks;
         log.sequence += 1;
         self.metrics.logged(body, bytes.len());
-        // The caller holds the log's lock, so that the log's writes are submitted in order.
-        Ok(Some(PhysicalZone::at(&**device, log.zone).write(row, bytes, how)))
+        Ok(Some((device.clone(), row, bytes)))
     }
+}
+
+/// True if a drive takes appends of `bytes`.
+fn takes_append(device: &MemberDrive, bytes: usize) -> bool {
+    let geometry = device.geometry();
+    Blocks((bytes / geometry.block_size as usize) as u64) <= geometry.max_append
 }
 
 /// The error of a record that the metadata zone has no room for.
@@ -410,3 +522,6 @@ impl fmt::Debug for Member {
         write!(f, "{:?} {:?}", self.slot, self.device())
     }
 }
+
+#[cfg(test)]
+mod tests;

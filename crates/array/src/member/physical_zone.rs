@@ -1,32 +1,34 @@
-//! Operations on one physical zone of a drive, addressed by row.
+//! Operations on one physical zone of a drive, or on one part in the zone, addressed by row.
 
 use zoned::{
     Action, Blocks, Buf, BufMut, Durability, Io, Lba, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice,
 };
 
-use crate::layout::placement::part_zone;
+use crate::layout::placement::Place;
 
-/// A physical zone of a drive. Rows are blocks, counted from the start of the zone.
+/// A physical zone of a drive. Rows are blocks, counted from the start of the zone, or from the first row of a part in the zone.
 #[derive(Clone, Copy)]
 pub(crate) struct PhysicalZone<'a> {
     device: &'a dyn ZonedDevice,
     zone: ZoneId,
+    /// The row of the physical zone that counts as row 0.
+    first: u64,
 }
 
 impl<'a> PhysicalZone<'a> {
     /// The physical zone with the number `zone`.
     pub(crate) fn at(device: &'a dyn ZonedDevice, zone: ZoneId) -> PhysicalZone<'a> {
-        PhysicalZone { device, zone }
+        PhysicalZone { device, zone, first: 0 }
     }
 
-    /// The drive's part of logical zone `id`.
-    pub(crate) fn part(device: &'a dyn ZonedDevice, id: ZoneId) -> PhysicalZone<'a> {
-        PhysicalZone::at(device, part_zone(id))
+    /// The physical zone with a part. Rows count from the part's first one; commands are for the whole physical zone.
+    pub(crate) fn with_part(device: &'a dyn ZonedDevice, place: Place) -> PhysicalZone<'a> {
+        PhysicalZone { device, zone: place.zone, first: place.row }
     }
 
     /// The address of a row of the zone.
     pub(crate) fn address(self, row: u64) -> Lba {
-        self.device.geometry().start(self.zone).plus(Blocks(row))
+        self.device.geometry().start(self.zone).plus(Blocks(self.first + row))
     }
 
     pub(crate) fn read(self, row: u64, into: BufMut) -> Io<BufMut> {
@@ -35,6 +37,11 @@ impl<'a> PhysicalZone<'a> {
 
     pub(crate) fn write(self, row: u64, data: Buf, how: Durability) -> Io<()> {
         self.device.write(self.address(row), data, how)
+    }
+
+    /// Appends blocks; returns their address.
+    pub(crate) fn append(self, data: Buf, how: Durability) -> Io<Lba> {
+        self.device.append(self.zone, data, how)
     }
 
     pub(crate) fn act(self, action: Action) -> Io<()> {

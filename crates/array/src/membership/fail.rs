@@ -19,7 +19,7 @@ impl Membership {
     /// Fails the drive in `slot`: the array works without it from now on. When this returns, the superblocks
     /// record the failure. `why`: the drive's error, or nothing if an operator ordered the failure.
     ///
-    /// Errors: [`ErrorKind::Gone`] if another drive has failed already. The array is broken then.
+    /// Errors: [`ErrorKind::Gone`] if as many drives have failed already as there are parities. The array is broken then.
     pub(crate) async fn fail<'a>(
         self: &Arc<Self>,
         slot: Slot,
@@ -39,8 +39,12 @@ impl Membership {
                 self.member(slot).abort_replacement();
                 return Ok(());
             }
-            if self.failed_beside(None).is_some() {
-                tracing::error!(slot = slot.0, why, "a second drive failed: the array writes nothing more");
+            if self.last_failure_beside(None).is_some() {
+                tracing::error!(
+                    slot = slot.0,
+                    why,
+                    "one drive too many failed: the array writes nothing more"
+                );
                 self.break_array(slot, why);
                 return Err(self.broken_error("write"));
             }
@@ -62,7 +66,7 @@ impl Membership {
         }
     }
 
-    /// Breaks the array: a second drive failed. The event comes first, so that a caller who sees the broken
+    /// Breaks the array: one drive more failed than there are parities. The event comes first, so that a caller who sees the broken
     /// array can find the reason.
     fn break_array(&self, slot: Slot, why: String) {
         self.ctx.publish(EventKind::SecondFailure { slot, why });
@@ -77,9 +81,9 @@ impl Membership {
         if !member.is_good() {
             return;
         }
-        if self.failed_beside(Some(slot)).is_some() {
+        if self.last_failure_beside(Some(slot)).is_some() {
             let why = "the new drive could not become a member, and another one failed meanwhile";
-            tracing::error!(slot = slot.0, why, "a second drive failed: the array writes nothing more");
+            tracing::error!(slot = slot.0, why, "one drive too many failed: the array writes nothing more");
             self.break_array(slot, why.to_owned());
         }
         member.set_failed();

@@ -7,13 +7,13 @@
 
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Durability, Error, ErrorKind, Io, Result, ZoneId};
+use zoned::{Action, Durability, Error, ErrorKind, Io, Result, ZoneId};
 
-use super::{CheckpointWrites, LogClient, Membership};
+use super::{CheckpointWrites, LogClient, Membership, ParityCommit};
 use crate::deferred::Deferred;
 use crate::format::record::Body;
 use crate::layout::placement::next_metadata_zone;
-use crate::layout::{Role, Slot, Stripe};
+use crate::layout::{Slot, Stripe};
 use crate::member::NoRoom;
 use crate::member::drive_ios::DriveIos;
 use crate::member::member_drive::MemberDrive;
@@ -43,14 +43,14 @@ impl Membership {
             let mut commits = Vec::new();
             let moved = this.move_log(&*client, slot, roll, &mut commits).await;
             let failed = match &moved {
-                // If the log's drive fails, its parity is not needed. If two drives fail, nothing is
+                // If the log's drive fails, its parity is not needed. If the array breaks, nothing is
                 // acknowledged any more.
                 Err(error) if this.member(slot).is_incarnation(incarnation) => this.fail(slot, error).await,
                 // The error of an earlier drive does not fail the drive that is in the slot now.
                 _ => Ok(()),
             };
-            for (id, end) in commits {
-                client.commit_ended(id, end, &failed);
+            for commit in commits {
+                client.commit_ended(commit, &failed);
             }
             this.end_roll(slot, incarnation);
         });
@@ -91,7 +91,7 @@ impl Membership {
         client: &dyn LogClient,
         slot: Slot,
         roll: LogRoll,
-        commits: &mut Vec<(ZoneId, Blocks)>,
+        commits: &mut Vec<ParityCommit>,
     ) -> Result<()> {
         let member = self.member(slot);
         let LogRoll { incarnation, old, device, first } = roll;
@@ -109,8 +109,8 @@ impl Membership {
         // If the log's drive failed meanwhile, its parity is gone: the commits end once the failure is
         // persistent.
         self.failures_persisted("write").await?;
-        for (id, end) in commits.drain(..) {
-            client.commit_ended(id, end, &Ok(()));
+        for commit in commits.drain(..) {
+            client.commit_ended(commit, &Ok(()));
         }
         for barrier in writes.barriers {
             barrier.await?;
@@ -165,6 +165,23 @@ impl Membership {
         self.member(slot).rolled.changed_since(seen).await;
     }
 
+    /// Moves all logs to fresh zones: each record that lost a copy with a drive has all its copies again, in the checkpoints.
+    pub(crate) async fn renew_logs(self: &Arc<Self>) -> Result<()> {
+        let slots: Vec<Slot> = self.working_members().map(|member| member.slot).collect();
+        for slot in slots {
+            let member = self.member(slot);
+            let seen = member.rolled.version();
+            if member.log.lock().rolling {
+                // The checkpoint of a log roll under way may have begun too early.
+                member.rolled.changed_since(seen).await;
+            }
+            if member.is_good() {
+                self.roll_and_wait(slot, member.rolled.version()).await;
+            }
+        }
+        self.failures_persisted("write").await
+    }
+
     /// Adds a record to the log of `slot`; waits for room if the log has none.
     pub(crate) async fn append_rolling(
         self: &Arc<Self>,
@@ -182,17 +199,19 @@ impl Membership {
         }
     }
 
-    /// The two drives that hold the records of a zone: those of its first data unit and its first parity
-    /// unit, or the next drives in order where these are missing.
-    fn record_slots(&self, id: ZoneId) -> Vec<Slot> {
+    /// The drives that hold the records of a zone, one more than there are parities: those of its first data unit and the parities
+    /// of its first stripe, or the next drives in order where these are missing.
+    pub(crate) fn record_slots(&self, id: ZoneId) -> Vec<Slot> {
         let layout = &self.ctx.layout;
-        let slot = |role: Role| self.ctx.placement.slot(id, role);
-        let (first, parity) = (slot(layout.data(Stripe(0), 0)), slot(layout.parity(Stripe(0))));
-        let rest = self.ctx.placement.slots().filter(|slot| *slot != first && *slot != parity);
-        [first, parity].into_iter().chain(rest).filter(|slot| self.member(*slot).is_good()).take(2).collect()
+        let mut roles = vec![layout.data(Stripe(0), 0)];
+        roles.extend(layout.parities().map(|parity| layout.parity(Stripe(0), parity)));
+        let slots: Vec<Slot> = roles.iter().filter_map(|role| self.ctx.places.slot(id, *role)).collect();
+        let rest = self.ctx.places.slots().filter(|slot| !slots.contains(slot));
+        let all = slots.iter().copied().chain(rest);
+        all.filter(|slot| self.member(*slot).is_good()).take(roles.len()).collect()
     }
 
-    /// Writes a record about a zone to the logs of its two drives. If one of the two drives fails meanwhile,
+    /// Writes a record about a zone to the logs of the drives that hold its records. If one of them fails meanwhile,
     /// the next drive takes its place.
     pub(crate) async fn write_zone_record(
         self: &Arc<Self>,

@@ -19,11 +19,13 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use units::sync::Turnstile;
-use zoned::{Blocks, Error, ErrorKind, Io, Result, ZoneId};
+use zoned::{Action, Blocks, Error, ErrorKind, Io, Result, ZoneId};
 
 use crate::context::Context;
 use crate::format::superblock::Superblock;
-use crate::layout::{Role, Slot};
+use crate::layout::placement::Place;
+use crate::layout::{Parity, Role, Slot};
+use crate::member::part::Part;
 use crate::member::{Member, NoRoom};
 
 /// The records of a checkpoint that were submitted, and what they wait for.
@@ -33,8 +35,18 @@ pub(crate) struct CheckpointWrites {
     pub ios: Vec<Io<()>>,
     /// Operations that complete when all writes in flight at the checkpoint's beginning are acknowledged.
     pub barriers: Vec<Io<()>>,
-    /// Commits of zones that the checkpoint's records bring to an end, with the blocks that each covers.
-    pub commits: Vec<(ZoneId, Blocks)>,
+    /// Commits that the checkpoint's records bring to an end.
+    pub commits: Vec<ParityCommit>,
+}
+
+/// A commit of a zone's parity: once it has landed, blocks below its end are covered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ParityCommit {
+    pub zone: ZoneId,
+    /// The zone's life: in the next one the commit counts for nothing.
+    pub generation: u64,
+    pub parity: Parity,
+    pub end: Blocks,
 }
 
 /// The interface by which the metadata logs use the zones: content for a checkpoint, and notice of free room for waiting
@@ -56,11 +68,11 @@ pub(crate) trait LogClient: Send + Sync {
         incarnation: u64,
     ) -> Pin<Box<dyn Future<Output = Result<()>> + Send + '_>>;
 
-    /// The commit of `zone` that covers the blocks below `end` ended with `result`.
-    fn commit_ended(&self, zone: ZoneId, end: Blocks, result: &Result<()>);
+    /// A commit ended with `result`.
+    fn commit_ended(&self, commit: ParityCommit, result: &Result<()>);
 
-    /// The log that `zone` waited for has room, or its drive failed.
-    fn room_freed(&self, zone: ZoneId);
+    /// The log that a parity of `zone` waited for has room, or its drive failed.
+    fn room_freed(&self, zone: (ZoneId, Option<Parity>));
 }
 
 /// The members of an array.
@@ -73,7 +85,7 @@ pub(crate) struct Membership {
     pub persisting: Turnstile,
     /// Number of failures that the superblocks do not contain yet.
     unpersisted: AtomicU32,
-    /// True after a second drive failed: the array takes no more writes.
+    /// True after more drives failed than there are parities: the array takes no more writes.
     broken: AtomicBool,
     /// The zones that the logs serve: set once, when the array is assembled.
     client: OnceLock<Weak<dyn LogClient>>,
@@ -102,14 +114,36 @@ impl Membership {
         self.members.get(slot.index()).expect("the layout knows the number of drives")
     }
 
-    /// The member with the part `role` of zone `id`.
-    pub(crate) fn member_of(&self, id: ZoneId, role: Role) -> &Member {
-        self.member(self.ctx.placement.slot(id, role))
+    /// The part `role` of zone `id`; `None` if no drive holds the part.
+    pub(crate) fn part(&self, id: ZoneId, role: Role) -> Option<Part<'_>> {
+        let place = self.ctx.places.place(id, role)?;
+        Some(Part::new(id, self.member(place.slot), place))
+    }
+
+    /// Finishes a physical zone; `None` if its drive is missing.
+    pub(crate) fn finish(&self, place: Place) -> Option<Io<()>> {
+        self.member(place.slot).act_on(place.zone, Action::Finish)
+    }
+
+    /// All parts of zone `id`, in the order of their drives.
+    pub(crate) fn parts(&self, id: ZoneId) -> impl Iterator<Item = Part<'_>> {
+        let places = &self.ctx.places;
+        places.slots().filter_map(move |slot| self.part(id, places.role(id, slot)?))
+    }
+
+    /// True if the drive with the part `role` of zone `id` works.
+    pub(crate) fn has_part(&self, id: ZoneId, role: Role) -> bool {
+        self.part(id, role).is_some_and(|part| part.member().is_good())
     }
 
     /// All members, by slot.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Member> {
         self.members.iter()
+    }
+
+    /// Physical zones of each drive for parts of logical zones.
+    pub(crate) fn part_zones(&self) -> u32 {
+        self.config.lock().part_zones
     }
 
     /// The members that work.
@@ -122,7 +156,14 @@ impl Membership {
         self.members.iter().find(|member| !member.is_good() && Some(member.slot) != slot)
     }
 
-    /// True if a second drive failed.
+    /// The last member that the array can lack, apart from `slot`: as many members have failed or are missing as there are
+    /// parities. `None` if another one may fail.
+    pub(crate) fn last_failure_beside(&self, slot: Option<Slot>) -> Option<&Member> {
+        let mut lacking = self.members.iter().filter(|member| !member.is_good() && Some(member.slot) != slot);
+        lacking.nth(self.ctx.layout.parities as usize - 1)
+    }
+
+    /// True if more drives failed than there are parities.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Acquire)
     }
@@ -132,11 +173,12 @@ impl Membership {
         self.unpersisted.load(Ordering::Acquire) > 0
     }
 
-    /// The error of a write to an array of which two drives failed.
+    /// The error of a write to an array of which more drives failed than there are parities.
     pub(crate) fn broken_error(&self, name: &'static str) -> Error {
-        self.ctx.error(ErrorKind::Gone, name).because(
-            "two drives of the array failed: nothing more is written, and what the others hold can be read",
-        )
+        let count = if self.ctx.layout.parities == 1 { "two" } else { "three" };
+        self.ctx.error(ErrorKind::Gone, name).because(format!(
+            "{count} drives of the array failed: nothing more is written, and what the others hold can be read"
+        ))
     }
 
     /// The epoch that the array's mount began.

@@ -15,20 +15,19 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
-use zoned::{
-    Action, Blocks, BufMut, Durability, Error, ErrorKind, Geometry, Resources, Result, ZoneId, ZoneState,
-};
+use zoned::{Action, Blocks, Durability, Error, ErrorKind, Geometry, Resources, Result, ZoneId, ZoneState};
 
 use crate::background::idle_spares::IdleSpares;
 use crate::context::Context;
 use crate::core::Core;
 use crate::events::Bus;
 use crate::format::record::Body;
-use crate::format::superblock::{self, FEATURE_BAD_ROWS, Limits};
+use crate::format::superblock::{self, FEATURE_APPENDS, FEATURE_BAD_ROWS, Limits};
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
 use crate::layout::placement::METADATA_ZONES;
 use crate::layout::row_set::RowSet;
+use crate::layout::running_parity::RunningParity;
 use crate::member::drive_ios::DriveIos;
 use crate::member::log_contents::ZoneCopy;
 use crate::member::physical_zone::PhysicalZone;
@@ -41,6 +40,8 @@ use crate::mount::errors::{FromDrive, MountError, first_failure};
 use crate::mount::gather::{Mount, PresentMember};
 use crate::mount::resync::{Resync, Resynced};
 use crate::mount::zone_rewrite;
+use crate::options::AppendMode;
+use crate::zone::frames::Frames;
 use crate::zone::zone_table::ZoneTable;
 use crate::zone::{HIGH_GENERATION, MAX_TRANSFER, Zone};
 
@@ -54,7 +55,7 @@ struct Recovered {
     bad_rows: Vec<(ZoneId, Vec<RowSet>)>,
     /// Full zones whose physical zones the mount has to finish.
     full: BTreeSet<ZoneId>,
-    /// Zones of which two drives lack their part.
+    /// Zones of which more drives lack their part than there are parities.
     failed: Vec<ZoneId>,
 }
 
@@ -74,21 +75,25 @@ impl Mount {
 
     /// Step 3 of a mount: completes interrupted rewrites of physical zones from their copies.
     async fn finish_zone_rewrites(&mut self) -> Result<(), MountError> {
-        let (epoch, block) = (self.epoch, self.superblock.block_size);
+        let (epoch, block, places) = (self.epoch, self.superblock.block_size, self.places.clone());
         for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
             let Some(present) = present else { continue };
             let Some(contents) = present.log.epochs.get_mut(&epoch) else { continue };
+            let mut rewritten = Vec::new();
             for (id, copy) in contents.zone_copies.clone() {
                 let ZoneCopy { rows, zone, mask } = copy.content;
-                zone_rewrite::copy_back(&present.device, block, id, rows, zone, mask).await.of(slot)?;
-                contents.note_rewritten(id, copy);
+                let role = places.role(id, slot);
+                let Some(role) = role else { continue };
+                let Some(to) = places.place(id, role).map(|place| place.zone) else { continue };
+                zone_rewrite::copy_back(&present.device, block, to, rows, zone, mask).await.of(slot)?;
+                contents.note_rewritten((id, places.placed_by(id, role)), copy);
                 // The metadata zone with the copy stays as it is until the new epoch is complete.
                 contents.zones.insert(zone);
-                let info = PhysicalZone::part(&*present.device, id).info().await.of(slot)?;
-                if let Some((place, info)) = present.report.get_mut(id.index()).zip(info) {
-                    *place = info;
+                if let Some(info) = PhysicalZone::at(&*present.device, to).info().await.of(slot)? {
+                    rewritten.push(info);
                 }
             }
+            rewritten.into_iter().for_each(|info| present.set_info(info));
         }
         Ok(())
     }
@@ -122,26 +127,41 @@ impl Mount {
     }
 
     async fn recover_zone(&self, id: ZoneId, recovered: &mut Recovered) -> Result<Zone, MountError> {
-        let (entry, decision) = self.decide(id);
-        let worn = self.has_worn_part(id);
+        let (entry, mut decision) = self.decide(id);
+        let first_missing = decision.pointer;
+        if !self.has_failed(id, &entry, &decision) {
+            decision = self.end_at_whole_write(id, &entry, decision).await?;
+        }
+        // The next life of a zone with a stored map takes other physical zones than the worn ones.
+        let (worn, is_mapped) = (self.has_worn_part(id), self.places.stored().is_some());
         // The next life of an empty zone has a generation that no stale record has.
         let fresh = entry.generation.saturating_add(1);
-        let empty = |state, generation| Zone::new(state, generation, Blocks::ZERO, BufMut::default());
+        let empty =
+            |state, generation| Zone::new(state, generation, Blocks::ZERO, RunningParity::new(&self.layout));
         Ok(match decision.verdict {
             _ if self.has_failed(id, &entry, &decision) => {
-                tracing::error!(zone = id.0, "two drives lack their part of the zone: the zone failed");
-                // A failed zone stays failed until a reset, also when both drives are replaced: new drives
+                let lacking = self.missing_parts(id);
+                tracing::error!(
+                    zone = id.0,
+                    lacking,
+                    "too many drives lack their part of the zone: the zone failed"
+                );
+                // A failed zone stays failed until a reset, also when the drives are replaced: new drives
                 // lack the content.
                 recovered.failed.push(id);
                 empty(ZoneState::Offline, entry.generation)
             }
-            Verdict::Empty if !worn => empty(ZoneState::Empty, fresh),
-            Verdict::Reset if !worn => {
-                self.reset_parts(id).await?;
+            Verdict::Empty if !worn || is_mapped => empty(ZoneState::Empty, fresh),
+            Verdict::Reset if !worn || is_mapped => {
+                // Other zones may have parts in the same physical zones. Those without a part are reset at the end of the mount.
+                if !self.shares_zones() {
+                    self.reset_parts(id).await?;
+                }
                 empty(ZoneState::Empty, fresh.saturating_add(1))
             }
             _ => {
-                let (mut zone, bad_rows) = self.resync_zone(id, entry, decision, worn).await?;
+                let (mut zone, bad_rows) =
+                    self.resync_zone(id, entry, (decision, first_missing), worn).await?;
                 // The worn part of the zone cannot be reset. The content of the other parts must not come
                 // back when the drive with the worn part fails or is replaced.
                 zone.resetting = decision.verdict == Verdict::Reset;
@@ -153,10 +173,10 @@ impl Mount {
 
     /// Completes the reset of a logical zone on all its physical zones.
     async fn reset_parts(&self, id: ZoneId) -> Result<(), MountError> {
-        for (slot, present) in self.members() {
-            let info = present.report.get(id.index());
-            if info.is_some_and(|info| info.state != ZoneState::Empty) {
-                PhysicalZone::part(&*present.device, id).act(Action::Reset).await.of(slot)?;
+        for (slot, present, info) in self.physical_zones(id) {
+            let worn = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
+            if info.state != ZoneState::Empty && !worn {
+                PhysicalZone::at(&*present.device, info.zone).act(Action::Reset).await.of(slot)?;
             }
         }
         Ok(())
@@ -167,26 +187,10 @@ impl Mount {
         &self,
         id: ZoneId,
         entry: ZoneEntry,
-        decision: Decision,
+        (decision, first_missing): (Decision, Blocks),
         worn: bool,
     ) -> Result<(Zone, Vec<RowSet>), MountError> {
-        let slots = || self.layout.roles().map(|role| self.placement.slot(id, role));
-        let device = |slot: Slot| Some(self.present.get(slot.index())?.as_ref()?.device.clone());
-        let bad_rows = self.bad_rows_of(id, entry.generation);
-        let (stale, relocated) = self.relocated_content(id, entry.generation);
-        let resync = Resync {
-            layout: self.layout,
-            placement: self.placement,
-            block_size: self.superblock.block_size,
-            zone: id,
-            devices: slots().map(device).collect(),
-            parts: self.parts(id),
-            relocated,
-            stale,
-            partials: self.partials(id, entry.generation),
-            bad_rows: slots().map(|slot| bad_rows.get(slot.index()).cloned().unwrap_or_default()).collect(),
-            rules: self.options.rules(),
-        };
+        let resync = self.resync(id, entry.generation, first_missing, decision.verdict);
         let relocates = self.superblock.incompat & superblock::FEATURE_RELOCATION != 0;
         let verdict = match decision.verdict {
             _ if worn => Verdict::Full,
@@ -213,17 +217,53 @@ impl Mount {
         };
         let full = state == ZoneState::Full;
         let mut zone = Zone::new(state, entry.generation, pointer, parity);
-        if full || worn {
+        // A worn zone that a mount found empty, and not finished, is empty again once its drive is replaced.
+        let is_empty = matches!(decision.verdict, Verdict::Empty | Verdict::Reset);
+        if (full || worn) && !is_empty {
             zone.end = Some(pointer);
         }
         if full {
             zone.pointer = self.layout.capacity();
         }
         zone.relocated = relocated;
-        // The end of the zone was recorded when all blocks below were durable, so that no stripe is torn.
-        zone.torn = torn.filter(|_| (full || worn) && decision.verdict != Verdict::Known);
+        zone.torn = torn.filter(|_| full || worn);
         zone.stale = stale;
         Ok((zone, bad_rows))
+    }
+
+    /// The resync of a zone, with everything that drives and logs say of the zone.
+    pub(crate) fn resync(
+        &self,
+        id: ZoneId,
+        generation: u64,
+        first_missing: Blocks,
+        verdict: Verdict,
+    ) -> Resync {
+        let place = |role| self.places.place(id, role);
+        let device = |role| Some(self.present(place(role)?.slot)?.device.clone());
+        let bad_rows = self.bad_rows_of(id, generation);
+        let (stale, relocated) = self.relocated_content(id, generation);
+        Resync {
+            layout: self.layout,
+            block_size: self.superblock.block_size,
+            zone: id,
+            devices: self.layout.roles().map(device).collect(),
+            places: self.layout.roles().map(|role| place(role).unwrap_or_default()).collect(),
+            parts: self.parts(id),
+            relocated,
+            stale,
+            first_missing,
+            partials: self.partials(id, generation),
+            ends_of_writes: self.ends_of_writes(id, generation),
+            bad_rows: self
+                .layout
+                .roles()
+                .map(|role| bad_rows.get(place(role)?.slot.index()).cloned())
+                .map(Option::unwrap_or_default)
+                .collect(),
+            has_recorded_end: verdict == Verdict::Known,
+            rules: self.options.rules(),
+        }
     }
 
     /// The drives that are present, by slot.
@@ -271,8 +311,11 @@ impl Mount {
     ) -> Result<Arc<Core>, MountError> {
         let core = self.build_core(recovered.zones, targets).of_array()?;
         for (id, bad_rows) in recovered.bad_rows {
-            let members = self.layout.roles().map(|role| core.members.member_of(id, role));
-            members.zip(bad_rows).for_each(|(member, rows)| member.bad_rows.set(id, rows));
+            for (role, rows) in self.layout.roles().zip(bad_rows) {
+                if let Some(part) = core.members.part(id, role) {
+                    part.member().bad_rows.set(id, rows);
+                }
+            }
         }
         zone_rewrite::end_torn_zones(&core);
         write_first_checkpoint(&core).await?;
@@ -287,23 +330,34 @@ impl Mount {
         full: &BTreeSet<ZoneId>,
         failed: &[ZoneId],
     ) -> Result<(), MountError> {
+        // All of this is safe to repeat, so that the drives need no order.
+        let mut ios = DriveIos::default();
         for (slot, (present, target)) in (0..).map(Slot).zip(self.present.iter().zip(targets)) {
             let (Some(present), Some(target)) = (present, target) else { continue };
             for info in present.zones.iter().filter(|info| info.zone != *target) {
                 // A worn metadata zone keeps its records, which are of an older epoch.
                 let worn = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
                 if info.state != ZoneState::Empty && !worn {
-                    present.device.zone(info.zone, Action::Reset).await.of(slot)?;
-                }
-            }
-            for id in full {
-                let info = present.report.get(id.index());
-                if info.is_some_and(|info| info.state != ZoneState::Full) {
-                    PhysicalZone::part(&*present.device, *id).act(Action::Finish).await.of(slot)?;
+                    ios.push(slot, Some(present.device.zone(info.zone, Action::Reset)));
                 }
             }
         }
+        for id in full {
+            for (place, present, info) in self.last_parts(*id) {
+                // A physical zone with room for another part stays as it is.
+                let has_room = self.shares_zones()
+                    && info.pointer.0 + self.layout.part_rows <= self.superblock.zone_capacity.0;
+                if info.state != ZoneState::Full && !has_room {
+                    ios.push(
+                        place.slot,
+                        Some(PhysicalZone::at(&*present.device, info.zone).act(Action::Finish)),
+                    );
+                }
+            }
+        }
+        first_failure(ios.join().await)?;
         self.finish_failed_zones(failed).await?;
+        self.reset_unmapped_zones().await?;
         self.flush().await
     }
 
@@ -320,8 +374,16 @@ impl Mount {
             self.superblock.incompat |= FEATURE_BAD_ROWS;
             self.superblock.config += 1;
         }
+        if self.options.appends != AppendMode::Ordered && self.superblock.incompat & FEATURE_APPENDS == 0 {
+            // Builds that do not know reorder records would believe the parity that these correct.
+            self.superblock.incompat |= FEATURE_APPENDS;
+            self.superblock.config += 1;
+        }
         let mut limits = Resources::default();
         for (id, zone) in (0..).map(ZoneId).zip(&mut zones) {
+            if self.has_atomic_writes() {
+                zone.frames = Some(Frames::at(zone.readable()));
+            }
             // A worn zone cannot be closed, so that its parts on other drives stay active. The parts of a
             // failed zone do not.
             zone.worn_active = zone.state == ZoneState::ReadOnly && self.is_active(id);
@@ -333,14 +395,8 @@ impl Mount {
             let capacity = device.as_ref().map_or(0, |device| device.geometry().zone_capacity.0);
             let begun = present.as_ref().and_then(|p| p.begun).map_or(0, |(_, blocks)| blocks);
             let sequence = present.as_ref().map_or(0, |p| p.log.sequence + 1);
-            let log = Log::new(
-                self.superblock.uuid,
-                self.next,
-                sequence,
-                target.unwrap_or_default(),
-                begun,
-                capacity,
-            );
+            let zone = target.unwrap_or_default();
+            let log = Log::new(&self.superblock, self.next, sequence, zone, begun, capacity);
             Member::new(slot, device, log, Arc::clone(&metrics))
         };
         let driver = self.present.iter().flatten().next().expect("at least two").device.driver();
@@ -348,15 +404,21 @@ impl Mount {
         let ctx = Arc::new(Context {
             geometry,
             layout: self.layout,
-            placement: self.placement,
+            places: self.places.clone(),
             driver: Arc::clone(driver),
             rules: self.options.rules(),
+            appends: self.options.appends,
             metrics: Arc::clone(&metrics),
             events: Bus::default(),
             owner: OnceLock::new(),
         });
         let members = Arc::new(Membership::new(&ctx, members, self.superblock.clone()));
-        let zones = Arc::new(ZoneTable::new(&ctx, &members, zones, limits, self.worn_zones()));
+        let free = self.free_physical_zones(|id| {
+            zones.get(id.index()).is_some_and(|zone| zone.state == ZoneState::Empty)
+        });
+        let shared = self.shared_physical_zones(|id| zones.get(id.index()).map(|zone| zone.state));
+        let zones =
+            Arc::new(ZoneTable::new(&ctx, &members, zones, limits, self.worn_zones(), (free, shared)));
         let spares = IdleSpares::new(std::mem::take(&mut self.spares), self.options.rebuild);
         Ok(Core::new(ctx, members, zones, spares))
     }
@@ -368,19 +430,24 @@ impl Mount {
         let limits = self.superblock.limits.unwrap_or_else(|| Limits::of(all(), METADATA_ZONES));
         let stripe = self.layout.unit * self.layout.data_units();
         let capacity = self.layout.capacity();
+        // Kernels expect zone sizes that are powers of two.
+        let zone_size = match self.shares_zones() {
+            true => Blocks(capacity.0.next_power_of_two()),
+            false => Blocks(self.superblock.zone_size.0 * self.layout.data_units()),
+        };
         let most = |bytes: u64| Blocks((bytes / block).max(stripe)).min(capacity);
         Ok(Geometry {
             name: Arc::clone(&self.name),
             block_size: self.superblock.block_size,
             zones: self.superblock.zones,
             conventional: 0,
-            zone_size: Blocks(self.superblock.zone_size.0 * self.layout.data_units()),
+            zone_size,
             zone_capacity: capacity,
             max_open: limits.max_open,
             max_active: limits.max_active,
             max_append: most(MAX_APPEND),
             max_transfer: most(MAX_TRANSFER),
-            atomic_write: Blocks(1),
+            atomic_write: if self.has_atomic_writes() { most(MAX_TRANSFER) } else { Blocks(1) },
             optimal_write: Blocks(stripe).min(capacity),
             volatile_cache: all().any(|g| g.volatile_cache),
             ordered_cache: false,

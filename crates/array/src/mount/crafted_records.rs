@@ -15,20 +15,22 @@ use zoned::{
 
 use crate::format::HIGHEST_COUNTER;
 use crate::format::crc32c;
+use crate::format::frames::Frame;
 use crate::format::header;
 use crate::format::record::{self, Body, RecordId};
-use crate::format::superblock::{Limits, Superblock};
+use crate::format::superblock::{Limits, Placement, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::placement::{METADATA_ZONES, Placement, metadata_zones};
+use crate::layout::placement::{METADATA_ZONES, Place, Rotation, metadata_zones};
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::stored_maps::{PlacedBy, ZoneMap};
+use crate::layout::{Layout, Parity, Role, Slot, Stripe};
 use crate::member::log_reader;
 use crate::member::member_drive::MemberDrive;
 use crate::{Array, CheckOptions, CreateOptions, OpenOptions, ScrubOptions};
 
 const BLOCK_BYTES: usize = 512;
-const LAYOUT: Layout = Layout { width: 4, unit: 4, part_rows: 124 };
-const PLACEMENT: Placement = Placement { drives: 4 };
+const LAYOUT: Layout = Layout { width: 4, parities: 1, unit: 4, part_rows: 124 };
+const ROTATION: Rotation = Rotation { drives: 4 };
 /// The numbers of blocks in the test array's logical zones: a full, an open, an early finished and an empty
 /// zone.
 const BLOCKS_BY_ZONE: [(u32, u64); 4] = [(0, 372), (1, 37), (2, 101), (3, 0)];
@@ -45,13 +47,31 @@ fn latency() -> Latency {
     Latency::all(Duration::from_micros(10))
 }
 
-fn blank_drive(n: usize, driver: &Arc<dyn Driver>) -> Arc<Emu> {
+/// The features of a fixture's array: none, atomic writes, or stored maps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum ArrayKind {
+    Plain,
+    Atomic,
+    Stored,
+}
+
+const ALL_KINDS: [ArrayKind; 3] = [ArrayKind::Plain, ArrayKind::Atomic, ArrayKind::Stored];
+
+fn blank_drive(n: usize, kind: ArrayKind, driver: &Arc<dyn Driver>) -> Arc<Emu> {
+    // An array with stored maps keeps a zone in reserve. Maps and frames leave the logs room for fewer active zones.
+    let (reserve, active) = match kind {
+        ArrayKind::Plain => (0, 14),
+        ArrayKind::Atomic => (0, 11),
+        ArrayKind::Stored => (1, 9),
+    };
     let options = EmuOptions {
         name: format!("emu:{n}"),
         block_size: BLOCK_BYTES as u32,
-        zones: METADATA_ZONES + BLOCKS_BY_ZONE.len() as u32,
+        zones: METADATA_ZONES + BLOCKS_BY_ZONE.len() as u32 + reserve,
         zone_size: Blocks(128),
         zone_capacity: Blocks(LAYOUT.part_rows),
+        max_open: Some(active),
+        max_active: Some(active),
         latency: latency(),
         ..EmuOptions::default()
     };
@@ -67,13 +87,15 @@ fn blocks(zone: u32, from: u64, to: u64) -> Buf {
 }
 
 impl Fixture {
-    fn new() -> Fixture {
+    fn new(kind: ArrayKind) -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-        let drives = (0..PLACEMENT.drives as usize).map(|n| blank_drive(n, &driver)).collect();
+        let drives = (0..ROTATION.drives as usize).map(|n| blank_drive(n, kind, &driver)).collect();
         let fixture = Fixture { driver, drives };
         block_on(&*fixture.driver, async {
             let options = CreateOptions {
                 stripe_unit: Bytes(LAYOUT.unit * BLOCK_BYTES as u64),
+                atomic_writes: kind == ArrayKind::Atomic,
+                placement: if kind == ArrayKind::Stored { Placement::Stored } else { Placement::Fixed },
                 ..CreateOptions::default()
             };
             crate::create(&fixture.devices(&[]), &options).await.expect("created");
@@ -202,28 +224,50 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
     let entries = vec![ZoneEntry { generation: 9, end: Some(Blocks(3)) }; 2];
     let high_end = ZoneEntry { generation: 9, end: Some(Blocks(373)) };
     let stripe = |slot| {
-        (0..9).map(Stripe).find(|stripe| PLACEMENT.slot(zone, LAYOUT.parity(*stripe)) == slot).expect("one")
+        (0..9)
+            .map(Stripe)
+            .find(|stripe| ROTATION.slot(zone, LAYOUT.parity(*stripe, Parity::P)) == slot)
+            .expect("one")
     };
     let (parity, other) = (stripe(CRAFTED_SLOT), stripe(Slot(2)));
     let (start, end) = (LAYOUT.start(parity), LAYOUT.end(parity));
     let whole = LAYOUT.unit as usize * BLOCK_BYTES;
     let first = (0..20)
         .map(Blocks)
-        .find(|at| PLACEMENT.slot(zone, LAYOUT.locate(*at).role) == CRAFTED_SLOT)
+        .find(|at| ROTATION.slot(zone, LAYOUT.locate(*at).role) == CRAFTED_SLOT)
         .expect("one");
     let last = Blocks(u64::MAX);
     let one = |range| RowSet::from_iter([range]);
-    let partial =
-        |zone, start, end, len| Body::PartialParity { zone, generation, start, end, rows: bytes(len) };
-    let parities = |zone, start, end| partial(zone, start, end, BLOCK_BYTES);
-    let relocated =
-        |zone, start, end, len| Body::RelocatedParity { zone, generation, start, end, unit: bytes(len) };
-    let data = |zone, start: Blocks, end, len| Body::RelocatedData {
+    let placed_by = PlacedBy::default();
+    let partial = |zone, start, end, len| Body::PartialParity {
+        parity: Parity::P,
         zone,
         generation,
         start,
         end,
+        rows: bytes(len),
+    };
+    let parities = |zone, start, end| partial(zone, start, end, BLOCK_BYTES);
+    let relocated = |zone, start, end, len| Body::RelocatedParity {
+        parity: Parity::P,
+        zone,
+        generation,
+        placed_by,
+        start,
+        end,
+        unit: bytes(len),
+    };
+    let data = |zone, start: Blocks, end, len| Body::RelocatedData {
+        zone,
+        generation,
+        placed_by,
+        start,
+        end,
         data: bytes(len),
+    };
+    let framed = |zone, start, end, parity: Option<Body>| Body::Frames {
+        frames: vec![Frame { zone, generation, start: Blocks(start), end: Blocks(end), crc: 1 }],
+        parity: parity.map(Box::new),
     };
     let copy = |zone, rows, copy| Body::ZoneCopy { zone, generation, rows, copy: ZoneId(copy), mask: 1 };
     vec![
@@ -266,20 +310,42 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
         ("data of another drive", data(zone, first.plus(Blocks(4)), first.plus(Blocks(5)), BLOCK_BYTES)),
         (
             "hidden rows beyond the last zone",
-            Body::StaleRows { zone: beyond, generation, rows: one(0..1), rewritten: false },
+            Body::StaleRows { zone: beyond, generation, placed_by, rows: one(0..1), rewritten: false },
         ),
         (
             "hidden rows at the end of the numbers",
-            Body::StaleRows { zone, generation, rows: one(0..u64::MAX), rewritten: false },
+            Body::StaleRows { zone, generation, placed_by, rows: one(0..u64::MAX), rewritten: false },
         ),
-        ("lost rows beyond the last zone", Body::BadRows { zone: beyond, generation, rows: one(0..1) }),
+        (
+            "lost rows beyond the last zone",
+            Body::BadRows { zone: beyond, generation, placed_by, rows: one(0..1) },
+        ),
         (
             "lost rows beyond the zone",
-            Body::BadRows { zone, generation, rows: RowSet::from_iter([0..1, 3..125]) },
+            Body::BadRows { zone, generation, placed_by, rows: RowSet::from_iter([0..1, 3..125]) },
         ),
         (
             "lost rows at the end of the numbers",
-            Body::BadRows { zone, generation, rows: one(u64::MAX - 1..u64::MAX) },
+            Body::BadRows { zone, generation, placed_by, rows: one(u64::MAX - 1..u64::MAX) },
+        ),
+        ("a frame of a zone beyond the last", framed(beyond, 0, 1, None)),
+        ("a frame of a zone at the end of the numbers", framed(ZoneId(u32::MAX), 0, 1, None)),
+        ("a frame that ends beyond the zone", framed(zone, 370, 373, None)),
+        ("a frame that ends before it begins", framed(zone, 7, 6, None)),
+        ("a frame at the end of the numbers", framed(zone, u64::MAX - 1, u64::MAX, None)),
+        ("a mark beyond the zone", framed(zone, 373, 373, None)),
+        (
+            "frames beside parity of two stripes",
+            framed(zone, 0, 1, Some(parities(zone, Blocks(1), Blocks(13)))),
+        ),
+        (
+            "frames beside parity of another drive",
+            framed(
+                zone,
+                0,
+                1,
+                Some(parities(zone, LAYOUT.start(other), LAYOUT.start(other).plus(Blocks(1)))),
+            ),
         ),
         ("a copy of a zone beyond the last", copy(beyond, 1, 2)),
         ("a copy of a zone at the end of the numbers", copy(ZoneId(u32::MAX - 1), 1, 2)),
@@ -291,8 +357,9 @@ fn implausible_records() -> Vec<(&'static str, Body)> {
 
 #[test]
 fn an_implausible_record_is_ignored() {
-    let fixture = Fixture::new();
+    let (plain, atomic) = (Fixture::new(ArrayKind::Plain), Fixture::new(ArrayKind::Atomic));
     for (what, body) in implausible_records() {
+        let fixture = if matches!(body, Body::Frames { .. }) { &atomic } else { &plain };
         println!("{what}");
         let bad = fixture.copy();
         assert!(bad.craft(CRAFTED_SLOT, false, &|place, _| (place, body.clone())));
@@ -323,6 +390,27 @@ fn an_implausible_record_is_ignored() {
     }
 }
 
+#[test]
+fn a_frame_with_another_checksum_or_end_cuts_no_write_off() {
+    let fixture = Fixture::new(ArrayKind::Atomic);
+    let crafted = |zone, generation, (start, end)| {
+        let frame = Frame { zone: ZoneId(zone), generation, start: Blocks(start), end: Blocks(end), crc: 7 };
+        Body::Frames { frames: vec![frame], parity: None }
+    };
+    for (zone, generation) in [(0, 1), (1, 1), (1, 2), (1, 3), (2, 2), (3, 2)] {
+        for run in [(0, 37), (0, 5), (20, 30), (37, 372), (0, 372)] {
+            let bad = fixture.copy();
+            assert!(bad.craft(CRAFTED_SLOT, false, &|place, _| (place, crafted(zone, generation, run))));
+            block_on(&*bad.driver, async {
+                let array = bad.open(&[]).await.expect("opened");
+                verify(&array).await;
+                let open = dev(&array).report(1..2).await.expect("reported")[0];
+                assert_eq!(open.pointer, Blocks(37), "zone {zone}, generation {generation}, {run:?}");
+            });
+        }
+    }
+}
+
 /// The error of opening an array with a crafted record.
 fn assert_open_refused(
     fixture: &Fixture,
@@ -339,7 +427,7 @@ fn assert_open_refused(
 
 #[test]
 fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
-    let fixture = Fixture::new();
+    let fixture = Fixture::new(ArrayKind::Plain);
     for number in [HIGHEST_COUNTER + 1, u64::MAX - 1, u64::MAX] {
         for fresh in [false, true] {
             let body = Body::ResetIntent { zone: ZoneId(0), generation: 77 };
@@ -385,7 +473,7 @@ fn a_superblock_whose_numbers_overflow_is_not_decoded() {
         |sb| sb.config = u64::MAX,
         |sb| (sb.zones, sb.zone_size) = (1 << 31, Blocks(u64::from(u32::MAX))),
     ];
-    let fixture = Fixture::new();
+    let fixture = Fixture::new(ArrayKind::Plain);
     for change in changes {
         for fresh in [false, true] {
             let bad = fixture.copy();
@@ -461,18 +549,53 @@ fn any_record_body() -> impl Strategy<Value = Body> {
     ];
     let about = (any_small_number(), prop_oneof![3 => 0_u64..4, 1 => any_number()], run, payload);
     let entries = proptest::collection::vec(any_zone_entry(), 0..6);
-    (0..9_u8, about, entries, any_rows(), (any_small_number(), any::<bool>())).prop_map(
+    (0..14_u8, about, entries, any_rows(), (any_small_number(), any::<bool>())).prop_map(
         |(kind, (zone, generation, (start, end), data), entries, ranges, (other, rebuilt))| {
             let (zone, start, end) = (ZoneId(zone), Blocks(start), Blocks(end));
+            // For the most part about the part that the zone's first write brought to the drive.
+            let placed_by = PlacedBy(if other % 4 == 0 { other as u16 } else { 0 });
             match kind {
                 0 => Body::Zones { first: zone, entries },
                 1 => Body::ResetIntent { zone, generation },
-                2 => Body::PartialParity { zone, generation, start, end, rows: data },
-                3 => Body::RelocatedParity { zone, generation, start, end, unit: data },
+                2 => Body::PartialParity { parity: Parity::P, zone, generation, start, end, rows: data },
+                3 => Body::RelocatedParity {
+                    parity: Parity::P,
+                    zone,
+                    generation,
+                    placed_by,
+                    start,
+                    end,
+                    unit: data,
+                },
                 4 => Body::RebuiltZones { first: zone, entries },
-                5 => Body::RelocatedData { zone, generation, start, end, data },
-                6 => Body::StaleRows { zone, generation, rows: ranges, rewritten: rebuilt },
-                7 => Body::BadRows { zone, generation, rows: ranges },
+                5 => Body::RelocatedData { zone, generation, placed_by, start, end, data },
+                6 => Body::StaleRows { zone, generation, placed_by, rows: ranges, rewritten: rebuilt },
+                7 => Body::BadRows { zone, generation, placed_by, rows: ranges },
+                8 | 9 => {
+                    let frame = Frame { zone, generation, start, end, crc: start.0 as u32 };
+                    let frames = vec![Frame::mark(zone, generation, start), frame];
+                    let rows =
+                        Body::PartialParity { parity: Parity::P, zone, generation, start, end, rows: data };
+                    Body::Frames { frames, parity: (kind == 8).then(|| Box::new(rows)) }
+                }
+                10 | 11 => {
+                    // For the most part physical zones of the array, which other maps may name too.
+                    let place = |n| Place::whole(Slot(n), ZoneId(3 + other.wrapping_add(n / 2) % 8));
+                    let mut map = ZoneMap::first(zone, generation, (0..4).map(place).collect());
+                    if rebuilt {
+                        map.version = 2 + (other % 3) as u16;
+                        map.moved.insert(Role(other % 4), PlacedBy(map.version));
+                    }
+                    Body::ZoneMaps(vec![map])
+                }
+                12 => {
+                    let rows =
+                        Body::PartialParity { parity: Parity::P, zone, generation, start, end, rows: data };
+                    Body::Reorder {
+                        above: Blocks(start.0.wrapping_add(u64::from(other % 4))),
+                        parity: Box::new(rows),
+                    }
+                }
                 _ => Body::ZoneCopy { zone, generation, rows: end.0, copy: ZoneId(other), mask: start.0 },
             }
         },
@@ -537,11 +660,11 @@ async fn use_array(array: &Array) {
 }
 
 /// Reads crafted drives, mounts them, also without one drive, replaces the missing drive, and uses the array.
-fn mount_and_use(fixture: &Fixture) {
+fn mount_and_use(fixture: &Fixture, kind: ArrayKind) {
     block_on(&*fixture.driver, async { drop(fixture.read_without_mount().await) });
     for without in [&[][..], &[2]] {
         let fixture = fixture.copy();
-        let spare = blank_drive(9, &fixture.driver);
+        let spare = blank_drive(9, kind, &fixture.driver);
         block_on(&*fixture.driver, async {
             for _ in 0..2 {
                 if let Ok(array) = fixture.open(without).await {
@@ -572,20 +695,22 @@ proptest! {
     /// A mount of drives whose own log records have changed numbers gives an array or an error.
     #[test]
     fn no_number_of_a_record_makes_a_mount_panic(
+        kind in proptest::sample::select(&ALL_KINDS[..]),
         changes in proptest::collection::vec((0_u32..4, 0_usize..64, (0_usize..256, any::<bool>(), any_number())), 1..5),
     ) {
-        let fixture = FARM.with(Fixture::copy);
+        let fixture = copy_of(kind);
         changes.iter().for_each(|(slot, which, change)| fixture.change_number(Slot(*slot), *which, *change));
-        mount_and_use(&fixture);
+        mount_and_use(&fixture, kind);
     }
 
     /// A mount of drives with added records of any numbers gives an array or an error.
     #[test]
     fn no_record_makes_a_mount_panic(
+        kind in proptest::sample::select(&ALL_KINDS[..]),
         records in proptest::collection::vec((0_u32..4, any_record_body(), any_number(), 0_u8..24), 1..6),
         superblock in proptest::option::weighted(0.3, (0_u8..13, any_number(), any::<bool>(), any::<bool>())),
     ) {
-        let fixture = FARM.with(Fixture::copy);
+        let fixture = copy_of(kind);
         for (slot, body, number, place) in &records {
             let _room = fixture.craft(Slot(*slot), *place == 1, &|old, _| {
                 let new = match place {
@@ -598,14 +723,47 @@ proptest! {
             });
         }
         if let Some((field, number, fresh, on_all_drives)) = superblock {
-            for slot in PLACEMENT.slots().filter(|slot| on_all_drives || *slot == CRAFTED_SLOT) {
+            for slot in (0..ROTATION.drives).map(Slot).filter(|slot| on_all_drives || *slot == CRAFTED_SLOT) {
                 let _room = fixture.craft(slot, fresh, &|place, old| (place, Body::Superblock(changed_superblock(field, number, old))));
             }
         }
-        mount_and_use(&fixture);
+        mount_and_use(&fixture, kind);
     }
 }
 
 thread_local! {
-    static FARM: Fixture = Fixture::new();
+    static FIXTURES: [Fixture; 3] = ALL_KINDS.map(Fixture::new);
+}
+
+/// A copy of the array of a kind.
+fn copy_of(kind: ArrayKind) -> Fixture {
+    FIXTURES.with(|fixtures| fixtures[kind as usize].copy())
+}
+
+/// A crafted map names the physical zones of a zone with content. The map of that zone is in every log and counts; the crafted one is
+/// passed over, and its zone is offline until a reset.
+#[test]
+fn a_map_that_names_physical_zones_of_another_zone_is_passed_over() {
+    let (empty, _) = BLOCKS_BY_ZONE.into_iter().find(|(_, end)| *end == 0).expect("an empty zone");
+    for (zone, end) in BLOCKS_BY_ZONE.into_iter().filter(|(_, end)| *end > 0) {
+        let fixture = copy_of(ArrayKind::Stored);
+        let places = block_on(&*fixture.driver, async {
+            let array = fixture.open(&[]).await.expect("opened");
+            array.core.ctx.places.stored().expect("stored maps").places(ZoneId(zone))
+        });
+        let map = ZoneMap::first(ZoneId(empty), 77, places);
+        assert!(fixture.craft(CRAFTED_SLOT, false, &|place, _| (place, Body::ZoneMaps(vec![map.clone()]))));
+        block_on(&*fixture.driver, async {
+            let report = crate::check(&fixture.devices(&[]), CheckOptions::default()).await.expect("checked");
+            assert!(report.problems.iter().any(|problem| problem.zone == Some(ZoneId(empty))), "{report:?}");
+            let array = fixture.open(&[]).await.expect("opened");
+            let start = dev(&array).geometry().start(ZoneId(zone));
+            let read =
+                dev(&array).read(start, BufMut::zeroed(end as usize * BLOCK_BYTES)).await.expect("read");
+            assert!(*read == *blocks(zone, 0, end), "zone {zone}");
+            dev(&array).zone(ZoneId(empty), Action::Reset).await.expect("reset");
+            let start = dev(&array).geometry().start(ZoneId(empty));
+            dev(&array).write(start, blocks(empty, 0, 20), Durability::Durable).await.expect("written");
+        });
+    }
 }

@@ -7,19 +7,23 @@
 //! - from partial parity that covers the block, if all data below the end of that record is present, or
 //! - from parity in place, if all other data of the row is present.
 //!
+//! Of an array with two parities, two drives may be missing, and a block may follow from both parities together. Each parity's
+//! record is chosen for itself: the one that was written for the block, in that parity's log. If the block was durable, so was all
+//! data that either record covers, whatever their ends.
+//!
 //! Blocks that a drive holds above the pointer become stale rows (see `zone::stale_rows`). Data of rows that were
 //! stale before is present if the log holds its content. A drive may fill an open zone when it loses power: the
 //! logical zone is full then, which the device contract allows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use zoned::Blocks;
 
+use crate::degraded::equation::{Equations, Unit};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, Role, Stripe};
+use crate::layout::{Layout, Parity, Role, Stripe};
 use crate::member::log_contents::Partial;
-use crate::zone::stale_rows::RelocatedParity;
-use crate::zone::stale_rows::StaleRows;
+use crate::zone::stale_rows::{RelocatedParities, StaleRows};
 
 /// A drive's part of a zone after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -43,7 +47,7 @@ pub(crate) struct Evidence<'a> {
     /// The zone's stale rows of earlier mounts, and their relocated content.
     pub stale: &'a StaleRows,
     /// Relocated parity.
-    pub relocated: &'a BTreeMap<Stripe, RelocatedParity>,
+    pub relocated: &'a RelocatedParities,
     pub entry: ZoneEntry,
     /// True if a reset of the zone in its current generation was begun.
     pub intent: bool,
@@ -107,8 +111,16 @@ pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
         PartState::Full | PartState::Missing => layout.capacity(),
     };
     let mut pointer = roles().map(missing).min().unwrap_or(Blocks::ZERO);
-    for role in roles().filter(|role| at(*role) == PartState::Missing) {
-        pointer = pointer.min(first_unrecoverable(evidence, role, pointer));
+    let lost: Vec<Role> = roles().filter(|role| at(*role) == PartState::Missing).collect();
+    loop {
+        let before = pointer;
+        for role in &lost {
+            pointer = pointer.min(first_unrecoverable(evidence, *role, &lost, pointer));
+        }
+        // A block that is missing may be part of a record that another missing block follows from.
+        if pointer == before || layout.parities == 1 {
+            break;
+        }
     }
     let untouched = roles().all(|role| matches!(at(role), PartState::Written(0) | PartState::Missing));
     if pointer == Blocks::ZERO {
@@ -151,66 +163,133 @@ fn lowest_stripe(evidence: &Evidence<'_>) -> u64 {
     rows.min().unwrap_or(evidence.layout.stripes())
 }
 
-/// The first block of the missing part `lost` that cannot be reconstructed. The other parts hold all blocks below
-/// `pointer`.
-fn first_unrecoverable(evidence: &Evidence<'_>, lost: Role, pointer: Blocks) -> Blocks {
+/// The first block of the missing part `wanted` that cannot be reconstructed. The parts other than the missing ones, `lost`, hold all
+/// blocks below `pointer`.
+fn first_unrecoverable(evidence: &Evidence<'_>, wanted: Role, lost: &[Role], pointer: Blocks) -> Blocks {
     let layout = &evidence.layout;
     let stale_parity = evidence.stale.stale_parity(layout, evidence.relocated);
-    let suspect = stale_parity.first().map_or(u64::MAX, |stripe| stripe.0);
+    let suspect = stale_parity.first().map_or(u64::MAX, |(stripe, _)| stripe.0);
     // All stripes below `first` are whole, parity included.
     let first = lowest_stripe(evidence).saturating_sub(1).min(suspect);
     for stripe in (first..layout.stripes()).map(Stripe) {
         if layout.start(stripe) >= pointer {
             break;
         }
-        let Some(index) = layout.index_on(stripe, lost) else { continue };
-        let parity = evidence.parts.get(layout.parity(stripe).index());
-        let in_place = match parity {
-            Some(PartState::Written(row)) => *row >= layout.row(stripe) + layout.unit_of(stripe),
-            Some(PartState::Full) => true,
-            Some(PartState::Missing) | None => false,
-        };
-        let in_place = in_place && !stale_parity.contains(&stripe);
-        // Parity rows of a stripe may be in place although the stripe is not whole.
-        let first_row = layout.row(stripe);
-        let rows = match parity {
-            Some(PartState::Written(row)) => row.saturating_sub(first_row),
-            _ => 0,
-        };
-        let unit_rows = first_row..first_row + layout.unit_of(stripe);
-        let rows = if evidence.stale.has_stale(layout.parity(stripe), &unit_rows) { 0 } else { rows };
-        let last = layout.data_units() - 1;
-        let row_there = |row: u64| {
-            let whole = index == last || layout.unit_start(stripe, last).plus(Blocks(row)) < pointer;
-            row < rows && whole
-        };
-        if in_place && layout.end(stripe) <= pointer {
+        let Some(index) = layout.index_on(stripe, wanted) else { continue };
+        let parities: Vec<StripeParity> = layout
+            .parities()
+            .map(|parity| StripeParity::of(evidence, stripe, parity, &stale_parity))
+            .collect();
+        let lacking: Vec<u64> = lost.iter().filter_map(|role| layout.index_on(stripe, *role)).collect();
+        let needed = lacking.len().min(parities.len());
+        let whole = parities.iter().filter(|parity| parity.is_in_place).count();
+        if whole >= needed && layout.end(stripe) <= pointer {
             continue;
         }
+        // With one parity, a second missing part makes the zone a failed one, whatever the pointer.
+        let others = if layout.parities == 1 { &[][..] } else { &lacking };
         let start = layout.unit_start(stripe, index);
         let end = start.plus(Blocks(layout.unit_of(stripe))).min(pointer);
-        let mut at = start;
-        while at < end {
-            let partials = evidence.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
-            // A mount of a worn zone relocates the parity of the last stripe.
-            let known = evidence.relocated.get(&stripe).map(|parity| parity.end);
-            let known = known.filter(|known| *known <= pointer && at < *known);
-            match best_partial_for(partials, at, pointer).map(|partial| partial.end).or(known) {
-                Some(known) => at = known.min(end),
-                None if row_there(at.minus(start).0) => at = at.plus(Blocks(1)),
-                None => return at,
+        for row in 0..end.minus(start).0 {
+            let mut ends = [None; 2];
+            for (end, parity) in ends.iter_mut().zip(&parities) {
+                *end = parity.end_for(evidence, (index, others), row, pointer);
+            }
+            let equations = Equations { layout, stripe, limit: pointer, ends, lacking: others };
+            if ends == [None; 2] || equations.terms(row..row + 1, Unit::Data(index)).is_none() {
+                return start.plus(Blocks(row));
             }
         }
     }
     pointer
 }
 
-/// The record of partial parity to reconstruct the block `at` from: of the records that cover the block, the
+/// The rows of one parity of a stripe that the parity's drive holds.
+struct StripeParity {
+    stripe: Stripe,
+    parity: Parity,
+    /// True if the whole unit is in its place.
+    is_in_place: bool,
+    /// Rows of the unit that are in their place, whether the stripe is whole or not.
+    rows: u64,
+}
+
+impl StripeParity {
+    fn of(
+        evidence: &Evidence<'_>,
+        stripe: Stripe,
+        parity: Parity,
+        stale_parity: &BTreeSet<(Stripe, Parity)>,
+    ) -> StripeParity {
+        let layout = &evidence.layout;
+        let role = layout.parity(stripe, parity);
+        let (first_row, unit) = (layout.row(stripe), layout.unit_of(stripe));
+        let (is_written, rows) = match evidence.parts.get(role.index()) {
+            Some(PartState::Written(row)) => (*row >= first_row + unit, row.saturating_sub(first_row)),
+            Some(PartState::Full) => (true, unit),
+            Some(PartState::Missing) | None => (false, 0),
+        };
+        let is_in_place = is_written && !stale_parity.contains(&(stripe, parity));
+        let has_stale = evidence.stale.has_stale(role, &(first_row..first_row + unit));
+        StripeParity { stripe, parity, is_in_place, rows: if has_stale { 0 } else { rows } }
+    }
+
+    /// The end of the data that a known value of the parity covers, from which a block of unit `index` may follow together with the
+    /// other parity. `lacking`: the units that are missing.
+    fn end_for(
+        &self,
+        evidence: &Evidence<'_>,
+        (index, lacking): (u64, &[u64]),
+        row: u64,
+        pointer: Blocks,
+    ) -> Option<Blocks> {
+        let (layout, stripe) = (&evidence.layout, self.stripe);
+        let block = |index| layout.unit_start(stripe, index).plus(Blocks(row));
+        let at = block(index);
+        let partials = evidence.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
+        if let Some(partial) = best_partial_for(partials, self.parity, at, pointer) {
+            return Some(partial.end);
+        }
+        // A mount of a worn zone relocates the parity of the last stripe.
+        let known = evidence.relocated.get(&(stripe, self.parity)).map(|parity| parity.end);
+        if let Some(known) = known.filter(|known| *known <= pointer && at < *known) {
+            return Some(known);
+        }
+        let last = layout.data_units() - 1;
+        let whole = index == last || block(last) < pointer;
+        if row < self.rows && whole {
+            return Some(layout.end(stripe));
+        }
+        let other =
+            best_partial_for_others(partials, self.parity, lacking.iter().map(|of| block(*of)), pointer);
+        other.map(|partial| partial.end)
+    }
+}
+
+/// The record of a partial parity to reconstruct the block `at` from: of the records that cover the block, the
 /// one with the lowest end. It was written for the block; data below a later record's end may have been in
 /// flight.
-pub(crate) fn best_partial_for(partials: &[Partial], at: Blocks, pointer: Blocks) -> Option<&Partial> {
-    let covers = |partial: &&Partial| partial.start <= at && at < partial.end && partial.end <= pointer;
+pub(crate) fn best_partial_for(
+    partials: &[Partial],
+    parity: Parity,
+    at: Blocks,
+    pointer: Blocks,
+) -> Option<&Partial> {
+    let covers = |partial: &&Partial| {
+        partial.parity == parity && partial.start <= at && at < partial.end && partial.end <= pointer
+    };
     partials.iter().filter(covers).min_by_key(|partial| partial.end)
+}
+
+/// The record of a partial parity to reconstruct one of the blocks `missing` from, which lie in one row, where no record covers the
+/// block that is wanted: the other parity gives that block once this one is known.
+pub(crate) fn best_partial_for_others(
+    partials: &[Partial],
+    parity: Parity,
+    missing: impl Iterator<Item = Blocks>,
+    pointer: Blocks,
+) -> Option<&Partial> {
+    missing.filter_map(|at| best_partial_for(partials, parity, at, pointer)).min_by_key(|partial| partial.end)
 }
 
 #[cfg(test)]
@@ -220,7 +299,8 @@ mod tests {
     use super::*;
 
     fn partial(start: u64, end: u64) -> Partial {
-        Partial { start: Blocks(start), end: Blocks(end), rows: Buf::copy_from(&[]) }
+        let rows = Buf::copy_from(&[]);
+        Partial { parity: Parity::P, sequence: 0, start: Blocks(start), end: Blocks(end), rows }
     }
 
     #[test]
@@ -229,8 +309,9 @@ mod tests {
         // checkpoint.
         let (checkpoint, normal) = (partial(0, 20), partial(2, 12));
         for partials in [[checkpoint.clone(), normal.clone()], [normal, checkpoint]] {
-            let end =
-                |at, pointer| best_partial_for(&partials, Blocks(at), Blocks(pointer)).map(|best| best.end.0);
+            let end = |at, pointer| {
+                best_partial_for(&partials, Parity::P, Blocks(at), Blocks(pointer)).map(|best| best.end.0)
+            };
             for (at, pointer, wanted) in [
                 (3, 15, Some(12)),
                 // The blocks that the checkpoint covers never landed in full: its record does not count.
@@ -251,7 +332,7 @@ mod tests {
     #[test]
     fn the_pointer_is_at_the_first_missing_block() {
         // Four parts, units of 2 blocks: stripe 0 has its parity in part 3, stripe 1 in part 2.
-        let layout = Layout { width: 4, unit: 2, part_rows: 8 };
+        let layout = Layout { width: 4, parities: 1, unit: 2, part_rows: 8 };
         let (stale, relocated, stripe) = (StaleRows::default(), BTreeMap::new(), Stripe(1));
         let none: BTreeMap<Stripe, Vec<Partial>> = BTreeMap::new();
         let one: BTreeMap<Stripe, Vec<Partial>> = [(stripe, vec![partial(6, 8)])].into();
@@ -294,6 +375,36 @@ mod tests {
             };
             let found = decide(&evidence);
             assert_eq!((found.verdict, found.pointer.0), wanted, "{parts:?} {partials:?} {entry:?}");
+        }
+    }
+
+    /// The record of P covers one block more than that of Q: that block follows from both, because Q gives the other unit's block.
+    #[test]
+    fn a_block_that_one_of_two_parities_covers_follows_from_records_that_end_at_different_blocks() {
+        let layout = Layout { width: 4, parities: 2, unit: 4, part_rows: 8 };
+        let mut parts = vec![PartState::Written(0); 4];
+        for index in 0..2 {
+            parts[layout.data(Stripe(0), index).index()] = PartState::Missing;
+        }
+        let of = |parity, end| Partial { parity, ..partial(0, end) };
+        for (p, q) in [(6, 5), (5, 6), (7, 3), (8, 3), (6, 6)] {
+            let partials = [(Stripe(0), vec![of(Parity::P, p), of(Parity::Q, q)])].into();
+            let (stale, relocated) = (StaleRows::default(), BTreeMap::new());
+            let evidence = Evidence {
+                layout,
+                block: 512,
+                parts: &parts,
+                stale: &stale,
+                relocated: &relocated,
+                entry: ZoneEntry { generation: 1, end: None },
+                intent: false,
+                partials: &partials,
+                doubt: 4,
+            };
+            let found = decide(&evidence);
+            // Row 3 of both units is in a record of eight blocks alone.
+            let wanted = if p == 8 { 3 } else { p.max(q) };
+            assert_eq!((found.verdict, found.pointer.0), (Verdict::Open, wanted), "{p} {q}");
         }
     }
 }

@@ -80,10 +80,17 @@ pub(crate) fn is_zone_state(kind: ErrorKind) -> bool {
     matches!(kind, ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline | ErrorKind::ZoneFull)
 }
 
-/// The error of a drive that a mount cannot leave out, because another drive is missing.
-pub(crate) fn second_failure(name: &Arc<str>, lacking: Slot, slot: Slot, error: &Error) -> Error {
+/// The error of a drive that a mount cannot leave out, because as many drives are missing as there are parities.
+pub(crate) fn one_failure_too_many(
+    name: &Arc<str>,
+    parities: u32,
+    lacking: Slot,
+    slot: Slot,
+    error: &Error,
+) -> Error {
+    let most = if parities == 1 { "one" } else { "two" };
     Error::new(error.kind(), name, "open").because(format!(
-        "drive {} is lacking, and the array does without one only, but drive {} failed too: {error}",
+        "drive {} is lacking, and the array does without {most} only, but drive {} failed too: {error}",
         lacking.0, slot.0
     ))
 }

@@ -1,28 +1,32 @@
 //! Step 1 of a mount: reads the superblocks, metadata logs and zone reports of all drives, and merges their statements about
 //! each zone. Nothing is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use uuid::Uuid;
-use zoned::{Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState};
+use zoned::{Blocks, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState};
 
 use crate::OpenOptions;
 use crate::background::idle_spares::IdleSpare;
 use crate::format::shape::Shape;
-use crate::format::superblock::{self, Superblock};
+use crate::format::superblock::{self, Placement, Superblock};
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::placement::{Placement, part_zones};
+use crate::layout::placement::{METADATA_ZONES, Place, Rotation, part_zones};
+use crate::layout::places::Places;
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, Slot, Stripe};
+use crate::layout::stored_maps::StoredMaps;
+use crate::layout::{Layout, Role, Slot, Stripe};
 use crate::member::drive_fits::check_drive_fits;
-use crate::member::log_contents::{self, EpochContents, LogContents, NeededParity, Partial};
+use crate::member::drive_ios::run_at_once;
+use crate::member::log_contents::{self, EpochContents, LogContents, Partial};
 use crate::member::log_reader::Claim;
 use crate::member::member_drive::MemberDrive;
+use crate::member::needed_parity::NeededParity;
 use crate::mount::candidate::Candidate;
 use crate::mount::decide::{Decision, Evidence, PartState, decide};
 use crate::mount::errors::{FromDrive, MountError, Unusable};
-use crate::zone::stale_rows::{RelocatedParity, StaleRows};
+use crate::zone::stale_rows::{RelocatedParities, StaleRows};
 use crate::zone::worn_zones::WornZone;
 use crate::zone::{MAX_BYTES_IN_FLIGHT, MAX_TRANSFER};
 
@@ -30,7 +34,9 @@ use crate::zone::{MAX_BYTES_IN_FLIGHT, MAX_TRANSFER};
 pub(crate) struct PresentMember {
     pub device: MemberDrive,
     pub log: LogContents,
+    /// The metadata zones.
     pub zones: Vec<ZoneInfo>,
+    /// The physical zones behind the metadata zones, in order.
     pub report: Vec<ZoneInfo>,
     /// The metadata zone of the drive's next checkpoint and its written blocks, if `record_failures` began
     /// the checkpoint.
@@ -43,7 +49,7 @@ pub(crate) struct Mount {
     pub name: Arc<str>,
     pub superblock: Superblock,
     pub layout: Layout,
-    pub placement: Placement,
+    pub places: Places,
     /// The drives by slot; `None` if the drive is missing or failed.
     pub present: Vec<Option<PresentMember>>,
     /// The newest epoch that is complete on all present drives, and the epoch that this mount begins.
@@ -56,6 +62,10 @@ pub(crate) struct Mount {
     pub candidate: Option<Candidate>,
     /// Present drives that this mount leaves out.
     pub unusable: Vec<(Slot, Unusable)>,
+    /// Zones whose map was passed over, because it names a physical zone of another zone's map.
+    pub contested_maps: BTreeSet<ZoneId>,
+    /// The first row of the last part in each physical zone that parts of several logical zones share; empty if none do.
+    pub last_rows: BTreeMap<(Slot, ZoneId), u64>,
     /// The idle spares that are present, in the order in which they are taken.
     pub spares: Vec<IdleSpare>,
 }
@@ -70,11 +80,11 @@ struct Claimant {
 }
 
 impl Mount {
-    /// Reads all drives for a mount. `refused`: the drive that an earlier try of this mount failed on.
+    /// Reads all drives for a mount. `refused`: the drives that earlier tries of this mount failed on.
     pub(crate) async fn gather(
         claims: Vec<(MemberDrive, Claim)>,
         options: OpenOptions,
-        refused: Option<Slot>,
+        refused: &[Slot],
     ) -> Result<Mount, MountError> {
         let (spares, claims): (Vec<_>, Vec<_>) =
             claims.into_iter().partition(|(_, claim)| claim.spare().is_some());
@@ -90,7 +100,7 @@ impl Mount {
             .collect();
         let bad = incomplete.iter().filter(|one| one.log.unreadable() > 0 && one.is_expected(&superblock));
         unusable.extend(bad.map(|one| (one.claim.slot, Unusable::Unreadable)));
-        if present.iter().filter(|place| place.is_none()).count() > 1 {
+        if present.iter().filter(|place| place.is_none()).count() > superblock.parities as usize {
             return Err(too_few_drives_error(&superblock, &newly_failed, &unusable)).of_array();
         }
         let name = match superblock.label.as_str() {
@@ -104,7 +114,15 @@ impl Mount {
         };
         let newest = present.iter().flatten().filter_map(|present| present.log.epochs.last_key_value());
         let next = newest.map(|(epoch, _)| *epoch).max().unwrap_or(0) + 1;
-        let Shape { layout, placement, .. } = Shape::of(&superblock);
+        let Shape { layout, placement, drives, zones, .. } = Shape::of(&superblock);
+        let maps = match placement {
+            Placement::Fixed => None,
+            Placement::Stored => Some(Arc::new(StoredMaps::new(drives, layout.width, zones))),
+        };
+        let places = match &maps {
+            None => Places::Computed(Rotation { drives }),
+            Some(maps) => Places::Stored(Arc::clone(maps)),
+        };
         let mut mount = Mount {
             candidate: find_candidate(incomplete, &superblock),
             doubt: stripes_in_doubt(&superblock, &layout),
@@ -114,35 +132,44 @@ impl Mount {
             name,
             superblock,
             layout,
-            placement,
+            places,
             present,
             epoch,
             next,
             newly_failed,
+            contested_maps: BTreeSet::new(),
+            last_rows: BTreeMap::new(),
         };
+        if let Some(maps) = maps {
+            mount.load_maps(&maps);
+        }
         mount.reread_logs().await?;
         Ok(mount)
     }
 
-    /// Reads the logs again if partial parity that the first reading dropped is needed. The first reading keeps only
-    /// partial parity near the drives' write pointers; a stale row that was not relocated may lie lower.
+    /// Reads the logs again if partial parity or frames that the first reading dropped are needed. The first reading keeps only
+    /// those near the drives' write pointers; a stale row that was not relocated may lie lower, and so may blocks that a drive's
+    /// cache lost whose physical zone the power cut filled.
     async fn reread_logs(&mut self) -> Result<(), MountError> {
-        let (layout, placement, block) = (self.layout, self.placement, self.superblock.block_size as usize);
-        let mut needed = NeededParity { doubt: self.doubt, lowest: Vec::new() };
+        let (layout, block) = (self.layout, self.superblock.block_size as usize);
+        let mut needed = NeededParity { doubt: self.doubt, lowest: Vec::new(), all_frames: BTreeSet::new() };
         let mut again = false;
         for id in (0..self.superblock.zones).map(ZoneId) {
             let (stale, relocated) = self.relocated_content(id, self.entry(id).generation);
-            let rows = layout.roles().filter_map(|role| match self.part(placement.slot(id, role), id) {
+            let rows = layout.roles().filter_map(|role| match self.part(id, role) {
                 PartState::Written(row) => Some(stale.first_row_without_data(&layout, block, role, row)),
                 PartState::Full => Some(stale.first_row_without_data(&layout, block, role, layout.part_rows)),
                 PartState::Missing => None,
             });
             let stale_parity = stale.stale_parity(&layout, &relocated);
-            let suspect = stale_parity.first().map_or(u64::MAX, |stripe| layout.row(*stripe));
+            let suspect = stale_parity.first().map_or(u64::MAX, |(stripe, _)| layout.row(*stripe));
             let lowest = rows.min().unwrap_or(0).min(suspect);
-            let dropped = placement.slots().filter_map(|slot| self.contents(slot)?.dropped.get(&id)).max();
+            let dropped = self.places.slots().filter_map(|slot| self.contents(slot)?.dropped.get(&id)).max();
             again |= dropped.is_some_and(|stripe| layout.row(Stripe(stripe.0 + 2)) > lowest);
             needed.lowest.push(lowest);
+            if self.may_lack_frames(id) {
+                again |= needed.all_frames.insert(id);
+            }
         }
         if again {
             let (array, shape) = (self.superblock.uuid, Shape::of(&self.superblock));
@@ -163,40 +190,96 @@ impl Mount {
         Ok(())
     }
 
+    /// True if the first reading dropped frames of a zone of which a physical zone is full, and whose end is not recorded.
+    fn may_lack_frames(&self, id: ZoneId) -> bool {
+        let is_filled = || self.layout.roles().any(|role| self.part(id, role) == PartState::Full);
+        let mut logs = self.places.slots().filter_map(|slot| self.contents(slot));
+        logs.any(|contents| contents.frames.get(&id).is_some_and(|known| known.dropped > Blocks::ZERO))
+            && self.entry(id).end.is_none()
+            && is_filled()
+    }
+
     pub(crate) fn contents(&self, slot: Slot) -> Option<&EpochContents> {
         self.present.get(slot.index())?.as_ref()?.log.epochs.get(&self.epoch)
     }
 
-    /// The first slot without a drive.
-    pub(crate) fn lacking_slot(&self) -> Option<Slot> {
-        (0..).map(Slot).zip(&self.present).find(|(_, place)| place.is_none()).map(|(slot, _)| slot)
+    /// The last slot without a drive that the array can lack: as many drives are missing as there are parities. `None` if the
+    /// mount can do without another drive.
+    pub(crate) fn last_lacking_slot(&self) -> Option<Slot> {
+        let mut lacking = (0..).map(Slot).zip(&self.present).filter(|(_, place)| place.is_none());
+        lacking.nth(self.layout.parities as usize - 1).map(|(slot, _)| slot)
     }
 
-    /// The state of a drive's part of a zone.
-    pub(crate) fn part(&self, slot: Slot, id: ZoneId) -> PartState {
-        let Some(Some(present)) = self.present.get(slot.index()) else { return PartState::Missing };
-        let Some(info) = present.report.get(id.index()) else { return PartState::Missing };
+    /// The drive in `slot`, if it is present.
+    pub(crate) fn present(&self, slot: Slot) -> Option<&PresentMember> {
+        self.present.get(slot.index())?.as_ref()
+    }
+
+    /// The drive with a part of a zone, and the report of the physical zone. `None` if the drive is missing.
+    pub(crate) fn physical_zone(&self, id: ZoneId, role: Role) -> Option<(Slot, &PresentMember, &ZoneInfo)> {
+        let Place { slot, zone, .. } = self.places.place(id, role)?;
+        let present = self.present(slot)?;
+        Some((slot, present, present.info(zone)?))
+    }
+
+    /// The present drives with a part of a zone and the reports of the physical zones, in the order of the drives.
+    pub(crate) fn physical_zones(
+        &self,
+        id: ZoneId,
+    ) -> impl Iterator<Item = (Slot, &PresentMember, &ZoneInfo)> {
+        let roles = self.places.slots().filter_map(move |slot| self.places.role(id, slot));
+        roles.filter_map(move |role| self.physical_zone(id, role))
+    }
+
+    /// The state of a part of a zone.
+    pub(crate) fn part(&self, id: ZoneId, role: Role) -> PartState {
+        let Some(place) = self.places.place(id, role) else {
+            // A zone without a map has no content.
+            return PartState::Written(0);
+        };
+        let Some((_, _, info)) = self.physical_zone(id, role) else { return PartState::Missing };
         match info.state {
             ZoneState::Offline | ZoneState::Conventional => PartState::Missing,
             ZoneState::Full => PartState::Full,
-            _ => PartState::Written(info.pointer.0.min(self.layout.part_rows)),
+            // The end of the part is recorded. The write pointer says nothing about the part, and nothing more can be written to it.
+            _ if !self.is_last_part(place) => PartState::Full,
+            _ => PartState::Written(info.pointer.0.saturating_sub(place.row).min(self.layout.part_rows)),
         }
+    }
+
+    /// True if no part lies behind the one at `place` in its physical zone.
+    pub(crate) fn is_last_part(&self, place: Place) -> bool {
+        self.last_rows.get(&(place.slot, place.zone)).is_none_or(|last| place.row >= *last)
+    }
+
+    /// True if parts of several logical zones share a physical zone.
+    pub(crate) fn shares_zones(&self) -> bool {
+        self.superblock.shares > 1
+    }
+
+    /// The places of a zone's parts with no other part behind.
+    pub(crate) fn last_parts(&self, id: ZoneId) -> impl Iterator<Item = (Place, &PresentMember, &ZoneInfo)> {
+        let roles = self.places.slots().filter_map(move |slot| self.places.role(id, slot));
+        roles.filter_map(move |role| {
+            let place = self.places.place(id, role).filter(|place| self.is_last_part(*place))?;
+            let (_, present, info) = self.physical_zone(id, role)?;
+            Some((place, present, info))
+        })
     }
 
     /// The states of a zone's parts, by role.
     pub(crate) fn parts(&self, id: ZoneId) -> Vec<PartState> {
-        self.layout.roles().map(|role| self.part(self.placement.slot(id, role), id)).collect()
+        self.layout.roles().map(|role| self.part(id, role)).collect()
     }
 
     /// The number of drives that lack their part of a zone.
     pub(crate) fn missing_parts(&self, id: ZoneId) -> usize {
-        self.placement.slots().filter(|slot| self.part(*slot, id) == PartState::Missing).count()
+        self.layout.roles().filter(|role| self.part(id, *role) == PartState::Missing).count()
     }
 
     /// The states that zone reports give of the present parts of a zone.
     fn states(&self, id: ZoneId) -> impl Iterator<Item = ZoneState> {
-        let present = self.present.iter().flatten();
-        present.filter_map(move |present| present.report.get(id.index())).map(|info| info.state)
+        self.physical_zones(id).map(|(_, _, info)| info.state)
     }
 
     /// True if a part of the zone is read-only or offline.
@@ -204,51 +287,45 @@ impl Mount {
         self.states(id).any(|state| matches!(state, ZoneState::ReadOnly | ZoneState::Offline))
     }
 
-    /// True if a drive counts its part of a zone as active.
+    /// True if a drive counts its part of a zone as active. A physical zone counts for the last part in it.
     pub(crate) fn is_active(&self, id: ZoneId) -> bool {
-        self.states(id).any(ZoneState::is_active)
+        self.last_parts(id).any(|(_, _, info)| info.state.is_active())
     }
 
     /// All physical zones that are read-only or offline.
     pub(crate) fn worn_zones(&self) -> Vec<WornZone> {
-        let drives = (0..).map(Slot).zip(&self.present);
-        let drives = drives.filter_map(|(slot, present)| Some((slot, present.as_ref()?)));
-        let zones = drives.flat_map(|(slot, present)| {
-            (0..).map(ZoneId).zip(&present.report).map(move |(zone, info)| (slot, zone, info.state))
+        let zones = (0..self.superblock.zones).map(ZoneId);
+        let zones = zones.flat_map(|id| {
+            self.physical_zones(id).map(move |(slot, _, info)| WornZone { slot, zone: id, state: info.state })
         });
-        zones
-            .filter(|(.., state)| matches!(state, ZoneState::ReadOnly | ZoneState::Offline))
-            .map(|(slot, zone, state)| WornZone { slot, zone, state })
-            .collect()
+        zones.filter(|zone| matches!(zone.state, ZoneState::ReadOnly | ZoneState::Offline)).collect()
     }
 
     pub(crate) fn entry(&self, id: ZoneId) -> ZoneEntry {
         let mut entry = ZoneEntry::default();
-        let known = self.placement.slots().filter_map(|slot| self.contents(slot)?.entries.get(&id));
+        let known = self.places.slots().filter_map(|slot| self.contents(slot)?.entries.get(&id));
         known.for_each(|known| entry.merge(*known));
         entry
     }
 
     /// The stale rows, relocated data and relocated parity that all logs record of a zone.
-    pub(crate) fn relocated_content(
-        &self,
-        id: ZoneId,
-        generation: u64,
-    ) -> (StaleRows, BTreeMap<Stripe, RelocatedParity>) {
-        let (mut stale, mut relocated) = (StaleRows::default(), BTreeMap::new());
+    pub(crate) fn relocated_content(&self, id: ZoneId, generation: u64) -> (StaleRows, RelocatedParities) {
+        let (mut stale, mut relocated) = (StaleRows::default(), RelocatedParities::new());
         let block = self.superblock.block_size as usize;
-        for slot in self.placement.slots() {
-            let Some(contents) = self.contents(slot) else { continue };
-            let role = self.placement.role(id, slot);
-            for ((zone, stripe), parity) in &contents.relocated {
-                if *zone == id && parity.generation == generation {
-                    relocated.insert(*stripe, parity.content.clone());
+        for slot in self.places.slots() {
+            let Some((contents, role)) = self.contents(slot).zip(self.places.role(id, slot)) else {
+                continue;
+            };
+            let part = (id, self.places.placed_by(id, role));
+            for ((of, stripe, parity), unit) in &contents.relocated {
+                if *of == part && unit.generation == generation {
+                    relocated.insert((*stripe, *parity), unit.content.clone());
                 }
             }
-            if let Some(record) = contents.stale.get(&id).filter(|record| record.generation == generation) {
+            if let Some(record) = contents.stale.get(&part).filter(|record| record.generation == generation) {
                 stale.add_all(role, &record.content.rows);
             }
-            if let Some((_, data)) = contents.data.get(&id).filter(|(of, _)| *of == generation) {
+            if let Some((_, data)) = contents.data.get(&part).filter(|(of, _)| *of == generation) {
                 stale.add_logged(&self.layout, block, role, data);
             }
         }
@@ -258,15 +335,16 @@ impl Mount {
     /// The recorded bad rows of a zone's parts, by slot.
     pub(crate) fn bad_rows_of(&self, id: ZoneId, generation: u64) -> Vec<RowSet> {
         let rows = |slot| {
-            let record = self.contents(slot)?.bad_rows.get(&id)?;
+            let role = self.places.role(id, slot)?;
+            let record = self.contents(slot)?.bad_rows.get(&(id, self.places.placed_by(id, role)))?;
             (record.generation == generation).then(|| record.content.clone())
         };
-        self.placement.slots().map(|slot| rows(slot).unwrap_or_default()).collect()
+        self.places.slots().map(|slot| rows(slot).unwrap_or_default()).collect()
     }
 
     /// True if a reset of the zone was begun in `generation`.
     pub(crate) fn has_reset_intent(&self, id: ZoneId, generation: u64) -> bool {
-        let mut logs = self.placement.slots().filter_map(|slot| self.contents(slot));
+        let mut logs = self.places.slots().filter_map(|slot| self.contents(slot));
         logs.any(|contents| contents.intents.contains(&(id, generation)))
     }
 
@@ -293,14 +371,30 @@ impl Mount {
 
     /// The partial parity that the logs hold of a zone, by stripe.
     pub(crate) fn partials(&self, id: ZoneId, generation: u64) -> BTreeMap<Stripe, Vec<Partial>> {
-        let mut all = BTreeMap::new();
-        for contents in self.placement.slots().filter_map(|slot| self.contents(slot)) {
+        let mut all: BTreeMap<Stripe, Vec<Partial>> = BTreeMap::new();
+        for contents in self.places.slots().filter_map(|slot| self.contents(slot)) {
             let Some((_, stripes)) = contents.partials.get(&id).filter(|(of, _)| *of == generation) else {
                 continue;
             };
-            all.extend(stripes.iter().map(|(stripe, partials)| (*stripe, partials.clone())));
+            for (stripe, partials) in stripes {
+                all.entry(*stripe).or_default().extend_from_slice(partials);
+            }
         }
         all
+    }
+}
+
+impl PresentMember {
+    /// The report of a physical zone behind the metadata zones.
+    pub(crate) fn info(&self, physical: ZoneId) -> Option<&ZoneInfo> {
+        self.report.get((physical.0.checked_sub(METADATA_ZONES)?) as usize)
+    }
+
+    /// Replaces the report of a physical zone behind the metadata zones.
+    pub(crate) fn set_info(&mut self, new: ZoneInfo) {
+        if let Some(known) = self.report.iter_mut().find(|known| known.zone == new.zone) {
+            *known = new;
+        }
     }
 }
 
@@ -325,14 +419,25 @@ fn mount_refusal(kind: ErrorKind, why: impl Into<String>) -> Error {
 async fn read_logs(claims: Vec<(MemberDrive, Claim)>) -> Result<(Vec<Claimant>, Vec<Claimant>), MountError> {
     let lowest = lowest_written_rows(&claims).await?;
     let (mut complete, mut incomplete) = (Vec::new(), Vec::new());
-    for (device, claim) in claims {
+    let read = |(device, claim): (MemberDrive, Claim)| {
         let shape = Shape::of(&claim.superblock);
         let needed = NeededParity {
             doubt: stripes_in_doubt(&claim.superblock, &shape.layout),
             lowest: lowest.clone(),
+            all_frames: BTreeSet::new(),
         };
-        let read = log_contents::read(&device, &shape, claim.superblock.uuid, claim.slot, &needed);
-        let (mut log, zones) = read.await.of(claim.slot)?;
+        async move {
+            let log = log_contents::read(&device, &shape, claim.superblock.uuid, claim.slot, &needed).await;
+            (device, claim, log)
+        }
+    };
+    let Some(driver) = claims.first().map(|(device, _)| Arc::clone(device.driver())) else {
+        return Ok((complete, incomplete));
+    };
+    for (device, claim, log) in
+        run_at_once(&*driver, "metadata logs", claims.into_iter().map(read).collect()).await
+    {
+        let (mut log, zones) = log.of(claim.slot)?;
         let blocks = log.unreadable();
         if blocks > 0 {
             tracing::error!(?device, blocks, "the metadata log cannot be read in full: left out");
@@ -405,7 +510,7 @@ async fn place_members(
             continue;
         }
         check_drive_fits(&device, superblock, slot).of_array()?;
-        let report = device.report(part_zones(superblock.zones)).await.of(slot)?;
+        let report = device.report(part_zones(superblock.part_zones)).await.of(slot)?;
         let place = present.get_mut(slot.index()).expect("a member of the array");
         if place.is_some() {
             let why = format!("two drives say that they are member {}: leave one out", slot.0);
@@ -444,7 +549,7 @@ fn place_spares(marked: Vec<(MemberDrive, Claim)>, superblock: &Superblock) -> V
 /// Leaves out members that the mount cannot use. Also returns the newest epoch that is complete on all members left.
 fn leave_out_unusable(
     present: &mut [Option<PresentMember>],
-    refused: Option<Slot>,
+    refused: &[Slot],
 ) -> (Option<u64>, Vec<(Slot, Unusable)>) {
     let mut unusable = Vec::new();
     loop {
@@ -453,7 +558,7 @@ fn leave_out_unusable(
         let found = (0..).map(Slot).zip(present.iter_mut()).find_map(|(slot, place)| {
             let (present, epoch) = place.as_ref().zip(epoch)?;
             let why = match () {
-                () if refused == Some(slot) => Unusable::Unwritable,
+                () if refused.contains(&slot) => Unusable::Unwritable,
                 () if present.log.unreadable_from(epoch) > 0 => Unusable::Unreadable,
                 () if present.first_free_zone(epoch).is_none() => Unusable::Unwritable,
                 () => return None,
@@ -467,7 +572,7 @@ fn leave_out_unusable(
     }
 }
 
-/// The error of an array that lacks more than one drive.
+/// The error of an array that lacks more drives than it can do without.
 fn too_few_drives_error(
     superblock: &Superblock,
     newly_failed: &[Slot],
@@ -479,8 +584,13 @@ fn too_few_drives_error(
     });
     let failed = (0_u32..).zip(&superblock.members).filter(|(_, member)| member.failed);
     let list: Vec<String> = missing.chain(failed.map(|(slot, _)| format!("{slot} failed"))).collect();
+    let most = if superblock.parities == 1 {
+        "an array does without one drive"
+    } else {
+        "the array does without two drives"
+    };
     let why = format!(
-        "of {} members {}: an array does without one drive only. Add the missing ones",
+        "of {} members {}: {most} only. Add the missing ones",
         superblock.members.len(),
         list.join(", ")
     );
@@ -512,10 +622,15 @@ fn newest_whole_epoch(present: &[Option<PresentMember>]) -> Option<u64> {
     epochs().next()?.keys().rev().find(whole).copied()
 }
 
-/// For each zone, the number of rows that every drive with a known pointer has written.
+/// For each zone, the number of rows that every drive with a known pointer has written. With stored maps no drive says so before
+/// the logs are read: only stripes in doubt are kept then, and the logs are read again if others are needed.
 async fn lowest_written_rows(claims: &[(MemberDrive, Claim)]) -> Result<Vec<u64>, MountError> {
     let mut lowest: Vec<u64> = Vec::new();
     for (device, claim) in claims {
+        if claim.superblock.placement == Placement::Stored {
+            lowest.resize(lowest.len().max(claim.superblock.zones as usize), u64::MAX);
+            continue;
+        }
         let parts = part_zones(claim.superblock.zones);
         let end = device.geometry().zones.min(parts.end);
         let report = device.report(parts.start.min(end)..end).await.of(claim.slot)?;

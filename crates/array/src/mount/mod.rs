@@ -1,6 +1,7 @@
 //! Mount: opens an array. `assemble` lists the six steps.
 
 pub(crate) mod assemble;
+pub(crate) mod atomic;
 pub(crate) mod candidate;
 pub(crate) mod decide;
 pub(crate) mod dry_run;
@@ -10,6 +11,7 @@ pub(crate) mod gather;
 pub(crate) mod open;
 pub(crate) mod record_failures;
 pub(crate) mod resync;
+pub(crate) mod zone_maps;
 pub(crate) mod zone_rewrite;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Opening an array, without a drive that stops the mount.
 //!
-//! If an operation of one drive stops a mount and all other drives are present, the mount begins again without that
-//! drive. The failure is recorded on the other drives before anything else is done (`record_failures`), as for a
+//! If an operation of one drive stops a mount and the array can do without that drive too, the mount begins again without
+//! that drive. The failure is recorded on the other drives before anything else is done (`record_failures`), as for a
 //! missing drive. The first try left the state of a mount that a power cut ended: the old epoch counts until the new
 //! epoch is complete on all drives, resynced parity stays valid, and the drive may be lost after the cut. No operation of
 //! the first try is in flight when the second one begins.
@@ -12,6 +12,7 @@ use zoned::{Result, ZonedDevice};
 
 use crate::OpenOptions;
 use crate::array::Array;
+use crate::background::moves::restore;
 use crate::background::{rebuild, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
@@ -19,18 +20,19 @@ use crate::member::log_reader;
 use crate::member::member_drive::MemberDrive;
 use crate::metrics::add;
 use crate::mount::candidate::Candidate;
-use crate::mount::errors::{MountError, is_drive_fault, is_zone_state, second_failure};
+use crate::mount::errors::{MountError, is_drive_fault, is_zone_state, one_failure_too_many};
 use crate::mount::gather::Mount;
 use crate::mount::zone_rewrite;
 
 impl Array {
-    /// Assembles the array that `devices` are members of, in any order. One drive may be missing, or fail during the mount:
-    /// the array works without that drive from then on, and the other drives say so before the array relies on them alone.
+    /// Assembles the array that `devices` are members of, in any order. As many drives as there are parities may be missing, or
+    /// fail during the mount: the array works without them from then on, and the other drives say so before the array relies on
+    /// these alone.
     ///
     /// Errors: [`ErrorKind::NotFound`](zoned::ErrorKind::NotFound) if no drive is a member of an array,
     /// [`ErrorKind::Invalid`](zoned::ErrorKind::Invalid) if the drives are of several arrays,
-    /// [`ErrorKind::Gone`](zoned::ErrorKind::Gone) if more than one drive is missing or failed; the error of a drive that
-    /// fails as the second one; and an error of the host (no memory, for example), for which no drive is failed.
+    /// [`ErrorKind::Gone`](zoned::ErrorKind::Gone) if more drives are missing or failed than there are parities; the error of
+    /// a drive that is one too many to fail; and an error of the host (no memory, for example), for which no drive is failed.
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
         let (resume, pace, rebuild_above) = (options.resume, options.rebuild, options.rebuild_above);
         let (core, candidate) = mount(MemberDrive::all(&devices), options).await?;
@@ -45,6 +47,9 @@ impl Array {
             spares::watch(&core);
             spares::take_spare(&core).await;
         }
+        if resume {
+            restore::watch(&core, pace.pace);
+        }
         Ok(Arc::new(Array { core }))
     }
 }
@@ -55,13 +60,13 @@ pub(crate) async fn mount(
     devices: Vec<MemberDrive>,
     options: OpenOptions,
 ) -> Result<(Arc<Core>, Option<Candidate>)> {
-    let mut refused = None;
+    let mut refused = Vec::new();
     // A drive that is gone does not answer the next try of the mount, and counts as missing then.
     let mut tries = devices.len();
     let mut read_again = false;
     loop {
         let claims = log_reader::claims(devices.clone()).await?;
-        let mount = match Mount::gather(claims, options.clone(), refused).await {
+        let mount = match Mount::gather(claims, options.clone(), &refused).await {
             Ok(mount) => mount,
             Err(MountError { slot: Some(_), error }) if fails_the_drive(error.kind()) && tries > 0 => {
                 tracing::warn!(%error, "a drive failed while its log was read: the mount begins again");
@@ -70,11 +75,11 @@ pub(crate) async fn mount(
             }
             Err(MountError { error, .. }) => return Err(error),
         };
-        let lacking = mount.lacking_slot();
+        let (lacking, parities) = (mount.last_lacking_slot(), mount.layout.parities);
         let name = Arc::clone(&mount.name);
         let MountError { slot, error } = match mount.start().await {
             Ok((core, candidate)) => {
-                add(&core.ctx.metrics.drive_failures, u64::from(refused.is_some()));
+                add(&core.ctx.metrics.drive_failures, refused.len() as u64);
                 return Ok((core, candidate));
             }
             Err(stopped) => stopped,
@@ -86,9 +91,9 @@ pub(crate) async fn mount(
             continue;
         }
         if let Some(lacking) = lacking {
-            return Err(second_failure(&name, lacking, slot, &error));
+            return Err(one_failure_too_many(&name, parities, lacking, slot, &error));
         }
         tracing::error!(slot = slot.0, %error, "a drive failed while the array was opened: the array works without it");
-        refused = Some(slot);
+        refused.push(slot);
     }
 }

@@ -32,7 +32,7 @@ impl Mount {
             let resumes = self.candidate.as_ref().is_some_and(|candidate| candidate.slot == *slot);
             self.superblock.set_member(*slot, true, resumes);
         }
-        let (array, config) = (self.superblock.uuid, self.superblock.config);
+        let config = self.superblock.config;
         let body = Body::Superblock(self.superblock.clone());
         for (slot, present) in (0..).map(Slot).zip(&mut self.present) {
             let Some(present) = present else { continue };
@@ -59,7 +59,7 @@ impl Mount {
             present.log.sequence += 1;
             let pointer = if epoch == self.next { 0 } else { info.pointer.0 };
             let capacity = geometry.zone_capacity.0;
-            let log = Log::new(array, epoch, present.log.sequence, info.zone, pointer, capacity);
+            let log = Log::new(&self.superblock, epoch, present.log.sequence, info.zone, pointer, capacity);
             let member = Member::new(slot, Some(present.device.clone()), log, Arc::default());
             if let Some(io) = member.append(&body, false, Durability::Durable).expect("there is room") {
                 io.await.of(slot)?;

@@ -21,18 +21,20 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use zoned::{Action, BufMut, Bytes, Durability, ErrorKind, Result, ZoneId, ZoneState};
+use zoned::{Action, Buf, BufMut, Bytes, Durability, ErrorKind, Result, ZoneId, ZoneState};
 
 use crate::core::Core;
 use crate::degraded::read_repair::max_relocated;
 use crate::format::record::Body;
-use crate::layout::Slot;
-use crate::layout::placement::next_metadata_zone;
+use crate::layout::placement::{Place, next_metadata_zone};
 use crate::layout::row_set::RowSet;
+use crate::layout::running_parity::extend_to_whole_stripe;
+use crate::layout::{Layout, Role, Slot};
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
-use crate::mount::errors::{FromDrive, MountError, is_drive_fault, second_failure};
+use crate::mount::errors::{FromDrive, MountError, is_drive_fault, one_failure_too_many};
 use crate::zone::Zone;
+use crate::zone::stale_rows::RelocatedParity;
 
 /// Bytes that a zone rewrite copies at a time.
 const COPY_CHUNK_BYTES: u64 = 1 << 20;
@@ -46,20 +48,20 @@ pub(crate) fn end_torn_zones(core: &Core) {
     let (ctx, zones) = (&core.ctx, &core.zones);
     let ids = || zones.ids().filter(|id| !zones.zone(*id).state.is_active());
     for member in core.members.working_members() {
-        let role = |id: ZoneId| ctx.placement.role(id, member.slot);
-        let cost = |id: ZoneId| zones.zone(id).relocated_cost(&ctx.layout, role(id));
+        let role = |id: ZoneId| ctx.places.role(id, member.slot);
+        let cost = |id: ZoneId| role(id).map_or(0, |role| zones.zone(id).relocated_cost(&ctx.layout, role));
         let mut total: u64 = ids().map(cost).sum();
         let mut costs: Vec<(u64, ZoneId)> = ids().map(|id| (cost(id), id)).collect();
         costs.sort_unstable();
         while total > max_relocated(ctx, member)
-            && let Some((before, id)) = costs.pop()
+            && let Some((before, id)) = costs.pop().filter(|(before, _)| *before > 0)
         {
             if zones.zone(id).end_at_torn(&ctx.layout, ctx.bytes(1)) {
                 tracing::warn!(
                     zone = id.0,
                     "torn by the power cut: the zone ends behind its first torn stripe"
                 );
-                total -= before - cost(id);
+                total = (total + cost(id)).saturating_sub(before);
             }
         }
     }
@@ -69,7 +71,7 @@ pub(crate) fn end_torn_zones(core: &Core) {
 /// fit the logs. A worn zone stays as it is until a reset.
 pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
     let block = u64::from(core.ctx.geometry.block_size);
-    let mut taken = vec![0; core.ctx.placement.drives as usize];
+    let mut taken = vec![0; core.ctx.places.drives() as usize];
     let (mut full, mut open) = (Vec::new(), Vec::new());
     for id in core.zones.ids() {
         let zone = core.zones.zone(id);
@@ -92,7 +94,7 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
             let zone = core.zones.zone(id);
             add_relocated_cost(core, &mut with, &zone, id);
             let roles = zone.roles_with_relocated(&core.ctx.layout);
-            roles.into_iter().map(|role| core.ctx.placement.slot(id, role)).collect::<BTreeSet<Slot>>()
+            roles.into_iter().filter_map(|role| core.ctx.places.slot(id, role)).collect::<BTreeSet<Slot>>()
         };
         let room = with
             .iter()
@@ -124,8 +126,10 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
 /// Adds the blocks that the relocated content of a zone takes in each log.
 fn add_relocated_cost(core: &Core, taken: &mut [u64], zone: &Zone, id: ZoneId) {
     for (slot, taken) in (0..).map(Slot).zip(taken) {
-        if core.members.member(slot).is_good() {
-            *taken += zone.relocated_cost(&core.ctx.layout, core.ctx.placement.role(id, slot));
+        if let Some(role) = core.ctx.places.role(id, slot)
+            && core.members.member(slot).is_good()
+        {
+            *taken += zone.relocated_cost(&core.ctx.layout, role);
         }
     }
 }
@@ -134,8 +138,11 @@ fn add_relocated_cost(core: &Core, taken: &mut [u64], zone: &Zone, id: ZoneId) {
 async fn go_on_without(core: &Arc<Core>, done: Result<(), MountError>) -> Result<()> {
     let Err(MountError { slot, error }) = done else { return Ok(()) };
     let Some(slot) = slot.filter(|_| is_drive_fault(error.kind())) else { return Err(error) };
-    match core.members.failed_beside(Some(slot)) {
-        Some(lacking) => Err(second_failure(&core.ctx.geometry.name, lacking.slot, slot, &error)),
+    match core.members.last_failure_beside(Some(slot)) {
+        Some(lacking) => {
+            let (name, parities) = (&core.ctx.geometry.name, core.ctx.layout.parities);
+            Err(one_failure_too_many(name, parities, lacking.slot, slot, &error))
+        }
         None => core.members.fail(slot, &error).await,
     }
 }
@@ -148,21 +155,27 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     // the log would move to.
     core.members.reserve(&[(slot, REWRITE_RECORD_BLOCKS)]).await;
     let Some(device) = member.device() else { return Ok(()) };
-    let role = core.ctx.placement.role(id, slot);
+    let place =
+        core.ctx.places.role(id, slot).and_then(|role| Some((role, core.ctx.places.place(id, role)?.zone)));
+    let Some((role, physical)) = place else { return Ok(()) };
+    if !has_physical_zone_alone(core, id, slot) {
+        // The parts of other zones are in the same physical zone: the relocated content stays in the log.
+        member.unreserve(REWRITE_RECORD_BLOCKS);
+        return Ok(());
+    }
     let (generation, rows, full, copy) = {
-        let zone = core.zones.zone(id);
+        let mut zone = core.zones.zone(id);
         let log = member.log.lock();
         // The log rolls to the next metadata zone, so the copy goes to the zone after it.
         let copy = next_metadata_zone(next_metadata_zone(log.zone));
-        let (layout, end) = (&core.ctx.layout, zone.readable());
-        // In a full zone the parity of the last stripe has its place too, with zeros above the zone's end.
-        let last = layout.stripe_of(end);
-        let ours = layout.parity(last) == role && zone.relocated.contains_key(&last);
-        let used = layout.used(role, end);
-        let rows = if ours { layout.row(last) + layout.unit_of(last) } else { used };
-        (zone.generation, rows, zone.state == ZoneState::Full, copy)
+        let (layout, end, full) = (&core.ctx.layout, zone.readable(), zone.state == ZoneState::Full);
+        let rows = if full { layout.used_by_full_zone(role, end) } else { layout.used(role, end) };
+        if full {
+            extend_last_parity(&mut zone, layout, role, core.ctx.bytes(1));
+        }
+        (zone.generation, rows, full, copy)
     };
-    let (part, copy_zone) = (PhysicalZone::part(&*device, id), PhysicalZone::at(&*device, copy));
+    let (part, copy_zone) = (PhysicalZone::at(&*device, physical), PhysicalZone::at(&*device, copy));
     // Rows of relocated parity units may be missing on the drive.
     let there = part.info().await.of(slot)?.map_or(0, |info| info.pointer.0).min(rows);
     let mask = core.ctx.driver.random();
@@ -170,7 +183,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     while row < rows {
         let count = chunk_blocks(&device, block).min(if row < there { there - row } else { rows - row });
         let mut data = if row < there {
-            match rows_to_copy(core, id, slot, row, count).await {
+            match rows_to_copy(core, id, (slot, role), row, count).await {
                 Err(e) if e.kind() == ErrorKind::Media => {
                     // The content of the part cannot be reconstructed, because the other parts are being
                     // rewritten too. The part stays as it is.
@@ -200,23 +213,51 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     } else {
         member.unreserve(1);
     }
-    copy_back(&device, block, id, rows, copy, mask).await.of(slot)?;
-    if full && rows < device.geometry().zone_capacity.0 {
+    copy_back(&device, block, physical, rows, copy, mask).await.of(slot)?;
+    let place = Place::whole(slot, physical);
+    let has_room = core.zones.shared().is_some_and(|shared| shared.has_room_behind(place, rows));
+    if full && rows < device.geometry().zone_capacity.0 && !has_room {
         part.act(Action::Finish).await.of(slot)?;
     }
-    record(&Body::StaleRows { zone: id, generation, rows: RowSet::default(), rewritten: true }).await?;
+    let (placed_by, rows) = (core.ctx.places.placed_by(id, role), RowSet::default());
+    record(&Body::StaleRows { zone: id, generation, placed_by, rows, rewritten: true }).await?;
     {
         let mut zone = core.zones.zone(id);
         zone.stale.forget(role);
-        zone.relocated.retain(|stripe, _| core.ctx.layout.parity(*stripe) != role);
+        zone.relocated.retain(|(stripe, parity), _| core.ctx.layout.parity(*stripe, *parity) != role);
     }
     copy_zone.act(Action::Reset).await.of(slot)?;
     device.flush().await.of(slot)
 }
 
+/// True if the part of a zone in `slot` begins its physical zone, and no other zone has content there.
+fn has_physical_zone_alone(core: &Core, id: ZoneId, slot: Slot) -> bool {
+    let role = core.ctx.places.role(id, slot);
+    let place = role.and_then(|role| core.ctx.places.place(id, role));
+    let is_alone = |place: Place| core.zones.shared().is_none_or(|shared| shared.is_alone(id, place));
+    place.is_some_and(|place| place.row == 0 && is_alone(place))
+}
+
+/// Makes a relocated parity of the last stripe of a full zone the parity that goes to its place: that of the whole stripe, with
+/// zeros above the zone's end.
+fn extend_last_parity(zone: &mut Zone, layout: &Layout, role: Role, block: usize) {
+    let last = layout.stripe_of(zone.readable());
+    let Some(parity) = layout.parity_on(last, role) else { return };
+    let Some(relocated) = zone.relocated.get_mut(&(last, parity)) else { return };
+    let mut unit = relocated.unit.to_vec();
+    extend_to_whole_stripe(layout, (last, parity), relocated.end, block, &mut unit);
+    *relocated = RelocatedParity { end: layout.end(last), unit: Buf::copy_from(&unit) };
+}
+
 /// Rows of a part that is being rewritten. Bad rows stay bad: zeros take their place.
-async fn rows_to_copy(core: &Arc<Core>, id: ZoneId, slot: Slot, row: u64, count: u64) -> Result<BufMut> {
-    let (bad, role) = (&core.members.member(slot).bad_rows, core.ctx.placement.role(id, slot));
+async fn rows_to_copy(
+    core: &Arc<Core>,
+    id: ZoneId,
+    (slot, role): (Slot, Role),
+    row: u64,
+    count: u64,
+) -> Result<BufMut> {
+    let bad = &core.members.member(slot).bad_rows;
     if !bad.intersects(id, &(row..row + count)) {
         return core.reconstruct.rows_of(id, role, row, count).await;
     }
@@ -243,16 +284,16 @@ fn apply_mask(data: &mut [u8], block: u32, mask: u64) {
     }
 }
 
-/// Writes a physical zone back from its copy in a metadata zone.
+/// Writes physical zone `to` back from its copy in a metadata zone.
 pub(crate) async fn copy_back(
     device: &MemberDrive,
     block: u32,
-    id: ZoneId,
+    to: ZoneId,
     rows: u64,
     copy: ZoneId,
     mask: u64,
 ) -> Result<()> {
-    let (part, copy) = (PhysicalZone::part(&**device, id), PhysicalZone::at(&**device, copy));
+    let (part, copy) = (PhysicalZone::at(&**device, to), PhysicalZone::at(&**device, copy));
     part.clear().await?;
     let mut row = 0;
     while row < rows {

@@ -10,20 +10,39 @@
 //! place, or partial parity to the log. A zone has one write of partial parity in flight at a time: later blocks are
 //! covered by the next one, or by the full parity of their stripe. A write is acknowledged when a commit covers its
 //! blocks and every write below the commit's end has landed. So every acknowledged block can be reconstructed, and so
-//! can all blocks below.
+//! can all blocks below. Each parity of a zone has commits of its own: those of all parities have to cover a block.
 
+pub(crate) mod appends;
+pub(crate) mod choice;
+pub(crate) mod drive_choice;
+pub(crate) mod frames;
+pub(crate) mod free_zones;
+pub(crate) mod memory;
+pub(crate) mod readers;
+pub(crate) mod shared_zones;
 pub(crate) mod stale_rows;
+pub(crate) mod torn_end;
 pub(crate) mod worn_zones;
+pub(crate) mod write_in_flight;
 pub(crate) mod zone_table;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ZoneState};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Lba, ZoneState};
 
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::gf256::remove_last_unit;
+use crate::layout::row_set::RowSet;
+use crate::layout::running_parity::RunningParity;
+use crate::layout::stored_maps::PlacedBy;
 use crate::layout::xor::xor;
-use crate::layout::{Layout, Role, Slot, Stripe};
-use crate::zone::stale_rows::{RelocatedParity, StaleRows};
+use crate::layout::{Layout, Parity, Role, Slot, Stripe};
+use crate::zone::appends::{Appends, assign_addresses};
+use crate::zone::frames::Frames;
+use crate::zone::readers::Readers;
+use crate::zone::stale_rows::{RelocatedParities, StaleRows};
+use crate::zone::torn_end::TornEnd;
+use crate::zone::write_in_flight::{Address, WriteInFlight};
 
 /// Bytes of writes that a zone has in flight at most; further writes wait in memory. After a power cut no
 /// more than `MAX_BYTES_IN_FLIGHT` and one transfer are in doubt.
@@ -54,27 +73,91 @@ pub(crate) enum Work {
     Pause,
 }
 
-/// A write of a zone that is in flight.
-#[derive(Debug)]
-pub(crate) struct WriteInFlight {
-    pub id: u64,
-    start: Blocks,
-    pub end: Blocks,
-    data: Buf,
-    /// The parity of the stripes that the write completed.
-    parities: Vec<(Stripe, Buf)>,
-    /// True if the blocks of the write are on their drives.
-    pub landed: bool,
-    pub how: Durability,
-    pub done: Done,
-    pub completer: Completer,
-}
-
 /// A commit: submitted parity that covers all blocks of the zone below `end`.
 #[derive(Clone, Copy, Debug)]
 struct Commit {
     end: Blocks,
     done: bool,
+}
+
+/// How far one parity covers the blocks of a zone.
+#[derive(Debug)]
+pub(crate) struct Coverage {
+    /// The first row of the parity of the stripe at the pointer that is final and not written to its place yet. No block of
+    /// the last data unit from this row on is covered by a commit.
+    pub held: Option<u64>,
+    /// The end of the blocks that a submitted commit covers.
+    pub logged: Blocks,
+    /// True while a record of partial parity waits for room in the log.
+    pub waiting: bool,
+    /// The number of records of partial parity in flight.
+    pub records: u32,
+    /// The number of commits whose parity is in checkpoints under way.
+    pub checkpoints: u32,
+    /// The next record of partial parity corrects the parity of appends that were reordered: older records that end above
+    /// this block do not count.
+    pub corrects: Option<Blocks>,
+    commits: VecDeque<Commit>,
+    covered: Blocks,
+}
+
+impl Coverage {
+    fn new(pointer: Blocks) -> Coverage {
+        Coverage {
+            held: None,
+            logged: pointer,
+            waiting: false,
+            records: 0,
+            checkpoints: 0,
+            corrects: None,
+            commits: VecDeque::new(),
+            covered: pointer,
+        }
+    }
+
+    /// True while a record of partial parity is in flight, or waits for room in the log.
+    pub(crate) fn is_logging(&self) -> bool {
+        self.waiting || self.records > 0
+    }
+
+    /// The parity of the blocks that no commit covers for certain was computed for another order of appends. The next record
+    /// corrects it.
+    fn begin_correction(&mut self) {
+        self.commits.clear();
+        self.logged = self.covered;
+        self.corrects = Some(self.covered);
+    }
+
+    /// Adds a commit that covers the blocks below `end`. `done`: the commit needs no parity to land.
+    pub(crate) fn commit(&mut self, end: Blocks, done: bool) {
+        self.logged = self.logged.max(end);
+        self.commits.push_back(Commit { end, done });
+    }
+
+    /// Notes that the parity of the commit at `end` has landed.
+    pub(crate) fn commit_landed(&mut self, end: Blocks) {
+        for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
+            commit.done = true;
+        }
+    }
+
+    /// Ends the first commits whose parity and data have landed: data below `landed` has.
+    fn advance(&mut self, landed: Blocks) {
+        while let Some(commit) = self.commits.front().filter(|c| c.done && c.end <= landed) {
+            self.covered = self.covered.max(commit.end);
+            self.commits.pop_front();
+        }
+    }
+}
+
+/// Bad rows of a part at the place that the part is about to get.
+#[derive(Debug)]
+pub(crate) struct BadRowsOfMove {
+    /// The drive that gets the part.
+    pub slot: Slot,
+    /// The version of the map that will name the place.
+    pub placed_by: PlacedBy,
+    pub rows: RowSet,
 }
 
 /// A logical zone.
@@ -86,18 +169,16 @@ pub(crate) struct Zone {
     pub generation: u64,
     /// Where the content of a full zone ends; `None` until the end is recorded.
     pub end: Option<Blocks>,
-    /// The XOR of the data of the stripe at the pointer, as long as the filled part of the first unit.
-    pub parity: BufMut,
-    /// The first row of the parity of the stripe at the pointer that is final and not written to its place yet. No block of
-    /// the last data unit from this row on is covered by a commit.
-    pub held_parity: Option<u64>,
-    /// The end of the blocks that a submitted commit covers.
-    pub logged: Blocks,
-    /// True while a record of partial parity is in flight, or waits for room in the log.
-    pub logging: bool,
-    commits: VecDeque<Commit>,
+    /// The parities of the data of the stripe at the pointer.
+    pub parity: RunningParity,
+    /// By parity. The second entry is that of an array with one parity too, where nothing uses it.
+    coverage: [Coverage; 2],
+    /// The frames of the zone's writes; `None` if the array's writes are not atomic.
+    pub frames: Option<Frames>,
+    /// The end of the blocks that commits of all parities cover, and that have landed.
     covered: Blocks,
     pub flights: VecDeque<WriteInFlight>,
+    pub appends: Appends,
     /// How many of the first flights have landed, and where the last of these ends.
     landed: (usize, Blocks),
     next_flight: u64,
@@ -109,11 +190,9 @@ pub(crate) struct Zone {
     pub resetting: bool,
     /// Barriers: each is completed once all blocks below its offset are acknowledged.
     barriers: Vec<(Blocks, Completer)>,
-    pub relocated: BTreeMap<Stripe, RelocatedParity>,
-    /// The first torn stripe of a zone that takes no more writes: a whole stripe whose parity was written for
-    /// other data than the drives hold. A durable stripe has its parity, and so have all stripes below it. So
-    /// no block above a torn stripe was ever durable.
-    pub torn: Option<Stripe>,
+    pub relocated: RelocatedParities,
+    /// Where a zone with a torn stripe, and that takes no more writes, may end.
+    pub torn: Option<TornEnd>,
     /// Rows of the zone that hold dead data, and the relocated content of these rows.
     pub stale: StaleRows,
     /// By slot: the number of the flush that covers the zone's last block on the drive. Empty without
@@ -121,25 +200,32 @@ pub(crate) struct Zone {
     stamps: Vec<u64>,
     /// True if the zone is worn and counts as active, because its parts on other drives are active.
     pub worn_active: bool,
+    /// The drives whose logs get the record of the zone's map with the next write.
+    pub map_record: Vec<Slot>,
+    /// Clients' reads that are in flight.
+    pub readers: Readers,
+    /// Bad rows of a part that is about to get another place: checkpoints contain them before the map names the place.
+    pub moving: Option<Box<BadRowsOfMove>>,
+    /// The highest version of the zone's map that a move was to write, also one that failed: records may name the version.
+    pub attempted_version: u16,
     /// Why the zone takes no more writes: a second drive failed during a write, for example.
     pub poison: Option<Error>,
 }
 
 impl Zone {
     /// A zone whose first `pointer` blocks are written; `parity` is the parity of the stripe at the pointer.
-    pub(crate) fn new(state: ZoneState, generation: u64, pointer: Blocks, parity: BufMut) -> Zone {
+    pub(crate) fn new(state: ZoneState, generation: u64, pointer: Blocks, parity: RunningParity) -> Zone {
         Zone {
             state,
             pointer,
             generation,
             end: None,
             parity,
-            held_parity: None,
-            logged: pointer,
-            logging: false,
-            commits: VecDeque::new(),
+            coverage: [Coverage::new(pointer), Coverage::new(pointer)],
+            frames: None,
             covered: pointer,
             flights: VecDeque::new(),
+            appends: Appends::default(),
             landed: (0, pointer),
             next_flight: 0,
             in_flight: 0,
@@ -147,20 +233,38 @@ impl Zone {
             queue: VecDeque::new(),
             resetting: false,
             barriers: Vec::new(),
-            relocated: BTreeMap::new(),
+            relocated: RelocatedParities::new(),
             torn: None,
             stale: StaleRows::default(),
             stamps: Vec::new(),
             worn_active: false,
+            map_record: Vec::new(),
+            readers: Readers::default(),
+            moving: None,
+            attempted_version: 0,
             poison: None,
         }
     }
 
     /// Makes the zone empty, after a reset.
     pub(crate) fn make_empty(&mut self, generation: u64) {
-        let queue = std::mem::take(&mut self.queue);
-        *self = Zone::new(ZoneState::Empty, generation, Blocks::ZERO, BufMut::default());
-        self.queue = queue;
+        let (queue, frames) =
+            (std::mem::take(&mut self.queue), self.frames.as_ref().map(Frames::of_next_life));
+        let parity = self.parity.emptied();
+        *self = Zone::new(ZoneState::Empty, generation, Blocks::ZERO, parity);
+        (self.queue, self.frames) = (queue, frames);
+    }
+
+    /// How far a parity covers the zone's blocks.
+    pub(crate) fn coverage(&self, parity: Parity) -> &Coverage {
+        let [p, q] = &self.coverage;
+        if parity == Parity::P { p } else { q }
+    }
+
+    /// As [`coverage`](Zone::coverage), to be changed.
+    pub(crate) fn coverage_mut(&mut self, parity: Parity) -> &mut Coverage {
+        let [p, q] = &mut self.coverage;
+        if parity == Parity::P { p } else { q }
     }
 
     /// True if `work` must wait for earlier work of the zone.
@@ -175,10 +279,17 @@ impl Zone {
                 Work::Write { data, .. } => {
                     self.in_flight > 0
                         && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT
+                        || self.poison.is_none() && self.awaits_addresses(data.len())
                 }
                 Work::Act(Action::Reset | Action::Finish) | Work::Pause => !self.flights.is_empty(),
                 Work::Act(_) | Work::Read { .. } => false,
             }
+    }
+
+    /// True if a write of `bytes` at the pointer waits for appends: for their addresses, or for the correction of their parity.
+    fn awaits_addresses(&self, bytes: usize) -> bool {
+        self.appends.hold_back(self.pointer, bytes)
+            || self.coverage.iter().any(|coverage| coverage.corrects.is_some())
     }
 
     /// The number of the zone's blocks with content. Blocks above read as zeros.
@@ -188,16 +299,16 @@ impl Zone {
 
     /// The parts with relocated content.
     pub(crate) fn roles_with_relocated(&self, layout: &Layout) -> BTreeSet<Role> {
-        let parity = self.relocated.keys().map(|stripe| layout.parity(*stripe));
+        let parity = self.relocated.keys().map(|(stripe, parity)| layout.parity(*stripe, *parity));
         self.stale.roles().into_iter().chain(parity).collect()
     }
 
     /// The number of stripes whose parity is relocated although their rows of the part are not stale.
     fn relocated_parity_units(&self, layout: &Layout, role: Role) -> u64 {
-        let alone = |stripe: &&Stripe| {
-            let row = layout.row(**stripe);
-            layout.parity(**stripe) == role
-                && !self.stale.has_stale(role, &(row..row + layout.unit_of(**stripe)))
+        let alone = |(stripe, parity): &&(Stripe, Parity)| {
+            let row = layout.row(*stripe);
+            layout.parity(*stripe, *parity) == role
+                && !self.stale.has_stale(role, &(row..row + layout.unit_of(*stripe)))
         };
         self.relocated.keys().filter(alone).count() as u64
     }
@@ -214,19 +325,20 @@ impl Zone {
         self.stale.rows() + alone * layout.unit
     }
 
-    /// Ends a zone that takes no more writes behind its torn stripe, and forgets relocated parity of stripes above. False if
+    /// Ends a zone that takes no more writes behind its torn stripe, and forgets relocated parity of blocks above. False if
     /// the zone has no torn stripe, or no such parity.
     pub(crate) fn end_at_torn(&mut self, layout: &Layout, block: usize) -> bool {
-        let Some(torn) = self.torn else { return false };
-        let end = layout.end(torn).min(self.readable());
+        let Some(TornEnd { end, parities }) = self.torn.take() else { return false };
         if self.relocated.values().all(|parity| parity.end <= end) {
             return false;
         }
         self.end = Some(end);
         if self.state != ZoneState::Full {
-            (self.pointer, self.logged, self.covered, self.landed.1) = (end, end, end, end);
+            (self.pointer, self.covered, self.landed.1) = (end, end, end);
+            self.coverage.iter_mut().for_each(|coverage| coverage.logged = end);
         }
         self.relocated.retain(|_, parity| parity.end <= end);
+        self.relocated.extend(parities);
         for role in self.stale.roles() {
             let used = layout.used(role, end);
             self.stale.cut(block, role, used, used);
@@ -238,8 +350,6 @@ impl Zone {
     pub(crate) fn entry(&self) -> ZoneEntry {
         let end = match self.state {
             ZoneState::Offline => Some(ZoneEntry::END_OF_FAILED_ZONE),
-            // A worn zone that a mount found empty is empty again once its drive is replaced.
-            ZoneState::ReadOnly => self.end.filter(|end| *end > Blocks::ZERO),
             _ => self.end,
         };
         ZoneEntry { generation: self.generation, end }
@@ -281,6 +391,7 @@ impl Zone {
             id,
             start,
             end,
+            address: Address::Known,
             data,
             parities,
             landed: false,
@@ -291,10 +402,88 @@ impl Zone {
         id
     }
 
-    /// Keeps the parity of a stripe that the newest write completed.
-    pub(crate) fn keep_parity(&mut self, stripe: Stripe, parity: &Buf) {
+    /// The newest write is an append to the drive, within the open stripe.
+    pub(crate) fn expect_address(&mut self, layout: &Layout, block: usize) {
+        let Some(flight) = self.flights.back_mut() else { return };
+        flight.address = Address::Expected;
+        self.appends.begin();
+        (self.appends.stripe_end, self.appends.block) = (layout.end(layout.stripe_of(flight.start)), block);
+    }
+
+    /// True if a block from `start` on is in flight and not known to be on its drive.
+    pub(crate) fn is_in_flight_from(&self, start: Blocks) -> bool {
+        self.flights.iter().rev().take_while(|flight| flight.end > start).any(|flight| !flight.landed)
+    }
+
+    /// An append to a drive has ended. `address`: where its blocks lie; `None` if the append failed.
+    pub(crate) fn append_ended(&mut self, id: u64, address: Option<Blocks>) {
+        let Some(flight) = self.flights.iter_mut().find(|flight| flight.id == id) else { return };
+        let as_submitted = address == Some(flight.start);
+        flight.address = match address {
+            Some(_) if as_submitted => Address::Known,
+            Some(other) => Address::Other(other),
+            None => Address::Unreported,
+        };
+        self.appends.end(as_submitted);
+        if as_submitted || self.poison.is_some() {
+            self.mark_landed(id);
+        }
+    }
+
+    /// True if appends were reordered and all that the zone has in flight has ended, so that [`settle`](Zone::settle) can give the
+    /// writes their addresses.
+    pub(crate) fn may_settle(&self) -> bool {
+        let ended = |flight: &WriteInFlight| flight.landed || flight.address != Address::Known;
+        self.appends.may_settle()
+            && self.poison.is_none()
+            && self.flights.iter().all(ended)
+            && self.coverage.iter().all(|coverage| coverage.records == 0 && coverage.checkpoints == 0)
+    }
+
+    /// Gives the writes in flight the addresses that they have on the drives, computes the parity of the open stripe anew, and
+    /// begins a correction of the logged parity (`correct`). `first`: the address of the zone's first block. False if a drive
+    /// gave an impossible address.
+    pub(crate) fn settle(&mut self, layout: &Layout, block: usize, first: Lba, correct: bool) -> bool {
+        let mut kept = self.parity.emptied();
+        let stripe = layout.stripe_of(self.pointer);
+        for parity in layout.parities() {
+            let mut unit = self.acknowledged_parity(layout, block, stripe, parity);
+            unit.truncate(layout.filled(stripe, 0, self.covered) as usize * block);
+            kept.set(parity, unit);
+        }
+        kept.reserve(layout.unit_of(stripe) as usize * block);
+        if !assign_addresses(layout, &mut self.flights) {
+            return false;
+        }
+        for (at, data) in self.in_flight_of(layout.start(stripe), layout.end(stripe)) {
+            for piece in layout.pieces(at, (data.len() / block) as u64) {
+                let from = piece.offset.minus(at).0 as usize * block;
+                let part = data.slice(from..from + piece.len as usize * block);
+                match piece.index {
+                    0 => kept.add_first_unit(&part),
+                    _ => kept.add_later_unit(piece.row as usize * block, &part),
+                }
+            }
+        }
+        self.parity = kept;
+        for flight in &mut self.flights {
+            (flight.landed, flight.address) = (true, Address::Known);
+            if let Done::At(at) = &mut flight.done {
+                *at = first.plus(flight.start);
+            }
+        }
+        self.landed = (self.flights.len(), self.pointer);
+        self.appends.settle();
+        if correct {
+            layout.parities().for_each(|parity| self.coverage_mut(parity).begin_correction());
+        }
+        true
+    }
+
+    /// Keeps a parity of a stripe that the newest write completed.
+    pub(crate) fn keep_parity(&mut self, stripe: Stripe, parity: Parity, unit: &Buf) {
         if let Some(flight) = self.flights.back_mut() {
-            flight.parities.push((stripe, parity.clone()));
+            flight.parities.push((stripe, parity, unit.clone()));
         }
     }
 
@@ -321,28 +510,41 @@ impl Zone {
         })
     }
 
-    /// The parity of the acknowledged blocks of a stripe that has blocks in flight. Zeros may follow beyond
+    /// A parity of the acknowledged blocks of a stripe that has blocks in flight. Zeros may follow beyond
     /// the first unit's filled part.
-    pub(crate) fn acknowledged_parity(&self, layout: &Layout, block: usize, stripe: Stripe) -> BufMut {
-        let whole = self.flights.iter().flat_map(|flight| &flight.parities).find(|(of, _)| *of == stripe);
+    pub(crate) fn acknowledged_parity(
+        &self,
+        layout: &Layout,
+        block: usize,
+        stripe: Stripe,
+        parity: Parity,
+    ) -> BufMut {
+        let mut wholes = self.flights.iter().flat_map(|flight| &flight.parities);
+        let whole = wholes.find(|(of, which, _)| (*of, *which) == (stripe, parity));
         let all: &[u8] = match whole {
-            Some((_, parity)) => parity,
-            None if self.open_stripe(layout) == Some(stripe) => &self.parity,
+            Some((.., unit)) => unit,
+            None if self.open_stripe(layout) == Some(stripe) => self.parity.of(parity),
             None => &[],
         };
-        let mut parity = BufMut::with_capacity(all.len());
-        parity.extend_from_slice(all);
-        for (at, data) in self.in_flight_of(layout.start(stripe), layout.end(stripe)) {
-            for piece in layout.pieces(at, (data.len() / block) as u64) {
+        let mut rest = BufMut::with_capacity(all.len());
+        rest.extend_from_slice(all);
+        let in_flight: Vec<(Blocks, Buf)> =
+            self.in_flight_of(layout.start(stripe), layout.end(stripe)).collect();
+        // A Q gives back its units in the reverse order.
+        for (at, data) in in_flight.into_iter().rev() {
+            let pieces: Vec<_> = layout.pieces(at, (data.len() / block) as u64).collect();
+            for piece in pieces.into_iter().rev() {
                 let (from, len) = (piece.offset.minus(at).0 as usize * block, piece.len as usize * block);
                 let row = piece.row as usize * block;
-                if let (Some(rows), Some(part)) = (parity.get_mut(row..row + len), data.get(from..from + len))
-                {
-                    xor(rows, part);
+                if let (Some(rows), Some(part)) = (rest.get_mut(row..row + len), data.get(from..from + len)) {
+                    match parity {
+                        Parity::P => xor(rows, part),
+                        Parity::Q => remove_last_unit(rows, part),
+                    }
                 }
             }
         }
-        parity
+        rest
     }
 
     /// Drops the unacknowledged blocks of a poisoned zone from memory. Called before any flight is released.
@@ -350,19 +552,25 @@ impl Zone {
         if self.poison.is_none() || self.flights.is_empty() || self.pointer <= self.covered {
             return;
         }
+        if self.frames.is_some()
+            && let Some(flight) = self.flights.front()
+        {
+            // Of a refused write nothing stays.
+            self.covered = self.covered.min(flight.start);
+        }
         let stripe = layout.stripe_of(self.covered);
         let rows = layout.filled(stripe, 0, self.covered);
-        self.parity = match rows {
-            0 => BufMut::default(),
-            rows => {
-                let mut parity = self.acknowledged_parity(layout, block, stripe);
-                parity.truncate(rows as usize * block);
-                parity
-            }
-        };
+        let mut kept = self.parity.emptied();
+        for parity in layout.parities().filter(|_| rows > 0) {
+            let mut unit = self.acknowledged_parity(layout, block, stripe, parity);
+            unit.truncate(rows as usize * block);
+            kept.set(parity, unit);
+        }
+        self.parity = kept;
         self.pointer = self.covered;
-        self.logged = self.covered;
-        self.held_parity = None;
+        for coverage in &mut self.coverage {
+            (coverage.logged, coverage.held) = (self.covered, None);
+        }
         self.relocated.retain(|_, parity| parity.end <= self.pointer);
     }
 
@@ -385,19 +593,6 @@ impl Zone {
     /// True if a write that ends at or below `offset` has not landed.
     pub(crate) fn has_flight_below(&self, offset: Blocks) -> bool {
         self.flights.get(self.landed.0).is_some_and(|flight| flight.end <= offset)
-    }
-
-    /// Adds a commit that covers the blocks below `end`. `done`: the commit needs no parity to land.
-    pub(crate) fn commit(&mut self, end: Blocks, done: bool) {
-        self.logged = self.logged.max(end);
-        self.commits.push_back(Commit { end, done });
-    }
-
-    /// Notes that the parity of the commit at `end` has landed.
-    pub(crate) fn commit_landed(&mut self, end: Blocks) {
-        for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
-            commit.done = true;
-        }
     }
 
     /// Notes that the blocks of a write are on their drives.
@@ -427,22 +622,29 @@ impl Zone {
     }
 
     /// Removes and returns the writes that can be acknowledged now. In a poisoned zone: all writes that have ended.
-    pub(crate) fn release(&mut self) -> Vec<WriteInFlight> {
+    pub(crate) fn release(&mut self, layout: &Layout) -> Vec<WriteInFlight> {
         let mut out = Vec::new();
         if self.poison.is_some() {
-            let (ended, in_flight_of): (Vec<_>, Vec<_>) =
-                self.flights.drain(..).partition(|flight| flight.landed);
+            let has_ended = |flight: &WriteInFlight| {
+                flight.landed || matches!(flight.address, Address::Other(_) | Address::Unreported)
+            };
+            let (ended, in_flight_of): (Vec<_>, Vec<_>) = self.flights.drain(..).partition(has_ended);
             self.flights = in_flight_of.into();
             self.landed = (0, self.landed.1);
             out = ended;
         } else {
-            while let Some(commit) = self.commits.front().filter(|c| c.done && c.end <= self.landed.1) {
-                self.covered = self.covered.max(commit.end);
-                self.commits.pop_front();
-            }
+            let framed = self.frames.as_ref().map_or(self.landed.1, |frames| frames.landed);
+            let landed = self.landed.1.min(framed);
+            self.coverage.iter_mut().for_each(|coverage| coverage.advance(landed));
+            let covered = layout.parities().map(|parity| self.coverage(parity).covered).min();
+            self.covered = self.covered.max(covered.unwrap_or_default());
             while self.flights.front().is_some_and(|flight| flight.landed && flight.end <= self.covered) {
                 self.landed.0 = self.landed.0.saturating_sub(1);
-                out.extend(self.flights.pop_front());
+                let acknowledged = self.flights.pop_front();
+                if let Some((frames, flight)) = self.frames.as_mut().zip(acknowledged.as_ref()) {
+                    frames.acknowledged = flight.end;
+                }
+                out.extend(acknowledged);
             }
         }
         self.in_flight =
@@ -460,6 +662,8 @@ mod tests {
 
     use super::*;
 
+    const LAYOUT: Layout = Layout { width: 4, parities: 1, unit: 2, part_rows: 8 };
+
     struct Fixture {
         zone: Zone,
         ids: Vec<u64>,
@@ -467,7 +671,7 @@ mod tests {
 
     fn fixture(ends: &[u64]) -> Fixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-        let mut zone = Zone::new(ZoneState::ImplicitOpen, 1, Blocks::ZERO, BufMut::default());
+        let mut zone = Zone::new(ZoneState::ImplicitOpen, 1, Blocks::ZERO, RunningParity::default());
         let ids = ends
             .iter()
             .map(|end| {
@@ -487,7 +691,7 @@ mod tests {
 
     impl Fixture {
         fn released(&mut self) -> Vec<u64> {
-            self.zone.release().into_iter().map(|flight| flight.end.0).collect()
+            self.zone.release(&LAYOUT).into_iter().map(|flight| flight.end.0).collect()
         }
     }
 
@@ -495,7 +699,7 @@ mod tests {
     fn writes_are_acknowledged_in_order() {
         let mut g = fixture(&[1, 2, 3]);
         for end in 1..=3 {
-            g.zone.commit(Blocks(end), true);
+            g.zone.coverage_mut(Parity::P).commit(Blocks(end), true);
         }
         g.zone.mark_landed(g.ids[2]);
         g.zone.mark_landed(g.ids[1]);
@@ -508,10 +712,10 @@ mod tests {
     #[test]
     fn a_write_waits_for_parity_and_for_all_that_the_parity_covers() {
         let mut g = fixture(&[1, 2, 3]);
-        g.zone.commit(Blocks(3), false);
+        g.zone.coverage_mut(Parity::P).commit(Blocks(3), false);
         g.zone.mark_landed(g.ids[0]);
         g.zone.mark_landed(g.ids[1]);
-        g.zone.commit_landed(Blocks(3));
+        g.zone.coverage_mut(Parity::P).commit_landed(Blocks(3));
         assert_eq!(g.released(), [], "the parity is of no use without block 3");
         g.zone.mark_landed(g.ids[2]);
         assert_eq!(g.released(), [1, 2, 3]);
@@ -520,13 +724,66 @@ mod tests {
     #[test]
     fn a_commit_does_not_overtake_the_one_before() {
         let mut g = fixture(&[1, 4]);
-        g.zone.commit(Blocks(1), false);
-        g.zone.commit(Blocks(4), false);
+        g.zone.coverage_mut(Parity::P).commit(Blocks(1), false);
+        g.zone.coverage_mut(Parity::P).commit(Blocks(4), false);
         g.zone.mark_landed(g.ids[0]);
         g.zone.mark_landed(g.ids[1]);
-        g.zone.commit_landed(Blocks(4));
+        g.zone.coverage_mut(Parity::P).commit_landed(Blocks(4));
         assert_eq!(g.released(), []);
-        g.zone.commit_landed(Blocks(1));
+        g.zone.coverage_mut(Parity::P).commit_landed(Blocks(1));
         assert_eq!(g.released(), [1, 4]);
+    }
+
+    #[test]
+    fn a_write_waits_for_both_parities() {
+        let layout = Layout { parities: 2, ..LAYOUT };
+        let mut g = fixture(&[1, 2]);
+        for end in [1, 2] {
+            g.zone.coverage_mut(Parity::P).commit(Blocks(end), true);
+        }
+        g.zone.coverage_mut(Parity::Q).commit(Blocks(2), false);
+        g.ids.iter().for_each(|id| g.zone.mark_landed(*id));
+        assert_eq!(g.zone.release(&layout).len(), 0, "P covers both writes, and Q none");
+        g.zone.coverage_mut(Parity::Q).commit_landed(Blocks(2));
+        assert_eq!(g.zone.release(&layout).len(), 2);
+    }
+
+    #[test]
+    fn parities_of_acknowledged_blocks_are_those_without_the_blocks_in_flight() {
+        let layout = Layout { width: 5, parities: 2, unit: 4, part_rows: 8 };
+        let block = |n: u64| vec![(n * 57 + 3) as u8; 8];
+        let data =
+            |blocks: std::ops::Range<u64>| Buf::copy_from(&blocks.flat_map(block).collect::<Vec<u8>>());
+        let running = |end: u64| {
+            let mut parity = RunningParity::new(&layout);
+            parity.reserve(4 * 8);
+            for piece in layout.pieces(Blocks::ZERO, end) {
+                let part = data(piece.offset.0..piece.offset.0 + piece.len);
+                match piece.index {
+                    0 => parity.add_first_unit(&part),
+                    _ => parity.add_later_unit(piece.row as usize * 8, &part),
+                }
+            }
+            parity
+        };
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        for (acknowledged, ends) in [(1, vec![2, 3]), (3, vec![6, 11]), (5, vec![11]), (0, vec![7, 9, 10])] {
+            let mut zone = Zone::new(ZoneState::ImplicitOpen, 1, Blocks(acknowledged), running(acknowledged));
+            for end in ends {
+                let (completer, io) = Io::pair(&driver, &Arc::from("dev"));
+                drop(io);
+                let new = data(zone.pointer.0..end);
+                zone.push_flight(Blocks(end), new, Durability::Cached, Done::Unit, completer);
+                zone.pointer = Blocks(end);
+                zone.parity = running(end);
+            }
+            for parity in layout.parities() {
+                let found = zone.acknowledged_parity(&layout, 8, Stripe(0), parity);
+                let wanted = running(acknowledged).of(parity).to_vec();
+
+                assert_eq!(found[..wanted.len()], *wanted, "{parity:?} below {acknowledged}");
+                assert!(found[wanted.len()..].iter().all(|byte| *byte == 0), "{parity:?}");
+            }
+        }
     }
 }

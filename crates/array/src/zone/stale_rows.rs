@@ -10,7 +10,7 @@
 //!   metadata log     ... RelocatedData(content of the stale rows) ...
 //! ```
 //!
-//! Relocated parity is kept by stripe: [`RelocatedParity`].
+//! Relocated parity is kept by stripe and parity: [`RelocatedParity`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -18,7 +18,8 @@ use std::ops::Range;
 use zoned::{Blocks, Buf, BufMut};
 
 use crate::layout::row_set::RowSet;
-use crate::layout::{Layout, Role, Stripe};
+use crate::layout::running_parity::extend_to_whole_stripe;
+use crate::layout::{Layout, Parity, Role, Stripe};
 
 /// Stale rows of one part, and the relocated content of these rows.
 #[derive(Clone, Debug, Default)]
@@ -32,13 +33,16 @@ struct StalePart {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StaleRows(BTreeMap<Role, StalePart>);
 
-/// Parity of a stripe that the metadata log holds instead of its place.
+/// A parity of a stripe that the metadata log holds instead of its place.
 #[derive(Clone, Debug)]
 pub(crate) struct RelocatedParity {
-    /// Data blocks of the stripe from `end` on count as zeros in the parity.
+    /// The parity was computed from the data blocks of the stripe below `end`.
     pub end: Blocks,
     pub unit: Buf,
 }
+
+/// The relocated parities of a logical zone.
+pub(crate) type RelocatedParities = BTreeMap<(Stripe, Parity), RelocatedParity>;
 
 /// An overlay: content to put over rows that are read from a drive. Made under the zone's lock, applied after
 /// the read.
@@ -232,7 +236,7 @@ impl StaleRows {
             while at < range.end {
                 let stripe = Stripe(at / layout.unit);
                 let end = layout.row(Stripe(stripe.0 + 1)).min(range.end);
-                if layout.parity(stripe) != role
+                if layout.parity_on(stripe, role).is_none()
                     && let Some(missing) = self.first_row_without_content(role, block, at..end)
                 {
                     return missing.min(row);
@@ -243,20 +247,22 @@ impl StaleRows {
         row
     }
 
-    /// Stripes whose parity belongs in stale rows, and of which no relocated parity is known.
+    /// The parities of stripes that belong in stale rows, and of which no relocated parity is known.
     pub(crate) fn stale_parity(
         &self,
         layout: &Layout,
-        relocated: &BTreeMap<Stripe, RelocatedParity>,
-    ) -> BTreeSet<Stripe> {
-        let mut stripes = BTreeSet::new();
+        relocated: &RelocatedParities,
+    ) -> BTreeSet<(Stripe, Parity)> {
+        let mut stale = BTreeSet::new();
         for (role, part) in &self.0 {
-            stripes.extend(part.stale.stripes(layout.unit).filter(|stripe| {
-                let known = relocated.get(stripe).is_some_and(|unit| unit.end == layout.end(*stripe));
-                layout.parity(*stripe) == *role && !known
+            stale.extend(part.stale.stripes(layout.unit).filter_map(|stripe| {
+                let parity = layout.parity_on(stripe, *role)?;
+                let relocated = relocated.get(&(stripe, parity));
+                let known = relocated.is_some_and(|unit| unit.end == layout.end(stripe));
+                (!known).then_some((stripe, parity))
             }));
         }
-        stripes
+        stale
     }
 
     /// A mount set the pointer of a part: `used` rows count, and `written` rows are on the drive. Relocated content above
@@ -277,11 +283,12 @@ impl StaleRows {
     }
 }
 
-/// Puts relocated data and parity over rows that were read from the part `role`.
+/// Puts relocated data and parity over rows that were read from the part `role`. The parity of a stripe that is not whole is put
+/// there as that of a stripe with zeros up to its end: so it is in its place.
 pub(crate) fn apply_relocated(
     layout: &Layout,
     block: usize,
-    (stale, relocated): (&StaleRows, &BTreeMap<Stripe, RelocatedParity>),
+    (stale, relocated): (&StaleRows, &RelocatedParities),
     role: Role,
     row: u64,
     data: &mut BufMut,
@@ -290,14 +297,16 @@ pub(crate) fn apply_relocated(
     let count = (data.len() / block) as u64;
     stale.overlay(block, role, row, count).apply(data);
     for stripe in (row / layout.unit..(row + count).div_ceil(layout.unit)).map(Stripe) {
-        let Some(relocated) = relocated.get(&stripe) else { continue };
-        if layout.parity(stripe) != role {
-            continue;
-        }
+        let Some(parity) = layout.parity_on(stripe, role) else { continue };
+        let Some(relocated) = relocated.get(&(stripe, parity)) else { continue };
         let first = layout.row(stripe);
         let (from, to) = (first.max(row), (first + layout.unit_of(stripe)).min(row + count));
+        let mut whole = relocated.unit.to_vec();
+        if relocated.end < layout.end(stripe) {
+            extend_to_whole_stripe(layout, (stripe, parity), relocated.end, block, &mut whole);
+        }
         let place = data.get_mut(bytes(from - row)..bytes(to - row));
-        if let Some((place, unit)) = place.zip(relocated.unit.get(bytes(from - first)..bytes(to - first))) {
+        if let Some((place, unit)) = place.zip(whole.get(bytes(from - first)..bytes(to - first))) {
             place.copy_from_slice(unit);
         }
     }
@@ -307,7 +316,7 @@ pub(crate) fn apply_relocated(
 mod tests {
     use super::*;
 
-    const LAYOUT: Layout = Layout { width: 3, unit: 4, part_rows: 64 };
+    const LAYOUT: Layout = Layout { width: 3, parities: 1, unit: 4, part_rows: 64 };
     const ROLE: Role = Role(1);
 
     fn rows(from: u8, count: u8) -> Buf {
@@ -377,12 +386,12 @@ mod tests {
             stale
         };
         // Rows 8 and 9 are parity in one part, so that no data is missing there, and data in the others.
-        let parity = LAYOUT.parity(Stripe(2));
+        let parity = LAYOUT.parity(Stripe(2), Parity::P);
         for role in LAYOUT.roles() {
             let missing = if role == parity { 30 } else { 8 };
             assert_eq!(learned(role).first_row_without_data(&LAYOUT, 2, role, 30), missing);
         }
         let without_parity = learned(parity).stale_parity(&LAYOUT, &BTreeMap::new());
-        assert_eq!(without_parity, [Stripe(2)].into_iter().collect());
+        assert_eq!(without_parity, [(Stripe(2), Parity::P)].into_iter().collect());
     }
 }

@@ -45,6 +45,23 @@ impl WornZones {
         self.0.lock().retain(|worn| worn.slot != slot);
     }
 
+    /// Forgets the worn parts of a zone, which takes other physical zones from now on.
+    pub(crate) fn forget_zone(&self, id: ZoneId) {
+        self.0.lock().retain(|worn| worn.zone != id);
+    }
+
+    /// Forgets the worn part of a zone on one drive: the part has moved to another physical zone.
+    pub(crate) fn forget_part(&self, id: ZoneId, slot: Slot) {
+        self.0.lock().retain(|worn| (worn.zone, worn.slot) != (id, slot));
+    }
+
+    /// True if the part of a zone on a drive is known to be offline.
+    pub(crate) fn is_offline(&self, id: ZoneId, slot: Slot) -> bool {
+        let is_it =
+            |worn: &WornZone| (worn.zone, worn.slot) == (id, slot) && worn.state == ZoneState::Offline;
+        self.0.lock().iter().any(is_it)
+    }
+
     /// All worn physical zones, by zone and slot.
     pub(crate) fn all(&self) -> Vec<WornZone> {
         let mut all = self.0.lock().clone();

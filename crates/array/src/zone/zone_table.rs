@@ -6,15 +6,19 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use zoned::{
-    Admission, Blocks, Completer, Done, Error, ErrorKind, Io, Resources, Result, ZoneEvent, ZoneId, ZoneInfo,
-    ZoneKind, ZoneState,
+    Admission, Blocks, Bytes, Completer, Done, Error, ErrorKind, Io, Resources, Result, ZoneEvent, ZoneId,
+    ZoneInfo, ZoneKind, ZoneState,
 };
 
 use crate::context::Context;
 use crate::deferred::Deferred;
 use crate::events::EventKind;
 use crate::layout::Slot;
+use crate::layout::stored_maps::StoredMaps;
 use crate::membership::Membership;
+use crate::zone::free_zones::FreeZones;
+use crate::zone::memory::Memory;
+use crate::zone::shared_zones::SharedZones;
 use crate::zone::worn_zones::{WornZone, WornZones};
 use crate::zone::{Work, Zone};
 
@@ -49,6 +53,10 @@ pub(crate) struct ZoneTable {
     /// Zones that became full since the last flush. The next flush records their ends.
     pub filled: Mutex<Vec<FullZone>>,
     pub worn: WornZones,
+    /// The physical zones that logical zones can take; empty with computed places.
+    free: FreeZones,
+    /// The physical zones that parts of several logical zones share; `None` if each part has a physical zone for itself.
+    shared: Option<SharedZones>,
     /// The part that carries out the zones' work: set once, when the array is assembled.
     dispatch: OnceLock<Weak<dyn Dispatch>>,
 }
@@ -60,6 +68,7 @@ impl ZoneTable {
         zones: Vec<Zone>,
         limits: Resources,
         worn: Vec<WornZone>,
+        (free, shared): (FreeZones, Option<SharedZones>),
     ) -> ZoneTable {
         ZoneTable {
             ctx: Arc::clone(ctx),
@@ -68,6 +77,8 @@ impl ZoneTable {
             limits: Mutex::new(limits),
             filled: Mutex::default(),
             worn: WornZones::new(worn),
+            free,
+            shared,
             dispatch: OnceLock::new(),
         }
     }
@@ -93,6 +104,40 @@ impl ZoneTable {
     /// The numbers of all logical zones.
     pub(crate) fn ids(&self) -> impl Iterator<Item = ZoneId> + use<> {
         (0..self.ctx.geometry.zones).map(ZoneId)
+    }
+
+    /// The free physical zones of the drives.
+    pub(crate) fn free(&self) -> &FreeZones {
+        &self.free
+    }
+
+    /// The memory of all zones, their places, and the free physical zones. Locks one zone after the other.
+    pub(crate) fn memory(&self) -> Memory {
+        let places = self.ctx.places.stored().map_or(0, StoredMaps::bytes);
+        let shared = self.shared().map_or(0, SharedZones::bytes);
+        let (mut tables, mut parity, mut rows) = (places + self.free.bytes() + shared, 0, 0);
+        for id in self.ids() {
+            let zone = self.zone(id);
+            tables += size_of::<ZoneCell>() + zone.heap_bytes();
+            parity += zone.parity.len();
+            rows += zone.relocated_rows(&self.ctx.layout);
+        }
+        let [tables, parity, relocated] =
+            [tables, parity, self.ctx.bytes(rows)].map(|bytes| Bytes(bytes as u64));
+        Memory { tables, parity, relocated }
+    }
+
+    /// The physical zones that parts of several logical zones share, if they do.
+    pub(crate) fn shared(&self) -> Option<&SharedZones> {
+        self.shared.as_ref()
+    }
+
+    /// The parts of a zone, of `rows` rows each, take no more writes, and nothing of the zone is in flight: parts of other zones may
+    /// go behind them, where they share physical zones.
+    pub(crate) fn end_parts(&self, id: ZoneId, rows: u64) {
+        if let Some((shared, maps)) = self.shared().zip(self.ctx.places.stored()) {
+            maps.places(id).into_iter().for_each(|place| shared.end(id, place, rows));
+        }
     }
 
     /// Begins `work` on a zone, or queues it behind earlier work.
@@ -166,6 +211,22 @@ impl ZoneTable {
         dispatch.begin(zone, id, limits, work, completer, deferred);
     }
 
+    /// The numbers of active zones with a part on each drive, by slot. A zone that is locked at the moment counts: it is in use. The
+    /// caller may hold the lock of a zone without a map.
+    pub(crate) fn active_zones_of_drives(&self, maps: &StoredMaps) -> Vec<u32> {
+        let mut active = vec![0; maps.drives() as usize];
+        for (cell, id) in self.zones.iter().zip(self.ids()) {
+            if maps.has(id) && cell.0.try_lock().is_none_or(|zone| zone.state.is_active()) {
+                for slot in maps.slots(id) {
+                    if let Some(active) = active.get_mut(slot.index()) {
+                        *active += 1;
+                    }
+                }
+            }
+        }
+        active
+    }
+
     /// A zone's entry in a zone report.
     pub(crate) fn info(&self, id: ZoneId) -> ZoneInfo {
         let zone = self.zone(id);
@@ -237,9 +298,12 @@ impl ZoneTable {
             ZoneState::Offline => "offline: what it held is read from the other drives",
             _ => "read-only",
         };
+        let remedy = match self.ctx.places.stored() {
+            Some(_) => "reset it to have it back",
+            None => "it cannot be reset: replace the drive to have the zone back",
+        };
         Some(format!(
-            "the zone's part on drive {} is {how}. What the zone holds can be read; nothing more is written to it, and \
-             it cannot be reset: replace the drive to have the zone back",
+            "the zone's part on drive {} is {how}. What the zone holds can be read; nothing more is written to it: {remedy}",
             worn.slot.0
         ))
     }
@@ -249,7 +313,8 @@ impl ZoneTable {
         if let Some(lacking) = self.members.failed_beside(None) {
             return Some(format!("drive {} is lacking: replace it", lacking.slot.0));
         }
-        let worn = self.worn.part_of(id)?;
+        // A zone with a stored map takes other physical zones.
+        let worn = self.worn.part_of(id).filter(|_| self.ctx.places.stored().is_none())?;
         let how = if worn.state == ZoneState::Offline { "offline" } else { "read-only" };
         Some(format!("its part on drive {} is {how}: replace the drive", worn.slot.0))
     }

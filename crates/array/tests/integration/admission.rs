@@ -24,7 +24,7 @@ fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
     let options = EmuOptions {
         name: format!("emu:{n}"),
         block_size: BLOCK_BYTES as u32,
-        zones: ZONES + 3,
+        zones: ZONES + 3 + crate::RESERVE_ZONES,
         zone_size: Blocks(ZONE_BLOCKS),
         zone_capacity: Blocks(ZONE_BLOCKS),
         max_open: None,
@@ -66,7 +66,12 @@ fn a_new_drive_becomes_a_member_only_after_the_other_superblocks_name_it() {
     let new = drive(&driver, 9);
     let mut images: Vec<Vec<Media>> = Vec::new();
     block_on(&*driver, async {
-        let create = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        let create = CreateOptions {
+            stripe_unit: Bytes(2048),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         array::create(&devices(&drives), &create).await.expect("created");
         let array = Array::open(devices(&drives), OpenOptions::default()).await.expect("opened");
         let dev = device(&array);

@@ -40,6 +40,9 @@ fn smr_drives(
     driver: &Arc<dyn Driver>,
 ) -> Vec<Arc<dyn ZonedDevice>> {
     let (count, _, zone_size, zone_capacity, open, active) = ARRAY_SHAPES[shape];
+    let (open, active) = (open + crate::SPARE_ACTIVE, active + crate::SPARE_ACTIVE);
+    let (zone_size, zone_capacity) =
+        (zone_size * u64::from(crate::SHARES), zone_capacity * u64::from(crate::SHARES));
     (0..count)
         .zip(conventional)
         .map(|(n, conventional)| {
@@ -66,7 +69,13 @@ fn array(shape: usize, drives: Vec<Arc<dyn ZonedDevice>>, without: Option<usize>
     let stripe_unit = Bytes(ARRAY_SHAPES[shape].1 * 4096);
     let driver = Arc::clone(drives[0].driver());
     block_on(&*driver, async move {
-        let options = CreateOptions { stripe_unit, label: format!("shape{shape}") };
+        let options = CreateOptions {
+            stripe_unit,
+            label: format!("shape{shape}"),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         array::create(&drives, &options).await.expect("created");
         let mut drives = drives;
         if let Some(without) = without {

@@ -13,10 +13,11 @@ use zoned::contents::{Contents, Signature, guard};
 use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
 use zoned::{Blocks, Buf, BufMut, Bytes, Durability, ErrorKind, Lba, ZoneId, ZoneState, ZonedDevice};
 
+use crate::RESERVE_ZONES;
 use crate::common::{BLOCK_BYTES, METADATA_ZONES, device, verify_all, write_content};
 
 /// Sequential zones of each drive.
-const SEQUENTIAL_ZONES: u32 = 11;
+const SEQUENTIAL_ZONES: u32 = 11 + RESERVE_ZONES;
 
 /// A drive with `conventional` conventional zones before its sequential ones.
 fn drive(driver: &Arc<dyn Driver>, name: &str, conventional: u32) -> Arc<Emu> {
@@ -73,7 +74,7 @@ fn devices(drives: &[Arc<Emu>], without: Option<usize>) -> Vec<Arc<dyn ZonedDevi
 }
 
 fn create_options() -> CreateOptions {
-    CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() }
+    CreateOptions { stripe_unit: Bytes(2048), placement: crate::PLACEMENT, ..CreateOptions::default() }
 }
 
 /// An array's drives with the given numbers of conventional zones, with data in all conventional zones.
@@ -86,7 +87,7 @@ async fn new_array(driver: &Arc<dyn Driver>, conventional: &[u32]) -> Vec<Arc<Em
     let superblock = array::create(&devices(&drives, None), &create_options()).await.expect("created");
     assert_eq!(
         superblock.zones,
-        SEQUENTIAL_ZONES - METADATA_ZONES,
+        SEQUENTIAL_ZONES - METADATA_ZONES - RESERVE_ZONES,
         "sequential zones count, conventional ones do not"
     );
     drives
@@ -280,7 +281,7 @@ fn sequential_zones_alone_count_for_the_size_of_an_array() {
     };
     for counts in [[0; 3], [1, 0, 40], [9; 3]] {
         let superblock = plan(&with(counts), &create_options()).expect("planned");
-        assert_eq!(superblock.zones, SEQUENTIAL_ZONES - METADATA_ZONES);
+        assert_eq!(superblock.zones, SEQUENTIAL_ZONES - METADATA_ZONES - RESERVE_ZONES);
     }
     let options = EmuOptions {
         zones: 40,
@@ -314,8 +315,9 @@ fn a_new_drive_with_too_few_sequential_zones_is_refused_and_keeps_its_content() 
         let new: Arc<dyn ZonedDevice> = Emu::memory(options, Arc::clone(&driver));
         let start = new.geometry().start(ZoneId(4));
         new.write(start, Buf::copy_from(&[3; BLOCK_BYTES]), Durability::Durable).await.expect("written");
-        let error = array.replace(Slot(0), Arc::clone(&new)).await.expect_err("10 sequential zones");
-        assert!(error.to_string().contains("10 sequential zones"), "{error}");
+        let error = array.replace(Slot(0), Arc::clone(&new)).await.expect_err("too few sequential zones");
+        let few = format!("{} sequential zones", SEQUENTIAL_ZONES - 1);
+        assert!(error.to_string().contains(&few), "{error}");
         assert_eq!(new.read(start, BufMut::zeroed(BLOCK_BYTES)).await.expect("read")[0], 3);
     });
 }

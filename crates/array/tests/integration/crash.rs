@@ -5,11 +5,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, BrokenRule, CreateOptions, OpenOptions, Slot};
+use crate::PLACEMENT;
+use array::{Array, BrokenRule, CreateOptions, OpenOptions, Placement, Role, Slot};
 use parking_lot::Mutex;
 use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Media, Seeded};
-use zoned::{Action, Blocks, Buf, BufMut, Bytes, Done, Durability, Op, ZoneId, ZoneState, ZonedDevice};
+use zoned::{
+    Action, Blocks, Buf, BufMut, Bytes, Done, Durability, ErrorKind, Op, ZoneId, ZoneState, ZonedDevice,
+};
 
 const BLOCK_BYTES: u32 = 512;
 const ZONES: u32 = 6;
@@ -62,11 +65,11 @@ fn emulated_drives(shape: Shape, driver: &Arc<dyn Driver>) -> Vec<Arc<Emu>> {
             let options = EmuOptions {
                 name: format!("emu:{n}"),
                 block_size: BLOCK_BYTES,
-                zones: ZONES + 3,
-                zone_size: Blocks(shape.capacity),
-                zone_capacity: Blocks(shape.capacity),
-                max_open: Some(8),
-                max_active: Some(9),
+                zones: ZONES + 3 + crate::RESERVE_ZONES,
+                zone_size: Blocks(shape.capacity * u64::from(crate::SHARES)),
+                zone_capacity: Blocks(shape.capacity * u64::from(crate::SHARES)),
+                max_open: Some(8 + crate::SPARE_ACTIVE),
+                max_active: Some(9 + crate::SPARE_ACTIVE),
                 volatile_cache: shape.cache,
                 track_power_cuts: true,
                 latency: Latency::all(Duration::from_micros(10 + u64::from(n))),
@@ -183,6 +186,36 @@ async fn workload(
     }
 }
 
+/// Moves random parts to other physical zones of their drives until the power is cut.
+async fn mover(array: Arc<Array>, seed: u64) {
+    let mut rng = SplitMix64::new(seed ^ 0x307e);
+    let width = array.superblock().members.len() as u64;
+    let driver = Arc::clone(array.driver());
+    loop {
+        let zone = ZoneId(random_below(&mut rng, u64::from(ZONES)) as u32);
+        let role = Role(random_below(&mut rng, width) as u32);
+        if let Some((slot, _)) = array.place(zone, role) {
+            match array.move_part(zone, role, slot, array::Pace::UNBOUNDED).await {
+                Ok(_) => {}
+                // The zone has no content, or the drive failed or has no free physical zone.
+                Err(e) if matches!(e.kind(), ErrorKind::Invalid | ErrorKind::NoSpace) => {}
+                Err(e) if array.superblock().members.iter().any(|member| member.failed) => drop(e),
+                Err(e) => panic!("a move of part {role:?} of zone {zone}: {e}"),
+            }
+        }
+        let rest = Duration::from_micros(random_below(&mut rng, 100));
+        sleep_until(&*driver, driver.now().after(rest)).await;
+    }
+}
+
+/// True if parts are moved beside the workload of a seed. Where a rule is broken, nothing else than the rule's own subject goes on.
+fn moves_parts(seed: u64, broken: Option<BrokenRule>) -> bool {
+    let of_moves =
+        |rule| matches!(rule, BrokenRule::MovedMapAwaited | BrokenRule::MoveEnd | BrokenRule::MovedPart);
+    let may_move = crate::PLACEMENT == Placement::Stored && crate::SHARES == 1;
+    may_move && broken.map_or(seed % 2 == 1, of_moves)
+}
+
 /// The fault of a zone whose content should be that of `life`; `None` if there is none.
 fn zone_fault(
     life: &ZoneLife,
@@ -220,7 +253,7 @@ async fn check_contents(
     strict: bool,
 ) -> Result<Vec<(ZoneState, u64, Vec<Vec<u8>>)>, String> {
     let mut seen = Vec::new();
-    for info in dev.report(0..dev.geometry().zones).await.expect("report") {
+    for info in dev.report(0..ZONES).await.expect("report") {
         let mut content = Vec::new();
         let start = dev.geometry().start(info.zone);
         for n in 0..info.pointer.0 {
@@ -271,19 +304,51 @@ enum DriveFailure {
     After(usize),
 }
 
-/// One crash test, a function of the seed.
-fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
+impl DriveFailure {
+    /// The failure of one drive of `drives`, a function of the random numbers.
+    fn draw(rng: &mut SplitMix64, drives: u32) -> DriveFailure {
+        let lost = random_below(rng, u64::from(drives)) as usize;
+        match random_below(rng, 5) {
+            0 => DriveFailure::None,
+            1 => DriveFailure::Before(lost),
+            2 => DriveFailure::At(lost),
+            3 => DriveFailure::During(lost, random_below(rng, 2) == 0),
+            _ => DriveFailure::After(lost),
+        }
+    }
+
+    fn drive(self) -> Option<usize> {
+        match self {
+            DriveFailure::None => None,
+            DriveFailure::Before(lost) | DriveFailure::At(lost) | DriveFailure::After(lost) => Some(lost),
+            DriveFailure::During(lost, _) => Some(lost),
+        }
+    }
+}
+
+/// `all` without the entries with these numbers.
+fn without<T>(all: Vec<T>, lost: &[usize]) -> Vec<T> {
+    all.into_iter().enumerate().filter(|(n, _)| !lost.contains(n)).map(|(_, one)| one).collect()
+}
+
+/// One crash test, a function of the seed: as many drives may fail as there are parities.
+fn run(seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<(), String> {
     let mut rng = SplitMix64::new(seed);
-    let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
+    let shapes = match parities {
+        1 => [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)],
+        _ => [(4, 1, 48), (4, 2, 61), (5, 2, 64), (6, 4, 90), (5, 5, 93)],
+    };
     let (drives, unit, capacity) = shapes[random_below(&mut rng, shapes.len() as u64) as usize];
     let shape = Shape { drives, capacity, cache: random_below(&mut rng, 4) != 0 };
-    let lost = random_below(&mut rng, u64::from(drives)) as usize;
-    let loss = match random_below(&mut rng, 5) {
-        0 => DriveFailure::None,
-        1 => DriveFailure::Before(lost),
-        2 => DriveFailure::At(lost),
-        3 => DriveFailure::During(lost, random_below(&mut rng, 2) == 0),
-        _ => DriveFailure::After(lost),
+    let mut losses: Vec<DriveFailure> = Vec::new();
+    for _ in 0..parities {
+        let loss = DriveFailure::draw(&mut rng, drives);
+        if loss.drive().is_some_and(|drive| losses.iter().all(|other| other.drive() != Some(drive))) {
+            losses.push(loss);
+        }
+    }
+    let lost = |when: fn(&DriveFailure) -> bool| -> Vec<usize> {
+        losses.iter().filter(|loss| when(loss)).filter_map(|loss| loss.drive()).collect()
     };
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let drives = emulated_drives(shape, &driver);
@@ -295,16 +360,24 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     // stale rows.
     let rebuild_above = Bytes(if random_below(&mut rng, 2) == 0 { 0 } else { 1 << 20 });
     let options = OpenOptions { broken_rule: broken, rebuild_above, ..OpenOptions::default() };
-    let what = format!("seed {seed}: {shape:?}, unit {unit}, {loss:?}, {until:?}");
+    let what = format!("seed {seed}: {shape:?}, unit {unit}, {losses:?}, {until:?}");
     block_on(&*driver, async {
-        let create =
-            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
-        let mut devices = devices(&drives);
+        let stripe_unit = Bytes(unit * u64::from(BLOCK_BYTES));
+        let create = CreateOptions {
+            stripe_unit,
+            parities,
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
+        let devices = devices(&drives);
         array::create(&devices, &create).await.expect("created");
-        if let DriveFailure::Before(lost) = loss {
-            devices.remove(lost);
+        let devices = without(devices, &lost(|loss| matches!(loss, DriveFailure::Before(_))));
+        let array = Array::open(devices, options.clone()).await.expect("opened");
+        if moves_parts(seed, broken) {
+            drop(spawn(&*driver, "mover", mover(Arc::clone(&array), seed)));
         }
-        let dev: Arc<dyn ZonedDevice> = Array::open(devices, options.clone()).await.expect("opened");
+        let dev: Arc<dyn ZonedDevice> = array;
         for task in 0..2_u32 {
             let zones = task * ZONES / 2..(task + 1) * ZONES / 2;
             drop(spawn(
@@ -315,20 +388,22 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         }
         let half = until / 2;
         sleep_until(&*driver, driver.now().after(half)).await;
-        if let DriveFailure::During(lost, _) = loss {
+        for lost in lost(|loss| matches!(loss, DriveFailure::During(..))) {
             for op in [FaultOp::Write, FaultOp::Zone, FaultOp::Flush, FaultOp::Read] {
                 drives[lost].fail(FaultSpec::all(op));
             }
         }
         sleep_until(&*driver, driver.now().after(until - half)).await;
     });
-    let mut media = cut(&drives, seed ^ 0xc0de);
     let lives = lives.lock().clone();
-    if let DriveFailure::Before(lost) | DriveFailure::At(lost) | DriveFailure::During(lost, false) = loss {
-        media.remove(lost);
-    }
+    let away = |loss: &DriveFailure| {
+        matches!(loss, DriveFailure::Before(_) | DriveFailure::At(_) | DriveFailure::During(_, false))
+    };
+    let away = lost(away);
+    let mut media = without(cut(&drives, seed ^ 0xc0de), &away);
     // The power is also cut during a few mounts.
-    let strict = !matches!(loss, DriveFailure::Before(_) | DriveFailure::At(_) | DriveFailure::During(..));
+    let failed = losses.iter().filter(|loss| !matches!(loss, DriveFailure::After(_))).count();
+    let strict = failed == 0;
     for round in 0..random_below(&mut rng, 3) {
         let (driver, emus) = drives_over(media, seed ^ round);
         let time = Duration::from_micros(random_below(&mut rng, 2_000));
@@ -351,14 +426,17 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
         })
     };
     let (dev, seen) = check_all(devices(&emus), strict)?;
-    if !matches!(loss, DriveFailure::After(_)) && random_below(&mut rng, 2) == 0 {
-        return write_and_cut_again(dev, &emus, seen, strict, &options, &mut rng, &what);
+    let after = lost(|loss| matches!(loss, DriveFailure::After(_)));
+    if after.is_empty() && random_below(&mut rng, 2) == 0 {
+        let left = parities as usize - failed;
+        return write_and_cut_again(dev, &emus, seen, (strict, left), &options, &mut rng, &what);
     }
     drop(dev);
-    if let DriveFailure::After(lost) = loss {
-        let mut devs = devices(&emus);
-        devs.remove(lost);
-        let (_dev, again) = check_all(devs, true)?;
+    if !after.is_empty() {
+        // The drives that are present have the numbers of the recording, less the drives that are away.
+        let number = |lost: &usize| lost - away.iter().filter(|gone| *gone < lost).count();
+        let after: Vec<usize> = after.iter().map(number).collect();
+        let (_dev, again) = check_all(without(devices(&emus), &after), strict)?;
         for (zone, (a, b)) in seen.iter().zip(&again).enumerate() {
             // Later mounts must find the same content as the first one.
             if a != b {
@@ -373,13 +451,13 @@ fn run(seed: u64, broken: Option<BrokenRule>) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes after a mount, cuts the power again, perhaps with one drive less, and mounts the array again;
-/// twice.
+/// Writes after a mount, cuts the power again, perhaps with a drive less, and mounts the array again;
+/// twice. `whole`: the array lacks no drive; `left`: how many may still fail.
 fn write_and_cut_again(
     mut dev: Arc<dyn ZonedDevice>,
     emus: &[Arc<Emu>],
     mut seen: Vec<(ZoneState, u64, Vec<Vec<u8>>)>,
-    mut whole: bool,
+    (mut whole, mut left): (bool, usize),
     options: &OpenOptions,
     rng: &mut SplitMix64,
     what: &str,
@@ -412,10 +490,11 @@ fn write_and_cut_again(
             sleep_until(&*driver, driver.now().after(until)).await;
         });
         let mut media = cut(&emus, rng.draw());
-        let loses = whole && random_below(rng, 2) == 0;
+        let loses = left > 0 && random_below(rng, 2) == 0;
         let lost = random_below(rng, media.len() as u64) as usize;
         if loses {
             media.remove(lost);
+            left -= 1;
         }
         whole &= !loses;
         let what = format!("{what}, written on for {until:?}, round {round}, lost {lost}: {loses}");
@@ -459,39 +538,79 @@ fn failure_text(failures: &[String], of: usize, test: &str) -> String {
 fn nothing_durable_is_lost_at_any_cut_without_any_drive() {
     let seeds = seeds(400);
     let of = (seeds.end - seeds.start) as usize;
-    let failures: Vec<String> = seeds.filter_map(|seed| run(seed, None).err()).collect();
+    let failures: Vec<String> = seeds.filter_map(|seed| run(seed, 1, None).err()).collect();
     assert!(failures.is_empty(), "{}", failure_text(&failures, of, "nothing_durable_is_lost"));
 }
 
 #[test]
+fn with_two_parities_nothing_durable_is_lost_at_any_cut_without_any_two_drives() {
+    let seeds = seeds(300);
+    let of = (seeds.end - seeds.start) as usize;
+    let failures: Vec<String> = seeds.filter_map(|seed| run(seed, 2, None).err()).collect();
+    assert!(failures.is_empty(), "{}", failure_text(&failures, of, "with_two_parities"));
+}
+
+#[test]
+fn a_second_parity_that_is_not_logged_is_found() {
+    let rule = BrokenRule::SecondParity;
+    let broken = |seed: &u64| {
+        let result = std::panic::catch_unwind(|| run(*seed, 2, Some(rule)));
+        result.is_ok_and(|result| result.is_err())
+    };
+    let found = (0..3000).find(broken).expect("found");
+    assert_eq!(run(found, 2, None), Ok(()), "seed {found}, with the rule intact");
+    println!("{rule:?} is found by seed {found}");
+}
+
+#[test]
 fn each_broken_rule_is_found() {
-    for rule in [
-        BrokenRule::ResetIntent,
-        BrokenRule::PartialParity,
-        BrokenRule::Generation,
-        BrokenRule::DurableWrite,
-        BrokenRule::Resync,
-        BrokenRule::StaleRows,
-        BrokenRule::ZoneRewrite,
-    ] {
+    let rules = match PLACEMENT {
+        Placement::Fixed => [
+            BrokenRule::ResetIntent,
+            BrokenRule::PartialParity,
+            BrokenRule::Generation,
+            BrokenRule::DurableWrite,
+            BrokenRule::Resync,
+            BrokenRule::StaleRows,
+            BrokenRule::ZoneRewrite,
+        ]
+        .as_slice(),
+        Placement::Stored if crate::SHARES > 1 => {
+            &[BrokenRule::MapEnd, BrokenRule::MapCopies, BrokenRule::PartBelow]
+        }
+        Placement::Stored => &[
+            BrokenRule::MapEnd,
+            BrokenRule::MapCopies,
+            BrokenRule::MovedMapAwaited,
+            BrokenRule::MoveEnd,
+            BrokenRule::MovedPart,
+        ],
+    };
+    for rule in rules.iter().copied() {
         let broken = |seed: &u64| {
-            let result = std::panic::catch_unwind(|| run(*seed, Some(rule)));
+            let result = std::panic::catch_unwind(|| run(*seed, 1, Some(rule)));
             result.is_ok_and(|result| result.is_err())
         };
         let found = (0..3000).find(broken).unwrap_or_else(|| panic!("{rule:?} was not found"));
         // The crash test passes with the same seed if no rule is broken.
-        assert_eq!(run(found, None), Ok(()), "{rule:?}, seed {found}, with the rule intact");
+        assert_eq!(run(found, 1, None), Ok(()), "{rule:?}, seed {found}, with the rule intact");
         println!("{rule:?} is found by seed {found}");
     }
 }
 
-/// A new drive replaces a missing one while the workload runs; the power is cut before, during or after the rebuild.
-fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
+/// A new drive replaces a missing one while the workload runs; the power is cut before, during or after the rebuild. With two
+/// parities a second drive may be missing all the time.
+fn run_with_rebuild(seed: u64, parities: u32) -> Result<(bool, bool), String> {
     let mut rng = SplitMix64::new(seed ^ 0x9e1);
-    let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
+    let shapes = match parities {
+        1 => [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)],
+        _ => [(4, 1, 48), (4, 2, 61), (5, 2, 64), (6, 4, 90), (5, 5, 93)],
+    };
     let (drives, unit, capacity) = shapes[random_below(&mut rng, shapes.len() as u64) as usize];
     let shape = Shape { drives, capacity, cache: random_below(&mut rng, 4) != 0 };
     let lost = random_below(&mut rng, u64::from(drives)) as usize;
+    let away = (parities > 1 && random_below(&mut rng, 2) == 0)
+        .then(|| (lost + 1 + random_below(&mut rng, u64::from(drives) - 1) as usize) % drives as usize);
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
     let drives = emulated_drives(shape, &driver);
     let new = emulated_drives(shape, &driver).remove(0);
@@ -502,11 +621,17 @@ fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
     let before = Duration::from_micros(300 + random_below(&mut rng, 4_000));
     let until = Duration::from_micros(random_below(&mut rng, 20_000));
     block_on(&*driver, async {
-        let create =
-            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
-        let mut devices = devices(&drives);
+        let stripe_unit = Bytes(unit * u64::from(BLOCK_BYTES));
+        let create = CreateOptions {
+            stripe_unit,
+            parities,
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
+        let devices = devices(&drives);
         array::create(&devices, &create).await.expect("created");
-        devices.remove(lost);
+        let devices = without(devices, &[lost, away.unwrap_or(lost)]);
         let array = Array::open(devices, OpenOptions::default()).await.expect("opened");
         let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
         for task in 0..2_u32 {
@@ -528,15 +653,20 @@ fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
         None => false,
     };
     let lives = lives.lock().clone();
-    let mut media = cut(&drives, seed ^ 0xc0de);
+    let mut media: Vec<Option<Media>> = cut(&drives, seed ^ 0xc0de).into_iter().map(Some).collect();
     // The drive that was missing before the rebuild may be present again.
-    let stale = media.remove(lost);
+    let stale = media[lost].take().expect("cut");
+    away.into_iter().for_each(|away| media[away] = None);
+    let mut media: Vec<Media> = media.into_iter().flatten().collect();
     media.push(new.power_cut(&mut Seeded::new(seed ^ 0xbeef)));
-    let mut what = format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {before:?} {until:?}");
+    let mut what =
+        format!("seed {seed}: {shape:?}, replaced {lost}: {replaced}, {away:?} away, {before:?} {until:?}");
+    let mut left = parities as usize - usize::from(!replaced) - usize::from(away.is_some());
     if random_below(&mut rng, 3) == 0 {
         what += ", the old one is back";
         media.push(stale);
-    } else if replaced && random_below(&mut rng, 2) == 0 {
+    } else if left > 0 && random_below(&mut rng, 2) == 0 {
+        left -= 1;
         let other = random_below(&mut rng, media.len() as u64 - 1) as usize;
         what += &format!(", another is lost: {other}");
         media.remove(other);
@@ -554,9 +684,12 @@ fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
     if goes_on {
         // The new drive holds all its content: the array can work without another drive.
         let mut devices = devices(&emus);
-        // The new drive, with older content than the other drives, and another drive are missing.
+        // The new drive is a member, so that one drive more may be missing.
+        left += usize::from(!replaced);
         let other = random_below(&mut rng, 2) as usize;
-        devices.remove(other);
+        if left > 0 {
+            devices.remove(other);
+        }
         block_on(&*driver, async {
             let array = Array::open(devices, OpenOptions::default());
             let dev: Arc<dyn ZonedDevice> =
@@ -569,9 +702,19 @@ fn run_with_rebuild(seed: u64) -> Result<(bool, bool), String> {
 
 #[test]
 fn a_new_drive_holds_all_content_after_any_cut() {
-    let results: Vec<Result<(bool, bool), String>> = seeds(300).map(run_with_rebuild).collect();
+    a_new_drive_holds_all_content(1, "a_new_drive_holds");
+}
+
+#[test]
+fn with_two_parities_a_new_drive_holds_all_content_after_any_cut_beside_another_missing_one() {
+    a_new_drive_holds_all_content(2, "with_two_parities_a_new_drive");
+}
+
+fn a_new_drive_holds_all_content(parities: u32, test: &str) {
+    let results: Vec<Result<(bool, bool), String>> =
+        seeds(300 / u64::from(parities)).map(|seed| run_with_rebuild(seed, parities)).collect();
     let failures: Vec<String> = results.iter().filter_map(|result| result.clone().err()).collect();
-    assert!(failures.is_empty(), "{}", failure_text(&failures, results.len(), "a_new_drive_holds"));
+    assert!(failures.is_empty(), "{}", failure_text(&failures, results.len(), test));
     let replaced = results.iter().filter(|result| matches!(result, Ok((true, _)))).count();
     let resumed = results.iter().filter(|result| matches!(result, Ok((_, true)))).count();
     let of = results.len();

@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use crate::PLACEMENT;
 use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, blocks};
-use array::{Array, OpenOptions, ScrubOptions, Slot};
+use array::{Array, OpenOptions, Placement, ScrubOptions, Slot};
 use zoned::emu::{Emu, Latency};
 use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
@@ -99,6 +100,11 @@ fn a_failed_zone_affects_no_other_zone_and_a_reset_makes_it_usable() {
     assert!(error.to_string().contains("drive 0 is lacking"), "{error}");
     replace_drive(&mut ground, &array, 0);
     assert_zone_lost(&ground, &array);
+    if PLACEMENT == Placement::Stored {
+        // The next life of the zone takes another physical zone than the one that is offline.
+        reset_zone(&ground, &array, ZONE).expect("every drive is there");
+        return assert_zone_works(&ground, array);
+    }
     let error = reset_zone(&ground, &array, ZONE).expect_err("a part is offline");
     assert!(error.to_string().contains("its part on drive 2 is offline"), "{error}");
     drop(array);
@@ -179,6 +185,8 @@ fn a_zone_without_durable_content_does_not_fail() {
             // Only drives 0 and `parity` show whether the first block was written.
             let parity = 3 - zone.index();
             let unknown = missing == parity && offline == (parity + 1) % 4;
+            // A zone without a stored map was not written.
+            let unknown = unknown && PLACEMENT == Placement::Fixed;
             let state = ground.zone(&array, zone).state;
             assert_eq!(state == ZoneState::Offline, unknown, "{what}: {state:?}");
             replace_drive(&mut ground, &array, missing as u32);

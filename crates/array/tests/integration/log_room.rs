@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::RESERVE_ZONES;
 use crate::common::{Bench, Flaky, METADATA_ZONES, device, verify, verify_all, write, write_content};
 use crate::ground::ArrayFixture;
 use array::{Array, Health, MemberState, OpenOptions, RebuildOptions, RecordDump, Slot};
@@ -20,7 +21,7 @@ fn a_log_without_room_for_a_superblock_rolls_and_fails_no_drive() {
     ground.write(&array, ZoneId(0), 1, 0, 100, 7);
     ground.wait(array.fail(Slot(2))).expect("failed");
     let options = EmuOptions {
-        zones: 6,
+        zones: 6 + RESERVE_ZONES,
         zone_size: Blocks(96),
         zone_capacity: Blocks(96),
         block_size: crate::ground::BLOCK_BYTES,

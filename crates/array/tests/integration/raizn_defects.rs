@@ -78,8 +78,11 @@ async fn open(emus: &[Arc<Emu>], without: Option<usize>) -> OpenArray {
 }
 
 async fn create(emus: &[Arc<Emu>]) -> OpenArray {
-    let options =
-        CreateOptions { stripe_unit: Bytes(UNIT_BLOCKS * BLOCK_BYTES as u64), ..CreateOptions::default() };
+    let options = CreateOptions {
+        stripe_unit: Bytes(UNIT_BLOCKS * BLOCK_BYTES as u64),
+        placement: crate::PLACEMENT,
+        ..CreateOptions::default()
+    };
     array::create(&devices(emus, None), &options).await.expect("created");
     open(emus, None).await
 }

@@ -23,7 +23,7 @@ fn tiny_drive(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let options = EmuOptions {
         name: name.into(),
         block_size: 512,
-        zones: 11,
+        zones: 11 + crate::RESERVE_ZONES,
         zone_size: Blocks(128),
         zone_capacity: Blocks(120),
         max_open: Some(9),
@@ -51,7 +51,12 @@ impl Bench {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
         let drives: Vec<Arc<Emu>> = (0..5).map(|n| make(&driver, &format!("emu:{n}"))).collect();
         let bench = Bench { driver, drives, make };
-        let options = CreateOptions { stripe_unit: Bytes(unit), ..CreateOptions::default() };
+        let options = CreateOptions {
+            stripe_unit: Bytes(unit),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         block_on(&*bench.driver, async {
             array::create(&bench.devices(&[]), &options).await.expect("created")
         });
@@ -531,7 +536,7 @@ fn drive_with_one_zone(driver: &Arc<dyn Driver>, name: &str) -> Arc<Emu> {
     let options = EmuOptions {
         name: name.into(),
         block_size: 512,
-        zones: 4,
+        zones: 4 + crate::RESERVE_ZONES,
         zone_size: Blocks(16_384),
         zone_capacity: Blocks(16_384),
         latency: Latency::all(Duration::from_micros(10)),

@@ -10,7 +10,7 @@ use crate::common::{
     BLOCK_BYTES, BLOCKS_BY_ZONE, Bench, block, blocks, device, verify, verify_all, write_content,
 };
 use crate::ground::parity_slot;
-use array::{Array, EventKind, Health, Layout, Placement, RebuildOptions, ScrubOptions, Slot, Stripe};
+use array::{Array, EventKind, Health, Layout, RebuildOptions, Rotation, ScrubOptions, Slot, Stripe};
 use units::{block_on, sleep_until};
 use zoned::{Action, Blocks, BufMut, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
@@ -79,14 +79,14 @@ fn a_persistent_error_ends_a_rebuild_with_advice() {
 }
 
 /// The test array's layout: units of 4 blocks.
-const LAYOUT: Layout = Layout { width: 5, unit: 4, part_rows: 480 };
+const LAYOUT: Layout = Layout { width: 5, parities: 1, unit: 4, part_rows: 480 };
 
 /// Data blocks of a zone that lie in row `row` of the drives in `slots`.
 fn blocks_of(zone: u32, slots: &[usize], row: u64) -> BTreeSet<u64> {
     let end = BLOCKS_BY_ZONE.iter().find(|(known, _)| *known == zone).map_or(0, |(_, end)| *end);
     let here = |n: &u64| {
         let piece = LAYOUT.locate(Blocks(*n));
-        slots.contains(&Placement { drives: LAYOUT.width }.slot(ZoneId(zone), piece.role).index())
+        slots.contains(&Rotation { drives: LAYOUT.width }.slot(ZoneId(zone), piece.role).index())
             && LAYOUT.row(piece.stripe) + piece.row == row
     };
     (0..end).filter(here).collect()

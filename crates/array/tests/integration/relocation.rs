@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use crate::PLACEMENT;
 use crate::ground::{ArrayFixture, parity_slot};
-use array::{Layout, OpenOptions, Slot, Stripe};
+use array::{Layout, OpenOptions, Placement, Slot, Stripe};
 use units::{Driver, VirtualDriver};
 use zoned::emu::{Emu, FaultOp, FaultSpec, Latency};
 use zoned::{Action, Bytes, ZoneId, ZoneState, ZonedDevice};
@@ -133,9 +134,9 @@ fn zones_whose_relocated_content_does_not_fit_the_logs_are_rewritten() {
 #[test]
 fn a_log_without_room_for_the_records_of_a_zone_rewrite_rolls_first() {
     // Twenty zones with stale rows, and with all their partial parity in the log of drive 0.
-    let (zones, capacity) = (20, 94);
+    let (zones, capacity) = (20, if PLACEMENT == Placement::Stored { 110 } else { 94 });
     let ground = ArrayFixture::with_open(4, zones, capacity, 1, zones + 2);
-    let layout = Layout { width: 4, unit: 1, part_rows: capacity };
+    let layout = Layout { width: 4, parities: 1, unit: 1, part_rows: capacity };
     let parity_on_0 =
         |zone| (1..).map(Stripe).find(|stripe| parity_slot(&layout, ZoneId(zone), *stripe) == Slot(0));
     let before = |zone| layout.start(parity_on_0(zone).expect("one in four")).0 + 1;
@@ -221,7 +222,7 @@ fn a_finish_over_stale_rows_keeps_the_content() {
 #[test]
 fn relocated_parity_without_stale_rows_is_bounded_too() {
     let (drive, zones, end) = (1, 6, 100);
-    let layout = Layout { width: 4, unit: 4, part_rows: ZONE_BLOCKS };
+    let layout = Layout { width: 4, parities: 1, unit: 4, part_rows: ZONE_BLOCKS };
     let ground = ArrayFixture::new(4, zones, ZONE_BLOCKS, 4);
     let array = ground.open(OpenOptions::default());
     (0..zones).for_each(|zone| ground.write(&array, ZoneId(zone), 1, 0, end, 12));

@@ -79,7 +79,7 @@ fn a_spare_that_does_not_fit_the_array_of_the_moment_blocks_no_other_spare() {
         let options = EmuOptions {
             name: format!("emu:{n}"),
             block_size: 512,
-            zones: 11,
+            zones: 11 + crate::RESERVE_ZONES,
             zone_size: Blocks(512),
             zone_capacity: Blocks(480),
             max_open: Some(9),
@@ -91,7 +91,12 @@ fn a_spare_that_does_not_fit_the_array_of_the_moment_blocks_no_other_spare() {
     };
     block_on(&*driver, async {
         let drives: Vec<_> = (0..4).map(|n| drive(n, n == 3)).collect();
-        let options = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        let options = CreateOptions {
+            stripe_unit: Bytes(2048),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         array::create(&drives, &options).await.expect("created");
         let array = Array::open(drives.clone(), OpenOptions::default()).await.expect("opened");
         let (volatile, stable) = (drive(5, true), drive(6, false));
@@ -189,7 +194,12 @@ fn status_and_check_pass_over_the_spare_of_another_array_as_a_mount_does() {
     block_on(&*bench.driver, async {
         let mut named: Vec<Arc<dyn ZonedDevice>> =
             (20..23).map(|n| Bench::drive(&bench.driver, n) as Arc<dyn ZonedDevice>).collect();
-        let options = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        let options = CreateOptions {
+            stripe_unit: Bytes(2048),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         array::create(&named, &options).await.expect("created");
         named.push(Arc::clone(&bench.drives[5]) as Arc<dyn ZonedDevice>);
         let status = array::status(&named).await.expect("a status");

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Blocks, Bytes, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
+use crate::RESERVE_ZONES;
 use crate::common::{Bench, Flaky, METADATA_ZONES, device, verify, verify_all, write, write_content};
 
 /// A bench with `count` drives more, which are idle spares of its array. Also returns the spares' identities.
@@ -249,12 +250,12 @@ fn drives_that_cannot_take_a_members_place_are_refused_as_spares_and_keep_their_
             };
             Emu::memory(options, Arc::clone(&bench.driver))
         };
-        let worn = drive(11, 480, 10);
+        let worn = drive(11 + RESERVE_ZONES, 480, 10);
         worn.wear(ZoneId(METADATA_ZONES + 1), ZoneState::ReadOnly);
         for (spare, kind) in [
             (drive(9, 480, 10), ErrorKind::Damaged),
-            (drive(11, 479, 10), ErrorKind::Damaged),
-            (drive(11, 480, 5), ErrorKind::Invalid),
+            (drive(11 + RESERVE_ZONES, 479, 10), ErrorKind::Damaged),
+            (drive(11 + RESERVE_ZONES, 480, 5), ErrorKind::Invalid),
             (worn, ErrorKind::ZoneReadOnly),
         ] {
             let spare: Arc<dyn ZonedDevice> = spare;
@@ -279,7 +280,12 @@ fn the_spare_of_another_array_is_left_out() {
     block_on(&*bench.driver, async {
         let drives: Vec<Arc<dyn ZonedDevice>> =
             (20..23).map(|n| Bench::drive(&other.driver, n) as Arc<dyn ZonedDevice>).collect();
-        let options = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        let options = CreateOptions {
+            stripe_unit: Bytes(2048),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         array::create(&drives, &options).await.expect("created");
         let mut named = drives[..2].to_vec();
         named.push(Arc::clone(&bench.drives[5]) as Arc<dyn ZonedDevice>);

@@ -67,7 +67,7 @@ fn drive_options(n: u32, zones: u32, capacity: u64) -> EmuOptions {
     EmuOptions {
         name: format!("emu:{n}"),
         block_size: BLOCK_BYTES as u32,
-        zones: zones + METADATA_ZONES,
+        zones: zones + METADATA_ZONES + crate::RESERVE_ZONES,
         zone_size: Blocks(capacity.next_power_of_two()),
         zone_capacity: Blocks(capacity),
         max_open: None,
@@ -92,7 +92,11 @@ fn array_of_counting_drives(
         })
         .collect();
     let devices = || drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect::<Vec<_>>();
-    let options = CreateOptions { stripe_unit: Bytes(unit * BLOCK_BYTES as u64), ..CreateOptions::default() };
+    let options = CreateOptions {
+        stripe_unit: Bytes(unit * BLOCK_BYTES as u64),
+        placement: crate::PLACEMENT,
+        ..CreateOptions::default()
+    };
     let array = block_on(&*driver, async {
         array::create(&devices(), &options).await.expect("created");
         Array::open(devices(), OpenOptions::default()).await.expect("opened")

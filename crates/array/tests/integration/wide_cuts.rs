@@ -33,9 +33,9 @@ fn drives_with_cached_blocks(start: u64, more: u64) -> Vec<Arc<Emu>> {
         let options = EmuOptions {
             name: format!("emu:{n}"),
             block_size: BLOCK_BYTES as u32,
-            zones: 6,
-            zone_size: Blocks(32768),
-            zone_capacity: Blocks(32768),
+            zones: 6 + crate::RESERVE_ZONES,
+            zone_size: Blocks(32768 * u64::from(crate::SHARES)),
+            zone_capacity: Blocks(32768 * u64::from(crate::SHARES)),
             max_open: Some(9),
             max_active: Some(10),
             volatile_cache: true,
@@ -47,7 +47,12 @@ fn drives_with_cached_blocks(start: u64, more: u64) -> Vec<Arc<Emu>> {
     };
     let drives: Vec<Arc<Emu>> = (0..5).map(drive).collect();
     block_on(&*driver, async {
-        let options = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        let options = CreateOptions {
+            stripe_unit: Bytes(2048),
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         array::create(&devices(&drives, None), &options).await.expect("done");
         let array = Array::open(devices(&drives, None), OpenOptions::default()).await.expect("opened");
         let dev = device(&array);

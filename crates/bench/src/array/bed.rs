@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ::array::{Array, CreateOptions, OpenOptions};
+use ::array::{Array, CreateOptions, OpenOptions, Placement};
 use parking_lot::Mutex;
 use units::{Driver, Instant, Spawned, VirtualDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Profile};
@@ -21,15 +21,33 @@ pub struct Setup {
     pub drives: u32,
     /// Zones of each drive: as many as the load needs, as a drive's speed does not depend on their number.
     pub zones: u32,
+    /// The size and the capacity of the drives' zones; `None` for those of the profile.
+    pub zone_size: Option<Bytes>,
     /// The array's stripe unit.
     pub stripe_unit: Bytes,
+    /// Units of parity in a stripe.
+    pub parities: u32,
+    /// Where the drives hold the parts of logical zones.
+    pub placement: Placement,
+    /// Whether the array's writes are atomic.
+    pub atomic_writes: bool,
     /// The factor by which the drives' times are stretched.
     pub dilation: u32,
 }
 
 impl Default for Setup {
     fn default() -> Setup {
-        Setup { profile: "zn540", drives: 5, zones: 16, stripe_unit: Bytes(64 << 10), dilation: 1 }
+        Setup {
+            profile: "zn540",
+            drives: 5,
+            zones: 16,
+            zone_size: None,
+            stripe_unit: Bytes(64 << 10),
+            parities: 1,
+            placement: Placement::Fixed,
+            atomic_writes: false,
+            dilation: 1,
+        }
     }
 }
 
@@ -53,6 +71,11 @@ impl std::fmt::Debug for Bed {
 }
 
 impl Setup {
+    /// Number of data units of a stripe.
+    pub fn data_drives(&self) -> u32 {
+        self.drives - self.parities
+    }
+
     /// Makes one drive of the array on the driver's clock.
     pub fn drive(&self, driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
         Emu::memory(self.options(n), Arc::clone(driver))
@@ -60,13 +83,16 @@ impl Setup {
 
     fn options(&self, n: u32) -> EmuOptions {
         let profile = Profile::load(self.profile).expect("the profile is built in");
-        EmuOptions {
+        let options = EmuOptions {
             zones: self.zones,
             name: format!("emu:{n}"),
             seed: u64::from(n),
             dilation: self.dilation,
             ..EmuOptions::of_profile(profile)
-        }
+        };
+        let Some(size) = self.zone_size else { return options };
+        let blocks = Blocks(size.0 / u64::from(options.block_size));
+        EmuOptions { zone_size: blocks, zone_capacity: blocks, ..options }
     }
 
     /// One drive of the array's kind alone, on a clock of its own.
@@ -83,7 +109,13 @@ impl Setup {
     /// A new array on the driver's clock.
     pub fn build_on(self, driver: Arc<dyn Driver>) -> Result<Bed> {
         let drives: Vec<Arc<Emu>> = (0..self.drives).map(|n| self.drive(&driver, n)).collect();
-        let create = CreateOptions { stripe_unit: self.stripe_unit, ..CreateOptions::default() };
+        let create = CreateOptions {
+            stripe_unit: self.stripe_unit,
+            parities: self.parities,
+            placement: self.placement,
+            atomic_writes: self.atomic_writes,
+            ..CreateOptions::default()
+        };
         let array = block_on(&*driver, async {
             ::array::create(&devices(&drives), &create).await?;
             Array::open(devices(&drives), OpenOptions::default()).await
@@ -98,11 +130,16 @@ fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
 }
 
 impl Bed {
-    /// Assembles the same drives again, without the one in a slot.
-    pub fn without(self, slot: usize) -> Result<Bed> {
-        let Bed { driver, mut drives, array, device, setup } = self;
+    /// Assembles the same drives again, without the one at a place among them.
+    pub fn without(mut self, place: usize) -> Result<Bed> {
+        self.drives.remove(place);
+        self.again()
+    }
+
+    /// Closes the array and assembles the same drives again.
+    pub fn again(self) -> Result<Bed> {
+        let Bed { driver, drives, array, device, setup } = self;
         drop((array, device));
-        drives.remove(slot);
         let array = block_on(&*driver, Array::open(devices(&drives), OpenOptions::default()))?;
         let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
         Ok(Bed { driver, drives, array, device, setup })

@@ -4,19 +4,39 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use ::array::CreateOptions;
+use ::array::{CreateOptions, Placement};
 use anyhow::{Context as _, Result};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use serde_json::json;
 use units::Bytes;
 use zoned::emu::Emu;
 use zoned::{DeviceUrl, Geometry, ZonedDevice};
 
 use super::handle::absolute;
+use super::zone_size::{self, ZoneSize};
 use crate::args::{DeviceArg, ForceArg};
 use crate::context::Context;
 use crate::exit::Failure;
 use crate::{consent, output, size};
+
+/// Where the drives hold the parts of logical zones.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+enum PlacementArg {
+    /// A logical zone has the physical zone of the same number of each drive, for good
+    Fixed,
+    /// A logical zone takes free physical zones at its first write, and gives them up at its reset: one that wore out costs no
+    /// logical zone
+    Stored,
+}
+
+impl From<PlacementArg> for Placement {
+    fn from(arg: PlacementArg) -> Placement {
+        match arg {
+            PlacementArg::Fixed => Placement::Fixed,
+            PlacementArg::Stored => Placement::Stored,
+        }
+    }
+}
 
 /// `furrow array create`
 #[derive(Debug, Args)]
@@ -27,6 +47,25 @@ pub struct CreateArgs {
     /// Bytes in a stripe unit.
     #[arg(long, default_value = "64KiB", value_name = "SIZE", value_parser = size::parse)]
     stripe_unit: Bytes,
+    /// Drives that may fail at a time without loss of data: 1, or 2 of four drives or more.
+    #[arg(long, default_value = "1", value_name = "1|2", value_parser = clap::value_parser!(u32).range(1..=2))]
+    parities: u32,
+    /// After a power cut each write is there as a whole or not at all, whatever its length.
+    #[arg(long)]
+    atomic_writes: bool,
+    /// Where the drives hold the parts of logical zones. Stored maps keep one zone in a hundred of each drive in reserve, at least one.
+    #[arg(long, default_value = "fixed", value_name = "WHICH")]
+    placement: PlacementArg,
+    /// Size of a logical zone: 1/S for S logical zones that share a physical zone of each drive, or the bytes that it holds. Needs
+    /// stored maps [default: a physical zone of each drive]. Refused for now: such arrays are not sound yet.
+    #[arg(long, value_name = "1/S|SIZE", hide = true)]
+    zone_size: Option<ZoneSize>,
+    /// Units of a stripe, parities included: each logical zone takes as many of the drives [default: one on each drive].
+    #[arg(long, value_name = "N")]
+    width: Option<u32>,
+    /// The number of drives whose capacity stays free for the parts of drives that fail.
+    #[arg(long, default_value = "0", value_name = "N")]
+    spares: u32,
     /// A name for people.
     #[arg(long, default_value = "")]
     label: String,
@@ -39,7 +78,19 @@ pub struct CreateArgs {
 
 /// Makes an array of the drives in the arguments.
 pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
-    let CreateArgs { drives, stripe_unit, label, save, force } = args;
+    let CreateArgs {
+        drives,
+        stripe_unit,
+        parities,
+        atomic_writes,
+        placement,
+        zone_size,
+        width,
+        spares,
+        label,
+        save,
+        force,
+    } = args;
     if let Some(file) = save.as_ref().filter(|file| file.exists()) {
         return Err(Failure::refused(format!("{} is there already: name another file", file.display())));
     }
@@ -58,7 +109,17 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
             ::array::url::listable(&absolute(url)?).map_err(|error| Failure::usage(error.to_string()))?;
         }
     }
-    let options = CreateOptions { stripe_unit, label };
+    let placement = placement.into();
+    let mut options = CreateOptions {
+        stripe_unit,
+        parities,
+        placement,
+        width,
+        spare_drives: spares,
+        label,
+        atomic_writes,
+        ..CreateOptions::default()
+    };
     let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
     let mut go_on = true;
     for url in &drives {
@@ -76,6 +137,9 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
             }
             devices.push(emulated);
         }
+    }
+    if let Some(size) = zone_size {
+        zone_size::set_shares(&mut options, &devices, size)?;
     }
     let planned = ::array::plan(&devices, &options)?;
     let (capacity, unused) = (array_capacity(&planned), unused_bytes_of_drives(&planned, &devices));
@@ -132,7 +196,7 @@ fn unused_bytes_of_drives(
     devices: &[Arc<dyn ZonedDevice>],
 ) -> Vec<(Geometry, Bytes)> {
     let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
-    let used = zone * u64::from(superblock.zones + superblock.metadata_zones);
+    let used = zone * u64::from(superblock.part_zones + superblock.metadata_zones);
     let geometries = devices.iter().map(|device| device.geometry());
     let unused =
         geometries.map(|geometry| (geometry.clone(), geometry.capacity_bytes().saturating_sub(used)));
@@ -151,7 +215,7 @@ fn print_unused_bytes(planned: &::array::Superblock, unused: &[(Geometry, Bytes)
             drive.name,
             size::show(*bytes),
             size::show(Bytes(drive.capacity_bytes())),
-            planned.zones + planned.metadata_zones,
+            planned.part_zones + planned.metadata_zones,
             size::show(planned.zone_capacity.bytes(planned.block_size)),
         ))?;
     }
@@ -159,8 +223,7 @@ fn print_unused_bytes(planned: &::array::Superblock, unused: &[(Geometry, Bytes)
 }
 
 fn array_capacity(superblock: &::array::Superblock) -> Bytes {
-    let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
-    Bytes(zone * u64::from(superblock.zones) * (superblock.members.len() as u64 - 1))
+    Bytes(zone_size::zone_bytes(superblock).0 * u64::from(superblock.zones))
 }
 
 /// Writes the file that lists an array's members, with absolute paths.

@@ -18,6 +18,7 @@ mod offline;
 mod remote;
 mod spare;
 mod status;
+mod zone_size;
 
 use std::process::ExitCode;
 

@@ -60,6 +60,15 @@ pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
         ("capacity", format!("{} in {} zones", size::show(Bytes(view.capacity)), view.zones)),
         ("stripe unit", size::show(Bytes(view.stripe_unit))),
     ];
+    if (view.width as usize) < view.members.len() {
+        pairs.push(("width", format!("{} of {} drives for each zone", view.width, view.members.len())));
+    }
+    if view.zone_shares > 1 {
+        pairs.push(("zone size", format!("1/{} of a zone of each drive", view.zone_shares)));
+    }
+    if view.spare_drives > 0 {
+        pairs.push(("spare capacity", format!("that of {} of the drives", view.spare_drives)));
+    }
     for (name, progress) in [("rebuild", &view.rebuild), ("scrub", &view.scrub)] {
         pairs.extend(progress.iter().map(|progress| (name, progress.words())));
     }

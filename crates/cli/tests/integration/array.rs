@@ -633,6 +633,11 @@ fn a_spare_takes_the_place_of_a_failed_drive_without_an_order() {
     assert!(text.contains(&barn.drive(5)), "{text}");
     refused(&run(Some(&barn.drive(5)), &["fs", "mkfs"]), 1, &["array"]);
     refused(&run(Some(&array), &["array", "spare", "remove", "emu:none"]), 1, &["no idle spare", "emu:none"]);
+    // A spare that is given up leaves the list of members.
+    done(&run(Some(&array), &["array", "spare", "remove", &barn.drive(5)]));
+    let text = std::fs::read_to_string(&list).expect("the list");
+    assert!(!text.contains(&barn.drive(5)) && text.contains(&barn.drive(3)), "{text}");
+    done(&run(Some(&array), &[&add[..], &["--force"]].concat()));
 
     let server = Server::start(&array, &[]);
     assert!(server.page("/metrics").contains("furrow_array_spares{state=\"spare\"} 1"));

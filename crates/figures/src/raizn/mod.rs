@@ -3,12 +3,12 @@
 //! The paper gives curves, and few numbers in its text: these have rows of their own, and the text's other statements are in
 //! the notes. md is [a model](md).
 
-mod md;
+pub(crate) mod md;
 mod micro;
 mod overwrite;
 mod repair;
 mod rocks;
-mod setup;
+pub(crate) mod setup;
 mod shares;
 
 #[cfg(test)]

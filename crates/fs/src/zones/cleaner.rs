@@ -37,7 +37,10 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
         let progress = match shared.clean_round().await {
             Ok(progress) => progress,
             Err(error) => {
-                tracing::warn!(%error, "background work failed");
+                // Work that an unmount ends did not fail.
+                if error.kind() != ErrorKind::Closed {
+                    tracing::warn!(%error, "background work failed");
+                }
                 shared.state.lock().allocator.exhausted = true;
                 shared.space.notify();
                 false
@@ -227,6 +230,10 @@ impl Shared {
             return Ok(!self.state.lock().allocator.finishing.is_empty());
         }
         if let Err(error) = &emptied {
+            if error.kind() == ErrorKind::Closed {
+                // An unmount ended the reclaim.
+                return Err(error.clone());
+            }
             tracing::warn!(zone = %victim, %error, "reclaiming a zone failed; its data stays where it is");
         }
         if emptied.is_err() || live(self) >= before {

@@ -2,12 +2,12 @@
 //! deletes free space.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crate::common::{Drive, bytes, log};
 use fs::wal::LogOptions;
-use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions, ZoneRole};
+use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, IoClass, Lifetime, MountOptions, ZoneRole};
 use units::{Blocks, Driver, RealDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Io, Op, ZonedDevice};
@@ -326,4 +326,83 @@ fn after_no_space_reads_work_and_half_dead_zones_are_reclaimed_for_new_files() {
         assert!(fs.statfs().free.0 < 4 * BLOCK, "a mount sees the same: {:?}", fs.statfs());
         drive.run(fs.unmount()).unwrap();
     }
+}
+
+/// Keeps the warnings of this thread, which runs all tasks of a mount in virtual time.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+/// The text of a warning's message.
+struct Message(String);
+
+impl tracing::field::Visit for Message {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        if field.name() == "message" {
+            self.0 = format!("{value:?}");
+        }
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut message = Message(String::new());
+        event.record(&mut message);
+        self.0.lock().unwrap().push(message.0);
+    }
+
+    fn enter(&self, _: &tracing::span::Id) {}
+
+    fn exit(&self, _: &tracing::span::Id) {}
+}
+
+#[test]
+fn an_unmount_during_a_reclaim_is_no_failure_of_the_reclaim() {
+    let warnings = Warnings::default();
+    let _counted = tracing::subscriber::set_default(warnings.clone());
+    let mut interrupted = 0;
+    for micros in (0..20_000).step_by(250) {
+        let (drive, fs) = Drive::formatted(EmuOptions {
+            latency: Latency::all(Duration::from_micros(20)),
+            ..small_drive(24)
+        });
+        drive.run(async {
+            let files = fill_drive(&fs, "a", Lifetime::Long, 16 << 10).await;
+            for path in files.iter().step_by(2) {
+                fs.unlink(path).await.unwrap();
+            }
+            let reads = fs.operations(IoClass::Reclaim);
+            let writer = {
+                let fs = fs.clone();
+                spawn(&*drive.driver, "writer", async move {
+                    for n in 0.. {
+                        let created = fs.create(&format!("/b-{n}"), &data(Lifetime::Short)).await;
+                        let Ok(writer) = created else { return };
+                        let appended = writer.append(&bytes(16 << 10, n as u8)).await;
+                        if writer.close().await.is_err() || appended.is_err() {
+                            return;
+                        }
+                    }
+                })
+            };
+            units::sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_micros(micros))).await;
+            fs.unmount().await.unwrap();
+            interrupted += usize::from(fs.operations(IoClass::Reclaim) > reads);
+            writer.await;
+        });
+        drive.check();
+    }
+    assert!(interrupted > 5, "{interrupted} unmounts came during reclaims");
+    assert_eq!(*warnings.0.lock().unwrap(), Vec::<String>::new());
 }

@@ -6,4 +6,6 @@ mod view;
 
 pub use open_array::{Job, OpenArray};
 pub use orders::{AddSpareOrder, FailOrder, RemoveSpareOrder, ReplaceOrder, ScrubOrder};
-pub use view::{ArrayView, EndView, EventView, MemberView, ProgressView, ScrubView, SpareView, WornView};
+pub use view::{
+    ArrayView, EndView, EventView, MemberView, MemoryView, ProgressView, ScrubView, SpareView, WornView,
+};

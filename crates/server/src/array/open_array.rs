@@ -57,7 +57,7 @@ impl OpenArray {
         let status = array.status();
         let mut kept = KeptEvents { count: 0, health: status.health(), events: VecDeque::new() };
         for spare in status.spares.iter().filter(|spare| spare.device.is_none()) {
-            let why = "its drive is missing".to_owned();
+            let why = "its drive is missing, or another process holds it".to_owned();
             kept.add(&Event { unix_ms: opened_ms, kind: EventKind::SpareMissing { spare: spare.uuid, why } });
         }
         let (kept, unlisted) = (Mutex::new(kept), Mutex::default());
@@ -172,7 +172,13 @@ impl OpenArray {
                 if known.is_empty() { "none".to_owned() } else { known.join(", ") }
             )));
         };
-        units::block_on(&*self.driver, self.array.remove_spare(spare.uuid))
+        units::block_on(&*self.driver, self.array.remove_spare(spare.uuid))?;
+        if let Some(drive) = &spare.device
+            && let Err(error) = array::url::forget(&self.rest, drive)
+        {
+            tracing::warn!(%error, "the list of members still names the spare that was given up");
+        }
+        Ok(())
     }
 
     /// Opens the drive of an order, and makes its file if there is none; no drive in a dry run. Also returns a description
@@ -223,7 +229,7 @@ impl OpenArray {
         let (array, superblock) = (ZonedDevice::geometry(&*self.array), self.array.superblock());
         let unit = u64::from(superblock.unit);
         let refuse = |why: String| Err(Error::new(ErrorKind::Invalid, &drive.name, "replace").because(why));
-        let (zones, capacity) = (superblock.zones + superblock.metadata_zones, superblock.zone_capacity);
+        let (zones, capacity) = (superblock.part_zones + superblock.metadata_zones, superblock.zone_capacity);
         if drive.block_size != superblock.block_size {
             return refuse(format!(
                 "the drive's blocks have {} bytes, the array's {}",

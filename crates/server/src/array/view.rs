@@ -25,8 +25,16 @@ pub struct ArrayView {
     pub zones: u32,
     /// Bytes in a stripe unit.
     pub stripe_unit: u64,
+    /// Units of a stripe, parities included. Each zone takes as many of the drives.
+    pub width: u32,
+    /// Number of logical zones that share a physical zone: 1, or more with zones of a fraction of the drives'.
+    pub zone_shares: u32,
+    /// Number of drives whose capacity stays free for the parts of drives that fail.
+    pub spare_drives: u32,
     /// Bytes that the array holds when it is full.
     pub capacity: u64,
+    /// The array's memory; `None` if no mount takes the array.
+    pub memory: Option<MemoryView>,
     /// The array's members, in the order of their slots.
     pub members: Vec<MemberView>,
     /// The idle spares, in the order in which they are taken.
@@ -49,6 +57,18 @@ pub struct ArrayView {
     pub opened_ms: u64,
     /// The last array events since the array was opened, oldest first.
     pub events: Vec<EventView>,
+}
+
+/// The memory of an array in bytes, beside the data of clients' operations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct MemoryView {
+    /// Tables of zones and places.
+    pub tables: u64,
+    /// Parity of stripes that are partly written: at most a stripe unit for each parity and open zone.
+    pub parity: u64,
+    /// Content that the metadata logs hold because its place does not take it.
+    pub relocated: u64,
 }
 
 /// The state of an array's member.
@@ -167,8 +187,8 @@ impl From<&Status> for ArrayView {
     fn from(status: &Status) -> ArrayView {
         let superblock = &status.superblock;
         let block = u64::from(superblock.block_size);
-        let data = superblock.members.len().saturating_sub(1) as u64;
-        let zone = superblock.zone_capacity.bytes(superblock.block_size).0;
+        let data = u64::from(superblock.data_units());
+        let zone = superblock.part_rows().bytes(superblock.block_size).0;
         ArrayView {
             array: superblock.uuid.to_string(),
             label: superblock.label.clone(),
@@ -177,7 +197,15 @@ impl From<&Status> for ArrayView {
             mount_error: status.mount_error.clone(),
             zones: superblock.zones,
             stripe_unit: u64::from(superblock.unit) * block,
+            width: superblock.width,
+            zone_shares: superblock.shares,
+            spare_drives: superblock.spare_drives,
             capacity: zone * data * u64::from(superblock.zones),
+            memory: status.memory.map(|memory| MemoryView {
+                tables: memory.tables.0,
+                parity: memory.parity.0,
+                relocated: memory.relocated.0,
+            }),
             members: status
                 .members
                 .iter()

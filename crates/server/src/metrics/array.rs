@@ -27,12 +27,13 @@ const STATES: [&str; 4] = ["good", "failed", "missing", "rebuilding"];
 /// The states of an idle spare, as values of a metric's label.
 const SPARE_STATES: [&str; 2] = ["spare", "missing"];
 /// The array's counters of written bytes: the name of the counter, and its kind as a label of the metric.
-const WRITTEN_BYTES_KINDS: [(&str, &str); 5] = [
+const WRITTEN_BYTES_KINDS: [(&str, &str); 6] = [
     ("data_bytes", "data"),
     ("parity_bytes", "parity"),
     ("partial_parity_bytes", "partial_parity"),
     ("metadata_bytes", "metadata"),
     ("rebuilt_bytes", "rebuild"),
+    ("moved_bytes", "move"),
 ];
 /// The array's other counters: the name of the counter, the name of the metric, the help text.
 const COUNTERS: [(&str, &str, &str); 8] = [

@@ -19,7 +19,7 @@ use zoned::emu::{Emu, Latency};
 use super::probe::ImageDrives;
 use super::record::{Entry, RecordedArray, Recording};
 use super::shape::{DriveFailure, Shape};
-use super::stack::{WITHOUT_ONE_DRIVE, add_mount_cuts, cut_during_mounts, cuts, open, step_sink};
+use super::stack::{WITHOUT_DRIVES, add_mount_cuts, cut_during_mounts, cuts, open, step_sink};
 use super::states::{self, Cut};
 use crate::engine::{self, BaseDevice, EngineOracle, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, RecordedDevice};
 use crate::model::Fault;
@@ -51,9 +51,11 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let recorder = Recorder::above(recorded.device(), MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, steps);
         let when = Duration::from_micros(Rng::at(seed, &[workload, 3]).below(LATEST_FAILURE_US));
         std::thread::scope(|scope| {
-            let injected = scope.spawn(|| block_on(&*driver, recorded.inject_failure(&shape, &drives, when)));
+            // No drive below a database is replaced, and no zone wears out: nothing is noted.
+            let injected =
+                scope.spawn(|| block_on(&*driver, recorded.inject_failure(&shape, &drives, when, &|_| {})));
             engine::work((seed, workload), volatile_cache, &recorder, options.broken_rules)?;
-            injected.join().unwrap_or_else(|_| Err("a panic".into())).map(|_| ())
+            injected.join().unwrap_or_else(|_| Err("a panic".into()))
         })?;
         Ok(std::mem::take(&mut *journal.lock()))
     };
@@ -122,7 +124,12 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
                 events.push(event);
             }
             Entry::Step(event) => events.push(event),
-            Entry::Event(_) | Entry::Ready | Entry::Replaced | Entry::Worn => {}
+            Entry::Event(_)
+            | Entry::Ready
+            | Entry::Rebuilding
+            | Entry::Replaced
+            | Entry::Moving(_)
+            | Entry::Worn => {}
         }
     }
     events
@@ -154,27 +161,26 @@ impl EngineOnArray<'_> {
         let mut rng = Rng::at(seed, &[2]);
         let mount = engine::mount_options(self.options.broken_rules);
         let cuts = cut_during_mounts(&mut images, &mut rng, self.options, &mount);
-        let mut faults = match failure {
-            DriveFailure::After(drive) => {
-                let drives = image_drives(images);
-                let mut faults = self.judge_mount(&drives, None, rng.draw(), cut);
-                if faults.is_empty() {
-                    faults = self.judge_mount(&drives, Some(drive), rng.draw(), cut);
-                    faults.iter_mut().for_each(|fault| fault.what += WITHOUT_ONE_DRIVE);
-                }
-                faults
+        let after = failure.after();
+        let mut faults = if !after.is_empty() {
+            let drives = image_drives(images);
+            let mut faults = self.judge_mount(&drives, &[], rng.draw(), cut);
+            if faults.is_empty() {
+                faults = self.judge_mount(&drives, &after, rng.draw(), cut);
+                faults.iter_mut().for_each(|fault| fault.what += WITHOUT_DRIVES);
             }
-            _ if rng.below(SECOND_CUT_EVERY) == 0 => {
-                let probe = Probe { twice: true, seed: rng.draw(), event: cut };
-                self.oracle.judge_second_cut(images, self, probe)
-            }
-            _ => self.judge_mount(&image_drives(images), None, rng.draw(), cut),
+            faults
+        } else if rng.below(SECOND_CUT_EVERY) == 0 {
+            let probe = Probe { twice: true, seed: rng.draw(), event: cut };
+            self.oracle.judge_second_cut(images, self, probe)
+        } else {
+            self.judge_mount(&image_drives(images), &[], rng.draw(), cut)
         };
         add_mount_cuts(&mut faults, cuts);
         faults
     }
 
-    fn judge_mount(&self, drives: &ImageDrives, without: Option<usize>, seed: u64, cut: usize) -> Vec<Fault> {
+    fn judge_mount(&self, drives: &ImageDrives, without: &[usize], seed: u64, cut: usize) -> Vec<Fault> {
         match block_on(&*drives.driver, open(drives, without, self.options)) {
             Ok(device) => self.oracle.judge_first_cut(&device, seed, cut),
             Err(e) => vec![Fault { kind: FailureKind::Mount, what: format!("the array: {e}") }],
@@ -190,13 +196,13 @@ fn image_drives(images: Images) -> ImageDrives {
 impl BaseDevice for EngineOnArray<'_> {
     fn unrecorded_device(&self, images: Images) -> std::result::Result<Arc<dyn ZonedDevice>, String> {
         let drives = image_drives(images);
-        block_on(&*drives.driver, open(&drives, None, self.options)).map_err(|e| format!("the array: {e}"))
+        block_on(&*drives.driver, open(&drives, &[], self.options)).map_err(|e| format!("the array: {e}"))
     }
 
     fn recorded_device(&self, images: Images) -> std::result::Result<RecordedDevice, String> {
         let journal: Arc<Mutex<Vec<(usize, Event)>>> = Arc::default();
         let numbers: Vec<usize> = images.iter().map(|(number, _)| *number).collect();
-        let drives = image_drives(images).devices(None);
+        let drives = image_drives(images).devices_without(&[]);
         let first = Recorder::new(Arc::clone(drives.first().ok_or("no drive")?), Duration::ZERO);
         let sibling = |(number, drive): (usize, Arc<dyn ZonedDevice>)| {
             let journal = Arc::clone(&journal);

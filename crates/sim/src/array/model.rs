@@ -19,6 +19,13 @@ pub(crate) enum WorkloadEvent {
         zone: usize,
         blocks: Vec<u64>,
     },
+    /// The array acknowledged an append at block `at`: its blocks lie there, and not where they were submitted.
+    Landed {
+        zone: usize,
+        life: usize,
+        at: usize,
+        blocks: Vec<u64>,
+    },
     /// The array acknowledged all blocks below `end` of a zone's life. `durable`: a power cut keeps them.
     Acked {
         zone: usize,
@@ -64,7 +71,8 @@ impl WorkloadEvent {
     pub(crate) fn is_promise(&self) -> bool {
         matches!(
             self,
-            WorkloadEvent::Acked { .. }
+            WorkloadEvent::Landed { .. }
+                | WorkloadEvent::Acked { .. }
                 | WorkloadEvent::Flushed { .. }
                 | WorkloadEvent::Reset { .. }
                 | WorkloadEvent::Finished { .. }
@@ -81,6 +89,8 @@ struct ZoneLife {
     blocks: Arc<Vec<u64>>,
     acked: usize,
     durable: usize,
+    /// Where the life's writes end, if they are atomic.
+    ends: Option<Arc<Vec<usize>>>,
     finishing: bool,
     finished: bool,
     /// The life's reset was submitted (`ending`), completed (`ended`), and is durable (`gone`).
@@ -92,6 +102,21 @@ struct ZoneLife {
     /// The zone may have failed (`failing`), or surely has (`failed`).
     failing: bool,
     failed: bool,
+}
+
+impl ZoneLife {
+    fn new(number: usize, atomic: bool) -> ZoneLife {
+        ZoneLife { number, ends: atomic.then(Arc::default), ..ZoneLife::default() }
+    }
+
+    /// The end of the part of a write that a zone with `shown` blocks has, if its writes are atomic and it has only a part. Random
+    /// content differs from that of blocks which were not written.
+    fn torn_write(&self, shown: &[u64]) -> Option<usize> {
+        let ends = self.ends.as_ref()?;
+        let same = self.blocks.iter().zip(shown).take_while(|(wrote, found)| wrote == found).count();
+        let unreadable = shown.get(same) == Some(&UNREADABLE_BLOCK_DIGEST);
+        (same > 0 && !unreadable && !ends.contains(&same)).then_some(same)
+    }
 }
 
 /// Lives that the model keeps of a zone. A power cut may undo a reset that no flush covers.
@@ -125,13 +150,13 @@ pub(crate) struct ZonesModel {
 }
 
 impl ZonesModel {
-    /// The model of an array whose zones are empty.
-    pub(crate) fn new(zones: usize) -> ZonesModel {
-        ZonesModel { zones: vec![vec![ZoneLife::default()]; zones], ..ZonesModel::default() }
+    /// The model of an array whose zones are empty. `atomic`: a power cut tears no write.
+    pub(crate) fn new(zones: usize, atomic: bool) -> ZonesModel {
+        ZonesModel { zones: vec![vec![ZoneLife::new(0, atomic)]; zones], ..ZonesModel::default() }
     }
 
     /// The model after a mount: all content that the mount showed is durable, since it was read back.
-    pub(crate) fn shown(shown: &[ShownZone]) -> ZonesModel {
+    pub(crate) fn shown(shown: &[ShownZone], atomic: bool) -> ZonesModel {
         let life = |shown: &ShownZone| {
             let known = shown.blocks.len();
             let full = shown.state == ZoneState::Full;
@@ -145,6 +170,7 @@ impl ZonesModel {
                 finishing: full,
                 finished: full,
                 full,
+                ends: atomic.then(|| Arc::new(vec![known])),
                 ..ZoneLife::default()
             }]
         };
@@ -185,15 +211,28 @@ impl ZonesModel {
                     lives.iter_mut().take(at).for_each(|life| life.gone = true);
                 }
             }
-            WorkloadEvent::Write { zone, blocks } => {
-                self.last(*zone, |life| Arc::make_mut(&mut life.blocks).extend(blocks))
+            WorkloadEvent::Landed { zone, life, at, blocks } => {
+                let lives = self.zones.get_mut(*zone).into_iter().flatten();
+                for life in lives.filter(|of| of.number == *life) {
+                    let known = Arc::make_mut(&mut life.blocks);
+                    if let Some(known) = known.get_mut(*at..*at + blocks.len()) {
+                        known.copy_from_slice(blocks);
+                    }
+                }
             }
+            WorkloadEvent::Write { zone, blocks } => self.last(*zone, |life| {
+                Arc::make_mut(&mut life.blocks).extend(blocks);
+                if let Some(ends) = &mut life.ends {
+                    Arc::make_mut(ends).push(life.blocks.len());
+                }
+            }),
             WorkloadEvent::Resetting { zone } => self.last(*zone, |life| life.ending = true),
             WorkloadEvent::Reset { zone } => {
                 self.last(*zone, |life| life.ended = true);
                 if let Some(lives) = self.zones.get_mut(*zone) {
                     let number = lives.last().map_or(0, |life| life.number + 1);
-                    lives.push(ZoneLife { number, ..ZoneLife::default() });
+                    let atomic = lives.last().is_some_and(|life| life.ends.is_some());
+                    lives.push(ZoneLife::new(number, atomic));
                     let extra = lives.len().saturating_sub(KEPT_LIVES);
                     lives.drain(..extra);
                 }
@@ -314,6 +353,11 @@ fn judge(
     if !full && !read_only && life.finished {
         return Some((FailureKind::Lost, format!("finished, and yet {}", about())));
     }
+    // A full zone whose part wore out after a mount shows no zeros above its content's end, which is no part of a write.
+    let shows_end = read_only && life.full;
+    if let Some(at) = life.torn_write(&shown.blocks).filter(|_| !shows_end) {
+        return Some((FailureKind::Invented, format!("a part of a write, up to block {at}: {}", about())));
+    }
     let must = if full || !strict { durable } else { life.acked.min(pointer).max(durable) };
     let wrong = (0..must).find(|n| {
         let found = shown.blocks.get(*n);
@@ -330,7 +374,7 @@ mod tests {
     use super::*;
 
     fn model_after(events: &[WorkloadEvent]) -> ZonesModel {
-        let mut model = ZonesModel::new(1);
+        let mut model = ZonesModel::new(1, false);
         events.iter().for_each(|event| model.apply(event));
         model
     }
@@ -362,6 +406,45 @@ mod tests {
         }
         assert_eq!(fault_kinds(&model, ZoneState::Empty, &[]), [FailureKind::Lost]);
         assert_eq!(fault_kinds(&model, ZoneState::Full, &[1, 2, 7, 7, 7, 7]), []);
+    }
+
+    #[test]
+    fn an_append_lies_where_it_landed() {
+        let mut model = model_after(&[
+            WorkloadEvent::Write { zone: 0, blocks: vec![1, 2] },
+            WorkloadEvent::Write { zone: 0, blocks: vec![3] },
+            WorkloadEvent::Landed { zone: 0, life: 0, at: 0, blocks: vec![3] },
+            WorkloadEvent::Landed { zone: 0, life: 0, at: 1, blocks: vec![1, 2] },
+        ]);
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1, 2, 3]), []);
+        model.apply(&WorkloadEvent::Acked { zone: 0, life: 0, end: 3, durable: true });
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[3, 1, 2]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[1, 2, 3]), [FailureKind::Lost]);
+    }
+
+    #[test]
+    fn a_part_of_an_atomic_write_is_a_fault() {
+        let mut model = ZonesModel::new(1, true);
+        for blocks in [vec![1, 2, 3], vec![4, 5]] {
+            model.apply(&WorkloadEvent::Write { zone: 0, blocks });
+        }
+        for (blocks, wanted) in [
+            (&[][..], vec![]),
+            (&[1, 2, 3], vec![]),
+            (&[1, 2, 3, 4, 5], vec![]),
+            (&[1, 2], vec![FailureKind::Invented]),
+            (&[1, 2, 3, 4], vec![FailureKind::Invented]),
+        ] {
+            assert_eq!(fault_kinds(&model, ZoneState::Closed, blocks), wanted, "{blocks:?}");
+        }
+        assert_eq!(fault_kinds(&model, ZoneState::Full, &[1, 2, 3, 9, 9]), []);
+        assert_eq!(fault_kinds(&model, ZoneState::Full, &[1, 9, 9, 9, 9]), [FailureKind::Invented]);
+        model.apply(&WorkloadEvent::Resetting { zone: 0 });
+        model.apply(&WorkloadEvent::Reset { zone: 0 });
+        model.apply(&WorkloadEvent::Write { zone: 0, blocks: vec![6, 7] });
+        model.apply(&WorkloadEvent::Acked { zone: 0, life: 1, end: 2, durable: true });
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[6]), [FailureKind::Lost]);
+        assert_eq!(fault_kinds(&model, ZoneState::Closed, &[6, 7]), []);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, OpenOptions};
+use ::array::{Array, Layout, MemberInfo, OpenOptions, Role};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -48,14 +48,16 @@ impl Probe<'_> {
             let drives = ImageDrives::on_own_clock(images, self.rng.draw(), latency());
             drives.wear(shape.worn().filter(|worn| worn.when == WearTime::At));
             let time = Duration::from_micros(self.rng.below(1_500));
-            let open = Array::open(drives.devices(None), self.open(drives.seed));
+            let open = Array::open(drives.devices_without(&[]), self.open(drives.seed));
             block_on(&*drives.driver, async {
                 drop(spawn(&*drives.driver, "mount", async move { drop(open.await) }));
                 sleep_until(&*drives.driver, drives.driver.now().after(time)).await;
             });
             images = drives.cut(&mut self.rng);
         }
-        let goes_on = !matches!(failure, DriveFailure::After(_)) && self.rng.below(SECOND_CUT_EVERY) == 0;
+        let after = failure.after();
+        let lacking = shape.drives.saturating_sub(images.len());
+        let goes_on = after.is_empty() && self.rng.below(SECOND_CUT_EVERY) == 0;
         // The drives' operations take time only if a later cut must find them in flight.
         let drives = ImageDrives::on_own_clock(
             images,
@@ -63,8 +65,8 @@ impl Probe<'_> {
             if goes_on { latency() } else { Latency::NONE },
         );
         drives.wear(shape.worn().filter(|worn| worn.when == WearTime::At));
-        let found = self.worn(&drives);
-        let (array, shown) = match self.mount(&drives, None) {
+        let found = self.worn(&drives, lacking);
+        let (array, shown) = match self.mount(&drives, &[]) {
             Ok(mounted) => mounted,
             Err(fault) => return vec![fault],
         };
@@ -74,28 +76,29 @@ impl Probe<'_> {
         }
         drives.wear(shape.worn().filter(|worn| worn.when == WearTime::After));
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn));
-        match failure {
-            DriveFailure::After(drive) => match self.mount(&drives, Some(drive)) {
-                Ok((_, again)) => {
-                    let worn = worn.map(|worn| WornZone {
-                        zone: worn.zone,
-                        offline: worn.state == ZoneState::Offline && worn.slot != drive,
-                        filled: false,
-                    });
-                    ZonesModel::judge_again(&shown, &again, worn)
-                }
-                Err(fault) => vec![fault],
-            },
-            _ if goes_on => self.write_on(&drives, &array, &shown),
-            _ => Vec::new(),
+        if after.is_empty() {
+            return if goes_on { self.write_on(&drives, &array, &shown) } else { Vec::new() };
+        }
+        match self.mount(&drives, &after) {
+            Ok((_, again)) => {
+                let worn = worn.map(|worn| WornZone {
+                    zone: worn.zone,
+                    offline: worn.state == ZoneState::Offline
+                        && !after.contains(&worn.slot)
+                        && lacking + after.len() >= shape.parities as usize,
+                    filled: false,
+                });
+                ZonesModel::judge_again(&shown, &again, worn)
+            }
+            Err(fault) => vec![fault],
         }
     }
 
-    /// The logical zone whose worn physical zone is on a present drive.
-    fn worn(&self, drives: &ImageDrives) -> Option<WornZone> {
+    /// The logical zone whose worn physical zone is on a present drive of an array that lacks `lacking` drives.
+    fn worn(&self, drives: &ImageDrives, lacking: usize) -> Option<WornZone> {
         let shape = self.state.shape;
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn))?;
-        let offline = worn.state == ZoneState::Offline && drives.emus.len() < shape.drives;
+        let offline = worn.state == ZoneState::Offline && lacking >= shape.parities as usize;
         let filled =
             drives.emus.iter().any(|(_, emu)| drives.physical_zone_state(emu, worn) == Some(ZoneState::Full));
         Some(WornZone { zone: worn.zone, offline, filled })
@@ -105,24 +108,24 @@ impl Probe<'_> {
     /// rows.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
-        self.state
-            .broken
-            .array_options_with_broken_rule(OpenOptions { rebuild_above, ..OpenOptions::default() })
+        let appends = self.state.shape.append_mode();
+        self.state.broken.array_options_with_broken_rule(OpenOptions {
+            rebuild_above,
+            appends,
+            ..OpenOptions::default()
+        })
     }
 
-    fn mount(
-        &self,
-        drives: &ImageDrives,
-        without: Option<usize>,
-    ) -> Result<(Arc<Array>, Vec<ShownZone>), Fault> {
+    fn mount(&self, drives: &ImageDrives, without: &[usize]) -> Result<(Arc<Array>, Vec<ShownZone>), Fault> {
         block_on(&*drives.driver, async {
-            let array = Array::open(drives.devices(without), self.open(drives.seed))
+            let array = Array::open(drives.devices_without(without), self.open(drives.seed))
                 .await
                 .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
             let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
             let unit = array.superblock().unit;
             let layout = Layout {
-                width: u32::try_from(self.state.shape.drives).expect("a few"),
+                width: u32::try_from(self.state.shape.width).expect("a few"),
+                parities: self.state.shape.parities,
                 unit: u64::from(unit),
                 part_rows: self.state.shape.capacity,
             };
@@ -144,10 +147,12 @@ impl Probe<'_> {
         // The worn zone's state is read before any task starts, because a zone report advances the virtual clock.
         let gone = shape.worn().filter(|worn| worn.state == ZoneState::Offline && drives.is_worn(*worn));
         let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
-        let model = Arc::new(Mutex::new(ZonesModel::shown(shown)));
+        let model = Arc::new(Mutex::new(ZonesModel::shown(shown, shape.atomic)));
         let time = Duration::from_micros(self.rng.below(3_000));
         let error = Arc::new(Mutex::new(None));
-        let missing = array.superblock().members.iter().position(|member| member.failed || member.rebuilding);
+        let lacks = |member: &MemberInfo| member.failed || member.rebuilding;
+        let missing = array.superblock().members.iter().position(lacks);
+        let first_lacking = array.superblock().members.iter().filter(|member| lacks(member)).count();
         let rebuilt = missing.filter(|_| self.rng.chance(50));
         // A rebuild that the power cut interrupted resumes by itself, and the mount begins a rebuild onto a spare.
         let resumed = array.rebuild();
@@ -155,7 +160,7 @@ impl Probe<'_> {
             .filter(|_| resumed.is_none())
             .map(|_| Emu::memory(shape.drive(shape.recorded(), latency()), Arc::clone(&drives.driver)));
         if new.is_some() && self.rng.chance(40) {
-            drives.make_unreadable(&mut self.rng, missing, shown);
+            drives.make_unreadable(&mut self.rng, missing, array, shown);
         }
         let replaced = Arc::new(Mutex::new(false));
         let rng = &mut self.rng;
@@ -201,20 +206,21 @@ impl Probe<'_> {
         if let Some(new) = &new {
             images.push((shape.recorded(), new.power_cut(&mut Sample::new(Rng::new(self.rng.draw())))));
         }
-        let fails_drive = (missing.is_none() || replaced) && self.rng.chance(50);
+        let lacking = first_lacking - usize::from(replaced);
+        let fails_drive = lacking < shape.parities as usize && self.rng.chance(50);
         if fails_drive {
             let drive = self.rng.index(images.len());
             images.remove(drive);
         }
         let mut drives = ImageDrives::on_own_clock(images, self.rng.draw(), Latency::NONE);
         drives.bad = bad;
-        let mut worn = self.worn(&drives);
-        if let Some(gone) = gone.filter(|_| missing.is_some()) {
-            // The array may have declared the zone lost while a second drive was missing, whether the worn drive is present now
-            // or not.
+        let mut worn = self.worn(&drives, lacking + usize::from(fails_drive));
+        if let Some(gone) = gone.filter(|_| first_lacking >= shape.parities as usize) {
+            // The array may have declared the zone lost while other drives were missing, whether the worn drive is present now or
+            // not.
             worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
         }
-        let mut faults = match self.mount(&drives, None) {
+        let mut faults = match self.mount(&drives, &[]) {
             Ok((_, shown)) => {
                 let strict = missing.is_none() && !fails_drive && shape.worn().is_none();
                 model.judge(&shown, strict, worn)
@@ -273,7 +279,7 @@ impl ImageDrives {
     }
 
     /// Makes a few written blocks of one drive unreadable.
-    fn make_unreadable(&self, rng: &mut Rng, missing: Option<usize>, shown: &[ShownZone]) {
+    fn make_unreadable(&self, rng: &mut Rng, missing: Option<usize>, array: &Array, shown: &[ShownZone]) {
         if missing == Some(self.bad.drive) {
             return;
         }
@@ -282,9 +288,22 @@ impl ImageDrives {
             let rows = shown.get(zone).map_or(0, |shown| shown.blocks.len() / self.emus.len());
             if rows > 0 {
                 let row = rng.below(rows as u64);
-                self.bad.add(ZoneId(u32::try_from(zone).expect("a few")), row);
+                let id = ZoneId(u32::try_from(zone).expect("a few"));
+                if let Some(physical) = self.physical_zone_of(array, id) {
+                    self.bad.add(id, physical, row);
+                }
             }
         }
+    }
+
+    /// The physical zone of the drive with unreadable blocks that holds its part of a logical zone.
+    fn physical_zone_of(&self, array: &Array, zone: ZoneId) -> Option<ZoneId> {
+        let name = format!("emu:{}", self.bad.drive);
+        let members = array.status().members;
+        let slot = members.iter().find(|member| member.device.as_deref() == Some(name.as_str()))?.slot;
+        let drives = u32::try_from(members.len()).ok()?;
+        let mut parts = (0..drives).filter_map(|role| array.place(zone, Role(role)));
+        parts.find(|(of, _)| *of == slot).map(|(_, physical)| physical)
     }
 
     /// Wears out a physical zone, if its drive is present.
@@ -308,8 +327,9 @@ impl ImageDrives {
         report.first().map(|info| info.state)
     }
 
-    pub(super) fn devices(&self, without: Option<usize>) -> Vec<Arc<dyn ZonedDevice>> {
-        let all = self.emus.iter().filter(|(drive, _)| Some(*drive) != without);
+    /// All drives but some.
+    pub(super) fn devices_without(&self, without: &[usize]) -> Vec<Arc<dyn ZonedDevice>> {
+        let all = self.emus.iter().filter(|(drive, _)| !without.contains(drive));
         let device = |(drive, emu): &(usize, Arc<Emu>)| {
             let device = Arc::clone(emu) as Arc<dyn ZonedDevice>;
             if *drive == self.bad.drive { UnreadableDrive::over(device, &self.bad) } else { device }

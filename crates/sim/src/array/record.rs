@@ -3,13 +3,14 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::array::{Array, CreateOptions, OpenOptions, Pace, RebuildOptions, Slot};
+use ::array::{Array, OpenOptions, Pace, RebuildOptions, Role, Slot};
 use parking_lot::Mutex;
-use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
+use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
-use zoned::{ZoneId, ZonedDevice};
+use zoned::{ErrorKind, ZoneId, ZonedDevice};
 
 use super::model::WorkloadEvent;
 use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, latency};
@@ -33,8 +34,12 @@ pub(super) enum Entry {
     /// A step of the workload of a file system or database on the array.
     Step(Event),
     Ready,
+    /// The rebuild of a new drive began.
+    Rebuilding,
     /// A new drive became a member of the array.
     Replaced,
+    /// The move of a part began (`true`) or ended.
+    Moving(bool),
     /// A physical zone of a drive wore out.
     Worn,
 }
@@ -101,6 +106,7 @@ async fn run(
             // With all drives present the workload first fails a zone, so that cuts fall around the failure and the zone's reset.
             let fails_zone = shape.missing == MissingDrive::None && task == 0;
             let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS_PER_TASK)
+                .with_appends(shape.appends)
                 .allow_wear(shape.worn());
             spawn(&*driver, "workload", async move {
                 let task =
@@ -109,12 +115,55 @@ async fn run(
             })
         })
         .collect();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let moves = shape.moves.then(|| {
+        let moves = move_parts(Arc::clone(&recorded.array), seed, Arc::clone(&is_over), Arc::clone(journal));
+        spawn(&*driver, "moves", moves)
+    });
     let when = Duration::from_micros(200 + seed % 3_000);
-    if let Some(entry) = recorded.inject_failure(shape, drives, when).await? {
-        journal.lock().push(entry);
-    }
+    recorded.inject_failure(shape, drives, when, &|entry| journal.lock().push(entry)).await?;
     for task in tasks {
         task.await?;
+    }
+    is_over.store(true, Ordering::Release);
+    match moves {
+        Some(moves) => moves.await,
+        None => Ok(()),
+    }
+}
+
+/// Moves parts of zones to other physical zones, of their drives or of others, until the workload is over.
+async fn move_parts(
+    array: Arc<Array>,
+    seed: u64,
+    is_over: Arc<AtomicBool>,
+    journal: Journal,
+) -> std::result::Result<(), String> {
+    let mut rng = Rng::at(seed, &[0x307e]);
+    let driver = Arc::clone(array.driver());
+    let drives = array.superblock().members.len();
+    while !is_over.load(Ordering::Acquire) {
+        let zone = ZoneId(rng.index(LOGICAL_ZONES as usize) as u32);
+        let role = Role(rng.index(drives) as u32);
+        if let Some((slot, _)) = array.place(zone, role) {
+            let slot = if rng.chance(50) { slot } else { Slot(rng.index(drives) as u32) };
+            journal.lock().push(Entry::Moving(true));
+            let moved = array.move_part(zone, role, slot, Pace::UNBOUNDED).await;
+            journal.lock().push(Entry::Moving(false));
+            match moved {
+                Ok(_) => {}
+                // The zone has no content or failed meanwhile, the drive has another part of the zone or no free physical zone, or a
+                // rebuild runs.
+                Err(e)
+                    if matches!(
+                        e.kind(),
+                        ErrorKind::Invalid | ErrorKind::NoSpace | ErrorKind::ZoneOffline
+                    ) => {}
+                Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
+                Err(e) => return Err(format!("the move of part {} of zone {zone}: {e}", role.0)),
+            }
+        }
+        sleep_until(&*driver, driver.now().after(Duration::from_micros(rng.index(400) as u64))).await;
     }
     Ok(())
 }
@@ -149,15 +198,17 @@ impl RecordedArray {
             devices.push(if shape.late { DeferredDevice::over(device, MAX_EXECUTION_DELAY) } else { device });
         }
         let new = devices.split_off(shape.drives).pop();
-        let stripe_unit = Bytes(shape.unit * 512);
-        let create = CreateOptions { stripe_unit, ..CreateOptions::default() };
-        ::array::create(&devices, &create).await.map_err(|e| format!("create: {e}"))?;
-        match shape.missing {
-            MissingDrive::Before(slot) => drop(devices.remove(slot)),
-            MissingDrive::Replaced(slot) if !shape.spare => drop(devices.remove(slot)),
-            _ => {}
-        }
-        let open = OpenOptions { rebuild: RebuildOptions { pace: Pace::UNBOUNDED }, ..open };
+        ::array::create(&devices, &shape.create_options()).await.map_err(|e| format!("create: {e}"))?;
+        let away = match shape.missing {
+            MissingDrive::Before(slot) => Some(slot),
+            MissingDrive::Replaced(slot) if !shape.spare => Some(slot),
+            _ => None,
+        };
+        let is_there = |slot: usize| Some(slot) != away && Some(slot) != shape.also_missing;
+        let devices: Vec<Arc<dyn ZonedDevice>> =
+            (0..).zip(devices).filter(|(slot, _)| is_there(*slot)).map(|(_, device)| device).collect();
+        let rebuild = RebuildOptions { pace: Pace::UNBOUNDED };
+        let open = OpenOptions { rebuild, appends: shape.append_mode(), ..open };
         let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
         if let Some(new) = new.as_ref().filter(|_| shape.spare) {
             array.add_spare(Arc::clone(new)).await.map_err(|e| format!("adding a spare: {e}"))?;
@@ -169,13 +220,15 @@ impl RecordedArray {
         Arc::clone(&self.array) as Arc<dyn ZonedDevice>
     }
 
-    /// Fails, wears out or replaces a drive at the time `when` of the workload. Gives the event of a replacement or of wear.
+    /// Fails, wears out or replaces a drive at the time `when` of the workload. The events of a replacement or of wear go to
+    /// `sink`.
     pub(super) async fn inject_failure(
         &self,
         shape: &Shape,
         drives: &[Arc<Emu>],
         when: Duration,
-    ) -> std::result::Result<Option<Entry>, String> {
+        sink: &(dyn Fn(Entry) + Sync),
+    ) -> std::result::Result<(), String> {
         let driver = self.first.driver();
         match (shape.missing, &self.new) {
             (MissingDrive::During(slot, _), _) => {
@@ -183,14 +236,13 @@ impl RecordedArray {
                 if let Some(emu) = drives.get(slot) {
                     fail_drive(emu);
                 }
-                Ok(None)
             }
             (MissingDrive::Worn(worn), _) if worn.when == WearTime::Before => {
                 sleep_until(&**driver, driver.now().after(when)).await;
                 if let Some(emu) = drives.get(worn.slot) {
                     emu.wear(worn.part(emu.geometry().conventional), worn.state);
                 }
-                Ok(Some(Entry::Worn))
+                sink(Entry::Worn);
             }
             (MissingDrive::Replaced(slot), _) if shape.spare => {
                 sleep_until(&**driver, driver.now().after(when)).await;
@@ -206,17 +258,20 @@ impl RecordedArray {
                     }
                     sleep_until(&**driver, driver.now().after(SPARE_POLL)).await;
                 }
+                sink(Entry::Rebuilding);
                 let rebuild = self.array.rebuild().expect("a rebuild that has begun is kept");
                 rebuild.wait().await.map_err(|e| format!("a rebuild onto a spare: {e}"))?;
-                Ok(Some(Entry::Replaced))
+                sink(Entry::Replaced);
             }
             (MissingDrive::Replaced(slot), Some(new)) => {
                 sleep_until(&**driver, driver.now().after(when)).await;
-                let result = replace(&self.array, slot, Arc::clone(new)).await;
-                result.map(|()| Some(Entry::Replaced)).map_err(|e| format!("a rebuild: {e}"))
+                sink(Entry::Rebuilding);
+                replace(&self.array, slot, Arc::clone(new)).await.map_err(|e| format!("a rebuild: {e}"))?;
+                sink(Entry::Replaced);
             }
-            _ => Ok(None),
+            _ => {}
         }
+        Ok(())
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use ::array::{AppendMode, CreateOptions, Placement};
+use units::Bytes;
 use zoned::emu::{EmuOptions, Latency};
 use zoned::{Blocks, ZoneId, ZoneState};
 
@@ -11,8 +13,14 @@ use crate::{CrashOptions, Rng};
 pub(crate) const METADATA_ZONES: u32 = 3;
 /// Logical zones of an array in the target `array`.
 pub(crate) const LOGICAL_ZONES: u32 = 6;
+/// Physical zones of a drive that small arrays with stored maps keep in reserve.
+const RESERVE_ZONES: u32 = 1;
 /// Most conventional zones of a drive.
 const MAX_CONVENTIONAL_ZONES: u64 = 5;
+
+/// Drives and blocks of a stripe unit of arrays below a file system or a database, beside those of the target `array`: the widest
+/// array, and units with more blocks.
+const WIDE_SHAPES: [(usize, u64); 4] = [(6, 1), (6, 3), (5, 7), (5, 8)];
 
 /// Which drive is missing or fails before the cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,6 +59,19 @@ pub(crate) enum WearTime {
     After,
 }
 
+impl MissingDrive {
+    /// The same kind of failure, of one of `drives` drives.
+    fn within(self, drives: usize) -> MissingDrive {
+        match self {
+            MissingDrive::None => MissingDrive::None,
+            MissingDrive::Before(slot) => MissingDrive::Before(slot % drives),
+            MissingDrive::During(slot, back) => MissingDrive::During(slot % drives, back),
+            MissingDrive::Replaced(slot) => MissingDrive::Replaced(slot % drives),
+            MissingDrive::Worn(worn) => MissingDrive::Worn(Worn { slot: worn.slot % drives, ..worn }),
+        }
+    }
+}
+
 impl Worn {
     /// The physical zone that wears out, on a drive with `conventional` conventional zones.
     pub(crate) fn part(&self, conventional: u32) -> ZoneId {
@@ -58,15 +79,43 @@ impl Worn {
     }
 }
 
-/// The drive that fails, or comes back, at or after a power cut. Drives have the numbers of the recording: members by slot,
-/// then the new drive of a replacement.
+/// The drives that fail, or the drive that comes back, at or after a power cut. Drives have the numbers of the recording: members by
+/// slot, then the new drive of a replacement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum DriveFailure {
     None,
     At(usize),
     After(usize),
+    AtBoth(usize, usize),
+    AtAndAfter(usize, usize),
+    AfterBoth(usize, usize),
     /// The drive that was replaced is present again.
     Back,
+}
+
+impl DriveFailure {
+    /// The drives that fail at the cut.
+    pub(crate) fn at(self) -> Vec<usize> {
+        match self {
+            DriveFailure::At(drive) | DriveFailure::AtAndAfter(drive, _) => vec![drive],
+            DriveFailure::AtBoth(one, other) => vec![one, other],
+            DriveFailure::None
+            | DriveFailure::After(_)
+            | DriveFailure::AfterBoth(..)
+            | DriveFailure::Back => Vec::new(),
+        }
+    }
+
+    /// The drives that fail after the mount that follows the cut.
+    pub(crate) fn after(self) -> Vec<usize> {
+        match self {
+            DriveFailure::After(drive) | DriveFailure::AtAndAfter(_, drive) => vec![drive],
+            DriveFailure::AfterBoth(one, other) => vec![one, other],
+            DriveFailure::None | DriveFailure::At(_) | DriveFailure::AtBoth(..) | DriveFailure::Back => {
+                Vec::new()
+            }
+        }
+    }
 }
 
 /// Number and properties of an array's drives in one workload, and the drive that is missing.
@@ -87,8 +136,22 @@ pub(crate) struct Shape {
     pub uneven: Option<u64>,
     /// The new drive of a replacement is an idle spare of the array from the start.
     pub spare: bool,
+    /// The array's writes are atomic.
+    pub atomic: bool,
+    /// The array has stored maps (placement 2).
+    pub stored: bool,
+    /// Parts of zones move to other physical zones while the workload runs.
+    pub moves: bool,
+    /// Units of a stripe: with stored maps there may be more drives.
+    pub width: usize,
     /// The seed of the drives' numbers of conventional zones; `None` where no drive has conventional zones.
     pub smr: Option<u64>,
+    /// Units of parity in a stripe.
+    pub parities: u32,
+    /// The array sends appends to its drives as appends, which land in any order.
+    pub appends: bool,
+    /// A second drive that is missing from the array's first mount on: with two parities.
+    pub also_missing: Option<usize>,
 }
 
 /// Latencies of the emulated drives, long enough for operations to overlap.
@@ -97,7 +160,43 @@ pub(crate) fn latency() -> Latency {
 }
 
 impl Shape {
+    /// The shape of an array of the target `array`: some have two parities.
     pub(crate) fn of(options: &CrashOptions, workload: u64) -> Shape {
+        let shape = Shape::of_any_width(options, workload);
+        let may_move = shape.stored && shape.worn().is_none();
+        let moves = may_move && Rng::at(options.seed, &[workload, 0x307e]).chance(50);
+        Shape { moves, ..shape }
+    }
+
+    fn of_any_width(options: &CrashOptions, workload: u64) -> Shape {
+        let shape = Shape::with_as_many_units_as_drives(options, workload);
+        let mut rng = Rng::at(options.seed, &[workload, 0x51de]);
+        // A worn physical zone is one of a zone with a part on each drive.
+        let least = 2 + shape.parities as usize;
+        if !shape.stored || shape.worn().is_some() || shape.drives <= least || !rng.chance(50) {
+            return shape;
+        }
+        Shape { width: least + rng.index(shape.drives - least), ..shape }
+    }
+
+    fn with_as_many_units_as_drives(options: &CrashOptions, workload: u64) -> Shape {
+        let shape = Shape::with_one_parity(options, workload).with_wider_units(options, workload);
+        let mut rng = Rng::at(options.seed, &[workload, 0x2a21]);
+        if !rng.chance(60) {
+            return shape;
+        }
+        let shapes = [(4, 1, 48), (4, 2, 61), (5, 2, 64), (6, 4, 90), (5, 5, 93)];
+        let (drives, unit, capacity) = shapes.get(rng.index(shapes.len())).copied().unwrap_or((4, 1, 48));
+        let shape = Shape { missing: shape.missing.within(drives), ..shape };
+        let also_missing = shape.draw_second_missing(drives, &mut rng);
+        // A log of frames and maps needs more room.
+        let capacity = capacity + if shape.atomic { 20 } else { 0 } + if shape.stored { 10 } else { 0 };
+        let shape = Shape { drives, width: drives, unit, capacity, parities: 2, also_missing, ..shape };
+        shape.with_wider_units(options, workload)
+    }
+
+    /// The shape of an array with one parity.
+    fn with_one_parity(options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0xa44a]);
         let shapes = [(3, 1, 48), (4, 2, 61), (5, 2, 64), (5, 4, 90), (3, 5, 93)];
         let (drives, unit, capacity) = shapes.get(rng.index(shapes.len())).copied().unwrap_or((3, 1, 48));
@@ -115,6 +214,12 @@ impl Shape {
         let uneven = rng.chance(40).then(|| rng.draw());
         let mut rng = Rng::at(options.seed, &[workload, 0x5a42]);
         let smr = rng.chance(30).then(|| rng.draw());
+        let atomic = Rng::at(options.seed, &[workload, 0xa703]).chance(35);
+        // A log of frames needs more room.
+        let capacity = if atomic { capacity + 20 } else { capacity };
+        let stored = Rng::at(options.seed, &[workload, 0x3a95]).chance(50);
+        // Arrays with atomic writes order their appends.
+        let appends = !atomic && Rng::at(options.seed, &[workload, 0xa99e]).chance(50);
         let replaces = matches!(missing, MissingDrive::Replaced(_));
         let spare = replaces && Rng::at(options.seed, &[workload, 0x59a7]).chance(50);
         Shape {
@@ -128,8 +233,29 @@ impl Shape {
             late,
             uneven,
             spare,
+            atomic,
+            stored,
+            moves: false,
+            width: drives,
             smr,
+            parities: 1,
+            appends,
+            also_missing: None,
         }
+    }
+
+    /// The second drive that is missing from the start, in half of the workloads of an array of `drives` drives and two parities in
+    /// which another drive is missing, fails, is replaced or has a worn zone.
+    fn draw_second_missing(&self, drives: usize, rng: &mut Rng) -> Option<usize> {
+        let slot = match self.missing {
+            MissingDrive::Before(slot) | MissingDrive::During(slot, _) => Some(slot),
+            // A spare would take the place of the drive that is missing from the start.
+            MissingDrive::Replaced(slot) if !self.spare => Some(slot),
+            MissingDrive::Worn(worn) => Some(worn.slot),
+            MissingDrive::None | MissingDrive::Replaced(_) => None,
+        };
+        let second = (slot? + 1 + rng.index(drives - 1)) % drives;
+        rng.chance(50).then_some(second)
     }
 
     fn draw_worn_zone(options: &CrashOptions, workload: u64, slot: usize) -> Worn {
@@ -143,6 +269,31 @@ impl Shape {
         Worn { slot, zone: rng.index(LOGICAL_ZONES as usize), state, when }
     }
 
+    /// Some arrays that send appends as appends have units long enough for several appends side by side.
+    fn with_wider_units(self, options: &CrashOptions, workload: u64) -> Shape {
+        match self.appends && Rng::at(options.seed, &[workload, 0xa99f]).chance(60) {
+            true => Shape { unit: 8, capacity: 190, ..self },
+            false => self,
+        }
+    }
+
+    /// The options of the array's creation.
+    pub(crate) fn create_options(&self) -> CreateOptions {
+        CreateOptions {
+            stripe_unit: Bytes(self.unit * 512),
+            parities: self.parities,
+            placement: if self.stored { Placement::Stored } else { Placement::Fixed },
+            atomic_writes: self.atomic,
+            width: Some(u32::try_from(self.width).expect("a few")),
+            ..CreateOptions::default()
+        }
+    }
+
+    /// How the array's appends go to its drives.
+    pub(crate) fn append_mode(&self) -> AppendMode {
+        if self.appends { AppendMode::Append } else { AppendMode::Ordered }
+    }
+
     /// The physical zone that wears out in this workload.
     pub(crate) fn worn(&self) -> Option<Worn> {
         match self.missing {
@@ -153,20 +304,36 @@ impl Shape {
 
     /// The shape of an array below a file system: it has more zones, and more of them open, than the target `array` uses.
     pub(crate) fn below(options: &CrashOptions, workload: u64) -> Shape {
-        let shape = Shape::of(options, workload);
-        // Worn zones, drives that differ and conventional zones are tested in the target `array` alone.
+        let shape = Shape::with_one_parity(options, workload);
+        let mut rng = Rng::at(options.seed, &[workload, 0xbe10]);
+        let (drives, unit) = match rng.chance(30) {
+            true => {
+                WIDE_SHAPES.get(rng.index(WIDE_SHAPES.len())).copied().unwrap_or((shape.drives, shape.unit))
+            }
+            false => (shape.drives, shape.unit),
+        };
+        let (drives, parities) = if rng.chance(40) { (drives.max(4), 2) } else { (drives, 1) };
+        // Worn zones and drives of different sizes and limits are tested in the target `array` alone.
         let missing = match shape.missing {
             MissingDrive::Worn(worn) => MissingDrive::Before(worn.slot),
             missing => missing,
         };
-        // The smallest zones that the metadata log allows: twice the parity of all active zones.
+        let shape = Shape { missing, ..shape };
+        let also_missing = if parities == 2 { shape.draw_second_missing(drives, &mut rng) } else { None };
+        // The smallest zones that the metadata log allows: twice the parity of all active zones, twice the maps, and the frames.
+        let maps = if shape.stored { 20 } else { 0 };
+        let frames = if shape.atomic { 30 } else { 0 };
         Shape {
             zones: 28,
             open: 10,
-            capacity: 20 + 16 * (shape.unit + 1),
-            missing,
+            capacity: 20 + 16 * (unit + 1) + maps + frames,
+            drives,
+            width: drives,
+            unit,
             uneven: None,
-            smr: None,
+            parities,
+            also_missing,
+            appends: false,
             ..shape
         }
     }
@@ -178,12 +345,21 @@ impl Shape {
             MissingDrive::Replaced(slot) => MissingDrive::Before(slot),
             missing => missing,
         };
-        Shape { zones: 96, open: 13, capacity: 32 + 24 * (shape.unit + 1), missing, spare: false, ..shape }
+        let maps = if shape.stored { 60 } else { 0 };
+        let frames = if shape.atomic { 46 } else { 0 };
+        let capacity = 32 + 24 * (shape.unit + 1) + maps + frames;
+        Shape { zones: 96, open: 13, capacity, missing, spare: false, ..shape }
     }
 
     /// Number of drives whose operations are recorded.
     pub(crate) fn recorded(&self) -> usize {
         self.drives + usize::from(matches!(self.missing, MissingDrive::Replaced(_)))
+    }
+
+    /// Number of sequential zones that the array uses of each drive.
+    fn physical_zones(&self) -> u32 {
+        let reserve = if self.stored { RESERVE_ZONES } else { 0 };
+        self.zones + METADATA_ZONES + reserve
     }
 
     /// Number of conventional zones of one drive of the array.
@@ -204,8 +380,9 @@ impl Shape {
         let few = |of, most| u32::try_from(more(of, most)).expect("a few");
         let capacity = Blocks(self.capacity + more(0, 9));
         let conventional = self.conventional(index);
-        let sequential = self.zones + METADATA_ZONES + few(1, 3);
-        let open = self.open + few(2, 4);
+        let sequential = self.physical_zones() + few(1, 3);
+        // An array with stored maps keeps one zone more for itself.
+        let open = self.open + few(2, 4) + u32::from(self.stored);
         EmuOptions {
             name: format!("emu:{index}"),
             block_size: 512,
@@ -216,6 +393,7 @@ impl Shape {
             max_open: Some(open),
             max_active: Some(open + 1),
             volatile_cache: self.cache,
+            reorder: self.appends,
             track_power_cuts: true,
             latency,
             seed: index as u64,
@@ -225,6 +403,9 @@ impl Shape {
 
     /// The drive failures to try at a power cut. `replaced`: the new drive is a member by then.
     pub(crate) fn failures(&self, replaced: bool) -> Vec<DriveFailure> {
+        if self.parities > 1 {
+            return self.failures_of_two_parities(replaced);
+        }
         let each =
             |of: std::ops::Range<usize>| of.clone().map(DriveFailure::At).chain(of.map(DriveFailure::After));
         match self.missing {
@@ -245,6 +426,41 @@ impl Shape {
         }
     }
 
+    /// As [`failures`](Shape::failures), of an array that does without two drives.
+    fn failures_of_two_parities(&self, replaced: bool) -> Vec<DriveFailure> {
+        let lacking = match self.missing {
+            MissingDrive::Before(slot) | MissingDrive::During(slot, _) => Some(slot),
+            MissingDrive::Replaced(slot) => Some(slot),
+            MissingDrive::None | MissingDrive::Worn(_) => None,
+        };
+        let is_there = |drive: &usize| Some(*drive) != lacking && Some(*drive) != self.also_missing;
+        let there: Vec<usize> = (0..self.drives).filter(is_there).collect();
+        let is_replaced = replaced && matches!(self.missing, MissingDrive::Replaced(_));
+        let left =
+            2 - usize::from(lacking.is_some() && !is_replaced) - usize::from(self.also_missing.is_some());
+        let mut failures = vec![DriveFailure::None];
+        if matches!(self.missing, MissingDrive::Replaced(_)) {
+            failures.extend([DriveFailure::Back, DriveFailure::At(self.drives)].into_iter().filter(
+                |failure| {
+                    // The new drive counts among the drives that may fail once it is a member.
+                    !replaced || left > 0 || *failure == DriveFailure::Back
+                },
+            ));
+        }
+        if left > 0 {
+            failures.extend(there.iter().flat_map(|n| [DriveFailure::At(*n), DriveFailure::After(*n)]));
+        }
+        if left > 1 {
+            for (place, one) in there.iter().enumerate() {
+                let other = |step: usize| there.get((place + step) % there.len()).copied().unwrap_or(*one);
+                failures.push(DriveFailure::AtBoth(*one, other(1)));
+                failures.push(DriveFailure::AtAndAfter(*one, other(2)));
+                failures.push(DriveFailure::AfterBoth(*one, other(if there.len() > 4 { 2 } else { 1 })));
+            }
+        }
+        failures
+    }
+
     /// The drives that are present at the mount after a cut.
     pub(crate) fn present(&self, failure: DriveFailure) -> Vec<usize> {
         let away = match self.missing {
@@ -252,22 +468,65 @@ impl Shape {
             MissingDrive::Replaced(slot) if failure != DriveFailure::Back => Some(slot),
             _ => None,
         };
-        let there = |index: &usize| Some(*index) != away && failure != DriveFailure::At(*index);
+        let there = |index: &usize| {
+            Some(*index) != away && Some(*index) != self.also_missing && !failure.at().contains(index)
+        };
         (0..self.recorded()).filter(there).collect()
+    }
+
+    /// The number of members that the last mount of a crash state lacks. `replaced`: the new drive is a member by then.
+    pub(crate) fn lacking(&self, failure: DriveFailure, replaced: bool) -> usize {
+        let of_workload = match self.missing {
+            MissingDrive::Before(_) | MissingDrive::During(_, false) => 1,
+            MissingDrive::Replaced(_) => usize::from(!replaced && failure != DriveFailure::Back),
+            MissingDrive::During(_, true) | MissingDrive::None | MissingDrive::Worn(_) => 0,
+        };
+        let is_member = |drive: &usize| replaced || *drive < self.drives;
+        let failed = failure.at().into_iter().chain(failure.after()).filter(is_member).count();
+        of_workload + usize::from(self.also_missing.is_some()) + failed
     }
 
     /// Whether no drive of the array has been missing at any time, the mount included.
     pub(crate) fn is_whole(&self, failure: DriveFailure) -> bool {
-        self.missing == MissingDrive::None && !matches!(failure, DriveFailure::At(_))
+        self.missing == MissingDrive::None && failure.at().is_empty()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeSet;
+    use std::sync::Arc;
+
+    use units::{Driver, VirtualDriver, block_on};
+    use zoned::ZonedDevice;
+    use zoned::emu::Emu;
 
     use super::*;
     use crate::Target;
+
+    /// Workloads of any seed begin: CI explores a seed of the commit.
+    #[test]
+    fn arrays_of_every_seed_can_be_created() {
+        let mut refused = BTreeSet::new();
+        for (target, of) in [
+            (Target::Array, Shape::of as fn(&CrashOptions, u64) -> Shape),
+            (Target::Fs, Shape::below),
+            (Target::Engine, Shape::below_engine),
+        ] {
+            for (seed, workload) in (0..60).flat_map(|seed| (0..24).map(move |workload| (seed, workload))) {
+                let shape = of(&CrashOptions::new(target, seed, 1), workload);
+                let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
+                let drive = |n| {
+                    Emu::memory(shape.drive(n, Latency::NONE), Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+                };
+                let drives: Vec<Arc<dyn ZonedDevice>> = (0..shape.drives).map(drive).collect();
+                if let Err(e) = block_on(&*driver, ::array::create(&drives, &shape.create_options())) {
+                    refused.insert(format!("{target}: {shape:?}: {e}"));
+                }
+            }
+        }
+        assert!(refused.is_empty(), "{} refused, as {:?}", refused.len(), refused.first());
+    }
 
     /// The first workloads have drives that differ, some of them in conventional zones, and worn zones in both states at
     /// all three times.
@@ -281,6 +540,12 @@ mod tests {
             .map(|worn| format!("{:?} {:?}", worn.state, worn.when))
             .collect();
         assert_eq!(worn.len(), 6, "{worn:?}");
+        let atomic = shapes.iter().filter(|shape| shape.atomic).count();
+        assert!((40..72).contains(&atomic), "{atomic}");
+        let stored = shapes.iter().filter(|shape| shape.stored).count();
+        assert!((60..100).contains(&stored), "{stored}");
+        let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
+        assert!((15..40).contains(&narrow), "{narrow}");
         let spares = shapes.iter().filter(|shape| shape.spare).count();
         assert!((10..30).contains(&spares), "{spares}");
         let (mut differ, mut smr) = (0, 0);
@@ -289,10 +554,10 @@ mod tests {
                 (0..shape.drives).map(|drive| shape.drive(drive, Latency::NONE)).collect();
             let least = |of: fn(&EmuOptions) -> u64| drives.iter().map(of).min().expect("some");
             let all = (least(|d| d.zone_capacity.0), least(|d| u64::from(d.zones - d.conventional)));
-            assert_eq!(all, (shape.capacity, u64::from(shape.zones + METADATA_ZONES)), "{shape:?}");
+            assert_eq!(all, (shape.capacity, u64::from(shape.physical_zones())), "{shape:?}");
             assert_eq!(
                 least(|d| u64::from(d.max_open.expect("limited"))),
-                u64::from(shape.open),
+                u64::from(shape.open) + u64::from(shape.stored),
                 "{shape:?}"
             );
             let of =
@@ -303,8 +568,67 @@ mod tests {
         assert!(differ > 30 && smr > 30, "{differ} {smr}");
     }
 
+    /// Some arrays have two parities: with drives that are missing, fail or are replaced, a second one missing from the start
+    /// or not, and pairs of drives that fail at a cut and after a mount.
     #[test]
-    fn at_most_one_member_is_missing() {
+    fn arrays_of_two_parities_lose_any_two_drives() {
+        let options = CrashOptions::new(Target::Array, 1, 1);
+        let shapes: Vec<Shape> = (0..160).map(|workload| Shape::of(&options, workload)).collect();
+        let two: Vec<&Shape> = shapes.iter().filter(|shape| shape.parities == 2).collect();
+        assert!(two.len() > 3, "{}", two.len());
+        for shape in two {
+            for (replaced, failure) in [true, false].into_iter().flat_map(|replaced| {
+                shape.failures(replaced).into_iter().map(move |failure| (replaced, failure))
+            }) {
+                assert!(shape.lacking(failure, replaced) <= 2, "{shape:?} {failure:?}");
+                let slot = match shape.missing {
+                    MissingDrive::Before(slot) | MissingDrive::During(slot, _) => slot,
+                    MissingDrive::Replaced(slot) => slot,
+                    MissingDrive::Worn(worn) => worn.slot,
+                    MissingDrive::None => 0,
+                };
+                assert!(slot < shape.drives && shape.also_missing != Some(slot), "{shape:?}");
+            }
+            let pairs = shape
+                .failures(false)
+                .into_iter()
+                .filter(|failure| failure.at().len() + failure.after().len() == 2);
+            let may_lose_two = match shape.missing {
+                MissingDrive::Before(_) | MissingDrive::During(..) | MissingDrive::Replaced(_) => false,
+                MissingDrive::None | MissingDrive::Worn(_) => shape.also_missing.is_none(),
+            };
+            assert_eq!(pairs.count() > 0, may_lose_two, "{shape:?}");
+        }
+    }
+
+    /// Arrays below a file system and below a database have three to six drives, stripe units of one to eight blocks, members with
+    /// different numbers of conventional zones, and drives that are missing, fail, or are replaced (below a file system) by a spare.
+    #[test]
+    fn arrays_below_other_targets_differ() {
+        for (target, below) in [
+            (Target::Fs, Shape::below as fn(&CrashOptions, u64) -> Shape),
+            (Target::Engine, Shape::below_engine),
+        ] {
+            let options = CrashOptions::new(target, 1, 1);
+            let shapes: Vec<Shape> = (0..60).map(|workload| below(&options, workload)).collect();
+            let drives: BTreeSet<usize> = shapes.iter().map(|shape| shape.drives).collect();
+            assert_eq!(drives, (3..=6).collect(), "{target}");
+            let units: BTreeSet<u64> = shapes.iter().map(|shape| shape.unit).collect();
+            assert_eq!(units, [1, 2, 3, 4, 5, 7, 8].into(), "{target}");
+            let conventional = |shape: &&Shape| (0..shape.drives).any(|drive| shape.conventional(drive) > 0);
+            assert!(shapes.iter().filter(conventional).count() > 9, "{target}");
+            let of = |is: fn(&Shape) -> bool| shapes.iter().filter(|shape| is(shape)).count();
+            assert!(of(|shape| matches!(shape.missing, MissingDrive::During(..))) > 9, "{target}");
+            assert!(of(|shape| matches!(shape.missing, MissingDrive::Before(_))) > 9, "{target}");
+            assert_eq!(of(|shape| shape.spare) > 5, target == Target::Fs, "{target}");
+            assert!(of(|shape| shape.parities == 2) > 9, "{target}");
+            assert!(of(|shape| shape.also_missing.is_some()) > 3, "{target}");
+            assert!(of(|shape| shape.atomic) > 9 && of(|shape| shape.stored) > 9, "{target}");
+        }
+    }
+
+    #[test]
+    fn no_more_members_are_missing_than_there_are_parities() {
         let options = CrashOptions::new(Target::Array, 1, 1);
         for workload in 0..80 {
             let shape = Shape::of(&options, workload);
@@ -321,10 +645,11 @@ mod tests {
                 };
                 let present = shape.present(failure);
                 let away = members.iter().filter(|n| !present.contains(n)).count();
-                assert!(away <= 1, "{shape:?} {replaced} {failure:?}");
+                assert!(away <= shape.parities as usize, "{shape:?} {replaced} {failure:?}");
+                let also = usize::from(shape.also_missing.is_some());
                 assert_eq!(
                     failure == DriveFailure::Back,
-                    present.len() > shape.drives,
+                    present.len() + also > shape.drives,
                     "{shape:?} {failure:?}"
                 );
             }

@@ -1,4 +1,4 @@
-//! The crash explorer's targets `fs` and `log` on an array: power cuts of all drives, and the failure of one of them.
+//! The crash explorer's targets `fs` and `log` on an array: power cuts of all drives, and the failure of one of them or of two.
 //!
 //! Workload and oracle are those of the targets on one drive. The recorded events are those of the drives below the array, with
 //! the workload's steps among them. Power cuts and drive failures are those of the target `array`. In a few states the mounts
@@ -31,8 +31,8 @@ use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// Longest time that an acknowledgement is delayed beyond the drive's own latency.
 const MAX_ACK_DELAY: Duration = Duration::from_micros(40);
-/// Text added to the description of a fault that a mount without one drive shows.
-pub(super) const WITHOUT_ONE_DRIVE: &str = " (mounted again without one drive)";
+/// Text added to the description of a fault that a mount without further drives shows.
+pub(super) const WITHOUT_DRIVES: &str = " (mounted again without the drives that fail after the mount)";
 /// Latest time at which a drive fails or is replaced, in microseconds.
 const LATEST_FAILURE_US: u64 = 20_000;
 
@@ -81,9 +81,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
             let work = files::work(target, (seed, workload), shape.cache, recorder, options.broken_rules);
             let work = spawn(&*driver, "files", work);
             let when = Duration::from_micros(clock % LATEST_FAILURE_US);
-            if let Some(entry) = recorded.inject_failure(&shape, &drives, when).await? {
-                journal.lock().push(entry);
-            }
+            recorded.inject_failure(&shape, &drives, when, &|entry| journal.lock().push(entry)).await?;
             work.await.map_err(|e| e.to_string())
         })?;
         Ok(std::mem::take(&mut *journal.lock()))
@@ -112,12 +110,13 @@ pub(super) fn cuts<M: Clone>(
     did: impl Fn(&mut M, &Event),
     promised: impl Fn(&mut M, &M),
 ) -> Vec<Cut<M>> {
-    let (mut promises, mut ready, mut replaced) = (0, false, false);
+    let (mut promises, mut ready, mut replaced, mut rebuilding) = (0, false, false, false);
     let mut cuts: Vec<Cut<M>> = Vec::new();
     for (entry, at) in record.entries.iter().zip(0..) {
         match entry {
             Entry::Io(_, event) if ready && event.is_io() => {
-                cuts.push(Cut { entry: at, model: model.clone(), promises, replaced });
+                let model = model.clone();
+                cuts.push(Cut { entry: at, model, promises, replaced, rebuilding, moving: false });
             }
             Entry::Step(Event::Ready) => ready = true,
             Entry::Step(event) => {
@@ -128,7 +127,8 @@ pub(super) fn cuts<M: Clone>(
                     cut.promises = promises;
                 }
             }
-            Entry::Replaced => replaced = true,
+            Entry::Rebuilding => rebuilding = true,
+            Entry::Replaced => (replaced, rebuilding) = (true, false),
             _ => {}
         }
     }
@@ -147,7 +147,7 @@ pub(super) fn cut_during_mounts(
     while rng.below(SECOND_CUT_EVERY) == 0 {
         let drives = ImageDrives::on_own_clock(std::mem::take(images), rng.draw(), latency());
         let time = Duration::from_micros(rng.below(6_000));
-        let (open, mount) = (open(&drives, None, options), mount.clone());
+        let (open, mount) = (open(&drives, &[], options), mount.clone());
         block_on(&*drives.driver, async {
             drop(spawn(&*drives.driver, "mount", async move {
                 if let Ok(device) = open.await {
@@ -169,14 +169,14 @@ pub(super) fn add_mount_cuts(faults: &mut [Fault], cuts: u32) {
     }
 }
 
-/// Opens the array over emulated drives.
+/// Opens the array over emulated drives, all but some.
 pub(super) fn open(
     drives: &ImageDrives,
-    without: Option<usize>,
+    without: &[usize],
     options: &CrashOptions,
 ) -> impl Future<Output = zoned::Result<Arc<dyn ZonedDevice>>> + Send + use<> {
     let open = options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
-    let devices = drives.devices(without);
+    let devices = drives.devices_without(without);
     async move { Ok(Array::open(devices, open).await? as Arc<dyn ZonedDevice>) }
 }
 
@@ -190,18 +190,17 @@ impl FilesOnArray<'_> {
         let mut rng = Rng::at(seed, &[2]);
         let cuts = cut_during_mounts(&mut images, &mut rng, self.options, self.oracle.options());
         let drives = ImageDrives::on_own_clock(images, rng.draw(), Latency::NONE);
-        let mut faults = self.judge_mount(&drives, None, progress);
-        if let DriveFailure::After(drive) = failure
-            && faults.is_empty()
-        {
-            faults = self.judge_mount(&drives, Some(drive), progress);
-            faults.iter_mut().for_each(|fault| fault.what += WITHOUT_ONE_DRIVE);
+        let mut faults = self.judge_mount(&drives, &[], progress);
+        let after = failure.after();
+        if !after.is_empty() && faults.is_empty() {
+            faults = self.judge_mount(&drives, &after, progress);
+            faults.iter_mut().for_each(|fault| fault.what += WITHOUT_DRIVES);
         }
         add_mount_cuts(&mut faults, cuts);
         faults
     }
 
-    fn judge_mount(&self, drives: &ImageDrives, without: Option<usize>, progress: &Progress) -> Vec<Fault> {
+    fn judge_mount(&self, drives: &ImageDrives, without: &[usize], progress: &Progress) -> Vec<Fault> {
         block_on(&*drives.driver, async {
             match open(drives, without, self.options).await {
                 Ok(device) => self.oracle.judge_mounted(&device, progress).await,

@@ -3,11 +3,12 @@
 use zoned::emu::{Latency, Media};
 
 use super::record::{Entry, Recording};
-use super::shape::DriveFailure;
+use super::shape::{DriveFailure, Shape};
 use crate::choose::Sample;
 use crate::exploration::{Exploration, catching_panics, keep_random, probe_attempts, sort_failures};
 use crate::model::Fault;
 use crate::replay::{Completions, Replay};
+use crate::report::StateKind;
 use crate::second_cut::Images;
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
 
@@ -30,6 +31,10 @@ pub(super) struct Cut<M> {
     pub promises: u64,
     /// Whether the new drive had become a member at the cut.
     pub replaced: bool,
+    /// Whether a rebuild was under way at the cut.
+    pub rebuilding: bool,
+    /// Whether a part of a zone was being moved at the cut.
+    pub moving: bool,
 }
 
 /// A function that judges one crash state: the cut, the failed drive, the images of the present drives, a seed.
@@ -78,7 +83,18 @@ pub(super) fn explore<M: Send + Sync>(
             return Err(Error::NoState(only.to_string()));
         }
     } else {
-        keep_random(&mut cuts, (states / (per_cut * rounds)).saturating_add(1), options.seed ^ workload);
+        let wanted = (states / (per_cut * rounds)).saturating_add(1);
+        // A rebuild is short beside its workload, and so are moves: half of the cuts fall into a rebuild, and half of the others into
+        // moves.
+        let (mut in_rebuild, others): (Vec<_>, Vec<_>) = cuts.into_iter().partition(|cut| cut.rebuilding);
+        let (mut in_move, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(|cut| cut.moving);
+        keep_random(&mut in_rebuild, wanted.div_ceil(2), options.seed ^ workload);
+        let left = wanted.saturating_sub(in_rebuild.len() as u64);
+        keep_random(&mut in_move, left.div_ceil(2), options.seed ^ workload);
+        let left = left.saturating_sub(in_move.len() as u64);
+        keep_random(&mut others, left, options.seed ^ workload);
+        cuts = others.into_iter().chain(in_move).chain(in_rebuild).collect();
+        cuts.sort_unstable_by_key(|cut| cut.entry);
     }
     let completions: Vec<Completions> =
         (0..record.shape.recorded()).map(|drive| Completions::of(record.events(drive))).collect();
@@ -97,6 +113,22 @@ struct CutExplorer<'a, M> {
     completions: Vec<Completions>,
     rounds: u64,
     judge: Judge<'a, M>,
+}
+
+/// The kinds of a crash state that a report counts.
+fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind> {
+    [
+        (StateKind::TwoDrivesLost, shape.lacking(failure, cut.replaced) >= 2),
+        (StateKind::CutInRebuild, cut.rebuilding),
+        (StateKind::CutInMove, cut.moving),
+        (StateKind::TwoParities, shape.parities == 2),
+        (StateKind::StoredMaps, shape.stored),
+        (StateKind::AtomicWrites, shape.atomic),
+        (StateKind::WornZone, shape.worn().is_some()),
+    ]
+    .into_iter()
+    .filter_map(|(kind, is_one)| is_one.then_some(kind))
+    .collect()
 }
 
 impl<M: Sync> CutExplorer<'_, M> {
@@ -173,15 +205,12 @@ impl<M: Sync> CutExplorer<'_, M> {
     ) {
         let shape = &self.record.shape;
         let present = shape.present(failure);
-        let after = match failure {
-            DriveFailure::After(drive) => drive as u128 + 1,
-            _ => 0,
-        };
+        let after = failure.after().into_iter().fold(0, |sum, drive| sum << 8 | (drive as u128 + 1));
         let mix =
             |sum: u128, part: u128| (sum ^ part).wrapping_mul(0x0100_0000_0000_0000_0000_0000_0000_013b);
         let parts = present.iter().filter_map(|drive| Some(*drive as u128 ^ *fingerprints.get(*drive)?));
         let fingerprint = parts.fold(mix(1, after), mix);
-        if !exploration.is_new(fingerprint, cut.promises) {
+        if !exploration.is_new(fingerprint, cut.promises, &kinds(shape, failure, cut)) {
             return;
         }
         let images: Images =

@@ -6,43 +6,36 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use zoned::{Action, Blocks, Driver, Error, ErrorKind, Geometry, Io, Lba, Op, ZoneId, ZonedDevice};
 
-use super::shape::METADATA_ZONES;
-
 /// The blocks that one of an array's drives cannot read. They stay unreadable over mounts.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UnreadableBlocks {
     /// The number of the drive with unreadable blocks.
     pub drive: usize,
-    /// The drive's first block of logical zone 0, and the blocks between the starts of the drive's zones.
-    parts: Lba,
+    /// The drive's first sequential block, and the blocks between the starts of the drive's zones.
+    first: Lba,
     zone_size: Blocks,
     /// The blocks that cannot be read now.
     now: Arc<Mutex<BTreeSet<Lba>>>,
-    /// `now`, and the blocks whose zone was reset since: a power cut may undo the reset.
-    ever: Arc<Mutex<BTreeSet<Lba>>>,
+    /// The rows of logical zones that were ever unreadable: a power cut may undo the reset of a zone.
+    ever: Arc<Mutex<BTreeSet<(ZoneId, u64)>>>,
 }
 
 impl UnreadableBlocks {
     pub(super) fn of(drive: usize, geometry: &Geometry) -> UnreadableBlocks {
-        let parts = geometry.start(ZoneId(geometry.conventional + METADATA_ZONES));
-        UnreadableBlocks { drive, parts, zone_size: geometry.zone_size, ..UnreadableBlocks::default() }
+        let first = geometry.start(ZoneId(geometry.conventional));
+        UnreadableBlocks { drive, first, zone_size: geometry.zone_size, ..UnreadableBlocks::default() }
     }
 
-    /// The address of a row of a logical zone on the drive.
-    fn address_of(&self, zone: ZoneId, row: u64) -> Lba {
-        Lba(self.parts.0 + u64::from(zone.0) * self.zone_size.0 + row)
-    }
-
-    /// Makes a row of a logical zone unreadable.
-    pub(super) fn add(&self, zone: ZoneId, row: u64) {
-        let at = self.address_of(zone, row);
+    /// Makes a row of a logical zone unreadable, which lies in the drive's physical zone `physical`.
+    pub(super) fn add(&self, zone: ZoneId, physical: ZoneId, row: u64) {
+        let at = Lba(self.first.0 + u64::from(physical.0) * self.zone_size.0 + row);
         self.now.lock().insert(at);
-        self.ever.lock().insert(at);
+        self.ever.lock().insert((zone, row));
     }
 
     /// Whether a row of a logical zone was ever unreadable.
     pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
-        self.ever.lock().contains(&self.address_of(zone, row))
+        self.ever.lock().contains(&(zone, row))
     }
 }
 

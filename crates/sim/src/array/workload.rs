@@ -1,6 +1,7 @@
 //! The workload of the crash explorer's target `array`: writes and appends of every length, several in flight, flushes, durable
 //! writes, resets, finishes.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -37,6 +38,8 @@ pub(crate) struct Task {
     zones: Vec<TaskZone>,
     steps: usize,
     flushes: u64,
+    /// Most writes are appends, and more of them are in flight.
+    appends: bool,
 }
 
 /// The digest of a block's content.
@@ -113,7 +116,13 @@ impl Task {
             zones: zones.map(task_zone).collect(),
             steps,
             flushes: seed << 16,
+            appends: false,
         }
+    }
+
+    /// Makes most writes appends, and keeps more of them in flight.
+    pub(crate) fn with_appends(self, appends: bool) -> Task {
+        Task { appends, ..self }
     }
 
     /// Allows the array to refuse the task's operations on the worn zone.
@@ -222,7 +231,8 @@ impl Task {
         let (size, capacity) = (geometry.block_size as usize, geometry.zone_capacity.0 as usize);
         let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
         let mut ios = Vec::new();
-        for _ in 0..1 + self.rng.below(4) {
+        let (from, most_in_flight) = (task_zone.written, if self.appends { 9 } else { 4 });
+        for _ in 0..1 + self.rng.below(most_in_flight) {
             let most = if self.rng.chance(25) { 24 } else { 3 };
             let count = (1 + self.rng.index(most)).min(capacity - task_zone.written.min(capacity));
             if task_zone.over || count == 0 {
@@ -230,25 +240,39 @@ impl Task {
             }
             let data: Vec<u8> = (0..count * size / 8).flat_map(|_| self.rng.draw().to_le_bytes()).collect();
             let how = if self.rng.chance(15) { Durability::Durable } else { Durability::Cached };
-            let blocks = data.chunks(size).map(digest).collect();
+            let blocks: Vec<u64> = data.chunks(size).map(digest).collect();
             let data = Buf::copy_from(&data);
             // The event is made before the submission: from the submission on a cut may leave the blocks on a drive.
-            (self.sink)(WorkloadEvent::Write { zone: task_zone.zone.index(), blocks });
-            let io = if self.rng.chance(50) {
+            (self.sink)(WorkloadEvent::Write { zone: task_zone.zone.index(), blocks: blocks.clone() });
+            let io = if self.rng.chance(if self.appends { 85 } else { 50 }) {
                 self.device.submit(Op::Append { zone: task_zone.zone, data, how })
             } else {
                 let at = geometry.start(task_zone.zone).plus(Blocks(task_zone.written as u64));
                 self.device.submit(Op::Write { at, data, how })
             };
             task_zone.written += count;
-            ios.push((io, task_zone.written, how));
+            ios.push((io, task_zone.written - count, blocks, how));
         }
-        for (io, end, how) in ios {
+        // Acknowledged writes above one whose acknowledgement is to come: an append may lie below an earlier one.
+        let (mut acked, mut above) = (from, BTreeMap::new());
+        for (io, at, blocks, how) in ios {
             let durable = how == Durability::Durable || !geometry.volatile_cache;
             let (zone, life) = (task_zone.zone.index(), task_zone.life);
             match io.await {
-                Ok(Done::Unit | Done::At(_)) => {
-                    (self.sink)(WorkloadEvent::Acked { zone, life, end, durable })
+                Ok(done @ (Done::Unit | Done::At(_))) => {
+                    let at = match done {
+                        Done::At(at) => at.since(geometry.start(task_zone.zone)).0 as usize,
+                        _ => at,
+                    };
+                    let end = at + blocks.len();
+                    (self.sink)(WorkloadEvent::Landed { zone, life, at, blocks });
+                    if above.insert(at, (end, durable)).is_some() {
+                        return Err(format!("two writes lie at block {at} of zone {zone}"));
+                    }
+                    while let Some((end, durable)) = above.remove(&acked) {
+                        (self.sink)(WorkloadEvent::Acked { zone, life, end, durable });
+                        acked = end;
+                    }
                 }
                 Ok(other) => return Err(format!("a write gave {other:?}")),
                 // The write found too many active zones: its blocks were not written.

@@ -48,7 +48,8 @@ pub struct RecordHeader {
     pub end: U64,
     pub payload_len: U32,
     pub payload_crc: U32,
-    pub reserved: [u8; 36],
+    pub placed_by: U16,
+    pub reserved: [u8; 34],
     pub header_crc: U32,
 }
 
@@ -57,6 +58,7 @@ const _: () = assert!(std::mem::offset_of!(RecordHeader, array) == 16);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, member) == 48);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, generation) == 56);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, payload_len) == 80);
+const _: () = assert!(std::mem::offset_of!(RecordHeader, placed_by) == 88);
 const _: () = assert!(std::mem::offset_of!(RecordHeader, header_crc) == CHECKSUMMED_BYTES);
 
 impl RecordHeader {

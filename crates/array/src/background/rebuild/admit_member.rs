@@ -46,8 +46,8 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &RebuildNo
         core.members.fail_new_member(slot).await;
     }
     let done = if core.members.is_broken() { Err(core.members.broken_error("write")) } else { Ok(()) };
-    for (id, end) in commits {
-        core.checkpoints.commit_ended(id, end, &done);
+    for commit in commits {
+        core.checkpoints.commit_ended(commit, &done);
     }
     written.and(joined)?;
     for barrier in barriers {

@@ -1,40 +1,35 @@
 //! Copies one zone to a new drive.
 //!
 //! Blocks below the acknowledged ones change only by a reset. So whole stripes are copied while the zone is
-//! in use, in chunks, several in flight: a row of one drive is the XOR of the row on all other drives, be it
+//! in use, in chunks, several in flight: a row of one drive follows from the row on other drives, be it
 //! data or parity. The zone's I/O waits only for the last stripe or two. The rebuild waits for its turn
 //! beside clients before it makes the zone's I/O wait. From then on the zone's writes go to the new drive
 //! too. A reset meanwhile restarts the copy.
 
-use std::collections::VecDeque;
-use std::ops::Range;
+use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
-use parking_lot::Mutex;
-use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, join_all};
+use zoned::{Blocks, BufMut, Durability, ErrorKind, Io, Result, ZoneId, ZoneState};
 
 use crate::background::job_runner::Runner;
+use crate::background::part_copy::{CopiedPart, PartCopy, Purpose, ZoneProgress, valid_rows, zone_progress};
 use crate::core::Core;
-use crate::degraded::errors::fails_the_drive;
 use crate::degraded::failed_zones::{fail_zone, offline_part};
-use crate::degraded::reconstruct::is_read_again;
-use crate::format::superblock::FEATURE_BAD_ROWS;
 use crate::format::zone_entries::ZoneEntry;
+use crate::layout::Slot;
 use crate::layout::row_set::RowSet;
-use crate::layout::xor::xor;
-use crate::layout::{Piece, Role, Slot, Stripe};
-use crate::member::bad_rows::MAX_BAD_ROWS;
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::zone::Work;
-use crate::zone::stale_rows::RelocatedParity;
 
 /// The number of a zone's last stripes that are copied while the zone's I/O waits.
 const LAST_STRIPES: u64 = 2;
 /// Rounds in which a copy follows the write pointer of a zone that clients write. Then other zones are copied
 /// first.
 const MAX_CATCH_UP_ROUNDS: u32 = 4;
+
+/// Blocks that a rebuild fills with zeros at a time.
+const FILL_CHUNK_BLOCKS: u64 = 256;
 
 /// The result of copying one zone to a new drive.
 pub(crate) enum CopyResult {
@@ -60,46 +55,23 @@ pub(crate) enum CopyPatience {
 /// The new drive that a rebuild fills for a slot.
 pub(crate) struct RebuildTarget {
     slot: Slot,
-    pub device: MemberDrive,
-    /// Bad rows of the zone that is being copied.
-    bad: Mutex<RowSet>,
-    /// The number of bad rows that the rebuild has recorded, over all zones.
-    given_up: AtomicU64,
-}
-
-/// How much of a zone in use a rebuild can copy.
-struct ZoneProgress {
-    generation: u64,
-    /// Rows of the zone whose content for the new drive is final.
-    rows: u64,
-}
-
-fn zone_progress(core: &Core, id: ZoneId) -> ZoneProgress {
-    let zone = core.zones.zone(id);
-    let end = zone.acknowledged().min(zone.readable());
-    let rows = core.ctx.layout.row(core.ctx.layout.stripe_of(end)).min(core.ctx.layout.part_rows);
-    ZoneProgress { generation: zone.generation, rows: if zone.is_gone() { 0 } else { rows } }
+    pub copy: PartCopy,
 }
 
 /// Rows of a zone that the new drive of `slot` needs: none while the zone is being reset.
-pub(crate) fn valid_rows(core: &Core, id: ZoneId, slot: Slot) -> u64 {
-    let zone = core.zones.zone(id);
-    if zone.is_gone() { 0 } else { core.ctx.layout.used(core.ctx.placement.role(id, slot), zone.readable()) }
+pub(crate) fn needed_rows(core: &Core, id: ZoneId, slot: Slot) -> u64 {
+    core.ctx.places.role(id, slot).map_or(0, |role| valid_rows(core, id, role))
 }
 
 impl RebuildTarget {
     pub(super) fn new(slot: Slot, device: MemberDrive) -> RebuildTarget {
-        RebuildTarget { slot, device, bad: Mutex::default(), given_up: AtomicU64::new(0) }
+        RebuildTarget { slot, copy: PartCopy::new(slot, device, Purpose::Rebuild) }
     }
 
-    /// The part of a zone that the new drive gets.
-    fn role(&self, core: &Core, id: ZoneId) -> Role {
-        core.ctx.placement.role(id, self.slot)
-    }
-
-    /// The new drive's part of a zone.
-    fn part_on_new_drive(&self, id: ZoneId) -> PhysicalZone<'_> {
-        PhysicalZone::part(&*self.device, id)
+    /// The part of a zone that the new drive gets; `None` if the zone has no part in the drive's slot.
+    fn part(&self, core: &Core, id: ZoneId) -> Option<CopiedPart> {
+        let role = core.ctx.places.role(id, self.slot)?;
+        Some(CopiedPart { id, role, to: core.ctx.places.place(id, role)? })
     }
 
     /// Copies a zone. `kept`: content that the drive holds from an earlier run of the rebuild, so that only
@@ -112,16 +84,31 @@ impl RebuildTarget {
         tries: CopyPatience,
     ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
+        let generation = core.zones.zone(id).generation;
         match self.fill_zone(runner, id, kept, tries).await {
             Err(e) if e.kind() == ErrorKind::ZoneOffline => {
-                // An offline zone of the new drive ends the rebuild.
-                let Some(slot) = offline_part(&core, id).await else { return Err(e) };
+                let Some(slot) = offline_part(&core, id).await else {
+                    // The offline part is one of the zone's last life, or an offline zone of the new drive ends the rebuild.
+                    return if core.zones.was_reset(id, generation) { Ok(CopyResult::Again) } else { Err(e) };
+                };
                 tracing::error!(zone = id.0, error = %e, "the rebuild goes on without the zone");
                 core.zones.report_worn(id, slot, ZoneState::Offline);
                 fail_zone(&core, id).await.map(|()| CopyResult::Again)
             }
             result => result,
         }
+    }
+
+    /// Rows of a zone that the new drive holds from an earlier run of the rebuild, which noted the zone with its content up to
+    /// `end`.
+    async fn rows_kept(&self, core: &Core, part: CopiedPart, end: Blocks) -> Result<u64> {
+        let layout = &core.ctx.layout;
+        let used = layout.used(part.role, end);
+        let is_full = core.zones.zone(part.id).state == ZoneState::Full;
+        // A zone that became full after the note was read lacks the parity of its last stripe.
+        let is_longer =
+            self.copy.place_of(part).info().await?.is_some_and(|info| info.pointer.0 > part.to.row + used);
+        Ok(if is_full && is_longer { layout.used_by_full_zone(part.role, end) } else { used })
     }
 
     async fn fill_zone(
@@ -133,16 +120,24 @@ impl RebuildTarget {
     ) -> Result<CopyResult> {
         let core = Arc::clone(&runner.core);
         let ZoneProgress { generation, .. } = zone_progress(&core, id);
+        let Some(part) = self.part(&core, id) else { return self.take_zone_without_part(&core, id).await };
         let kept = kept.filter(|kept| kept.generation == generation).and_then(|kept| kept.end);
         let mut row = match kept {
             Some(end) => {
-                *self.bad.lock() = core.members.member(self.slot).bad_rows.of(id);
-                core.ctx.layout.used(self.role(&core, id), end)
+                self.copy.set_bad_rows(core.members.member(self.slot).bad_rows.of(id));
+                self.rows_kept(&core, part, end).await?
             }
             None => {
-                *self.bad.lock() = RowSet::default();
-                self.part_on_new_drive(id).clear().await?;
-                0
+                self.copy.set_bad_rows(RowSet::default());
+                let mut row = 0;
+                let begin = async {
+                    row = self.clear(&core, part).await?;
+                    Ok(())
+                };
+                if !self.while_held(&core, part, begin).await? {
+                    return Ok(CopyResult::Again);
+                }
+                row
             }
         };
         let (mut rounds, mut last) = (0, u64::MAX);
@@ -158,9 +153,9 @@ impl RebuildTarget {
             if left <= LAST_STRIPES * core.ctx.layout.unit {
                 // The rebuild waits for its turn while the zone is in use, so that the zone's I/O waits for
                 // the copy only.
-                let rest = valid_rows(&core, id, self.slot).saturating_sub(row);
+                let rest = needed_rows(&core, id, self.slot).saturating_sub(row);
                 if rest > 0 && !runner.wait_for_turn(rest).await {
-                    return Err(self.early_end_error(&core));
+                    return Err(self.copy.early_end_error(&core));
                 }
                 if zone_progress(&core, id).rows.saturating_sub(row) <= LAST_STRIPES * core.ctx.layout.unit {
                     break;
@@ -171,326 +166,119 @@ impl RebuildTarget {
                 return Ok(CopyResult::Later);
             }
             (rounds, last) = (rounds + 1, left);
-            if let Err(e) = self.copy_whole_stripes(runner, id, row..seen.rows, true).await {
+            match self
+                .while_held(&core, part, self.copy.copy_whole_stripes(runner, part, row..seen.rows, true))
+                .await
+            {
+                Ok(true) => {}
+                Ok(false) => return Ok(CopyResult::Again),
                 // Copy errors of a zone that was reset meanwhile do not count.
-                return if core.zones.was_reset(id, generation) { Ok(CopyResult::Again) } else { Err(e) };
+                Err(_) if core.zones.was_reset(id, generation) => return Ok(CopyResult::Again),
+                Err(e) => return Err(e),
             }
             row = seen.rows;
         }
         let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
         paused.await?;
-        let result = self.copy_last_rows(runner, id, row, generation).await;
+        let result = self.copy.copy_last_rows(runner, part, row, generation).await;
+        let result = result.map(|copied| copied.map_or(CopyResult::Again, CopyResult::Done));
         {
             let mut zone = core.zones.zone(id);
             zone.busy = false;
             if let Ok(CopyResult::Done(_)) = &result {
                 core.members.member(self.slot).set_has_zone(id, true);
                 // Until now the slot had the bad rows of the old drive, whose parity may be in memory.
-                core.members.member(self.slot).bad_rows.set(id, std::mem::take(&mut *self.bad.lock()));
+                core.members.member(self.slot).bad_rows.set(id, self.copy.take_bad_rows());
                 // The new drive holds all content of the zone in place, so that none of its rows is stale.
-                zone.stale.forget(self.role(&core, id));
-                let whole =
-                    |stripe: &Stripe, parity: &RelocatedParity| parity.end == core.ctx.layout.end(*stripe);
-                let ours = |stripe: &Stripe| core.ctx.layout.parity(*stripe) == self.role(&core, id);
-                zone.relocated.retain(|stripe, parity| !(ours(stripe) && whole(stripe, parity)));
+                zone.stale.forget(part.role);
+                let is_full = zone.state == ZoneState::Full;
+                zone.relocated.retain(|(stripe, parity), unit| {
+                    let in_place = is_full || unit.end == core.ctx.layout.end(*stripe);
+                    core.ctx.layout.parity(*stripe, *parity) != part.role || !in_place
+                });
             }
         }
         core.zones.begin_queued(id);
         result
     }
 
-    /// Copies the last rows of a zone to the new drive. The zone's I/O waits meanwhile.
-    async fn copy_last_rows(
-        &self,
-        runner: &mut Runner,
-        id: ZoneId,
-        row: u64,
-        generation: u64,
-    ) -> Result<CopyResult> {
-        let core = Arc::clone(&runner.core);
-        let (layout, role) = (core.ctx.layout, self.role(&core, id));
-        let (end, full, over) = {
-            let zone = core.zones.zone(id);
-            if zone.generation != generation {
-                return Ok(CopyResult::Again);
-            }
-            let end = match zone.is_gone() {
-                true => Blocks::ZERO,
-                false => zone.acknowledged().min(zone.readable()),
-            };
-            let full = zone.state == ZoneState::Full;
-            (end, full, full || zone.state == ZoneState::ReadOnly)
+    /// True if a part that lies below the one of zone `id`, in a physical zone that zones share, is not on the new drive yet.
+    pub(super) fn lacks_part_below(&self, core: &Core, id: ZoneId) -> bool {
+        let Some((shared, part)) = core.zones.shared().zip(self.part(core, id)) else { return false };
+        let member = core.members.member(self.slot);
+        shared.all_below(part.to).iter().any(|below| !member.has_zone(*below))
+    }
+
+    /// Makes the physical zone of a part ready for the part's rows. Returns the number of rows that are there already: a copy that begins
+    /// again behind the part of another zone goes on. Rows below the part whose content does not count any more are zeros.
+    async fn clear(&self, core: &Core, part: CopiedPart) -> Result<u64> {
+        let Some(shared) = core.zones.shared() else {
+            self.copy.place_of(part).clear().await?;
+            return Ok(0);
         };
-        let rows = layout.used(role, end);
-        let last = layout.stripe_of(end);
-        let whole = layout.row(last).min(rows);
-        if row < whole {
-            self.copy_whole_stripes(runner, id, row..whole, false).await?;
+        if shared.is_alone(part.id, part.to) {
+            self.copy.place_of(part).clear().await?;
         }
-        let from = row.max(whole);
-        if from < rows {
-            // The rows to copy of a stripe that is not whole: data, or final parity.
-            let first = layout.row(last);
-            let at = from - first;
-            let part = match layout.index_on(last, role) {
-                Some(index) => {
-                    let offset = layout.unit_start(last, index).plus(Blocks(at));
-                    let piece = Piece { role, stripe: last, index, row: at, offset, len: rows - from };
-                    self.reconstruct_data(&core, id, piece).await?
-                }
-                None => self.compute_parity(&core, id, last, end, at..rows - first).await?,
-            };
-            self.write(id, from, part).await?;
-            runner.job.add(core.ctx.bytes(rows - from) as u64);
+        let device = &self.copy.device;
+        let mut pointer = self.copy.place_of(part).info().await?.map_or(0, |info| info.pointer.0);
+        let chunk = device.geometry().max_transfer.0.min(FILL_CHUNK_BLOCKS);
+        while pointer < part.to.row {
+            let rows = chunk.min(part.to.row - pointer);
+            let zeros = BufMut::zeroed(core.ctx.bytes(rows)).freeze();
+            PhysicalZone::at(&**device, part.to.zone).write(pointer, zeros, Durability::Cached).await?;
+            pointer += rows;
         }
-        // A zone that takes no more writes keeps a partial last stripe: the parity of that stripe is
-        // relocated.
-        let torn = over && end > layout.start(last) && end < layout.capacity();
-        if torn && layout.parity(last) == role {
-            let unit = self.compute_parity(&core, id, last, end, 0..layout.unit_of(last)).await?;
-            core.zones.zone(id).relocated.insert(last, RelocatedParity { end, unit: unit.freeze() });
-        }
-        if full && rows < self.device.geometry().zone_capacity.0 {
-            self.part_on_new_drive(id).act(Action::Finish).await?;
-        }
-        Ok(CopyResult::Done(ZoneEntry { generation, end: Some(end) }))
+        Ok(pointer - part.to.row)
     }
 
-    fn write(&self, id: ZoneId, row: u64, data: BufMut) -> Io<()> {
-        self.part_on_new_drive(id).write(row, data.freeze(), Durability::Cached)
-    }
-
-    /// Copies rows of whole stripes to the new drive. `paced`: at the pace that respects clients. No I/O of
-    /// the copy is in flight when this returns.
-    async fn copy_whole_stripes(
-        &self,
-        runner: &mut Runner,
-        id: ZoneId,
-        rows: Range<u64>,
-        paced: bool,
-    ) -> Result<()> {
-        let mut writes = VecDeque::new();
-        let result = self.copy_rows(runner, id, rows, paced, &mut writes).await;
-        for (_, io) in writes {
-            // After a failed copy the writes in flight must end before the new drive's zone is reset.
-            let _landed_or_not = io.await;
-        }
-        result
-    }
-
-    async fn copy_rows(
-        &self,
-        runner: &mut Runner,
-        id: ZoneId,
-        rows: Range<u64>,
-        paced: bool,
-        writes: &mut VecDeque<(u64, Io<()>)>,
-    ) -> Result<()> {
-        let core = Arc::clone(&runner.core);
-        let placement = core.ctx.placement;
-        let others = placement.slots().filter(|slot| *slot != self.slot);
-        let others: Vec<Role> = others.map(|slot| placement.role(id, slot)).collect();
-        let most = self.device.geometry().max_transfer.0;
-        let mut reads: VecDeque<(u64, u64, Vec<Io<BufMut>>)> = VecDeque::new();
-        let mut next = rows.start;
-        while next < rows.end || !reads.is_empty() {
-            loop {
-                let (chunk, depth) = runner.next_chunk_rows();
-                if next >= rows.end || reads.len() >= depth {
-                    break;
-                }
-                let count = chunk.min(most).min(rows.end - next);
-                if (paced && !runner.wait_for_turn(count).await) || runner.job.is_ended_early() {
-                    return Err(self.early_end_error(&core));
-                }
-                let read = |role: &Role| core.reconstruct.read_rows(id, *role, next, count);
-                let ios: Option<Vec<Io<BufMut>>> = others.iter().map(read).collect();
-                reads.push_back((next, count, ios.ok_or_else(|| core.members.broken_error("rebuild"))?));
-                next += count;
-            }
-            let Some((row, count, ios)) = reads.pop_front() else { continue };
-            let mut sum: Option<BufMut> = None;
-            for (role, read) in others.iter().zip(join_all(ios).await) {
-                let data = match read {
-                    Ok(mut data) => {
-                        core.reconstruct.apply_memory(id, *role, row, &mut data);
-                        Ok(data)
-                    }
-                    Err(e) if is_read_again(e.kind()) => {
-                        core.reconstruct.rows_of(id, *role, row, count).await
-                    }
-                    Err(e) => Err(e),
-                };
-                let data = match data {
-                    Ok(data) => data,
-                    Err(e) if e.kind() == ErrorKind::Media => {
-                        sum = Some(self.reconstruct_one_by_one(&core, id, row, count, &others).await?);
-                        break;
-                    }
-                    Err(e) => {
-                        let other = placement.slot(id, *role);
-                        return Err(unrecoverable_row_error(&core, id, self.slot, other, e).await);
-                    }
-                };
-                match &mut sum {
-                    Some(sum) => xor(sum, &data),
-                    None => sum = Some(data),
-                }
-            }
-            while writes.len() >= runner.next_chunk_rows().1 {
-                self.await_write(runner, writes.pop_front()).await?;
-            }
-            let data = sum.unwrap_or_default();
-            core.ctx.metrics.rebuilt(data.len());
-            writes.push_back((count, self.write(id, row, data)));
-        }
-        while !writes.is_empty() {
-            self.await_write(runner, writes.pop_front()).await?;
-        }
-        Ok(())
-    }
-
-    /// Reconstructs rows for the new drive one by one; rows that cannot be reconstructed become bad rows.
-    async fn reconstruct_one_by_one(
+    /// Runs writes of a copy, while the part's physical zone cannot be taken by another zone. False if the zone was reset: with a
+    /// stored map it has given up the physical zone, and the copy starts again.
+    async fn while_held(
         &self,
         core: &Arc<Core>,
-        id: ZoneId,
-        row: u64,
-        count: u64,
-        others: &[Role],
-    ) -> Result<BufMut> {
-        let mut rows = BufMut::with_capacity(core.ctx.bytes(count));
-        for row in row..row + count {
-            let mut sum = BufMut::zeroed(core.ctx.bytes(1));
-            for role in others {
-                match core.reconstruct.rows_of(id, *role, row, 1).await {
-                    Ok(data) => xor(&mut sum, &data),
-                    Err(e) => {
-                        if let Err(e) = self.add_bad_row(core, id, row, e) {
-                            let other = core.ctx.placement.slot(id, *role);
-                            return Err(unrecoverable_row_error(core, id, self.slot, other, e).await);
-                        }
-                        sum.fill(0);
-                        break;
-                    }
-                }
+        part: CopiedPart,
+        writes: impl Future<Output = Result<()>>,
+    ) -> Result<bool> {
+        match core.zones.shared() {
+            Some(shared) => shared.begin_copy(part.to),
+            None => core.zones.free().begin_copy(part.to),
+        }
+        let is_held = self.part(core, part.id) == Some(part);
+        let result = if is_held { writes.await } else { Ok(()) };
+        let mut cleared = Ok(());
+        if is_held && self.part(core, part.id) != Some(part) {
+            // The zone was reset meanwhile, and a write may have landed after the reset of its physical zone. If the new drive fails
+            // here, its rebuild ends, and the next rebuild resets its drive first.
+            // Parts of other zones in the physical zone stay.
+            if core.zones.shared().is_none_or(|shared| shared.is_copy_needless(part.to)) {
+                cleared = self.copy.place_of(part).clear().await;
             }
-            rows.extend_from_slice(&sum);
         }
-        Ok(rows)
-    }
-
-    /// Reconstructs data blocks of a stripe that is not whole, for the new drive; row by row if some fail.
-    async fn reconstruct_data(&self, core: &Arc<Core>, id: ZoneId, piece: Piece) -> Result<BufMut> {
-        match core.reconstruct.piece_now(id, piece).await {
-            Err(e) if e.kind() == ErrorKind::Media => {}
-            part => return part,
-        }
-        let mut rows = BufMut::with_capacity(core.ctx.bytes(piece.len));
-        for n in 0..piece.len {
-            let one = Piece { row: piece.row + n, offset: piece.offset.plus(Blocks(n)), len: 1, ..piece };
-            match core.reconstruct.piece_now(id, one).await {
-                Ok(row) => rows.extend_from_slice(&row),
-                Err(e) => {
-                    self.add_bad_row(core, id, core.ctx.layout.row(piece.stripe) + one.row, e)?;
-                    rows.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1)));
+        match core.zones.shared() {
+            Some(shared) => shared.end_copy(self.slot),
+            None => {
+                if let Some(place) = core.zones.free().end_copy() {
+                    core.zones.free().give_back(place);
                 }
             }
         }
-        Ok(rows)
+        cleared?;
+        result.map(|()| is_held)
     }
 
-    /// Computes parity rows of the data of a stripe below `end`; row by row if some fail.
-    async fn compute_parity(
-        &self,
-        core: &Arc<Core>,
-        id: ZoneId,
-        stripe: Stripe,
-        end: Blocks,
-        rows: Range<u64>,
-    ) -> Result<BufMut> {
-        match core.reconstruct.parity(id, stripe, end, rows.clone()).await {
-            Err(e) if e.kind() == ErrorKind::Media => {}
-            sum => return sum,
-        }
-        let mut unit = BufMut::with_capacity(core.ctx.bytes(rows.end - rows.start));
-        for row in rows {
-            match core.reconstruct.parity(id, stripe, end, row..row + 1).await {
-                Ok(row) => unit.extend_from_slice(&row),
-                Err(e) => {
-                    self.add_bad_row(core, id, core.ctx.layout.row(stripe) + row, e)?;
-                    unit.extend_from_slice(&BufMut::zeroed(core.ctx.bytes(1)));
-                }
+    /// Takes a zone that has no part in the new drive's slot: the drive takes the writes of the zone's next life.
+    async fn take_zone_without_part(&self, core: &Arc<Core>, id: ZoneId) -> Result<CopyResult> {
+        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
+        paused.await?;
+        let result = match self.part(core, id) {
+            Some(_) => CopyResult::Again,
+            None => {
+                core.members.member(self.slot).set_has_zone(id, true);
+                CopyResult::Done(ZoneEntry { generation: core.zones.zone(id).generation, end: None })
             }
-        }
-        Ok(unit)
-    }
-
-    /// Makes a row of the new drive bad: its place holds zeros. Returns the error instead if it is no media
-    /// error, or if there are too many bad rows.
-    fn add_bad_row(&self, core: &Core, id: ZoneId, row: u64, error: Error) -> Result<()> {
-        let records = core.members.config.lock().incompat & FEATURE_BAD_ROWS != 0;
-        if error.kind() != ErrorKind::Media || core.members.is_broken() || !records {
-            return Err(error);
-        }
-        if self.given_up.fetch_add(1, Ordering::Relaxed) >= MAX_BAD_ROWS {
-            return Err(error);
-        }
-        tracing::error!(slot = self.slot.0, zone = id.0, row, %error, "the row cannot be reconstructed: its content is lost");
-        self.bad.lock().insert(row..row + 1);
-        Ok(())
-    }
-
-    async fn await_write(&self, runner: &Runner, write: Option<(u64, Io<()>)>) -> Result<()> {
-        let Some((rows, io)) = write else { return Ok(()) };
-        io.await?;
-        runner.job.add(runner.core.ctx.bytes(rows) as u64);
-        Ok(())
-    }
-
-    /// The error of a rebuild that ends early.
-    pub(crate) fn early_end_error(&self, core: &Core) -> Error {
-        let (kind, why) = if core.members.member(self.slot).is_aborted() {
-            (
-                ErrorKind::Gone,
-                "the new drive failed: the array is as it was before, without a drive. Replace it by another one",
-            )
-        } else {
-            (ErrorKind::Cancelled, "the array is as it was before, without a drive")
         };
-        core.ctx.error(kind, "rebuild").because(why)
+        core.zones.zone(id).busy = false;
+        core.zones.begin_queued(id);
+        Ok(result)
     }
-}
-
-/// The error of a row that two drives lack.
-pub(crate) async fn unrecoverable_row_error(
-    core: &Arc<Core>,
-    id: ZoneId,
-    slot: Slot,
-    other: Slot,
-    error: Error,
-) -> Error {
-    if fails_the_drive(error.kind()) {
-        // If the failure breaks the array, the error of the broken array is returned.
-        return match core.members.fail(other, &error).await {
-            Err(e) => e,
-            Ok(()) => error,
-        };
-    }
-    let words = match error.kind() {
-        ErrorKind::Media => format!(
-            "drive {} cannot read what drive {} is to be rebuilt from: copy what can still be read of zone {id}, reset \
-             that zone, and rebuild again",
-            other.0, slot.0
-        ),
-        ErrorKind::ZoneOffline => format!(
-            "drive {0}'s part of zone {id} is offline, and drive {1} is gone: what the zone holds is lost",
-            other.0, slot.0
-        ),
-        _ => format!(
-            "drive {} could not be read while drive {} was rebuilt: nothing is lost; order the rebuild again",
-            other.0, slot.0
-        ),
-    };
-    error.because(words)
 }

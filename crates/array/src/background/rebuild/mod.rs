@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
-use zoned::{ErrorKind, Result, ZoneId, ZoneInfo, ZonedDevice};
+use zoned::{ErrorKind, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::RebuildOptions;
 use crate::admin::create_array::{self, refuse_worn_zones, reset_all_zones};
@@ -28,13 +28,13 @@ use crate::background::idle_spares::MARK_ZONE;
 use crate::background::job_runner::Runner;
 use crate::background::jobs::{Job, Rebuild};
 use crate::background::rebuild::admit_member::admit_member;
-use crate::background::rebuild::copy_zone::{CopyPatience, CopyResult, RebuildTarget, valid_rows};
+use crate::background::rebuild::copy_zone::{CopyPatience, CopyResult, RebuildTarget, needed_rows};
 use crate::background::rebuild::rebuild_notes::{NotedZones, RebuildNotes, unchanged_noted_zones};
 use crate::core::Core;
 use crate::events::EventKind;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
-use crate::layout::placement::{METADATA_ZONES, part_zones};
+use crate::layout::placement::{METADATA_ZONES, Place, part_zones};
 use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::LogContents;
 use crate::member::member_drive::MemberDrive;
@@ -57,7 +57,7 @@ impl Array {
     pub fn may_replace(&self, slot: Slot) -> Result<()> {
         let core = &self.core;
         let refuse = |why: String| Err(core.ctx.error(ErrorKind::Invalid, "replace").because(why));
-        let count = core.ctx.placement.drives;
+        let count = core.ctx.places.drives();
         if slot.0 >= count {
             return refuse(format!("the array has {count} slots, from 0 on: there is no {}", slot.0));
         }
@@ -114,8 +114,10 @@ pub(super) fn refuse_lower_zone_limits(
     operation: &'static str,
 ) -> Result<()> {
     let own = device.geometry();
+    // One more zone is active where zones share physical ones: a physical zone that is half filled.
+    let kept = METADATA_ZONES + u32::from(core.zones.shared().is_some());
     let lacks = |promised: Option<u32>, has: Option<u32>| {
-        has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(METADATA_ZONES) > has.max(4)))
+        has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(kept) > has.max(4)))
     };
     if lacks(core.ctx.geometry.max_open, own.max_open) || lacks(core.ctx.geometry.max_active, own.max_active)
     {
@@ -161,7 +163,7 @@ pub(super) async fn begin_on_spare(
 /// Names a spare in the superblocks as the new drive of `slot`, and resets the spare apart from its mark.
 async fn prepare_spare(core: &Arc<Core>, slot: Slot, device: &MemberDrive, uuid: Uuid) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
-    let needed = part_zones(core.ctx.geometry.zones).end as usize;
+    let needed = part_zones(core.members.part_zones()).end as usize;
     refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
     name_new_drive(core, slot, uuid).await?;
     let unmarked: Vec<ZoneInfo> = zones.into_iter().filter(|info| info.zone != MARK_ZONE).collect();
@@ -179,7 +181,7 @@ fn begin_job(core: &Arc<Core>, slot: Slot) -> Result<Rebuild> {
 async fn prepare_new_drive(core: &Arc<Core>, slot: Slot, device: &MemberDrive) -> Result<()> {
     let zones = device.report(0..device.geometry().zones).await?;
     // Every physical zone of the new drive that the array uses must take writes.
-    let needed = part_zones(core.ctx.geometry.zones).end as usize;
+    let needed = part_zones(core.members.part_zones()).end as usize;
     refuse_worn_zones(device, "replace", zones.iter().take(needed))?;
     reset_all_zones(device, &zones).await?;
     name_new_drive(core, slot, create_array::random_uuid(&*core.ctx.driver)).await
@@ -207,22 +209,27 @@ fn run_rebuild(
     handle: &Rebuild,
 ) {
     core.members.member(slot).begin_replacement(device.clone(), core.ctx.geometry.zones as usize);
+    match core.zones.shared() {
+        Some(shared) => shared.replace_drive(slot),
+        None => core.zones.free().replace_drive(slot),
+    }
     core.ctx.publish(EventKind::RebuildStarted { slot, resumed: from.is_some() });
     let driver = Arc::clone(&core.ctx.driver);
     let (core, handle) = (Arc::clone(core), handle.clone());
     let task = async move {
+        let places_stay = core.jobs.places.acquire().await;
         let mut runner = Runner::new(&core, &handle.job, options.pace);
         let target = RebuildTarget::new(slot, device);
         let result = rebuild_member(&core, &mut runner, (slot, &target), from).await;
         if let Err(error) = &result {
             let member = core.members.member(slot);
-            if member.is_aborted() || error.device() == &*target.device.geometry().name {
+            if member.is_aborted() || error.device() == &*target.copy.device.geometry().name {
                 handle.job.set_new_drive_failed();
             }
             end_failed_rebuild(&core, slot, handle.job.is_stopped(), error).await;
         }
         core.members.member(slot).end_replacement();
-        drop((runner, target));
+        drop((runner, target, places_stay));
         let error = result.as_ref().err().map(ToString::to_string);
         if !handle.job.is_stopped() {
             core.ctx.publish(EventKind::RebuildEnded { slot, error });
@@ -264,11 +271,16 @@ async fn rebuild_member(
     from: Option<LogContents>,
 ) -> Result<()> {
     let noted = from.as_ref().map(rebuild_notes::known).unwrap_or_default();
-    let kept = unchanged_noted_zones(core, slot, &target.device, &noted).await?;
-    for (id, rows) in from.as_ref().map(|log| rebuild_notes::bad_rows(log, &kept)).unwrap_or_default() {
-        core.members.member(slot).bad_rows.set(id, rows);
+    // Parts behind one another are copied in their order: a rebuild of physical zones that zones share begins anew.
+    let kept = match core.zones.shared() {
+        Some(_) => NotedZones::new(),
+        None => unchanged_noted_zones(core, slot, &target.copy.device, &noted).await?,
+    };
+    if let Some(log) = &from {
+        rebuild_notes::keep_bad_rows(core, slot, log, &kept);
     }
-    let mut notes = RebuildNotes::begin(core, slot, &target.device, &kept, from.as_ref()).await?;
+    clear_other_zones(core, slot, &target.copy.device, &kept).await?;
+    let mut notes = RebuildNotes::begin(core, slot, &target.copy.device, &kept, from.as_ref()).await?;
     let mut order: Vec<ZoneId> = (0..core.ctx.geometry.zones).map(ZoneId).collect();
     set_job_totals(core, runner, slot, &kept);
     // Zones that the new drive holds already come first, because they cost nothing, then active zones: until
@@ -280,15 +292,21 @@ async fn rebuild_member(
             return Err(if core.members.is_broken() {
                 core.members.broken_error("rebuild")
             } else {
-                target.early_end_error(core)
+                target.copy.early_end_error(core)
             });
+        }
+        if target.lacks_part_below(core, id) {
+            left.push_back((id, tries));
+            continue;
         }
         let there = kept.get(&id).copied().filter(|_| tries == 0);
         // A zone with a rebuild note is not put off: a restarted copy would leave the note while the new
         // drive's zone is reset.
         let how = match tries {
             MAX_COPY_RESTARTS.. => CopyPatience::Last,
-            ..MAX_PUT_OFFS if there.is_none() && !left.is_empty() => CopyPatience::Patient,
+            ..MAX_PUT_OFFS if there.is_none() && !left.is_empty() && core.zones.shared().is_none() => {
+                CopyPatience::Patient
+            }
             _ => CopyPatience::Follows,
         };
         match target.fill(runner, id, there, how).await {
@@ -302,9 +320,9 @@ async fn rebuild_member(
             Err(e) => return Err(e),
         }
     }
-    target.device.flush().await?;
+    target.copy.device.flush().await?;
     if runner.job.is_ended_early() {
-        return Err(target.early_end_error(core));
+        return Err(target.copy.early_end_error(core));
     }
     let result = match admit_member(core, slot, &notes).await {
         Ok(()) => {
@@ -325,6 +343,24 @@ async fn rebuild_member(
     let incarnation = core.members.member(slot).log.lock().incarnation;
     core.members.end_roll(slot, incarnation);
     result
+}
+
+/// Resets the physical zones of a new drive that hold nothing to keep, with stored maps: a zone that begins its life during the
+/// rebuild may take any of them.
+async fn clear_other_zones(core: &Core, slot: Slot, device: &MemberDrive, kept: &NotedZones) -> Result<()> {
+    let Some(maps) = core.ctx.places.stored() else { return Ok(()) };
+    let kept: Vec<Place> = kept.keys().flat_map(|id| maps.places(*id)).collect();
+    let is_kept = |info: &ZoneInfo| kept.contains(&Place::whole(slot, info.zone));
+    let mut zones = device.report(part_zones(core.members.part_zones())).await?;
+    zones.retain(|info| !is_kept(info));
+    let worn = zones.iter().filter(|info| matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline));
+    for info in worn {
+        match core.zones.shared() {
+            Some(shared) => shared.wear(Place::whole(slot, info.zone)),
+            None => core.zones.free().wear(Place::whole(slot, info.zone)),
+        }
+    }
+    reset_all_zones(device, &zones).await
 }
 
 /// Counts and notes a zone that was copied to the new drive, or kept on it.
@@ -356,7 +392,7 @@ fn set_job_totals(core: &Core, runner: &Runner, slot: Slot, kept: &NotedZones) {
     let job = &runner.job;
     let (mut zones, mut total, mut before) = (0, 0, 0);
     for id in (0..core.ctx.geometry.zones).map(ZoneId) {
-        let rows = valid_rows(core, id, slot);
+        let rows = needed_rows(core, id, slot);
         if core.zones.zone(id).readable().0 == 0 {
             continue;
         }

@@ -6,6 +6,7 @@ use zoned::{Blocks, Done, Durability, Error, ZoneId, ZoneState};
 
 use super::Writes;
 use crate::deferred::Deferred;
+use crate::layout::Parity;
 use crate::layout::slots::Slots;
 use crate::zone::Zone;
 
@@ -16,7 +17,7 @@ impl Writes {
         self: &Arc<Self>,
         id: ZoneId,
         flight: u64,
-        covered: &[Blocks],
+        covered: &[(Parity, Blocks)],
         (slots, how): (Slots, Durability),
         judged: Result<(), Error>,
     ) {
@@ -25,10 +26,11 @@ impl Writes {
                 zone.poison = zone.poison.take().or(Some(e));
             }
             self.stamp_slots(zone, slots, how);
-            covered.iter().for_each(|end| zone.commit_landed(*end));
+            covered.iter().for_each(|(parity, end)| zone.coverage_mut(*parity).commit_landed(*end));
             zone.mark_landed(flight);
             self.log_parity(zone, id, deferred);
             self.release(zone, id, deferred);
+            self.settle(zone, id, deferred);
         });
         self.zones.begin_queued(id);
     }
@@ -36,7 +38,7 @@ impl Writes {
     /// Acknowledges all writes of the zone whose lower blocks are acknowledged, landed and covered by parity.
     pub(crate) fn release(self: &Arc<Self>, zone: &mut Zone, id: ZoneId, deferred: &mut Deferred) {
         zone.drop_unacknowledged(&self.ctx.layout, self.ctx.bytes(1));
-        for flight in zone.release() {
+        for flight in zone.release(&self.ctx.layout) {
             if let Some(poison) = &zone.poison {
                 deferred.complete(flight.completer, Err(poison.duplicate()));
                 continue;
@@ -61,6 +63,7 @@ impl Writes {
             && zone.poison.is_none()
         {
             self.zones.filled.lock().push((id, zone.generation, self.ctx.layout.capacity()));
+            self.zones.end_parts(id, self.ctx.layout.part_rows);
         }
         for completer in zone.reached_barriers() {
             deferred.complete(completer, Ok(Done::Unit));

@@ -3,14 +3,21 @@
 //!
 //! ```text
 //!   begin_write   checks, opens the zone, reserves room in the logs
+//!   first_write   gives the zone its map; shared_places, where zones share physical ones
 //!   put           data and final parity to the drives
+//!   appends       appends to the drives, and their order
 //!   partial       parity of the open stripe to a log
+//!   frames        which blocks each write has, to two logs, if writes are atomic
 //!   acknowledge   completes writes in order; durable ones after a flush (stamps)
 //! ```
 
 mod acknowledge;
+mod appends;
+mod first_write;
+mod frames;
 mod partial;
 mod put;
+mod shared_places;
 mod stamps;
 
 use std::sync::Arc;
@@ -26,8 +33,8 @@ use crate::format::header;
 use crate::layout::Slot;
 use crate::layout::steps::{Step, steps};
 use crate::membership::Membership;
-use crate::zone::Zone;
 use crate::zone::zone_table::ZoneTable;
+use crate::zone::{Work, Zone};
 
 /// The write path of an array.
 pub(crate) struct Writes {
@@ -97,17 +104,26 @@ impl Writes {
         if let Some(error) = self.refuse_write(zone, id, name, offset, blocks) {
             return deferred.complete(completer, Err(error));
         }
+        if self.needs_shared_places(id) {
+            let work = Work::Write { offset, data, how };
+            return self.place_in_shared_zones(zone, id, (work, completer), name, deferred);
+        }
+        if let Err(error) = self.give_map(zone, id, name) {
+            return deferred.complete(completer, Err(error));
+        }
         let fills = zone.pointer.0 + blocks == self.ctx.layout.capacity().0;
         if let Some(limits) = limits
             && let Err(error) = self.zones.admit(limits, zone, id, name, ZoneEvent::Write { fills })
         {
+            self.give_up_shared_places(zone, id, deferred);
             return deferred.complete(completer, Err(error));
         }
         let done = match offset {
             Some(_) => Done::Unit,
             None => Done::At(self.ctx.geometry.start(id).plus(zone.pointer)),
         };
-        let needs = self.relocation_needs(zone, id, blocks);
+        let mut needs = self.relocation_needs(zone, id, blocks);
+        needs.extend(self.map_needs(zone, id));
         if !needs.is_empty() && !self.members.reserve_now(&needs) {
             // The zone takes no other operation before the logs have room for the write.
             zone.busy = true;
@@ -150,8 +166,8 @@ impl Writes {
                     let row = layout.row(piece.stripe) + piece.row;
                     for (rows, stale) in zone.stale.split(piece.role, row..row + piece.len) {
                         if stale {
-                            let slot = self.ctx.placement.slot(id, piece.role);
-                            needs.push((slot, header(rows.end - rows.start)));
+                            let slot = self.ctx.places.slot(id, piece.role);
+                            needs.extend(slot.map(|slot| (slot, header(rows.end - rows.start))));
                         }
                     }
                 }
@@ -159,10 +175,12 @@ impl Writes {
                     if row + len < layout.unit_of(stripe) {
                         continue;
                     }
-                    let (role, row) = (layout.parity(stripe), layout.row(stripe));
-                    if zone.stale.has_stale(role, &(row..row + layout.unit_of(stripe))) {
-                        let slot = self.ctx.placement.slot(id, role);
-                        needs.push((slot, header(layout.unit_of(stripe))));
+                    let row = layout.row(stripe);
+                    for role in layout.parities().map(|parity| layout.parity(stripe, parity)) {
+                        if zone.stale.has_stale(role, &(row..row + layout.unit_of(stripe))) {
+                            let slot = self.ctx.places.slot(id, role);
+                            needs.extend(slot.map(|slot| (slot, header(layout.unit_of(stripe)))));
+                        }
                     }
                 }
             }

@@ -12,6 +12,7 @@
 use zoned::{Blocks, Durability, ZoneId};
 
 use super::Writes;
+use crate::layout::Parity;
 use crate::layout::slots::Slots;
 use crate::zone::Zone;
 
@@ -41,10 +42,11 @@ impl Writes {
     }
 
     /// The partial parity that covers the zone's blocks below `end` has landed on its drive.
-    pub(crate) fn parity_landed(&self, zone: &mut Zone, id: ZoneId, end: Blocks) {
+    pub(crate) fn parity_landed(&self, zone: &mut Zone, id: ZoneId, parity: Parity, end: Blocks) {
         let stripe = self.ctx.layout.stripe_of(Blocks(end.0.saturating_sub(1)));
         let mut slots = Slots::default();
-        slots.add(self.ctx.placement.slot(id, self.ctx.layout.parity(stripe)));
+        let slot = self.ctx.places.slot(id, self.ctx.layout.parity(stripe, parity));
+        slot.into_iter().for_each(|slot| slots.add(slot));
         self.stamp_slots(zone, slots, Durability::Cached);
     }
 }

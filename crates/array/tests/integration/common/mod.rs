@@ -112,10 +112,22 @@ pub struct Bench {
 
 impl Bench {
     pub fn new(seed: u64) -> Bench {
+        Bench::with_parities(seed, 1)
+    }
+
+    /// Like `new`, with `parities` units of parity in a stripe.
+    pub fn with_parities(seed: u64, parities: u32) -> Bench {
         let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
         let drives = (0..5).map(|n| Bench::drive(&driver, n)).collect();
         let bench = Bench { driver, drives };
-        let options = CreateOptions { stripe_unit: Bytes(2048), ..CreateOptions::default() };
+        let stripe_unit = Bytes(2048);
+        let options = CreateOptions {
+            stripe_unit,
+            parities,
+            placement: crate::PLACEMENT,
+            shares: crate::SHARES,
+            ..CreateOptions::default()
+        };
         block_on(&*bench.driver, async {
             array::create(&bench.devices(&[]), &options).await.expect("created")
         });
@@ -126,11 +138,11 @@ impl Bench {
         let options = EmuOptions {
             name: format!("emu:{n}"),
             block_size: BLOCK_BYTES as u32,
-            zones: 11,
-            zone_size: Blocks(512),
-            zone_capacity: Blocks(480),
-            max_open: Some(9),
-            max_active: Some(10),
+            zones: 11 + crate::RESERVE_ZONES,
+            zone_size: Blocks(512 * u64::from(crate::SHARES)),
+            zone_capacity: Blocks(480 * u64::from(crate::SHARES)),
+            max_open: Some(9 + crate::SPARE_ACTIVE),
+            max_active: Some(10 + crate::SPARE_ACTIVE),
             track_power_cuts: true,
             latency: Latency::all(std::time::Duration::from_micros(10)),
             ..EmuOptions::default()

@@ -5,7 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use array::{Array, CreateOptions, Layout, OpenOptions, Placement, Slot, Stripe};
+use crate::{PLACEMENT, RESERVE_ZONES, SHARES, SPARE_ACTIVE};
+use array::{Array, CreateOptions, Layout, OpenOptions, Parity, Rotation, Slot, Stripe};
 use units::{Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
@@ -15,12 +16,12 @@ pub const METADATA_ZONES: u32 = 3;
 
 /// The drive with the parity of a stripe, in an array of as many drives as a zone has parts.
 pub fn parity_slot(layout: &Layout, zone: ZoneId, stripe: Stripe) -> Slot {
-    Placement { drives: layout.width }.slot(zone, layout.parity(stripe))
+    Rotation { drives: layout.width }.slot(zone, layout.parity(stripe, Parity::P))
 }
 
 /// The drive with a data unit of a stripe, in an array of as many drives as a zone has parts.
 pub fn data_slot(layout: &Layout, zone: ZoneId, stripe: Stripe, index: u64) -> Slot {
-    Placement { drives: layout.width }.slot(zone, layout.data(stripe, index))
+    Rotation { drives: layout.width }.slot(zone, layout.data(stripe, index))
 }
 
 /// The drives of a test, emulated, and their clock.
@@ -48,17 +49,26 @@ impl ArrayFixture {
 
     /// Like `new`, with drives that may have `open` zones open, and one more active.
     pub fn with_open(count: u32, zones: u32, capacity: u64, unit: u64, open: u32) -> ArrayFixture {
+        let stripe_unit = Bytes(unit * u64::from(BLOCK_BYTES));
+        let create =
+            CreateOptions { stripe_unit, placement: PLACEMENT, shares: SHARES, ..CreateOptions::default() };
+        ArrayFixture::created(count, zones, capacity, open, &create)
+    }
+
+    /// An array with the settings `create`, of `count` drives with `zones` physical zones of `capacity` blocks beside metadata and
+    /// reserve.
+    pub fn created(count: u32, zones: u32, capacity: u64, open: u32, create: &CreateOptions) -> ArrayFixture {
         let driver: Arc<dyn Driver> = VirtualDriver::new(1);
         let emus: Vec<Arc<Emu>> = (0..count)
             .map(|n| {
                 let options = EmuOptions {
                     name: format!("emu:{n}"),
                     block_size: BLOCK_BYTES,
-                    zones: zones + METADATA_ZONES,
-                    zone_size: Blocks(capacity),
-                    zone_capacity: Blocks(capacity),
-                    max_open: Some(open),
-                    max_active: Some(open + 1),
+                    zones: zones + METADATA_ZONES + RESERVE_ZONES,
+                    zone_size: Blocks(capacity * u64::from(SHARES)),
+                    zone_capacity: Blocks(capacity * u64::from(SHARES)),
+                    max_open: Some(open + SPARE_ACTIVE),
+                    max_active: Some(open + 1 + SPARE_ACTIVE),
                     volatile_cache: true,
                     latency: Latency::all(Duration::from_micros(10)),
                     ..EmuOptions::default()
@@ -67,9 +77,7 @@ impl ArrayFixture {
             })
             .collect();
         let ground = ArrayFixture { driver, emus };
-        let create =
-            CreateOptions { stripe_unit: Bytes(unit * u64::from(BLOCK_BYTES)), ..CreateOptions::default() };
-        ground.wait(async { array::create(&ground.devices(), &create).await.expect("created") });
+        ground.wait(async { array::create(&ground.devices(), create).await.expect("created") });
         ground
     }
 

@@ -17,7 +17,7 @@ mod profile;
 mod published;
 mod stripes;
 
-pub(super) use array::Setup;
+pub(crate) use array::Setup;
 #[cfg(test)]
 pub(super) use ftl::bandwidth_shares_of_overwriting;
 pub(super) use profile::{profile, write_share_while_collecting};

@@ -1,0 +1,303 @@
+//! The move of one part.
+
+use std::sync::Arc;
+
+use zoned::{Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
+
+use crate::background::job_runner::Runner;
+use crate::background::part_copy::{CopiedPart, PartCopy, Purpose, valid_rows, zone_progress};
+use crate::core::Core;
+use crate::degraded::errors::{fails_the_drive, worn_state};
+use crate::format::record::Body;
+use crate::layout::placement::{METADATA_ZONES, Place};
+use crate::layout::row_set::RowSet;
+use crate::layout::slots::Slots;
+use crate::layout::stored_maps::{PlacedBy, StoredMaps, ZoneMap};
+use crate::layout::{Role, Slot};
+use crate::member::physical_zone::PhysicalZone;
+use crate::zone::readers::ReadsBefore;
+use crate::zone::{BadRowsOfMove, Work};
+
+/// The number of a zone's last stripes that are copied while the zone's I/O waits.
+const LAST_STRIPES: u64 = 2;
+/// Rounds in which a copy follows the write pointer of a zone that clients write. The zone's I/O waits for what is left then.
+const MAX_CATCH_UP_ROUNDS: u32 = 16;
+
+/// The move of a part under way.
+pub(super) struct MovingPart {
+    core: Arc<Core>,
+    id: ZoneId,
+    role: Role,
+    /// The generation of the zone that is moved.
+    generation: u64,
+    from: Place,
+    to: Place,
+    copy: PartCopy,
+}
+
+/// What is left to do once the new place of a part is durable.
+struct OldPlace {
+    place: Place,
+    reads: ReadsBefore,
+}
+
+impl MovingPart {
+    /// Checks that the part can be moved, and takes a free physical zone of the drive in `slot`.
+    pub(super) fn begin(core: &Arc<Core>, id: ZoneId, role: Role, slot: Slot) -> Result<MovingPart> {
+        let refuse = |kind, why: String| Err(core.ctx.error(kind, "move a part").because(why));
+        let places = &core.ctx.places;
+        let Some(maps) = places.stored() else {
+            return refuse(ErrorKind::Invalid, "the array's placement is fixed".to_owned());
+        };
+        if core.zones.shared().is_some() {
+            let why = "parts of physical zones that several zones share are not moved yet";
+            return refuse(ErrorKind::Unsupported, why.to_owned());
+        }
+        if id.0 >= core.ctx.geometry.zones || slot.0 >= places.drives() {
+            let why = format!("the array has no zone {id}, or no drive {}", slot.0);
+            return refuse(ErrorKind::Invalid, why);
+        }
+        if core.members.is_broken() {
+            return Err(core.members.broken_error("move a part").in_zone(id));
+        }
+        let Some(device) = core.members.member(slot).device() else {
+            return refuse(ErrorKind::Invalid, format!("drive {} failed or is missing", slot.0));
+        };
+        let zone = core.zones.zone(id);
+        let Some(from) = places.place(id, role).filter(|_| zone.pointer.0 > 0 && !zone.is_gone()) else {
+            let why = format!("zone {id} has no content, or no part {}", role.0);
+            return refuse(ErrorKind::Invalid, why);
+        };
+        if places.role(id, slot).is_some_and(|other| other != role) {
+            return refuse(ErrorKind::Invalid, format!("drive {} has another part of zone {id}", slot.0));
+        }
+        if maps.version(id).max(zone.attempted_version) == u16::MAX {
+            let why = format!("zone {id} was moved too often: reset the zone first");
+            return refuse(ErrorKind::Unsupported, why);
+        }
+        // Two metadata zones that hold records, the one that the next mount writes, and the physical zone that the part moves to.
+        let kept = METADATA_ZONES + 1;
+        let promised = core.ctx.geometry.max_active.unwrap_or(u32::MAX);
+        if device.geometry().max_active.is_some_and(|most| promised.saturating_add(kept) > most) {
+            let why =
+                format!("drive {} may have no zone active beside those that the array promises", slot.0);
+            return refuse(ErrorKind::Unsupported, why);
+        }
+        let Some(to) = core.zones.free().take_on(slot, id) else {
+            return refuse(ErrorKind::NoSpace, format!("drive {} has no free physical zone", slot.0));
+        };
+        let copy = PartCopy::new(slot, device, Purpose::Move);
+        Ok(MovingPart { core: Arc::clone(core), id, role, generation: zone.generation, from, to, copy })
+    }
+
+    fn part(&self) -> CopiedPart {
+        CopiedPart { id: self.id, role: self.role, to: self.to }
+    }
+
+    fn was_reset(&self) -> bool {
+        self.core.zones.was_reset(self.id, self.generation)
+    }
+
+    /// Moves the part. False if the zone was reset meanwhile.
+    pub(super) async fn run(self, runner: &mut Runner) -> Result<bool> {
+        let old = match self.copy_part(runner).await {
+            Ok(Some(old)) => old,
+            // The error of a zone that was reset meanwhile does not count.
+            Ok(None) => return self.give_up(None).await.map(|()| false),
+            Err(_) if self.was_reset() => return self.give_up(None).await.map(|()| false),
+            Err(error) => {
+                self.give_up(Some(&error)).await?;
+                return Err(error);
+            }
+        };
+        old.reads.end().await;
+        self.free_place(old.place).await;
+        Ok(true)
+    }
+
+    /// Copies the part and gives it its new place. `None` if the zone was reset meanwhile.
+    async fn copy_part(&self, runner: &mut Runner) -> Result<Option<OldPlace>> {
+        let (core, id, unit) = (&self.core, self.id, self.core.ctx.layout.unit);
+        let (mut row, mut rounds) = (0, 0);
+        loop {
+            let seen = zone_progress(core, id);
+            if seen.generation != self.generation {
+                return Ok(None);
+            }
+            let left = seen.rows.saturating_sub(row);
+            if left <= LAST_STRIPES * unit || rounds == MAX_CATCH_UP_ROUNDS {
+                // The move waits for its turn while the zone is in use, so that the zone's I/O waits for the copy only.
+                let rest = valid_rows(core, id, self.role).saturating_sub(row);
+                if rest > 0 && !runner.wait_for_turn(rest).await {
+                    return Err(self.copy.early_end_error(core));
+                }
+                break;
+            }
+            rounds += 1;
+            self.copy.copy_whole_stripes(runner, self.part(), row..seen.rows, true).await?;
+            row = seen.rows;
+        }
+        // What was copied so far is made durable while the zone is in use.
+        core.members.flush_slots(slots_of(self.to.slot)).await?;
+        // No read repair of the zone is under way while its part gets another place.
+        let no_repair = core.repair.turn.acquire().await;
+        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
+        paused.await?;
+        let moved = self.finish_copy(runner, row).await;
+        {
+            let mut zone = core.zones.zone(id);
+            (zone.busy, zone.moving) = (false, None);
+            if let Err(error) = &moved
+                && core.members.is_broken()
+            {
+                zone.poison = zone.poison.take().or_else(|| Some(error.duplicate()));
+            }
+        }
+        core.zones.begin_queued(id);
+        drop(no_repair);
+        moved
+    }
+
+    /// Copies the last rows and gives the part its new place. The zone's I/O waits meanwhile.
+    async fn finish_copy(&self, runner: &mut Runner, row: u64) -> Result<Option<OldPlace>> {
+        let (core, id) = (&self.core, self.id);
+        if core.zones.zone(id).state == ZoneState::Offline {
+            return Err(core.zones.failed_zone_error(id, "move a part"));
+        }
+        let copied = self.copy.copy_last_rows(runner, self.part(), row, self.generation).await?;
+        let Some(maps) = core.ctx.places.stored().filter(|_| copied.is_some()) else { return Ok(None) };
+        if core.ctx.rules.flushes_moved_parts() {
+            core.members.flush_slots(slots_of(self.to.slot)).await?;
+        }
+        let Some(map) = self.next_map(maps) else { return Ok(None) };
+        let bad = self.record_bad_rows(PlacedBy(map.version)).await?;
+        if !core.members.member(self.to.slot).is_good() {
+            let error = core.ctx.error(ErrorKind::Gone, "move a part");
+            return Err(error.because(format!("drive {} failed meanwhile", self.to.slot.0)));
+        }
+        if !core.ctx.rules.moves_maps_first()
+            && let Some(device) = core.members.member(self.from.slot).device()
+        {
+            PhysicalZone::at(&*device, self.from.zone).clear().await?;
+        }
+        // Checkpoints of the logs hold the new map from here on, and so does no log roll lose its record.
+        let (reads, partial) = self.switch(maps, &map, bad);
+        let (members, slot) = (Arc::clone(&core.members), self.to.slot);
+        let record = async move {
+            for body in partial {
+                // The map is in use: a drive that fails here keeps its part, and the record of the map is written all the same.
+                if let Some(io) = members.append_rolling(slot, &body, Durability::Durable).await?
+                    && let Err(error) = io.await
+                {
+                    members.fail(slot, &error).await?;
+                }
+            }
+            members.write_zone_record(id, &Body::ZoneMaps(vec![map]), Durability::Durable).await
+        };
+        if core.ctx.rules.awaits_moved_maps() {
+            record.await?;
+        } else {
+            core.ctx.spawn(async move { drop(record.await) });
+        }
+        Ok(Some(OldPlace { place: self.from, reads }))
+    }
+
+    /// The zone's next map, with the part at its new place.
+    fn next_map(&self, maps: &StoredMaps) -> Option<ZoneMap> {
+        let mut map = maps.map(self.id, self.generation)?;
+        let mut zone = self.core.zones.zone(self.id);
+        map.version = map.version.max(zone.attempted_version).checked_add(1)?;
+        zone.attempted_version = map.version;
+        *map.places.get_mut(self.role.index())? = self.to;
+        map.moved.insert(self.role, PlacedBy(map.version));
+        Some(map)
+    }
+
+    /// Records the bad rows of the part at its new place, durably, before a map names the place.
+    async fn record_bad_rows(&self, placed_by: PlacedBy) -> Result<RowSet> {
+        let (core, slot, rows) = (&self.core, self.to.slot, self.copy.take_bad_rows());
+        if rows.is_empty() {
+            return Ok(rows);
+        }
+        core.zones.zone(self.id).moving =
+            Some(Box::new(BadRowsOfMove { slot, placed_by, rows: rows.clone() }));
+        let body =
+            Body::BadRows { zone: self.id, generation: self.generation, placed_by, rows: rows.clone() };
+        if let Some(io) = core.members.append_rolling(slot, &body, Durability::Durable).await? {
+            io.await?;
+        }
+        Ok(rows)
+    }
+
+    /// Gives the part its new place in memory. Also returns the record of partial parity that the log of the part's new drive lacks.
+    fn switch(&self, maps: &StoredMaps, map: &ZoneMap, bad: RowSet) -> (ReadsBefore, Vec<Body>) {
+        let (core, id, layout) = (&self.core, self.id, &self.core.ctx.layout);
+        let mut zone = core.zones.zone(id);
+        maps.load(map);
+        zone.moving = None;
+        core.members.member(self.from.slot).bad_rows.set(id, RowSet::default());
+        core.members.member(self.to.slot).bad_rows.set(id, bad);
+        core.zones.worn.forget_part(id, self.from.slot);
+        // The new place holds all content of the part, so that none of its rows is stale.
+        zone.stale.forget(self.role);
+        let is_full = zone.state == ZoneState::Full;
+        zone.relocated.retain(|(stripe, parity), unit| {
+            let in_place = is_full || unit.end == layout.end(*stripe);
+            layout.parity(*stripe, *parity) != self.role || !in_place
+        });
+        let open = zone.open_stripe(layout).filter(|_| zone.poison.is_none());
+        let parity = open.and_then(|stripe| Some((stripe, layout.parity_on(stripe, self.role)?)));
+        let partial = parity.map(|(stripe, parity)| {
+            core.checkpoints.writes.partial(&zone, id, (stripe, parity), layout.start(stripe), zone.pointer)
+        });
+        (zone.readers.separate(), partial.into_iter().collect())
+    }
+
+    /// Gives the new physical zone back, as the part stays where it is.
+    async fn give_up(&self, why: Option<&Error>) -> Result<()> {
+        let Some(error) = why else {
+            self.free_place(self.to).await;
+            return Ok(());
+        };
+        let is_of_target = error.device() == &*self.copy.device.geometry().name;
+        if is_of_target && fails_the_drive(error.kind()) {
+            self.core.members.fail(self.to.slot, error).await?;
+        }
+        if is_of_target && worn_state(error).is_some_and(|state| state != ZoneState::Full) {
+            self.core.zones.free().wear(self.to);
+            return Ok(());
+        }
+        // A broken array may have the record of the new map on a drive.
+        if !self.core.members.is_broken() {
+            self.free_place(self.to).await;
+        }
+        Ok(())
+    }
+
+    /// Resets a physical zone, durably, and gives it back. A physical zone that cannot be reset stays taken until the next mount.
+    async fn free_place(&self, place: Place) {
+        let core = &self.core;
+        let Some(device) = core.members.member(place.slot).device() else {
+            // The next drive of the slot is blank.
+            return core.zones.free().give_back(place);
+        };
+        let physical = PhysicalZone::at(&*device, place.zone);
+        match physical.clear().await {
+            Ok(()) => core.zones.free().give_back(place),
+            Err(error) if worn_state(&error).is_some() => core.zones.free().wear(place),
+            Err(error) => {
+                tracing::warn!(slot = place.slot.0, physical = place.zone.0, %error, "a physical zone that a part left is not reset");
+                if fails_the_drive(error.kind()) {
+                    // A failure that breaks the array is reported elsewhere.
+                    let _broken = core.members.fail(place.slot, &error).await;
+                }
+            }
+        }
+    }
+}
+
+fn slots_of(slot: Slot) -> Slots {
+    let mut slots = Slots::default();
+    slots.add(slot);
+    slots
+}

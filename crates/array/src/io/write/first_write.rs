@@ -1,0 +1,112 @@
+//! The first write of a zone with stored maps: the zone takes physical zones, and the record of its map goes out with the write.
+//!
+//! The record goes to the logs of one drive more than there are parities. The write waits for all of them, and the drives' next flush
+//! covers the record like the write's blocks. So no block of the zone is acknowledged before the map has landed there, nor acknowledged
+//! as durable before the map is durable there.
+
+use zoned::{Durability, Error, ErrorKind, ZoneId};
+
+use super::Writes;
+use crate::format::record::Body;
+use crate::layout::Slot;
+use crate::layout::stored_maps::StoredMaps;
+use crate::member::drive_ios::DriveIos;
+use crate::zone::Zone;
+use crate::zone::drive_choice::{self, Candidate, CommonZones};
+
+impl Writes {
+    /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.
+    pub(super) fn give_map(&self, zone: &mut Zone, id: ZoneId, name: &'static str) -> Result<(), Error> {
+        let Some(maps) = self.ctx.places.stored() else { return Ok(()) };
+        if maps.has(id) {
+            return Ok(());
+        }
+        let full = |why: String| self.ctx.error(ErrorKind::NoSpace, name).in_zone(id).because(why);
+        let places = loop {
+            let slots = self.choose_drives(maps).map_err(full)?;
+            match self.zones.free().take(id, &self.ctx.layout, &slots) {
+                Ok(places) => break places,
+                // Another zone took the drive's last free physical zone meanwhile.
+                Err(_) if self.ctx.layout.width < maps.drives() => {}
+                Err(slot) => {
+                    return Err(full(format!(
+                        "drive {} has no free physical zone left for the zone: too many of its zones wore out. Replace the drive",
+                        slot.0
+                    )));
+                }
+            }
+        };
+        maps.set(id, &places);
+        self.write_map_next(zone, id);
+        Ok(())
+    }
+
+    /// Lets the zone's next write write the record of its map.
+    pub(super) fn write_map_next(&self, zone: &mut Zone, id: ZoneId) {
+        zone.map_record = self.members.record_slots(id);
+        if !self.ctx.rules.copies_maps() {
+            zone.map_record.truncate(1);
+        }
+    }
+
+    /// The drives of a zone that takes its physical zones: all of the array, or as many as a stripe has units.
+    ///
+    /// Error: why there is no room.
+    fn choose_drives(&self, maps: &StoredMaps) -> Result<Vec<Slot>, String> {
+        let width = self.ctx.layout.width;
+        if width == maps.drives() {
+            return Ok(self.ctx.places.slots().collect());
+        }
+        let active = self.zones.active_zones_of_drives(maps);
+        let free = self.zones.free().counts();
+        let candidates: Vec<Candidate> = self
+            .members
+            .iter()
+            .zip(free.into_iter().zip(active))
+            .map(|(member, (free, active))| Candidate {
+                slot: member.slot,
+                works: member.is_good(),
+                free,
+                active,
+            })
+            .collect();
+        let mut common = CommonZones::new(maps.drives());
+        self.zones.ids().for_each(|id| common.add(&maps.slots(id)));
+        drive_choice::choose(width as usize, &candidates, &common).ok_or_else(|| {
+            let there = candidates.iter().filter(|drive| drive.free > 0).count();
+            format!(
+                "{there} drives have a free physical zone left, and the zone needs {width}: reset other zones"
+            )
+        })
+    }
+
+    /// Blocks of the logs that the record of the zone's map needs, if it is still to be written.
+    pub(super) fn map_needs(&self, zone: &Zone, id: ZoneId) -> impl Iterator<Item = (Slot, u64)> {
+        let blocks = match zone.map_record.is_empty() {
+            true => 0,
+            false => self.map_body(zone, id).blocks(self.ctx.geometry.block_size),
+        };
+        zone.map_record.iter().map(move |slot| (*slot, blocks))
+    }
+
+    /// Writes the record of the zone's map, for which the logs have reserved room, unless it is written already.
+    pub(super) fn write_map(&self, zone: &mut Zone, id: ZoneId, ios: &mut DriveIos) {
+        if zone.map_record.is_empty() {
+            return;
+        }
+        let (body, block) = (self.map_body(zone, id), self.ctx.geometry.block_size);
+        for slot in std::mem::take(&mut zone.map_record) {
+            let io = self.members.member(slot).append_reserved(&body, block, Durability::Cached);
+            if self.ctx.rules.awaits_maps() {
+                ios.push(slot, io);
+            } else if let Some(io) = io {
+                self.ctx.spawn(async move { drop(io.await) });
+            }
+        }
+    }
+
+    fn map_body(&self, zone: &Zone, id: ZoneId) -> Body {
+        let map = self.ctx.places.stored().and_then(|maps| maps.map(id, zone.generation));
+        Body::ZoneMaps(map.into_iter().collect())
+    }
+}

@@ -1,0 +1,59 @@
+//! The physical zone that a part takes on a drive, where parts of several logical zones share a physical zone. Pure.
+//!
+//! A physical zone with content and room for another part is *half filled*. The drive counts it as active until it is full, so that
+//! half-filled zones are filled rather than empty ones begun; and zones that are reset together should lie together, so that
+//! their physical zone is reset as a whole.
+
+use zoned::ZoneId;
+
+/// A half-filled physical zone, whose last part takes no more writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct HalfFilled {
+    /// The physical zone.
+    pub zone: ZoneId,
+    /// The logical zone with the last part, which may have been reset since.
+    pub last: ZoneId,
+    /// True if no part of the drive took its last write after the last part here.
+    pub is_latest: bool,
+    /// The numbers of neighbouring parts whose logical zones are no neighbours.
+    pub breaks: usize,
+}
+
+/// The physical zone that the part of logical zone `id` takes: where the logical zone before it ended, else where the latest part did,
+/// else the `empty` one, else the one whose parts are most alike. `None` if the drive has no room.
+///
+/// `empty`: an empty physical zone that may become active.
+pub(crate) fn choose(id: ZoneId, half_filled: &[HalfFilled], empty: Option<ZoneId>) -> Option<ZoneId> {
+    let follows = |one: &&HalfFilled| one.last.0.checked_add(1) == Some(id.0);
+    let neighbour = half_filled.iter().find(follows);
+    let latest = || half_filled.iter().find(|one| one.is_latest);
+    let least_mixed = || half_filled.iter().min_by_key(|one| (one.breaks, one.zone)).map(|one| one.zone);
+    let near = neighbour.or_else(latest).map(|one| one.zone);
+    near.or(empty).or_else(least_mixed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_goes_behind_its_neighbour_then_behind_the_latest_then_to_an_empty_zone() {
+        let half = |zone, last, is_latest, breaks| HalfFilled {
+            zone: ZoneId(zone),
+            last: ZoneId(last),
+            is_latest,
+            breaks,
+        };
+        let all = [half(3, 7, false, 2), half(4, 20, true, 1), half(5, 30, false, 0)];
+        let chosen = |id, of: &[HalfFilled], empty: Option<u32>| {
+            choose(ZoneId(id), of, empty.map(ZoneId)).map(|zone| zone.0)
+        };
+        assert_eq!(chosen(8, &all, Some(9)), Some(3), "behind zone 7");
+        assert_eq!(chosen(9, &all, Some(9)), Some(4), "where the latest part ended");
+        let others = [all[0], all[2]];
+        assert_eq!(chosen(9, &others, Some(9)), Some(9), "an empty zone");
+        assert_eq!(chosen(9, &others, None), Some(5), "the least mixed one");
+        assert_eq!((chosen(9, &[], Some(9)), chosen(9, &[], None)), (Some(9), None));
+        assert_eq!(chosen(0, &[half(3, u32::MAX, false, 0)], Some(9)), Some(9), "no number wraps round");
+    }
+}

@@ -1,0 +1,130 @@
+//! The drives that a zone with a stored map takes, where the array has more drives than a stripe has units (RAIZN+DP, section 5.2.5).
+//!
+//! The chapter leaves open how the drives of a zone are chosen. The choice here keeps three things even, in this order: the free
+//! physical zones of the drives, so that as many zones as possible find room; the zones in use, so that streams share the drives'
+//! bandwidth; and the zones that any two drives have in common, so that all other drives take part in the rebuild of one.
+
+use std::cmp::Reverse;
+
+use crate::layout::Slot;
+
+/// A drive that a zone may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Candidate {
+    pub slot: Slot,
+    /// False if the drive failed or is missing.
+    pub works: bool,
+    /// Free physical zones.
+    pub free: usize,
+    /// Active zones with a part on the drive.
+    pub active: u32,
+}
+
+/// The numbers of zones that any two drives have in common.
+#[derive(Debug)]
+pub(crate) struct CommonZones {
+    drives: usize,
+    zones: Vec<u32>,
+}
+
+impl CommonZones {
+    pub(crate) fn new(drives: u32) -> CommonZones {
+        let drives = drives as usize;
+        CommonZones { drives, zones: vec![0; drives * drives] }
+    }
+
+    /// Counts a zone with parts on `slots`.
+    pub(crate) fn add(&mut self, slots: &[Slot]) {
+        for one in slots {
+            for other in slots.iter().filter(|other| *other != one) {
+                if let Some(count) = self.zones.get_mut(one.index() * self.drives + other.index()) {
+                    *count += 1;
+                }
+            }
+        }
+    }
+
+    fn of(&self, one: Slot, other: Slot) -> u32 {
+        self.zones.get(one.index() * self.drives + other.index()).copied().unwrap_or(0)
+    }
+}
+
+/// The `width` drives that a zone takes, by slot; `None` if fewer drives have a free physical zone. Drives that do not work come last:
+/// the parts on them are lost until the drive is replaced.
+pub(crate) fn choose(width: usize, candidates: &[Candidate], common: &CommonZones) -> Option<Vec<Slot>> {
+    let mut left: Vec<&Candidate> = candidates.iter().filter(|candidate| candidate.free > 0).collect();
+    let mut chosen: Vec<Slot> = Vec::with_capacity(width);
+    while chosen.len() < width {
+        let shared = |slot: Slot| chosen.iter().map(|other| common.of(slot, *other)).sum::<u32>();
+        let rank = |one: &Candidate| (!one.works, Reverse(one.free), one.active, shared(one.slot), one.slot);
+        let (place, _) = left.iter().enumerate().min_by_key(|(_, candidate)| rank(candidate))?;
+        chosen.push(left.swap_remove(place).slot);
+    }
+    chosen.sort_unstable();
+    Some(chosen)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn drives(of: &[(bool, usize, u32)]) -> Vec<Candidate> {
+        let slots = (0..).map(Slot);
+        slots.zip(of).map(|(slot, &(works, free, active))| Candidate { slot, works, free, active }).collect()
+    }
+
+    /// The drives of `zones` zones, opened one after the other on `count` drives.
+    fn opened(width: usize, count: u32, zones: usize) -> (Vec<Candidate>, CommonZones) {
+        let mut all = drives(&vec![(true, zones, 0); count as usize]);
+        let mut common = CommonZones::new(count);
+        for _ in 0..zones {
+            let chosen = choose(width, &all, &common).expect("room");
+            common.add(&chosen);
+            for slot in chosen {
+                all[slot.index()].free -= 1;
+            }
+        }
+        (all, common)
+    }
+
+    #[test]
+    fn free_zones_come_first_then_zones_in_use_then_zones_in_common() {
+        let none = CommonZones::new(4);
+        let slots = |of: &[u32]| Some(of.iter().copied().map(Slot).collect::<Vec<_>>());
+        let all = drives(&[(true, 2, 0), (true, 3, 9), (true, 3, 9), (true, 3, 9)]);
+        assert_eq!(choose(3, &all, &none), slots(&[1, 2, 3]), "the most free zones");
+        let all = drives(&[(true, 3, 2), (true, 3, 1), (true, 3, 1), (true, 3, 1)]);
+        assert_eq!(choose(3, &all, &none), slots(&[1, 2, 3]), "the fewest zones in use");
+        let mut common = CommonZones::new(4);
+        common.add(&[Slot(0), Slot(1)]);
+        let all = drives(&[(true, 3, 0); 4]);
+        assert_eq!(choose(2, &all, &common), slots(&[0, 2]), "the fewest zones in common");
+    }
+
+    #[test]
+    fn drives_without_a_free_zone_are_left_out_and_failed_ones_come_last() {
+        let none = CommonZones::new(4);
+        let all = drives(&[(true, 1, 0), (false, 9, 0), (true, 0, 0), (true, 1, 0)]);
+        assert_eq!(choose(2, &all, &none), Some(vec![Slot(0), Slot(3)]));
+        assert_eq!(choose(3, &all, &none), Some(vec![Slot(0), Slot(1), Slot(3)]));
+        assert_eq!(choose(4, &all, &none), None);
+    }
+
+    #[test]
+    fn every_physical_zone_can_be_taken_and_all_pairs_of_drives_share_alike() {
+        for (width, count) in [(5, 6), (5, 7), (5, 12), (4, 9), (3, 4)] {
+            let zones = 12 * count as usize;
+            let (all, common) = opened(width, count, zones);
+            let free: Vec<usize> = all.iter().map(|drive| drive.free).collect();
+            let (least, most) = (free.iter().min().expect("drives"), free.iter().max().expect("drives"));
+            assert!(most - least <= 1, "{width} of {count}: {free:?}");
+            let pairs: Vec<u32> = (0..count)
+                .flat_map(|one| (0..one).map(move |other| (Slot(one), Slot(other))))
+                .map(|(one, other)| common.of(one, other))
+                .collect();
+            let mean = pairs.iter().sum::<u32>() as f64 / pairs.len() as f64;
+            let most = f64::from(*pairs.iter().max().expect("pairs"));
+            assert!(most <= 1.25 * mean + 1.0, "{width} of {count}: {pairs:?}");
+        }
+    }
+}

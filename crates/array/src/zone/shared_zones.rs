@@ -1,0 +1,377 @@
+//! Physical zones that parts of several logical zones share, one behind the other: which have room, and for whom.
+//!
+//! Rows of a physical zone are written in order. So a part goes behind another one once that takes no more writes: its logical zone is
+//! full, or was reset. Rows of a part whose logical zone was reset are of no use until the physical zone is reset, which is when no
+//! part in the physical zone has content any more.
+//!
+//! ```text
+//!   physical zone   | part of zone 4 | part of zone 9 (reset) | part of zone 5, open |  room  |
+//!                   0                r                        s         ^ write pointer
+//! ```
+//!
+//! A drive counts a physical zone as active from its first row until it is full or finished, whether a part is being written or not.
+//! If the drive can have no more active zones, a logical zone takes a *half-filled* physical zone ([`super::choice`]). As the array
+//! allows fewer active logical zones than a drive has active zones, the drive has a half-filled zone then.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use parking_lot::Mutex;
+use zoned::ZoneId;
+
+use crate::layout::Slot;
+use crate::layout::placement::{Place, part_zone};
+use crate::zone::choice::{HalfFilled, choose};
+
+/// Bytes that a set takes for each of its zones, about.
+const ENTRY_BYTES: usize = 16;
+
+/// A part in a physical zone that others share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tenant {
+    /// The logical zone.
+    pub id: ZoneId,
+    /// The part's first row.
+    pub row: u64,
+}
+
+/// A physical zone with content.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct SharedZone {
+    /// The parts with content, by first row.
+    tenants: Vec<Tenant>,
+    /// The logical zone of the last part, which may have been reset since.
+    last: ZoneId,
+    /// Where the next part begins, at the latest: the drive's write pointer says more.
+    end: u64,
+    /// True while the last part may be written.
+    is_open: bool,
+    /// True if the drive does not count the physical zone as active: it is full, or worn.
+    is_full: bool,
+    /// The number of neighbouring parts whose logical zones are no neighbours.
+    breaks: usize,
+}
+
+impl SharedZone {
+    /// A physical zone with the parts `tenants`, at least one, in the order of their rows. The last part may be written if `is_open`; the
+    /// next part begins at row `end`.
+    pub(crate) fn new(tenants: Vec<Tenant>, end: u64, is_open: bool, is_full: bool) -> SharedZone {
+        let breaks = tenants.windows(2).filter(|pair| !follow_each_other(pair)).count();
+        let last = tenants.last().map(|tenant| tenant.id).unwrap_or_default();
+        SharedZone { tenants, last, end, is_open, is_full, breaks }
+    }
+}
+
+fn follow_each_other(pair: &[Tenant]) -> bool {
+    matches!(pair, [one, next] if one.id.0.checked_add(1) == Some(next.id.0))
+}
+
+/// The physical zones of one drive.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedZonesOfDrive {
+    /// Physical zones with content, or whose reset is under way.
+    pub used: BTreeMap<ZoneId, SharedZone>,
+    /// Empty physical zones.
+    pub empty: BTreeSet<ZoneId>,
+    /// Worn physical zones without content.
+    pub worn: BTreeSet<ZoneId>,
+    /// The most active zones of the drive, metadata zones not counted: one more than the array allows. `None` for no limit.
+    pub max_active: Option<u32>,
+    /// The physical zone whose last part took its last write last.
+    latest: Option<ZoneId>,
+    /// The physical zone that a rebuild writes at the moment.
+    copied_to: Option<ZoneId>,
+}
+
+/// What becomes of a physical zone that a part has left, or that takes no more writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Left {
+    /// The physical zone has no content that counts: it is to be reset.
+    Garbage,
+    /// The physical zone has room for another part, or another part is being written.
+    InUse,
+    /// No part fits behind the last one: the physical zone is to be finished, so that the drive counts it as active no more.
+    Spent,
+}
+
+/// The physical zones of all drives, by slot.
+#[derive(Debug)]
+pub(crate) struct SharedZones {
+    /// Rows of a physical zone, and of a part.
+    zone_rows: u64,
+    part_rows: u64,
+    drives: Mutex<Vec<SharedZonesOfDrive>>,
+}
+
+impl SharedZones {
+    pub(crate) fn new(zone_rows: u64, part_rows: u64, drives: Vec<SharedZonesOfDrive>) -> SharedZones {
+        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives) }
+    }
+
+    /// Bytes in memory, about.
+    pub(crate) fn bytes(&self) -> usize {
+        let drives = self.drives.lock();
+        let of = |drive: &SharedZonesOfDrive| {
+            let parts: usize = drive.used.values().map(|used| used.tenants.len()).sum();
+            let used = drive.used.len() * (size_of::<(ZoneId, SharedZone)>() + ENTRY_BYTES);
+            used + parts * size_of::<Tenant>() + (drive.empty.len() + drive.worn.len()) * ENTRY_BYTES
+        };
+        drives.iter().map(of).sum()
+    }
+
+    /// True if a part fits behind row `end` of a physical zone.
+    fn has_room(&self, end: u64) -> bool {
+        end + self.part_rows <= self.zone_rows
+    }
+
+    /// Takes room on each of the drives `slots` for the parts of logical zone `id`, in this order. The first rows of places above row 0
+    /// are estimates until they are [settled](SharedZones::settle). `is_there`: false if the drive lacks its part of a logical
+    /// zone, because a rebuild has not copied the part yet; nothing goes behind such a part.
+    ///
+    /// Error: a drive without room; nothing is taken then.
+    pub(crate) fn take(
+        &self,
+        id: ZoneId,
+        slots: &[Slot],
+        is_there: impl Fn(Slot, ZoneId) -> bool,
+    ) -> Result<Vec<Place>, Slot> {
+        let mut drives = self.drives.lock();
+        let choice = |slot: &Slot| {
+            let drive = drives.get(slot.index())?;
+            let takes = |used: &SharedZone| {
+                self.has_room(used.end) && used.tenants.iter().all(|tenant| is_there(*slot, tenant.id))
+            };
+            let half_filled: Vec<HalfFilled> = drive.half_filled(takes).collect();
+            Some((*slot, choose(id, &half_filled, drive.empty_zone(id))?))
+        };
+        let chosen: Vec<(Slot, ZoneId)> =
+            slots.iter().map(|slot| choice(slot).ok_or(*slot)).collect::<Result<_, Slot>>()?;
+        let mut places = Vec::with_capacity(chosen.len());
+        for (slot, zone) in chosen {
+            let row = drives.get_mut(slot.index()).map_or(0, |drive| drive.begin(id, zone));
+            places.push(Place { slot, zone, row });
+        }
+        Ok(places)
+    }
+
+    /// Corrects the first row of a place that was taken: `pointer` is the write pointer of the physical zone. `None` if the part
+    /// does not fit behind it: the physical zone takes no part any more.
+    pub(crate) fn settle(&self, id: ZoneId, place: Place, pointer: u64) -> Option<Place> {
+        self.change(place, |used| {
+            if !self.has_room(pointer) {
+                (used.end, used.is_full) = (self.zone_rows, true);
+                return None;
+            }
+            used.tenants.iter_mut().filter(|tenant| tenant.id == id).for_each(|tenant| tenant.row = pointer);
+            Some(Place { row: pointer, ..place })
+        })?
+    }
+
+    /// Gives up a place that was taken and not written.
+    pub(crate) fn cancel(&self, id: ZoneId, place: Place) -> Left {
+        let mut drives = self.drives.lock();
+        let Some(drive) = drives.get_mut(place.slot.index()) else { return Left::InUse };
+        let Some(used) = drive.used.get_mut(&place.zone) else { return Left::InUse };
+        let Some(at) = used.tenants.iter().position(|tenant| tenant.id == id) else { return Left::InUse };
+        let Tenant { row, .. } = used.tenants.remove(at);
+        used.is_open = false;
+        if row == 0 {
+            drive.used.remove(&place.zone);
+            drive.empty.insert(place.zone);
+            return Left::InUse;
+        }
+        if !used.is_full {
+            used.end = row;
+        }
+        match () {
+            () if used.tenants.is_empty() => Left::Garbage,
+            () if used.is_full => Left::Spent,
+            () => Left::InUse,
+        }
+    }
+
+    /// The logical zones whose parts lie below row `row` of the physical zone of `place`.
+    pub(crate) fn all_below(&self, place: Place) -> Vec<ZoneId> {
+        let drives = self.drives.lock();
+        let used = drives.get(place.slot.index()).and_then(|drive| drive.used.get(&place.zone));
+        let tenants = used.map_or(&[][..], |used| &used.tenants);
+        tenants.iter().filter(|tenant| tenant.row < place.row).map(|tenant| tenant.id).collect()
+    }
+
+    /// True if no part has ever lain behind the one of `id` in its physical zone.
+    pub(crate) fn is_last(&self, id: ZoneId, place: Place) -> bool {
+        let drives = self.drives.lock();
+        let used = drives.get(place.slot.index()).and_then(|drive| drive.used.get(&place.zone));
+        used.is_some_and(|used| used.last == id)
+    }
+
+    /// True if the part of `id` is the highest one with content in a physical zone that takes no other part.
+    pub(crate) fn ends_full_zone(&self, id: ZoneId, place: Place) -> bool {
+        let drives = self.drives.lock();
+        let used = drives.get(place.slot.index()).and_then(|drive| drive.used.get(&place.zone));
+        used.is_some_and(|used| used.is_full && used.tenants.last().is_some_and(|last| last.id == id))
+    }
+
+    /// True if the physical zone of `place` has content of no logical zone but `id`.
+    pub(crate) fn is_alone(&self, id: ZoneId, place: Place) -> bool {
+        let drives = self.drives.lock();
+        let used = drives.get(place.slot.index()).and_then(|drive| drive.used.get(&place.zone));
+        used.is_none_or(|used| used.tenants.iter().all(|tenant| tenant.id == id))
+    }
+
+    /// True if a part fits behind `rows` rows of the part at `place`.
+    pub(crate) fn has_room_behind(&self, place: Place, rows: u64) -> bool {
+        self.has_room(place.row + rows)
+    }
+
+    /// The part of `id` at `place` takes no more writes: it has `rows` rows. Nothing of the logical zone is in flight.
+    pub(crate) fn end(&self, id: ZoneId, place: Place, rows: u64) {
+        let end = place.row + rows;
+        let has_room = self.has_room(end);
+        let ended = self.change(place, |used| {
+            let is_last = used.last == id && used.is_open;
+            if is_last {
+                (used.end, used.is_open) = (end, false);
+                used.is_full |= !has_room;
+            }
+            is_last
+        });
+        if ended == Some(true) {
+            self.set_latest(place);
+        }
+    }
+
+    /// The logical zone `id` gives up its part at `place`, with its reset, which is durable. Nothing of it is in flight.
+    pub(crate) fn leave(&self, id: ZoneId, place: Place) -> Left {
+        let end = place.row + self.part_rows;
+        let has_room = self.has_room(end);
+        let left = self.change(place, |used| {
+            used.tenants.retain(|tenant| tenant.id != id);
+            let was_open = used.last == id && used.is_open;
+            if was_open {
+                (used.end, used.is_open) = (end, false);
+            }
+            match () {
+                () if used.tenants.is_empty() && !used.is_open => Left::Garbage,
+                () if was_open && !has_room && !used.is_full => {
+                    used.is_full = true;
+                    Left::Spent
+                }
+                () => Left::InUse,
+            }
+        });
+        self.set_latest(place);
+        left.unwrap_or(Left::InUse)
+    }
+
+    /// A physical zone is empty, durably so. One that a rebuild writes at the moment is not.
+    pub(crate) fn give_back(&self, place: Place) {
+        let mut drives = self.drives.lock();
+        if let Some(drive) = drives.get_mut(place.slot.index()) {
+            drive.used.remove(&place.zone);
+            drive.empty.insert(place.zone);
+        }
+    }
+
+    /// A physical zone takes no part any more: it is full, or worn.
+    pub(crate) fn fill(&self, place: Place) {
+        let zone_rows = self.zone_rows;
+        self.change(place, |used| (used.end, used.is_full) = (zone_rows, true));
+    }
+
+    /// A physical zone without content wore out.
+    pub(crate) fn wear(&self, place: Place) {
+        let mut drives = self.drives.lock();
+        if let Some(drive) = drives.get_mut(place.slot.index()) {
+            drive.used.remove(&place.zone);
+            drive.empty.remove(&place.zone);
+            drive.worn.insert(place.zone);
+        }
+    }
+
+    /// A rebuild begins to fill a new drive, without worn zones, which takes the place of the drive in `slot`.
+    pub(crate) fn replace_drive(&self, slot: Slot) {
+        let mut drives = self.drives.lock();
+        if let Some(drive) = drives.get_mut(slot.index()) {
+            drive.empty.append(&mut drive.worn);
+        }
+    }
+
+    /// A rebuild begins to write a physical zone of the new drive, which no other logical zone takes meanwhile.
+    pub(crate) fn begin_copy(&self, place: Place) {
+        if let Some(drive) = self.drives.lock().get_mut(place.slot.index()) {
+            drive.copied_to = Some(place.zone);
+        }
+    }
+
+    /// No write of the rebuild is in flight. True if the physical zone has no content that counts: the rebuild resets it.
+    pub(crate) fn is_copy_needless(&self, place: Place) -> bool {
+        let drives = self.drives.lock();
+        let drive = drives.get(place.slot.index());
+        drive.is_some_and(|drive| drive.used.get(&place.zone).is_none_or(|used| used.tenants.is_empty()))
+    }
+
+    /// The rebuild writes the physical zone no more.
+    pub(crate) fn end_copy(&self, slot: Slot) {
+        if let Some(drive) = self.drives.lock().get_mut(slot.index()) {
+            drive.copied_to = None;
+        }
+    }
+
+    fn set_latest(&self, place: Place) {
+        if let Some(drive) = self.drives.lock().get_mut(place.slot.index()) {
+            drive.latest = Some(place.zone);
+        }
+    }
+
+    fn change<T>(&self, place: Place, change: impl FnOnce(&mut SharedZone) -> T) -> Option<T> {
+        let mut drives = self.drives.lock();
+        drives.get_mut(place.slot.index())?.used.get_mut(&place.zone).map(change)
+    }
+}
+
+impl SharedZonesOfDrive {
+    /// A drive with these empty physical zones, and these that wore out.
+    pub(crate) fn new(empty: BTreeSet<ZoneId>, worn: BTreeSet<ZoneId>) -> SharedZonesOfDrive {
+        SharedZonesOfDrive { empty, worn, ..SharedZonesOfDrive::default() }
+    }
+
+    /// The physical zones that take another part, of those that `takes` allows.
+    fn half_filled(&self, takes: impl Fn(&SharedZone) -> bool) -> impl Iterator<Item = HalfFilled> {
+        let all = self.used.iter().filter(move |(zone, used)| {
+            let is_written = used.is_open || self.copied_to == Some(**zone);
+            !is_written && !used.is_full && !used.tenants.is_empty() && takes(used)
+        });
+        all.map(|(zone, used)| HalfFilled {
+            zone: *zone,
+            last: used.last,
+            is_latest: self.latest == Some(*zone),
+            breaks: used.breaks,
+        })
+    }
+
+    /// The empty physical zone that a part of `id` may take: the one that the fixed placement would use if it is empty.
+    fn empty_zone(&self, id: ZoneId) -> Option<ZoneId> {
+        let active = self.used.values().filter(|used| !used.is_full).count();
+        if self.max_active.is_some_and(|max| active >= max as usize) {
+            return None;
+        }
+        let free = |zone: &&ZoneId| self.copied_to != Some(**zone);
+        self.empty.get(&part_zone(id)).filter(free).or_else(|| self.empty.iter().find(free)).copied()
+    }
+
+    /// Begins a part of `id` in a physical zone; returns the estimate of its first row.
+    fn begin(&mut self, id: ZoneId, zone: ZoneId) -> u64 {
+        self.empty.remove(&zone);
+        let used = self.used.entry(zone).or_insert_with(|| SharedZone::new(Vec::new(), 0, false, false));
+        let row = used.end;
+        if row > 0 && used.last.0.checked_add(1) != Some(id.0) {
+            used.breaks += 1;
+        }
+        (used.last, used.is_open) = (id, true);
+        used.tenants.push(Tenant { id, row });
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests;

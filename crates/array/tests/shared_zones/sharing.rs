@@ -1,0 +1,373 @@
+//! Logical zones behind one another in physical zones.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use array::{Array, CreateOptions, OpenOptions, Pace, Placement, Role, Slot, create, plan};
+use units::{SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+use zoned::{Action, Blocks, Bytes, Driver, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+
+use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, blocks};
+
+fn device(array: &Arc<Array>) -> &dyn ZonedDevice {
+    &**array
+}
+
+/// The states and write pointers of a drive's physical zones with content, without its metadata zones.
+fn physical_zones(ground: &ArrayFixture, drive: usize) -> BTreeMap<u32, (ZoneState, u64)> {
+    let emu: &dyn ZonedDevice = &*ground.emus[drive];
+    let report = ground.wait(emu.report(METADATA_ZONES..emu.geometry().zones)).expect("reported");
+    let used = report.iter().filter(|info| info.state != ZoneState::Empty);
+    used.map(|info| (info.zone.0, (info.state, info.pointer.0))).collect()
+}
+
+/// Drives with physical zones of `capacity` blocks, and an array in units of 4 blocks of which `shares` zones share one.
+fn fixture(drives: u32, physical: u32, capacity: u64, shares: u32, active: u32) -> ArrayFixture {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n| {
+        let options = EmuOptions {
+            name: format!("emu:{n}"),
+            block_size: BLOCK_BYTES,
+            zones: physical + METADATA_ZONES,
+            zone_size: Blocks(capacity),
+            zone_capacity: Blocks(capacity),
+            max_open: Some(active + METADATA_ZONES),
+            max_active: Some(active + METADATA_ZONES),
+            volatile_cache: true,
+            track_power_cuts: true,
+            latency: Latency::all(Duration::from_micros(10)),
+            ..EmuOptions::default()
+        };
+        Emu::memory(options, Arc::clone(&driver))
+    };
+    let ground = ArrayFixture { emus: (0..drives).map(drive).collect(), driver };
+    let options = options(shares);
+    ground.wait(async { create(&ground.devices(), &options).await.expect("created") });
+    ground
+}
+
+fn options(shares: u32) -> CreateOptions {
+    let stripe_unit = Bytes(4 * u64::from(BLOCK_BYTES));
+    CreateOptions { stripe_unit, placement: Placement::Stored, shares, ..CreateOptions::default() }
+}
+
+/// A part in a physical zone that several zones share stays in its place: the order to move it is refused.
+#[test]
+fn parts_of_shared_physical_zones_are_not_moved() {
+    let ground = fixture(4, 8, 192, 2, 6);
+    let array = ground.open(OpenOptions::default());
+    let zone = ZoneId(1);
+    ground.write(&array, zone, 1, 0, 30, 7);
+    let place = array.place(zone, Role(0)).expect("a zone with content");
+    let moved = ground.wait(array.move_part(zone, Role(0), place.0, Pace::UNBOUNDED));
+    let error = moved.expect_err("refused");
+    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("zones share"), "{error}");
+    assert_eq!(array.place(zone, Role(0)), Some(place));
+    ground.check(&array, zone, 1, 30);
+}
+
+/// Zones that are filled one after the other lie behind one another, in physical zones that are full in the end.
+#[test]
+fn zones_that_are_filled_in_turn_fill_physical_zones() {
+    for (shares, capacity) in [(2, 192), (3, 200)] {
+        let ground = fixture(4, 8, capacity, shares, 6);
+        let mut array = ground.open(OpenOptions::default());
+        let geometry = device(&array).geometry().clone();
+        let rows = capacity / u64::from(shares) / 4 * 4;
+        assert_eq!(geometry.zone_capacity, Blocks(rows * 3));
+        assert!(geometry.zone_size.0.is_power_of_two(), "kernels expect a power of two: {geometry:?}");
+        assert_eq!(geometry.zones, (8 - 2) * shares, "two physical zones of each drive are in reserve");
+        let all = geometry.zone_capacity.0;
+        for life in 1..4 {
+            for zone in (0..geometry.zones).map(ZoneId) {
+                ground.write(&array, zone, life * 100 + u64::from(zone.0), 0, all, 30);
+            }
+            for drive in 0..4 {
+                let used = physical_zones(&ground, drive);
+                assert_eq!(used.len(), 6, "drive {drive}: {used:?}");
+                assert!(used.values().all(|(state, _)| *state == ZoneState::Full), "{used:?}");
+            }
+            if life == 2 {
+                drop(array);
+                array = ground.open(OpenOptions::default());
+            }
+            for zone in (0..geometry.zones).map(ZoneId) {
+                ground.check(&array, zone, life * 100 + u64::from(zone.0), all);
+            }
+            for zone in (0..geometry.zones).map(ZoneId) {
+                ground.wait(device(&array).zone(zone, Action::Reset)).expect("reset");
+            }
+            (0..4).for_each(|drive| assert_eq!(physical_zones(&ground, drive), BTreeMap::new()));
+        }
+    }
+}
+
+/// A drive counts a physical zone with room left as active: a zone that begins then takes that room. All zones that the array allows
+/// can be active at any time, whatever zones ended before, and a physical zone with content of no zone is reset at once.
+#[test]
+fn the_active_zones_that_the_array_promises_fit_the_drives() {
+    for seed in 0..30 {
+        let ground = fixture(3, 24, 128, 2, 5);
+        let mut array = ground.open(OpenOptions::default());
+        let geometry = device(&array).geometry().clone();
+        assert_eq!((geometry.max_active, geometry.max_open), (Some(4), Some(4)), "one less than the drive's");
+        let (zones, all) = (geometry.zones, geometry.zone_capacity.0);
+        let mut rng = SplitMix64::new(seed);
+        let (mut written, mut full) = (BTreeMap::<u32, (u64, u64)>::new(), BTreeSet::<u32>::new());
+        for step in 0..300_u64 {
+            let zone = (rng.draw() % u64::from(zones.min(16))) as u32;
+            let is_open = |(zone, (_, to)): &(&u32, &(u64, u64))| *to < all && !full.contains(zone);
+            let active = written.iter().filter(is_open).count();
+            full.retain(|zone| written.contains_key(zone));
+            let to_end = |to: u64| if full.contains(&zone) { all } else { to };
+            match (written.get(&zone).copied(), rng.draw() % 8) {
+                (Some((_, to)), 0) if to_end(to) < all => {
+                    ground.wait(device(&array).zone(ZoneId(zone), Action::Reset)).expect("reset");
+                    written.remove(&zone);
+                }
+                (Some((life, to)), _) if to_end(to) < all => {
+                    let end = (to + 1 + rng.draw() % 60).min(all);
+                    ground.write(&array, ZoneId(zone), life, to, end, 20);
+                    written.insert(zone, (life, end));
+                }
+                (Some((life, to)), 1..4) => {
+                    ground.check(&array, ZoneId(zone), life, to);
+                    ground.wait(device(&array).zone(ZoneId(zone), Action::Reset)).expect("reset");
+                    written.remove(&zone);
+                }
+                (None, _) if active < 4 => {
+                    ground.write(&array, ZoneId(zone), step, 0, 1 + rng.draw() % 100, 20);
+                    let info = ground.zone(&array, ZoneId(zone));
+                    written.insert(zone, (step, info.pointer.0));
+                }
+                _ => {}
+            }
+            if rng.draw().is_multiple_of(60) {
+                drop(array);
+                array = ground.open(OpenOptions::default());
+                // A zone is full after a mount if a drive's physical zone is.
+                let is_full = |zone: &u32| ground.zone(&array, ZoneId(*zone)).state == ZoneState::Full;
+                full = written.keys().copied().filter(is_full).collect();
+            }
+        }
+        for (zone, (life, to)) in written {
+            ground.check(&array, ZoneId(zone), life, to);
+            ground.wait(device(&array).zone(ZoneId(zone), Action::Reset)).expect("reset");
+        }
+        (0..3).for_each(|drive| assert_eq!(physical_zones(&ground, drive), BTreeMap::new(), "seed {seed}"));
+    }
+}
+
+/// The rows that a finished zone does not need go to the next zone.
+#[test]
+fn a_zone_that_is_finished_early_leaves_its_rows_to_the_next() {
+    let ground = fixture(4, 6, 128, 2, 6);
+    let array = ground.open(OpenOptions::default());
+    let all = device(&array).geometry().zone_capacity.0;
+    for zone in 0..4 {
+        ground.write(&array, ZoneId(zone), u64::from(zone), 0, 17, 17);
+        ground.wait(device(&array).zone(ZoneId(zone), Action::Finish)).expect("finished");
+    }
+    ground.write(&array, ZoneId(4), 4, 0, all, 24);
+    let used = physical_zones(&ground, 0);
+    // Four zones of eight rows each, and one of 64: nothing fits behind, so that the physical zone is finished.
+    assert_eq!(used.len(), 1, "{used:?}");
+    assert!(used.values().all(|(state, _)| *state == ZoneState::Full), "{used:?}");
+    drop(array);
+    for lost in 0..4 {
+        let ground = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
+        let array = ground.open_without(lost);
+        (0..4).for_each(|zone| ground.check(&array, ZoneId(zone), u64::from(zone), 17));
+        ground.check(&array, ZoneId(4), 4, all);
+    }
+}
+
+/// Where every physical zone holds the part of one zone and rows of no use, no zone can begin, and the error says what helps.
+#[test]
+fn a_zone_that_finds_no_room_is_refused_and_begins_after_a_reset() {
+    let ground = fixture(3, 8, 128, 2, 8);
+    let mut array = ground.open(OpenOptions::default());
+    let geometry = device(&array).geometry().clone();
+    assert_eq!(geometry.zones, 12);
+    let all = geometry.zone_capacity.0;
+    for zone in 0..8 {
+        ground.write(&array, ZoneId(zone), u64::from(zone), 0, all, 40);
+        // Zone 11 goes behind each of the others in turn.
+        ground.write(&array, ZoneId(11), 99, 0, all, 40);
+        ground.wait(device(&array).zone(ZoneId(11), Action::Reset)).expect("reset");
+    }
+    for remounted in [false, true] {
+        if remounted {
+            drop(array);
+            array = ground.open(OpenOptions::default());
+        }
+        let at = geometry.start(ZoneId(8));
+        let error = ground.wait(device(&array).write(at, blocks(8, 0, 5), Durability::Cached));
+        let error = error.expect_err("no room");
+        assert_eq!(error.kind(), ErrorKind::NoSpace);
+        assert!(error.to_string().contains("Reset zones that were written one after the other"), "{error}");
+        assert_eq!(ground.zone(&array, ZoneId(8)).state, ZoneState::Empty);
+    }
+    ground.wait(device(&array).zone(ZoneId(3), Action::Reset)).expect("reset");
+    ground.write(&array, ZoneId(8), 8, 0, all, 40);
+    ground.write(&array, ZoneId(9), 9, 0, all, 40);
+    (0..10).filter(|zone| *zone != 3).for_each(|zone| ground.check(&array, ZoneId(zone), zone.into(), all));
+}
+
+/// A power cut at any moment while zones are filled, begun behind one another and reset leaves what was flushed, also without a drive.
+#[test]
+fn a_power_cut_leaves_what_was_flushed_of_zones_behind_one_another() {
+    for seed in 0..60 {
+        let ground = fixture(4, 7, 96, 3, 6);
+        let array = ground.open(OpenOptions::default());
+        let all = device(&array).geometry().zone_capacity.0;
+        let flushed = Arc::new(parking_lot::Mutex::new(Vec::<(u32, u64, u64)>::new()));
+        let work = spawn(&*ground.driver, "work", {
+            let (array, flushed) = (Arc::clone(&array), Arc::clone(&flushed));
+            async move {
+                let device = device(&array);
+                let mut rng = SplitMix64::new(seed);
+                for round in 0..200_u64 {
+                    let zone = (round % 9) as u32;
+                    if round >= 9 {
+                        flushed.lock().retain(|(of, ..)| *of != zone);
+                        device.zone(ZoneId(zone), Action::Reset).await.expect("reset");
+                    }
+                    let mut at = 0;
+                    while at < all {
+                        let end = (at + 1 + rng.draw() % 30).min(all);
+                        let lba = device.geometry().start(ZoneId(zone)).plus(Blocks(at));
+                        device.write(lba, blocks(round, at, end), Durability::Cached).await.expect("written");
+                        at = end;
+                        if rng.draw().is_multiple_of(3) {
+                            device.flush().await.expect("flushed");
+                            flushed.lock().push((zone, round, at));
+                        }
+                        if rng.draw().is_multiple_of(12) {
+                            device.zone(ZoneId(zone), Action::Finish).await.expect("finished");
+                            flushed.lock().push((zone, round, at));
+                            break;
+                        }
+                    }
+                }
+            }
+        });
+        let until = Duration::from_micros(500 + seed * 397);
+        ground.wait(sleep_until(&*ground.driver, ground.driver.now().after(until)));
+        let flushed = flushed.lock().clone();
+        let media: Vec<_> =
+            (0..).zip(&ground.emus).map(|(n, emu)| emu.power_cut(&mut Seeded::new(seed << 8 | n))).collect();
+        drop(work);
+        for lost in [None, Some(seed as usize % 4)] {
+            let left = ArrayFixture::of(media.clone().into_iter());
+            let array = match lost {
+                Some(lost) => left.open_without(lost),
+                None => left.open(OpenOptions::default()),
+            };
+            for (zone, life, to) in &flushed {
+                left.check(&array, ZoneId(*zone), *life, *to);
+            }
+            // The array goes on: zones are reset, begun and filled.
+            for zone in (0..9).map(ZoneId) {
+                left.wait(device(&array).zone(zone, Action::Reset)).expect("reset");
+                left.write(&array, zone, 1000, 0, 50, 10);
+                left.check(&array, zone, 1000, 50);
+                left.wait(device(&array).zone(zone, Action::Finish)).expect("finished");
+            }
+        }
+    }
+}
+
+/// A new drive gets the parts of zones behind one another, beside zones that begin and end meanwhile.
+#[test]
+fn a_rebuild_copies_parts_behind_one_another() {
+    for pause in [0, 200, 900, 3000, 8000] {
+        let ground = fixture(4, 8, 128, 2, 8);
+        let array = ground.open(OpenOptions::default());
+        let all = device(&array).geometry().zone_capacity.0;
+        for zone in 0..8 {
+            ground.write(&array, ZoneId(zone), u64::from(zone), 0, if zone == 7 { 50 } else { all }, 24);
+        }
+        // Zone 2 lies below zone 3, whose part on the new drive begins behind rows without content.
+        ground.wait(device(&array).zone(ZoneId(2), Action::Reset)).expect("reset");
+        ground.wait(array.fail(Slot(1))).expect("failed");
+        ground.wait(device(&array).zone(ZoneId(5), Action::Reset)).expect("reset");
+        ground.write(&array, ZoneId(2), 22, 0, 70, 24);
+        let new = fixture(4, 8, 128, 2, 8).emus.remove(1).media();
+        let new =
+            Emu::from_media(new, "new", Latency::all(Duration::from_micros(10)), Arc::clone(&ground.driver));
+        let rebuild = spawn(&*ground.driver, "rebuild", {
+            let (array, new) = (Arc::clone(&array), Arc::clone(&new) as Arc<dyn ZonedDevice>);
+            async move { array.replace(Slot(1), new).await }
+        });
+        ground.wait(sleep_until(&*ground.driver, ground.driver.now().after(Duration::from_micros(pause))));
+        ground.write(&array, ZoneId(5), 55, 0, all, 24);
+        ground.wait(device(&array).zone(ZoneId(0), Action::Reset)).expect("reset");
+        ground.write(&array, ZoneId(0), 100, 0, all, 24);
+        ground.wait(device(&array).zone(ZoneId(6), Action::Finish)).expect("finished");
+        ground.write(&array, ZoneId(8), 8, 0, 30, 24);
+        ground.wait(rebuild).expect("rebuilt");
+        ground.write(&array, ZoneId(7), 7, 50, all, 24);
+        ground.write(&array, ZoneId(9), 9, 0, all, 24);
+        ground.wait(device(&array).flush()).expect("flushed");
+        let check = |ground: &ArrayFixture, array: &Arc<Array>| {
+            for (zone, life, to) in [
+                (0, 100, all),
+                (1, 1, all),
+                (2, 22, 70),
+                (3, 3, all),
+                (4, 4, all),
+                (5, 55, all),
+                (6, 6, all),
+                (7, 7, all),
+                (8, 8, 30),
+                (9, 9, all),
+            ] {
+                ground.check(array, ZoneId(zone), life, to);
+            }
+        };
+        check(&ground, &array);
+        drop(array);
+        for lost in [0, 2, 3] {
+            let media =
+                [0, 1, 2, 3].map(|slot| if slot == 1 { new.media() } else { ground.emus[slot].media() });
+            let left = ArrayFixture::of(media.into_iter());
+            let array = left.open_without(lost);
+            check(&left, &array);
+        }
+    }
+}
+
+/// Sizes that do not fit are refused, with the ones that do.
+#[test]
+fn shares_that_do_not_fit_are_refused() {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n| {
+        let options = EmuOptions {
+            name: format!("emu:{n}"),
+            block_size: BLOCK_BYTES,
+            zones: 20,
+            zone_size: Blocks(640),
+            zone_capacity: Blocks(610),
+            max_open: Some(8),
+            max_active: Some(8),
+            ..EmuOptions::default()
+        };
+        Emu::memory(options, Arc::clone(&driver)) as Arc<dyn ZonedDevice>
+    };
+    let drives: Vec<Arc<dyn ZonedDevice>> = (0..3).map(drive).collect();
+    for (options, says) in [
+        (options(0), "so that 1 to 152 fit"),
+        (options(153), "so that 1 to 152 fit"),
+        (CreateOptions { placement: Placement::Fixed, ..options(2) }, "need stored maps"),
+    ] {
+        let error = plan(&drives, &options).expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains(says), "{error}");
+    }
+    let planned = plan(&drives, &options(6)).expect("planned");
+    assert_eq!((planned.part_rows(), planned.zones), (Blocks(100), (17 - 4) * 6));
+    block_on(&*driver, async { create(&drives, &options(6)).await.expect("created") });
+}

@@ -1,0 +1,15 @@
+//! What chapter 5 of the RAIZN dissertation (RAIZN+) shows of atomic writes, memory and reclaim, on `zn540`.
+//!
+//! The paper gives curves without numbers, a table, and a condition under which reclaim keeps up.
+
+mod atomic_writes;
+mod memory;
+mod reclaim;
+
+#[cfg(test)]
+mod tests;
+
+use super::Figure;
+
+/// The figures of RAIZN+.
+pub const FIGURES: [Figure; 3] = [atomic_writes::FIGURE, memory::FIGURE, reclaim::FIGURE];
