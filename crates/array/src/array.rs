@@ -90,5 +90,8 @@ impl Drop for Array {
     /// Stops the array's rebuild and scrub soon. A rebuild goes on when the array is opened again.
     fn drop(&mut self) {
         self.core.jobs.stop();
+        if let Some(shared) = self.core.zones.shared() {
+            shared.requests.changed.notify();
+        }
     }
 }

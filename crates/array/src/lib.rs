@@ -50,6 +50,7 @@ pub use admin::url;
 pub use array::Array;
 pub use background::jobs::{Handle, Progress, Rebuild, Scrub};
 pub use background::moves::restore::RestoredParts;
+pub use background::reclaim::Reclaimed;
 pub use background::scrub_report::{Mismatch, ScrubReport};
 pub use degraded::failures::MANY_ERRORS;
 pub use events::{Event, EventKind, Events};

@@ -47,6 +47,10 @@ counters! {
     rebuilt_bytes,
     /// Bytes of parts that were moved to other physical zones.
     moved_bytes,
+    /// Physical zones that reclaims freed.
+    reclaimed_zones,
+    /// Times that the first write of a zone waited for a reclaim.
+    waits_for_room,
     /// Runs of blocks, at most one stripe unit each, that were reconstructed from the other drives.
     degraded_reads,
     /// Reads of a drive that failed with an error of the medium.

@@ -22,8 +22,7 @@ pub struct CreateOptions {
     /// than the width. Default 0.
     pub spare_drives: u32,
     /// Logical zones whose parts share a physical zone, one behind the other: zones of that fraction of the size. More than one needs
-    /// [`Placement::Stored`], and keeps up to two physical zones more in reserve than zones may be active. Refused but in builds with the
-    /// feature `shared-zones`: a power cut of such an array without one of its drives, or in a rebuild, may lose zones. Default 1.
+    /// [`Placement::Stored`], and keeps two physical zones more in reserve than zones may be active. Default 1.
     pub shares: u32,
     /// The array's name for people, 64 bytes at most. Default none.
     pub label: String,
@@ -127,6 +126,10 @@ pub struct OpenOptions {
     /// the cost is that much memory, or reading and writing the zone twice. A zone is rewritten earlier if
     /// the relocated content of one drive would exceed 16 MiB or a quarter of a metadata zone.
     pub rebuild_above: Bytes,
+    /// Where logical zones share physical ones: a reclaim begins on a drive with fewer empty physical zones, at the pace of `rebuild`.
+    /// Default 3: one is kept for parts that move, and a first write takes another one at most. More begin to copy earlier, and copy
+    /// more.
+    pub reclaim_below: u32,
     /// How appends go to the drives. Default [`AppendMode::Ordered`]: builds that know no reorder records can open the array
     /// afterwards. Arrays with atomic writes, zones with stale rows and zones that lack a drive order their appends in any case.
     pub appends: AppendMode,
@@ -151,6 +154,7 @@ impl Default for OpenOptions {
             resume: true,
             rebuild: RebuildOptions::default(),
             rebuild_above: Bytes(4 << 20),
+            reclaim_below: 3,
             appends: AppendMode::Ordered,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,

@@ -41,6 +41,8 @@ pub enum StateKind {
     TwoParities,
     /// The array has stored maps.
     StoredMaps,
+    /// Several logical zones of the array share a physical zone.
+    SharedZones,
     /// The array's writes are atomic.
     AtomicWrites,
     /// A physical zone wears out before the cut, at the cut or after the mount.

@@ -154,13 +154,6 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         let why = format!("{shares} logical zones in a physical one need stored maps");
         return refuse(ErrorKind::Invalid, why);
     }
-    if shares > 1 && !cfg!(feature = "shared-zones") {
-        let why = format!(
-            "{shares} logical zones in a physical one: not offered yet, as a power cut of such an array without one of its drives, or in a \
-             rebuild, may lose zones. Leave the zone size out"
-        );
-        return refuse(ErrorKind::Unsupported, why);
-    }
     if shares != 1 && width < count {
         let why = format!(
             "{shares} logical zones in a physical one and a width of {width} of {count} drives do not go together yet: leave one of \
@@ -237,6 +230,9 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
     let needed = 2 * (fixed + open * (unit + 1 + next));
     let part_zones = zones.saturating_sub(METADATA_ZONES);
     let mut limits = Limits::of(devices.iter().map(|d| d.geometry()), kept);
+    if shares > 1 {
+        limits = limits_of_shared_zones(limits, part_zones);
+    }
     let reserve = reserve(options, part_zones, limits.max_active);
     if part_zones <= reserve
         || part_zones > MAX_PHYSICAL_ZONES - METADATA_ZONES && options.placement == Placement::Stored
@@ -291,21 +287,30 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
     })
 }
 
+/// The limits of an array whose logical zones share physical ones: each zone that is written has the open end of a physical zone for
+/// itself, and as many physical zones stay in [`reserve`], which is half of all at most.
+fn limits_of_shared_zones(limits: Limits, part_zones: u32) -> Limits {
+    let most = (part_zones / 2).saturating_sub(RESERVE_BESIDE_ACTIVE).max(1);
+    let max_active = limits.max_active.map_or(most, |limit| limit.min(most));
+    Limits { max_open: limits.max_open.map(|limit| limit.min(max_active)), max_active: Some(max_active) }
+}
+
+/// Physical zones in reserve beside one for each active logical zone, where logical zones share physical ones: one that a reclaim
+/// copies to, and one that may wear out.
+const RESERVE_BESIDE_ACTIVE: u32 = 2;
+
 /// Physical zones of each drive that stored maps keep beside those that the parts of all logical zones fill: as many may wear out
 /// before the array has no room. One in a hundred, at least one.
 ///
-/// Where logical zones share physical ones, those that are open at a time leave shares empty, and those that are reset leave shares
-/// that take nothing before the whole physical zone is reset: two more than may be active are kept then, up to a quarter of all. So
-/// zones that are opened and reset in turn always find room (`zone::shared_zones`, a test).
+/// Where logical zones share physical ones, each active zone may leave shares behind it empty, and reset zones leave shares that take
+/// nothing before the whole physical zone is reset. With one physical zone for each active zone and two more a reclaim always finds
+/// room (`zone::shared_zones`, a test).
 fn reserve(options: &CreateOptions, part_zones: u32, active: Option<u32>) -> u32 {
     let worn = (part_zones / 100).max(1);
     match options.placement {
         Placement::Fixed => 0,
         Placement::Stored if options.shares == 1 => worn,
-        Placement::Stored => {
-            let mixed = active.unwrap_or(part_zones).saturating_add(2);
-            worn.max(mixed.min((part_zones / 4).max(2)))
-        }
+        Placement::Stored => worn.max(active.unwrap_or(part_zones).saturating_add(RESERVE_BESIDE_ACTIVE)),
     }
 }
 

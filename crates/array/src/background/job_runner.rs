@@ -24,13 +24,25 @@ pub(crate) struct Runner {
     pub core: Arc<Core>,
     pub job: Arc<Job>,
     pacer: Pacer,
+    /// The job does not regard clients while first writes of zones wait for room.
+    hurries: bool,
 }
 
 impl Runner {
     pub(crate) fn new(core: &Arc<Core>, job: &Arc<Job>, pace: Pace) -> Runner {
         core.latencies.begin();
         let pacer = Pacer::new(pace, core.ctx.driver.now());
-        Runner { core: Arc::clone(core), job: Arc::clone(job), pacer }
+        Runner { core: Arc::clone(core), job: Arc::clone(job), pacer, hurries: false }
+    }
+
+    /// The job makes room for first writes: while one waits, the drives alone limit the pace.
+    pub(crate) fn in_a_hurry_for_room(mut self) -> Runner {
+        self.hurries = true;
+        self
+    }
+
+    fn is_urgent(&self) -> bool {
+        self.hurries && self.core.zones.shared().is_some_and(|shared| shared.requests.any())
     }
 
     /// Hands new latency samples of the clients to the pacer.
@@ -44,7 +56,7 @@ impl Runner {
         self.feed_latencies_to_pacer();
         let block = u64::from(self.core.ctx.geometry.block_size);
         let now = self.core.ctx.driver.now();
-        let (bytes, depth) = if self.pacer.has_clients(now) {
+        let (bytes, depth) = if self.pacer.has_clients(now) && !self.is_urgent() {
             (CHUNK_BYTES_BESIDE_CLIENTS, 1)
         } else {
             (CHUNK_BYTES_ALONE, MAX_CHUNKS_IN_FLIGHT)
@@ -60,6 +72,9 @@ impl Runner {
                 return false;
             }
             self.feed_latencies_to_pacer();
+            if self.is_urgent() {
+                return true;
+            }
             let now = self.core.ctx.driver.now();
             let at = self.pacer.ask(now, bytes);
             if at <= now {

@@ -8,6 +8,7 @@ pub(crate) mod moves;
 pub(crate) mod pace;
 pub(crate) mod part_copy;
 pub(crate) mod rebuild;
+pub(crate) mod reclaim;
 pub(crate) mod scrub;
 pub(crate) mod scrub_report;
 pub(crate) mod spares;

@@ -182,7 +182,10 @@ impl PartCopy {
             let unit = RelocatedParity { end, unit: unit.freeze() };
             core.zones.zone(id).relocated.insert((last, parity), unit);
         }
-        let ends_zone = core.zones.shared().is_none_or(|shared| shared.ends_full_zone(id, part.to));
+        let ends_zone = core.zones.shared().is_none_or(|shared| match self.purpose {
+            Purpose::Rebuild => shared.ends_full_zone(id, part.to),
+            Purpose::Move => shared.is_last_slot(part.to),
+        });
         if full && part.to.row + rows < self.device.geometry().zone_capacity.0 && ends_zone {
             self.place_of(part).act(Action::Finish).await?;
         }

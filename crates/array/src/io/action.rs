@@ -260,7 +260,7 @@ impl Actions {
         let layout = &self.ctx.layout;
         let rows = layout.row(layout.stripe_of(self.zones.zone(id).pointer)).min(layout.part_rows);
         let mut children = DriveIos::default();
-        for part in self.members.parts(id).filter(|part| !shared.has_room_behind(part.place(), rows)) {
+        for part in self.members.parts(id).filter(|part| shared.is_last_slot(part.place())) {
             children.push(part.slot(), part.act(Action::Finish));
         }
         let failures = children.join().await;

@@ -80,7 +80,9 @@ impl Actions {
             places.iter().map(|place| (*place, shared.leave(id, *place))).collect();
         let of = |wanted| left.iter().filter(move |(_, how)| *how == wanted).map(|(place, _)| *place);
         let mut finishes = DriveIos::default();
-        of(Left::Spent).for_each(|place| finishes.push(place.slot, self.members.finish(place)));
+        of(Left::Spent).for_each(|place| {
+            finishes.push(place.slot, self.members.finish(place, &shared.tenants(place)));
+        });
         let garbage: Vec<Place> = of(Left::Garbage).collect();
         let free = self.reset_places(id, &garbage).await?;
         free.into_iter().for_each(|place| shared.give_back(place));

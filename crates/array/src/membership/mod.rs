@@ -120,9 +120,12 @@ impl Membership {
         Some(Part::new(id, self.member(place.slot), place))
     }
 
-    /// Finishes a physical zone; `None` if its drive is missing.
-    pub(crate) fn finish(&self, place: Place) -> Option<Io<()>> {
-        self.member(place.slot).act_on(place.zone, Action::Finish)
+    /// Finishes a physical zone with the parts of `tenants`, which takes no other part. `None` if its drive is missing, or if a rebuild
+    /// has yet to copy one of these parts to the new drive: the copy of the last one finishes the physical zone.
+    pub(crate) fn finish(&self, place: Place, tenants: &[ZoneId]) -> Option<Io<()>> {
+        let member = self.member(place.slot);
+        let is_whole = member.is_good() || tenants.iter().all(|id| member.has_zone(*id));
+        if is_whole { member.act_on(place.zone, Action::Finish) } else { None }
     }
 
     /// All parts of zone `id`, in the order of their drives.

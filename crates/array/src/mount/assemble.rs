@@ -344,10 +344,11 @@ impl Mount {
         }
         for id in full {
             for (place, present, info) in self.last_parts(*id) {
-                // A physical zone with room for another part stays as it is.
-                let has_room = self.shares_zones()
-                    && info.pointer.0 + self.layout.part_rows <= self.superblock.zone_capacity.0;
-                if info.state != ZoneState::Full && !has_room {
+                // A physical zone with a slot for another part stays as it is.
+                let has_slot = self.shares_zones()
+                    && self.next_slot(place.row, Some(info)) + self.layout.part_rows
+                        <= self.superblock.zone_capacity.0;
+                if info.state != ZoneState::Full && !has_slot {
                     ios.push(
                         place.slot,
                         Some(PhysicalZone::at(&*present.device, info.zone).act(Action::Finish)),

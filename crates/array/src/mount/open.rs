@@ -13,7 +13,7 @@ use zoned::{Result, ZonedDevice};
 use crate::OpenOptions;
 use crate::array::Array;
 use crate::background::moves::restore;
-use crate::background::{rebuild, spares};
+use crate::background::{rebuild, reclaim, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
 use crate::member::log_reader;
@@ -35,6 +35,7 @@ impl Array {
     /// a drive that is one too many to fail; and an error of the host (no memory, for example), for which no drive is failed.
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
         let (resume, pace, rebuild_above) = (options.resume, options.rebuild, options.rebuild_above);
+        let settings = options.clone();
         let (core, candidate) = mount(MemberDrive::all(&devices), options).await?;
         zone_rewrite::rewrite_zones(&core, rebuild_above).await?;
         if let Some(candidate) = candidate.filter(|_| resume)
@@ -49,6 +50,7 @@ impl Array {
         }
         if resume {
             restore::watch(&core, pace.pace);
+            reclaim::watch(&core, &settings);
         }
         Ok(Arc::new(Array { core }))
     }

@@ -29,8 +29,8 @@ impl Mount {
         newest.sort_by_key(|(copies, _)| Reverse(*copies));
         let mut taken: BTreeSet<Place> = BTreeSet::new();
         for (_, map) in newest {
-            if map.places.iter().any(|place| taken.contains(place)) {
-                tracing::error!(?map, "the map names a physical zone of another zone: passed over");
+            if !self.has_possible_slots(&map) || map.places.iter().any(|place| taken.contains(place)) {
+                tracing::error!(?map, "the map names rows of another zone, or none that a part has: passed over");
                 self.contested_maps.insert(map.zone);
                 continue;
             }
@@ -96,16 +96,31 @@ impl Mount {
             };
             let info = self.present(slot).and_then(|present| present.info(zone));
             let is_open = state(last.id) != Some(ZoneState::Full);
-            let end = info.map_or(last.row + part_rows, |info| info.pointer.0.max(last.row));
-            let is_spent = !is_open && end + part_rows > zone_rows;
+            let next = self.next_slot(last.row, info);
+            let gap = info.map_or(part_rows, |info| next.saturating_sub(info.pointer.0));
+            let is_spent = !is_open && next + part_rows > zone_rows;
             // The parts of failed zones are finished at the end of the mount, and so are full physical zones.
             let is_full = is_spent
                 || state(last.id) == Some(ZoneState::Offline)
                 || info.is_some_and(|info| info.state == ZoneState::Full || is_worn(info));
-            let end = if is_full { zone_rows } else { end };
-            drive.used.insert(zone, SharedZone::new(tenants, end, is_open, is_full));
+            drive.used.insert(zone, SharedZone::new(tenants, (next, gap), is_open, is_full));
         }
         Some(SharedZones::new(zone_rows, part_rows, drives))
+    }
+
+    /// The first row of the next slot of a physical zone whose last part begins at row `last`: behind the rows of parts that were reset
+    /// too. `info`: the report of the physical zone, if its drive is present.
+    pub(crate) fn next_slot(&self, last: u64, info: Option<&ZoneInfo>) -> u64 {
+        let part_rows = self.layout.part_rows;
+        let written = info.map_or(0, |info| info.pointer.0.div_ceil(part_rows) * part_rows);
+        written.max(last + part_rows)
+    }
+
+    /// True if a map names slots of the array's physical zones.
+    fn has_possible_slots(&self, map: &ZoneMap) -> bool {
+        let (zone_rows, part_rows) = (self.superblock.zone_capacity.0, self.layout.part_rows);
+        let is_slot = |place: &Place| place.row % part_rows == 0 && place.row + part_rows <= zone_rows;
+        map.places.iter().all(is_slot)
     }
 
     /// Takes the maps of zones that the mount found empty away. Returns the free physical zones of each drive: all that no map

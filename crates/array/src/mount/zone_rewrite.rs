@@ -34,6 +34,7 @@ use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
 use crate::mount::errors::{FromDrive, MountError, is_drive_fault, one_failure_too_many};
 use crate::zone::Zone;
+use crate::zone::shared_zones::SharedZones;
 use crate::zone::stale_rows::RelocatedParity;
 
 /// Bytes that a zone rewrite copies at a time.
@@ -215,8 +216,10 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     }
     copy_back(&device, block, physical, rows, copy, mask).await.of(slot)?;
     let place = Place::whole(slot, physical);
-    let has_room = core.zones.shared().is_some_and(|shared| shared.has_room_behind(place, rows));
-    if full && rows < device.geometry().zone_capacity.0 && !has_room {
+    // A physical zone with another slot stays as it is, unless it takes no part any more.
+    let takes_no_part =
+        |shared: &SharedZones| shared.is_last_slot(place) || shared.ends_full_zone(id, place);
+    if full && rows < device.geometry().zone_capacity.0 && core.zones.shared().is_none_or(takes_no_part) {
         part.act(Action::Finish).await.of(slot)?;
     }
     let (placed_by, rows) = (core.ctx.places.placed_by(id, role), RowSet::default());

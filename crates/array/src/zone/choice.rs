@@ -15,21 +15,28 @@ pub(crate) struct HalfFilled {
     pub last: ZoneId,
     /// True if no part of the drive took its last write after the last part here.
     pub is_latest: bool,
+    /// Rows that are to be filled with zeros before another part goes here.
+    pub gap: u64,
     /// The numbers of neighbouring parts whose logical zones are no neighbours.
     pub breaks: usize,
 }
 
 /// The physical zone that the part of logical zone `id` takes: where the logical zone before it ended, else where the latest part did,
-/// else the `empty` one, else the one whose parts are most alike. `None` if the drive has no room.
+/// else the `empty` one, else the one with the fewest rows to fill with zeros and whose parts are most alike. `None` if the drive has
+/// no room.
 ///
-/// `empty`: an empty physical zone that may become active.
-pub(crate) fn choose(id: ZoneId, half_filled: &[HalfFilled], empty: Option<ZoneId>) -> Option<ZoneId> {
+/// `empty`: an empty physical zone that may become active. `short`: the most rows to fill with zeros while there is an empty one.
+pub(crate) fn choose(
+    id: ZoneId,
+    half_filled: &[HalfFilled],
+    empty: Option<ZoneId>,
+    short: u64,
+) -> Option<ZoneId> {
+    let near = || half_filled.iter().filter(|one| one.gap <= short || empty.is_none());
     let follows = |one: &&HalfFilled| one.last.0.checked_add(1) == Some(id.0);
-    let neighbour = half_filled.iter().find(follows);
-    let latest = || half_filled.iter().find(|one| one.is_latest);
-    let least_mixed = || half_filled.iter().min_by_key(|one| (one.breaks, one.zone)).map(|one| one.zone);
-    let near = neighbour.or_else(latest).map(|one| one.zone);
-    near.or(empty).or_else(least_mixed)
+    let neighbour = near().find(follows).or_else(|| near().find(|one| one.is_latest));
+    let least_mixed = || half_filled.iter().min_by_key(|one| (one.gap, one.breaks, one.zone)).map(|one| one.zone);
+    neighbour.map(|one| one.zone).or(empty).or_else(least_mixed)
 }
 
 #[cfg(test)]
@@ -42,11 +49,12 @@ mod tests {
             zone: ZoneId(zone),
             last: ZoneId(last),
             is_latest,
+            gap: 0,
             breaks,
         };
         let all = [half(3, 7, false, 2), half(4, 20, true, 1), half(5, 30, false, 0)];
         let chosen = |id, of: &[HalfFilled], empty: Option<u32>| {
-            choose(ZoneId(id), of, empty.map(ZoneId)).map(|zone| zone.0)
+            choose(ZoneId(id), of, empty.map(ZoneId), 2).map(|zone| zone.0)
         };
         assert_eq!(chosen(8, &all, Some(9)), Some(3), "behind zone 7");
         assert_eq!(chosen(9, &all, Some(9)), Some(4), "where the latest part ended");
@@ -55,5 +63,10 @@ mod tests {
         assert_eq!(chosen(9, &others, None), Some(5), "the least mixed one");
         assert_eq!((chosen(9, &[], Some(9)), chosen(9, &[], None)), (Some(9), None));
         assert_eq!(chosen(0, &[half(3, u32::MAX, false, 0)], Some(9)), Some(9), "no number wraps round");
+        let behind_gaps = [HalfFilled { gap: 3, ..all[0] }, HalfFilled { gap: 2, ..all[1] }];
+        assert_eq!(chosen(8, &behind_gaps, Some(9)), Some(4), "a gap of three rows is too long");
+        assert_eq!(chosen(8, &behind_gaps[..1], Some(9)), Some(9), "an empty zone has no gap");
+        assert_eq!(chosen(8, &behind_gaps, None), Some(3), "the neighbour, where there is no empty zone");
+        assert_eq!(chosen(0, &[behind_gaps[0], all[2]], None), Some(5), "the shortest gap");
     }
 }

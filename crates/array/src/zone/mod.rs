@@ -19,6 +19,7 @@ pub(crate) mod frames;
 pub(crate) mod free_zones;
 pub(crate) mod memory;
 pub(crate) mod readers;
+pub(crate) mod room_requests;
 pub(crate) mod shared_zones;
 pub(crate) mod stale_rows;
 pub(crate) mod torn_end;

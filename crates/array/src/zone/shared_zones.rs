@@ -1,12 +1,13 @@
-//! Physical zones that parts of several logical zones share, one behind the other: which have room, and for whom.
+//! Physical zones that parts of several logical zones share: which have room, and for whom.
 //!
-//! Rows of a physical zone are written in order. So a part goes behind another one once that takes no more writes: its logical zone is
-//! full, or was reset. Rows of a part whose logical zone was reset are of no use until the physical zone is reset, which is when no
-//! part in the physical zone has content any more.
+//! A physical zone has slots of a part's rows each, which are taken in order. A part goes to the next slot once the one below takes no
+//! more writes: its logical zone is full, or was reset. Rows that the part below did not need are filled with zeros then. Rows of a
+//! part whose logical zone was reset are of no use until the physical zone is reset, which is when no part in the physical zone has
+//! content any more.
 //!
 //! ```text
-//!   physical zone   | part of zone 4 | part of zone 9 (reset) | part of zone 5, open |  room  |
-//!                   0                r                        s         ^ write pointer
+//!   physical zone   | part of zone 4 | part of zone 9, reset | part of zone 5, open |        |
+//!   row             0                n                       2n    ^ write pointer  3n
 //! ```
 //!
 //! A drive counts a physical zone as active from its first row until it is full or finished, whether a part is being written or not.
@@ -21,9 +22,13 @@ use zoned::ZoneId;
 use crate::layout::Slot;
 use crate::layout::placement::{Place, part_zone};
 use crate::zone::choice::{HalfFilled, choose};
+use crate::zone::room_requests::RoomRequests;
 
 /// Bytes that a set takes for each of its zones, about.
 const ENTRY_BYTES: usize = 16;
+
+/// A part that left no more than this share of its rows empty is followed by another one before an empty physical zone is begun.
+const SHORT_GAP_SHARE: u64 = 16;
 
 /// A part in a physical zone that others share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,8 +46,10 @@ pub(crate) struct SharedZone {
     tenants: Vec<Tenant>,
     /// The logical zone of the last part, which may have been reset since.
     last: ZoneId,
-    /// Where the next part begins, at the latest: the drive's write pointer says more.
-    end: u64,
+    /// The first row of the slot that the next part takes.
+    next: u64,
+    /// Rows below the next slot that are to be filled with zeros before a part goes there, at most.
+    gap: u64,
     /// True while the last part may be written.
     is_open: bool,
     /// True if the drive does not count the physical zone as active: it is full, or worn.
@@ -53,11 +60,16 @@ pub(crate) struct SharedZone {
 
 impl SharedZone {
     /// A physical zone with the parts `tenants`, at least one, in the order of their rows. The last part may be written if `is_open`; the
-    /// next part begins at row `end`.
-    pub(crate) fn new(tenants: Vec<Tenant>, end: u64, is_open: bool, is_full: bool) -> SharedZone {
+    /// next part begins at row `next`, behind `gap` rows without content.
+    pub(crate) fn new(
+        tenants: Vec<Tenant>,
+        (next, gap): (u64, u64),
+        is_open: bool,
+        is_full: bool,
+    ) -> SharedZone {
         let breaks = tenants.windows(2).filter(|pair| !follow_each_other(pair)).count();
         let last = tenants.last().map(|tenant| tenant.id).unwrap_or_default();
-        SharedZone { tenants, last, end, is_open, is_full, breaks }
+        SharedZone { tenants, last, next, gap, is_open, is_full, breaks }
     }
 }
 
@@ -82,6 +94,26 @@ pub(crate) struct SharedZonesOfDrive {
     copied_to: Option<ZoneId>,
 }
 
+/// Who takes a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taker {
+    /// The first write of a logical zone, which leaves [`KEPT_FOR_MOVES`].
+    FirstWrite,
+    /// A part that moves.
+    Move,
+}
+
+/// The number of empty physical zones of a drive that only parts that move take. Without one, no physical zone with garbage could be
+/// reclaimed.
+const KEPT_FOR_MOVES: usize = 1;
+
+/// A physical zone that a reclaim frees, and the logical zones whose parts have to move.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Victim {
+    pub zone: ZoneId,
+    pub tenants: Vec<ZoneId>,
+}
+
 /// What becomes of a physical zone that a part has left, or that takes no more writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Left {
@@ -100,11 +132,12 @@ pub(crate) struct SharedZones {
     zone_rows: u64,
     part_rows: u64,
     drives: Mutex<Vec<SharedZonesOfDrive>>,
+    pub requests: RoomRequests,
 }
 
 impl SharedZones {
     pub(crate) fn new(zone_rows: u64, part_rows: u64, drives: Vec<SharedZonesOfDrive>) -> SharedZones {
-        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives) }
+        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives), requests: RoomRequests::default() }
     }
 
     /// Bytes in memory, about.
@@ -118,52 +151,54 @@ impl SharedZones {
         drives.iter().map(of).sum()
     }
 
-    /// True if a part fits behind row `end` of a physical zone.
-    fn has_room(&self, end: u64) -> bool {
-        end + self.part_rows <= self.zone_rows
+    /// True if a physical zone has a slot that begins at row `next`.
+    fn has_slot(&self, next: u64) -> bool {
+        next + self.part_rows <= self.zone_rows
     }
 
-    /// Takes room on each of the drives `slots` for the parts of logical zone `id`, in this order. The first rows of places above row 0
-    /// are estimates until they are [settled](SharedZones::settle). `is_there`: false if the drive lacks its part of a logical
-    /// zone, because a rebuild has not copied the part yet; nothing goes behind such a part.
+    /// Takes a slot of each of the drives `slots` for the parts of logical zone `id`, in this order, in physical zones without another
+    /// part of the zone. `is_there`: false if the drive lacks its part of a logical zone, because a rebuild has not copied the part yet;
+    /// nothing goes behind such a part.
     ///
     /// Error: a drive without room; nothing is taken then.
     pub(crate) fn take(
         &self,
         id: ZoneId,
         slots: &[Slot],
+        taker: Taker,
         is_there: impl Fn(Slot, ZoneId) -> bool,
     ) -> Result<Vec<Place>, Slot> {
         let mut drives = self.drives.lock();
         let choice = |slot: &Slot| {
             let drive = drives.get(slot.index())?;
             let takes = |used: &SharedZone| {
-                self.has_room(used.end) && used.tenants.iter().all(|tenant| is_there(*slot, tenant.id))
+                let takes = |tenant: &Tenant| tenant.id != id && is_there(*slot, tenant.id);
+                self.has_slot(used.next) && used.tenants.iter().all(takes)
             };
             let half_filled: Vec<HalfFilled> = drive.half_filled(takes).collect();
-            Some((*slot, choose(id, &half_filled, drive.empty_zone(id))?))
+            let short = self.part_rows / SHORT_GAP_SHARE;
+            Some((*slot, choose(id, &half_filled, drive.empty_zone(id, taker), short)?))
         };
         let chosen: Vec<(Slot, ZoneId)> =
             slots.iter().map(|slot| choice(slot).ok_or(*slot)).collect::<Result<_, Slot>>()?;
         let mut places = Vec::with_capacity(chosen.len());
         for (slot, zone) in chosen {
-            let row = drives.get_mut(slot.index()).map_or(0, |drive| drive.begin(id, zone));
+            let row = drives.get_mut(slot.index()).map_or(0, |drive| drive.begin(id, zone, self.part_rows));
             places.push(Place { slot, zone, row });
         }
+        drop(drives);
+        self.requests.changed.notify();
         Ok(places)
     }
 
-    /// Corrects the first row of a place that was taken: `pointer` is the write pointer of the physical zone. `None` if the part
-    /// does not fit behind it: the physical zone takes no part any more.
-    pub(crate) fn settle(&self, id: ZoneId, place: Place, pointer: u64) -> Option<Place> {
-        self.change(place, |used| {
-            if !self.has_room(pointer) {
-                (used.end, used.is_full) = (self.zone_rows, true);
-                return None;
-            }
-            used.tenants.iter_mut().filter(|tenant| tenant.id == id).for_each(|tenant| tenant.row = pointer);
-            Some(Place { row: pointer, ..place })
-        })?
+    /// True if the part at `place`, which was taken, fits a drive whose physical zone has its write pointer at row `pointer`. Otherwise
+    /// the physical zone takes no part any more.
+    pub(crate) fn fits(&self, place: Place, pointer: u64) -> bool {
+        let fits = pointer <= place.row;
+        if !fits {
+            self.change(place, |used| used.is_full = true);
+        }
+        fits
     }
 
     /// Gives up a place that was taken and not written.
@@ -179,9 +214,7 @@ impl SharedZones {
             drive.empty.insert(place.zone);
             return Left::InUse;
         }
-        if !used.is_full {
-            used.end = row;
-        }
+        used.next = row;
         match () {
             () if used.tenants.is_empty() => Left::Garbage,
             () if used.is_full => Left::Spent,
@@ -189,12 +222,21 @@ impl SharedZones {
         }
     }
 
-    /// The logical zones whose parts lie below row `row` of the physical zone of `place`.
+    /// The logical zones with a part in the physical zone of `place`.
+    pub(crate) fn tenants(&self, place: Place) -> Vec<ZoneId> {
+        self.tenants_below(place, u64::MAX)
+    }
+
+    /// The logical zones whose parts lie below `place` in its physical zone.
     pub(crate) fn all_below(&self, place: Place) -> Vec<ZoneId> {
+        self.tenants_below(place, place.row)
+    }
+
+    fn tenants_below(&self, place: Place, row: u64) -> Vec<ZoneId> {
         let drives = self.drives.lock();
         let used = drives.get(place.slot.index()).and_then(|drive| drive.used.get(&place.zone));
         let tenants = used.map_or(&[][..], |used| &used.tenants);
-        tenants.iter().filter(|tenant| tenant.row < place.row).map(|tenant| tenant.id).collect()
+        tenants.iter().filter(|tenant| tenant.row < row).map(|tenant| tenant.id).collect()
     }
 
     /// True if no part has ever lain behind the one of `id` in its physical zone.
@@ -218,20 +260,19 @@ impl SharedZones {
         used.is_none_or(|used| used.tenants.iter().all(|tenant| tenant.id == id))
     }
 
-    /// True if a part fits behind `rows` rows of the part at `place`.
-    pub(crate) fn has_room_behind(&self, place: Place, rows: u64) -> bool {
-        self.has_room(place.row + rows)
+    /// True if `place` is the last slot of its physical zone.
+    pub(crate) fn is_last_slot(&self, place: Place) -> bool {
+        !self.has_slot(place.row + self.part_rows)
     }
 
     /// The part of `id` at `place` takes no more writes: it has `rows` rows. Nothing of the logical zone is in flight.
     pub(crate) fn end(&self, id: ZoneId, place: Place, rows: u64) {
-        let end = place.row + rows;
-        let has_room = self.has_room(end);
+        let (is_last_slot, gap) = (self.is_last_slot(place), self.part_rows.saturating_sub(rows));
         let ended = self.change(place, |used| {
             let is_last = used.last == id && used.is_open;
             if is_last {
-                (used.end, used.is_open) = (end, false);
-                used.is_full |= !has_room;
+                (used.gap, used.is_open) = (gap, false);
+                used.is_full |= is_last_slot;
             }
             is_last
         });
@@ -242,17 +283,16 @@ impl SharedZones {
 
     /// The logical zone `id` gives up its part at `place`, with its reset, which is durable. Nothing of it is in flight.
     pub(crate) fn leave(&self, id: ZoneId, place: Place) -> Left {
-        let end = place.row + self.part_rows;
-        let has_room = self.has_room(end);
+        let is_last_slot = self.is_last_slot(place);
         let left = self.change(place, |used| {
             used.tenants.retain(|tenant| tenant.id != id);
             let was_open = used.last == id && used.is_open;
             if was_open {
-                (used.end, used.is_open) = (end, false);
+                (used.gap, used.is_open) = (self.part_rows, false);
             }
             match () {
                 () if used.tenants.is_empty() && !used.is_open => Left::Garbage,
-                () if was_open && !has_room && !used.is_full => {
+                () if was_open && is_last_slot && !used.is_full => {
                     used.is_full = true;
                     Left::Spent
                 }
@@ -260,6 +300,7 @@ impl SharedZones {
             }
         });
         self.set_latest(place);
+        self.requests.changed.notify();
         left.unwrap_or(Left::InUse)
     }
 
@@ -274,8 +315,7 @@ impl SharedZones {
 
     /// A physical zone takes no part any more: it is full, or worn.
     pub(crate) fn fill(&self, place: Place) {
-        let zone_rows = self.zone_rows;
-        self.change(place, |used| (used.end, used.is_full) = (zone_rows, true));
+        self.change(place, |used| used.is_full = true);
     }
 
     /// A physical zone without content wore out.
@@ -286,6 +326,31 @@ impl SharedZones {
             drive.empty.remove(&place.zone);
             drive.worn.insert(place.zone);
         }
+    }
+
+    /// The number of empty physical zones of a drive.
+    pub(crate) fn empty_zones(&self, slot: Slot) -> usize {
+        self.drives.lock().get(slot.index()).map_or(0, |drive| drive.empty.len())
+    }
+
+    /// The physical zone of a drive that a reclaim frees next: the one with the fewest parts with content of those that hold garbage and
+    /// take no writes; among equals the one with the least room left. `None` if no physical zone holds garbage. `may`: false for
+    /// physical zones that cannot be freed.
+    pub(crate) fn victim(&self, slot: Slot, may: impl Fn(ZoneId) -> bool) -> Option<Victim> {
+        let drives = self.drives.lock();
+        let drive = drives.get(slot.index())?;
+        let begun = |used: &SharedZone| match used.is_full {
+            true => self.zone_rows / self.part_rows,
+            false => used.next / self.part_rows,
+        };
+        let holds_garbage = |used: &SharedZone| (used.tenants.len() as u64) < begun(used);
+        let may_free = |(zone, used): &(&ZoneId, &SharedZone)| {
+            !used.is_open && drive.copied_to != Some(**zone) && holds_garbage(used) && may(**zone)
+        };
+        let all = drive.used.iter().filter(may_free).filter(|(_, used)| !used.tenants.is_empty());
+        let (zone, used) =
+            all.min_by_key(|(zone, used)| (used.tenants.len(), self.zone_rows.saturating_sub(used.next), **zone))?;
+        Some(Victim { zone: *zone, tenants: used.tenants.iter().map(|tenant| tenant.id).collect() })
     }
 
     /// A rebuild begins to fill a new drive, without worn zones, which takes the place of the drive in `slot`.
@@ -345,12 +410,16 @@ impl SharedZonesOfDrive {
             zone: *zone,
             last: used.last,
             is_latest: self.latest == Some(*zone),
+            gap: used.gap,
             breaks: used.breaks,
         })
     }
 
     /// The empty physical zone that a part of `id` may take: the one that the fixed placement would use if it is empty.
-    fn empty_zone(&self, id: ZoneId) -> Option<ZoneId> {
+    fn empty_zone(&self, id: ZoneId, taker: Taker) -> Option<ZoneId> {
+        if taker == Taker::FirstWrite && self.empty.len() <= KEPT_FOR_MOVES {
+            return None;
+        }
         let active = self.used.values().filter(|used| !used.is_full).count();
         if self.max_active.is_some_and(|max| active >= max as usize) {
             return None;
@@ -359,15 +428,15 @@ impl SharedZonesOfDrive {
         self.empty.get(&part_zone(id)).filter(free).or_else(|| self.empty.iter().find(free)).copied()
     }
 
-    /// Begins a part of `id` in a physical zone; returns the estimate of its first row.
-    fn begin(&mut self, id: ZoneId, zone: ZoneId) -> u64 {
+    /// Begins a part of `id` in the next slot of a physical zone; returns the slot's first row.
+    fn begin(&mut self, id: ZoneId, zone: ZoneId, part_rows: u64) -> u64 {
         self.empty.remove(&zone);
-        let used = self.used.entry(zone).or_insert_with(|| SharedZone::new(Vec::new(), 0, false, false));
-        let row = used.end;
+        let used = self.used.entry(zone).or_insert_with(|| SharedZone::new(Vec::new(), (0, 0), false, false));
+        let row = used.next;
         if row > 0 && used.last.0.checked_add(1) != Some(id.0) {
             used.breaks += 1;
         }
-        (used.last, used.is_open) = (id, true);
+        (used.last, used.is_open, used.next) = (id, true, row + part_rows);
         used.tenants.push(Tenant { id, row });
         row
     }

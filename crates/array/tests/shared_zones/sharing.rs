@@ -53,19 +53,100 @@ fn options(shares: u32) -> CreateOptions {
     CreateOptions { stripe_unit, placement: Placement::Stored, shares, ..CreateOptions::default() }
 }
 
-/// A part in a physical zone that several zones share stays in its place: the order to move it is refused.
+/// Fills zones so that each physical zone of each drive holds the part of one zone and garbage, as long as there are physical zones left:
+/// three zones share one. Returns the number of zones written.
+fn fragment(ground: &ArrayFixture, array: &Arc<Array>, zones: u32) -> u32 {
+    let geometry = device(array).geometry().clone();
+    let (all, filler) = (geometry.zone_capacity.0, ZoneId(geometry.zones - 1));
+    for zone in 0..zones {
+        ground.write(array, ZoneId(zone), u64::from(zone), 0, all, 40);
+        for life in 0..2 {
+            // The last zone goes behind each of the others, twice.
+            ground.write(array, filler, 1000 + life, 0, all, 40);
+            ground.wait(device(array).zone(filler, Action::Reset)).expect("reset");
+        }
+    }
+    zones
+}
+
+/// Where physical zones hold garbage, first writes wait for a reclaim, and all zones that the array has can be written.
 #[test]
-fn parts_of_shared_physical_zones_are_not_moved() {
-    let ground = fixture(4, 8, 192, 2, 6);
+fn a_first_write_waits_for_room_that_a_reclaim_makes() {
+    for restart in [false, true] {
+        let ground = fixture(4, 12, 192, 3, 8);
+        let mut array = ground.open(OpenOptions { reclaim_below: 0, ..OpenOptions::default() });
+        let geometry = device(&array).geometry().clone();
+        assert_eq!((geometry.max_active, geometry.zones), (Some(4), 18));
+        let all = geometry.zone_capacity.0;
+        let written = fragment(&ground, &array, 11);
+        assert_eq!((array.counters().reclaimed_zones, array.counters().moved_bytes), (0, 0));
+        if restart {
+            drop(array);
+            array = ground.open(OpenOptions { reclaim_below: 0, ..OpenOptions::default() });
+        }
+        for zone in written..geometry.zones {
+            ground.write(&array, ZoneId(zone), u64::from(zone), 0, all, 40);
+        }
+        let counters = array.counters();
+        assert!(counters.waits_for_room > 0 && counters.reclaimed_zones > 0, "{counters:?}");
+        assert!(counters.moved_bytes > 0 && counters.moved_bytes < 40 * all * 512, "{counters:?}");
+        (0..geometry.zones).for_each(|zone| ground.check(&array, ZoneId(zone), u64::from(zone), all));
+        drop(array);
+        for lost in 0..4 {
+            let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
+            let array = left.open_without(lost);
+            (0..geometry.zones).for_each(|zone| left.check(&array, ZoneId(zone), u64::from(zone), all));
+        }
+    }
+}
+
+/// A reclaim by order, and one below the low mark, free physical zones while all content stays.
+#[test]
+fn a_reclaim_frees_the_physical_zones_with_garbage() {
+    let ground = fixture(4, 12, 192, 3, 8);
+    let array = ground.open(OpenOptions { reclaim_below: 0, ..OpenOptions::default() });
+    let all = device(&array).geometry().zone_capacity.0;
+    let written = fragment(&ground, &array, 9);
+    let empty = |ground: &ArrayFixture| (0..4).map(|drive| 12 - physical_zones(ground, drive).len()).collect::<Vec<_>>();
+    assert_eq!(empty(&ground), [3; 4]);
+    let report = ground.wait(array.reclaim(5, Pace::UNBOUNDED)).expect("reclaimed");
+    assert!(report.freed >= 8 && report.left == 0, "{report:?}");
+    assert!(empty(&ground).iter().all(|empty| *empty >= 5), "{:?}", empty(&ground));
+    (0..written).for_each(|zone| ground.check(&array, ZoneId(zone), u64::from(zone), all));
+    drop(array);
+    // Nine parts fill three physical zones.
+    let array = ground.open(OpenOptions { reclaim_below: 9, ..OpenOptions::default() });
+    ground.wait(sleep_until(&*ground.driver, ground.driver.now().after(Duration::from_secs(60))));
+    assert_eq!(empty(&ground), [9; 4], "{:?}", array.counters());
+    (0..written).for_each(|zone| ground.check(&array, ZoneId(zone), u64::from(zone), all));
+}
+
+/// A part in a physical zone that several zones share moves to a slot of another one, and takes writes there.
+#[test]
+fn parts_move_between_physical_zones_that_zones_share() {
+    let ground = fixture(4, 16, 192, 3, 6);
     let array = ground.open(OpenOptions::default());
-    let zone = ZoneId(1);
-    ground.write(&array, zone, 1, 0, 30, 7);
-    let place = array.place(zone, Role(0)).expect("a zone with content");
-    let moved = ground.wait(array.move_part(zone, Role(0), place.0, Pace::UNBOUNDED));
-    let error = moved.expect_err("refused");
-    assert!(error.kind() == ErrorKind::Unsupported && error.to_string().contains("zones share"), "{error}");
-    assert_eq!(array.place(zone, Role(0)), Some(place));
-    ground.check(&array, zone, 1, 30);
+    let all = device(&array).geometry().zone_capacity.0;
+    ground.write(&array, ZoneId(0), 5, 0, all, 40);
+    ground.write(&array, ZoneId(1), 7, 0, 30, 7);
+    for round in 0..4 {
+        for role in 0..4 {
+            let (slot, physical) = array.place(ZoneId(1), Role(role)).expect("a zone with content");
+            assert!(ground.wait(array.move_part(ZoneId(1), Role(role), slot, Pace::UNBOUNDED)).expect("moved"));
+            let now = array.place(ZoneId(1), Role(role)).expect("a zone with content");
+            assert!(now.0 == slot && now.1 != physical, "{now:?}");
+        }
+        ground.write(&array, ZoneId(1), 7, 30 + round * 9, 39 + round * 9, 5);
+        ground.check(&array, ZoneId(1), 7, 39 + round * 9);
+        ground.check(&array, ZoneId(0), 5, all);
+    }
+    drop(array);
+    for lost in 0..4 {
+        let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
+        let array = left.open_without(lost);
+        left.check(&array, ZoneId(1), 7, 66);
+        left.check(&array, ZoneId(0), 5, all);
+    }
 }
 
 /// Zones that are filled one after the other lie behind one another, in physical zones that are full in the end.
@@ -78,7 +159,7 @@ fn zones_that_are_filled_in_turn_fill_physical_zones() {
         let rows = capacity / u64::from(shares) / 4 * 4;
         assert_eq!(geometry.zone_capacity, Blocks(rows * 3));
         assert!(geometry.zone_size.0.is_power_of_two(), "kernels expect a power of two: {geometry:?}");
-        assert_eq!(geometry.zones, (8 - 2) * shares, "two physical zones of each drive are in reserve");
+        assert_eq!((geometry.max_active, geometry.zones), (Some(2), 4 * shares), "half of the physical zones are in reserve");
         let all = geometry.zone_capacity.0;
         for life in 1..4 {
             for zone in (0..geometry.zones).map(ZoneId) {
@@ -86,7 +167,7 @@ fn zones_that_are_filled_in_turn_fill_physical_zones() {
             }
             for drive in 0..4 {
                 let used = physical_zones(&ground, drive);
-                assert_eq!(used.len(), 6, "drive {drive}: {used:?}");
+                assert_eq!(used.len(), 4, "drive {drive}: {used:?}");
                 assert!(used.values().all(|(state, _)| *state == ZoneState::Full), "{used:?}");
             }
             if life == 2 {
@@ -160,67 +241,38 @@ fn the_active_zones_that_the_array_promises_fit_the_drives() {
     }
 }
 
-/// The rows that a finished zone does not need go to the next zone.
+/// A zone goes to the slot behind one that was finished early, and zeros fill the rows that this one did not need, where the drive can
+/// have no more active zones.
 #[test]
-fn a_zone_that_is_finished_early_leaves_its_rows_to_the_next() {
+fn zeros_fill_the_rows_that_a_finished_zone_did_not_need() {
     let ground = fixture(4, 6, 128, 2, 6);
     let array = ground.open(OpenOptions::default());
     let all = device(&array).geometry().zone_capacity.0;
-    for zone in 0..4 {
+    assert_eq!(device(&array).geometry().max_active, Some(1));
+    for zone in 0..3 {
         ground.write(&array, ZoneId(zone), u64::from(zone), 0, 17, 17);
         ground.wait(device(&array).zone(ZoneId(zone), Action::Finish)).expect("finished");
     }
-    ground.write(&array, ZoneId(4), 4, 0, all, 24);
+    let physical = |zone| array.place(ZoneId(zone), Role(0)).expect("a zone with content").1;
+    assert_ne!(physical(0), physical(1), "an empty physical zone needs no zeros");
     let used = physical_zones(&ground, 0);
-    // Four zones of eight rows each, and one of 64: nothing fits behind, so that the physical zone is finished.
-    assert_eq!(used.len(), 1, "{used:?}");
-    assert!(used.values().all(|(state, _)| *state == ZoneState::Full), "{used:?}");
+    let open: Vec<_> = used.values().filter(|(state, _)| *state != ZoneState::Full).collect();
+    assert!(used.len() == 2 && open.len() == 1, "two may be active, and one has no slot left: {used:?}");
+    ground.write(&array, ZoneId(3), 3, 0, all, 24);
     drop(array);
     for lost in 0..4 {
         let ground = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
         let array = ground.open_without(lost);
-        (0..4).for_each(|zone| ground.check(&array, ZoneId(zone), u64::from(zone), 17));
-        ground.check(&array, ZoneId(4), 4, all);
+        (0..3).for_each(|zone| ground.check(&array, ZoneId(zone), u64::from(zone), 17));
+        ground.check(&array, ZoneId(3), 3, all);
     }
-}
-
-/// Where every physical zone holds the part of one zone and rows of no use, no zone can begin, and the error says what helps.
-#[test]
-fn a_zone_that_finds_no_room_is_refused_and_begins_after_a_reset() {
-    let ground = fixture(3, 8, 128, 2, 8);
-    let mut array = ground.open(OpenOptions::default());
-    let geometry = device(&array).geometry().clone();
-    assert_eq!(geometry.zones, 12);
-    let all = geometry.zone_capacity.0;
-    for zone in 0..8 {
-        ground.write(&array, ZoneId(zone), u64::from(zone), 0, all, 40);
-        // Zone 11 goes behind each of the others in turn.
-        ground.write(&array, ZoneId(11), 99, 0, all, 40);
-        ground.wait(device(&array).zone(ZoneId(11), Action::Reset)).expect("reset");
-    }
-    for remounted in [false, true] {
-        if remounted {
-            drop(array);
-            array = ground.open(OpenOptions::default());
-        }
-        let at = geometry.start(ZoneId(8));
-        let error = ground.wait(device(&array).write(at, blocks(8, 0, 5), Durability::Cached));
-        let error = error.expect_err("no room");
-        assert_eq!(error.kind(), ErrorKind::NoSpace);
-        assert!(error.to_string().contains("Reset zones that were written one after the other"), "{error}");
-        assert_eq!(ground.zone(&array, ZoneId(8)).state, ZoneState::Empty);
-    }
-    ground.wait(device(&array).zone(ZoneId(3), Action::Reset)).expect("reset");
-    ground.write(&array, ZoneId(8), 8, 0, all, 40);
-    ground.write(&array, ZoneId(9), 9, 0, all, 40);
-    (0..10).filter(|zone| *zone != 3).for_each(|zone| ground.check(&array, ZoneId(zone), zone.into(), all));
 }
 
 /// A power cut at any moment while zones are filled, begun behind one another and reset leaves what was flushed, also without a drive.
 #[test]
 fn a_power_cut_leaves_what_was_flushed_of_zones_behind_one_another() {
     for seed in 0..60 {
-        let ground = fixture(4, 7, 96, 3, 6);
+        let ground = fixture(4, 12, 96, 3, 5);
         let array = ground.open(OpenOptions::default());
         let all = device(&array).geometry().zone_capacity.0;
         let flushed = Arc::new(parking_lot::Mutex::new(Vec::<(u32, u64, u64)>::new()));
@@ -284,7 +336,7 @@ fn a_power_cut_leaves_what_was_flushed_of_zones_behind_one_another() {
 #[test]
 fn a_rebuild_copies_parts_behind_one_another() {
     for pause in [0, 200, 900, 3000, 8000] {
-        let ground = fixture(4, 8, 128, 2, 8);
+        let ground = fixture(4, 16, 128, 2, 8);
         let array = ground.open(OpenOptions::default());
         let all = device(&array).geometry().zone_capacity.0;
         for zone in 0..8 {
@@ -295,7 +347,7 @@ fn a_rebuild_copies_parts_behind_one_another() {
         ground.wait(array.fail(Slot(1))).expect("failed");
         ground.wait(device(&array).zone(ZoneId(5), Action::Reset)).expect("reset");
         ground.write(&array, ZoneId(2), 22, 0, 70, 24);
-        let new = fixture(4, 8, 128, 2, 8).emus.remove(1).media();
+        let new = fixture(4, 16, 128, 2, 8).emus.remove(1).media();
         let new =
             Emu::from_media(new, "new", Latency::all(Duration::from_micros(10)), Arc::clone(&ground.driver));
         let rebuild = spawn(&*ground.driver, "rebuild", {
@@ -368,6 +420,6 @@ fn shares_that_do_not_fit_are_refused() {
         assert!(error.to_string().contains(says), "{error}");
     }
     let planned = plan(&drives, &options(6)).expect("planned");
-    assert_eq!((planned.part_rows(), planned.zones), (Blocks(100), (17 - 4) * 6));
+    assert_eq!((planned.part_rows(), planned.zones), (Blocks(100), (17 - 6) * 6));
     block_on(&*driver, async { create(&drives, &options(6)).await.expect("created") });
 }

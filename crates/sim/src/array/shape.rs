@@ -15,6 +15,8 @@ pub(crate) const METADATA_ZONES: u32 = 3;
 pub(crate) const LOGICAL_ZONES: u32 = 6;
 /// Physical zones of a drive that small arrays with stored maps keep in reserve.
 const RESERVE_ZONES: u32 = 1;
+/// Physical zones of a drive for the parts of logical zones where zones share them: six of the logical zones are used.
+const SHARED_PART_ZONES: u32 = 16;
 /// Most conventional zones of a drive.
 const MAX_CONVENTIONAL_ZONES: u64 = 5;
 
@@ -144,6 +146,8 @@ pub(crate) struct Shape {
     pub moves: bool,
     /// Units of a stripe: with stored maps there may be more drives.
     pub width: usize,
+    /// Logical zones that share a physical zone: with stored maps there may be several.
+    pub shares: u32,
     /// The seed of the drives' numbers of conventional zones; `None` where no drive has conventional zones.
     pub smr: Option<u64>,
     /// Units of parity in a stripe.
@@ -162,7 +166,7 @@ pub(crate) fn latency() -> Latency {
 impl Shape {
     /// The shape of an array of the target `array`: some have two parities.
     pub(crate) fn of(options: &CrashOptions, workload: u64) -> Shape {
-        let shape = Shape::of_any_width(options, workload);
+        let shape = Shape::of_any_width(options, workload).with_shares(options, workload);
         let may_move = shape.stored && shape.worn().is_none();
         let moves = may_move && Rng::at(options.seed, &[workload, 0x307e]).chance(50);
         Shape { moves, ..shape }
@@ -177,6 +181,17 @@ impl Shape {
             return shape;
         }
         Shape { width: least + rng.index(shape.drives - least), ..shape }
+    }
+
+    /// In some arrays with stored maps and a part of each zone on each drive two or three zones share a physical zone.
+    fn with_shares(self, options: &CrashOptions, workload: u64) -> Shape {
+        let mut rng = Rng::at(options.seed, &[workload, 0x54a6]);
+        if !self.stored || self.worn().is_some() || self.width < self.drives || !rng.chance(60) {
+            return self;
+        }
+        let shares = 2 + rng.index(2) as u32;
+        // The logs hold the maps of more zones.
+        Shape { shares, capacity: self.capacity * u64::from(shares) + 30, ..self }
     }
 
     fn with_as_many_units_as_drives(options: &CrashOptions, workload: u64) -> Shape {
@@ -237,6 +252,7 @@ impl Shape {
             stored,
             moves: false,
             width: drives,
+            shares: 1,
             smr,
             parities: 1,
             appends,
@@ -285,6 +301,7 @@ impl Shape {
             placement: if self.stored { Placement::Stored } else { Placement::Fixed },
             atomic_writes: self.atomic,
             width: Some(u32::try_from(self.width).expect("a few")),
+            shares: self.shares,
             ..CreateOptions::default()
         }
     }
@@ -358,6 +375,9 @@ impl Shape {
 
     /// Number of sequential zones that the array uses of each drive.
     fn physical_zones(&self) -> u32 {
+        if self.shares > 1 {
+            return SHARED_PART_ZONES + METADATA_ZONES;
+        }
         let reserve = if self.stored { RESERVE_ZONES } else { 0 };
         self.zones + METADATA_ZONES + reserve
     }
@@ -544,6 +564,8 @@ mod tests {
         assert!((40..72).contains(&atomic), "{atomic}");
         let stored = shapes.iter().filter(|shape| shape.stored).count();
         assert!((60..100).contains(&stored), "{stored}");
+        let shared = |shares| shapes.iter().filter(|shape| shape.shares == shares).count();
+        assert!(shared(2) > 8 && shared(3) > 8, "{} {}", shared(2), shared(3));
         let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
         assert!((15..40).contains(&narrow), "{narrow}");
         let spares = shapes.iter().filter(|shape| shape.spare).count();

@@ -11,7 +11,7 @@
 //! copy is enough. Before step 3 the new physical zone is garbage, and afterwards the old one is: no map names it, and the mount resets
 //! it. No write of the zone is in flight while a power cut leaves open which map counts.
 
-mod move_part;
+pub(crate) mod move_part;
 pub(crate) mod restore;
 
 use std::sync::Arc;
@@ -35,8 +35,7 @@ impl Array {
     ///
     /// Errors: [`ErrorKind::Invalid`] if the array's placement is fixed, the zone is empty or failed, there is no such part or drive, the
     /// drive has another part of the zone, or a rebuild runs; [`ErrorKind::NoSpace`] if the drive has no free physical zone;
-    /// [`ErrorKind::Unsupported`] if logical zones share physical zones, the drive may have no zone active beside those that the array
-    /// promises, or after 65,534 moves in the zone's generation; [`ErrorKind::ZoneOffline`] if the zone fails meanwhile; those of the
+    /// [`ErrorKind::Unsupported`] if the drive may have no zone active beside those that the array promises, or after 65,534 moves in the zone's generation; [`ErrorKind::ZoneOffline`] if the zone fails meanwhile; those of the
     /// drives. After an error the part is where it was, unless the array is broken. A move goes on if the future is dropped.
     pub async fn move_part(&self, zone: ZoneId, role: Role, slot: Slot, pace: Pace) -> Result<bool> {
         let core = Arc::clone(&self.core);
@@ -74,7 +73,7 @@ pub(crate) async fn move_one(
         return Err(core.ctx.error(ErrorKind::Cancelled, "move a part").because("the array is being closed"));
     }
     let mut runner = Runner::new(core, &job, pace);
-    let result = match MovingPart::begin(core, zone, role, slot) {
+    let result = match MovingPart::begin(core, zone, role, slot).await {
         Ok(moving) => moving.run(&mut runner).await,
         Err(e) => Err(e),
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
+use zoned::{Action, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
 
 use crate::background::job_runner::Runner;
 use crate::background::part_copy::{CopiedPart, PartCopy, Purpose, valid_rows, zone_progress};
@@ -14,8 +14,10 @@ use crate::layout::row_set::RowSet;
 use crate::layout::slots::Slots;
 use crate::layout::stored_maps::{PlacedBy, StoredMaps, ZoneMap};
 use crate::layout::{Role, Slot};
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
-use crate::zone::readers::ReadsBefore;
+use crate::zone::readers::{ReadGuard, ReadsBefore};
+use crate::zone::shared_zones::Left;
 use crate::zone::{BadRowsOfMove, Work};
 
 /// The number of a zone's last stripes that are copied while the zone's I/O waits.
@@ -24,7 +26,7 @@ const LAST_STRIPES: u64 = 2;
 const MAX_CATCH_UP_ROUNDS: u32 = 16;
 
 /// The move of a part under way.
-pub(super) struct MovingPart {
+pub(crate) struct MovingPart {
     core: Arc<Core>,
     id: ZoneId,
     role: Role,
@@ -42,17 +44,28 @@ struct OldPlace {
 }
 
 impl MovingPart {
-    /// Checks that the part can be moved, and takes a free physical zone of the drive in `slot`.
-    pub(super) fn begin(core: &Arc<Core>, id: ZoneId, role: Role, slot: Slot) -> Result<MovingPart> {
+    /// Checks that the part can be moved, and takes room on the drive in `slot`: a free physical zone, or a slot of one that several zones
+    /// share.
+    pub(crate) async fn begin(core: &Arc<Core>, id: ZoneId, role: Role, slot: Slot) -> Result<MovingPart> {
+        let (generation, from, device) = MovingPart::check(core, id, role, slot)?;
+        let to = match core.zones.shared() {
+            Some(_) => core.checkpoints.writes.take_slot_for_move(id, slot, "move a part").await?,
+            None => core.zones.free().take_on(slot, id).ok_or_else(|| {
+                let error = core.ctx.error(ErrorKind::NoSpace, "move a part");
+                error.because(format!("drive {} has no free physical zone", slot.0))
+            })?,
+        };
+        let copy = PartCopy::new(slot, device, Purpose::Move);
+        Ok(MovingPart { core: Arc::clone(core), id, role, generation, from, to, copy })
+    }
+
+    /// Checks that the part can be moved to the drive in `slot`. Returns the zone's generation, the part's place, and the drive.
+    fn check(core: &Core, id: ZoneId, role: Role, slot: Slot) -> Result<(u64, Place, MemberDrive)> {
         let refuse = |kind, why: String| Err(core.ctx.error(kind, "move a part").because(why));
         let places = &core.ctx.places;
         let Some(maps) = places.stored() else {
             return refuse(ErrorKind::Invalid, "the array's placement is fixed".to_owned());
         };
-        if core.zones.shared().is_some() {
-            let why = "parts of physical zones that several zones share are not moved yet";
-            return refuse(ErrorKind::Unsupported, why.to_owned());
-        }
         if id.0 >= core.ctx.geometry.zones || slot.0 >= places.drives() {
             let why = format!("the array has no zone {id}, or no drive {}", slot.0);
             return refuse(ErrorKind::Invalid, why);
@@ -83,11 +96,7 @@ impl MovingPart {
                 format!("drive {} may have no zone active beside those that the array promises", slot.0);
             return refuse(ErrorKind::Unsupported, why);
         }
-        let Some(to) = core.zones.free().take_on(slot, id) else {
-            return refuse(ErrorKind::NoSpace, format!("drive {} has no free physical zone", slot.0));
-        };
-        let copy = PartCopy::new(slot, device, Purpose::Move);
-        Ok(MovingPart { core: Arc::clone(core), id, role, generation: zone.generation, from, to, copy })
+        Ok((zone.generation, from, device))
     }
 
     fn part(&self) -> CopiedPart {
@@ -99,7 +108,7 @@ impl MovingPart {
     }
 
     /// Moves the part. False if the zone was reset meanwhile.
-    pub(super) async fn run(self, runner: &mut Runner) -> Result<bool> {
+    pub(crate) async fn run(self, runner: &mut Runner) -> Result<bool> {
         let old = match self.copy_part(runner).await {
             Ok(Some(old)) => old,
             // The error of a zone that was reset meanwhile does not count.
@@ -118,6 +127,8 @@ impl MovingPart {
     /// Copies the part and gives it its new place. `None` if the zone was reset meanwhile.
     async fn copy_part(&self, runner: &mut Runner) -> Result<Option<OldPlace>> {
         let (core, id, unit) = (&self.core, self.id, self.core.ctx.layout.unit);
+        // The copy may read other parts of the zone, which may be moving too.
+        let reads_parts = core.zones.zone(id).readers.begin();
         let (mut row, mut rounds) = (0, 0);
         loop {
             let seen = zone_progress(core, id);
@@ -143,7 +154,7 @@ impl MovingPart {
         let no_repair = core.repair.turn.acquire().await;
         let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
         paused.await?;
-        let moved = self.finish_copy(runner, row).await;
+        let moved = self.finish_copy(runner, row, reads_parts).await;
         {
             let mut zone = core.zones.zone(id);
             (zone.busy, zone.moving) = (false, None);
@@ -159,12 +170,18 @@ impl MovingPart {
     }
 
     /// Copies the last rows and gives the part its new place. The zone's I/O waits meanwhile.
-    async fn finish_copy(&self, runner: &mut Runner, row: u64) -> Result<Option<OldPlace>> {
+    async fn finish_copy(
+        &self,
+        runner: &mut Runner,
+        row: u64,
+        reads_parts: ReadGuard,
+    ) -> Result<Option<OldPlace>> {
         let (core, id) = (&self.core, self.id);
         if core.zones.zone(id).state == ZoneState::Offline {
             return Err(core.zones.failed_zone_error(id, "move a part"));
         }
         let copied = self.copy.copy_last_rows(runner, self.part(), row, self.generation).await?;
+        drop(reads_parts);
         let Some(maps) = core.ctx.places.stored().filter(|_| copied.is_some()) else { return Ok(None) };
         if core.ctx.rules.flushes_moved_parts() {
             core.members.flush_slots(slots_of(self.to.slot)).await?;
@@ -241,6 +258,9 @@ impl MovingPart {
         // The new place holds all content of the part, so that none of its rows is stale.
         zone.stale.forget(self.role);
         let is_full = zone.state == ZoneState::Full;
+        if let Some(shared) = core.zones.shared().filter(|_| is_full) {
+            shared.end(id, self.to, layout.used_by_full_zone(self.role, zone.readable()));
+        }
         zone.relocated.retain(|(stripe, parity), unit| {
             let in_place = is_full || unit.end == layout.end(*stripe);
             layout.parity(*stripe, *parity) != self.role || !in_place
@@ -264,7 +284,15 @@ impl MovingPart {
             self.core.members.fail(self.to.slot, error).await?;
         }
         if is_of_target && worn_state(error).is_some_and(|state| state != ZoneState::Full) {
-            self.core.zones.free().wear(self.to);
+            match self.core.zones.shared() {
+                Some(shared) => {
+                    shared.fill(self.to);
+                    if shared.leave(self.id, self.to) == Left::Garbage {
+                        shared.wear(self.to);
+                    }
+                }
+                None => self.core.zones.free().wear(self.to),
+            }
             return Ok(());
         }
         // A broken array may have the record of the new map on a drive.
@@ -274,17 +302,32 @@ impl MovingPart {
         Ok(())
     }
 
-    /// Resets a physical zone, durably, and gives it back. A physical zone that cannot be reset stays taken until the next mount.
+    /// Gives up the place of the part in a physical zone. One without content is reset, durably, and is free; one that cannot be reset
+    /// stays taken until the next mount.
     async fn free_place(&self, place: Place) {
         let core = &self.core;
+        let left = core.zones.shared().map_or(Left::Garbage, |shared| shared.leave(self.id, place));
+        if left == Left::InUse {
+            return;
+        }
         let Some(device) = core.members.member(place.slot).device() else {
             // The next drive of the slot is blank.
-            return core.zones.free().give_back(place);
+            return self.give_back(place);
         };
         let physical = PhysicalZone::at(&*device, place.zone);
-        match physical.clear().await {
-            Ok(()) => core.zones.free().give_back(place),
-            Err(error) if worn_state(&error).is_some() => core.zones.free().wear(place),
+        let freed = match left {
+            Left::Spent => physical.act(Action::Finish).await,
+            _ => physical.clear().await,
+        };
+        match freed {
+            Ok(()) if left == Left::Spent => {}
+            Ok(()) => self.give_back(place),
+            Err(error) if worn_state(&error).is_some() && left == Left::Garbage => {
+                match core.zones.shared() {
+                    Some(shared) => shared.wear(place),
+                    None => core.zones.free().wear(place),
+                }
+            }
             Err(error) => {
                 tracing::warn!(slot = place.slot.0, physical = place.zone.0, %error, "a physical zone that a part left is not reset");
                 if fails_the_drive(error.kind()) {
@@ -292,6 +335,14 @@ impl MovingPart {
                     let _broken = core.members.fail(place.slot, &error).await;
                 }
             }
+        }
+    }
+
+    /// Gives back a physical zone, which is empty, durably so.
+    fn give_back(&self, place: Place) {
+        match self.core.zones.shared() {
+            Some(shared) => shared.give_back(place),
+            None => self.core.zones.free().give_back(place),
         }
     }
 }

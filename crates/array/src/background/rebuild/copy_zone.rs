@@ -220,7 +220,12 @@ impl RebuildTarget {
             self.copy.place_of(part).clear().await?;
         }
         let device = &self.copy.device;
-        let mut pointer = self.copy.place_of(part).info().await?.map_or(0, |info| info.pointer.0);
+        let info = self.copy.place_of(part).info().await?;
+        if info.is_some_and(|info| info.state == ZoneState::Full) {
+            let error = core.ctx.error(ErrorKind::ZoneFull, "rebuild").in_zone(part.id);
+            return Err(error.because("the physical zone of the new drive takes no more rows"));
+        }
+        let mut pointer = info.map_or(0, |info| info.pointer.0);
         let chunk = device.geometry().max_transfer.0.min(FILL_CHUNK_BLOCKS);
         while pointer < part.to.row {
             let rows = chunk.min(part.to.row - pointer);

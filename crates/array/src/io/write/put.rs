@@ -245,8 +245,8 @@ impl Writes {
             for part in self.members.parts(id) {
                 let end = part.place().row + layout.part_rows;
                 let larger = |d: MemberDrive| d.geometry().zone_capacity.0 > end;
-                let has_room = |shared: &SharedZones| shared.has_room_behind(part.place(), layout.part_rows);
-                if part.device().is_some_and(larger) && !self.zones.shared().is_some_and(has_room) {
+                let is_last = |shared: &SharedZones| shared.is_last_slot(part.place());
+                if part.device().is_some_and(larger) && self.zones.shared().is_none_or(is_last) {
                     ios.push(part.slot(), part.act(Action::Finish));
                 }
             }

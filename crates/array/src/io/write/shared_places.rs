@@ -3,18 +3,20 @@
 //! Before the map of the zone is written, everything below its parts is settled, so that a mount asks no part but the last one of a
 //! physical zone how far it got:
 //!
-//! 1. Room is taken on each drive ([`shared_zones`](crate::zone::shared_zones)).
-//! 2. A flush makes the rows below durable: those of a reset zone too, as the drive's write pointer counts them.
+//! 1. A slot is taken on each drive ([`shared_zones`](crate::zone::shared_zones)).
+//! 2. Rows below that the last part did not need are filled with zeros. A flush makes all rows below durable: those of a reset zone
+//!    too, as the drive's write pointer counts them.
 //! 3. The ends of the zones below are durable in the logs of one drive more than there are parities. A zone that was reset has its
 //!    next generation there already.
-//! 4. Each part begins at its drive's write pointer.
 //!
 //! Meanwhile the write is the first one in the zone's queue, and the zone takes no other operation.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Completer, Durability, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState};
+use zoned::{
+    Action, Blocks, BufMut, Completer, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneInfo, ZoneState,
+};
 
 use super::Writes;
 use crate::deferred::Deferred;
@@ -23,9 +25,15 @@ use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
 use crate::layout::placement::{Place, Rotation};
 use crate::member::drive_ios::DriveIos;
+use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
-use crate::zone::shared_zones::{Left, SharedZones};
+use crate::metrics::add;
+use crate::zone::shared_zones::{Left, SharedZones, Taker};
 use crate::zone::{Work, Zone};
+
+/// Blocks of zeros in a write, and how many such writes are in flight.
+const MAX_ZEROS: u64 = 256;
+const ZEROS_AT_A_TIME: usize = 16;
 
 impl Writes {
     /// True if a zone has no places yet, and takes them in physical zones that zones share.
@@ -89,19 +97,49 @@ impl Writes {
 
     /// The places of a zone's parts, by role, each behind rows that are settled.
     async fn shared_places(self: &Arc<Self>, id: ZoneId, name: &'static str) -> Result<Vec<Place>> {
-        let shared = self.zones.shared().expect("the caller asked");
         let rotation = Rotation { drives: self.ctx.places.drives() };
         let slots: Vec<Slot> = self.ctx.layout.roles().map(|role| rotation.slot(id, role)).collect();
+        loop {
+            match self.take_slots(id, &slots, Taker::FirstWrite).await? {
+                Ok(places) => return Ok(places),
+                Err(slot) => self.await_room(id, slot, name).await?,
+            }
+        }
+    }
+
+    /// A slot on one drive for a part of a zone that moves there, behind rows that are settled.
+    pub(crate) async fn take_slot_for_move(
+        self: &Arc<Self>,
+        id: ZoneId,
+        slot: Slot,
+        name: &'static str,
+    ) -> Result<Place> {
+        let taken = self.take_slots(id, &[slot], Taker::Move).await?;
+        let places = taken.map_err(|slot| self.no_room(id, slot, name))?;
+        Ok(places.first().copied().expect("one place for one drive"))
+    }
+
+    /// Takes a slot on each of the drives `slots` and settles what lies below. Inner error: a drive without room.
+    async fn take_slots(
+        self: &Arc<Self>,
+        id: ZoneId,
+        slots: &[Slot],
+        taker: Taker,
+    ) -> Result<Result<Vec<Place>, Slot>> {
+        let shared = self.zones.shared().expect("the caller asked");
         loop {
             let is_there = |slot: Slot, id: ZoneId| {
                 let member = self.members.member(slot);
                 member.is_good() || member.new_drive().is_none() || member.has_zone(id)
             };
-            let places = shared.take(id, &slots, is_there).map_err(|slot| self.no_room(id, slot, name))?;
+            let places = match shared.take(id, slots, taker, is_there) {
+                Ok(places) => places,
+                Err(slot) => return Ok(Err(slot)),
+            };
             match self.settle_places(id, &places, shared).await {
-                Ok(Some(places)) => return Ok(places),
+                Ok(true) => return Ok(Ok(places)),
                 // A physical zone takes no more parts: another one is chosen.
-                Ok(None) => self.cancel_places(id, &places).await?,
+                Ok(false) => self.cancel_places(id, &places).await?,
                 Err(error) => {
                     let _first_error_counts = self.cancel_places(id, &places).await;
                     return Err(error);
@@ -110,40 +148,70 @@ impl Writes {
         }
     }
 
+    /// Waits until a reclaim has freed a physical zone of the drive in `slot`.
+    async fn await_room(&self, id: ZoneId, slot: Slot, name: &'static str) -> Result<()> {
+        let shared = self.zones.shared().expect("the caller asked");
+        let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
+        if shared.requests.ask(slot, completer).is_err() {
+            return Err(self.no_room(id, slot, name));
+        }
+        add(&self.ctx.metrics.waits_for_room, 1);
+        io.await.map(|_| ()).map_err(|error| match error.kind() {
+            ErrorKind::NoSpace => self.no_room(id, slot, name),
+            _ => error,
+        })
+    }
+
     fn no_room(&self, id: ZoneId, slot: Slot, name: &'static str) -> Error {
         let error = self.ctx.error(ErrorKind::NoSpace, name).in_zone(id);
         error.because(format!(
-            "drive {} has no room for a part of the zone: each of its physical zones holds the part of another zone, or wore out. \
-             Reset zones that were written one after the other, so that whole physical zones are free again",
+            "drive {} has no room for a part of the zone: no physical zone can be freed, as too many wore out, or a drive is missing or \
+             being rebuilt. Replace the drive, or reset other zones",
             slot.0
         ))
     }
 
-    /// Settles what lies below places that were taken, and corrects their first rows. `None` if a part does not fit behind the write
-    /// pointer of its drive.
+    /// Settles what lies below places that were taken. False if a physical zone takes no more parts.
     async fn settle_places(
         self: &Arc<Self>,
         id: ZoneId,
         places: &[Place],
         shared: &SharedZones,
-    ) -> Result<Option<Vec<Place>>> {
-        let mut settled = Vec::with_capacity(places.len());
+    ) -> Result<bool> {
+        let mut zeros = DriveIos::default();
+        for place in places.iter().filter(|place| place.row > 0) {
+            let Some((device, pointer)) = self.pointer_of(id, *place, shared).await? else { continue };
+            if !shared.fits(*place, pointer) {
+                // No write of zeros is in flight when the places are given up.
+                self.judge_zeros(id, zeros).await?;
+                return Ok(false);
+            }
+            let zone = PhysicalZone::at(&*device, place.zone);
+            let chunk = device.geometry().max_transfer.0.min(MAX_ZEROS);
+            let mut row = pointer;
+            while row < place.row {
+                let rows = chunk.min(place.row - row);
+                let data = BufMut::zeroed(self.ctx.bytes(rows)).freeze();
+                zeros.push(place.slot, Some(zone.write(row, data, Durability::Cached)));
+                if zeros.len() == ZEROS_AT_A_TIME {
+                    self.judge_zeros(id, std::mem::take(&mut zeros)).await?;
+                }
+                row += rows;
+            }
+        }
+        self.judge_zeros(id, zeros).await?;
         if places.iter().any(|place| place.row > 0) && self.ctx.rules.flushes_parts_below() {
             self.members.flush_members().await?;
             self.record_ends_below(places, shared).await?;
         }
-        for place in places {
-            let place = match place.row {
-                0 => Some(*place),
-                _ => match self.pointer_of(id, *place, shared).await? {
-                    Some(pointer) => shared.settle(id, *place, pointer),
-                    None => Some(*place),
-                },
-            };
-            let Some(place) = place else { return Ok(None) };
-            settled.push(place);
-        }
-        Ok(Some(settled))
+        Ok(true)
+    }
+
+    /// Awaits writes of zeros. A physical zone that wore out is found by the zone's first write.
+    async fn judge_zeros(self: &Arc<Self>, id: ZoneId, zeros: DriveIos) -> Result<()> {
+        let mut failures = zeros.join().await;
+        failures.retain(|(_, error)| !is_worn(error));
+        self.failures.judge_writes(id, failures).await
     }
 
     /// Records durably where the zones with parts below `places` end.
@@ -165,35 +233,38 @@ impl Writes {
         Ok(())
     }
 
-    /// The write pointer of the physical zone of `place`; `None` if no drive knows: the drive is missing, or a rebuild has not copied
-    /// the parts below yet.
+    /// The drive of `place` and the write pointer of the physical zone. `None` if nothing of the zone goes to the drive: it is missing,
+    /// or a rebuild has yet to copy the zone's part to the new drive.
     async fn pointer_of(
         self: &Arc<Self>,
         id: ZoneId,
         place: Place,
         shared: &SharedZones,
-    ) -> Result<Option<u64>> {
+    ) -> Result<Option<(MemberDrive, u64)>> {
         let member = self.members.member(place.slot);
-        let is_copied = || shared.all_below(place).iter().all(|below| member.has_zone(*below));
+        let takes_part = || {
+            member.has_zone(id) && shared.all_below(place).iter().all(|below| member.has_zone(*below))
+        };
         let device = match member.device() {
             Some(device) => device,
-            None => match member.new_drive().filter(|_| is_copied()) {
+            None => match member.new_drive().filter(|_| takes_part()) {
                 Some(device) => device,
                 None => return Ok(None),
             },
         };
-        match PhysicalZone::at(&*device, place.zone).info().await {
+        let pointer = match PhysicalZone::at(&*device, place.zone).info().await {
             Ok(Some(ZoneInfo {
                 state: ZoneState::ReadOnly | ZoneState::Offline | ZoneState::Full,
                 capacity,
                 ..
-            })) => Ok(Some(capacity.0)),
-            Ok(info) => Ok(info.map(|info| info.pointer.0)),
+            })) => Some(capacity.0),
+            Ok(info) => info.map(|info| info.pointer.0),
             Err(error) => {
                 self.failures.judge_writes(id, vec![(place.slot, error)]).await?;
-                Ok(None)
+                None
             }
-        }
+        };
+        Ok(pointer.map(|pointer| (device, pointer)))
     }
 
     /// Gives up places that were taken and not written. Physical zones without content are reset, and those that are full finished.
@@ -208,12 +279,10 @@ impl Writes {
                     ios.push(place.slot, member.act_on(place.zone, Action::Reset));
                     garbage.push(*place);
                 }
-                Left::Spent => ios.push(place.slot, member.act_on(place.zone, Action::Finish)),
+                Left::Spent => ios.push(place.slot, self.members.finish(*place, &shared.tenants(*place))),
                 Left::InUse => {}
             }
         }
-        let is_worn =
-            |error: &Error| matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline);
         let (worn, failures): (Vec<_>, Vec<_>) =
             ios.join().await.into_iter().partition(|(_, error)| is_worn(error));
         self.failures.judge_writes(id, failures).await?;
@@ -229,4 +298,9 @@ impl Writes {
         }
         Ok(())
     }
+}
+
+/// True if a physical zone wore out.
+fn is_worn(error: &Error) -> bool {
+    matches!(error.kind(), ErrorKind::ZoneReadOnly | ErrorKind::ZoneOffline)
 }

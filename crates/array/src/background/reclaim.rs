@@ -1,0 +1,200 @@
+//! Reclaim: frees physical zones of which only a part holds content, where several logical zones share them (RAIZN+, section 5.2.4).
+//!
+//! The parts with content move to other physical zones of the drive ([`moves`](crate::background::moves)), those of the physical zone
+//! with the fewest first; with the last one, the physical zone is reset. A reclaim runs on each drive with fewer empty physical zones than
+//! [`OpenOptions::reclaim_below`](crate::OpenOptions), at the pace of a rebuild, on all such drives side by side; and for each first
+//! write that finds no room, which waits, without regard to the latency of clients. A physical zone without any part needs no reclaim: it
+//! is reset with the last of its logical zones.
+//!
+//! The last empty physical zone of a drive is kept for parts that move. As one physical zone more than zones may be active is in
+//! reserve, some physical zone has garbage and takes no writes whenever a first write waits, and each reclaim frees at least one slot
+//! more than it takes: the first write finds room after finitely many moves.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use units::spawn;
+use zoned::{Error, ErrorKind, Result, ZoneId};
+
+use crate::array::Array;
+use crate::background::job_runner::Runner;
+use crate::background::jobs::Job;
+use crate::background::moves::move_part::MovingPart;
+use crate::core::Core;
+use crate::layout::Slot;
+use crate::layout::placement::Place;
+use crate::metrics::add;
+use crate::zone::shared_zones::{SharedZones, Victim};
+use crate::{OpenOptions, Pace};
+
+/// Physical zones whose parts could not be moved, until a reclaim of their drive succeeds.
+type Stuck = BTreeSet<(Slot, ZoneId)>;
+
+/// What a run of [`Array::reclaim`] did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Reclaimed {
+    /// Physical zones that were freed, on all drives together.
+    pub freed: u32,
+    /// Physical zones with garbage whose parts could not be moved.
+    pub left: u32,
+}
+
+impl Array {
+    /// Frees physical zones that hold garbage, on all drives, until each drive has `empty` empty ones or none with garbage is left. Does
+    /// nothing where each part has a physical zone for itself.
+    ///
+    /// Errors: [`ErrorKind::Invalid`] beside a rebuild, [`ErrorKind::Cancelled`] if the array is being closed. A physical zone whose parts
+    /// cannot be moved stays as it is, and is counted.
+    pub async fn reclaim(&self, empty: u32, pace: Pace) -> Result<Reclaimed> {
+        let (core, mut stuck, mut freed) = (&self.core, Stuck::new(), 0);
+        let Some(shared) = core.zones.shared() else { return Ok(Reclaimed::default()) };
+        loop {
+            let victims = victims_below(core, shared, empty, &stuck);
+            if victims.is_empty() {
+                let left = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
+                return Ok(Reclaimed { freed, left });
+            }
+            freed += free_victims(core, victims, pace, &mut stuck).await?;
+        }
+    }
+}
+
+/// Starts the task that frees physical zones for first writes that wait, and before drives run out of them. The task ends with the
+/// array, and keeps no drive open while it waits. Nothing is started where each part has a physical zone for itself.
+pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
+    let Some(shared) = core.zones.shared() else { return };
+    shared.requests.open();
+    let (changed, watched) = (shared.requests.changed.clone(), Arc::downgrade(core));
+    let (zones, closed) = (Arc::clone(&core.zones), core.ctx.error(ErrorKind::Cancelled, "write"));
+    let (below, pace) = (options.reclaim_below, options.rebuild.pace);
+    let task = async move {
+        let mut stuck = Stuck::new();
+        loop {
+            let seen = changed.version();
+            let core = watched.upgrade().filter(|core| !core.jobs.is_closed());
+            let Some(core) = core else { break };
+            let goes_on = round(&core, below, pace, &mut stuck).await;
+            drop(core);
+            if !goes_on {
+                changed.changed_since(seen).await;
+            }
+        }
+        if let Some(shared) = zones.shared() {
+            shared.requests.close(&closed);
+        }
+    };
+    drop(spawn(&*core.ctx.driver, "reclaim", task));
+}
+
+/// Frees one physical zone of each drive that needs it. False if no drive does.
+async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> bool {
+    let Some(shared) = core.zones.shared() else { return false };
+    let mut victims = victims_below(core, shared, below, stuck);
+    for slot in shared.requests.slots().into_iter().collect::<BTreeSet<Slot>>() {
+        if victims.iter().any(|(of, _)| *of == slot) {
+            continue;
+        }
+        match victim(core, shared, slot, stuck) {
+            Some(victim) => victims.push((slot, victim)),
+            None => shared.requests.answer(slot, Some(&core.ctx.error(ErrorKind::NoSpace, "write"))),
+        }
+    }
+    if victims.is_empty() {
+        return false;
+    }
+    let slots: Vec<Slot> = victims.iter().map(|(slot, _)| *slot).collect();
+    let freed = free_victims(core, victims, pace, stuck).await;
+    for slot in slots {
+        let refused = freed.as_ref().err().map(|_| core.ctx.error(ErrorKind::NoSpace, "write"));
+        shared.requests.answer(slot, refused.as_ref());
+    }
+    freed.is_ok()
+}
+
+/// The next physical zone to free of each drive with fewer than `below` empty ones.
+fn victims_below(core: &Core, shared: &SharedZones, below: u32, stuck: &Stuck) -> Vec<(Slot, Victim)> {
+    let slots = core.ctx.places.slots().filter(|slot| shared.empty_zones(*slot) < below as usize);
+    slots.filter_map(|slot| Some((slot, victim(core, shared, slot, stuck)?))).collect()
+}
+
+/// The next physical zone of a drive to free; `None` if the drive is missing, or holds no garbage that can be freed.
+fn victim(core: &Core, shared: &SharedZones, slot: Slot, stuck: &Stuck) -> Option<Victim> {
+    let is_good = core.members.member(slot).is_good() && !core.members.is_broken();
+    shared.victim(slot, |zone| !stuck.contains(&(slot, zone))).filter(|_| is_good)
+}
+
+/// Frees physical zones, one of each drive, side by side. Returns how many were freed.
+async fn free_victims(
+    core: &Arc<Core>,
+    victims: Vec<(Slot, Victim)>,
+    pace: Pace,
+    stuck: &mut Stuck,
+) -> Result<u32> {
+    let refuse = |kind, why: &str| Err(core.ctx.error(kind, "reclaim").because(why));
+    let beside_rebuild = "a rebuild runs: wait for it";
+    if core.jobs.running_rebuild().is_some() {
+        return refuse(ErrorKind::Invalid, beside_rebuild);
+    }
+    let _places_change = core.jobs.places.acquire().await;
+    if core.jobs.running_rebuild().is_some() {
+        return refuse(ErrorKind::Invalid, beside_rebuild);
+    }
+    let job = Job::new(None, &core.ctx.driver);
+    if !core.jobs.begin_move(&job) {
+        return refuse(ErrorKind::Cancelled, "the array is being closed");
+    }
+    let task = |(slot, victim): (Slot, Victim)| {
+        let (core, job) = (Arc::clone(core), Arc::clone(&job));
+        let driver = Arc::clone(&core.ctx.driver);
+        let task = async move {
+            let freed = free(&core, &job, slot, &victim, pace).await;
+            (slot, victim.zone, freed)
+        };
+        spawn(&*driver, "reclaim", task)
+    };
+    let (tasks, mut count) = (victims.into_iter().map(task).collect::<Vec<_>>(), 0);
+    for task in tasks {
+        let (slot, zone, freed) = task.await;
+        match freed {
+            Ok(true) => {
+                count += 1;
+                stuck.retain(|(of, _)| *of != slot);
+            }
+            Ok(false) => drop(stuck.insert((slot, zone))),
+            Err(error) => {
+                tracing::warn!(slot = slot.0, physical = zone.0, %error, "a physical zone is not freed");
+                stuck.insert((slot, zone));
+            }
+        }
+    }
+    core.jobs.end_move();
+    add(&core.ctx.metrics.reclaimed_zones, count.into());
+    Ok(count)
+}
+
+/// Moves the parts out of a physical zone. False if a part stayed.
+async fn free(core: &Arc<Core>, job: &Arc<Job>, slot: Slot, victim: &Victim, pace: Pace) -> Result<bool> {
+    let mut runner = Runner::new(core, job, pace).in_a_hurry_for_room();
+    let is_here = |place: &Place| (place.slot, place.zone) == (slot, victim.zone);
+    for id in &victim.tenants {
+        let places = &core.ctx.places;
+        let role = places.role(*id, slot).filter(|role| places.place(*id, *role).as_ref().is_some_and(is_here));
+        // The zone was reset meanwhile.
+        let Some(role) = role else { continue };
+        match MovingPart::begin(core, *id, role, slot).await {
+            Ok(moving) => drop(moving.run(&mut runner).await?),
+            Err(error) if is_gone(core, *id, &error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let holds = |id: &ZoneId| {
+        let role = core.ctx.places.role(*id, slot);
+        role.and_then(|role| core.ctx.places.place(*id, role)).as_ref().is_some_and(is_here)
+    };
+    Ok(!victim.tenants.iter().any(holds))
+}
+
+/// True if a part was not moved because its zone was reset meanwhile.
+fn is_gone(core: &Core, id: ZoneId, error: &Error) -> bool {
+    error.kind() == ErrorKind::Invalid && core.zones.zone(id).pointer.0 == 0
+}
