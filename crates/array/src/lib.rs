@@ -62,4 +62,5 @@ pub use options::{AppendMode, CreateOptions, OpenOptions, Pace, RebuildOptions, 
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
 pub use zone::memory::Memory;
+pub use zone::space::Space;
 pub use zone::worn_zones::WornZone;

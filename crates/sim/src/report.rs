@@ -37,6 +37,8 @@ pub enum StateKind {
     CutInRebuild,
     /// A part of a zone was on its way to another physical zone at the cut.
     CutInMove,
+    /// The power was cut while a reclaim freed physical zones.
+    CutInReclaim,
     /// The array has two parities.
     TwoParities,
     /// The array has stored maps.

@@ -334,6 +334,32 @@ fn a_frame_that_an_array_logs_once_is_found() {
 }
 
 #[test]
+fn find_part_below() {
+    for seed in 41..60 {
+        for rule in [array::BrokenRule::PartBelow, array::BrokenRule::MoveEnd] {
+            let array = Some(rule);
+            let broken_rules = BrokenRules { array, ..BrokenRules::default() };
+            let options = CrashOptions {
+                broken_rules,
+                first_failure: true,
+                ..CrashOptions::new(Target::Array, seed, 12000)
+            };
+            let start = std::time::Instant::now();
+            match crash(&options) {
+                Ok(report) => println!(
+                    "{rule:?} {seed}: {} of {} {:?} {:?}",
+                    !report.is_clean(),
+                    report.states,
+                    start.elapsed(),
+                    report.failures.first().map(|f| &f.what)
+                ),
+                Err(e) => println!("{rule:?} {seed}: {e}"),
+            }
+        }
+    }
+}
+
+#[test]
 fn a_map_that_an_array_does_not_wait_for_is_found() {
     is_found_in_an_array(43, array::BrokenRule::MapAwaited);
 }

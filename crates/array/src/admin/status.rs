@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use uuid::Uuid;
-use zoned::{Bytes, Error, ErrorKind, Result, ZoneId, ZonedDevice};
+use zoned::{Blocks, Bytes, Error, ErrorKind, Result, ZoneId, ZonedDevice};
 
 use crate::array::Array;
 use crate::background::jobs::Progress;
 use crate::background::moves::restore::count_lost_parts;
+use crate::core::Core;
 use crate::degraded::errors::is_transient;
 use crate::degraded::failures::MANY_ERRORS;
 use crate::events::Events;
@@ -19,6 +20,7 @@ use crate::member::member_drive::MemberDrive;
 use crate::metrics::Counters;
 use crate::mount::dry_run::mount_without_writes;
 use crate::zone::memory::Memory;
+use crate::zone::space::Space;
 use crate::zone::worn_zones::WornZone;
 use crate::{MemberInfo, Superblock};
 
@@ -109,6 +111,8 @@ pub struct Status {
     pub broken: bool,
     /// The array's memory, or that of a process that would open the array; `None` if no mount takes the array.
     pub memory: Option<Memory>,
+    /// The space of the drives; `None` with the fixed placement, where it is that of the logical zones, and if no mount takes the array.
+    pub space: Option<Space>,
     /// Why no mount takes the array: the error of a dry run. `None` if a mount takes the array as far as the content and the
     /// zone reports of the drives tell, and of an array that is assembled.
     pub mount_error: Option<String>,
@@ -273,6 +277,7 @@ impl Array {
             failed_zones,
             broken,
             memory: Some(core.zones.memory()),
+            space: space(core),
             mount_error: None,
         }
     }
@@ -294,6 +299,25 @@ impl Array {
     }
 }
 
+/// The space of the drives of an array with stored maps.
+fn space(core: &Core) -> Option<Space> {
+    let counts = core.zones.zone_counts()?;
+    let superblock = core.members.config.lock();
+    let bytes = |rows: Blocks, count: usize| Bytes(rows.bytes(superblock.block_size).0 * count as u64);
+    let sum = |of: fn(&(usize, usize, usize)) -> usize| counts.iter().map(of).sum::<usize>();
+    let filled = u64::from(superblock.zones) * u64::from(superblock.width);
+    let filled = filled.div_ceil(u64::from(superblock.shares) * counts.len() as u64);
+    let ordered = || core.zones.shared().is_some_and(|shared| shared.requests.ordered() > 0);
+    Some(Space {
+        live: bytes(superblock.part_rows(), sum(|(parts, _, _)| *parts)),
+        committed: bytes(superblock.zone_capacity, sum(|(_, used, _)| *used)),
+        usable: bytes(superblock.zone_capacity, sum(|(_, used, empty)| used + empty)),
+        empty_zones: counts.iter().map(|(_, _, empty)| *empty).min().unwrap_or(0) as u32,
+        reserve_zones: superblock.part_zones.saturating_sub(u32::try_from(filled).unwrap_or(u32::MAX)),
+        moving: core.jobs.moving.lock().is_some() || ordered(),
+    })
+}
+
 /// The status of the array that `devices` are members of, as a mount would find it: a drive that the mount would do without
 /// counts as failed, and an array that no mount takes is failed, with the mount's error. Writes nothing: the mount is a dry
 /// run, which does not find a drive that refuses writes although its zone reports name no fault.
@@ -313,6 +337,7 @@ pub async fn status(devices: &[Arc<dyn ZonedDevice>]) -> Result<Status> {
             status.worn = core.zones.worn.all();
             status.failed_zones = core.zones.failed_zones();
             status.memory = Some(core.zones.memory());
+            status.space = space(&core);
             status.lost_parts = count_lost_parts(&core);
         }
         Err(error) if is_transient(error.kind()) => return Err(error),
@@ -377,6 +402,7 @@ pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status>
         failed_zones: Vec::new(),
         broken: false,
         memory: None,
+        space: None,
         mount_error: None,
     })
 }

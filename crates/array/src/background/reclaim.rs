@@ -59,6 +59,14 @@ impl Array {
     }
 }
 
+impl Array {
+    /// Orders the reclaim that runs for the array to free physical zones until each drive has `empty` empty ones, or none with garbage is
+    /// left. [`Space::moving`](crate::Space) says when it has ended. False where each part has a physical zone for itself.
+    pub fn order_reclaim(&self, empty: u32) -> bool {
+        self.core.zones.shared().is_some_and(|shared| shared.requests.order(empty))
+    }
+}
+
 /// Starts the task that frees physical zones for first writes that wait, and before drives run out of them. The task ends with the
 /// array, and keeps no drive open while it waits. Nothing is started where each part has a physical zone for itself.
 pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
@@ -89,7 +97,11 @@ pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
 /// Frees one physical zone of each drive that needs it. False if no drive does.
 async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> bool {
     let Some(shared) = core.zones.shared() else { return false };
-    let mut victims = victims_below(core, shared, below, stuck);
+    let ordered = shared.requests.ordered();
+    let mut victims = victims_below(core, shared, below.max(ordered), stuck);
+    if victims.is_empty() {
+        shared.requests.order_done(ordered);
+    }
     for slot in shared.requests.slots().into_iter().collect::<BTreeSet<Slot>>() {
         if victims.iter().any(|(of, _)| *of == slot) {
             continue;
@@ -107,6 +119,9 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
     for slot in slots {
         let refused = freed.as_ref().err().map(|_| core.ctx.error(ErrorKind::NoSpace, "write"));
         shared.requests.answer(slot, refused.as_ref());
+    }
+    if freed.is_err() {
+        shared.requests.order_done(ordered);
     }
     freed.is_ok()
 }
@@ -178,7 +193,8 @@ async fn free(core: &Arc<Core>, job: &Arc<Job>, slot: Slot, victim: &Victim, pac
     let is_here = |place: &Place| (place.slot, place.zone) == (slot, victim.zone);
     for id in &victim.tenants {
         let places = &core.ctx.places;
-        let role = places.role(*id, slot).filter(|role| places.place(*id, *role).as_ref().is_some_and(is_here));
+        let role =
+            places.role(*id, slot).filter(|role| places.place(*id, *role).as_ref().is_some_and(is_here));
         // The zone was reset meanwhile.
         let Some(role) = role else { continue };
         match MovingPart::begin(core, *id, role, slot).await {

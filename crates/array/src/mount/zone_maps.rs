@@ -30,7 +30,10 @@ impl Mount {
         let mut taken: BTreeSet<Place> = BTreeSet::new();
         for (_, map) in newest {
             if !self.has_possible_slots(&map) || map.places.iter().any(|place| taken.contains(place)) {
-                tracing::error!(?map, "the map names rows of another zone, or none that a part has: passed over");
+                tracing::error!(
+                    ?map,
+                    "the map names rows of another zone, or none that a part has: passed over"
+                );
                 self.contested_maps.insert(map.zone);
                 continue;
             }

@@ -217,8 +217,7 @@ async fn rewrite_part(core: &Arc<Core>, id: ZoneId, slot: Slot) -> Result<(), Mo
     copy_back(&device, block, physical, rows, copy, mask).await.of(slot)?;
     let place = Place::whole(slot, physical);
     // A physical zone with another slot stays as it is, unless it takes no part any more.
-    let takes_no_part =
-        |shared: &SharedZones| shared.is_last_slot(place) || shared.ends_full_zone(id, place);
+    let takes_no_part = |shared: &SharedZones| shared.is_last_slot(place) || shared.ends_full_zone(id, place);
     if full && rows < device.geometry().zone_capacity.0 && core.zones.shared().is_none_or(takes_no_part) {
         part.act(Action::Finish).await.of(slot)?;
     }

@@ -35,7 +35,8 @@ pub(crate) fn choose(
     let near = || half_filled.iter().filter(|one| one.gap <= short || empty.is_none());
     let follows = |one: &&HalfFilled| one.last.0.checked_add(1) == Some(id.0);
     let neighbour = near().find(follows).or_else(|| near().find(|one| one.is_latest));
-    let least_mixed = || half_filled.iter().min_by_key(|one| (one.gap, one.breaks, one.zone)).map(|one| one.zone);
+    let least_mixed =
+        || half_filled.iter().min_by_key(|one| (one.gap, one.breaks, one.zone)).map(|one| one.zone);
     neighbour.map(|one| one.zone).or(empty).or_else(least_mixed)
 }
 

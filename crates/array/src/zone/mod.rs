@@ -21,6 +21,7 @@ pub(crate) mod memory;
 pub(crate) mod readers;
 pub(crate) mod room_requests;
 pub(crate) mod shared_zones;
+pub(crate) mod space;
 pub(crate) mod stale_rows;
 pub(crate) mod torn_end;
 pub(crate) mod worn_zones;

@@ -1,5 +1,7 @@
 //! First writes of logical zones that wait for room on a drive, and the reclaim that makes room for them.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+
 use parking_lot::Mutex;
 use units::sync::Event;
 use zoned::{Completer, Done, Error};
@@ -11,11 +13,34 @@ use crate::layout::Slot;
 pub(crate) struct RoomRequests {
     /// `None` while no reclaim runs for the array.
     waiting: Mutex<Option<Vec<(Slot, Completer)>>>,
+    /// Each drive is to have this number of empty physical zones, by order; 0 without an order.
+    ordered: AtomicU32,
     /// Notified when room is requested, taken or given up.
     pub changed: Event,
 }
 
 impl RoomRequests {
+    /// Orders a reclaim until each drive has `empty` empty physical zones or no garbage. False if no reclaim runs for the array.
+    pub(crate) fn order(&self, empty: u32) -> bool {
+        if self.waiting.lock().is_none() {
+            return false;
+        }
+        self.ordered.fetch_max(empty, Ordering::AcqRel);
+        self.changed.notify();
+        true
+    }
+
+    /// The number of empty physical zones of each drive that an order asks for.
+    pub(crate) fn ordered(&self) -> u32 {
+        self.ordered.load(Ordering::Acquire)
+    }
+
+    /// An order for `empty` empty physical zones is carried out, unless another one asks for more.
+    pub(crate) fn order_done(&self, empty: u32) {
+        // A failed exchange leaves the order for more.
+        let _kept = self.ordered.compare_exchange(empty, 0, Ordering::AcqRel, Ordering::Relaxed);
+    }
+
     /// Accepts requests from now on.
     pub(crate) fn open(&self) {
         self.waiting.lock().get_or_insert_default();
@@ -23,6 +48,7 @@ impl RoomRequests {
 
     /// Accepts no requests any more, and refuses those that wait with `error`.
     pub(crate) fn close(&self, error: &Error) {
+        self.ordered.store(0, Ordering::Release);
         for (_, completer) in self.waiting.lock().take().into_iter().flatten() {
             completer.complete(Err(error.duplicate()));
         }

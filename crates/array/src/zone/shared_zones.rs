@@ -328,6 +328,16 @@ impl SharedZones {
         }
     }
 
+    /// The numbers of parts with content, of physical zones with content, and of empty ones, of each drive.
+    pub(crate) fn counts(&self) -> Vec<(usize, usize, usize)> {
+        let drives = self.drives.lock();
+        let of = |drive: &SharedZonesOfDrive| {
+            let parts = drive.used.values().map(|used| used.tenants.len()).sum();
+            (parts, drive.used.len(), drive.empty.len())
+        };
+        drives.iter().map(of).collect()
+    }
+
     /// The number of empty physical zones of a drive.
     pub(crate) fn empty_zones(&self, slot: Slot) -> usize {
         self.drives.lock().get(slot.index()).map_or(0, |drive| drive.empty.len())
@@ -348,8 +358,9 @@ impl SharedZones {
             !used.is_open && drive.copied_to != Some(**zone) && holds_garbage(used) && may(**zone)
         };
         let all = drive.used.iter().filter(may_free).filter(|(_, used)| !used.tenants.is_empty());
-        let (zone, used) =
-            all.min_by_key(|(zone, used)| (used.tenants.len(), self.zone_rows.saturating_sub(used.next), **zone))?;
+        let (zone, used) = all.min_by_key(|(zone, used)| {
+            (used.tenants.len(), self.zone_rows.saturating_sub(used.next), **zone)
+        })?;
         Some(Victim { zone: *zone, tenants: used.tenants.iter().map(|tenant| tenant.id).collect() })
     }
 

@@ -127,6 +127,21 @@ impl ZoneTable {
         Memory { tables, parity, relocated }
     }
 
+    /// The numbers of parts with content, of physical zones with content, and of empty ones, of each drive; `None` with computed places.
+    pub(crate) fn zone_counts(&self) -> Option<Vec<(usize, usize, usize)>> {
+        let maps = self.ctx.places.stored()?;
+        if let Some(shared) = self.shared() {
+            return Some(shared.counts());
+        }
+        let mut parts = vec![0; maps.drives() as usize];
+        for slot in self.ids().flat_map(|id| maps.slots(id)) {
+            if let Some(parts) = parts.get_mut(slot.index()) {
+                *parts += 1;
+            }
+        }
+        Some(parts.into_iter().zip(self.free.counts()).map(|(parts, empty)| (parts, parts, empty)).collect())
+    }
+
     /// The physical zones that parts of several logical zones share, if they do.
     pub(crate) fn shared(&self) -> Option<&SharedZones> {
         self.shared.as_ref()

@@ -107,7 +107,9 @@ fn a_reclaim_frees_the_physical_zones_with_garbage() {
     let array = ground.open(OpenOptions { reclaim_below: 0, ..OpenOptions::default() });
     let all = device(&array).geometry().zone_capacity.0;
     let written = fragment(&ground, &array, 9);
-    let empty = |ground: &ArrayFixture| (0..4).map(|drive| 12 - physical_zones(ground, drive).len()).collect::<Vec<_>>();
+    let empty = |ground: &ArrayFixture| {
+        (0..4).map(|drive| 12 - physical_zones(ground, drive).len()).collect::<Vec<_>>()
+    };
     assert_eq!(empty(&ground), [3; 4]);
     let report = ground.wait(array.reclaim(5, Pace::UNBOUNDED)).expect("reclaimed");
     assert!(report.freed >= 8 && report.left == 0, "{report:?}");
@@ -132,7 +134,9 @@ fn parts_move_between_physical_zones_that_zones_share() {
     for round in 0..4 {
         for role in 0..4 {
             let (slot, physical) = array.place(ZoneId(1), Role(role)).expect("a zone with content");
-            assert!(ground.wait(array.move_part(ZoneId(1), Role(role), slot, Pace::UNBOUNDED)).expect("moved"));
+            assert!(
+                ground.wait(array.move_part(ZoneId(1), Role(role), slot, Pace::UNBOUNDED)).expect("moved")
+            );
             let now = array.place(ZoneId(1), Role(role)).expect("a zone with content");
             assert!(now.0 == slot && now.1 != physical, "{now:?}");
         }
@@ -159,7 +163,11 @@ fn zones_that_are_filled_in_turn_fill_physical_zones() {
         let rows = capacity / u64::from(shares) / 4 * 4;
         assert_eq!(geometry.zone_capacity, Blocks(rows * 3));
         assert!(geometry.zone_size.0.is_power_of_two(), "kernels expect a power of two: {geometry:?}");
-        assert_eq!((geometry.max_active, geometry.zones), (Some(2), 4 * shares), "half of the physical zones are in reserve");
+        assert_eq!(
+            (geometry.max_active, geometry.zones),
+            (Some(2), 4 * shares),
+            "half of the physical zones are in reserve"
+        );
         let all = geometry.zone_capacity.0;
         for life in 1..4 {
             for zone in (0..geometry.zones).map(ZoneId) {

@@ -57,8 +57,8 @@ pub struct CreateArgs {
     #[arg(long, default_value = "fixed", value_name = "WHICH")]
     placement: PlacementArg,
     /// Size of a logical zone: 1/S for S logical zones that share a physical zone of each drive, or the bytes that it holds. Needs
-    /// stored maps [default: a physical zone of each drive]. Refused for now: such arrays are not sound yet.
-    #[arg(long, value_name = "1/S|SIZE", hide = true)]
+    /// stored maps [default: a physical zone of each drive].
+    #[arg(long, value_name = "1/S|SIZE")]
     zone_size: Option<ZoneSize>,
     /// Units of a stripe, parities included: each logical zone takes as many of the drives [default: one on each drive].
     #[arg(long, value_name = "N")]

@@ -1,4 +1,4 @@
-//! The commands `furrow array fail`, `replace`, `rebuild` and `scrub`: orders to an array, and the jobs that they start.
+//! The commands `furrow array fail`, `replace`, `rebuild`, `scrub` and `reclaim`: orders to an array, and the jobs that they start.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 use server::array::{
-    ArrayView, EndView, FailOrder, Job, MemberView, ProgressView, ReplaceOrder, ScrubOrder, ScrubView,
+    ArrayView, EndView, FailOrder, Job, MemberView, ProgressView, ReclaimOrder, ReplaceOrder, ScrubOrder,
+    ScrubView,
 };
 use units::Bytes;
 use zoned::ErrorKind;
@@ -78,6 +79,19 @@ pub struct ScrubArgs {
     #[arg(long, requires = "url", conflicts_with = "repair_parity")]
     cancel: bool,
     /// Do not wait for the end of the job; only where a server holds the array.
+    #[arg(long, requires = "url")]
+    no_wait: bool,
+}
+
+/// `furrow array reclaim`
+#[derive(Debug, Args)]
+pub struct ReclaimArgs {
+    #[command(flatten)]
+    array: ArrayArg,
+    /// Stop when each drive has this number of empty zones [default: as many as there can be].
+    #[arg(long, value_name = "N")]
+    empty: Option<u32>,
+    /// Do not wait for the end; only where a server holds the array.
     #[arg(long, requires = "url")]
     no_wait: bool,
 }
@@ -294,6 +308,24 @@ pub fn scrub(context: &Context, args: &ScrubArgs) -> Result<ExitCode> {
 
 fn scrub_found_no_problem(found: &ScrubView) -> bool {
     found.lost == 0 && found.mismatches == found.parity_rewritten
+}
+
+/// Frees physical zones that hold garbage.
+pub fn reclaim(context: &Context, args: &ReclaimArgs) -> Result<ExitCode> {
+    let handle = args.array.open(context)?;
+    match &handle {
+        ArrayHandle::Local(array) => array.reclaim(args.empty)?,
+        ArrayHandle::Remote(server) => {
+            let _view: ArrayView = server.order("reclaim", &ReclaimOrder { empty: args.empty })?;
+        }
+    }
+    let mut view = handle.view()?;
+    while !args.no_wait && view.space.is_some_and(|space| space.moving) {
+        context.sleep(POLL_INTERVAL);
+        view = handle.view()?;
+    }
+    status::show(context, &view)?;
+    Ok(ExitCode::SUCCESS)
 }
 
 /// Cancels an array's job, and waits until it has ended.

@@ -3,7 +3,7 @@
 //! ```text
 //!   create                           makes an array
 //!   status, monitor                  its health, and its events
-//!   jobs                             fail, replace, rebuild, scrub: orders, and the progress of what they start
+//!   jobs                             fail, replace, rebuild, scrub, reclaim: orders, and the progress of what they start
 //!   spare                            drives that take the place of a failed one by themselves
 //!   offline                          check, dump, destroy: of drives that no process holds
 //!   handle                           --device, or --url of the server that holds the array
@@ -58,6 +58,8 @@ enum Verb {
     Spare(spare::SpareArgs),
     /// Read everything and compare parity with data.
     Scrub(jobs::ScrubArgs),
+    /// Free the drives' zones that hold the parts of reset zones beside others: what the array does by itself when it runs short.
+    Reclaim(jobs::ReclaimArgs),
     /// Check the array for damage, without writing.
     Check(offline::CheckArgs),
     /// Print the superblocks and the metadata records.
@@ -77,6 +79,7 @@ pub fn run(context: &Context, args: ArrayArgs) -> Result<ExitCode> {
         Verb::Rebuild(args) => jobs::rebuild(context, &args),
         Verb::Spare(args) => spare::run(context, &args),
         Verb::Scrub(args) => jobs::scrub(context, &args),
+        Verb::Reclaim(args) => jobs::reclaim(context, &args),
         Verb::Check(args) => offline::check(context, &args),
         Verb::Dump(args) => offline::dump(context, &args),
         Verb::Destroy(args) => offline::destroy(context, &args),

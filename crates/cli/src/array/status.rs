@@ -69,6 +69,22 @@ pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
     if view.spare_drives > 0 {
         pairs.push(("spare capacity", format!("that of {} of the drives", view.spare_drives)));
     }
+    if let Some(space) = view.space {
+        let show = |bytes| size::show(Bytes(bytes));
+        pairs.push((
+            "space of the drives",
+            format!(
+                "{} live, {} committed of {}",
+                show(space.live),
+                show(space.committed),
+                show(space.usable)
+            ),
+        ));
+        pairs.push((
+            "empty zones",
+            format!("{} of each drive or more; {} in reserve", space.empty_zones, space.reserve_zones),
+        ));
+    }
     for (name, progress) in [("rebuild", &view.rebuild), ("scrub", &view.scrub)] {
         pairs.extend(progress.iter().map(|progress| (name, progress.words())));
     }

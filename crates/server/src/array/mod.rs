@@ -5,7 +5,8 @@ mod orders;
 mod view;
 
 pub use open_array::{Job, OpenArray};
-pub use orders::{AddSpareOrder, FailOrder, RemoveSpareOrder, ReplaceOrder, ScrubOrder};
+pub use orders::{AddSpareOrder, FailOrder, ReclaimOrder, RemoveSpareOrder, ReplaceOrder, ScrubOrder};
 pub use view::{
-    ArrayView, EndView, EventView, MemberView, MemoryView, ProgressView, ScrubView, SpareView, WornView,
+    ArrayView, EndView, EventView, MemberView, MemoryView, ProgressView, ScrubView, SpaceView, SpareView,
+    WornView,
 };

@@ -278,6 +278,18 @@ impl OpenArray {
         }
     }
 
+    /// Orders a reclaim until each drive has `empty` empty physical zones, or as many as there can be. The view's `space` says when the
+    /// reclaim has ended.
+    pub fn reclaim(&self, empty: Option<u32>) -> Result<(), Error> {
+        if self.array.order_reclaim(empty.unwrap_or(u32::MAX)) {
+            return Ok(());
+        }
+        let name = &ZonedDevice::geometry(&*self.array).name;
+        Err(Error::new(ErrorKind::Invalid, name, "reclaim").because(
+            "no logical zones of the array share a physical zone: a reset frees the physical zones of a zone at once",
+        ))
+    }
+
     /// Begins a scrub, which compares all parity with its data.
     pub fn scrub(&self, repair_parity: bool) -> Result<(), Error> {
         self.array.start_scrub(ScrubOptions { repair_parity, ..ScrubOptions::default() }).map(drop)

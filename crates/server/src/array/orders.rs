@@ -51,6 +51,14 @@ pub struct RemoveSpareOrder {
     pub spare: String,
 }
 
+/// `POST /array/reclaim`: frees physical zones that hold garbage.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct ReclaimOrder {
+    /// The number of empty physical zones that each drive is to have; none: as many as there can be.
+    pub empty: Option<u32>,
+}
+
 /// `POST /array/scrub`: compares all parity with its data.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]

@@ -35,6 +35,8 @@ pub struct ArrayView {
     pub capacity: u64,
     /// The array's memory; `None` if no mount takes the array.
     pub memory: Option<MemoryView>,
+    /// The space of the drives; `None` with the fixed placement, or if no mount takes the array.
+    pub space: Option<SpaceView>,
     /// The array's members, in the order of their slots.
     pub members: Vec<MemberView>,
     /// The idle spares, in the order in which they are taken.
@@ -69,6 +71,24 @@ pub struct MemoryView {
     pub parity: u64,
     /// Content that the metadata logs hold because its place does not take it.
     pub relocated: u64,
+}
+
+/// The space of the physical zones of an array's drives, parities included.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SpaceView {
+    /// Bytes of parts with content.
+    pub live: u64,
+    /// Bytes of physical zones with content, reset parts and room behind parts included.
+    pub committed: u64,
+    /// Bytes of all physical zones that take writes.
+    pub usable: u64,
+    /// Empty physical zones of the drive with the fewest.
+    pub empty_zones: u32,
+    /// Physical zones of each drive beside those that the parts of all logical zones fill.
+    pub reserve_zones: u32,
+    /// True while parts move, or a reclaim is ordered.
+    pub moving: bool,
 }
 
 /// The state of an array's member.
@@ -205,6 +225,14 @@ impl From<&Status> for ArrayView {
                 tables: memory.tables.0,
                 parity: memory.parity.0,
                 relocated: memory.relocated.0,
+            }),
+            space: status.space.map(|space| SpaceView {
+                live: space.live.0,
+                committed: space.committed.0,
+                usable: space.usable.0,
+                empty_zones: space.empty_zones,
+                reserve_zones: space.reserve_zones,
+                moving: space.moving,
             }),
             members: status
                 .members

@@ -12,7 +12,9 @@ use serde_json::{Value, json};
 use zoned::{Error, ErrorKind};
 
 use super::guard::{ArrayHolder, Order, Refusal};
-use crate::array::{AddSpareOrder, FailOrder, Job, OpenArray, RemoveSpareOrder, ReplaceOrder, ScrubOrder};
+use crate::array::{
+    AddSpareOrder, FailOrder, Job, OpenArray, ReclaimOrder, RemoveSpareOrder, ReplaceOrder, ScrubOrder,
+};
 
 /// The body of an order without settings: `{}`.
 #[derive(Deserialize)]
@@ -28,6 +30,7 @@ pub(super) fn routes<H: ArrayHolder>() -> Router<H> {
         .route("/array/add-spare", post(post_add_spare::<H>))
         .route("/array/remove-spare", post(post_remove_spare::<H>))
         .route("/array/scrub", post(post_scrub::<H>))
+        .route("/array/reclaim", post(post_reclaim::<H>))
         .route("/array/cancel-rebuild", post(cancel_rebuild::<H>))
         .route("/array/cancel-scrub", post(cancel_scrub::<H>))
 }
@@ -94,6 +97,17 @@ async fn post_scrub<H: ArrayHolder>(
 ) -> Result<Response, Refusal> {
     on_array(holder, move |array| {
         array.scrub(order.repair_parity)?;
+        Ok(array_json(array))
+    })
+    .await
+}
+
+async fn post_reclaim<H: ArrayHolder>(
+    State(holder): State<H>,
+    Order(order): Order<ReclaimOrder>,
+) -> Result<Response, Refusal> {
+    on_array(holder, move |array| {
+        array.reclaim(order.empty)?;
         Ok(array_json(array))
     })
     .await

@@ -36,7 +36,7 @@ const WRITTEN_BYTES_KINDS: [(&str, &str); 6] = [
     ("moved_bytes", "move"),
 ];
 /// The array's other counters: the name of the counter, the name of the metric, the help text.
-const COUNTERS: [(&str, &str, &str); 8] = [
+const COUNTERS: [(&str, &str, &str); 10] = [
     ("degraded_reads", "furrow_array_degraded_reads", "Reads reconstructed from the other drives"),
     ("read_errors", "furrow_array_read_errors", "Reads of a drive that gave an error of the medium"),
     (
@@ -45,6 +45,8 @@ const COUNTERS: [(&str, &str, &str); 8] = [
         "Reads with an error of the medium that were answered from the other drives",
     ),
     ("relocations", "furrow_array_relocations", "Stripe units recorded elsewhere than in their place"),
+    ("reclaimed_zones", "furrow_array_reclaimed_zones", "Physical zones that reclaims freed"),
+    ("waits_for_room", "furrow_array_waits_for_room", "First writes of zones that waited for a reclaim"),
     ("scrub_bytes", "furrow_array_scrub_read_bytes", "Bytes that scrubs read"),
     ("scrub_errors", "furrow_array_scrub_errors", "Reads of scrubs that failed"),
     ("scrub_mismatches", "furrow_array_scrub_mismatches", "Stripes whose parity did not fit their data"),

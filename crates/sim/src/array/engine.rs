@@ -129,6 +129,7 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
             | Entry::Rebuilding
             | Entry::Replaced
             | Entry::Moving(_)
+            | Entry::Reclaiming(_)
             | Entry::Worn => {}
         }
     }

@@ -51,7 +51,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
 fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
     let mut model = ZonesModel::new(LOGICAL_ZONES as usize, record.shape.atomic);
     let (mut promises, mut ready, mut replaced) = (0, false, false);
-    let (mut rebuilding, mut moving) = (false, false);
+    let (mut rebuilding, mut moving, mut reclaiming) = (false, false, false);
     let mut cuts = Vec::new();
     let mut open = false;
     for (at, entry) in record.entries.iter().enumerate() {
@@ -65,6 +65,7 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
                         replaced,
                         rebuilding,
                         moving,
+                        reclaiming,
                     });
                 }
                 open = ready;
@@ -82,6 +83,7 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
             Entry::Rebuilding => rebuilding = true,
             Entry::Replaced => (replaced, rebuilding) = (true, false),
             Entry::Moving(is_begun) => moving = *is_begun,
+            Entry::Reclaiming(is_begun) => reclaiming = *is_begun,
             Entry::Worn => model.worn = true,
         }
     }

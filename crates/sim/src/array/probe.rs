@@ -289,21 +289,23 @@ impl ImageDrives {
             if rows > 0 {
                 let row = rng.below(rows as u64);
                 let id = ZoneId(u32::try_from(zone).expect("a few"));
-                if let Some(physical) = self.physical_zone_of(array, id) {
-                    self.bad.add(id, physical, row);
+                if let Some((physical, first)) = self.place_of(array, id) {
+                    self.bad.add(id, physical, (first, row));
                 }
             }
         }
     }
 
-    /// The physical zone of the drive with unreadable blocks that holds its part of a logical zone.
-    fn physical_zone_of(&self, array: &Array, zone: ZoneId) -> Option<ZoneId> {
+    /// The physical zone of the drive with unreadable blocks that holds its part of a logical zone, and the part's first row there.
+    fn place_of(&self, array: &Array, zone: ZoneId) -> Option<(ZoneId, u64)> {
         let name = format!("emu:{}", self.bad.drive);
         let members = array.status().members;
         let slot = members.iter().find(|member| member.device.as_deref() == Some(name.as_str()))?.slot;
         let drives = u32::try_from(members.len()).ok()?;
-        let mut parts = (0..drives).filter_map(|role| array.place(zone, Role(role)));
-        parts.find(|(of, _)| *of == slot).map(|(_, physical)| physical)
+        (0..drives).map(Role).find_map(|role| {
+            let (_, physical) = array.place(zone, role).filter(|(of, _)| *of == slot)?;
+            Some((physical, array.first_row(zone, role)))
+        })
     }
 
     /// Wears out a physical zone, if its drive is present.

@@ -40,6 +40,8 @@ pub(super) enum Entry {
     Replaced,
     /// The move of a part began (`true`) or ended.
     Moving(bool),
+    /// A reclaim began (`true`) or ended.
+    Reclaiming(bool),
     /// A physical zone of a drive wore out.
     Worn,
 }
@@ -145,7 +147,18 @@ async fn move_parts(
     while !is_over.load(Ordering::Acquire) {
         let zone = ZoneId(rng.index(LOGICAL_ZONES as usize) as u32);
         let role = Role(rng.index(drives) as u32);
-        if let Some((slot, _)) = array.place(zone, role) {
+        if array.superblock().shares > 1 && rng.chance(50) {
+            journal.lock().push(Entry::Reclaiming(true));
+            let reclaimed = array.reclaim(u32::MAX, Pace::UNBOUNDED).await;
+            journal.lock().push(Entry::Reclaiming(false));
+            match reclaimed {
+                Ok(_) => {}
+                // A rebuild runs, or a drive failed.
+                Err(e) if e.kind() == ErrorKind::Invalid => {}
+                Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
+                Err(e) => return Err(format!("a reclaim: {e}")),
+            }
+        } else if let Some((slot, _)) = array.place(zone, role) {
             let slot = if rng.chance(50) { slot } else { Slot(rng.index(drives) as u32) };
             journal.lock().push(Entry::Moving(true));
             let moved = array.move_part(zone, role, slot, Pace::UNBOUNDED).await;

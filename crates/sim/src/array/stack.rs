@@ -116,7 +116,8 @@ pub(super) fn cuts<M: Clone>(
         match entry {
             Entry::Io(_, event) if ready && event.is_io() => {
                 let model = model.clone();
-                cuts.push(Cut { entry: at, model, promises, replaced, rebuilding, moving: false });
+                let (moving, reclaiming) = (false, false);
+                cuts.push(Cut { entry: at, model, promises, replaced, rebuilding, moving, reclaiming });
             }
             Entry::Step(Event::Ready) => ready = true,
             Entry::Step(event) => {

@@ -35,6 +35,8 @@ pub(super) struct Cut<M> {
     pub rebuilding: bool,
     /// Whether a part of a zone was being moved at the cut.
     pub moving: bool,
+    /// Whether a reclaim was under way at the cut.
+    pub reclaiming: bool,
 }
 
 /// A function that judges one crash state: the cut, the failed drive, the images of the present drives, a seed.
@@ -84,10 +86,11 @@ pub(super) fn explore<M: Send + Sync>(
         }
     } else {
         let wanted = (states / (per_cut * rounds)).saturating_add(1);
-        // A rebuild is short beside its workload, and so are moves: half of the cuts fall into a rebuild, and half of the others into
-        // moves.
+        // A rebuild is short beside its workload, and so are moves and reclaims: half of the cuts fall into a rebuild, and half of the
+        // others into moves and reclaims.
         let (mut in_rebuild, others): (Vec<_>, Vec<_>) = cuts.into_iter().partition(|cut| cut.rebuilding);
-        let (mut in_move, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(|cut| cut.moving);
+        let (mut in_move, mut others): (Vec<_>, Vec<_>) =
+            others.into_iter().partition(|cut| cut.moving || cut.reclaiming);
         keep_random(&mut in_rebuild, wanted.div_ceil(2), options.seed ^ workload);
         let left = wanted.saturating_sub(in_rebuild.len() as u64);
         keep_random(&mut in_move, left.div_ceil(2), options.seed ^ workload);
@@ -121,6 +124,7 @@ fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind
         (StateKind::TwoDrivesLost, shape.lacking(failure, cut.replaced) >= 2),
         (StateKind::CutInRebuild, cut.rebuilding),
         (StateKind::CutInMove, cut.moving),
+        (StateKind::CutInReclaim, cut.reclaiming),
         (StateKind::TwoParities, shape.parities == 2),
         (StateKind::StoredMaps, shape.stored),
         (StateKind::SharedZones, shape.shares > 1),

@@ -26,9 +26,9 @@ impl UnreadableBlocks {
         UnreadableBlocks { drive, first, zone_size: geometry.zone_size, ..UnreadableBlocks::default() }
     }
 
-    /// Makes a row of a logical zone unreadable, which lies in the drive's physical zone `physical`.
-    pub(super) fn add(&self, zone: ZoneId, physical: ZoneId, row: u64) {
-        let at = Lba(self.first.0 + u64::from(physical.0) * self.zone_size.0 + row);
+    /// Makes row `row` of a part of a logical zone unreadable. The part begins at row `first` of the drive's physical zone `physical`.
+    pub(super) fn add(&self, zone: ZoneId, physical: ZoneId, (first, row): (u64, u64)) {
+        let at = Lba(self.first.0 + u64::from(physical.0) * self.zone_size.0 + first + row);
         self.now.lock().insert(at);
         self.ever.lock().insert((zone, row));
     }

@@ -48,6 +48,12 @@ impl Array {
     pub fn place(&self, zone: ZoneId, role: Role) -> Option<(Slot, ZoneId)> {
         self.core.ctx.places.place(zone, role).map(|place| (place.slot, place.zone))
     }
+
+    /// The first row of a part of a logical zone in its physical zone: 0 unless logical zones share physical zones. For tests.
+    #[doc(hidden)]
+    pub fn first_row(&self, zone: ZoneId, role: Role) -> u64 {
+        self.core.ctx.places.place(zone, role).map_or(0, |place| place.row)
+    }
 }
 
 /// Moves one part, after the job that runs already.

@@ -242,9 +242,8 @@ impl Writes {
         shared: &SharedZones,
     ) -> Result<Option<(MemberDrive, u64)>> {
         let member = self.members.member(place.slot);
-        let takes_part = || {
-            member.has_zone(id) && shared.all_below(place).iter().all(|below| member.has_zone(*below))
-        };
+        let takes_part =
+            || member.has_zone(id) && shared.all_below(place).iter().all(|below| member.has_zone(*below));
         let device = match member.device() {
             Some(device) => device,
             None => match member.new_drive().filter(|_| takes_part()) {
