@@ -246,7 +246,7 @@ impl Dispatch for Core {
                 let limits = limits.expect("a command changes the state");
                 self.actions.begin_action(zone, id, limits, action, completer, deferred);
             }
-            Work::Pause => unreachable!("the zone table pauses zones itself"),
+            Work::Pause { .. } => unreachable!("the zone table pauses zones itself"),
         }
     }
 }

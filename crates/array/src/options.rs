@@ -127,8 +127,8 @@ pub struct OpenOptions {
     /// the relocated content of one drive would exceed 16 MiB or a quarter of a metadata zone.
     pub rebuild_above: Bytes,
     /// Where logical zones share physical ones: a reclaim begins on a drive with fewer empty physical zones, at the pace of `rebuild`.
-    /// Default 3: one is kept for parts that move, and a first write takes another one at most. More begin to copy earlier, and copy
-    /// more.
+    /// Default 6: one is kept for parts that move, and as long as there are others first writes do not wait. More begin to copy earlier,
+    /// and copy more.
     pub reclaim_below: u32,
     /// How appends go to the drives. Default [`AppendMode::Ordered`]: builds that know no reorder records can open the array
     /// afterwards. Arrays with atomic writes, zones with stale rows and zones that lack a drive order their appends in any case.
@@ -154,7 +154,7 @@ impl Default for OpenOptions {
             resume: true,
             rebuild: RebuildOptions::default(),
             rebuild_above: Bytes(4 << 20),
-            reclaim_below: 3,
+            reclaim_below: 6,
             appends: AppendMode::Ordered,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,

@@ -9,6 +9,8 @@ use crate::Pace;
 use crate::background::jobs::Job;
 use crate::background::pace::Pacer;
 use crate::core::Core;
+use crate::layout::Slot;
+use crate::zone::shared_zones::SharedZones;
 
 /// Bytes of each drive that a background job reads or writes at a time while clients are active.
 const CHUNK_BYTES_BESIDE_CLIENTS: u64 = 64 << 10;
@@ -16,6 +18,8 @@ const CHUNK_BYTES_BESIDE_CLIENTS: u64 = 64 << 10;
 const CHUNK_BYTES_ALONE: u64 = 512 << 10;
 /// The longest sleep of a background job, which must notice its cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
+/// Empty physical zones of a drive at which a reclaim does not regard clients any more.
+const LITTLE_ROOM: usize = 3;
 /// Chunks that a background job has in flight without clients.
 const MAX_CHUNKS_IN_FLIGHT: usize = 12;
 
@@ -24,25 +28,28 @@ pub(crate) struct Runner {
     pub core: Arc<Core>,
     pub job: Arc<Job>,
     pacer: Pacer,
-    /// The job does not regard clients while first writes of zones wait for room.
-    hurries: bool,
+    /// The drive that the job makes room on: it does not regard clients while first writes of zones wait for room, or soon will.
+    makes_room_on: Option<Slot>,
 }
 
 impl Runner {
     pub(crate) fn new(core: &Arc<Core>, job: &Arc<Job>, pace: Pace) -> Runner {
         core.latencies.begin();
         let pacer = Pacer::new(pace, core.ctx.driver.now());
-        Runner { core: Arc::clone(core), job: Arc::clone(job), pacer, hurries: false }
+        Runner { core: Arc::clone(core), job: Arc::clone(job), pacer, makes_room_on: None }
     }
 
-    /// The job makes room for first writes: while one waits, the drives alone limit the pace.
-    pub(crate) fn in_a_hurry_for_room(mut self) -> Runner {
-        self.hurries = true;
+    /// The job makes room on a drive for first writes: while one waits, or little room is left, the drives alone limit the pace.
+    pub(crate) fn makes_room_on(mut self, slot: Slot) -> Runner {
+        self.makes_room_on = Some(slot);
         self
     }
 
     fn is_urgent(&self) -> bool {
-        self.hurries && self.core.zones.shared().is_some_and(|shared| shared.requests.any())
+        let lacks_room =
+            |shared: &SharedZones, slot| shared.requests.any() || shared.empty_zones(slot) <= LITTLE_ROOM;
+        let shared = self.core.zones.shared().zip(self.makes_room_on);
+        shared.is_some_and(|(shared, slot)| lacks_room(shared, slot))
     }
 
     /// Hands new latency samples of the clients to the pacer.

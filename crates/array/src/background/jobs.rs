@@ -201,6 +201,8 @@ pub(crate) struct Jobs {
     pub moving: Mutex<Option<Arc<Job>>>,
     /// The lock of jobs that move parts, or need each part to keep its place: a rebuild, and a scrub for each zone.
     pub places: Turnstile,
+    /// True if a task frees physical zones while the array is open.
+    reclaims: AtomicBool,
     /// True once the array is being closed: no job begins any more.
     closed: AtomicBool,
 }
@@ -246,6 +248,16 @@ impl Jobs {
         self.rebuild.lock().iter().for_each(|rebuild| stop(&rebuild.job));
         self.scrub.lock().iter().for_each(|scrub| stop(&scrub.job));
         self.moving.lock().iter().for_each(|job| stop(job));
+    }
+
+    /// Notes that a task frees physical zones while the array is open.
+    pub(crate) fn set_reclaims(&self) {
+        self.reclaims.store(true, Ordering::Release);
+    }
+
+    /// True while a task frees physical zones.
+    pub(crate) fn reclaims(&self) -> bool {
+        self.reclaims.load(Ordering::Acquire) && !self.is_closed()
     }
 
     /// True once the array is being closed.

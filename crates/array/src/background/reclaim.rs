@@ -2,8 +2,8 @@
 //!
 //! The parts with content move to other physical zones of the drive ([`moves`](crate::background::moves)), those of the physical zone
 //! with the fewest first; with the last one, the physical zone is reset. A reclaim runs on each drive with fewer empty physical zones than
-//! [`OpenOptions::reclaim_below`](crate::OpenOptions), at the pace of a rebuild, on all such drives side by side; and for each first
-//! write that finds no room, which waits, without regard to the latency of clients. A physical zone without any part needs no reclaim: it
+//! [`OpenOptions::reclaim_below`](crate::OpenOptions), at the pace of a rebuild, on all such drives side by side, and leaves physical
+//! zones alone that a part left not long ago; and for each first write that finds no room, which waits, without regard to the latency of clients. A physical zone without any part needs no reclaim: it
 //! is reset with the last of its logical zones.
 //!
 //! The last empty physical zone of a drive is kept for parts that move. As one physical zone more than zones may be active is in
@@ -27,6 +27,10 @@ use crate::metrics::add;
 use crate::zone::shared_zones::{SharedZones, Victim};
 use crate::{OpenOptions, Pace};
 
+/// The parts that have begun on a drive since the last one left a physical zone, at least, before a reclaim below the low mark frees it:
+/// streams that overwrite their zones in order have reset the whole physical zone by then, and nothing is copied.
+const AGE: u64 = 32;
+
 /// Physical zones whose parts could not be moved, until a reclaim of their drive succeeds.
 type Stuck = BTreeSet<(Slot, ZoneId)>;
 
@@ -49,7 +53,7 @@ impl Array {
         let (core, mut stuck, mut freed) = (&self.core, Stuck::new(), 0);
         let Some(shared) = core.zones.shared() else { return Ok(Reclaimed::default()) };
         loop {
-            let victims = victims_below(core, shared, empty, &stuck);
+            let victims = victims_below(core, shared, empty, 0, &stuck);
             if victims.is_empty() {
                 let left = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
                 return Ok(Reclaimed { freed, left });
@@ -71,7 +75,11 @@ impl Array {
 /// array, and keeps no drive open while it waits. Nothing is started where each part has a physical zone for itself.
 pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
     let Some(shared) = core.zones.shared() else { return };
-    shared.requests.open();
+    core.jobs.set_reclaims();
+    // A rebuild that runs already opens the requests at its end.
+    if core.jobs.running_rebuild().is_none() {
+        shared.requests.open();
+    }
     let (changed, watched) = (shared.requests.changed.clone(), Arc::downgrade(core));
     let (zones, closed) = (Arc::clone(&core.zones), core.ctx.error(ErrorKind::Cancelled, "write"));
     let (below, pace) = (options.reclaim_below, options.rebuild.pace);
@@ -98,15 +106,16 @@ pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
 async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> bool {
     let Some(shared) = core.zones.shared() else { return false };
     let ordered = shared.requests.ordered();
-    let mut victims = victims_below(core, shared, below.max(ordered), stuck);
+    let mut victims = victims_below(core, shared, ordered, 0, stuck);
     if victims.is_empty() {
         shared.requests.order_done(ordered);
+        victims = victims_below(core, shared, below, AGE, stuck);
     }
     for slot in shared.requests.slots().into_iter().collect::<BTreeSet<Slot>>() {
         if victims.iter().any(|(of, _)| *of == slot) {
             continue;
         }
-        match victim(core, shared, slot, stuck) {
+        match victim(core, shared, slot, 0, stuck) {
             Some(victim) => victims.push((slot, victim)),
             None => shared.requests.answer(slot, Some(&core.ctx.error(ErrorKind::NoSpace, "write"))),
         }
@@ -127,15 +136,21 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
 }
 
 /// The next physical zone to free of each drive with fewer than `below` empty ones.
-fn victims_below(core: &Core, shared: &SharedZones, below: u32, stuck: &Stuck) -> Vec<(Slot, Victim)> {
+fn victims_below(
+    core: &Core,
+    shared: &SharedZones,
+    below: u32,
+    age: u64,
+    stuck: &Stuck,
+) -> Vec<(Slot, Victim)> {
     let slots = core.ctx.places.slots().filter(|slot| shared.empty_zones(*slot) < below as usize);
-    slots.filter_map(|slot| Some((slot, victim(core, shared, slot, stuck)?))).collect()
+    slots.filter_map(|slot| Some((slot, victim(core, shared, slot, age, stuck)?))).collect()
 }
 
 /// The next physical zone of a drive to free; `None` if the drive is missing, or holds no garbage that can be freed.
-fn victim(core: &Core, shared: &SharedZones, slot: Slot, stuck: &Stuck) -> Option<Victim> {
+fn victim(core: &Core, shared: &SharedZones, slot: Slot, age: u64, stuck: &Stuck) -> Option<Victim> {
     let is_good = core.members.member(slot).is_good() && !core.members.is_broken();
-    shared.victim(slot, |zone| !stuck.contains(&(slot, zone))).filter(|_| is_good)
+    shared.victim(slot, age, |zone| !stuck.contains(&(slot, zone))).filter(|_| is_good)
 }
 
 /// Frees physical zones, one of each drive, side by side. Returns how many were freed.
@@ -189,7 +204,7 @@ async fn free_victims(
 
 /// Moves the parts out of a physical zone. False if a part stayed.
 async fn free(core: &Arc<Core>, job: &Arc<Job>, slot: Slot, victim: &Victim, pace: Pace) -> Result<bool> {
-    let mut runner = Runner::new(core, job, pace).in_a_hurry_for_room();
+    let mut runner = Runner::new(core, job, pace).makes_room_on(slot);
     let is_here = |place: &Place| (place.slot, place.zone) == (slot, victim.zone);
     for id in &victim.tenants {
         let places = &core.ctx.places;

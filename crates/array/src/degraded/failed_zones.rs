@@ -35,7 +35,7 @@ pub(crate) async fn offline_part(core: &Core, id: ZoneId) -> Option<Slot> {
 /// Fails a zone of an array in use: two drives lack their part. The failure is durable when this returns, and nothing
 /// of the zone is in flight.
 pub(crate) async fn fail_zone(core: &Arc<Core>, id: ZoneId) -> Result<()> {
-    let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
+    let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause { generation: None }).typed();
     paused.await?;
     let lost = {
         let mut limits = core.zones.limits.lock();

@@ -14,7 +14,7 @@
 //! | 0 | 8 | generation | the generation of the logical zone that the map is for |
 //! | 8 | 4 | zone | the logical zone |
 //! | 12 | 4 | version | 1 for the map of the zone's first write; each map that moves parts has the next number, up to 65,535 |
-//! | 16 | 12 each | parts | by role: slot (2), placed_by (2), physical zone (4), first row (4: 0 unless logical zones share physical zones) |
+//! | 16 | 12 each | parts | by role: slot (2), placed_by (2), physical zone (4), first row (4: 0, or a multiple of a part's rows where logical zones share physical zones) |
 //!
 //! `placed_by` is the version of the map that moved the part to its place, and 0 if none did. Each version after the first moves a part.
 //!

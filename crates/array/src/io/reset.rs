@@ -94,17 +94,21 @@ impl Actions {
 
     /// Makes a zone empty in memory, with its next generation.
     fn end_life(&self, id: ZoneId, generation: u64, maps: &StoredMaps) {
-        let mut zone = self.zones.zone(id);
-        // A worn zone counts as active if its parts on other drives are. A failed zone is usable again from here on.
-        let state = match zone.state {
-            ZoneState::ReadOnly if zone.worn_active => ZoneState::Closed,
-            ZoneState::ReadOnly | ZoneState::Offline => ZoneState::Empty,
-            state => state,
-        };
-        maps.set(id, &[]);
-        zone.make_empty(generation);
-        self.members.iter().for_each(|member| member.bad_rows.set(id, RowSet::default()));
-        (zone.state, zone.busy) = (state, true);
+        self.zones.change(id, |zone, deferred| {
+            // A worn zone counts as active if its parts on other drives are. A failed zone is usable again from here on.
+            let state = match zone.state {
+                ZoneState::ReadOnly if zone.worn_active => ZoneState::Closed,
+                ZoneState::ReadOnly | ZoneState::Offline => ZoneState::Empty,
+                state => state,
+            };
+            maps.set(id, &[]);
+            zone.make_empty(generation);
+            self.members.iter().for_each(|member| member.bad_rows.set(id, RowSet::default()));
+            (zone.state, zone.busy) = (state, true);
+            for completer in zone.take_work_of_ended_lives() {
+                deferred.complete(completer, Err(self.zones.ended_life_error(id)));
+            }
+        });
     }
 
     /// Resets physical zones, durably. Returns those that did not wear out.

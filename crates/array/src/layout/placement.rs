@@ -32,7 +32,7 @@ pub(crate) struct Place {
     pub slot: Slot,
     /// The physical zone of the drive.
     pub zone: ZoneId,
-    /// The part's first row in the physical zone: 0, unless parts of several logical zones share the physical zone.
+    /// The part's first row in the physical zone: 0, or a multiple of a part's rows where logical zones share physical zones.
     pub row: u64,
 }
 

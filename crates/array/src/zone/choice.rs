@@ -21,9 +21,10 @@ pub(crate) struct HalfFilled {
     pub breaks: usize,
 }
 
-/// The physical zone that the part of logical zone `id` takes: where the logical zone before it ended, else where the latest part did,
-/// else the `empty` one, else the one with the fewest rows to fill with zeros and whose parts are most alike. `None` if the drive has
-/// no room.
+/// The physical zone that the part of logical zone `id` takes: where the logical zone before it ended, else the `empty` one, else where
+/// the latest part ended, else the one with the fewest rows to fill with zeros and whose parts are most alike. `None` if the drive has
+/// no room. An empty one comes before the latest part's, which the next zone of that part's stream may want: streams do not mix as long
+/// as the drive may have a zone more active.
 ///
 /// `empty`: an empty physical zone that may become active. `short`: the most rows to fill with zeros while there is an empty one.
 pub(crate) fn choose(
@@ -32,12 +33,13 @@ pub(crate) fn choose(
     empty: Option<ZoneId>,
     short: u64,
 ) -> Option<ZoneId> {
-    let near = || half_filled.iter().filter(|one| one.gap <= short || empty.is_none());
     let follows = |one: &&HalfFilled| one.last.0.checked_add(1) == Some(id.0);
-    let neighbour = near().find(follows).or_else(|| near().find(|one| one.is_latest));
-    let least_mixed =
-        || half_filled.iter().min_by_key(|one| (one.gap, one.breaks, one.zone)).map(|one| one.zone);
-    neighbour.map(|one| one.zone).or(empty).or_else(least_mixed)
+    let is_near = |one: &&HalfFilled| one.gap <= short || empty.is_none();
+    let neighbour = half_filled.iter().filter(is_near).find(follows);
+    let latest = || half_filled.iter().filter(is_near).find(|one| one.is_latest);
+    let least_mixed = || half_filled.iter().min_by_key(|one| (one.gap, one.breaks, one.zone));
+    let zone = |one: &HalfFilled| one.zone;
+    neighbour.map(zone).or(empty).or_else(|| latest().or_else(least_mixed).map(zone))
 }
 
 #[cfg(test)]
@@ -45,7 +47,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_part_goes_behind_its_neighbour_then_behind_the_latest_then_to_an_empty_zone() {
+    fn a_part_goes_behind_its_neighbour_then_to_an_empty_zone_then_behind_the_latest() {
         let half = |zone, last, is_latest, breaks| HalfFilled {
             zone: ZoneId(zone),
             last: ZoneId(last),
@@ -58,14 +60,14 @@ mod tests {
             choose(ZoneId(id), of, empty.map(ZoneId), 2).map(|zone| zone.0)
         };
         assert_eq!(chosen(8, &all, Some(9)), Some(3), "behind zone 7");
-        assert_eq!(chosen(9, &all, Some(9)), Some(4), "where the latest part ended");
+        assert_eq!(chosen(9, &all, None), Some(4), "where the latest part ended");
         let others = [all[0], all[2]];
         assert_eq!(chosen(9, &others, Some(9)), Some(9), "an empty zone");
         assert_eq!(chosen(9, &others, None), Some(5), "the least mixed one");
         assert_eq!((chosen(9, &[], Some(9)), chosen(9, &[], None)), (Some(9), None));
         assert_eq!(chosen(0, &[half(3, u32::MAX, false, 0)], Some(9)), Some(9), "no number wraps round");
         let behind_gaps = [HalfFilled { gap: 3, ..all[0] }, HalfFilled { gap: 2, ..all[1] }];
-        assert_eq!(chosen(8, &behind_gaps, Some(9)), Some(4), "a gap of three rows is too long");
+        assert_eq!(chosen(8, &behind_gaps, Some(9)), Some(9), "a gap of three rows is too long");
         assert_eq!(chosen(8, &behind_gaps[..1], Some(9)), Some(9), "an empty zone has no gap");
         assert_eq!(chosen(8, &behind_gaps, None), Some(3), "the neighbour, where there is no empty zone");
         assert_eq!(chosen(0, &[behind_gaps[0], all[2]], None), Some(5), "the shortest gap");

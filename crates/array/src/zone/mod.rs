@@ -71,8 +71,19 @@ pub(crate) enum Work {
         how: Durability,
     },
     Act(Action),
-    /// A pause keeps other operations out until its caller clears `busy` and pumps the zone.
-    Pause,
+    /// A pause keeps other operations out until its caller clears `busy` and pumps the zone. `generation`: the pause is for this life of
+    /// the zone, and fails once the zone is reset, so that no move waits for the first write of the next life, which may wait for
+    /// room that the move makes.
+    Pause {
+        generation: Option<u64>,
+    },
+}
+
+impl Work {
+    /// True if the work is for a life of the zone that has ended.
+    pub(crate) fn is_of_ended_life(&self, now: u64) -> bool {
+        matches!(self, Work::Pause { generation: Some(of) } if *of != now)
+    }
 }
 
 /// A commit: submitted parity that covers all blocks of the zone below `end`.
@@ -257,6 +268,15 @@ impl Zone {
         (self.queue, self.frames) = (queue, frames);
     }
 
+    /// Takes the queued work for earlier lives of the zone.
+    pub(crate) fn take_work_of_ended_lives(&mut self) -> Vec<Completer> {
+        let now = self.generation;
+        let (ended, queue): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.queue).into_iter().partition(|(work, _)| work.is_of_ended_life(now));
+        self.queue = queue.into();
+        ended.into_iter().map(|(_, completer)| completer).collect()
+    }
+
     /// How far a parity covers the zone's blocks.
     pub(crate) fn coverage(&self, parity: Parity) -> &Coverage {
         let [p, q] = &self.coverage;
@@ -283,7 +303,7 @@ impl Zone {
                         && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT
                         || self.poison.is_none() && self.awaits_addresses(data.len())
                 }
-                Work::Act(Action::Reset | Action::Finish) | Work::Pause => !self.flights.is_empty(),
+                Work::Act(Action::Reset | Action::Finish) | Work::Pause { .. } => !self.flights.is_empty(),
                 Work::Act(_) | Work::Read { .. } => false,
             }
     }

@@ -11,7 +11,7 @@ use crate::layout::Slot;
 /// The requests for room on drives. They are accepted while a reclaim runs for the array.
 #[derive(Debug, Default)]
 pub(crate) struct RoomRequests {
-    /// `None` while no reclaim runs for the array.
+    /// `None` while no reclaim runs for the array, or a rebuild keeps parts in their places.
     waiting: Mutex<Option<Vec<(Slot, Completer)>>>,
     /// Each drive is to have this number of empty physical zones, by order; 0 without an order.
     ordered: AtomicU32,
@@ -46,10 +46,12 @@ impl RoomRequests {
         self.waiting.lock().get_or_insert_default();
     }
 
-    /// Accepts no requests any more, and refuses those that wait with `error`.
+    /// Accepts no requests until they are [opened](RoomRequests::open) again, and refuses those that wait with `error`.
     pub(crate) fn close(&self, error: &Error) {
         self.ordered.store(0, Ordering::Release);
-        for (_, completer) in self.waiting.lock().take().into_iter().flatten() {
+        // The completers wake their waiters without the lock.
+        let refused = self.waiting.lock().take();
+        for (_, completer) in refused.into_iter().flatten() {
             completer.complete(Err(error.duplicate()));
         }
     }

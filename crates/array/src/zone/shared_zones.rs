@@ -56,6 +56,8 @@ pub(crate) struct SharedZone {
     is_full: bool,
     /// The number of neighbouring parts whose logical zones are no neighbours.
     breaks: usize,
+    /// How many parts had begun on the drive when the last one left the physical zone.
+    left_at: u64,
 }
 
 impl SharedZone {
@@ -69,7 +71,7 @@ impl SharedZone {
     ) -> SharedZone {
         let breaks = tenants.windows(2).filter(|pair| !follow_each_other(pair)).count();
         let last = tenants.last().map(|tenant| tenant.id).unwrap_or_default();
-        SharedZone { tenants, last, next, gap, is_open, is_full, breaks }
+        SharedZone { tenants, last, next, gap, is_open, is_full, breaks, left_at: 0 }
     }
 }
 
@@ -88,6 +90,8 @@ pub(crate) struct SharedZonesOfDrive {
     pub worn: BTreeSet<ZoneId>,
     /// The most active zones of the drive, metadata zones not counted: one more than the array allows. `None` for no limit.
     pub max_active: Option<u32>,
+    /// The number of parts that have begun on the drive.
+    begun: u64,
     /// The physical zone whose last part took its last write last.
     latest: Option<ZoneId>,
     /// The physical zone that a rebuild writes at the moment.
@@ -284,7 +288,9 @@ impl SharedZones {
     /// The logical zone `id` gives up its part at `place`, with its reset, which is durable. Nothing of it is in flight.
     pub(crate) fn leave(&self, id: ZoneId, place: Place) -> Left {
         let is_last_slot = self.is_last_slot(place);
+        let begun = self.drives.lock().get(place.slot.index()).map_or(0, |drive| drive.begun);
         let left = self.change(place, |used| {
+            used.left_at = begun;
             used.tenants.retain(|tenant| tenant.id != id);
             let was_open = used.last == id && used.is_open;
             if was_open {
@@ -344,9 +350,10 @@ impl SharedZones {
     }
 
     /// The physical zone of a drive that a reclaim frees next: the one with the fewest parts with content of those that hold garbage and
-    /// take no writes; among equals the one with the least room left. `None` if no physical zone holds garbage. `may`: false for
-    /// physical zones that cannot be freed.
-    pub(crate) fn victim(&self, slot: Slot, may: impl Fn(ZoneId) -> bool) -> Option<Victim> {
+    /// take no writes; among equals the one with the least room left. `None` if no physical zone holds garbage. `age`: the parts that
+    /// have begun on the drive since the last one left the physical zone, at least; a stream of zones soon resets the others there.
+    /// `may`: false for physical zones that cannot be freed.
+    pub(crate) fn victim(&self, slot: Slot, age: u64, may: impl Fn(ZoneId) -> bool) -> Option<Victim> {
         let drives = self.drives.lock();
         let drive = drives.get(slot.index())?;
         let begun = |used: &SharedZone| match used.is_full {
@@ -355,7 +362,11 @@ impl SharedZones {
         };
         let holds_garbage = |used: &SharedZone| (used.tenants.len() as u64) < begun(used);
         let may_free = |(zone, used): &(&ZoneId, &SharedZone)| {
-            !used.is_open && drive.copied_to != Some(**zone) && holds_garbage(used) && may(**zone)
+            drive.begun.saturating_sub(used.left_at) >= age
+                && !used.is_open
+                && drive.copied_to != Some(**zone)
+                && holds_garbage(used)
+                && may(**zone)
         };
         let all = drive.used.iter().filter(may_free).filter(|(_, used)| !used.tenants.is_empty());
         let (zone, used) = all.min_by_key(|(zone, used)| {
@@ -442,6 +453,7 @@ impl SharedZonesOfDrive {
     /// Begins a part of `id` in the next slot of a physical zone; returns the slot's first row.
     fn begin(&mut self, id: ZoneId, zone: ZoneId, part_rows: u64) -> u64 {
         self.empty.remove(&zone);
+        self.begun += 1;
         let used = self.used.entry(zone).or_insert_with(|| SharedZone::new(Vec::new(), (0, 0), false, false));
         let row = used.next;
         if row > 0 && used.last.0.checked_add(1) != Some(id.0) {

@@ -161,6 +161,9 @@ impl ZoneTable {
         let mut deferred = Deferred::default();
         {
             let mut zone = self.zone(id);
+            if work.is_of_ended_life(zone.generation) {
+                return Io::ready(Err(self.ended_life_error(id)));
+            }
             if zone.must_wait(&work) {
                 zone.queue.push_back((work, completer));
                 return io;
@@ -196,10 +199,15 @@ impl ZoneTable {
         deferred.finish(&self.ctx);
     }
 
+    /// The error of work for a life of a zone that a reset has ended.
+    pub(crate) fn ended_life_error(&self, id: ZoneId) -> Error {
+        self.ctx.error(ErrorKind::Cancelled, "pause").in_zone(id).because("the zone was reset meanwhile")
+    }
+
     /// True if `work` leaves the zone's state as it is. This is the common case: no other zone is concerned.
     fn changes_no_state(&self, zone: &Zone, work: &Work) -> bool {
         match work {
-            Work::Read { .. } | Work::Pause => true,
+            Work::Read { .. } | Work::Pause { .. } => true,
             Work::Write { data, .. } => {
                 let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
                 zone.state.is_open() && zone.pointer.0 + blocks < self.ctx.layout.capacity().0
@@ -217,7 +225,7 @@ impl ZoneTable {
         completer: Completer,
         deferred: &mut Deferred,
     ) {
-        if matches!(work, Work::Pause) {
+        if matches!(work, Work::Pause { .. }) {
             zone.busy = true;
             return deferred.complete(completer, Ok(Done::Unit));
         }

@@ -29,6 +29,8 @@ pub struct Setup {
     pub parities: u32,
     /// Where the drives hold the parts of logical zones.
     pub placement: Placement,
+    /// Logical zones that share a physical zone.
+    pub shares: u32,
     /// Whether the array's writes are atomic.
     pub atomic_writes: bool,
     /// The factor by which the drives' times are stretched.
@@ -45,6 +47,7 @@ impl Default for Setup {
             stripe_unit: Bytes(64 << 10),
             parities: 1,
             placement: Placement::Fixed,
+            shares: 1,
             atomic_writes: false,
             dilation: 1,
         }
@@ -113,6 +116,7 @@ impl Setup {
             stripe_unit: self.stripe_unit,
             parities: self.parities,
             placement: self.placement,
+            shares: self.shares,
             atomic_writes: self.atomic_writes,
             ..CreateOptions::default()
         };

@@ -1,4 +1,5 @@
-//! An array with stored maps beside one whose places are computed. Paper: RAIZN+, section 5.2.6.
+//! An array with stored maps, with whole and with half physical zones, beside one whose places are computed. Paper: RAIZN+, section
+//! 5.2.8, Fig. 5.14b.
 
 use ::array::Placement;
 use zoned::Result;
@@ -18,14 +19,19 @@ const HIGHEST_TAIL: f64 = 1.05;
 const WHICH: &str = "the same, fixed placement";
 
 impl ArrayLoad {
-    /// The same load for an array with stored maps.
-    fn stored(&self) -> ArrayLoad {
-        ArrayLoad { setup: Setup { placement: Placement::Stored, ..self.setup }, ..*self }
+    /// The same load for an array with stored maps, of which `shares` logical zones share a physical zone.
+    fn stored(&self, shares: u32) -> ArrayLoad {
+        ArrayLoad { setup: Setup { placement: Placement::Stored, shares, ..self.setup }, ..*self }
     }
 
-    /// Rates and tails of writes, reads and a rebuild with stored maps, beside those with computed places.
-    pub(super) fn stored_maps(&self) -> Result<Vec<Line>> {
+    /// Rates and tails of writes, reads and a rebuild with stored maps and `shares` zones in a physical one, beside those with computed
+    /// places.
+    pub(super) fn stored_maps(&self, shares: u32) -> Result<Vec<Line>> {
         let mut lines = Vec::new();
+        let with = match shares {
+            1 => "stored maps".to_owned(),
+            shares => format!("1/{shares} of a physical zone"),
+        };
         for (kind, cases) in [(Kind::Write, &WRITES[..]), (Kind::Sequential, &READS[..])] {
             for &(size, depth) in cases {
                 let of = |load: &ArrayLoad| {
@@ -35,17 +41,17 @@ impl ArrayLoad {
                     }
                     load.load(&bed.device, kind, size, depth)
                 };
-                let (stored, fixed) = (of(&self.stored())?, of(self)?);
+                let (stored, fixed) = (of(&self.stored(shares))?, of(self)?);
                 let verb = if kind == Kind::Write { "written" } else { "read" };
-                let what = format!("{} KiB {verb}, stored maps, depth {depth}", size / KIB);
+                let what = format!("{} KiB {verb}, {with}, depth {depth}", size / KIB);
                 let rate = Line::rate(what.clone(), stored.mib, fixed.mib, WHICH);
                 lines.push(Line { wanted: LEAST_RATE, ..rate });
                 let tail = Line::latency(format!("p99.9 of {what}"), stored.p99_9, fixed.p99_9, WHICH);
                 lines.push(Line { wanted: HIGHEST_TAIL, ..tail });
             }
         }
-        let rebuilt = self.stored().rebuild(1)?;
-        lines.push(Line { what: format!("stored maps, {}", rebuilt.what), ..rebuilt });
+        let rebuilt = self.stored(shares).rebuild(shares)?;
+        lines.push(Line { what: format!("{with}, {}", rebuilt.what), ..rebuilt });
         Ok(lines)
     }
 }
@@ -57,11 +63,13 @@ mod tests {
     #[test]
     fn stored_maps_cost_no_rate_and_no_tail() {
         let load = ArrayLoad { total: Bytes(256 * MIB), ..ArrayLoad::default() };
-        let lines = load.stored_maps().expect("measured");
-        lines.iter().for_each(|line| println!("{}", line.words()));
-        let missed: Vec<&Line> = lines.iter().filter(|line| !line.holds()).collect();
-        assert!(missed.is_empty() && lines.len() == 19, "{missed:#?}");
-        let small = lines.iter().find(|line| line.what.contains("depth 512")).expect("measured");
-        assert!(small.ours >= 3477.0, "{small:?}");
+        for shares in [1, 2] {
+            let lines = load.stored_maps(shares).expect("measured");
+            lines.iter().for_each(|line| println!("{}", line.words()));
+            let missed: Vec<&Line> = lines.iter().filter(|line| !line.holds()).collect();
+            assert!(missed.is_empty() && lines.len() == 19, "{missed:#?}");
+            let small = lines.iter().find(|line| line.what.contains("depth 512")).expect("measured");
+            assert!(small.ours >= 3477.0, "{small:?}");
+        }
     }
 }

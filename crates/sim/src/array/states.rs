@@ -86,17 +86,19 @@ pub(super) fn explore<M: Send + Sync>(
         }
     } else {
         let wanted = (states / (per_cut * rounds)).saturating_add(1);
-        // A rebuild is short beside its workload, and so are moves and reclaims: half of the cuts fall into a rebuild, and half of the
-        // others into moves and reclaims.
+        // A rebuild is short beside its workload, and so are moves and reclaims: half of the cuts fall into a rebuild, half of the
+        // others into a reclaim, and half of what is left into moves.
         let (mut in_rebuild, others): (Vec<_>, Vec<_>) = cuts.into_iter().partition(|cut| cut.rebuilding);
-        let (mut in_move, mut others): (Vec<_>, Vec<_>) =
-            others.into_iter().partition(|cut| cut.moving || cut.reclaiming);
+        let (mut in_reclaim, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|cut| cut.reclaiming);
+        let (mut in_move, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(|cut| cut.moving);
         keep_random(&mut in_rebuild, wanted.div_ceil(2), options.seed ^ workload);
         let left = wanted.saturating_sub(in_rebuild.len() as u64);
+        keep_random(&mut in_reclaim, left.div_ceil(2), options.seed ^ workload);
+        let left = left.saturating_sub(in_reclaim.len() as u64);
         keep_random(&mut in_move, left.div_ceil(2), options.seed ^ workload);
         let left = left.saturating_sub(in_move.len() as u64);
         keep_random(&mut others, left, options.seed ^ workload);
-        cuts = others.into_iter().chain(in_move).chain(in_rebuild).collect();
+        cuts = others.into_iter().chain(in_move).chain(in_reclaim).chain(in_rebuild).collect();
         cuts.sort_unstable_by_key(|cut| cut.entry);
     }
     let completions: Vec<Completions> =

@@ -152,7 +152,8 @@ impl MovingPart {
         core.members.flush_slots(slots_of(self.to.slot)).await?;
         // No read repair of the zone is under way while its part gets another place.
         let no_repair = core.repair.turn.acquire().await;
-        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
+        let paused: Io<()> =
+            core.zones.begin_or_queue(id, Work::Pause { generation: Some(self.generation) }).typed();
         paused.await?;
         let moved = self.finish_copy(runner, row, reads_parts).await;
         {

@@ -178,7 +178,7 @@ impl RebuildTarget {
             }
             row = seen.rows;
         }
-        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
+        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause { generation: None }).typed();
         paused.await?;
         let result = self.copy.copy_last_rows(runner, part, row, generation).await;
         let result = result.map(|copied| copied.map_or(CopyResult::Again, CopyResult::Done));
@@ -273,7 +273,7 @@ impl RebuildTarget {
 
     /// Takes a zone that has no part in the new drive's slot: the drive takes the writes of the zone's next life.
     async fn take_zone_without_part(&self, core: &Arc<Core>, id: ZoneId) -> Result<CopyResult> {
-        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause).typed();
+        let paused: Io<()> = core.zones.begin_or_queue(id, Work::Pause { generation: None }).typed();
         paused.await?;
         let result = match self.part(core, id) {
             Some(_) => CopyResult::Again,

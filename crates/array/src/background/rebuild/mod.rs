@@ -213,6 +213,10 @@ fn run_rebuild(
         Some(shared) => shared.replace_drive(slot),
         None => core.zones.free().replace_drive(slot),
     }
+    if let Some(shared) = core.zones.shared() {
+        // No part moves beside a rebuild, which may wait for zones whose first writes wait for room.
+        shared.requests.close(&core.ctx.error(ErrorKind::NoSpace, "write"));
+    }
     core.ctx.publish(EventKind::RebuildStarted { slot, resumed: from.is_some() });
     let driver = Arc::clone(&core.ctx.driver);
     let (core, handle) = (Arc::clone(core), handle.clone());
@@ -235,6 +239,10 @@ fn run_rebuild(
             core.ctx.publish(EventKind::RebuildEnded { slot, error });
         }
         handle.end(result);
+        if let Some(shared) = core.zones.shared().filter(|_| core.jobs.reclaims()) {
+            shared.requests.open();
+            shared.requests.changed.notify();
+        }
     };
     drop(units::spawn(&*driver, "rebuild", task));
 }

@@ -99,11 +99,31 @@ impl Writes {
     async fn shared_places(self: &Arc<Self>, id: ZoneId, name: &'static str) -> Result<Vec<Place>> {
         let rotation = Rotation { drives: self.ctx.places.drives() };
         let slots: Vec<Slot> = self.ctx.layout.roles().map(|role| rotation.slot(id, role)).collect();
+        self.await_end_of_neighbour(id).await;
         loop {
             match self.take_slots(id, &slots, Taker::FirstWrite).await? {
                 Ok(places) => return Ok(places),
                 Err(slot) => self.await_room(id, slot, name).await?,
             }
+        }
+    }
+
+    /// Waits for the last writes of the logical zone before `id` by number, if that zone is full: a stream of writes goes on to the next
+    /// zone before they have ended, and the next zone's parts are to go behind those of that zone.
+    async fn await_end_of_neighbour(&self, id: ZoneId) {
+        let Some(before) = id.0.checked_sub(1).map(ZoneId) else { return };
+        let ended = {
+            let mut zone = self.zones.zone(before);
+            let is_ending = zone.state == ZoneState::Full && !zone.busy && !zone.flights.is_empty();
+            is_ending.then(|| {
+                let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
+                zone.barrier(completer);
+                io
+            })
+        };
+        if let Some(ended) = ended {
+            // Where the writes failed, the parts go elsewhere.
+            let _ended_or_failed = ended.await;
         }
     }
 

@@ -103,23 +103,26 @@ fn the_physical_zone_with_the_fewest_parts_beside_garbage_is_freed_first() {
             zones.end(ZoneId(id), at, PART_ROWS);
         }
     }
-    assert_eq!(zones.victim(Slot(0), |_| true), None, "no garbage");
+    assert_eq!(zones.victim(Slot(0), 0, |_| true), None, "no garbage");
     assert_eq!(zones.leave(ZoneId(3), place(6, 0)), Left::InUse);
-    assert_eq!(zones.victim(Slot(0), |_| true), None, "zone 4 may be written");
+    assert_eq!(zones.victim(Slot(0), 0, |_| true), None, "zone 4 may be written");
     assert_eq!(zones.leave(ZoneId(0), place(3, 0)), Left::InUse);
     let (both, one) = (
         Victim { zone: ZoneId(3), tenants: vec![ZoneId(1), ZoneId(2)] },
         Victim { zone: ZoneId(6), tenants: vec![ZoneId(4)] },
     );
-    assert_eq!(zones.victim(Slot(0), |_| true), Some(both.clone()));
+    assert_eq!(zones.victim(Slot(0), 0, |_| true), Some(both.clone()));
     zones.end(ZoneId(4), place(6, 10), PART_ROWS);
-    assert_eq!(zones.victim(Slot(0), |_| true), Some(one));
-    assert_eq!(zones.victim(Slot(0), |zone| zone != ZoneId(6)), Some(both));
+    assert_eq!(zones.victim(Slot(0), 0, |_| true), Some(one));
+    assert_eq!(zones.victim(Slot(0), 0, |zone| zone != ZoneId(6)), Some(both));
+    assert_eq!(zones.victim(Slot(0), 1, |_| true), None, "no part has begun since");
+    take(&zones, 3).expect("room");
+    assert!(zones.victim(Slot(0), 1, |_| true).is_some());
 }
 
 /// Moves the parts out of the next victim. False if there is none.
 fn reclaim(zones: &SharedZones, parts: &mut std::collections::BTreeMap<u32, Place>) -> bool {
-    let Some(victim) = zones.victim(Slot(0), |_| true) else { return false };
+    let Some(victim) = zones.victim(Slot(0), 0, |_| true) else { return false };
     for id in &victim.tenants {
         let taken = zones.take(*id, &[Slot(0)], Taker::Move, |_, _| true);
         let to = taken.expect("a part that moves finds room")[0];
