@@ -122,12 +122,12 @@ impl Probe<'_> {
                 .await
                 .map_err(|e| fault(FailureKind::Mount, format!("the mount: {e}")))?;
             let device: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
-            let unit = array.superblock().unit;
+            let superblock = array.superblock();
             let layout = Layout {
                 width: u32::try_from(self.state.shape.width).expect("a few"),
                 parities: self.state.shape.parities,
-                unit: u64::from(unit),
-                part_rows: self.state.shape.capacity,
+                unit: u64::from(superblock.unit),
+                part_rows: superblock.part_rows().0,
             };
             // A row with one unreadable block may lack a second drive's block too: then every block of the row may read as a
             // media error.
