@@ -5,7 +5,7 @@
 
 pub(crate) mod md;
 mod micro;
-mod overwrite;
+pub(crate) mod overwrite;
 mod repair;
 mod rocks;
 pub(crate) mod setup;

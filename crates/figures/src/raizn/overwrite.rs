@@ -144,7 +144,7 @@ pub(super) fn rows_where_md_is_slowest(rows: &[Row]) -> Option<[Row; 2]> {
 }
 
 /// The place, the rate in MiB/s and the mean latency in us at each point.
-fn samples(times: &[Time], half: usize) -> Vec<(u32, f64, f64)> {
+pub(crate) fn samples(times: &[Time], half: usize) -> Vec<(u32, f64, f64)> {
     let mut samples = Vec::new();
     let size = times.len().div_ceil(POINTS_PER_HALF).max(1);
     let mut since = times.iter().map(|(begin, _)| *begin).min();

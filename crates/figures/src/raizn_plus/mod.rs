@@ -1,9 +1,10 @@
-//! What chapter 5 of the RAIZN dissertation (RAIZN+) shows of atomic writes, memory and reclaim, on `zn540`.
+//! What chapter 5 of the RAIZN dissertation (RAIZN+) shows of atomic writes, memory, streams that overwrite an array and reclaim, on `zn540`.
 //!
 //! The paper gives curves without numbers, a table, and a condition under which reclaim keeps up.
 
 mod atomic_writes;
 mod memory;
+mod overwrite;
 mod reclaim;
 
 #[cfg(test)]
@@ -12,4 +13,4 @@ mod tests;
 use super::Figure;
 
 /// The figures of RAIZN+.
-pub const FIGURES: [Figure; 3] = [atomic_writes::FIGURE, memory::FIGURE, reclaim::FIGURE];
+pub const FIGURES: [Figure; 4] = [atomic_writes::FIGURE, memory::FIGURE, overwrite::FIGURE, reclaim::FIGURE];

@@ -34,6 +34,25 @@ fn atomic_writes_have_nearly_the_rate_and_the_tail_of_others() {
 }
 
 #[test]
+fn streams_overwrite_an_array_at_its_rate_and_copy_nothing() {
+    let rows = rows_of_quick_run(&overwrite::FIGURE);
+    let mean = |name: &str, half: std::ops::RangeInclusive<u32>| {
+        let of = rows.iter().filter(|row| row.figure == "fig5.17" && row.series == name);
+        let of: Vec<f64> =
+            of.filter(|row| half.clone().any(|x| row.x == x.into())).map(|row| row.ours).collect();
+        of.iter().sum::<f64>() / of.len() as f64
+    };
+    for name in [overwrite::A, overwrite::B] {
+        let ratio = mean(name, 101..=200) / mean(name, 0..=100);
+        assert!(ratio >= 0.98, "{name}: {ratio}");
+        let copied = rows.iter().find(|row| row.figure == "fig5.17-copied" && row.series == name);
+        assert_eq!(copied.expect("a row").ours, 0.0, "{name}");
+    }
+    let random = mean(overwrite::RANDOM, 101..=200) / mean(overwrite::RANDOM, 0..=100);
+    assert!(random > 0.45, "half of each reclaimed zone is valid: {random}");
+}
+
+#[test]
 fn memory_is_below_the_published_one() {
     for row in rows_of_quick_run(&memory::FIGURE) {
         assert!(row.paper.is_none_or(|paper| row.ours < paper), "{row:?}");
