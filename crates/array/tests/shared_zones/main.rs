@@ -3,8 +3,8 @@
 
 /// The placement of the arrays of [`ground::ArrayFixture`].
 const PLACEMENT: array::Placement = array::Placement::Stored;
-/// Physical zones of a drive that a small array with this placement keeps in reserve.
-const RESERVE_ZONES: u32 = 2;
+/// Physical zones of a drive that small arrays have beside those of the other placements, so that as many zones may be active.
+const RESERVE_ZONES: u32 = 14;
 /// Logical zones of these arrays that share a physical zone.
 const SHARES: u32 = 2;
 /// Active zones of a drive that arrays with these shares keep free.

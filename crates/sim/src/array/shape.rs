@@ -183,15 +183,20 @@ impl Shape {
         Shape { width: least + rng.index(shape.drives - least), ..shape }
     }
 
-    /// In some arrays with stored maps and a part of each zone on each drive two or three zones share a physical zone.
+    /// In some arrays with stored maps and a part of each zone on each drive two, three or six zones share a physical zone. More zones
+    /// are smaller, so that they are full soon.
     fn with_shares(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x54a6]);
         if !self.stored || self.worn().is_some() || self.width < self.drives || !rng.chance(60) {
             return self;
         }
-        let shares = 2 + rng.index(2) as u32;
         // The logs hold the maps of more zones.
-        Shape { shares, capacity: self.capacity * u64::from(shares) + 30, ..self }
+        let (shares, capacity) = match rng.index(3) {
+            0 => (2, 2 * self.capacity + 30),
+            1 => (3, self.capacity + 80),
+            _ => (6, self.capacity + 80),
+        };
+        Shape { shares, capacity, ..self }
     }
 
     fn with_as_many_units_as_drives(options: &CrashOptions, workload: u64) -> Shape {
@@ -565,7 +570,8 @@ mod tests {
         let stored = shapes.iter().filter(|shape| shape.stored).count();
         assert!((60..100).contains(&stored), "{stored}");
         let shared = |shares| shapes.iter().filter(|shape| shape.shares == shares).count();
-        assert!(shared(2) > 8 && shared(3) > 8, "{} {}", shared(2), shared(3));
+        let counts = [2, 3, 6].map(shared);
+        assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
         let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
         assert!((15..40).contains(&narrow), "{narrow}");
         let spares = shapes.iter().filter(|shape| shape.spare).count();
