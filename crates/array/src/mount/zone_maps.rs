@@ -122,7 +122,8 @@ impl Mount {
     /// True if a map names slots of the array's physical zones.
     fn has_possible_slots(&self, map: &ZoneMap) -> bool {
         let (zone_rows, part_rows) = (self.superblock.zone_capacity.0, self.layout.part_rows);
-        let is_slot = |place: &Place| place.row % part_rows == 0 && place.row + part_rows <= zone_rows;
+        let is_slot =
+            |place: &Place| place.row.is_multiple_of(part_rows) && place.row + part_rows <= zone_rows;
         map.places.iter().all(is_slot)
     }
 
