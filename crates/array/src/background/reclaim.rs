@@ -6,7 +6,7 @@
 //! zones alone that a part left not long ago; and for each first write that finds no room, which waits, without regard to the latency of clients. A physical zone without any part needs no reclaim: it
 //! is reset with the last of its logical zones.
 //!
-//! The last empty physical zone of a drive is kept for parts that move. As one physical zone more than zones may be active is in
+//! The last empty physical zone of a drive is kept for parts that move. As two physical zones more than zones may be active are in
 //! reserve, some physical zone has garbage and takes no writes whenever a first write waits, and each reclaim frees at least one slot
 //! more than it takes: the first write finds room after finitely many moves.
 
@@ -48,31 +48,36 @@ impl Array {
     /// nothing where each part has a physical zone for itself.
     ///
     /// Errors: [`ErrorKind::Invalid`] beside a rebuild, [`ErrorKind::Cancelled`] if the array is being closed. A physical zone whose parts
-    /// cannot be moved stays as it is, and is counted.
+    /// cannot be moved stays as it is, and is counted. A reclaim goes on if the future is dropped.
     pub async fn reclaim(&self, empty: u32, pace: Pace) -> Result<Reclaimed> {
-        let (core, mut stuck, mut freed) = (&self.core, Stuck::new(), 0);
-        let Some(shared) = core.zones.shared() else { return Ok(Reclaimed::default()) };
-        loop {
-            let victims = victims_below(core, shared, empty, 0, &stuck);
-            if victims.is_empty() {
-                let left = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
-                return Ok(Reclaimed { freed, left });
+        let core = Arc::clone(&self.core);
+        let run = async move {
+            let (mut stuck, mut freed) = (Stuck::new(), 0);
+            let Some(shared) = core.zones.shared() else { return Ok(Reclaimed::default()) };
+            loop {
+                let victims = victims_below(&core, shared, empty, 0, &stuck);
+                if victims.is_empty() {
+                    let left = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
+                    return Ok(Reclaimed { freed, left });
+                }
+                freed += free_victims(&core, victims, pace, &mut stuck).await?;
             }
-            freed += free_victims(core, victims, pace, &mut stuck).await?;
-        }
+        };
+        spawn(&*self.core.ctx.driver, "reclaim", run).await
     }
 }
 
 impl Array {
     /// Orders the reclaim that runs for the array to free physical zones until each drive has `empty` empty ones, or none with garbage is
-    /// left. [`Space::moving`](crate::Space) says when it has ended. False where each part has a physical zone for itself.
+    /// left. [`Space::moving`](crate::Space) says when it has ended. False where each part has a physical zone for itself, beside a rebuild,
+    /// and of an array that was opened without [`resume`](crate::OpenOptions::resume).
     pub fn order_reclaim(&self, empty: u32) -> bool {
         self.core.zones.shared().is_some_and(|shared| shared.requests.order(empty))
     }
 }
 
-/// Starts the task that frees physical zones for first writes that wait, and before drives run out of them. The task ends with the
-/// array, and keeps no drive open while it waits. Nothing is started where each part has a physical zone for itself.
+/// Starts the task that frees physical zones for first writes that wait, and before drives run out of them. The task ends soon after the
+/// array is closed, and the drives stay open until then. Nothing is started where each part has a physical zone for itself.
 pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
     let Some(shared) = core.zones.shared() else { return };
     core.jobs.set_reclaims();
@@ -117,6 +122,14 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
         }
         match victim(core, shared, slot, 0, stuck) {
             Some(victim) => victims.push((slot, victim)),
+            // What hindered a move may have passed.
+            None if stuck.iter().any(|(of, _)| *of == slot) => {
+                stuck.retain(|(of, _)| *of != slot);
+                match victim(core, shared, slot, 0, stuck) {
+                    Some(victim) => victims.push((slot, victim)),
+                    None => shared.requests.answer(slot, Some(&core.ctx.error(ErrorKind::NoSpace, "write"))),
+                }
+            }
             None => shared.requests.answer(slot, Some(&core.ctx.error(ErrorKind::NoSpace, "write"))),
         }
     }

@@ -136,7 +136,7 @@ impl RunningScrub {
     }
 
     async fn zone(&mut self, core: &Arc<Core>, id: ZoneId) -> Result<()> {
-        let _places_stay = core.jobs.places.acquire().await;
+        let places_stay = core.jobs.places.acquire().await;
         let (generation, end) = {
             let zone = core.zones.zone(id);
             (zone.generation, zone.acknowledged().min(zone.readable()))
@@ -190,6 +190,9 @@ impl RunningScrub {
             }
             self.compare_stripes(core, id, generation, row..row + count, &parts, count_read_error).await?;
         }
+        // The reads of the last stripe queue like a client's: behind a first write, for example, that waits for a reclaim, which needs the
+        // lock of the places.
+        drop(places_stay);
         self.scrub_partial_stripe(core, id, end).await
     }
 

@@ -1,8 +1,8 @@
 //! The physical zone that a part takes on a drive, where parts of several logical zones share a physical zone. Pure.
 //!
-//! A physical zone with content and room for another part is *half filled*. The drive counts it as active until it is full, so that
-//! half-filled zones are filled rather than empty ones begun; and zones that are reset together should lie together, so that
-//! their physical zone is reset as a whole.
+//! A physical zone with content and room for another part is *half filled*. The drive counts it as active until it is full. Zones that
+//! are reset together should lie together, so that their physical zone is reset as a whole: a zone goes behind its neighbour by
+//! number, and otherwise begins an empty physical zone as long as the drive may have one more active.
 
 use zoned::ZoneId;
 

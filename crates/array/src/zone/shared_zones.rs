@@ -290,24 +290,32 @@ impl SharedZones {
         let is_last_slot = self.is_last_slot(place);
         let begun = self.drives.lock().get(place.slot.index()).map_or(0, |drive| drive.begun);
         let left = self.change(place, |used| {
-            used.left_at = begun;
+            let had_part = used.tenants.iter().any(|tenant| tenant.id == id);
             used.tenants.retain(|tenant| tenant.id != id);
             let was_open = used.last == id && used.is_open;
             if was_open {
                 (used.gap, used.is_open) = (self.part_rows, false);
             }
-            match () {
+            if had_part {
+                used.left_at = begun;
+            }
+            let left = match () {
+                // A place that was left before is reset by who left it.
+                () if !had_part && !was_open => Left::InUse,
                 () if used.tenants.is_empty() && !used.is_open => Left::Garbage,
                 () if was_open && is_last_slot && !used.is_full => {
                     used.is_full = true;
                     Left::Spent
                 }
                 () => Left::InUse,
-            }
+            };
+            (left, was_open)
         });
-        self.set_latest(place);
+        if left.is_some_and(|(_, was_open)| was_open) {
+            self.set_latest(place);
+        }
         self.requests.changed.notify();
-        left.unwrap_or(Left::InUse)
+        left.map_or(Left::InUse, |(left, _)| left)
     }
 
     /// A physical zone is empty, durably so. One that a rebuild writes at the moment is not.
@@ -317,6 +325,8 @@ impl SharedZones {
             drive.used.remove(&place.zone);
             drive.empty.insert(place.zone);
         }
+        drop(drives);
+        self.requests.changed.notify();
     }
 
     /// A physical zone takes no part any more: it is full, or worn.

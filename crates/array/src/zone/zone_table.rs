@@ -268,27 +268,37 @@ impl ZoneTable {
         event: ZoneEvent,
     ) -> Result<()> {
         let to = zone.state.transition(event).map_err(|_| self.illegal_state_error(zone, id, name))?;
-        let (max_open, max_active) = (self.ctx.geometry.max_open, self.ctx.geometry.max_active);
-        match limits.admit(zone.state, max_open, max_active) {
-            Ok(Admission::Granted) => {}
-            Ok(Admission::Close(victim)) => {
+        match self.check_admission(limits, zone, id, name)? {
+            Admission::Granted => {}
+            Admission::Close(victim) => {
                 limits.moved(victim, ZoneState::ImplicitOpen, ZoneState::Closed);
                 self.zone(victim).state = ZoneState::Closed;
-            }
-            Err(kind) => {
-                let any = |n: Option<u32>| n.map_or("any number".into(), |n| n.to_string());
-                return Err(self.ctx.error(kind, name).in_zone(id).because(format!(
-                    "{} open of {}, {} active of {}: close or finish another zone first",
-                    limits.open(),
-                    any(max_open),
-                    limits.active(),
-                    any(max_active)
-                )));
             }
         }
         limits.moved(id, zone.state, to);
         zone.state = to;
         Ok(())
+    }
+
+    /// Whether a zone can be opened now, beside the zones that are open and active.
+    pub(crate) fn check_admission(
+        &self,
+        limits: &Resources,
+        zone: &Zone,
+        id: ZoneId,
+        name: &'static str,
+    ) -> Result<Admission> {
+        let (max_open, max_active) = (self.ctx.geometry.max_open, self.ctx.geometry.max_active);
+        limits.admit(zone.state, max_open, max_active).map_err(|kind| {
+            let any = |n: Option<u32>| n.map_or("any number".into(), |n| n.to_string());
+            self.ctx.error(kind, name).in_zone(id).because(format!(
+                "{} open of {}, {} active of {}: close or finish another zone first",
+                limits.open(),
+                any(max_open),
+                limits.active(),
+                any(max_active)
+            ))
+        })
     }
 
     /// Closes a zone.

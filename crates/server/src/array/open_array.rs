@@ -285,9 +285,13 @@ impl OpenArray {
             return Ok(());
         }
         let name = &ZonedDevice::geometry(&*self.array).name;
-        Err(Error::new(ErrorKind::Invalid, name, "reclaim").because(
-            "no logical zones of the array share a physical zone: a reset frees the physical zones of a zone at once",
-        ))
+        let why = match self.array.superblock().shares {
+            1 => {
+                "no logical zones of the array share a physical zone: a reset frees the physical zones of a zone at once"
+            }
+            _ => "a rebuild runs, and parts stay in their places: wait for it",
+        };
+        Err(Error::new(ErrorKind::Invalid, name, "reclaim").because(why))
     }
 
     /// Begins a scrub, which compares all parity with its data.

@@ -194,7 +194,7 @@ impl Shape {
         let (shares, capacity) = match rng.index(3) {
             0 => (2, 2 * self.capacity + 30),
             1 => (3, self.capacity + 80),
-            _ => (6, self.capacity + 80),
+            _ => (6, self.capacity + 120),
         };
         Shape { shares, capacity, ..self }
     }

@@ -105,6 +105,13 @@ impl Writes {
             return deferred.complete(completer, Err(error));
         }
         if self.needs_shared_places(id) {
+            // A write that the limits refuse takes no room, and its zone gets no map: a map in memory is never withdrawn within a life of
+            // the zone, as a log roll may have written it.
+            if let Some(limits) = &limits
+                && let Err(error) = self.zones.check_admission(limits, zone, id, name)
+            {
+                return deferred.complete(completer, Err(error));
+            }
             let work = Work::Write { offset, data, how };
             return self.place_in_shared_zones(zone, id, (work, completer), name, deferred);
         }
@@ -115,7 +122,7 @@ impl Writes {
         if let Some(limits) = limits
             && let Err(error) = self.zones.admit(limits, zone, id, name, ZoneEvent::Write { fills })
         {
-            self.give_up_shared_places(zone, id, deferred);
+            // The zone keeps its places for its next write.
             return deferred.complete(completer, Err(error));
         }
         let done = match offset {

@@ -15,7 +15,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use zoned::{
-    Action, Blocks, BufMut, Completer, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneInfo, ZoneState,
+    Action, BufMut, Completer, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneInfo, ZoneState,
 };
 
 use super::Writes;
@@ -74,36 +74,18 @@ impl Writes {
         });
     }
 
-    /// Gives up the places of a zone that nothing was written to, because its first write was refused.
-    pub(super) fn give_up_shared_places(
-        self: &Arc<Self>,
-        zone: &mut Zone,
-        id: ZoneId,
-        deferred: &mut Deferred,
-    ) {
-        let (Some(_), Some(maps)) = (self.zones.shared(), self.ctx.places.stored()) else { return };
-        if zone.pointer > Blocks::ZERO || zone.map_record.is_empty() {
-            return;
-        }
-        let places = maps.places(id);
-        maps.set(id, &[]);
-        zone.map_record.clear();
-        let this = Arc::clone(self);
-        deferred.run(async move {
-            // An error of a drive is found by the next operation on it.
-            let _judged = this.cancel_places(id, &places).await;
-        });
-    }
-
     /// The places of a zone's parts, by role, each behind rows that are settled.
     async fn shared_places(self: &Arc<Self>, id: ZoneId, name: &'static str) -> Result<Vec<Place>> {
         let rotation = Rotation { drives: self.ctx.places.drives() };
         let slots: Vec<Slot> = self.ctx.layout.roles().map(|role| rotation.slot(id, role)).collect();
         self.await_end_of_neighbour(id).await;
+        let mut refused = None;
         loop {
-            match self.take_slots(id, &slots, Taker::FirstWrite).await? {
-                Ok(places) => return Ok(places),
-                Err(slot) => self.await_room(id, slot, name).await?,
+            match (self.take_slots(id, &slots, Taker::FirstWrite).await?, refused.take()) {
+                (Ok(places), _) => return Ok(places),
+                // A reset may free a physical zone while the reclaim finds none to free: room is looked for once more.
+                (Err(_), Some(error)) => return Err(error),
+                (Err(slot), None) => refused = self.await_room(id, slot, name).await.err(),
             }
         }
     }
