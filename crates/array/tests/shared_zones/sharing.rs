@@ -329,7 +329,10 @@ fn a_power_cut_leaves_what_was_flushed_of_zones_behind_one_another() {
                         }
                         if rng.draw().is_multiple_of(12) {
                             device.zone(ZoneId(zone), Action::Finish).await.expect("finished");
-                            flushed.lock().push((zone, round, at));
+                            // A finish of a full zone changes nothing: blocks that are not durable may still be lost.
+                            if at < all {
+                                flushed.lock().push((zone, round, at));
+                            }
                             break;
                         }
                     }
