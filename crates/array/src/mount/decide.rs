@@ -229,7 +229,10 @@ impl StripeParity {
             Some(PartState::Full) => (true, unit),
             Some(PartState::Missing) | None => (false, 0),
         };
-        let is_in_place = is_written && !stale_parity.contains(&(stripe, parity));
+        // A parity that is relocated for a part of the stripe's data was never computed from all of it.
+        let relocated = evidence.relocated.get(&(stripe, parity));
+        let is_relocated_inside = relocated.is_some_and(|relocated| relocated.end < layout.end(stripe));
+        let is_in_place = is_written && !is_relocated_inside && !stale_parity.contains(&(stripe, parity));
         let has_stale = evidence.stale.has_stale(role, &(first_row..first_row + unit));
         StripeParity { stripe, parity, is_in_place, rows: if has_stale { 0 } else { rows } }
     }
@@ -252,12 +255,14 @@ impl StripeParity {
         }
         // A mount of a worn zone relocates the parity of the last stripe.
         let known = evidence.relocated.get(&(stripe, self.parity)).map(|parity| parity.end);
-        if let Some(known) = known.filter(|known| *known <= pointer && at < *known) {
+        let known = known.filter(|known| *known <= pointer);
+        if let Some(known) = known.filter(|known| at < *known) {
             return Some(known);
         }
         let last = layout.data_units() - 1;
         let whole = index == last || block(last) < pointer;
-        if row < self.rows && whole {
+        // The relocated parity counts instead of the rows in its place, for the resync too.
+        if row < self.rows && whole && known.is_none() {
             return Some(layout.end(stripe));
         }
         let other =
@@ -297,6 +302,7 @@ mod tests {
     use zoned::Buf;
 
     use super::*;
+    use crate::zone::stale_rows::RelocatedParity;
 
     fn partial(start: u64, end: u64) -> Partial {
         let rows = Buf::copy_from(&[]);
@@ -405,6 +411,48 @@ mod tests {
             // Row 3 of both units is in a record of eight blocks alone.
             let wanted = if p == 8 { 3 } else { p.max(q) };
             assert_eq!((found.verdict, found.pointer.0), (Verdict::Open, wanted), "{p} {q}");
+        }
+    }
+
+    /// The rebuild of a zone that wore out inside a stripe relocates that stripe's parity. A drive that fills its physical zone at a
+    /// power cut seems to hold all of the stripe's parity: the zone ends where the relocated parity does nevertheless.
+    #[test]
+    fn a_filled_drive_does_not_hold_a_parity_that_is_relocated_for_a_part_of_its_stripe() {
+        use PartState::{Full, Missing, Written};
+        for (parities, relocated_parity) in [(1, Parity::P), (2, Parity::P), (2, Parity::Q)] {
+            let layout = Layout { width: 3 + parities, parities, unit: 4, part_rows: 8 };
+            let stripe = Stripe(0);
+            let mut parts = vec![Written(4); layout.width as usize];
+            for parity in layout.parities() {
+                parts[layout.parity(stripe, parity).index()] = Full;
+            }
+            for index in 1..=u64::from(parities) {
+                parts[layout.data(stripe, index).index()] = Missing;
+            }
+            let record = |parity| Partial { parity, ..partial(0, 6) };
+            let partials = [(stripe, layout.parities().map(record).collect())].into();
+            let known = RelocatedParity { end: Blocks(6), unit: Buf::copy_from(&[]) };
+            for (relocated, is_inside) in
+                [(BTreeMap::new(), false), ([((stripe, relocated_parity), known)].into(), true)]
+            {
+                let stale = StaleRows::default();
+                let evidence = Evidence {
+                    layout,
+                    block: 512,
+                    parts: &parts,
+                    stale: &stale,
+                    relocated: &relocated,
+                    entry: ZoneEntry { generation: 1, end: None },
+                    intent: false,
+                    partials: &partials,
+                    doubt: 4,
+                };
+                let found = decide(&evidence);
+                let what = format!("{parities} parities, {relocated_parity:?} of {relocated:?}");
+                assert_eq!(found.verdict, Verdict::Full, "{what}");
+                assert_eq!(found.pointer == Blocks(6), is_inside, "{what}: {:?}", found.pointer);
+                assert_eq!(found.pointer >= layout.end(stripe), !is_inside, "{what}: {:?}", found.pointer);
+            }
         }
     }
 }
