@@ -13,7 +13,8 @@ pub struct CreateOptions {
     /// Bytes in a stripe unit: whole blocks. Default 64 KiB: small reads seldom need two drives, and large
     /// reads use all drives.
     pub stripe_unit: Bytes,
-    /// Where the drives hold the parts of logical zones. Default [`Placement::Fixed`].
+    /// Where the drives hold the parts of logical zones. Default [`Placement::Stored`]: a worn physical zone
+    /// costs no logical zone, and parts move while they are in use.
     pub placement: Placement,
     /// Units of a stripe, parities included: each logical zone takes as many of the drives. Fewer than drives need
     /// [`Placement::Stored`]. Default one on each drive.
@@ -41,7 +42,7 @@ impl Default for CreateOptions {
             label: String::new(),
             parities: 1,
             atomic_writes: false,
-            placement: Placement::Fixed,
+            placement: Placement::Stored,
             width: None,
             spare_drives: 0,
             shares: 1,
@@ -116,15 +117,16 @@ impl std::str::FromStr for AppendMode {
 /// Settings of a mount.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenOptions {
-    /// Resumes a rebuild that a restart interrupted, if the new drive is among the devices, and lets idle spares take the place
-    /// of drives that are missing or fail. Default true.
+    /// Lets the array move and rebuild by itself: resumes a rebuild that a restart interrupted, if the new drive is among the devices,
+    /// lets idle spares take the place of drives that are missing or fail, moves parts out of worn physical zones, and reclaims.
+    /// Default true.
     pub resume: bool,
     /// Settings of the resumed rebuild.
     pub rebuild: RebuildOptions,
-    /// A mount rewrites a zone with more bytes of stale rows and relocated parity, on all drives together.
-    /// Without a rewrite, content of stale rows goes to the metadata logs and stays in memory. Default 4 MiB:
-    /// the cost is that much memory, or reading and writing the zone twice. A zone is rewritten earlier if
-    /// the relocated content of one drive would exceed 16 MiB or a quarter of a metadata zone.
+    /// The parts of a zone with more bytes of stale rows and relocated parity move to other physical zones once the array is open, at
+    /// the pace of `rebuild`; with [`Placement::Fixed`] a mount rewrites the zone. Otherwise content of stale rows goes to the metadata
+    /// logs and stays in memory. Default 4 MiB: the cost is that much memory, or a copy of the zone. A mount rewrites a zone in any case
+    /// if the relocated content of one drive would exceed 16 MiB or a quarter of a metadata zone.
     pub rebuild_above: Bytes,
     /// Where logical zones share physical ones: a reclaim begins on a drive with fewer empty physical zones, at the pace of `rebuild`.
     /// Default 6: one is kept for parts that move, and as long as there are others first writes do not wait. More begin to copy earlier,

@@ -122,7 +122,7 @@ fn bench_writes(c: &mut Criterion, of: &str, create: &CreateOptions) {
 }
 
 fn bench_arrays(c: &mut Criterion) {
-    let fixed = CreateOptions::default();
+    let fixed = CreateOptions { placement: Placement::Fixed, ..CreateOptions::default() };
     let stored = CreateOptions { placement: Placement::Stored, ..fixed.clone() };
     bench_writes(c, "array of five", &fixed);
     bench_writes(c, "array of five, stored maps", &stored);

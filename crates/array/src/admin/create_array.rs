@@ -178,9 +178,13 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         }
         let limit = g.max_open.into_iter().chain(g.max_active).min();
         if limit.is_some_and(|limit| limit < kept + MIN_OPEN_ZONES) {
+            let fixed = match options.placement {
+                Placement::Stored => ". The fixed placement takes one less",
+                Placement::Fixed => "",
+            };
             let why = format!(
                 "{} can have {} zones open; the array itself takes {kept}, and at least one more is \
-                 needed",
+                 needed{fixed}",
                 g.name,
                 limit.unwrap_or(0)
             );

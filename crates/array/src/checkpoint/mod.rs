@@ -17,6 +17,7 @@ use crate::layout::{Parity, Role, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::membership::{CheckpointWrites, LogClient, Membership, ParityCommit};
 use crate::zone::Zone;
+use crate::zone::stale_rows::RelocatedParity;
 use crate::zone::zone_table::ZoneTable;
 
 /// Writes checkpoints of all zones.
@@ -50,6 +51,25 @@ impl Checkpoints {
         bodies
     }
 
+    /// The records of a part's relocated parity, for the part's place.
+    pub(crate) fn relocated_parities(&self, zone: &Zone, id: ZoneId, role: Role) -> Vec<Body> {
+        let (layout, generation) = (&self.ctx.layout, zone.generation);
+        let placed_by = self.ctx.places.placed_by(id, role);
+        let of_part =
+            zone.relocated.iter().filter(|((stripe, parity), _)| layout.parity(*stripe, *parity) == role);
+        let record =
+            |((stripe, parity), relocated): (&(Stripe, Parity), &RelocatedParity)| Body::RelocatedParity {
+                parity: *parity,
+                zone: id,
+                generation,
+                placed_by,
+                start: layout.start(*stripe),
+                end: relocated.end,
+                unit: relocated.unit.clone(),
+            };
+        of_part.map(record).collect()
+    }
+
     /// The records of marks.
     fn mark_records(&self, marks: Vec<Frame>) -> impl Iterator<Item = Body> {
         let per_block = frames::per_block(self.ctx.geometry.block_size);
@@ -73,7 +93,7 @@ impl Checkpoints {
 
     /// The records of one zone for the checkpoint of `slot`, apart from partial parity.
     fn zone_records(&self, zone: &Zone, id: ZoneId, slot: Slot) -> Vec<Body> {
-        let (layout, generation, mut bodies) = (&self.ctx.layout, zone.generation, Vec::new());
+        let (generation, mut bodies) = (zone.generation, Vec::new());
         if zone.resetting {
             bodies.push(Body::ResetIntent { zone: id, generation });
         }
@@ -83,19 +103,7 @@ impl Checkpoints {
         }
         let Some(role) = self.ctx.places.role(id, slot) else { return bodies };
         let placed_by = self.ctx.places.placed_by(id, role);
-        for ((stripe, parity), relocated) in &zone.relocated {
-            if layout.parity(*stripe, *parity) == role {
-                bodies.push(Body::RelocatedParity {
-                    parity: *parity,
-                    zone: id,
-                    generation,
-                    placed_by,
-                    start: layout.start(*stripe),
-                    end: relocated.end,
-                    unit: relocated.unit.clone(),
-                });
-            }
-        }
+        bodies.extend(self.relocated_parities(zone, id, role));
         bodies.append(&mut self.stale_records(zone, id, role));
         let rows = self.members.member(slot).bad_rows.of(id);
         if !rows.is_empty() {

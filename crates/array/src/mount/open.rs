@@ -12,7 +12,7 @@ use zoned::{Result, ZonedDevice};
 
 use crate::OpenOptions;
 use crate::array::Array;
-use crate::background::moves::restore;
+use crate::background::moves::{evacuation, restore};
 use crate::background::{rebuild, reclaim, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
@@ -50,6 +50,7 @@ impl Array {
         }
         if resume {
             restore::watch(&core, pace.pace);
+            evacuation::watch(&core, pace.pace, rebuild_above);
             reclaim::watch(&core, &settings);
         }
         Ok(Arc::new(Array { core }))

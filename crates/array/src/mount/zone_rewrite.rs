@@ -68,8 +68,8 @@ pub(crate) fn end_torn_zones(core: &Core) {
     }
 }
 
-/// Rewrites the open zones with more than `above` relocated bytes, and open and full zones whose relocated content does not
-/// fit the logs. A worn zone stays as it is until a reset.
+/// Rewrites open and full zones whose relocated content does not fit the logs, and with the fixed placement open zones with more than
+/// `above` relocated bytes. A worn zone stays as it is until its worn part moves, or until a reset.
 pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> {
     let block = u64::from(core.ctx.geometry.block_size);
     let mut taken = vec![0; core.ctx.places.drives() as usize];
@@ -87,7 +87,9 @@ pub(crate) async fn rewrite_zones(core: &Arc<Core>, above: Bytes) -> Result<()> 
     // The full zones with the least relocated content stay as they are.
     full.sort_unstable();
     open.sort_unstable();
-    let most_rows = |full: bool| if full { u64::MAX } else { above.0 / block };
+    // With stored maps, parts with much relocated content move while the array is in use (`background::moves::evacuation`).
+    let is_fixed = core.ctx.places.stored().is_none();
+    let most_rows = |full: bool| if full || !is_fixed { u64::MAX } else { above.0 / block };
     let zones = full.into_iter().map(|zone| (zone, true)).chain(open.into_iter().map(|zone| (zone, false)));
     for ((rows, id), is_full) in zones {
         let mut with = taken.clone();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use array::{Array, CreateOptions, OpenOptions};
+use array::{Array, CreateOptions, OpenOptions, Placement};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Profile};
@@ -15,6 +15,11 @@ use zoned::{Blocks, Buf, BufMut, Durability, Lba, ZonedDevice};
 const DRIVES: f64 = 5.0;
 /// Blocks in a stripe unit of the array.
 const UNIT_BLOCKS: u64 = 16;
+
+/// Without stored maps, whose records would count.
+fn fixed_placement() -> CreateOptions {
+    CreateOptions { placement: Placement::Fixed, ..CreateOptions::default() }
+}
 
 fn drive(driver: &Arc<dyn Driver>, n: u32) -> Arc<dyn ZonedDevice> {
     let profile = Profile::load("zn540").expect("there");
@@ -30,7 +35,7 @@ fn array() -> Arc<Array> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let drives: Vec<_> = (0..5).map(|n| drive(&driver, n)).collect();
     block_on(&*driver, async {
-        array::create(&drives, &CreateOptions::default()).await.expect("created");
+        array::create(&drives, &fixed_placement()).await.expect("created");
         Array::open(drives, OpenOptions::default()).await.expect("opened")
     })
 }
@@ -255,7 +260,7 @@ fn mount_time(count: u32) -> Duration {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let drives: Vec<_> = (0..count).map(|n| drive(&driver, n)).collect();
     block_on(&*driver, async {
-        array::create(&drives, &CreateOptions::default()).await.expect("created");
+        array::create(&drives, &fixed_placement()).await.expect("created");
         let array = Array::open(drives.clone(), OpenOptions::default()).await.expect("opened");
         let device: &dyn ZonedDevice = &*array;
         let block = Buf::copy_from(&vec![0x5a; 4096]);

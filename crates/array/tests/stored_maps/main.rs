@@ -65,6 +65,7 @@ mod wide_cuts;
 #[path = "../integration/worn.rs"]
 mod worn;
 
+mod evacuation;
 mod lives;
 mod moves;
 mod restored_parts;

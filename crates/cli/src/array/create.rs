@@ -53,14 +53,16 @@ pub struct CreateArgs {
     /// After a power cut each write is there as a whole or not at all, whatever its length.
     #[arg(long)]
     atomic_writes: bool,
-    /// Where the drives hold the parts of logical zones. Stored maps keep one zone in a hundred of each drive in reserve, at least one.
-    #[arg(long, default_value = "fixed", value_name = "WHICH")]
+    /// Where the drives hold the parts of logical zones. Stored maps keep one zone in a hundred of each drive in reserve, at least one,
+    /// and need a drive that may have one zone more active.
+    #[arg(long, default_value = "stored", value_name = "WHICH")]
     placement: PlacementArg,
-    /// Size of a logical zone: 1/S for S logical zones that share a physical zone of each drive, or the bytes that it holds. Needs
-    /// stored maps [default: a physical zone of each drive].
+    /// Size of a logical zone: 1/S for S logical zones that share a physical zone of each drive, or the bytes that it holds. Not
+    /// with the fixed placement [default: a physical zone of each drive].
     #[arg(long, value_name = "1/S|SIZE")]
     zone_size: Option<ZoneSize>,
-    /// Units of a stripe, parities included: each logical zone takes as many of the drives [default: one on each drive].
+    /// Units of a stripe, parities included: each logical zone takes as many of the drives. Fewer than drives: not
+    /// with the fixed placement [default: one on each drive].
     #[arg(long, value_name = "N")]
     width: Option<u32>,
     /// The number of drives whose capacity stays free for the parts of drives that fail.

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use array::{Array, CreateOptions, OpenOptions};
+use array::{Array, CreateOptions, OpenOptions, Placement};
 use fs::{FormatOptions, Fs};
 use units::{Driver, block_on};
 use zoned::ZonedDevice;
@@ -243,7 +243,8 @@ impl DrivesInFiles {
         let made = ground.opened(&driver, &format!("&zones={}", setup.zones))?;
         block_on(&*driver, async {
             if place == Place::Array {
-                array::create(&made, &CreateOptions::default()).await?;
+                let create = CreateOptions { placement: Placement::Fixed, ..CreateOptions::default() };
+                array::create(&made, &create).await?;
             }
             Fs::format(&assemble_drives(made).await?, &FormatOptions::default()).await?;
             Ok::<(), bench::Error>(())

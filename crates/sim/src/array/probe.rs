@@ -79,7 +79,10 @@ impl Probe<'_> {
         if after.is_empty() {
             return if goes_on { self.write_on(&drives, &array, &shown) } else { Vec::new() };
         }
-        match self.mount(&drives, &after) {
+        // Parts of the first array may be moving: the second one has drives of its own.
+        let again = drives.copies();
+        drop(array);
+        match self.mount(&again, &after) {
             Ok((_, again)) => {
                 let worn = worn.map(|worn| WornZone {
                     zone: worn.zone,
@@ -276,6 +279,14 @@ impl ImageDrives {
             UnreadableBlocks::of(*drive, emu.geometry())
         });
         ImageDrives { emus, driver, seed, bad, clock: None }
+    }
+
+    /// Emulated drives that hold what these hold now.
+    fn copies(&self) -> ImageDrives {
+        let images = self.emus.iter().map(|(drive, emu)| (*drive, emu.media())).collect();
+        let mut drives = ImageDrives::on_own_clock(images, self.seed, Latency::NONE);
+        drives.bad = self.bad.clone();
+        drives
     }
 
     /// Makes a few written blocks of one drive unreadable.

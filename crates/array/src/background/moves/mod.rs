@@ -11,6 +11,7 @@
 //! copy is enough. Before step 3 the new physical zone is garbage, and afterwards the old one is: no map names it, and the mount resets
 //! it. No write of the zone is in flight while a power cut leaves open which map counts.
 
+pub(crate) mod evacuation;
 pub(crate) mod move_part;
 pub(crate) mod restore;
 
@@ -31,7 +32,7 @@ impl Array {
     /// Moves the part `role` of a logical zone to a free physical zone of the drive in `slot`, which may be the drive that has the part.
     /// The zone stays in use. False if the zone was reset meanwhile, so that nothing was moved. When this returns, the new place is
     /// durable, and the old physical zone is reset. A zone that takes no more writes because the old physical zone wore out takes writes
-    /// again from the next open on.
+    /// again from the next open on, or is full then if a mount found the wear.
     ///
     /// Errors: [`ErrorKind::Invalid`] if the array's placement is fixed, the zone is empty or failed, there is no such part or drive, the
     /// drive has another part of the zone, or a rebuild runs; [`ErrorKind::NoSpace`] if the drive has no free physical zone;

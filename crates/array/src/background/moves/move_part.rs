@@ -198,6 +198,9 @@ impl MovingPart {
         {
             PhysicalZone::at(&*device, self.from.zone).clear().await?;
         }
+        if core.jobs.is_closed() {
+            return Err(self.copy.early_end_error(core));
+        }
         // Checkpoints of the logs hold the new map from here on, and so does no log roll lose its record.
         let (reads, partial) = self.switch(maps, &map, bad);
         let (members, slot) = (Arc::clone(&core.members), self.to.slot);
@@ -247,7 +250,8 @@ impl MovingPart {
         Ok(rows)
     }
 
-    /// Gives the part its new place in memory. Also returns the record of partial parity that the log of the part's new drive lacks.
+    /// Gives the part its new place in memory. Also returns the records of partial and relocated parity that the log of the part's new
+    /// drive lacks.
     fn switch(&self, maps: &StoredMaps, map: &ZoneMap, bad: RowSet) -> (ReadsBefore, Vec<Body>) {
         let (core, id, layout) = (&self.core, self.id, &self.core.ctx.layout);
         let mut zone = core.zones.zone(id);
@@ -271,7 +275,9 @@ impl MovingPart {
         let partial = parity.map(|(stripe, parity)| {
             core.checkpoints.writes.partial(&zone, id, (stripe, parity), layout.start(stripe), zone.pointer)
         });
-        (zone.readers.separate(), partial.into_iter().collect())
+        // Parity that stays relocated has records that name the old place.
+        let bodies = partial.into_iter().chain(core.checkpoints.relocated_parities(&zone, id, self.role));
+        (zone.readers.separate(), bodies.collect())
     }
 
     /// Gives the new physical zone back, as the part stays where it is.
@@ -307,6 +313,10 @@ impl MovingPart {
     /// stays taken until the next mount.
     async fn free_place(&self, place: Place) {
         let core = &self.core;
+        // The array was closed, and may be open again: the mount has reset the physical zone, and may have given it to a zone.
+        if core.jobs.is_closed() {
+            return;
+        }
         let left = core.zones.shared().map_or(Left::Garbage, |shared| shared.leave(self.id, place));
         if left == Left::InUse {
             return;

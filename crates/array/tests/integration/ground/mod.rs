@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{PLACEMENT, RESERVE_ZONES, SHARES, SPARE_ACTIVE};
 use array::{Array, CreateOptions, Layout, OpenOptions, Parity, Rotation, Slot, Stripe};
-use units::{Driver, VirtualDriver, block_on};
+use units::{Driver, VirtualDriver, block_on, sleep_until};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
@@ -100,6 +100,11 @@ impl ArrayFixture {
 
     pub fn open(&self, options: OpenOptions) -> Arc<Array> {
         self.wait(Array::open(self.devices(), options)).expect("opened")
+    }
+
+    /// Waits until parts that move by themselves have moved.
+    pub fn settle(&self) {
+        self.wait(sleep_until(&*self.driver, self.driver.now().after(Duration::from_millis(200))));
     }
 
     pub fn open_without(&self, lost: usize) -> Arc<Array> {
