@@ -3,10 +3,14 @@
 //! The chapter leaves open how the drives of a zone are chosen. The choice here keeps three things even, in this order: the free
 //! physical zones of the drives, so that as many zones as possible find room; the zones in use, so that streams share the drives'
 //! bandwidth; and the zones that any two drives have in common, so that all other drives take part in the rebuild of one.
+//!
+//! Where parts of several logical zones share a physical zone, the kind of room that a drive has comes before these: all drives of the
+//! logical zone before by number have room behind its parts, so that a zone follows its neighbour on the same drives.
 
 use std::cmp::Reverse;
 
 use crate::layout::Slot;
+use crate::zone::choice::Room;
 
 /// A drive that a zone may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -14,6 +18,8 @@ pub(crate) struct Candidate {
     pub slot: Slot,
     /// False if the drive failed or is missing.
     pub works: bool,
+    /// The room that the drive has for a part; `None` if it has none.
+    pub room: Option<Room>,
     /// Free physical zones.
     pub free: usize,
     /// Active zones with a part on the drive.
@@ -49,14 +55,16 @@ impl CommonZones {
     }
 }
 
-/// The `width` drives that a zone takes, by slot; `None` if fewer drives have a free physical zone. Drives that do not work come last:
+/// The `width` drives that a zone takes, by slot; `None` if fewer drives have room. Drives that do not work come last:
 /// the parts on them are lost until the drive is replaced.
 pub(crate) fn choose(width: usize, candidates: &[Candidate], common: &CommonZones) -> Option<Vec<Slot>> {
-    let mut left: Vec<&Candidate> = candidates.iter().filter(|candidate| candidate.free > 0).collect();
+    let mut left: Vec<&Candidate> = candidates.iter().filter(|candidate| candidate.room.is_some()).collect();
     let mut chosen: Vec<Slot> = Vec::with_capacity(width);
     while chosen.len() < width {
         let shared = |slot: Slot| chosen.iter().map(|other| common.of(slot, *other)).sum::<u32>();
-        let rank = |one: &Candidate| (!one.works, Reverse(one.free), one.active, shared(one.slot), one.slot);
+        let rank = |one: &Candidate| {
+            (!one.works, one.room, Reverse(one.free), one.active, shared(one.slot), one.slot)
+        };
         let (place, _) = left.iter().enumerate().min_by_key(|(_, candidate)| rank(candidate))?;
         chosen.push(left.swap_remove(place).slot);
     }
@@ -70,7 +78,11 @@ mod tests {
 
     fn drives(of: &[(bool, usize, u32)]) -> Vec<Candidate> {
         let slots = (0..).map(Slot);
-        slots.zip(of).map(|(slot, &(works, free, active))| Candidate { slot, works, free, active }).collect()
+        let room = |free| (free > 0).then_some(Room::Empty);
+        slots
+            .zip(of)
+            .map(|(slot, &(works, free, active))| Candidate { slot, works, room: room(free), free, active })
+            .collect()
     }
 
     /// The drives of `zones` zones, opened one after the other on `count` drives.
@@ -108,6 +120,23 @@ mod tests {
         assert_eq!(choose(2, &all, &none), Some(vec![Slot(0), Slot(3)]));
         assert_eq!(choose(3, &all, &none), Some(vec![Slot(0), Slot(1), Slot(3)]));
         assert_eq!(choose(4, &all, &none), None);
+    }
+
+    #[test]
+    fn a_zone_follows_its_neighbour_on_the_drives_that_work() {
+        let none = CommonZones::new(5);
+        let mut all = drives(&[(true, 1, 9), (true, 9, 0), (true, 1, 9), (true, 9, 0), (true, 2, 0)]);
+        for slot in [0, 2, 4] {
+            all[slot].room = Some(Room::BehindNeighbour);
+        }
+        all[1].room = Some(Room::BehindLatest);
+        let slots = |of: &[u32]| Some(of.iter().copied().map(Slot).collect::<Vec<_>>());
+        assert_eq!(choose(3, &all, &none), slots(&[0, 2, 4]));
+        assert_eq!(choose(4, &all, &none), slots(&[0, 2, 3, 4]), "an empty zone comes before a mixed one");
+        all[2].works = false;
+        assert_eq!(choose(3, &all, &none), slots(&[0, 3, 4]));
+        all[0].room = None;
+        assert_eq!(choose(3, &all, &none), slots(&[1, 3, 4]));
     }
 
     #[test]
