@@ -13,7 +13,7 @@ use crate::layout::stored_maps::StoredMaps;
 use crate::member::drive_ios::DriveIos;
 use crate::zone::Zone;
 use crate::zone::choice::Room;
-use crate::zone::drive_choice::{self, Candidate, CommonZones};
+use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
 
 impl Writes {
     /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.
@@ -86,7 +86,8 @@ impl Writes {
         if self.ctx.layout.width < maps.drives() {
             self.zones.ids().for_each(|id| common.add(&maps.slots(id)));
         }
-        drive_choice::choose(self.ctx.layout.width as usize, candidates, &common)
+        let alike = self.zones.shared().map_or(0, |_| ALIKE_WHEN_SHARED);
+        drive_choice::choose(self.ctx.layout.width as usize, candidates, &common, alike)
     }
 
     /// Blocks of the logs that the record of the zone's map needs, if it is still to be written.

@@ -7,7 +7,7 @@ use units::SplitMix64;
 
 use super::drives::{DriveRoom, Surplus, drives_to_free};
 use super::*;
-use crate::zone::drive_choice::{self, Candidate, CommonZones};
+use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
 
 const PART_ROWS: u64 = 10;
 
@@ -177,7 +177,7 @@ fn drives(zones: &SharedZones, id: u32, width: usize, parts: &Parts) -> Result<V
         active: drive.open as u32,
     };
     let candidates: Vec<Candidate> = (0..).map(Slot).zip(&rooms).map(candidate).collect();
-    drive_choice::choose(width, &candidates, &common)
+    drive_choice::choose(width, &candidates, &common, ALIKE_WHEN_SHARED)
         .ok_or_else(|| drives_to_free(width, &rooms, |_| true).expect("all drives work"))
 }
 
