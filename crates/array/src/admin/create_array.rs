@@ -154,10 +154,10 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         let why = format!("{shares} logical zones in a physical one need stored maps");
         return refuse(ErrorKind::Invalid, why);
     }
-    if shares != 1 && width < count {
+    if shares != 1 && spare_drives > 0 {
         let why = format!(
-            "{shares} logical zones in a physical one and a width of {width} of {count} drives do not go together yet: leave one of \
-             them out"
+            "{shares} logical zones in a physical one and capacity of {spare_drives} drives left free do not go together yet: lost parts \
+             are not restored there. Leave one of them out"
         );
         return refuse(ErrorKind::Invalid, why);
     }

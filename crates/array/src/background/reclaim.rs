@@ -6,6 +6,9 @@
 //! zones alone that a part left not long ago; and for each first write that finds no room, which waits, without regard to the latency of clients. A physical zone without any part needs no reclaim: it
 //! is reset with the last of its logical zones.
 //!
+//! Where an array has more drives than a stripe has units, a drive may be full of content while others are not. For a first write that
+//! waits, a part of that drive moves to a drive with fewer parts first (`zone::shared_zones::drives`).
+//!
 //! The last empty physical zone of a drive is kept for parts that move. As two physical zones more than zones may be active are in
 //! reserve, some physical zone has garbage and takes no writes whenever a first write waits, and each reclaim frees at least one slot
 //! more than it takes: the first write finds room after finitely many moves.
@@ -24,6 +27,7 @@ use crate::core::Core;
 use crate::layout::Slot;
 use crate::layout::placement::Place;
 use crate::metrics::add;
+use crate::zone::shared_zones::drives::Surplus;
 use crate::zone::shared_zones::{SharedZones, Victim};
 use crate::{OpenOptions, Pace};
 
@@ -33,6 +37,22 @@ const AGE: u64 = 32;
 
 /// Physical zones whose parts could not be moved, until a reclaim of their drive succeeds.
 type Stuck = BTreeSet<(Slot, ZoneId)>;
+
+/// Parts that leave a physical zone.
+struct Departure {
+    /// The drive with the physical zone.
+    slot: Slot,
+    victim: Victim,
+    /// The drive that the parts go to.
+    to: Slot,
+}
+
+impl Departure {
+    /// The parts go to other physical zones of the drive.
+    fn on_drive((slot, victim): (Slot, Victim)) -> Departure {
+        Departure { slot, victim, to: slot }
+    }
+}
 
 /// What a run of [`Array::reclaim`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -60,7 +80,8 @@ impl Array {
                     let left = u32::try_from(stuck.len()).unwrap_or(u32::MAX);
                     return Ok(Reclaimed { freed, left });
                 }
-                freed += free_victims(&core, victims, pace, &mut stuck).await?;
+                let departures = victims.into_iter().map(Departure::on_drive).collect();
+                freed += free_victims(&core, departures, pace, &mut stuck).await?;
             }
         };
         spawn(&*self.core.ctx.driver, "reclaim", run).await
@@ -116,36 +137,60 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
         shared.requests.order_done(ordered);
         victims = victims_below(core, shared, below, AGE, stuck);
     }
+    let mut departures: Vec<Departure> = victims.into_iter().map(Departure::on_drive).collect();
     for slot in shared.requests.slots().into_iter().collect::<BTreeSet<Slot>>() {
-        if victims.iter().any(|(of, _)| *of == slot) {
+        if departures.iter().any(|one| one.slot == slot) {
             continue;
         }
-        match victim(core, shared, slot, 0, stuck) {
-            Some(victim) => victims.push((slot, victim)),
+        let mut next = departure(core, shared, slot, stuck);
+        if next.is_none() && stuck.iter().any(|(of, _)| *of == slot) {
             // What hindered a move may have passed.
-            None if stuck.iter().any(|(of, _)| *of == slot) => {
-                stuck.retain(|(of, _)| *of != slot);
-                match victim(core, shared, slot, 0, stuck) {
-                    Some(victim) => victims.push((slot, victim)),
-                    None => shared.requests.answer(slot, Some(&core.ctx.error(ErrorKind::NoSpace, "write"))),
-                }
-            }
+            stuck.retain(|(of, _)| *of != slot);
+            next = departure(core, shared, slot, stuck);
+        }
+        match next {
+            // One part at a time comes to a drive, where a zone that moves parts is active.
+            Some(one) if departures.iter().any(|other| other.to == one.to) => {}
+            Some(one) => departures.push(one),
             None => shared.requests.answer(slot, Some(&core.ctx.error(ErrorKind::NoSpace, "write"))),
         }
     }
-    if victims.is_empty() {
+    if departures.is_empty() {
         return false;
     }
-    let slots: Vec<Slot> = victims.iter().map(|(slot, _)| *slot).collect();
-    let freed = free_victims(core, victims, pace, stuck).await;
-    for slot in slots {
-        let refused = freed.as_ref().err().map(|_| core.ctx.error(ErrorKind::NoSpace, "write"));
-        shared.requests.answer(slot, refused.as_ref());
+    let moved: Vec<(Slot, ZoneId, bool)> =
+        departures.iter().map(|one| (one.slot, one.victim.zone, one.to == one.slot)).collect();
+    let freed = free_victims(core, departures, pace, stuck).await;
+    for (slot, zone, frees) in moved {
+        let is_refused = freed.is_err() || !frees && stuck.contains(&(slot, zone));
+        // A part that goes to another drive frees nothing yet.
+        if frees || is_refused {
+            let refused = is_refused.then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
+            shared.requests.answer(slot, refused.as_ref());
+        }
     }
     if freed.is_err() {
         shared.requests.order_done(ordered);
     }
     freed.is_ok()
+}
+
+/// The next parts that leave a drive on which a first write waits for room: those of a physical zone with garbage; else one part that goes
+/// to another drive, or what makes room for it there. `None` if no room can be made.
+fn departure(core: &Core, shared: &SharedZones, slot: Slot, stuck: &Stuck) -> Option<Departure> {
+    if let Some(victim) = victim(core, shared, slot, 0, stuck) {
+        return Some(Departure::on_drive((slot, victim)));
+    }
+    let works = |slot: Slot| core.members.member(slot).is_good() && !core.members.is_broken();
+    let Surplus { part, to } = shared.surplus(slot, |zone| !stuck.contains(&(slot, zone)), works)?;
+    let has_room = |id: &ZoneId| {
+        let rooms = shared.drive_rooms(*id, |_, _| true);
+        rooms.get(to.index()).is_some_and(|drive| drive.room.is_some())
+    };
+    match part.tenants.iter().all(has_room) {
+        true => Some(Departure { slot, victim: part, to }),
+        false => victim(core, shared, to, 0, stuck).map(|victim| Departure::on_drive((to, victim))),
+    }
 }
 
 /// The next physical zone to free of each drive with fewer than `below` empty ones.
@@ -166,10 +211,10 @@ fn victim(core: &Core, shared: &SharedZones, slot: Slot, age: u64, stuck: &Stuck
     shared.victim(slot, age, |zone| !stuck.contains(&(slot, zone))).filter(|_| is_good)
 }
 
-/// Frees physical zones, one of each drive, side by side. Returns how many were freed.
+/// Moves parts out of physical zones, one of each drive, side by side. Returns how many physical zones were freed.
 async fn free_victims(
     core: &Arc<Core>,
-    victims: Vec<(Slot, Victim)>,
+    departures: Vec<Departure>,
     pace: Pace,
     stuck: &mut Stuck,
 ) -> Result<u32> {
@@ -186,21 +231,21 @@ async fn free_victims(
     if !core.jobs.begin_move(&job) {
         return refuse(ErrorKind::Cancelled, "the array is being closed");
     }
-    let task = |(slot, victim): (Slot, Victim)| {
+    let task = |one: Departure| {
         let (core, job) = (Arc::clone(core), Arc::clone(&job));
         let driver = Arc::clone(&core.ctx.driver);
         let task = async move {
-            let freed = free(&core, &job, slot, &victim, pace).await;
-            (slot, victim.zone, freed)
+            let moved = move_parts(&core, &job, &one, pace).await;
+            (one, moved)
         };
         spawn(&*driver, "reclaim", task)
     };
-    let (tasks, mut count) = (victims.into_iter().map(task).collect::<Vec<_>>(), 0);
+    let (tasks, mut count) = (departures.into_iter().map(task).collect::<Vec<_>>(), 0);
     for task in tasks {
-        let (slot, zone, freed) = task.await;
-        match freed {
+        let (Departure { slot, victim: Victim { zone, .. }, to }, moved) = task.await;
+        match moved {
             Ok(true) => {
-                count += 1;
+                count += u32::from(to == slot);
                 stuck.retain(|(of, _)| *of != slot);
             }
             Ok(false) => drop(stuck.insert((slot, zone))),
@@ -215,8 +260,10 @@ async fn free_victims(
     Ok(count)
 }
 
-/// Moves the parts out of a physical zone. False if a part stayed.
-async fn free(core: &Arc<Core>, job: &Arc<Job>, slot: Slot, victim: &Victim, pace: Pace) -> Result<bool> {
+/// Moves parts out of a physical zone. False if a part stayed.
+async fn move_parts(core: &Arc<Core>, job: &Arc<Job>, departure: &Departure, pace: Pace) -> Result<bool> {
+    let Departure { slot, victim, to } = departure;
+    let slot = *slot;
     let mut runner = Runner::new(core, job, pace).makes_room_on(slot);
     let is_here = |place: &Place| (place.slot, place.zone) == (slot, victim.zone);
     for id in &victim.tenants {
@@ -225,7 +272,7 @@ async fn free(core: &Arc<Core>, job: &Arc<Job>, slot: Slot, victim: &Victim, pac
             places.role(*id, slot).filter(|role| places.place(*id, *role).as_ref().is_some_and(is_here));
         // The zone was reset meanwhile.
         let Some(role) = role else { continue };
-        match MovingPart::begin(core, *id, role, slot).await {
+        match MovingPart::begin(core, *id, role, *to).await {
             Ok(moving) => drop(moving.run(&mut runner).await?),
             Err(error) if is_gone(core, *id, &error) => {}
             Err(error) => return Err(error),

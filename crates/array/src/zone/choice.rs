@@ -21,7 +21,20 @@ pub(crate) struct HalfFilled {
     pub breaks: usize,
 }
 
-/// The physical zone that the part of logical zone `id` takes: where the logical zone before it ended, else the `empty` one, else where
+/// The room that a drive has for a part, from the best kind to the worst.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Room {
+    /// Behind the part of the logical zone before by number.
+    BehindNeighbour,
+    /// An empty physical zone.
+    Empty,
+    /// Behind the part that took its last write last.
+    BehindLatest,
+    /// Behind another part.
+    BehindOther,
+}
+
+/// The physical zone that the part of logical zone `id` takes, and what room this is: where the logical zone before it ended, else the `empty` one, else where
 /// the latest part ended, else the one with the fewest rows to fill with zeros and whose parts are most alike. `None` if the drive has
 /// no room. An empty one comes before the latest part's, which the next zone of that part's stream may want: streams do not mix as long
 /// as the drive may have a zone more active.
@@ -32,14 +45,16 @@ pub(crate) fn choose(
     half_filled: &[HalfFilled],
     empty: Option<ZoneId>,
     short: u64,
-) -> Option<ZoneId> {
+) -> Option<(Room, ZoneId)> {
     let follows = |one: &&HalfFilled| one.last.0.checked_add(1) == Some(id.0);
     let is_near = |one: &&HalfFilled| one.gap <= short || empty.is_none();
     let neighbour = half_filled.iter().filter(is_near).find(follows);
     let latest = || half_filled.iter().filter(is_near).find(|one| one.is_latest);
     let least_mixed = || half_filled.iter().min_by_key(|one| (one.gap, one.breaks, one.zone));
-    let zone = |one: &HalfFilled| one.zone;
-    neighbour.map(zone).or(empty).or_else(|| latest().or_else(least_mixed).map(zone))
+    let neighbour = neighbour.map(|one| (Room::BehindNeighbour, one.zone));
+    let latest = || latest().map(|one| (Room::BehindLatest, one.zone));
+    let least_mixed = || least_mixed().map(|one| (Room::BehindOther, one.zone));
+    neighbour.or(empty.map(|zone| (Room::Empty, zone))).or_else(latest).or_else(least_mixed)
 }
 
 #[cfg(test)]
@@ -57,8 +72,13 @@ mod tests {
         };
         let all = [half(3, 7, false, 2), half(4, 20, true, 1), half(5, 30, false, 0)];
         let chosen = |id, of: &[HalfFilled], empty: Option<u32>| {
-            choose(ZoneId(id), of, empty.map(ZoneId), 2).map(|zone| zone.0)
+            choose(ZoneId(id), of, empty.map(ZoneId), 2).map(|(_, zone)| zone.0)
         };
+        let room =
+            |id, empty: Option<u32>| choose(ZoneId(id), &all, empty.map(ZoneId), 2).map(|(room, _)| room);
+        assert_eq!((room(8, Some(9)), room(9, Some(9))), (Some(Room::BehindNeighbour), Some(Room::Empty)));
+        assert_eq!(room(9, None), Some(Room::BehindLatest));
+        assert_eq!(choose(ZoneId(9), &all[2..], None, 2), Some((Room::BehindOther, ZoneId(5))));
         assert_eq!(chosen(8, &all, Some(9)), Some(3), "behind zone 7");
         assert_eq!(chosen(9, &all, None), Some(4), "where the latest part ended");
         let others = [all[0], all[2]];

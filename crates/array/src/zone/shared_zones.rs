@@ -14,6 +14,8 @@
 //! If the drive can have no more active zones, a logical zone takes a *half-filled* physical zone ([`super::choice`]). As the array
 //! allows fewer active logical zones than a drive has active zones, the drive has a half-filled zone then.
 
+pub(crate) mod drives;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use parking_lot::Mutex;
@@ -21,7 +23,7 @@ use zoned::ZoneId;
 
 use crate::layout::Slot;
 use crate::layout::placement::{Place, part_zone};
-use crate::zone::choice::{HalfFilled, choose};
+use crate::zone::choice::{HalfFilled, Room, choose};
 use crate::zone::room_requests::RoomRequests;
 
 /// Bytes that a set takes for each of its zones, about.
@@ -101,13 +103,13 @@ pub(crate) struct SharedZonesOfDrive {
 /// Who takes a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Taker {
-    /// The first write of a logical zone, which leaves [`KEPT_FOR_MOVES`].
-    FirstWrite,
-    /// A part that moves.
+    /// The first write of a logical zone, or a part that comes from another drive. Both leave [`KEPT_FOR_MOVES`].
+    NewPart,
+    /// A part that moves on its drive.
     Move,
 }
 
-/// The number of empty physical zones of a drive that only parts that move take. Without one, no physical zone with garbage could be
+/// The number of empty physical zones of a drive that only parts that move on the drive take. Without one, no physical zone with garbage could be
 /// reclaimed.
 const KEPT_FOR_MOVES: usize = 1;
 
@@ -174,14 +176,8 @@ impl SharedZones {
     ) -> Result<Vec<Place>, Slot> {
         let mut drives = self.drives.lock();
         let choice = |slot: &Slot| {
-            let drive = drives.get(slot.index())?;
-            let takes = |used: &SharedZone| {
-                let takes = |tenant: &Tenant| tenant.id != id && is_there(*slot, tenant.id);
-                self.has_slot(used.next) && used.tenants.iter().all(takes)
-            };
-            let half_filled: Vec<HalfFilled> = drive.half_filled(takes).collect();
-            let short = self.part_rows / SHORT_GAP_SHARE;
-            Some((*slot, choose(id, &half_filled, drive.empty_zone(id, taker), short)?))
+            let (_, zone) = self.room(drives.get(slot.index())?, id, taker, |id| is_there(*slot, id))?;
+            Some((*slot, zone))
         };
         let chosen: Vec<(Slot, ZoneId)> =
             slots.iter().map(|slot| choice(slot).ok_or(*slot)).collect::<Result<_, Slot>>()?;
@@ -193,6 +189,23 @@ impl SharedZones {
         drop(drives);
         self.requests.changed.notify();
         Ok(places)
+    }
+
+    /// The room of a drive for a part of `id`, and the physical zone that the part would take; `None` if there is none.
+    fn room(
+        &self,
+        drive: &SharedZonesOfDrive,
+        id: ZoneId,
+        taker: Taker,
+        is_there: impl Fn(ZoneId) -> bool,
+    ) -> Option<(Room, ZoneId)> {
+        let takes = |used: &SharedZone| {
+            let takes = |tenant: &Tenant| tenant.id != id && is_there(tenant.id);
+            self.has_slot(used.next) && used.tenants.iter().all(takes)
+        };
+        let half_filled: Vec<HalfFilled> = drive.half_filled(takes).collect();
+        let short = self.part_rows / SHORT_GAP_SHARE;
+        choose(id, &half_filled, drive.empty_zone(id, taker), short)
     }
 
     /// True if the part at `place`, which was taken, fits a drive whose physical zone has its write pointer at row `pointer`. Otherwise
@@ -449,7 +462,7 @@ impl SharedZonesOfDrive {
 
     /// The empty physical zone that a part of `id` may take: the one that the fixed placement would use if it is empty.
     fn empty_zone(&self, id: ZoneId, taker: Taker) -> Option<ZoneId> {
-        if taker == Taker::FirstWrite && self.empty.len() <= KEPT_FOR_MOVES {
+        if taker == Taker::NewPart && self.empty.len() <= KEPT_FOR_MOVES {
             return None;
         }
         let active = self.used.values().filter(|used| !used.is_full).count();

@@ -29,4 +29,5 @@ mod two_parities;
 #[path = "../integration/wide_cuts.rs"]
 mod wide_cuts;
 
+mod narrow;
 mod sharing;

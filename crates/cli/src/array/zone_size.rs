@@ -59,7 +59,7 @@ pub(crate) fn set_shares(
         ZoneSize::Bytes(bytes) => bytes,
     };
     let sizes = (1..=MAX_SHARES).map_while(|shares| {
-        let planned = plan(devices, &CreateOptions { shares, ..options.clone() });
+        let planned = plan(devices, &CreateOptions { shares, spare_drives: 0, ..options.clone() });
         planned.ok().map(|planned| (shares, zone_bytes(&planned)))
     });
     // The sizes decrease with the number.

@@ -732,7 +732,20 @@ fn zones_of_half_the_drives_size_are_written_reset_and_reclaimed() {
     refused(&create(&["--zone-size", "1/2"]), 2, &["need stored maps"]);
     refused(&create(&["--placement", "stored", "--zone-size", "1/17"]), 2, &["so that 1 to 16 fit"]);
     refused(&create(&["--placement", "stored", "--zone-size", "1MiB"]), 1, &["the nearest size is", "1/3"]);
-    done(&create(&["--placement", "stored", "--zone-size", "1/2"]));
+    let narrow = ["--placement", "stored", "--width", "3"];
+    for size in ["1/2", "480KiB"] {
+        let spares = [&narrow[..], &["--spares", "1", "--zone-size", size]].concat();
+        refused(&create(&spares), 2, &["lost parts are not restored there"]);
+    }
+    done(&create(&[&narrow[..], &["--zone-size", "1/2"]].concat()));
+    let view = json(&done(&run(Some(&barn.array(0..4)), &["array", "status", "--json"])));
+    assert_eq!(
+        (&view["zones"], &view["width"]),
+        (&Value::from(2 * (40 - 7) * 4 / 3), &Value::from(3)),
+        "{view}"
+    );
+    assert_eq!(view["space"]["reserve_zones"], Value::from(7), "{view}");
+    done(&create(&["--placement", "stored", "--zone-size", "1/2", "--force"]));
     let array = barn.array(0..4);
     let view = json(&done(&run(Some(&array), &["array", "status", "--json"])));
     // Five active zones beside three metadata zones and one for parts that move; as many zones in reserve, and two.

@@ -12,7 +12,8 @@ use crate::layout::Slot;
 use crate::layout::stored_maps::StoredMaps;
 use crate::member::drive_ios::DriveIos;
 use crate::zone::Zone;
-use crate::zone::drive_choice::{self, Candidate, CommonZones};
+use crate::zone::choice::Room;
+use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
 
 impl Writes {
     /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.
@@ -23,7 +24,7 @@ impl Writes {
         }
         let full = |why: String| self.ctx.error(ErrorKind::NoSpace, name).in_zone(id).because(why);
         let places = loop {
-            let slots = self.choose_drives(maps).map_err(full)?;
+            let slots = self.drives_with_free_zones(maps).map_err(full)?;
             match self.zones.free().take(id, &self.ctx.layout, &slots) {
                 Ok(places) => break places,
                 // Another zone took the drive's last free physical zone meanwhile.
@@ -49,10 +50,10 @@ impl Writes {
         }
     }
 
-    /// The drives of a zone that takes its physical zones: all of the array, or as many as a stripe has units.
+    /// The drives of a zone that takes whole physical zones: all of the array, or as many as a stripe has units.
     ///
     /// Error: why there is no room.
-    fn choose_drives(&self, maps: &StoredMaps) -> Result<Vec<Slot>, String> {
+    fn drives_with_free_zones(&self, maps: &StoredMaps) -> Result<Vec<Slot>, String> {
         let width = self.ctx.layout.width;
         if width == maps.drives() {
             return Ok(self.ctx.places.slots().collect());
@@ -66,18 +67,27 @@ impl Writes {
             .map(|(member, (free, active))| Candidate {
                 slot: member.slot,
                 works: member.is_good(),
+                room: (free > 0).then_some(Room::Empty),
                 free,
                 active,
             })
             .collect();
-        let mut common = CommonZones::new(maps.drives());
-        self.zones.ids().for_each(|id| common.add(&maps.slots(id)));
-        drive_choice::choose(width as usize, &candidates, &common).ok_or_else(|| {
+        self.choose_drives(maps, &candidates).ok_or_else(|| {
             let there = candidates.iter().filter(|drive| drive.free > 0).count();
             format!(
                 "{there} drives have a free physical zone left, and the zone needs {width}: reset other zones"
             )
         })
+    }
+
+    /// The drives of a zone that takes its places, by slot; `None` if fewer drives have room than a stripe has units.
+    pub(super) fn choose_drives(&self, maps: &StoredMaps, candidates: &[Candidate]) -> Option<Vec<Slot>> {
+        let mut common = CommonZones::new(maps.drives());
+        if self.ctx.layout.width < maps.drives() {
+            self.zones.ids().for_each(|id| common.add(&maps.slots(id)));
+        }
+        let alike = self.zones.shared().map_or(0, |_| ALIKE_WHEN_SHARED);
+        drive_choice::choose(self.ctx.layout.width as usize, candidates, &common, alike)
     }
 
     /// Blocks of the logs that the record of the zone's map needs, if it is still to be written.

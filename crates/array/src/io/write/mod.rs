@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   begin_write   checks, opens the zone, reserves room in the logs
-//!   first_write   gives the zone its map; shared_places, where zones share physical ones
+//!   first_write   gives the zone its map; shared_drives and shared_places, where zones share physical ones
 //!   put           data and final parity to the drives
 //!   appends       appends to the drives, and their order
 //!   partial       parity of the open stripe to a log
@@ -17,6 +17,7 @@ mod first_write;
 mod frames;
 mod partial;
 mod put;
+mod shared_drives;
 mod shared_places;
 mod stamps;
 

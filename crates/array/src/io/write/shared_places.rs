@@ -3,7 +3,7 @@
 //! Before the map of the zone is written, everything below its parts is settled, so that a mount asks no part but the last one of a
 //! physical zone how far it got:
 //!
-//! 1. A slot is taken on each drive ([`shared_zones`](crate::zone::shared_zones)).
+//! 1. A slot is taken on each drive ([`shared_zones`](crate::zone::shared_zones)), of the drives that the zone takes (`shared_drives`).
 //! 2. Rows below that the last part did not need are filled with zeros. A flush makes all rows below durable: those of a reset zone
 //!    too, as the drive's write pointer counts them.
 //! 3. The ends of the zones below are durable in the logs of one drive more than there are parities. A zone that was reset has its
@@ -14,20 +14,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use zoned::{
-    Action, BufMut, Completer, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneInfo, ZoneState,
-};
+use zoned::{Action, BufMut, Completer, Durability, Error, ErrorKind, Result, ZoneId, ZoneInfo, ZoneState};
 
 use super::Writes;
 use crate::deferred::Deferred;
 use crate::format::record::Body;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
-use crate::layout::placement::{Place, Rotation};
+use crate::layout::placement::Place;
 use crate::member::drive_ios::DriveIos;
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
-use crate::metrics::add;
 use crate::zone::shared_zones::{Left, SharedZones, Taker};
 use crate::zone::{Work, Zone};
 
@@ -74,41 +71,6 @@ impl Writes {
         });
     }
 
-    /// The places of a zone's parts, by role, each behind rows that are settled.
-    async fn shared_places(self: &Arc<Self>, id: ZoneId, name: &'static str) -> Result<Vec<Place>> {
-        let rotation = Rotation { drives: self.ctx.places.drives() };
-        let slots: Vec<Slot> = self.ctx.layout.roles().map(|role| rotation.slot(id, role)).collect();
-        self.await_end_of_neighbour(id).await;
-        let mut refused = None;
-        loop {
-            match (self.take_slots(id, &slots, Taker::FirstWrite).await?, refused.take()) {
-                (Ok(places), _) => return Ok(places),
-                // A reset may free a physical zone while the reclaim finds none to free: room is looked for once more.
-                (Err(_), Some(error)) => return Err(error),
-                (Err(slot), None) => refused = self.await_room(id, slot, name).await.err(),
-            }
-        }
-    }
-
-    /// Waits for the last writes of the logical zone before `id` by number, if that zone is full: a stream of writes goes on to the next
-    /// zone before they have ended, and the next zone's parts are to go behind those of that zone.
-    async fn await_end_of_neighbour(&self, id: ZoneId) {
-        let Some(before) = id.0.checked_sub(1).map(ZoneId) else { return };
-        let ended = {
-            let mut zone = self.zones.zone(before);
-            let is_ending = zone.state == ZoneState::Full && !zone.busy && !zone.flights.is_empty();
-            is_ending.then(|| {
-                let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
-                zone.barrier(completer);
-                io
-            })
-        };
-        if let Some(ended) = ended {
-            // Where the writes failed, the parts go elsewhere.
-            let _ended_or_failed = ended.await;
-        }
-    }
-
     /// A slot on one drive for a part of a zone that moves there, behind rows that are settled.
     pub(crate) async fn take_slot_for_move(
         self: &Arc<Self>,
@@ -116,13 +78,15 @@ impl Writes {
         slot: Slot,
         name: &'static str,
     ) -> Result<Place> {
-        let taken = self.take_slots(id, &[slot], Taker::Move).await?;
+        let stays = self.ctx.places.role(id, slot).is_some();
+        let taker = if stays { Taker::Move } else { Taker::NewPart };
+        let taken = self.take_slots(id, &[slot], taker).await?;
         let places = taken.map_err(|slot| self.no_room(id, slot, name))?;
         Ok(places.first().copied().expect("one place for one drive"))
     }
 
     /// Takes a slot on each of the drives `slots` and settles what lies below. Inner error: a drive without room.
-    async fn take_slots(
+    pub(super) async fn take_slots(
         self: &Arc<Self>,
         id: ZoneId,
         slots: &[Slot],
@@ -130,11 +94,7 @@ impl Writes {
     ) -> Result<Result<Vec<Place>, Slot>> {
         let shared = self.zones.shared().expect("the caller asked");
         loop {
-            let is_there = |slot: Slot, id: ZoneId| {
-                let member = self.members.member(slot);
-                member.is_good() || member.new_drive().is_none() || member.has_zone(id)
-            };
-            let places = match shared.take(id, slots, taker, is_there) {
+            let places = match shared.take(id, slots, taker, |slot, id| self.is_part_there(slot, id)) {
                 Ok(places) => places,
                 Err(slot) => return Ok(Err(slot)),
             };
@@ -150,27 +110,10 @@ impl Writes {
         }
     }
 
-    /// Waits until a reclaim has freed a physical zone of the drive in `slot`.
-    async fn await_room(&self, id: ZoneId, slot: Slot, name: &'static str) -> Result<()> {
-        let shared = self.zones.shared().expect("the caller asked");
-        let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
-        if shared.requests.ask(slot, completer).is_err() {
-            return Err(self.no_room(id, slot, name));
-        }
-        add(&self.ctx.metrics.waits_for_room, 1);
-        io.await.map(|_| ()).map_err(|error| match error.kind() {
-            ErrorKind::NoSpace => self.no_room(id, slot, name),
-            _ => error,
-        })
-    }
-
-    fn no_room(&self, id: ZoneId, slot: Slot, name: &'static str) -> Error {
-        let error = self.ctx.error(ErrorKind::NoSpace, name).in_zone(id);
-        error.because(format!(
-            "drive {} has no room for a part of the zone: no physical zone can be freed, as too many wore out, or a drive is missing or \
-             being rebuilt. Replace the drive, or reset other zones",
-            slot.0
-        ))
+    /// False if the drive in `slot` lacks its part of a logical zone, because a rebuild has not copied the part yet.
+    pub(super) fn is_part_there(&self, slot: Slot, id: ZoneId) -> bool {
+        let member = self.members.member(slot);
+        member.is_good() || member.new_drive().is_none() || member.has_zone(id)
     }
 
     /// Settles what lies below places that were taken. False if a physical zone takes no more parts.
