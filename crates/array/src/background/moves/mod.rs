@@ -13,6 +13,7 @@
 
 pub(crate) mod move_part;
 pub(crate) mod restore;
+mod restore_choice;
 
 use std::sync::Arc;
 
