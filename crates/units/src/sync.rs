@@ -48,6 +48,11 @@ impl Turnstile {
         Some(Turn(self))
     }
 
+    /// True if someone waits for the lock.
+    pub fn has_waiters(&self) -> bool {
+        !self.0.lock().waiting.is_empty()
+    }
+
     fn wake_first(&self) {
         let waker = self.0.lock().waiting.front_mut().and_then(|(_, waker)| waker.take());
         if let Some(waker) = waker {
@@ -207,13 +212,15 @@ mod tests {
     fn a_waiter_that_gives_up_does_not_stop_the_queue() {
         let turnstile = Turnstile::new();
         let first = turnstile.try_acquire().expect("free");
+        assert!(!turnstile.has_waiters());
         let mut second = Box::pin(turnstile.acquire());
         let mut third = Box::pin(turnstile.acquire());
         let mut cx = Context::from_waker(Waker::noop());
         assert!(second.as_mut().poll(&mut cx).is_pending() && third.as_mut().poll(&mut cx).is_pending());
         drop(second);
+        assert!(turnstile.has_waiters());
         drop(first);
-        assert!(third.as_mut().poll(&mut cx).is_ready());
+        assert!(third.as_mut().poll(&mut cx).is_ready() && !turnstile.has_waiters());
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use units::sleep_until;
 
 use crate::Pace;
@@ -15,19 +16,22 @@ use crate::zone::shared_zones::SharedZones;
 /// Bytes of each drive that a background job reads or writes at a time while clients are active.
 const CHUNK_BYTES_BESIDE_CLIENTS: u64 = 64 << 10;
 /// Bytes of each drive that a background job reads or writes at a time without clients.
-const CHUNK_BYTES_ALONE: u64 = 512 << 10;
+pub(crate) const CHUNK_BYTES_ALONE: u64 = 512 << 10;
 /// The longest sleep of a background job, which must notice its cancellation.
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Empty physical zones of a drive at which a reclaim does not regard clients any more.
 const LITTLE_ROOM: usize = 3;
 /// Chunks that a background job has in flight without clients.
-const MAX_CHUNKS_IN_FLIGHT: usize = 12;
+pub(crate) const MAX_CHUNKS_IN_FLIGHT: usize = 12;
 
 /// A job with its pace.
 pub(crate) struct Runner {
     pub core: Arc<Core>,
     pub job: Arc<Job>,
-    pacer: Pacer,
+    /// The rate of the job, which all tasks of the job share.
+    pacer: Arc<Mutex<Pacer>>,
+    /// Chunks that the runner has in flight without clients.
+    chunks_in_flight: usize,
     /// The drive that the job makes room on: it does not regard clients while first writes of zones wait for room, or soon will.
     makes_room_on: Option<Slot>,
 }
@@ -35,8 +39,26 @@ pub(crate) struct Runner {
 impl Runner {
     pub(crate) fn new(core: &Arc<Core>, job: &Arc<Job>, pace: Pace) -> Runner {
         core.latencies.begin();
-        let pacer = Pacer::new(pace, core.ctx.driver.now());
-        Runner { core: Arc::clone(core), job: Arc::clone(job), pacer, makes_room_on: None }
+        let pacer = Arc::new(Mutex::new(Pacer::new(pace, core.ctx.driver.now())));
+        Runner {
+            core: Arc::clone(core),
+            job: Arc::clone(job),
+            pacer,
+            chunks_in_flight: MAX_CHUNKS_IN_FLIGHT,
+            makes_room_on: None,
+        }
+    }
+
+    /// A runner of another task of the same job, which has `chunks` in flight without clients. The pace is that of all tasks together.
+    pub(crate) fn of_task(&self, chunks: usize) -> Runner {
+        self.core.latencies.begin();
+        Runner {
+            core: Arc::clone(&self.core),
+            job: Arc::clone(&self.job),
+            pacer: Arc::clone(&self.pacer),
+            chunks_in_flight: chunks.clamp(1, MAX_CHUNKS_IN_FLIGHT),
+            makes_room_on: self.makes_room_on,
+        }
     }
 
     /// The job makes room on a drive for first writes: while one waits, or little room is left, the drives alone limit the pace.
@@ -53,9 +75,9 @@ impl Runner {
     }
 
     /// Hands new latency samples of the clients to the pacer.
-    fn feed_latencies_to_pacer(&mut self) {
+    fn feed_latencies_to_pacer(&self) {
         let mut seen = self.core.latencies.take();
-        self.pacer.add_client_latencies(self.core.ctx.driver.now(), &mut seen);
+        self.pacer.lock().add_client_latencies(self.core.ctx.driver.now(), &mut seen);
     }
 
     /// The rows of a background job's next chunk, and how many chunks may be in flight.
@@ -63,10 +85,11 @@ impl Runner {
         self.feed_latencies_to_pacer();
         let block = u64::from(self.core.ctx.geometry.block_size);
         let now = self.core.ctx.driver.now();
-        let (bytes, depth) = if self.pacer.has_clients(now) && !self.is_urgent() {
+        let has_clients = self.pacer.lock().has_clients(now);
+        let (bytes, depth) = if has_clients && !self.is_urgent() {
             (CHUNK_BYTES_BESIDE_CLIENTS, 1)
         } else {
-            (CHUNK_BYTES_ALONE, MAX_CHUNKS_IN_FLIGHT)
+            (CHUNK_BYTES_ALONE, self.chunks_in_flight)
         };
         ((bytes / block).clamp(1, self.core.reconstruct.longest_read()), depth)
     }
@@ -83,7 +106,7 @@ impl Runner {
                 return true;
             }
             let now = self.core.ctx.driver.now();
-            let at = self.pacer.ask(now, bytes);
+            let at = self.pacer.lock().ask(now, bytes);
             if at <= now {
                 return true;
             }

@@ -14,6 +14,7 @@
 pub(crate) mod evacuation;
 pub(crate) mod move_part;
 pub(crate) mod restore;
+mod restore_choice;
 
 use std::sync::Arc;
 

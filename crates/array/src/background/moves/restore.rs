@@ -1,23 +1,38 @@
 //! Restoring lost parts: where an array has more drives than a stripe has units, the parts of a lost drive move to drives that have no
 //! other part of their zones, at once and without a person (RAIZN+DP, section 5.2.5, names the layout and leaves the rebuild open).
 //!
-//! Zones with the least redundancy come first, then those that are written to. A part moves to the drive with the most free physical
-//! zones, as long as the drives that work keep enough for every logical zone that is empty: the capacity that `spare_drives` leaves free
-//! is used, never what clients were promised. At the end every log moves, so that each record that lost a copy has its copies again.
+//! Parts of different zones move side by side, one at a time to each drive, so that all drives that work read and write
+//! (`restore_choice`). At most one part of a zone moves at a time: each move continues the zone's map from its last version. The pace
+//! is that of all moves together, and so is their memory ([`MAX_BYTES_IN_FLIGHT`]).
+//!
+//! Parts move as long as the drives that work keep enough free physical zones for every logical zone that is empty: the capacity that
+//! `spare_drives` leaves free is used, never what clients were promised. At the end every log moves, so that each record that lost a
+//! copy has its copies again.
 
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use units::spawn;
-use zoned::{Result, ZoneId};
+use units::sync::Event;
+use zoned::{Error, Result, ZoneId};
 
-use super::move_one;
+use super::move_part::MovingPart;
+use super::restore_choice::{Drive, LostPart, Rank, choose};
 use crate::Pace;
 use crate::array::Array;
+use crate::background::job_runner::{CHUNK_BYTES_ALONE, Runner};
+use crate::background::jobs::Job;
 use crate::core::Core;
 use crate::events::EventKind;
 use crate::layout::{Role, Slot};
+
+/// Bytes that all moves together read and write at a time, so that their memory is bounded. Eleven drives with stripes of five units
+/// have six chunks of each move in flight, of which three reach 0.95 of their rate.
+const MAX_BYTES_IN_FLIGHT: u64 = 192 << 20;
+/// Moves of one part that may fail before the part stays lost: its target may wear out or fail, or a drive that is read.
+const MAX_FAILED_MOVES: u32 = 3;
 
 /// What a run of [`Array::restore_parts`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -28,23 +43,15 @@ pub struct RestoredParts {
     pub left: u32,
 }
 
-/// A lost part of a zone with content.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-struct LostPart {
-    /// Lost parts of the zone: least redundancy first.
-    lost: Reverse<usize>,
-    is_idle: bool,
-    zone: ZoneId,
-    role: Role,
-}
-
 impl Array {
     /// Moves the parts of failed and missing drives to drives that have no other part of their zones, as far as these drives have
     /// spare room. The zones stay in use. The array does this by itself when a drive fails, and when it is opened without one.
     ///
-    /// Errors: those of the logs. A part whose move fails stays lost, and is counted.
+    /// Errors: those of the logs. A part whose moves fail stays lost, and is counted. The moves go on if the future is dropped.
     pub async fn restore_parts(&self, pace: Pace) -> Result<RestoredParts> {
-        restore(&self.core, pace).await
+        let core = Arc::clone(&self.core);
+        let run = async move { restore(&core, pace).await };
+        spawn(&*self.core.ctx.driver, "restore parts", run).await
     }
 }
 
@@ -81,27 +88,14 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
 }
 
 async fn restore(core: &Arc<Core>, pace: Pace) -> Result<RestoredParts> {
-    let mut failed: BTreeSet<(ZoneId, Role)> = BTreeSet::new();
-    let mut moved = 0;
+    let mut restoration = Restoration::default();
     let parts = count_lost_parts(core);
-    if next_move(core, &failed).is_none() {
-        return Ok(RestoredParts { moved, left: parts });
+    if restoration.next_move(core).is_none() {
+        return Ok(RestoredParts { moved: 0, left: parts });
     }
     core.ctx.publish(EventKind::RestoreStarted { parts });
-    while let Some((zone, role, slot)) = next_move(core, &failed) {
-        match move_one(core, zone, role, slot, pace).await {
-            Ok(true) => moved += 1,
-            Ok(false) => {}
-            Err(error) => {
-                if core.members.is_broken() || core.jobs.is_closed() || core.jobs.running_rebuild().is_some()
-                {
-                    break;
-                }
-                tracing::error!(zone = zone.0, role = role.0, %error, "a lost part is not restored");
-                failed.insert((zone, role));
-            }
-        }
-    }
+    while restoration.moves_until_others_wait(core, pace).await {}
+    let moved = restoration.moved;
     if moved > 0 && !core.members.is_broken() && !core.jobs.is_closed() {
         core.members.renew_logs().await?;
     }
@@ -110,19 +104,174 @@ async fn restore(core: &Arc<Core>, pace: Pace) -> Result<RestoredParts> {
     Ok(RestoredParts { moved, left })
 }
 
-/// The lost parts of zones with content.
-fn lost_parts(core: &Core) -> BTreeSet<LostPart> {
-    let mut all = BTreeSet::new();
+/// The moves of lost parts to the spare room of other drives.
+#[derive(Default)]
+struct Restoration {
+    /// Moves under way.
+    running: Vec<RunningMove>,
+    ended: EndedMoves,
+    /// How many moves of a part failed.
+    failed: BTreeMap<(ZoneId, Role), u32>,
+    moved: u32,
+}
+
+/// The move of a lost part under way.
+struct RunningMove {
+    zone: ZoneId,
+    role: Role,
+    to: Slot,
+    /// The drives that the move reads.
+    reads: Vec<Slot>,
+}
+
+/// The results of moves that have ended.
+#[derive(Clone, Default)]
+struct EndedMoves {
+    results: Arc<Mutex<Vec<(ZoneId, Result<bool>)>>>,
+    changed: Event,
+}
+
+impl Restoration {
+    /// Moves lost parts side by side, until no part is left that can be moved, or another job waits for the lock of the places. False
+    /// if no more parts are to be moved. No move is under way when this returns.
+    async fn moves_until_others_wait(&mut self, core: &Arc<Core>, pace: Pace) -> bool {
+        let _places_change = core.jobs.places.acquire().await;
+        let job = Job::new(None, &core.ctx.driver);
+        if must_end(core) || !core.jobs.begin_move(&job) {
+            return false;
+        }
+        let runner = Runner::new(core, &job, pace);
+        self.begin_moves(&runner).await;
+        let mut others_wait = false;
+        while !self.running.is_empty() {
+            let seen = self.ended.changed.version();
+            self.take_results(core);
+            others_wait = core.jobs.places.has_waiters();
+            if !others_wait {
+                self.begin_moves(&runner).await;
+            }
+            if !self.running.is_empty() {
+                self.ended.changed.changed_since(seen).await;
+            }
+        }
+        core.jobs.end_move();
+        others_wait && !must_end(core)
+    }
+
+    /// Begins a move to each drive that can take a part.
+    async fn begin_moves(&mut self, runner: &Runner) {
+        let core = &runner.core;
+        let (most, chunks) = moves_and_chunks(core);
+        while self.running.len() < most
+            && !must_end(core)
+            && let Some((part, to)) = self.next_move(core)
+        {
+            let LostPart { zone, role, slots, .. } = part;
+            let moving = match MovingPart::begin(core, zone, role, to).await {
+                Ok(moving) => moving,
+                Err(error) => {
+                    self.count_failure(core, zone, role, &error);
+                    continue;
+                }
+            };
+            let reads = slots.into_iter().filter(|slot| core.members.member(*slot).is_good()).collect();
+            self.running.push(RunningMove { zone, role, to, reads });
+            let (mut runner, ended) = (runner.of_task(chunks), self.ended.clone());
+            let task = async move {
+                let moved = moving.run(&mut runner).await;
+                drop(runner);
+                ended.results.lock().push((zone, moved));
+                ended.changed.notify();
+            };
+            drop(spawn(&*core.ctx.driver, "restore a part", task));
+        }
+    }
+
+    /// Takes the results of the moves that have ended.
+    fn take_results(&mut self, core: &Core) {
+        let results = std::mem::take(&mut *self.ended.results.lock());
+        for (zone, result) in results {
+            let Some(at) = self.running.iter().position(|moving| moving.zone == zone) else { continue };
+            let RunningMove { role, .. } = self.running.swap_remove(at);
+            match result {
+                Ok(true) => self.moved += 1,
+                // The zone was reset meanwhile.
+                Ok(false) => {}
+                Err(error) => self.count_failure(core, zone, role, &error),
+            }
+        }
+    }
+
+    /// Counts a failed move, unless all moves have to end.
+    fn count_failure(&mut self, core: &Core, zone: ZoneId, role: Role, error: &Error) {
+        if must_end(core) {
+            return;
+        }
+        tracing::error!(zone = zone.0, role = role.0, %error, "a lost part is not restored");
+        *self.failed.entry((zone, role)).or_default() += 1;
+    }
+
+    /// The next part to restore, and the drive that gets it.
+    fn next_move(&self, core: &Core) -> Option<(LostPart, Slot)> {
+        let maps = core.ctx.places.stored().filter(|_| core.zones.shared().is_none())?;
+        let parts: Vec<LostPart> = lost_parts(core).into_iter().filter(|part| self.may_move(part)).collect();
+        let drive = |(slot, free)| Drive {
+            slot,
+            free,
+            reads: self.running.iter().filter(|moving| moving.reads.contains(&slot)).count(),
+            left: parts.iter().filter(|part| part.slots.contains(&slot)).count(),
+            is_target: self.running.iter().any(|moving| moving.to == slot),
+        };
+        let free = (0..).map(Slot).zip(core.zones.free().counts());
+        let drives: Vec<Drive> =
+            free.filter(|(slot, _)| core.members.member(*slot).is_good()).map(drive).collect();
+        let empty = core.zones.ids().filter(|id| !maps.has(*id)).count();
+        let room: usize = drives.iter().map(|drive| drive.free).sum();
+        if room <= empty * core.ctx.layout.width as usize {
+            return None;
+        }
+        choose(&parts, &drives)
+    }
+
+    /// True unless a part of the zone moves at the moment, or the part's moves failed too often.
+    fn may_move(&self, part: &LostPart) -> bool {
+        let failed = self.failed.get(&(part.zone, part.role)).copied().unwrap_or_default();
+        failed < MAX_FAILED_MOVES && !self.running.iter().any(|moving| moving.zone == part.zone)
+    }
+}
+
+/// True if no more parts may be moved: the array is being closed or broken, or a rebuild runs.
+fn must_end(core: &Core) -> bool {
+    core.members.is_broken() || core.jobs.is_closed() || core.jobs.running_rebuild().is_some()
+}
+
+/// How many moves may run side by side, and the chunks that each of them has in flight: one move to each drive that works, as far as
+/// one chunk of each does not exceed [`MAX_BYTES_IN_FLIGHT`].
+fn moves_and_chunks(core: &Core) -> (usize, usize) {
+    let drives = core.members.iter().filter(|member| member.is_good()).count().max(1);
+    // A chunk is read from the other drives of a stripe, and written.
+    let chunk = CHUNK_BYTES_ALONE * u64::from(core.ctx.layout.width);
+    let chunks = usize::try_from(MAX_BYTES_IN_FLIGHT / chunk).unwrap_or(usize::MAX).max(1);
+    let moves = drives.min(chunks);
+    (moves, chunks / moves)
+}
+
+/// The lost parts of zones with content, in the order in which they are restored.
+fn lost_parts(core: &Core) -> Vec<LostPart> {
+    let mut all = Vec::new();
     for id in core.zones.ids() {
         let lost: Vec<Role> = core.ctx.layout.roles().filter(|role| is_lost(core, id, *role)).collect();
         let zone = core.zones.zone(id);
-        if zone.pointer.0 == 0 || zone.is_gone() {
+        if lost.is_empty() || zone.pointer.0 == 0 || zone.is_gone() {
             continue;
         }
-        let is_idle = !zone.state.is_active();
-        let part = |role| LostPart { lost: Reverse(lost.len()), is_idle, zone: id, role };
-        all.extend(lost.iter().copied().map(part));
+        let rank = Rank { lost: Reverse(lost.len()), is_idle: !zone.state.is_active() };
+        let slots: Vec<Slot> =
+            core.ctx.layout.roles().filter_map(|role| core.ctx.places.slot(id, role)).collect();
+        let part = |role: &Role| LostPart { rank, zone: id, role: *role, slots: slots.clone() };
+        all.extend(lost.iter().map(part));
     }
+    all.sort_unstable();
     all
 }
 
@@ -134,23 +283,4 @@ fn is_lost(core: &Core, id: ZoneId, role: Role) -> bool {
 /// The number of parts with content whose drive failed or is missing.
 pub(crate) fn count_lost_parts(core: &Core) -> u32 {
     u32::try_from(lost_parts(core).len()).unwrap_or(u32::MAX)
-}
-
-/// The next lost part to restore, and the drive that gets it. `failed`: parts whose move failed.
-fn next_move(core: &Core, failed: &BTreeSet<(ZoneId, Role)>) -> Option<(ZoneId, Role, Slot)> {
-    let maps = core.ctx.places.stored().filter(|_| core.zones.shared().is_none())?;
-    let free = core.zones.free().counts();
-    let good: Vec<(Slot, usize)> =
-        (0..).map(Slot).zip(free).filter(|(slot, _)| core.members.member(*slot).is_good()).collect();
-    let empty = core.zones.ids().filter(|id| !maps.has(*id)).count();
-    let room: usize = good.iter().map(|(_, free)| free).sum();
-    if room <= empty * core.ctx.layout.width as usize {
-        return None;
-    }
-    lost_parts(core).into_iter().filter(|part| !failed.contains(&(part.zone, part.role))).find_map(|part| {
-        let has_part = maps.slots(part.zone);
-        let may_take = |(slot, free): &&(Slot, usize)| *free > 0 && !has_part.contains(slot);
-        let (slot, _) = good.iter().filter(may_take).max_by_key(|(slot, free)| (*free, Reverse(*slot)))?;
-        Some((part.zone, part.role, *slot))
-    })
 }
