@@ -4,8 +4,11 @@
 //! zone is free again once its logical zone was reset ([`io::reset`](crate::io::reset)). One that wore out never is.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
+use units::sync::Event;
 use zoned::ZoneId;
 
 use crate::layout::placement::{Place, Rotation, part_zone};
@@ -17,7 +20,41 @@ const ENTRY_BYTES: usize = 16;
 
 /// The free physical zones of all drives.
 #[derive(Debug)]
-pub(crate) struct FreeZones(Mutex<State>);
+pub(crate) struct FreeZones {
+    state: Mutex<State>,
+    moves: Moves,
+}
+
+/// How many moves of parts hold a physical zone that no map names, and the event that one of them has ended.
+#[derive(Clone, Default, Debug)]
+struct Moves {
+    count: Arc<AtomicUsize>,
+    ended: Event,
+}
+
+/// Held by the move of a part from the time that it takes a physical zone until a map names the zone, or the zone is given back.
+#[derive(Debug)]
+pub(crate) struct MoveUnderWay(Moves);
+
+impl Drop for MoveUnderWay {
+    fn drop(&mut self) {
+        self.0.count.fetch_sub(1, Ordering::AcqRel);
+        self.0.ended.notify();
+    }
+}
+
+/// Moves that were under way at some time.
+pub(crate) struct MovesUnderWay {
+    ended: Event,
+    seen: u64,
+}
+
+impl MovesUnderWay {
+    /// Waits until one of the moves has ended: the physical zone of a move whose logical zone was reset is free then.
+    pub(crate) async fn one_ended(self) {
+        self.ended.changed_since(self.seen).await;
+    }
+}
 
 #[derive(Debug)]
 struct State {
@@ -34,25 +71,26 @@ struct State {
 impl FreeZones {
     /// `free` and `worn`: the physical zones of each drive without a part, by slot.
     pub(crate) fn new(free: Vec<BTreeSet<ZoneId>>, worn: Vec<BTreeSet<ZoneId>>) -> FreeZones {
-        FreeZones(Mutex::new(State { free, worn, copied_to: None, unreset: BTreeMap::new() }))
+        let state = State { free, worn, copied_to: None, unreset: BTreeMap::new() };
+        FreeZones { state: Mutex::new(state), moves: Moves::default() }
     }
 
     /// Bytes of the sets in memory, about.
     pub(crate) fn bytes(&self) -> usize {
-        let state = self.0.lock();
+        let state = self.state.lock();
         state.free.iter().chain(&state.worn).map(|zones| zones.len() * ENTRY_BYTES).sum()
     }
 
     /// The same physical zones, for parts that share them: by slot, none of them with content.
     pub(crate) fn into_shared(self) -> Vec<SharedZonesOfDrive> {
-        let State { free, worn, .. } = self.0.into_inner();
+        let State { free, worn, .. } = self.state.into_inner();
         let of = |(empty, worn)| SharedZonesOfDrive::new(empty, worn);
         free.into_iter().zip(worn).map(of).collect()
     }
 
     /// A physical zone without a part wore out.
     pub(crate) fn wear(&self, place: Place) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         if let Some(free) = state.free.get_mut(place.slot.index()) {
             free.remove(&place.zone);
         }
@@ -63,7 +101,7 @@ impl FreeZones {
 
     /// A new drive without worn zones takes the place of the drive in `slot`.
     pub(crate) fn replace_drive(&self, slot: Slot) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         let worn = state.worn.get_mut(slot.index()).map(std::mem::take).unwrap_or_default();
         if let Some(free) = state.free.get_mut(slot.index()) {
             free.extend(worn);
@@ -72,7 +110,7 @@ impl FreeZones {
 
     /// The numbers of free physical zones of the drives, by slot.
     pub(crate) fn counts(&self) -> Vec<usize> {
-        self.0.lock().free.iter().map(BTreeSet::len).collect()
+        self.state.lock().free.iter().map(BTreeSet::len).collect()
     }
 
     /// Takes a physical zone of each of `slots` for the parts of logical zone `id`, by role: the roles of the next zone begin one drive
@@ -80,7 +118,7 @@ impl FreeZones {
     ///
     /// Error: a drive that has no free zone; nothing is taken then.
     pub(crate) fn take(&self, id: ZoneId, layout: &Layout, slots: &[Slot]) -> Result<Vec<Place>, Slot> {
-        let drives = &mut self.0.lock().free;
+        let drives = &mut self.state.lock().free;
         let rotation = Rotation { drives: layout.width };
         let choose = |role| {
             let slot = slots.get(rotation.slot(id, role).index()).copied().expect("a slot for each role");
@@ -98,19 +136,26 @@ impl FreeZones {
     }
 
     /// Takes a free physical zone of the drive in `slot`: the one that the fixed placement would use for logical zone `id` if it is
-    /// free, else the last one. `None` if the drive has no free zone.
-    pub(crate) fn take_on(&self, slot: Slot, id: ZoneId) -> Option<Place> {
-        let mut state = self.0.lock();
+    /// free, else the last one, for a part that moves there. `None` if the drive has no free zone.
+    pub(crate) fn take_for_move(&self, slot: Slot, id: ZoneId) -> Option<(Place, MoveUnderWay)> {
+        let mut state = self.state.lock();
         let free = state.free.get_mut(slot.index())?;
         let zone = free.get(&part_zone(id)).or(free.last()).copied()?;
         free.remove(&zone);
-        Some(Place::whole(slot, zone))
+        self.moves.count.fetch_add(1, Ordering::AcqRel);
+        Some((Place::whole(slot, zone), MoveUnderWay(self.moves.clone())))
+    }
+
+    /// The moves that hold physical zones; `None` if there are none.
+    pub(crate) fn moves_under_way(&self) -> Option<MovesUnderWay> {
+        let (ended, seen) = (self.moves.ended.clone(), self.moves.ended.version());
+        (self.moves.count.load(Ordering::Acquire) > 0).then_some(MovesUnderWay { ended, seen })
     }
 
     /// Gives back a physical zone, which is empty and durably so. One that a rebuild writes at the moment is free once these writes
     /// have ended.
     pub(crate) fn give_back(&self, place: Place) {
-        let mut state = self.0.lock();
+        let mut state = self.state.lock();
         match &mut state.copied_to {
             Some((written, given_back)) if *written == place => *given_back = true,
             _ => {
@@ -123,23 +168,23 @@ impl FreeZones {
 
     /// Keeps the physical zones of a logical zone whose reset was refused.
     pub(crate) fn keep_unreset(&self, id: ZoneId, places: Vec<Place>) {
-        self.0.lock().unreset.insert(id, places);
+        self.state.lock().unreset.insert(id, places);
     }
 
     /// The physical zones of a logical zone whose reset was refused.
     pub(crate) fn take_unreset(&self, id: ZoneId) -> Vec<Place> {
-        self.0.lock().unreset.remove(&id).unwrap_or_default()
+        self.state.lock().unreset.remove(&id).unwrap_or_default()
     }
 
     /// A rebuild begins to write a physical zone of the new drive. At most one rebuild runs.
     pub(crate) fn begin_copy(&self, place: Place) {
-        self.0.lock().copied_to = Some((place, false));
+        self.state.lock().copied_to = Some((place, false));
     }
 
     /// No write of the rebuild is in flight. Returns the physical zone if it was given back meanwhile: the rebuild empties it and
     /// gives it back again.
     pub(crate) fn end_copy(&self) -> Option<Place> {
-        let (place, given_back) = self.0.lock().copied_to.take()?;
+        let (place, given_back) = self.state.lock().copied_to.take()?;
         given_back.then_some(place)
     }
 }
@@ -170,8 +215,14 @@ mod tests {
         assert_eq!(free.counts(), [1, 0, 0], "nothing is taken");
         free.give_back(place(1, 5));
         assert_eq!(free.counts(), [1, 1, 0]);
-        assert_eq!(free.take_on(Slot(1), ZoneId(1)), Some(place(1, 5)));
-        assert_eq!((free.take_on(Slot(1), ZoneId(1)), free.take_on(Slot(3), ZoneId(1))), (None, None));
+        assert!(free.moves_under_way().is_none());
+        let (taken, move_under_way) =
+            free.take_for_move(Slot(1), ZoneId(1)).expect("drive 1 has a free zone");
+        assert_eq!(taken, place(1, 5));
+        assert!([1, 3].map(Slot).iter().all(|slot| free.take_for_move(*slot, ZoneId(1)).is_none()));
+        assert!(free.moves_under_way().is_some());
+        drop(move_under_way);
+        assert!(free.moves_under_way().is_none());
     }
 
     #[test]

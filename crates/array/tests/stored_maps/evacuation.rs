@@ -1,9 +1,11 @@
 //! Parts leave physical zones that wore out by themselves.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions, Role, Slot};
-use zoned::{Blocks, BufMut, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
+use units::sleep_until;
+use zoned::{Action, Blocks, BufMut, Bytes, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 use crate::ground::{ArrayFixture, BLOCK_BYTES, block, blocks};
 
@@ -181,5 +183,26 @@ fn a_zone_whose_worn_part_has_left_does_without_any_drives() {
                 }
             }
         }
+    }
+}
+
+/// A zone is reset while its part leaves an offline physical zone for the drive's last free one: the first write of its next life waits
+/// until the move has given that one back.
+#[test]
+fn a_first_write_waits_for_the_physical_zone_of_a_move_whose_zone_was_reset() {
+    for time in (0..400).step_by(10) {
+        let ground = fixture();
+        let array = ground.open(OpenOptions::default());
+        let zone = ZoneId(1);
+        ground.write(&array, zone, 1, 0, 384, 24);
+        (0..ZONES).map(ZoneId).filter(|id| *id != zone).for_each(|id| ground.write(&array, id, 1, 0, 20, 10));
+        let (role, physical) = part(&array, zone);
+        ground.emus[DRIVE.index()].wear(physical, ZoneState::Offline);
+        ground.check(&array, zone, 1, 13);
+        assert_eq!(array.status().worn.len(), 1, "{role:?} is found to be offline");
+        ground.wait(sleep_until(&*ground.driver, ground.driver.now().after(Duration::from_micros(time))));
+        ground.wait((&*array as &dyn ZonedDevice).zone(zone, Action::Reset)).expect("reset");
+        ground.write(&array, zone, 2, 0, 60, 6);
+        ground.check(&array, zone, 2, 60);
     }
 }

@@ -16,6 +16,7 @@ use crate::layout::stored_maps::{PlacedBy, StoredMaps, ZoneMap};
 use crate::layout::{Role, Slot};
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
+use crate::zone::free_zones::MoveUnderWay;
 use crate::zone::readers::{ReadGuard, ReadsBefore};
 use crate::zone::shared_zones::Left;
 use crate::zone::{BadRowsOfMove, Work};
@@ -35,6 +36,8 @@ pub(crate) struct MovingPart {
     from: Place,
     to: Place,
     copy: PartCopy,
+    /// Where each part has a physical zone for itself: first writes without room wait for the move's end.
+    _under_way: Option<MoveUnderWay>,
 }
 
 /// What is left to do once the new place of a part is durable.
@@ -48,15 +51,18 @@ impl MovingPart {
     /// share.
     pub(crate) async fn begin(core: &Arc<Core>, id: ZoneId, role: Role, slot: Slot) -> Result<MovingPart> {
         let (generation, from, device) = MovingPart::check(core, id, role, slot)?;
-        let to = match core.zones.shared() {
-            Some(_) => core.checkpoints.writes.take_slot_for_move(id, slot, "move a part").await?,
-            None => core.zones.free().take_on(slot, id).ok_or_else(|| {
-                let error = core.ctx.error(ErrorKind::NoSpace, "move a part");
-                error.because(format!("drive {} has no free physical zone", slot.0))
-            })?,
+        let (to, under_way) = match core.zones.shared() {
+            Some(_) => (core.checkpoints.writes.take_slot_for_move(id, slot, "move a part").await?, None),
+            None => {
+                let taken = core.zones.free().take_for_move(slot, id).ok_or_else(|| {
+                    let error = core.ctx.error(ErrorKind::NoSpace, "move a part");
+                    error.because(format!("drive {} has no free physical zone", slot.0))
+                })?;
+                (taken.0, Some(taken.1))
+            }
         };
         let copy = PartCopy::new(slot, device, Purpose::Move);
-        Ok(MovingPart { core: Arc::clone(core), id, role, generation, from, to, copy })
+        Ok(MovingPart { core: Arc::clone(core), id, role, generation, from, to, copy, _under_way: under_way })
     }
 
     /// Checks that the part can be moved to the drive in `slot`. Returns the zone's generation, the part's place, and the drive.

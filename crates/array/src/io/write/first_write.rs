@@ -4,42 +4,82 @@
 //! covers the record like the write's blocks. So no block of the zone is acknowledged before the map has landed there, nor acknowledged
 //! as durable before the map is durable there.
 
-use zoned::{Durability, Error, ErrorKind, ZoneId};
+use std::sync::Arc;
+
+use zoned::{Completer, Durability, Error, ErrorKind, ZoneId};
 
 use super::Writes;
+use crate::deferred::Deferred;
 use crate::format::record::Body;
 use crate::layout::Slot;
+use crate::layout::placement::Place;
 use crate::layout::stored_maps::StoredMaps;
 use crate::member::drive_ios::DriveIos;
-use crate::zone::Zone;
 use crate::zone::choice::Room;
 use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
+use crate::zone::free_zones::MovesUnderWay;
+use crate::zone::{Work, Zone};
+
+/// Why a zone got no physical zones.
+pub(super) enum NoPlaces {
+    /// There is no room.
+    Refused(Error),
+    /// There is no room, but moves of parts are under way, which may give physical zones back: that of a part whose zone was reset.
+    UntilMoveEnds(MovesUnderWay),
+}
 
 impl Writes {
     /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.
-    pub(super) fn give_map(&self, zone: &mut Zone, id: ZoneId, name: &'static str) -> Result<(), Error> {
+    pub(super) fn give_map(&self, zone: &mut Zone, id: ZoneId, name: &'static str) -> Result<(), NoPlaces> {
         let Some(maps) = self.ctx.places.stored() else { return Ok(()) };
         if maps.has(id) {
             return Ok(());
         }
-        let full = |why: String| self.ctx.error(ErrorKind::NoSpace, name).in_zone(id).because(why);
-        let places = loop {
-            let slots = self.drives_with_free_zones(maps).map_err(full)?;
-            match self.zones.free().take(id, &self.ctx.layout, &slots) {
-                Ok(places) => break places,
-                // Another zone took the drive's last free physical zone meanwhile.
-                Err(_) if self.ctx.layout.width < maps.drives() => {}
-                Err(slot) => {
-                    return Err(full(format!(
-                        "drive {} has no free physical zone left for the zone: too many of its zones wore out. Replace the drive",
-                        slot.0
-                    )));
-                }
-            }
-        };
+        let moves = self.zones.free().moves_under_way();
+        let places = self.free_places(maps, id).map_err(|why| match moves {
+            Some(moves) => NoPlaces::UntilMoveEnds(moves),
+            None => NoPlaces::Refused(self.ctx.error(ErrorKind::NoSpace, name).in_zone(id).because(why)),
+        })?;
         maps.set(id, &places);
         self.write_map_next(zone, id);
         Ok(())
+    }
+
+    /// Lets a write that finds no free physical zone wait, first in its zone's queue, until a move has ended.
+    pub(super) fn retry_after_move(
+        self: &Arc<Self>,
+        zone: &mut Zone,
+        id: ZoneId,
+        write: (Work, Completer),
+        moves: MovesUnderWay,
+        deferred: &mut Deferred,
+    ) {
+        zone.busy = true;
+        zone.queue.push_front(write);
+        let this = Arc::clone(self);
+        deferred.run(async move {
+            moves.one_ended().await;
+            this.zones.zone(id).busy = false;
+            this.zones.begin_queued(id);
+        });
+    }
+
+    /// Takes a free physical zone for each part of a zone, by role. Error: why there is no room.
+    fn free_places(&self, maps: &StoredMaps, id: ZoneId) -> Result<Vec<Place>, String> {
+        loop {
+            let slots = self.drives_with_free_zones(maps)?;
+            match self.zones.free().take(id, &self.ctx.layout, &slots) {
+                Ok(places) => return Ok(places),
+                // Another zone took the drive's last free physical zone meanwhile.
+                Err(_) if self.ctx.layout.width < maps.drives() => {}
+                Err(slot) => {
+                    return Err(format!(
+                        "drive {} has no free physical zone left for the zone: too many of its zones wore out. Replace the drive",
+                        slot.0
+                    ));
+                }
+            }
+        }
     }
 
     /// Lets the zone's next write write the record of its map.

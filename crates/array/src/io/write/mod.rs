@@ -31,6 +31,7 @@ use crate::context::Context;
 use crate::deferred::Deferred;
 use crate::degraded::failures::Failures;
 use crate::format::header;
+use crate::io::write::first_write::NoPlaces;
 use crate::layout::Slot;
 use crate::layout::steps::{Step, steps};
 use crate::membership::Membership;
@@ -116,8 +117,13 @@ impl Writes {
             let work = Work::Write { offset, data, how };
             return self.place_in_shared_zones(zone, id, (work, completer), name, deferred);
         }
-        if let Err(error) = self.give_map(zone, id, name) {
-            return deferred.complete(completer, Err(error));
+        match self.give_map(zone, id, name) {
+            Ok(()) => {}
+            Err(NoPlaces::Refused(error)) => return deferred.complete(completer, Err(error)),
+            Err(NoPlaces::UntilMoveEnds(moves)) => {
+                let work = Work::Write { offset, data, how };
+                return self.retry_after_move(zone, id, (work, completer), moves, deferred);
+            }
         }
         let fills = zone.pointer.0 + blocks == self.ctx.layout.capacity().0;
         if let Some(limits) = limits
