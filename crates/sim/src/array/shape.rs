@@ -183,17 +183,19 @@ impl Shape {
         Shape { width: least + rng.index(shape.drives - least), ..shape }
     }
 
-    /// In some arrays with stored maps and a part of each zone on each drive two, three or six zones share a physical zone. More zones
-    /// are smaller, so that they are full soon.
+    /// In some arrays with stored maps two, three or six zones share a physical zone: two or three where an array has more drives than a
+    /// stripe has units. More zones are smaller, so that they are full soon.
     fn with_shares(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x54a6]);
-        if !self.stored || self.worn().is_some() || self.width < self.drives || !rng.chance(60) {
+        if !self.stored || self.worn().is_some() || !rng.chance(60) {
             return self;
         }
         // The logs hold the maps of more zones.
-        let (shares, capacity) = match rng.index(3) {
-            0 => (2, 2 * self.capacity + 30),
-            1 => (3, self.capacity + 80),
+        let is_narrow = self.width < self.drives;
+        let maps = if is_narrow { 30 } else { 0 };
+        let (shares, capacity) = match rng.index(if is_narrow { 2 } else { 3 }) {
+            0 => (2, 2 * self.capacity + 30 + maps),
+            1 => (3, self.capacity + 80 + maps),
             _ => (6, self.capacity + 120),
         };
         Shape { shares, capacity, ..self }
@@ -574,6 +576,9 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
         let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
         assert!((15..40).contains(&narrow), "{narrow}");
+        let both = || shapes.iter().filter(|shape| shape.width < shape.drives && shape.shares > 1);
+        assert_eq!(both().map(|shape| shape.shares).collect::<BTreeSet<_>>(), [2, 3].into());
+        assert_eq!(both().map(|shape| shape.parities).collect::<BTreeSet<_>>(), [1, 2].into());
         let spares = shapes.iter().filter(|shape| shape.spare).count();
         assert!((10..30).contains(&spares), "{spares}");
         let (mut differ, mut smr) = (0, 0);
