@@ -21,6 +21,7 @@ pub(crate) struct Context {
     pub driver: Arc<dyn Driver>,
     pub rules: Rules,
     pub appends: AppendMode,
+    pub append_round: Option<u32>,
     pub metrics: Arc<Metrics>,
     pub events: Bus,
     /// The assembled array. Tasks hold a strong reference until they end.

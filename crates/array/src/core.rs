@@ -22,8 +22,9 @@ use crate::io::write::Writes;
 use crate::member::Member;
 use crate::member::member_drive::MemberDrive;
 use crate::membership::{LogClient, Membership};
+use crate::zone::append_choice::AppendChoice;
 use crate::zone::zone_table::{Dispatch, ZoneTable};
-use crate::zone::{Work, Zone};
+use crate::zone::{Work, WriteRequest, Zone};
 
 /// An assembled array.
 pub(crate) struct Core {
@@ -82,6 +83,7 @@ impl Core {
             members: Arc::clone(&members),
             zones: Arc::clone(&zones),
             failures: Arc::clone(&failures),
+            ways: AppendChoice::new(ctx.appends, ctx.append_round, &ctx.layout),
         });
         let actions = Arc::new(Actions {
             ctx: Arc::clone(&ctx),
@@ -162,14 +164,19 @@ impl Core {
             },
             Op::Write { at, data, how } => match self.locate_transfer(name, at, data.len()) {
                 Ok((zone, offset)) => {
-                    self.zones.begin_or_queue(zone, Work::Write { offset: Some(offset), data, how })
+                    let request = WriteRequest { offset: Some(offset), data, how, submitted: None };
+                    self.zones.begin_or_queue(zone, Work::Write(request))
                 }
                 Err(e) => Io::ready(Err(e)),
             },
             Op::Append { zone, data, how } => {
                 let checked = self.transfer_blocks(name, data.len(), self.ctx.geometry.max_append);
                 match checked.and_then(|_| self.check_zone_exists(name, zone)) {
-                    Ok(()) => self.zones.begin_or_queue(zone, Work::Write { offset: None, data, how }),
+                    Ok(()) => {
+                        let submitted = self.writes.ways.is_measured().then(|| self.ctx.driver.now());
+                        let request = WriteRequest { offset: None, data, how, submitted };
+                        self.zones.begin_or_queue(zone, Work::Write(request))
+                    }
                     Err(e) => Io::ready(Err(e)),
                 }
             }
@@ -238,9 +245,8 @@ impl Dispatch for Core {
             Work::Read { offset, into } => {
                 self.reads.begin_read(zone, id, offset, into, completer, deferred);
             }
-            Work::Write { offset, data, how } => {
-                let name = if offset.is_some() { "write" } else { "append" };
-                self.writes.begin_write(zone, id, limits, name, offset, data, how, completer, deferred);
+            Work::Write(request) => {
+                self.writes.begin_write(zone, id, limits, request, completer, deferred);
             }
             Work::Act(action) => {
                 let limits = limits.expect("a command changes the state");

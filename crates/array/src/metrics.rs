@@ -61,6 +61,8 @@ counters! {
     relocations,
     /// Times that appends landed in another order than submitted, so that logged parity was corrected.
     reorderings,
+    /// Times that latencies changed how appends of a length and a number in flight go to the drives (`AppendMode::Auto`).
+    append_changes,
     /// Bytes that scrubs read.
     scrub_bytes,
     /// Reads of scrubs that failed.

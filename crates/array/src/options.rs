@@ -100,6 +100,9 @@ pub enum AppendMode {
     Ordered,
     /// As appends, side by side where their stripe unit has others in flight. An append's address is the one that its drive gave.
     Append,
+    /// As ordered writes or as appends, whichever has the shorter latency: measured for each length of appends and number in flight,
+    /// by trials that are repeated now and then.
+    Auto,
 }
 
 impl std::str::FromStr for AppendMode {
@@ -109,7 +112,8 @@ impl std::str::FromStr for AppendMode {
         match text {
             "ordered" => Ok(AppendMode::Ordered),
             "append" => Ok(AppendMode::Append),
-            other => Err(format!("appends={other}: use ordered or append")),
+            "auto" => Ok(AppendMode::Auto),
+            other => Err(format!("appends={other}: use ordered, append or auto")),
         }
     }
 }
@@ -133,8 +137,11 @@ pub struct OpenOptions {
     /// and copy more.
     pub reclaim_below: u32,
     /// How appends go to the drives. Default [`AppendMode::Ordered`]: builds that know no reorder records can open the array
-    /// afterwards. Arrays with atomic writes, zones with stale rows and zones that lack a drive order their appends in any case.
+    /// afterwards. The other modes keep such builds out, unless the array's writes are atomic. Arrays with atomic writes, zones with stale rows and zones that lack a drive order their appends in any case.
     pub appends: AppendMode,
+    /// With [`AppendMode::Auto`]: appends in a round of measurement. Fewer decide earlier, on less. Default none: as many as fill the
+    /// stripes that have their parity on each drive once, at least 32 and two for each append in flight.
+    pub append_round: Option<u32>,
     /// A rule that a test breaks, to prove that a broken rule is noticed. Default none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
@@ -158,6 +165,7 @@ impl Default for OpenOptions {
             rebuild_above: Bytes(4 << 20),
             reclaim_below: 6,
             appends: AppendMode::Ordered,
+            append_round: None,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,
         }

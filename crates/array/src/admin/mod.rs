@@ -5,3 +5,4 @@ pub(crate) mod create_array;
 pub(crate) mod dump;
 pub(crate) mod status;
 pub mod url;
+mod url_settings;

@@ -5,6 +5,9 @@
 //! | `array:URL,URL,...` | these, in any order; one of them may be missing, and another process may hold an idle spare |
 //! | `array:PATH` | those that the file lists, one URL on a line; `#` begins a comment |
 //! | `array:NAME` | the drives of this machine that are members of the array with this label or UUID |
+//!
+//! Settings of the mount come last: `array:PATH?appends=auto` ([`OpenOptions::appends`]). Functions here that take the part of a URL
+//! after `array:` take it with its settings.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -17,6 +20,7 @@ use zoned::discover::Machine;
 use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
 
 use crate::admin::status::status_of_members;
+use crate::admin::url_settings::{is_url_list, split, url_error};
 use crate::array::Array;
 use crate::degraded::errors::Retries;
 use crate::format::superblock::MemberInfo;
@@ -29,9 +33,10 @@ use crate::{OpenOptions, Status};
 /// Errors: [`ErrorKind::Held`] and other errors of a drive that is present and cannot be opened;
 /// [`ErrorKind::Invalid`] if a URL is invalid or named twice; [`ErrorKind::NotFound`] if nothing has this name.
 pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
+    let (named, _) = split(rest)?;
     match listed(rest)? {
-        Some(urls) => open_all(rest, &urls, driver),
-        None => members_of_named_array(rest, driver),
+        Some(urls) => open_all(named, &urls, driver),
+        None => members_of_named_array(named, driver),
     }
 }
 
@@ -39,6 +44,7 @@ pub fn members(rest: &str, driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn Zoned
 ///
 /// Errors: those of [`members`] that need no drive.
 pub fn listed(rest: &str) -> Result<Option<Vec<String>>> {
+    let (rest, _) = split(rest)?;
     let urls: Vec<String> = if is_url_list(rest) {
         rest.split(',').map(str::trim).filter(|url| !url.is_empty()).map(str::to_owned).collect()
     } else if is_member_list_file(rest) {
@@ -105,6 +111,7 @@ pub fn listable(url: &str) -> Result<()> {
 ///
 /// Errors: [`ErrorKind::Host`] if the file cannot be written; those of [`listable`].
 pub fn remember(rest: &str, url: &str) -> Result<bool> {
+    let (rest, _) = split(rest)?;
     if !is_member_list_file(rest) {
         return Ok(false);
     }
@@ -132,6 +139,7 @@ pub fn remember(rest: &str, url: &str) -> Result<bool> {
 ///
 /// Errors: [`ErrorKind::Host`] if the file cannot be read or written.
 pub fn forget(rest: &str, drive: &str) -> Result<bool> {
+    let (rest, _) = split(rest)?;
     if !is_member_list_file(rest) {
         return Ok(false);
     }
@@ -161,10 +169,20 @@ pub fn forget(rest: &str, drive: &str) -> Result<bool> {
     })
 }
 
-/// Opens the array that `rest` names.
+/// Opens the array that `rest` names, with the settings in `rest`.
+///
+/// Errors: those of [`members`] and [`Array::open`]; [`ErrorKind::Invalid`] for bad settings.
 pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
+    let options = open_options(rest)?;
     let devices = members(rest, driver)?;
-    block_on(&**driver, Array::open(devices, OpenOptions::default()))
+    block_on(&**driver, Array::open(devices, options))
+}
+
+/// The settings of the mount in `rest`, the part of an array's URL after `array:`.
+///
+/// Errors: [`ErrorKind::Invalid`] for an unknown setting or a bad value.
+pub fn open_options(rest: &str) -> Result<OpenOptions> {
+    Ok(split(rest)?.1)
 }
 
 /// Opens the array that `rest` names as a device: `zoned` calls this for `array:` URLs after [`zoned::register_array_opener`].
@@ -174,12 +192,7 @@ pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>>
 
 /// True if `rest` is a file that lists the members.
 pub fn is_member_list_file(rest: &str) -> bool {
-    !is_url_list(rest) && Path::new(rest).is_file()
-}
-
-/// True if `rest` is a list of URLs.
-fn is_url_list(rest: &str) -> bool {
-    rest.contains(',') || ["emu:", "blk:", "nvme:", "array:"].iter().any(|scheme| rest.starts_with(scheme))
+    split(rest).is_ok_and(|(named, _)| !is_url_list(named) && Path::new(named).is_file())
 }
 
 fn open_all(rest: &str, urls: &[String], driver: &Arc<dyn Driver>) -> Result<Vec<Arc<dyn ZonedDevice>>> {
@@ -327,11 +340,6 @@ fn select_members(
     }
 }
 
-fn url_error(kind: ErrorKind, rest: &str, why: String) -> Error {
-    let url = if rest.starts_with("array:") { rest.to_owned() } else { format!("array:{rest}") };
-    Error::new(kind, &Arc::from(url), "open").because(why)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -423,6 +431,14 @@ mod tests {
         std::fs::remove_dir_all(&folder).expect("removed");
         assert_eq!(listed("emu:a, emu:b").expect("a list").expect("of URLs"), ["emu:a", "emu:b"]);
         assert_eq!(listed("barn").expect("a name"), None);
+        std::fs::create_dir_all(&folder).expect("a folder");
+        std::fs::write(&file, "emu:a\n").expect("a file");
+        let set = format!("{file}?appends=auto");
+        assert!(is_member_list_file(&set) && remember(&set, "emu:b").expect("added"));
+        assert_eq!(listed(&set).expect("a list").expect("of URLs"), ["emu:a", "emu:b"]);
+        assert!(forget(&set, "emu:b").expect("removed"));
+        std::fs::remove_dir_all(&folder).expect("removed");
+        assert!(is_emulated("array:emu:a,emu:b?zones=8?appends=auto"));
         assert!(!remember("emu:a,emu:b", "emu:c").expect("no file"));
         assert!(is_emulated("emu:a") && is_emulated("array:emu:a,emu:b"));
         assert!(!is_emulated("array:emu:a,blk:/dev/b") && !is_emulated("array:barn") && !is_emulated("barn"));

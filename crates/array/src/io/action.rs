@@ -31,7 +31,7 @@ use crate::layout::slots::Slots;
 use crate::member::drive_ios::DriveIos;
 use crate::membership::Membership;
 use crate::zone::zone_table::ZoneTable;
-use crate::zone::{LAST_GENERATION, Zone};
+use crate::zone::{LAST_GENERATION, WriteRequest, Zone};
 
 /// The path of zone commands and flushes.
 pub(crate) struct Actions {
@@ -288,7 +288,9 @@ impl Actions {
             let blocks = self.ctx.layout.end(stripe).minus(zone.pointer).0;
             let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
             let zeros = BufMut::zeroed(self.ctx.bytes(blocks)).freeze();
-            self.writes.put(zone, id, zeros, Durability::Cached, Done::Unit, completer, deferred);
+            let offset = Some(zone.pointer);
+            let request = WriteRequest { offset, data: zeros, how: Durability::Cached, submitted: None };
+            self.writes.put(zone, id, request, completer, deferred);
             Some(io.typed())
         })
     }

@@ -375,7 +375,8 @@ impl Mount {
             self.superblock.incompat |= FEATURE_BAD_ROWS;
             self.superblock.config += 1;
         }
-        if self.options.appends != AppendMode::Ordered && self.superblock.incompat & FEATURE_APPENDS == 0 {
+        let may_append = self.options.appends != AppendMode::Ordered && !self.has_atomic_writes();
+        if may_append && self.superblock.incompat & FEATURE_APPENDS == 0 {
             // Builds that do not know reorder records would believe the parity that these correct.
             self.superblock.incompat |= FEATURE_APPENDS;
             self.superblock.config += 1;
@@ -409,6 +410,7 @@ impl Mount {
             driver: Arc::clone(driver),
             rules: self.options.rules(),
             appends: self.options.appends,
+            append_round: self.options.append_round,
             metrics: Arc::clone(&metrics),
             events: Bus::default(),
             owner: OnceLock::new(),

@@ -15,6 +15,7 @@ use std::collections::VecDeque;
 use zoned::Blocks;
 
 use crate::layout::Layout;
+use crate::zone::append_choice::RecentDepth;
 use crate::zone::write_in_flight::{Address, WriteInFlight};
 
 /// The appends of a zone whose drive has not given them an address, or another one than submitted.
@@ -28,6 +29,8 @@ pub(crate) struct Appends {
     pub stripe_end: Blocks,
     /// Bytes in a block.
     pub block: usize,
+    /// How many appends of the zone were in flight lately.
+    pub depth: RecentDepth,
 }
 
 impl Appends {
@@ -159,6 +162,7 @@ mod tests {
                 landed: false,
                 how: Durability::Cached,
                 done: Done::Unit,
+                sample: None,
                 completer,
             }
         };

@@ -12,6 +12,7 @@
 //! blocks and every write below the commit's end has landed. So every acknowledged block can be reconstructed, and so
 //! can all blocks below. Each parity of a zone has commits of its own: those of all parities have to cover a block.
 
+pub(crate) mod append_choice;
 pub(crate) mod appends;
 pub(crate) mod choice;
 pub(crate) mod drive_choice;
@@ -30,7 +31,7 @@ pub(crate) mod zone_table;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Lba, ZoneState};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Instant, Lba, ZoneState};
 
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::gf256::remove_last_unit;
@@ -57,6 +58,16 @@ pub(crate) const LAST_GENERATION: u64 = u64::MAX - 1;
 /// A mount restarts the generation of a zone at 1 if it is this high.
 pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
 
+/// A write at `offset`, or an append (`None`).
+#[derive(Debug)]
+pub(crate) struct WriteRequest {
+    pub offset: Option<Blocks>,
+    pub data: Buf,
+    pub how: Durability,
+    /// When the client submitted an append whose latency may count.
+    pub submitted: Option<Instant>,
+}
+
 /// An operation that waits for its zone, or is carried out there.
 #[derive(Debug)]
 pub(crate) enum Work {
@@ -64,12 +75,7 @@ pub(crate) enum Work {
         offset: Blocks,
         into: BufMut,
     },
-    /// A write at `offset`, or an append (`None`).
-    Write {
-        offset: Option<Blocks>,
-        data: Buf,
-        how: Durability,
-    },
+    Write(WriteRequest),
     Act(Action),
     /// A pause keeps other operations out until its caller clears `busy` and pumps the zone. `generation`: the pause is for this life of
     /// the zone, and fails once the zone is reset, so that no move waits for the first write of the next life, which may wait for
@@ -298,7 +304,7 @@ impl Zone {
     pub(crate) fn holds_back(&self, work: &Work) -> bool {
         self.busy
             || match work {
-                Work::Write { data, .. } => {
+                Work::Write(WriteRequest { data, .. }) => {
                     self.in_flight > 0
                         && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT
                         || self.poison.is_none() && self.awaits_addresses(data.len())
@@ -419,6 +425,7 @@ impl Zone {
             landed: false,
             how,
             done,
+            sample: None,
             completer,
         });
         id

@@ -3,6 +3,7 @@
 use zoned::{Blocks, Buf, Completer, Done, Durability};
 
 use crate::layout::{Parity, Stripe};
+use crate::zone::append_choice::Sample;
 
 /// What is known of the address of a write in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,5 +33,7 @@ pub(crate) struct WriteInFlight {
     pub landed: bool,
     pub how: Durability,
     pub done: Done,
+    /// Set if the latency of the append counts.
+    pub sample: Option<Sample>,
     pub completer: Completer,
 }

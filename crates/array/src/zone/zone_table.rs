@@ -20,7 +20,7 @@ use crate::zone::free_zones::FreeZones;
 use crate::zone::memory::Memory;
 use crate::zone::shared_zones::SharedZones;
 use crate::zone::worn_zones::{WornZone, WornZones};
-use crate::zone::{Work, Zone};
+use crate::zone::{Work, WriteRequest, Zone};
 
 /// A zone that shares no cache line with another one.
 #[repr(align(128))]
@@ -208,7 +208,7 @@ impl ZoneTable {
     fn changes_no_state(&self, zone: &Zone, work: &Work) -> bool {
         match work {
             Work::Read { .. } | Work::Pause { .. } => true,
-            Work::Write { data, .. } => {
+            Work::Write(WriteRequest { data, .. }) => {
                 let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
                 zone.state.is_open() && zone.pointer.0 + blocks < self.ctx.layout.capacity().0
             }

@@ -84,7 +84,8 @@ fn devices(drives: &[Arc<Flaky>]) -> Vec<Arc<dyn ZonedDevice>> {
 }
 
 fn options(appends: AppendMode, broken_rule: Option<BrokenRule>) -> OpenOptions {
-    OpenOptions { appends, broken_rule, ..OpenOptions::default() }
+    // Short rounds, so that `AppendMode::Auto` changes its mind within a workload.
+    OpenOptions { appends, append_round: Some(6), broken_rule, ..OpenOptions::default() }
 }
 
 fn content(tag: u64) -> Vec<u8> {
@@ -204,7 +205,7 @@ async fn check(
 }
 
 /// Appends on an array, cut at a random time, drives lost before, at and after the cut. Returns the number of reorderings.
-fn run(seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<u64, String> {
+fn run_in(mode: AppendMode, seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<u64, String> {
     let mut rng = SplitMix64::new(seed ^ 0x51ab);
     let shape = Shape::of(seed, parities);
     let driver: Arc<dyn Driver> = VirtualDriver::new(seed);
@@ -223,7 +224,7 @@ fn run(seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<u64, Stri
     let what = format!("seed {seed}: {shape:?}, {when:?}, unplugged {unplugged:?}, lost {lost:?}");
     let reorderings = block_on(&*driver, async {
         shape.create(&drives).await;
-        let array = Array::open(devices(&drives), options(AppendMode::Append, broken)).await.expect("opened");
+        let array = Array::open(devices(&drives), options(mode, broken)).await.expect("opened");
         if let Some(unplugged) = unplugged {
             drives[unplugged].left.store(40 + below(&mut rng, 120) as i64, Ordering::Relaxed);
         }
@@ -252,7 +253,7 @@ fn run(seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<u64, Stri
             let array = Array::open(devices(drives), options(mode, None)).await;
             array.map_err(|e| format!("{what}: mount: {e}"))
         };
-        let mode = if seed.is_multiple_of(2) { AppendMode::Ordered } else { AppendMode::Append };
+        let mode = if seed.is_multiple_of(2) { AppendMode::Ordered } else { mode };
         let array = open(&drives, mode).await?;
         let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
         let shown = check(&dev, &model, lost.is_empty()).await.map_err(|e| format!("{what}: {e}"))?;
@@ -277,13 +278,17 @@ fn run(seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<u64, Stri
     })
 }
 
-fn nothing_is_lost(parities: u32, count: u64) {
+fn run(seed: u64, parities: u32, broken: Option<BrokenRule>) -> Result<u64, String> {
+    run_in(AppendMode::Append, seed, parities, broken)
+}
+
+fn nothing_is_lost(mode: AppendMode, parities: u32, count: u64) {
     let (from, count) = match std::env::var("SEEDS").ok().and_then(|seeds| seeds.parse().ok()) {
         Some(count) => (1_000_000, count),
         None => (0, count),
     };
     let results: Vec<Result<u64, String>> =
-        (from..from + count).map(|seed| run(seed, parities, None)).collect();
+        (from..from + count).map(|seed| run_in(mode, seed, parities, None)).collect();
     let failures: Vec<String> = results.iter().filter_map(|result| result.clone().err()).collect();
     assert!(
         failures.is_empty(),
@@ -298,12 +303,89 @@ fn nothing_is_lost(parities: u32, count: u64) {
 
 #[test]
 fn no_durable_append_is_lost_at_any_cut_without_any_one_drive() {
-    nothing_is_lost(1, 400);
+    nothing_is_lost(AppendMode::Append, 1, 400);
 }
 
 #[test]
 fn with_two_parities_no_durable_append_is_lost_at_any_cut_without_any_two_drives() {
-    nothing_is_lost(2, 400);
+    nothing_is_lost(AppendMode::Append, 2, 400);
+}
+
+#[test]
+fn no_durable_append_is_lost_while_latencies_change_the_way_of_appends() {
+    nothing_is_lost(AppendMode::Auto, 1, 200);
+    nothing_is_lost(AppendMode::Auto, 2, 200);
+}
+
+/// Appends with eight in flight to drives on which a zone has one write in flight at a time.
+fn appends_with_eight_in_flight(mode: AppendMode) -> (Duration, array::Counters) {
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let drive = |n: u32| {
+        let options = EmuOptions {
+            name: format!("emu:{n}"),
+            zones: 6,
+            one_write: true,
+            latency: Latency::all(Duration::from_micros(50)),
+            ..EmuOptions::default()
+        };
+        zoned::emulated(options, Arc::clone(&driver))
+    };
+    let drives: Vec<Arc<dyn ZonedDevice>> = (0..5).map(drive).collect();
+    let counters = block_on(&*driver, async {
+        array::create(&drives, &CreateOptions::default()).await.expect("created");
+        let open = OpenOptions { appends: mode, ..OpenOptions::default() };
+        let array = Array::open(drives.clone(), open).await.expect("opened");
+        let dev: Arc<dyn ZonedDevice> = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+        let mut flying = std::collections::VecDeque::new();
+        for _ in 0..6000 {
+            if flying.len() == 8 {
+                let oldest: zoned::Io<zoned::Lba> = flying.pop_front().expect("eight");
+                oldest.await.expect("appended");
+            }
+            flying.push_back(dev.append(ZoneId(0), Buf::zeroed(4096), Durability::Cached));
+        }
+        for io in flying {
+            io.await.expect("appended");
+        }
+        array.counters()
+    });
+    (Duration::from_nanos(driver.now().0), counters)
+}
+
+#[test]
+fn measured_latencies_send_appends_in_the_faster_way() {
+    let [(ordered, _), (appended, _), (auto, counters)] =
+        [AppendMode::Ordered, AppendMode::Append, AppendMode::Auto].map(appends_with_eight_in_flight);
+    assert!(appended < ordered, "{appended:?} {ordered:?}");
+    assert!(counters.append_changes == 1, "{counters:?}");
+    assert!(auto < appended.mul_f64(1.06), "{auto:?} beside {appended:?} and {ordered:?}");
+}
+
+/// The incompatible feature bit of reorder records.
+const FEATURE_APPENDS: u64 = 1 << 8;
+
+#[test]
+fn only_an_array_that_may_append_keeps_older_builds_out() {
+    for (mode, atomic_writes, expected) in [
+        (AppendMode::Ordered, false, false),
+        (AppendMode::Append, false, true),
+        (AppendMode::Auto, false, true),
+        (AppendMode::Auto, true, false),
+    ] {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drive = |n: u32| {
+            let options = EmuOptions { name: format!("emu:{n}"), zones: 6, ..EmuOptions::default() };
+            zoned::emulated(options, Arc::clone(&driver))
+        };
+        let drives: Vec<Arc<dyn ZonedDevice>> = (0..4).map(drive).collect();
+        block_on(&*driver, async {
+            let create = CreateOptions { atomic_writes, ..CreateOptions::default() };
+            array::create(&drives, &create).await.expect("created");
+            let array = Array::open(drives, options(mode, None)).await.expect("opened");
+            let has_feature = array.superblock().incompat & FEATURE_APPENDS != 0;
+            assert_eq!(has_feature, expected, "{mode:?}, atomic: {atomic_writes}");
+        });
+    }
 }
 
 /// One drive fails while the array writes and another is lost with the power, and the records of the two parities end at different

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use ::array::{Array, CreateOptions, OpenOptions, Placement};
+use ::array::{AppendMode, Array, CreateOptions, OpenOptions, Placement};
 use parking_lot::Mutex;
 use units::{Driver, Instant, Spawned, VirtualDriver, block_on, spawn};
-use zoned::emu::{Emu, EmuOptions, Profile};
-use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Io, Lba, Result, ZoneId, ZonedDevice};
+use zoned::emu::{EmuOptions, Profile};
+use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Io, Lba, Result, ZoneId, ZonedDevice, emulated};
 
 /// The begin and the end of an operation.
 pub type Time = (Instant, Instant);
@@ -33,6 +33,12 @@ pub struct Setup {
     pub shares: u32,
     /// Whether the array's writes are atomic.
     pub atomic_writes: bool,
+    /// How the array's appends go to its drives.
+    pub appends: AppendMode,
+    /// Whether a zone of a drive has one write in flight at a time, as on the drives of the kernel.
+    pub one_write: bool,
+    /// Whether the drives give appends in flight their addresses in any order.
+    pub reorder: bool,
     /// The factor by which the drives' times are stretched.
     pub dilation: u32,
 }
@@ -49,6 +55,9 @@ impl Default for Setup {
             placement: Placement::Fixed,
             shares: 1,
             atomic_writes: false,
+            appends: AppendMode::Ordered,
+            one_write: false,
+            reorder: false,
             dilation: 1,
         }
     }
@@ -59,7 +68,7 @@ pub struct Bed {
     /// The driver of the array's clock.
     pub driver: Arc<dyn Driver>,
     /// The array's drives, by slot.
-    pub drives: Vec<Arc<Emu>>,
+    pub drives: Vec<Arc<dyn ZonedDevice>>,
     /// The array under measurement.
     pub array: Arc<Array>,
     /// The array as a zoned device.
@@ -80,8 +89,12 @@ impl Setup {
     }
 
     /// Makes one drive of the array on the driver's clock.
-    pub fn drive(&self, driver: &Arc<dyn Driver>, n: u32) -> Arc<Emu> {
-        Emu::memory(self.options(n), Arc::clone(driver))
+    pub fn drive(&self, driver: &Arc<dyn Driver>, n: u32) -> Arc<dyn ZonedDevice> {
+        emulated(self.options(n), Arc::clone(driver))
+    }
+
+    fn open_options(&self) -> OpenOptions {
+        OpenOptions { appends: self.appends, ..OpenOptions::default() }
     }
 
     fn options(&self, n: u32) -> EmuOptions {
@@ -91,6 +104,8 @@ impl Setup {
             name: format!("emu:{n}"),
             seed: u64::from(n),
             dilation: self.dilation,
+            one_write: self.one_write,
+            reorder: self.reorder,
             ..EmuOptions::of_profile(profile)
         };
         let Some(size) = self.zone_size else { return options };
@@ -111,7 +126,7 @@ impl Setup {
 
     /// A new array on the driver's clock.
     pub fn build_on(self, driver: Arc<dyn Driver>) -> Result<Bed> {
-        let drives: Vec<Arc<Emu>> = (0..self.drives).map(|n| self.drive(&driver, n)).collect();
+        let drives: Vec<_> = (0..self.drives).map(|n| self.drive(&driver, n)).collect();
         let create = CreateOptions {
             stripe_unit: self.stripe_unit,
             parities: self.parities,
@@ -121,16 +136,12 @@ impl Setup {
             ..CreateOptions::default()
         };
         let array = block_on(&*driver, async {
-            ::array::create(&devices(&drives), &create).await?;
-            Array::open(devices(&drives), OpenOptions::default()).await
+            ::array::create(&drives, &create).await?;
+            Array::open(drives.clone(), self.open_options()).await
         })?;
         let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
         Ok(Bed { driver, drives, array, device, setup: self })
     }
-}
-
-fn devices(drives: &[Arc<Emu>]) -> Vec<Arc<dyn ZonedDevice>> {
-    drives.iter().map(|drive| Arc::clone(drive) as Arc<dyn ZonedDevice>).collect()
 }
 
 impl Bed {
@@ -144,13 +155,13 @@ impl Bed {
     pub fn again(self) -> Result<Bed> {
         let Bed { driver, drives, array, device, setup } = self;
         drop((array, device));
-        let array = block_on(&*driver, Array::open(devices(&drives), OpenOptions::default()))?;
+        let array = block_on(&*driver, Array::open(drives.clone(), setup.open_options()))?;
         let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
         Ok(Bed { driver, drives, array, device, setup })
     }
 
     /// A new drive for the array, on the same clock.
-    pub fn spare(&self) -> Arc<Emu> {
+    pub fn spare(&self) -> Arc<dyn ZonedDevice> {
         self.setup.drive(&self.driver, self.setup.drives)
     }
 }

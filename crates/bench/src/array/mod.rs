@@ -1,6 +1,7 @@
 //! The throughput and latency of an array beside those of its drives, in virtual time, so that the numbers are the same
 //! on every machine. Paper: RAIZN, section 4.4.
 
+mod appends;
 mod atomic_writes;
 mod bed;
 mod mounts;
@@ -141,6 +142,8 @@ pub fn run(load: &ArrayLoad, progress: &dyn Fn(&str)) -> Result<Vec<Line>> {
     lines.extend(load.one_at_a_time()?);
     progress("atomic writes");
     lines.extend(load.atomic_writes()?);
+    progress("appends");
+    lines.extend(load.appends()?);
     progress("reads");
     lines.extend(load.reads()?);
     progress("rebuild");

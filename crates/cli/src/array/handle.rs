@@ -65,8 +65,8 @@ impl ArrayArg {
             return Ok(ArrayHandle::Remote(server));
         }
         let named = self.members()?;
-        let array =
-            context.wait(Array::open(open_members(context, named)?, ::array::OpenOptions::default()))?;
+        let options = ::array::url::open_options(named)?;
+        let array = context.wait(Array::open(open_members(context, named)?, options))?;
         Ok(ArrayHandle::Local(OpenArray::new(array, named)))
     }
 

@@ -111,12 +111,8 @@ impl Probe<'_> {
     /// rows.
     fn open(&self, seed: u64) -> OpenOptions {
         let rebuild_above = Bytes(if seed.is_multiple_of(2) { 0 } else { 1 << 20 });
-        let appends = self.state.shape.append_mode();
-        self.state.broken.array_options_with_broken_rule(OpenOptions {
-            rebuild_above,
-            appends,
-            ..OpenOptions::default()
-        })
+        let options = self.state.shape.with_appends(OpenOptions { rebuild_above, ..OpenOptions::default() });
+        self.state.broken.array_options_with_broken_rule(options)
     }
 
     fn mount(&self, drives: &ImageDrives, without: &[usize]) -> Result<(Arc<Array>, Vec<ShownZone>), Fault> {

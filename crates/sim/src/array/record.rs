@@ -108,7 +108,7 @@ async fn run(
             // With all drives present the workload first fails a zone, so that cuts fall around the failure and the zone's reset.
             let fails_zone = shape.missing == MissingDrive::None && task == 0;
             let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS_PER_TASK)
-                .with_appends(shape.appends)
+                .with_appends(shape.sends_appends())
                 .allow_wear(shape.worn());
             spawn(&*driver, "workload", async move {
                 let task =
@@ -221,7 +221,7 @@ impl RecordedArray {
         let devices: Vec<Arc<dyn ZonedDevice>> =
             (0..).zip(devices).filter(|(slot, _)| is_there(*slot)).map(|(_, device)| device).collect();
         let rebuild = RebuildOptions { pace: Pace::UNBOUNDED };
-        let open = OpenOptions { rebuild, appends: shape.append_mode(), ..open };
+        let open = shape.with_appends(OpenOptions { rebuild, ..open });
         let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
         if let Some(new) = new.as_ref().filter(|_| shape.spare) {
             array.add_spare(Arc::clone(new)).await.map_err(|e| format!("adding a spare: {e}"))?;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use ::array::{AppendMode, CreateOptions, Placement};
+use ::array::{AppendMode, CreateOptions, OpenOptions, Placement};
 use units::Bytes;
 use zoned::emu::{EmuOptions, Latency};
 use zoned::{Blocks, ZoneId, ZoneState};
@@ -19,6 +19,8 @@ const RESERVE_ZONES: u32 = 1;
 const SHARED_PART_ZONES: u32 = 16;
 /// Most conventional zones of a drive.
 const MAX_CONVENTIONAL_ZONES: u64 = 5;
+/// Appends of a length and a number in flight in a round of measurement.
+const APPENDS_OF_ROUND: u32 = 4;
 
 /// Drives and blocks of a stripe unit of arrays below a file system or a database, beside those of the target `array`: the widest
 /// array, and units with more blocks.
@@ -152,8 +154,8 @@ pub(crate) struct Shape {
     pub smr: Option<u64>,
     /// Units of parity in a stripe.
     pub parities: u32,
-    /// The array sends appends to its drives as appends, which land in any order.
-    pub appends: bool,
+    /// How the array's appends go to its drives. Unless they are ordered, the workload appends, and appends land in any order.
+    pub appends: AppendMode,
     /// A second drive that is missing from the array's first mount on: with two parities.
     pub also_missing: Option<usize>,
 }
@@ -241,7 +243,12 @@ impl Shape {
         let capacity = if atomic { capacity + 20 } else { capacity };
         let stored = Rng::at(options.seed, &[workload, 0x3a95]).chance(50);
         // Arrays with atomic writes order their appends.
-        let appends = !atomic && Rng::at(options.seed, &[workload, 0xa99e]).chance(50);
+        let draw = |salt| Rng::at(options.seed, &[workload, salt]);
+        let appends = match !atomic && draw(0xa99e).chance(50) {
+            true if draw(0xa9a0).chance(50) => AppendMode::Auto,
+            true => AppendMode::Append,
+            false => AppendMode::Ordered,
+        };
         let replaces = matches!(missing, MissingDrive::Replaced(_));
         let spare = replaces && Rng::at(options.seed, &[workload, 0x59a7]).chance(50);
         Shape {
@@ -294,7 +301,7 @@ impl Shape {
 
     /// Some arrays that send appends as appends have units long enough for several appends side by side.
     fn with_wider_units(self, options: &CrashOptions, workload: u64) -> Shape {
-        match self.appends && Rng::at(options.seed, &[workload, 0xa99f]).chance(60) {
+        match self.sends_appends() && Rng::at(options.seed, &[workload, 0xa99f]).chance(60) {
             true => Shape { unit: 8, capacity: 190, ..self },
             false => self,
         }
@@ -313,9 +320,14 @@ impl Shape {
         }
     }
 
-    /// How the array's appends go to its drives.
-    pub(crate) fn append_mode(&self) -> AppendMode {
-        if self.appends { AppendMode::Append } else { AppendMode::Ordered }
+    /// True if appends may go to the drives as appends.
+    pub(crate) fn sends_appends(&self) -> bool {
+        self.appends != AppendMode::Ordered
+    }
+
+    /// `options` with the shape's way of appends. Rounds of measurement are short, so that the way changes within a workload.
+    pub(crate) fn with_appends(&self, options: OpenOptions) -> OpenOptions {
+        OpenOptions { appends: self.appends, append_round: Some(APPENDS_OF_ROUND), ..options }
     }
 
     /// The physical zone that wears out in this workload.
@@ -357,7 +369,7 @@ impl Shape {
             uneven: None,
             parities,
             also_missing,
-            appends: false,
+            appends: AppendMode::Ordered,
             ..shape
         }
     }
@@ -420,7 +432,7 @@ impl Shape {
             max_open: Some(open),
             max_active: Some(open + 1),
             volatile_cache: self.cache,
-            reorder: self.appends,
+            reorder: self.sends_appends(),
             track_power_cuts: true,
             latency,
             seed: index as u64,

@@ -8,6 +8,7 @@ use super::Writes;
 use crate::deferred::Deferred;
 use crate::layout::Parity;
 use crate::layout::slots::Slots;
+use crate::metrics::add;
 use crate::zone::Zone;
 
 impl Writes {
@@ -42,6 +43,11 @@ impl Writes {
             if let Some(poison) = &zone.poison {
                 deferred.complete(flight.completer, Err(poison.duplicate()));
                 continue;
+            }
+            if let Some(sample) = flight.sample
+                && self.ways.acknowledged(sample, self.ctx.driver.now())
+            {
+                add(&self.ctx.metrics.append_changes, 1);
             }
             let durable = flight.how == Durability::Durable && self.ctx.rules.flushes_durable_writes();
             if !durable {

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Blocks, Buf, Done, Durability, Error, ErrorKind, Io, Lba, ZoneId};
+use zoned::{Blocks, Buf, Done, Durability, Error, ErrorKind, Instant, Io, Lba, ZoneId};
 
 use super::Writes;
 use crate::deferred::Deferred;
@@ -19,6 +19,7 @@ use crate::layout::{Piece, Slot};
 use crate::metrics::add;
 use crate::options::AppendMode;
 use crate::zone::Zone;
+use crate::zone::append_choice::ChosenWay;
 
 /// A write to be carried out as an append to one drive.
 pub(super) struct UnitAppend {
@@ -30,10 +31,25 @@ pub(super) struct UnitAppend {
 }
 
 impl Writes {
-    /// True if appends of the zone go side by side: its records of partial parity do not wait for one another.
-    pub(super) fn are_parallel(&self, zone: &Zone, id: ZoneId, done: &Done) -> bool {
-        self.ctx.appends == AppendMode::Append
-            && matches!(done, Done::At(_))
+    /// The way of a write of `blocks`. Appends that go side by side have records of partial parity that do not wait for one another.
+    pub(super) fn append_way(
+        &self,
+        zone: &mut Zone,
+        id: ZoneId,
+        done: &Done,
+        (blocks, submitted): (u64, Option<Instant>),
+    ) -> ChosenWay {
+        if self.ctx.appends == AppendMode::Ordered || !self.may_be_parallel(zone, id, done) {
+            return ChosenWay { is_parallel: false, sample: None };
+        }
+        let in_flight = zone.flights.len() + zone.queue.len() + 1;
+        let depth = zone.appends.depth.add(in_flight as u64);
+        self.ways.way(Blocks(blocks), depth, submitted)
+    }
+
+    /// True if appends of the zone may go side by side.
+    fn may_be_parallel(&self, zone: &Zone, id: ZoneId, done: &Done) -> bool {
+        matches!(done, Done::At(_))
             && zone.frames.is_none()
             && zone.stale.is_empty()
             && zone.poison.is_none()

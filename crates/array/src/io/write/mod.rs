@@ -23,9 +23,7 @@ mod stamps;
 
 use std::sync::Arc;
 
-use zoned::{
-    Blocks, Buf, Completer, Done, Durability, Error, ErrorKind, Resources, ZoneEvent, ZoneId, ZoneState,
-};
+use zoned::{Blocks, Completer, Error, ErrorKind, Resources, ZoneEvent, ZoneId, ZoneState};
 
 use crate::context::Context;
 use crate::deferred::Deferred;
@@ -35,8 +33,9 @@ use crate::io::write::first_write::NoPlaces;
 use crate::layout::Slot;
 use crate::layout::steps::{Step, steps};
 use crate::membership::Membership;
+use crate::zone::append_choice::AppendChoice;
 use crate::zone::zone_table::ZoneTable;
-use crate::zone::{Work, Zone};
+use crate::zone::{Work, WriteRequest, Zone};
 
 /// The write path of an array.
 pub(crate) struct Writes {
@@ -44,6 +43,8 @@ pub(crate) struct Writes {
     pub members: Arc<Membership>,
     pub zones: Arc<ZoneTable>,
     pub failures: Arc<Failures>,
+    /// How appends go to the drives.
+    pub ways: AppendChoice,
 }
 
 impl Writes {
@@ -88,22 +89,19 @@ impl Writes {
         None
     }
 
-    /// Begins a write or an append on a locked zone. `offset` is `None` for an append.
-    #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
+    /// Begins a write or an append on a locked zone.
     pub(crate) fn begin_write(
         self: &Arc<Self>,
         zone: &mut Zone,
         id: ZoneId,
         limits: Option<&mut Resources>,
-        name: &'static str,
-        offset: Option<Blocks>,
-        data: Buf,
-        how: Durability,
+        request: WriteRequest,
         completer: Completer,
         deferred: &mut Deferred,
     ) {
-        let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
-        if let Some(error) = self.refuse_write(zone, id, name, offset, blocks) {
+        let name = if request.offset.is_some() { "write" } else { "append" };
+        let blocks = request.data.len() as u64 / u64::from(self.ctx.geometry.block_size);
+        if let Some(error) = self.refuse_write(zone, id, name, request.offset, blocks) {
             return deferred.complete(completer, Err(error));
         }
         if self.needs_shared_places(id) {
@@ -114,15 +112,13 @@ impl Writes {
             {
                 return deferred.complete(completer, Err(error));
             }
-            let work = Work::Write { offset, data, how };
-            return self.place_in_shared_zones(zone, id, (work, completer), name, deferred);
+            return self.place_in_shared_zones(zone, id, (Work::Write(request), completer), name, deferred);
         }
         match self.give_map(zone, id, name) {
             Ok(()) => {}
             Err(NoPlaces::Refused(error)) => return deferred.complete(completer, Err(error)),
             Err(NoPlaces::UntilMoveEnds(moves)) => {
-                let work = Work::Write { offset, data, how };
-                return self.retry_after_move(zone, id, (work, completer), moves, deferred);
+                return self.retry_after_move(zone, id, (Work::Write(request), completer), moves, deferred);
             }
         }
         let fills = zone.pointer.0 + blocks == self.ctx.layout.capacity().0;
@@ -132,10 +128,6 @@ impl Writes {
             // The zone keeps its places for its next write.
             return deferred.complete(completer, Err(error));
         }
-        let done = match offset {
-            Some(_) => Done::Unit,
-            None => Done::At(self.ctx.geometry.start(id).plus(zone.pointer)),
-        };
         let mut needs = self.relocation_needs(zone, id, blocks);
         needs.extend(self.map_needs(zone, id));
         if !needs.is_empty() && !self.members.reserve_now(&needs) {
@@ -155,14 +147,14 @@ impl Writes {
                             this.members.unreserve(&needs);
                             deferred.complete(completer, Err(error));
                         }
-                        None => this.put(zone, id, data, how, done, completer, deferred),
+                        None => this.put(zone, id, request, completer, deferred),
                     }
                 });
                 this.zones.begin_queued(id);
             });
             return;
         }
-        self.put(zone, id, data, how, done, completer, deferred);
+        self.put(zone, id, request, completer, deferred);
     }
 
     /// Blocks of each drive's log that a write of `blocks` blocks at the pointer needs for relocated content.

@@ -13,9 +13,10 @@ use crate::layout::{Parity, Piece, Stripe};
 use crate::member::drive_ios::DriveIos;
 use crate::member::member_drive::MemberDrive;
 use crate::metrics::add;
-use crate::zone::Zone;
+use crate::zone::append_choice::ChosenWay;
 use crate::zone::shared_zones::SharedZones;
 use crate::zone::stale_rows::RelocatedParity;
+use crate::zone::{WriteRequest, Zone};
 
 impl Writes {
     /// Writes a piece of data to its drive: in place, and to the metadata log where the rows are stale.
@@ -176,25 +177,31 @@ impl Writes {
         Some(to)
     }
 
-    /// Writes `data` at the zone's write pointer. The zone has room, and the logs have reserved room for
+    /// Writes the data of `request` at the zone's write pointer. The zone has room, and the logs have reserved room for
     /// relocated content.
-    #[expect(clippy::too_many_arguments, reason = "a write with all that it needs")]
     pub(crate) fn put(
         self: &Arc<Self>,
         zone: &mut Zone,
         id: ZoneId,
-        data: Buf,
-        how: Durability,
-        done: Done,
+        request: WriteRequest,
         completer: Completer,
         deferred: &mut Deferred,
     ) {
         let (layout, from) = (self.ctx.layout, zone.pointer);
+        let WriteRequest { offset, data, how, submitted } = request;
+        let done = match offset {
+            Some(_) => Done::Unit,
+            None => Done::At(self.ctx.geometry.start(id).plus(from)),
+        };
         let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
         let end = from.plus(Blocks(blocks));
-        let parallel = self.are_parallel(zone, id, &done);
+        let ChosenWay { is_parallel: parallel, sample } =
+            self.append_way(zone, id, &done, (blocks, submitted));
         let append = if parallel { self.append_to_unit(zone, id, blocks, &data) } else { None };
         let flight = zone.push_flight(end, data.clone(), how, done, completer);
+        if let Some(flight) = zone.flights.back_mut() {
+            flight.sample = sample;
+        }
         if append.is_some() {
             zone.expect_address(&layout, self.ctx.bytes(1));
         }
