@@ -161,9 +161,7 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         );
         return refuse(ErrorKind::Invalid, why);
     }
-    // Active zones that the array keeps for itself. With stored maps one of them is a physical zone that a part moves to or has left, or
-    // one with room left for another part: a drive counts it as active.
-    let kept = if options.placement == Placement::Stored { METADATA_ZONES + 1 } else { METADATA_ZONES };
+    let kept = options.placement.kept_active_zones();
     let block = first.geometry().block_size;
     for device in devices {
         let g = device.geometry();

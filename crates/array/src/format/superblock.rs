@@ -100,6 +100,12 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// Active zones of each drive that the array keeps for itself: its metadata zones, of which two hold records and the next mount writes
+    /// the third, and with stored maps a physical zone that a part moves to or has left, or one with room left for another part.
+    pub fn kept_active_zones(self) -> u32 {
+        METADATA_ZONES + u32::from(self == Placement::Stored)
+    }
+
     /// The number in the superblock.
     fn number(self) -> u32 {
         match self {

@@ -167,7 +167,7 @@ fn create_refuses_unfit_drives_and_leaves_no_files() {
         &["stripe unit of 5000"],
     );
     let dry = done(&create(&["--dry-run", &drive(0), &drive(1), &drive(2)]));
-    assert!(dry.contains("would make") && dry.contains("21 zones"), "{dry}");
+    assert!(dry.contains("would make") && dry.contains("20 zones"), "{dry}");
     assert_eq!(barn.files(), 0);
 }
 
@@ -729,10 +729,10 @@ fn zones_of_half_the_drives_size_are_written_reset_and_reclaimed() {
             args.chain(drives.iter().map(String::as_str)).chain(more.iter().copied()).collect();
         run(None, &args)
     };
-    refused(&create(&["--zone-size", "1/2"]), 2, &["need stored maps"]);
-    refused(&create(&["--placement", "stored", "--zone-size", "1/17"]), 2, &["so that 1 to 16 fit"]);
-    refused(&create(&["--placement", "stored", "--zone-size", "1MiB"]), 1, &["the nearest size is", "1/3"]);
-    let narrow = ["--placement", "stored", "--width", "3"];
+    refused(&create(&["--placement", "fixed", "--zone-size", "1/2"]), 2, &["need stored maps"]);
+    refused(&create(&["--zone-size", "1/17"]), 2, &["so that 1 to 16 fit"]);
+    refused(&create(&["--zone-size", "1MiB"]), 1, &["the nearest size is", "1/3"]);
+    let narrow = ["--width", "3"];
     for size in ["1/2", "480KiB"] {
         let spares = [&narrow[..], &["--spares", "1", "--zone-size", size]].concat();
         refused(&create(&spares), 2, &["lost parts are not restored there"]);
@@ -745,7 +745,7 @@ fn zones_of_half_the_drives_size_are_written_reset_and_reclaimed() {
         "{view}"
     );
     assert_eq!(view["space"]["reserve_zones"], Value::from(7), "{view}");
-    done(&create(&["--placement", "stored", "--zone-size", "1/2", "--force"]));
+    done(&create(&["--zone-size", "1/2", "--force"]));
     let array = barn.array(0..4);
     let view = json(&done(&run(Some(&array), &["array", "status", "--json"])));
     // Five active zones beside three metadata zones and one for parts that move; as many zones in reserve, and two.

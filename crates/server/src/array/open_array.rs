@@ -249,7 +249,8 @@ impl OpenArray {
                 drive.max_transfer.0
             ));
         }
-        let needed = |limit: Option<u32>| limit.map(|limit| limit.saturating_add(superblock.metadata_zones));
+        let kept = superblock.placement.kept_active_zones();
+        let needed = |limit: Option<u32>| limit.map(|limit| limit.saturating_add(kept));
         for (what, has, needed) in [
             ("open", drive.max_open, needed(array.max_open)),
             ("active", drive.max_active, needed(array.max_active)),

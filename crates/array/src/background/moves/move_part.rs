@@ -9,7 +9,8 @@ use crate::background::part_copy::{CopiedPart, PartCopy, Purpose, valid_rows, zo
 use crate::core::Core;
 use crate::degraded::errors::{fails_the_drive, worn_state};
 use crate::format::record::Body;
-use crate::layout::placement::{METADATA_ZONES, Place};
+use crate::format::superblock::Placement;
+use crate::layout::placement::Place;
 use crate::layout::row_set::RowSet;
 use crate::layout::slots::Slots;
 use crate::layout::stored_maps::{PlacedBy, StoredMaps, ZoneMap};
@@ -94,8 +95,7 @@ impl MovingPart {
             let why = format!("zone {id} was moved too often: reset the zone first");
             return refuse(ErrorKind::Unsupported, why);
         }
-        // Two metadata zones that hold records, the one that the next mount writes, and the physical zone that the part moves to.
-        let kept = METADATA_ZONES + 1;
+        let kept = Placement::Stored.kept_active_zones();
         let promised = core.ctx.geometry.max_active.unwrap_or(u32::MAX);
         if device.geometry().max_active.is_some_and(|most| promised.saturating_add(kept) > most) {
             let why =

@@ -34,7 +34,7 @@ use crate::core::Core;
 use crate::events::EventKind;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
-use crate::layout::placement::{METADATA_ZONES, Place, part_zones};
+use crate::layout::placement::{Place, part_zones};
 use crate::member::drive_fits::check_drive_fits;
 use crate::member::log_contents::LogContents;
 use crate::member::member_drive::MemberDrive;
@@ -114,8 +114,7 @@ pub(super) fn refuse_lower_zone_limits(
     operation: &'static str,
 ) -> Result<()> {
     let own = device.geometry();
-    // One more zone is active where zones share physical ones: a physical zone that is half filled.
-    let kept = METADATA_ZONES + u32::from(core.zones.shared().is_some());
+    let kept = core.members.config.lock().placement.kept_active_zones();
     let lacks = |promised: Option<u32>, has: Option<u32>| {
         has.is_some_and(|has| promised.is_none_or(|n| n.saturating_add(kept) > has.max(4)))
     };
