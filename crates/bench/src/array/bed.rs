@@ -29,6 +29,8 @@ pub struct Setup {
     pub parities: u32,
     /// Where the drives hold the parts of logical zones.
     pub placement: Placement,
+    /// Units of a stripe; `None` for one on each drive.
+    pub width: Option<u32>,
     /// Logical zones that share a physical zone.
     pub shares: u32,
     /// Whether the array's writes are atomic.
@@ -53,6 +55,7 @@ impl Default for Setup {
             stripe_unit: Bytes(64 << 10),
             parities: 1,
             placement: Placement::Fixed,
+            width: None,
             shares: 1,
             atomic_writes: false,
             appends: AppendMode::Ordered,
@@ -85,7 +88,7 @@ impl std::fmt::Debug for Bed {
 impl Setup {
     /// Number of data units of a stripe.
     pub fn data_drives(&self) -> u32 {
-        self.drives - self.parities
+        self.width.unwrap_or(self.drives) - self.parities
     }
 
     /// Makes one drive of the array on the driver's clock.
@@ -131,6 +134,7 @@ impl Setup {
             stripe_unit: self.stripe_unit,
             parities: self.parities,
             placement: self.placement,
+            width: self.width,
             shares: self.shares,
             atomic_writes: self.atomic_writes,
             ..CreateOptions::default()
