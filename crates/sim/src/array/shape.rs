@@ -146,6 +146,8 @@ pub(crate) struct Shape {
     pub moves: bool,
     /// Units of a stripe: with stored maps there may be more drives.
     pub width: usize,
+    /// Drives whose capacity is left free: lost parts of zones move there.
+    pub spare_drives: usize,
     /// Logical zones that share a physical zone: with stored maps there may be several.
     pub shares: u32,
     /// The seed of the drives' numbers of conventional zones; `None` where no drive has conventional zones.
@@ -177,10 +179,14 @@ impl Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x51de]);
         // A worn physical zone is one of a zone with a part on each drive.
         let least = 2 + shape.parities as usize;
-        if !shape.stored || shape.worn().is_some() || shape.drives <= least || !rng.chance(50) {
+        let loses_drive = matches!(shape.missing, MissingDrive::Before(_) | MissingDrive::During(..));
+        let chance = if loses_drive { 80 } else { 50 };
+        if !shape.stored || shape.worn().is_some() || shape.drives <= least || !rng.chance(chance) {
             return shape;
         }
-        Shape { width: least + rng.index(shape.drives - least), ..shape }
+        let width = least + rng.index(shape.drives - least);
+        let spare_drives = if rng.chance(80) { 1 + rng.index(shape.drives - width) } else { 0 };
+        Shape { width, spare_drives, ..shape }
     }
 
     /// In some arrays with stored maps and a part of each zone on each drive two, three or six zones share a physical zone. More zones
@@ -257,6 +263,7 @@ impl Shape {
             stored,
             moves: false,
             width: drives,
+            spare_drives: 0,
             shares: 1,
             smr,
             parities: 1,
@@ -306,6 +313,7 @@ impl Shape {
             placement: if self.stored { Placement::Stored } else { Placement::Fixed },
             atomic_writes: self.atomic,
             width: Some(u32::try_from(self.width).expect("a few")),
+            spare_drives: u32::try_from(self.spare_drives).expect("a few"),
             shares: self.shares,
             ..CreateOptions::default()
         }
@@ -574,6 +582,8 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
         let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
         assert!((15..40).contains(&narrow), "{narrow}");
+        let room = shapes.iter().filter(|shape| shape.spare_drives > 0).count();
+        assert!((10..40).contains(&room), "{room}");
         let spares = shapes.iter().filter(|shape| shape.spare).count();
         assert!((10..30).contains(&spares), "{spares}");
         let (mut differ, mut smr) = (0, 0);
