@@ -27,6 +27,10 @@ pub struct Setup {
     pub stripe_unit: Bytes,
     /// Units of parity in a stripe.
     pub parities: u32,
+    /// Units of a stripe, parities included; `None` for one of each drive.
+    pub width: Option<u32>,
+    /// Drives whose capacity is left free for the parts of lost drives.
+    pub spare_drives: u32,
     /// Where the drives hold the parts of logical zones.
     pub placement: Placement,
     /// Logical zones that share a physical zone.
@@ -46,6 +50,8 @@ impl Default for Setup {
             zone_size: None,
             stripe_unit: Bytes(64 << 10),
             parities: 1,
+            width: None,
+            spare_drives: 0,
             placement: Placement::Fixed,
             shares: 1,
             atomic_writes: false,
@@ -76,7 +82,7 @@ impl std::fmt::Debug for Bed {
 impl Setup {
     /// Number of data units of a stripe.
     pub fn data_drives(&self) -> u32 {
-        self.drives - self.parities
+        self.width.unwrap_or(self.drives) - self.parities
     }
 
     /// Makes one drive of the array on the driver's clock.
@@ -115,6 +121,8 @@ impl Setup {
         let create = CreateOptions {
             stripe_unit: self.stripe_unit,
             parities: self.parities,
+            width: self.width,
+            spare_drives: self.spare_drives,
             placement: self.placement,
             shares: self.shares,
             atomic_writes: self.atomic_writes,
