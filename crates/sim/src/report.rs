@@ -39,6 +39,10 @@ pub enum StateKind {
     CutInMove,
     /// The power was cut while a reclaim freed physical zones.
     CutInReclaim,
+    /// Lost parts were on their way to the spare room of other drives at the cut.
+    CutInRestore,
+    /// The array leaves room on other drives for the parts of lost drives.
+    SpareRoom,
     /// The array has two parities.
     TwoParities,
     /// The array has stored maps.

@@ -27,6 +27,10 @@ pub struct Setup {
     pub stripe_unit: Bytes,
     /// Units of parity in a stripe.
     pub parities: u32,
+    /// Units of a stripe, parities included; `None` for one of each drive.
+    pub width: Option<u32>,
+    /// Drives whose capacity is left free for the parts of lost drives.
+    pub spare_drives: u32,
     /// Where the drives hold the parts of logical zones.
     pub placement: Placement,
     /// Units of a stripe; `None` for one on each drive.
@@ -54,6 +58,8 @@ impl Default for Setup {
             zone_size: None,
             stripe_unit: Bytes(64 << 10),
             parities: 1,
+            width: None,
+            spare_drives: 0,
             placement: Placement::Fixed,
             width: None,
             shares: 1,
@@ -133,6 +139,8 @@ impl Setup {
         let create = CreateOptions {
             stripe_unit: self.stripe_unit,
             parities: self.parities,
+            width: self.width,
+            spare_drives: self.spare_drives,
             placement: self.placement,
             width: self.width,
             shares: self.shares,

@@ -6,6 +6,7 @@ mod atomic_writes;
 mod bed;
 mod mounts;
 mod reclaim;
+mod spares;
 mod stored_maps;
 mod two_parities;
 
@@ -19,6 +20,7 @@ use zoned::{Buf, Bytes, Durability, Lba, Result, ZonedDevice};
 
 pub use bed::{Bed, Kind, Load, Setup, Time, fill_with_zeros, reset};
 pub use reclaim::{Order, Overwrite, Pass, Passes};
+pub use spares::{LostDrive, Recovered};
 
 use crate::Recorder;
 
@@ -156,6 +158,8 @@ pub fn run(load: &ArrayLoad, progress: &dyn Fn(&str)) -> Result<Vec<Line>> {
     }
     progress("reclaim");
     lines.extend(load.reclaim(Bytes(64 * MIB))?);
+    progress("spare room");
+    lines.extend(load.spares([64, 128], Bytes(64 * MIB))?);
     progress("two parities");
     lines.extend(load.two_parities()?);
     progress("mounts");

@@ -130,6 +130,7 @@ fn events(entries: Vec<Entry>) -> Vec<Event> {
             | Entry::Replaced
             | Entry::Moving(_)
             | Entry::Reclaiming(_)
+            | Entry::Restoring(_)
             | Entry::Worn => {}
         }
     }

@@ -14,6 +14,9 @@
 //! drives lack may then be a media error, and nothing else. Where all drives are present the workload begins with a failed
 //! zone, as if two drives lacked their parts of the zone; a reset makes the zone usable again.
 //!
+//! In some workloads the array has spare room on other drives, and the parts of a lost drive move there, during the workload or after
+//! the mount: then all zones are read again, and other drives may fail, as far as the array does without them.
+//!
 //! In some workloads the array's writes are atomic: then every zone ends behind a whole write.
 //!
 //! A state is the images of the present drives and the drive that fails after the mount. Equal states count once.
@@ -51,7 +54,7 @@ pub(crate) fn crash(options: &CrashOptions) -> Result<Report> {
 fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
     let mut model = ZonesModel::new(LOGICAL_ZONES as usize, record.shape.atomic);
     let (mut promises, mut ready, mut replaced) = (0, false, false);
-    let (mut rebuilding, mut moving, mut reclaiming) = (false, false, false);
+    let (mut rebuilding, mut moving, mut reclaiming, mut restoring) = (false, false, false, false);
     let mut cuts = Vec::new();
     let mut open = false;
     for (at, entry) in record.entries.iter().enumerate() {
@@ -66,6 +69,7 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
                         rebuilding,
                         moving,
                         reclaiming,
+                        restoring,
                     });
                 }
                 open = ready;
@@ -84,6 +88,7 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
             Entry::Replaced => (replaced, rebuilding) = (true, false),
             Entry::Moving(is_begun) => moving = *is_begun,
             Entry::Reclaiming(is_begun) => reclaiming = *is_begun,
+            Entry::Restoring(is_begun) => restoring = *is_begun,
             Entry::Worn => model.worn = true,
         }
     }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, MemberInfo, OpenOptions, Role};
+use ::array::{Array, Layout, MemberInfo, OpenOptions, Pace, Role};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -74,6 +74,12 @@ impl Probe<'_> {
         if !faults.is_empty() {
             return faults;
         }
+        if shape.spare_drives > 0
+            && !goes_on
+            && let Some(fault) = self.restore(&drives, &array, &shown)
+        {
+            return vec![fault];
+        }
         drives.wear(shape.worn().filter(|worn| worn.when == WearTime::After));
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn));
         if after.is_empty() {
@@ -95,6 +101,33 @@ impl Probe<'_> {
             }
             Err(fault) => vec![fault],
         }
+    }
+
+    /// Waits until the parts of drives that are gone lie on other drives, and reads all zones again.
+    fn restore(&self, drives: &ImageDrives, array: &Arc<Array>, shown: &[ShownZone]) -> Option<Fault> {
+        let again = block_on(&*drives.driver, async {
+            let restored = array.restore_parts(Pace::UNBOUNDED).await;
+            restored.map_err(|e| fault(FailureKind::Check, format!("moves to spare room: {e}")))?;
+            let lost = array.status().lost_parts;
+            let is_lacking = |member: &&MemberInfo| member.failed || member.rebuilding;
+            let superblock = array.superblock();
+            let lacking = superblock.members.iter().filter(is_lacking).count();
+            // Moves of parts that nothing asked for may have filled the only drive that a lost part can go to.
+            let shape = self.state.shape;
+            if lost > 0 && !shape.moves && lacking <= shape.spare_drives {
+                return Err(fault(FailureKind::Check, format!("{lost} parts have not moved to spare room")));
+            }
+            let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
+            read_all_zones(&device, &|_, _| false).await.map_err(|what| fault(FailureKind::Lost, what))
+        });
+        let faults = match again {
+            Ok(again) => ZonesModel::judge_again(shown, &again, None),
+            Err(fault) => vec![fault],
+        };
+        faults.into_iter().next().map(|mut fault| {
+            fault.what += " (after lost parts moved to spare room)";
+            fault
+        })
     }
 
     /// The logical zone whose worn physical zone is on a present drive of an array that lacks `lacking` drives.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ::array::{Array, OpenOptions, Pace, RebuildOptions, Role, Slot};
+use ::array::{Array, EventKind, Events, OpenOptions, Pace, RebuildOptions, Role, Slot};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
@@ -42,6 +42,8 @@ pub(super) enum Entry {
     Moving(bool),
     /// A reclaim began (`true`) or ended.
     Reclaiming(bool),
+    /// The move of lost parts to spare room began (`true`) or ended.
+    Restoring(bool),
     /// A physical zone of a drive wore out.
     Worn,
 }
@@ -99,6 +101,10 @@ async fn run(
         RecordedArray::new(shape, drives, MAX_ACK_DELAY, open, move |entry| sink.lock().push(entry)).await?;
     let (driver, device) = (Arc::clone(recorded.first.driver()), recorded.device());
     journal.lock().push(Entry::Ready);
+    if shape.spare_drives > 0 {
+        let restores = note_restores(recorded.array.events(), recorded.array.status().lost_parts, journal);
+        drop(spawn(&*driver, "restores", restores));
+    }
     let tasks: Vec<_> = (0..2_u32)
         .map(|task| {
             let sink = Arc::clone(journal);
@@ -179,6 +185,24 @@ async fn move_parts(
         sleep_until(&*driver, driver.now().after(Duration::from_micros(rng.index(400) as u64))).await;
     }
     Ok(())
+}
+
+/// Notes when the move of lost parts begins and ends. `lost`: the parts that are lost already.
+fn note_restores(events: Events, lost: u32, journal: &Journal) -> impl Future<Output = ()> + Send + use<> {
+    let journal = Arc::clone(journal);
+    let note = move |is_begun| journal.lock().push(Entry::Restoring(is_begun));
+    if lost > 0 {
+        note(true);
+    }
+    async move {
+        loop {
+            match events.next().await.kind {
+                EventKind::RestoreStarted { .. } => note(true),
+                EventKind::RestoreEnded { .. } => note(false),
+                _ => {}
+            }
+        }
+    }
 }
 
 /// An array over recorded drives.

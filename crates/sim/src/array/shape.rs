@@ -148,6 +148,8 @@ pub(crate) struct Shape {
     pub moves: bool,
     /// Units of a stripe: with stored maps there may be more drives.
     pub width: usize,
+    /// Drives whose capacity is left free: lost parts of zones move there.
+    pub spare_drives: usize,
     /// Logical zones that share a physical zone: with stored maps there may be several.
     pub shares: u32,
     /// The seed of the drives' numbers of conventional zones; `None` where no drive has conventional zones.
@@ -179,17 +181,21 @@ impl Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x51de]);
         // A worn physical zone is one of a zone with a part on each drive.
         let least = 2 + shape.parities as usize;
-        if !shape.stored || shape.worn().is_some() || shape.drives <= least || !rng.chance(50) {
+        let loses_drive = matches!(shape.missing, MissingDrive::Before(_) | MissingDrive::During(..));
+        let chance = if loses_drive { 80 } else { 50 };
+        if !shape.stored || shape.worn().is_some() || shape.drives <= least || !rng.chance(chance) {
             return shape;
         }
-        Shape { width: least + rng.index(shape.drives - least), ..shape }
+        let width = least + rng.index(shape.drives - least);
+        let spare_drives = if rng.chance(60) { 1 + rng.index(shape.drives - width) } else { 0 };
+        Shape { width, spare_drives, ..shape }
     }
 
-    /// In some arrays with stored maps two, three or six zones share a physical zone: two or three where an array has more drives than a
-    /// stripe has units. More zones are smaller, so that they are full soon.
+    /// In some arrays with stored maps and without spare room two, three or six zones share a physical zone: two or three where an array
+    /// has more drives than a stripe has units. More zones are smaller, so that they are full soon.
     fn with_shares(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x54a6]);
-        if !self.stored || self.worn().is_some() || !rng.chance(60) {
+        if !self.stored || self.worn().is_some() || self.spare_drives > 0 || !rng.chance(60) {
             return self;
         }
         // The logs hold the maps of more zones.
@@ -266,6 +272,7 @@ impl Shape {
             stored,
             moves: false,
             width: drives,
+            spare_drives: 0,
             shares: 1,
             smr,
             parities: 1,
@@ -315,6 +322,7 @@ impl Shape {
             placement: if self.stored { Placement::Stored } else { Placement::Fixed },
             atomic_writes: self.atomic,
             width: Some(u32::try_from(self.width).expect("a few")),
+            spare_drives: u32::try_from(self.spare_drives).expect("a few"),
             shares: self.shares,
             ..CreateOptions::default()
         }
@@ -591,6 +599,8 @@ mod tests {
         let both = || shapes.iter().filter(|shape| shape.width < shape.drives && shape.shares > 1);
         assert_eq!(both().map(|shape| shape.shares).collect::<BTreeSet<_>>(), [2, 3].into());
         assert_eq!(both().map(|shape| shape.parities).collect::<BTreeSet<_>>(), [1, 2].into());
+        let room = shapes.iter().filter(|shape| shape.spare_drives > 0).count();
+        assert!((10..40).contains(&room), "{room}");
         let spares = shapes.iter().filter(|shape| shape.spare).count();
         assert!((10..30).contains(&spares), "{spares}");
         let (mut differ, mut smr) = (0, 0);

@@ -116,8 +116,17 @@ pub(super) fn cuts<M: Clone>(
         match entry {
             Entry::Io(_, event) if ready && event.is_io() => {
                 let model = model.clone();
-                let (moving, reclaiming) = (false, false);
-                cuts.push(Cut { entry: at, model, promises, replaced, rebuilding, moving, reclaiming });
+                let (moving, reclaiming, restoring) = (false, false, false);
+                cuts.push(Cut {
+                    entry: at,
+                    model,
+                    promises,
+                    replaced,
+                    rebuilding,
+                    moving,
+                    reclaiming,
+                    restoring,
+                });
             }
             Entry::Step(Event::Ready) => ready = true,
             Entry::Step(event) => {

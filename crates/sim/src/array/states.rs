@@ -20,6 +20,8 @@ const MIN_STATES_PER_WORKLOAD: u64 = 300;
 const EVERY_CUT_FROM_STATES: u64 = 80_000;
 /// Workloads that show each kind of failed drive once. Workloads with worn zones come after these.
 const DRIVE_FAILURE_KINDS: u64 = 4;
+/// Outcomes of a cut while lost parts move to spare room, for each outcome of other cuts: such moves are few operations.
+const RESTORE_ROUNDS: u64 = 8;
 /// Most outcomes tried of one cut with one failed drive.
 const MAX_OUTCOMES_PER_CUT: u64 = 24;
 
@@ -37,6 +39,8 @@ pub(super) struct Cut<M> {
     pub moving: bool,
     /// Whether a reclaim was under way at the cut.
     pub reclaiming: bool,
+    /// Whether lost parts moved to spare room at the cut.
+    pub restoring: bool,
 }
 
 /// A function that judges one crash state: the cut, the failed drive, the images of the present drives, a seed.
@@ -86,9 +90,10 @@ pub(super) fn explore<M: Send + Sync>(
         }
     } else {
         let wanted = (states / (per_cut * rounds)).saturating_add(1);
-        // A rebuild is short beside its workload, and so are moves and reclaims: half of the cuts fall into a rebuild, half of the
-        // others into a reclaim, and half of what is left into moves.
-        let (mut in_rebuild, others): (Vec<_>, Vec<_>) = cuts.into_iter().partition(|cut| cut.rebuilding);
+        // A rebuild is short beside its workload, and so are moves and reclaims: half of the cuts fall into a rebuild, on a new drive or
+        // to spare room, half of the others into a reclaim, and half of what is left into moves.
+        let (mut in_rebuild, others): (Vec<_>, Vec<_>) =
+            cuts.into_iter().partition(|cut| cut.rebuilding || cut.restoring);
         let (mut in_reclaim, others): (Vec<_>, Vec<_>) = others.into_iter().partition(|cut| cut.reclaiming);
         let (mut in_move, mut others): (Vec<_>, Vec<_>) = others.into_iter().partition(|cut| cut.moving);
         keep_random(&mut in_rebuild, wanted.div_ceil(2), options.seed ^ workload);
@@ -127,6 +132,8 @@ fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind
         (StateKind::CutInRebuild, cut.rebuilding),
         (StateKind::CutInMove, cut.moving),
         (StateKind::CutInReclaim, cut.reclaiming),
+        (StateKind::CutInRestore, cut.restoring),
+        (StateKind::SpareRoom, shape.spare_drives > 0),
         (StateKind::TwoParities, shape.parities == 2),
         (StateKind::StoredMaps, shape.stored),
         (StateKind::SharedZones, shape.shares > 1),
@@ -178,6 +185,7 @@ impl<M: Sync> CutExplorer<'_, M> {
         let rounds = match self.options.only.map(|only| only.outcome) {
             Some(Outcome::Sampled(n)) => n / of..n / of + 1,
             Some(Outcome::Enumerated(_)) => 0..0,
+            None if cut.restoring => 0..self.rounds.saturating_mul(RESTORE_ROUNDS).min(MAX_OUTCOMES_PER_CUT),
             None => 0..self.rounds,
         };
         for round in rounds {

@@ -124,10 +124,13 @@ struct RunningMove {
     reads: Vec<Slot>,
 }
 
+/// The zone of a move that has ended, and the result.
+type MoveResult = (ZoneId, Result<bool>);
+
 /// The results of moves that have ended.
 #[derive(Clone, Default)]
 struct EndedMoves {
-    results: Arc<Mutex<Vec<(ZoneId, Result<bool>)>>>,
+    results: Arc<Mutex<Vec<MoveResult>>>,
     changed: Event,
 }
 
