@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use units::sync::Event;
-use zoned::ZoneId;
+use zoned::{Error, ZoneId};
 
 use crate::layout::placement::{Place, Rotation, part_zone};
 use crate::layout::{Layout, Slot};
@@ -66,6 +66,14 @@ struct State {
     copied_to: Option<(Place, bool)>,
     /// Physical zones that no map names, and whose reset was refused, by the logical zone whose next reset resets them.
     unreset: BTreeMap<ZoneId, Vec<Place>>,
+}
+
+/// Why a zone got no physical zones.
+pub(crate) enum NoPlaces {
+    /// There is no room.
+    Refused(Error),
+    /// There is no room, but moves of parts are under way, which may give physical zones back: that of a part whose zone was reset.
+    UntilMoveEnds(MovesUnderWay),
 }
 
 impl FreeZones {

@@ -127,7 +127,7 @@ fn a_readable_part_leaves_the_room_that_empty_zones_need_and_an_offline_one_take
             let at = device.geometry().start(*zone);
             let written = ground.wait(device.write(at, blocks(1, 0, 20), Durability::Cached));
             match stays || n + 1 < empty.len() {
-                true => drop(written.expect("written")),
+                true => written.expect("written"),
                 false => assert_eq!(written.expect_err("no room").kind(), ErrorKind::NoSpace),
             }
         }

@@ -33,8 +33,6 @@ pub struct Setup {
     pub spare_drives: u32,
     /// Where the drives hold the parts of logical zones.
     pub placement: Placement,
-    /// Units of a stripe; `None` for one on each drive.
-    pub width: Option<u32>,
     /// Logical zones that share a physical zone.
     pub shares: u32,
     /// Whether the array's writes are atomic.
@@ -61,7 +59,6 @@ impl Default for Setup {
             width: None,
             spare_drives: 0,
             placement: Placement::Fixed,
-            width: None,
             shares: 1,
             atomic_writes: false,
             appends: AppendMode::Ordered,
@@ -142,7 +139,6 @@ impl Setup {
             width: self.width,
             spare_drives: self.spare_drives,
             placement: self.placement,
-            width: self.width,
             shares: self.shares,
             atomic_writes: self.atomic_writes,
             ..CreateOptions::default()

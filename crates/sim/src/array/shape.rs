@@ -195,7 +195,8 @@ impl Shape {
     /// has more drives than a stripe has units. More zones are smaller, so that they are full soon.
     fn with_shares(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x54a6]);
-        if !self.stored || self.worn().is_some() || self.spare_drives > 0 || !rng.chance(60) {
+        let chance = if self.width < self.drives { 90 } else { 60 };
+        if !self.stored || self.worn().is_some() || self.spare_drives > 0 || !rng.chance(chance) {
             return self;
         }
         // The logs hold the maps of more zones.

@@ -17,16 +17,8 @@ use crate::layout::stored_maps::StoredMaps;
 use crate::member::drive_ios::DriveIos;
 use crate::zone::choice::Room;
 use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
-use crate::zone::free_zones::MovesUnderWay;
+use crate::zone::free_zones::{MovesUnderWay, NoPlaces};
 use crate::zone::{Work, Zone};
-
-/// Why a zone got no physical zones.
-pub(super) enum NoPlaces {
-    /// There is no room.
-    Refused(Error),
-    /// There is no room, but moves of parts are under way, which may give physical zones back: that of a part whose zone was reset.
-    UntilMoveEnds(MovesUnderWay),
-}
 
 impl Writes {
     /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.

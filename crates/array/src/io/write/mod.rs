@@ -29,11 +29,11 @@ use crate::context::Context;
 use crate::deferred::Deferred;
 use crate::degraded::failures::Failures;
 use crate::format::header;
-use crate::io::write::first_write::NoPlaces;
 use crate::layout::Slot;
 use crate::layout::steps::{Step, steps};
 use crate::membership::Membership;
 use crate::zone::append_choice::AppendChoice;
+use crate::zone::free_zones::NoPlaces;
 use crate::zone::zone_table::ZoneTable;
 use crate::zone::{Work, WriteRequest, Zone};
 
