@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Completer, Durability, Error, ErrorKind, ZoneId};
+use zoned::{Completer, Durability, ErrorKind, ZoneId};
 
 use super::Writes;
 use crate::deferred::Deferred;
