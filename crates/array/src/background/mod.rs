@@ -12,3 +12,4 @@ pub(crate) mod reclaim;
 pub(crate) mod scrub;
 pub(crate) mod scrub_report;
 pub(crate) mod spares;
+pub(crate) mod stuck_zones;

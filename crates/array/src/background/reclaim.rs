@@ -23,6 +23,7 @@ use crate::array::Array;
 use crate::background::job_runner::Runner;
 use crate::background::jobs::Job;
 use crate::background::moves::move_part::MovingPart;
+use crate::background::stuck_zones::StuckZones;
 use crate::core::Core;
 use crate::layout::Slot;
 use crate::layout::placement::Place;
@@ -34,9 +35,6 @@ use crate::{OpenOptions, Pace};
 /// The parts that have begun on a drive since the last one left a physical zone, at least, before a reclaim below the low mark frees it:
 /// streams that overwrite their zones in order have reset the whole physical zone by then, and nothing is copied.
 const AGE: u64 = 32;
-
-/// Physical zones whose parts could not be moved, until a reclaim of their drive succeeds.
-type Stuck = BTreeSet<(Slot, ZoneId)>;
 
 /// Parts that leave a physical zone.
 struct Departure {
@@ -72,7 +70,7 @@ impl Array {
     pub async fn reclaim(&self, empty: u32, pace: Pace) -> Result<Reclaimed> {
         let core = Arc::clone(&self.core);
         let run = async move {
-            let (mut stuck, mut freed) = (Stuck::new(), 0);
+            let (mut stuck, mut freed) = (StuckZones::default(), 0);
             let Some(shared) = core.zones.shared() else { return Ok(Reclaimed::default()) };
             loop {
                 let victims = victims_below(&core, shared, empty, 0, &stuck);
@@ -110,7 +108,7 @@ pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
     let (zones, closed) = (Arc::clone(&core.zones), core.ctx.error(ErrorKind::Cancelled, "write"));
     let (below, pace) = (options.reclaim_below, options.rebuild.pace);
     let task = async move {
-        let mut stuck = Stuck::new();
+        let mut stuck = StuckZones::default();
         loop {
             let seen = changed.version();
             let core = watched.upgrade().filter(|core| !core.jobs.is_closed());
@@ -129,7 +127,7 @@ pub(crate) fn watch(core: &Arc<Core>, options: &OpenOptions) {
 }
 
 /// Frees one physical zone of each drive that needs it. False if no drive does.
-async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> bool {
+async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones) -> bool {
     let Some(shared) = core.zones.shared() else { return false };
     let ordered = shared.requests.ordered();
     let mut victims = victims_below(core, shared, ordered, 0, stuck);
@@ -143,9 +141,7 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
             continue;
         }
         let mut next = departure(core, shared, slot, stuck);
-        if next.is_none() && stuck.iter().any(|(of, _)| *of == slot) {
-            // What hindered a move may have passed.
-            stuck.retain(|(of, _)| *of != slot);
+        if next.is_none() && stuck.try_again(slot) {
             next = departure(core, shared, slot, stuck);
         }
         match next {
@@ -162,10 +158,9 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
         departures.iter().map(|one| (one.slot, one.victim.zone, one.to == one.slot)).collect();
     let freed = free_victims(core, departures, pace, stuck).await;
     for (slot, zone, frees) in moved {
-        let is_refused = freed.is_err() || !frees && stuck.contains(&(slot, zone));
-        // A part that goes to another drive frees nothing yet.
-        if frees || is_refused {
-            let refused = is_refused.then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
+        let refused = freed.is_err().then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
+        // A part that goes to another drive, or stays, frees nothing yet.
+        if refused.is_some() || frees && !stuck.contains(slot, zone) {
             shared.requests.answer(slot, refused.as_ref());
         }
     }
@@ -177,12 +172,12 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut Stuck) -> b
 
 /// The next parts that leave a drive on which a first write waits for room: those of a physical zone with garbage; else one part that goes
 /// to another drive, or what makes room for it there. `None` if no room can be made.
-fn departure(core: &Core, shared: &SharedZones, slot: Slot, stuck: &Stuck) -> Option<Departure> {
+fn departure(core: &Core, shared: &SharedZones, slot: Slot, stuck: &StuckZones) -> Option<Departure> {
     if let Some(victim) = victim(core, shared, slot, 0, stuck) {
         return Some(Departure::on_drive((slot, victim)));
     }
     let works = |slot: Slot| core.members.member(slot).is_good() && !core.members.is_broken();
-    let Surplus { part, to } = shared.surplus(slot, |zone| !stuck.contains(&(slot, zone)), works)?;
+    let Surplus { part, to } = shared.surplus(slot, |zone| !stuck.contains(slot, zone), works)?;
     let has_room = |id: &ZoneId| {
         let rooms = shared.drive_rooms(*id, |_, _| true);
         rooms.get(to.index()).is_some_and(|drive| drive.room.is_some())
@@ -199,16 +194,16 @@ fn victims_below(
     shared: &SharedZones,
     below: u32,
     age: u64,
-    stuck: &Stuck,
+    stuck: &StuckZones,
 ) -> Vec<(Slot, Victim)> {
     let slots = core.ctx.places.slots().filter(|slot| shared.empty_zones(*slot) < below as usize);
     slots.filter_map(|slot| Some((slot, victim(core, shared, slot, age, stuck)?))).collect()
 }
 
 /// The next physical zone of a drive to free; `None` if the drive is missing, or holds no garbage that can be freed.
-fn victim(core: &Core, shared: &SharedZones, slot: Slot, age: u64, stuck: &Stuck) -> Option<Victim> {
+fn victim(core: &Core, shared: &SharedZones, slot: Slot, age: u64, stuck: &StuckZones) -> Option<Victim> {
     let is_good = core.members.member(slot).is_good() && !core.members.is_broken();
-    shared.victim(slot, age, |zone| !stuck.contains(&(slot, zone))).filter(|_| is_good)
+    shared.victim(slot, age, |zone| !stuck.contains(slot, zone)).filter(|_| is_good)
 }
 
 /// Moves parts out of physical zones, one of each drive, side by side. Returns how many physical zones were freed.
@@ -216,7 +211,7 @@ async fn free_victims(
     core: &Arc<Core>,
     departures: Vec<Departure>,
     pace: Pace,
-    stuck: &mut Stuck,
+    stuck: &mut StuckZones,
 ) -> Result<u32> {
     let refuse = |kind, why: &str| Err(core.ctx.error(kind, "reclaim").because(why));
     let beside_rebuild = "a rebuild runs: wait for it";
@@ -246,12 +241,12 @@ async fn free_victims(
         match moved {
             Ok(true) => {
                 count += u32::from(to == slot);
-                stuck.retain(|(of, _)| *of != slot);
+                stuck.moved(slot);
             }
-            Ok(false) => drop(stuck.insert((slot, zone))),
+            Ok(false) => stuck.add(slot, zone),
             Err(error) => {
                 tracing::warn!(slot = slot.0, physical = zone.0, %error, "a physical zone is not freed");
-                stuck.insert((slot, zone));
+                stuck.add(slot, zone);
             }
         }
     }
