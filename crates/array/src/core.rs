@@ -164,7 +164,13 @@ impl Core {
             },
             Op::Write { at, data, how } => match self.locate_transfer(name, at, data.len()) {
                 Ok((zone, offset)) => {
-                    let request = WriteRequest { offset: Some(offset), data, how, submitted: None };
+                    let request = WriteRequest {
+                        offset: Some(offset),
+                        data,
+                        how,
+                        submitted: None,
+                        moves_awaited: None,
+                    };
                     self.zones.begin_or_queue(zone, Work::Write(request))
                 }
                 Err(e) => Io::ready(Err(e)),
@@ -174,7 +180,8 @@ impl Core {
                 match checked.and_then(|_| self.check_zone_exists(name, zone)) {
                     Ok(()) => {
                         let submitted = self.writes.ways.is_measured().then(|| self.ctx.driver.now());
-                        let request = WriteRequest { offset: None, data, how, submitted };
+                        let request =
+                            WriteRequest { offset: None, data, how, submitted, moves_awaited: None };
                         self.zones.begin_or_queue(zone, Work::Write(request))
                     }
                     Err(e) => Io::ready(Err(e)),

@@ -137,7 +137,8 @@ pub struct OpenOptions {
     /// and copy more.
     pub reclaim_below: u32,
     /// How appends go to the drives. Default [`AppendMode::Ordered`]: builds that know no reorder records can open the array
-    /// afterwards. The other modes keep such builds out, unless the array's writes are atomic. Arrays with atomic writes, zones with stale rows and zones that lack a drive order their appends in any case.
+    /// afterwards. The other modes keep such builds out, unless the array's writes are atomic. Arrays with atomic writes, zones with stale
+    /// rows and zones that lack a drive order their appends in any case.
     pub appends: AppendMode,
     /// With [`AppendMode::Auto`]: appends in a round of measurement. Fewer decide earlier, on less. Default none: as many as fill the
     /// stripes that have their parity on each drive once, at least 32 and two for each append in flight.

@@ -124,7 +124,7 @@ impl PartCopy {
         let core = Arc::clone(&runner.core);
         let CopiedPart { id, role, .. } = part;
         let layout = core.ctx.layout;
-        let (end, full, read_only, is_sound) = {
+        let (end, full, read_only, is_ended, is_sound) = {
             let zone = core.zones.zone(id);
             if zone.generation != generation {
                 return Ok(None);
@@ -134,7 +134,9 @@ impl PartCopy {
                 false => zone.acknowledged().min(zone.readable()),
             };
             let full = zone.state == ZoneState::Full;
-            (end, full, zone.state == ZoneState::ReadOnly, zone.poison.is_none())
+            // A zone that a mount found worn takes no writes after the next open either.
+            let is_ended = full || self.purpose == Purpose::Move && zone.end.is_some();
+            (end, full, zone.state == ZoneState::ReadOnly, is_ended, zone.poison.is_none())
         };
         let rows = if full { layout.used_by_full_zone(role, end) } else { layout.used(role, end) };
         let last = layout.stripe_of(end);
@@ -186,7 +188,7 @@ impl PartCopy {
             Purpose::Rebuild => shared.ends_full_zone(id, part.to),
             Purpose::Move => shared.is_last_slot(part.to),
         });
-        if full && part.to.row + rows < self.device.geometry().zone_capacity.0 && ends_zone {
+        if is_ended && part.to.row + rows < self.device.geometry().zone_capacity.0 && ends_zone {
             self.place_of(part).act(Action::Finish).await?;
         }
         Ok(Some(ZoneEntry { generation, end: Some(end) }))

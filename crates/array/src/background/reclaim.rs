@@ -3,8 +3,8 @@
 //! The parts with content move to other physical zones of the drive ([`moves`](crate::background::moves)), those of the physical zone
 //! with the fewest first; with the last one, the physical zone is reset. A reclaim runs on each drive with fewer empty physical zones than
 //! [`OpenOptions::reclaim_below`](crate::OpenOptions), at the pace of a rebuild, on all such drives side by side, and leaves physical
-//! zones alone that a part left not long ago; and for each first write that finds no room, which waits, without regard to the latency of clients. A physical zone without any part needs no reclaim: it
-//! is reset with the last of its logical zones.
+//! zones alone that a part left not long ago; and for each first write that finds no room, which waits, without regard to the latency of
+//! clients. A physical zone without any part needs no reclaim: it is reset with the last of its logical zones.
 //!
 //! Where an array has more drives than a stripe has units, a drive may be full of content while others are not. For a first write that
 //! waits, a part of that drive moves to a drive with fewer parts first (`zone::shared_zones::drives`).

@@ -289,7 +289,13 @@ impl Actions {
             let (completer, io) = Io::pair(&self.ctx.driver, &self.ctx.geometry.name);
             let zeros = BufMut::zeroed(self.ctx.bytes(blocks)).freeze();
             let offset = Some(zone.pointer);
-            let request = WriteRequest { offset, data: zeros, how: Durability::Cached, submitted: None };
+            let request = WriteRequest {
+                offset,
+                data: zeros,
+                how: Durability::Cached,
+                submitted: None,
+                moves_awaited: None,
+            };
             self.writes.put(zone, id, request, completer, deferred);
             Some(io.typed())
         })

@@ -5,7 +5,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use units::sync::Event;
@@ -25,32 +24,47 @@ pub(crate) struct FreeZones {
     moves: Moves,
 }
 
-/// How many moves of parts hold a physical zone that no map names, and the event that one of them has ended.
+/// The number of a move, counted from the array's opening.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct MoveNumber(u64);
+
+/// The moves of parts that hold a physical zone which no map names, and the event that one of them has ended.
 #[derive(Clone, Default, Debug)]
 struct Moves {
-    count: Arc<AtomicUsize>,
+    running: Arc<Mutex<RunningMoves>>,
     ended: Event,
+}
+
+#[derive(Default, Debug)]
+struct RunningMoves {
+    numbers: BTreeSet<MoveNumber>,
+    begun: u64,
 }
 
 /// Held by the move of a part from the time that it takes a physical zone until a map names the zone, or the zone is given back.
 #[derive(Debug)]
-pub(crate) struct MoveUnderWay(Moves);
+pub(crate) struct MoveUnderWay {
+    moves: Moves,
+    number: MoveNumber,
+}
 
 impl Drop for MoveUnderWay {
     fn drop(&mut self) {
-        self.0.count.fetch_sub(1, Ordering::AcqRel);
-        self.0.ended.notify();
+        self.moves.running.lock().numbers.remove(&self.number);
+        self.moves.ended.notify();
     }
 }
 
 /// Moves that were under way at some time.
 pub(crate) struct MovesUnderWay {
+    /// The newest of them. A first write waits for no newer one, so that it does not wait for the end of a restore.
+    pub newest: MoveNumber,
     ended: Event,
     seen: u64,
 }
 
 impl MovesUnderWay {
-    /// Waits until one of the moves has ended: the physical zone of a move whose logical zone was reset is free then.
+    /// Waits until a move has ended: the physical zone of a move whose logical zone was reset is free then.
     pub(crate) async fn one_ended(self) {
         self.ended.changed_since(self.seen).await;
     }
@@ -150,14 +164,29 @@ impl FreeZones {
         let free = state.free.get_mut(slot.index())?;
         let zone = free.get(&part_zone(id)).or(free.last()).copied()?;
         free.remove(&zone);
-        self.moves.count.fetch_add(1, Ordering::AcqRel);
-        Some((Place::whole(slot, zone), MoveUnderWay(self.moves.clone())))
+        Some((Place::whole(slot, zone), self.begin_move()))
     }
 
-    /// The moves that hold physical zones; `None` if there are none.
-    pub(crate) fn moves_under_way(&self) -> Option<MovesUnderWay> {
-        let (ended, seen) = (self.moves.ended.clone(), self.moves.ended.version());
-        (self.moves.count.load(Ordering::Acquire) > 0).then_some(MovesUnderWay { ended, seen })
+    fn begin_move(&self) -> MoveUnderWay {
+        let mut running = self.moves.running.lock();
+        running.begun += 1;
+        let number = MoveNumber(running.begun);
+        running.numbers.insert(number);
+        MoveUnderWay { moves: self.moves.clone(), number }
+    }
+
+    /// Changes whenever a move ends.
+    pub(crate) fn ended_moves(&self) -> u64 {
+        self.moves.ended.version()
+    }
+
+    /// The moves that hold physical zones, of those up to `newest` if that is given; `None` if there are none. `seen`:
+    /// [`ended_moves`](FreeZones::ended_moves) before room was looked for.
+    pub(crate) fn moves_under_way(&self, newest: Option<MoveNumber>, seen: u64) -> Option<MovesUnderWay> {
+        let running = self.moves.running.lock();
+        let newest = newest.or(running.numbers.last().copied())?;
+        let is_awaited = running.numbers.first().is_some_and(|oldest| *oldest <= newest);
+        is_awaited.then(|| MovesUnderWay { newest, ended: self.moves.ended.clone(), seen })
     }
 
     /// Gives back a physical zone, which is empty and durably so. One that a rebuild writes at the moment is free once these writes
@@ -223,14 +252,19 @@ mod tests {
         assert_eq!(free.counts(), [1, 0, 0], "nothing is taken");
         free.give_back(place(1, 5));
         assert_eq!(free.counts(), [1, 1, 0]);
-        assert!(free.moves_under_way().is_none());
-        let (taken, move_under_way) =
-            free.take_for_move(Slot(1), ZoneId(1)).expect("drive 1 has a free zone");
+        assert!(free.moves_under_way(None, 0).is_none());
+        let (taken, first) = free.take_for_move(Slot(1), ZoneId(1)).expect("drive 1 has a free zone");
         assert_eq!(taken, place(1, 5));
         assert!([1, 3].map(Slot).iter().all(|slot| free.take_for_move(*slot, ZoneId(1)).is_none()));
-        assert!(free.moves_under_way().is_some());
-        drop(move_under_way);
-        assert!(free.moves_under_way().is_none());
+        let newest = free.moves_under_way(None, 0).expect("a move").newest;
+        let later = free.take_for_move(Slot(0), ZoneId(1)).expect("drive 0 has a free zone");
+        assert!(free.moves_under_way(Some(newest), 0).is_some());
+        drop(first);
+        assert!(free.moves_under_way(Some(newest), 0).is_none(), "only a later move");
+        assert!(free.moves_under_way(None, 0).is_some());
+        drop(later);
+        assert!(free.moves_under_way(None, 0).is_none());
+        assert_eq!(free.ended_moves(), 2);
     }
 
     #[test]

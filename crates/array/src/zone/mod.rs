@@ -42,6 +42,7 @@ use crate::layout::xor::xor;
 use crate::layout::{Layout, Parity, Role, Slot, Stripe};
 use crate::zone::appends::{Appends, assign_addresses};
 use crate::zone::frames::Frames;
+use crate::zone::free_zones::MoveNumber;
 use crate::zone::readers::Readers;
 use crate::zone::stale_rows::{RelocatedParities, StaleRows};
 use crate::zone::torn_end::TornEnd;
@@ -66,6 +67,8 @@ pub(crate) struct WriteRequest {
     pub how: Durability,
     /// When the client submitted an append whose latency may count.
     pub submitted: Option<Instant>,
+    /// The newest of the moves that a first write without room waits for.
+    pub moves_awaited: Option<MoveNumber>,
 }
 
 /// An operation that waits for its zone, or is carried out there.

@@ -109,8 +109,8 @@ pub(crate) enum Taker {
     Move,
 }
 
-/// The number of empty physical zones of a drive that only parts that move on the drive take. Without one, no physical zone with garbage could be
-/// reclaimed.
+/// The number of empty physical zones of a drive that only parts that move on the drive take. Without one, no physical zone with garbage
+/// could be reclaimed.
 const KEPT_FOR_MOVES: usize = 1;
 
 /// A physical zone that a reclaim frees, and the logical zones whose parts have to move.

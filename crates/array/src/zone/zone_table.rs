@@ -367,11 +367,16 @@ impl ZoneTable {
         self.ids().filter(|id| self.zone(*id).state == ZoneState::Offline).collect()
     }
 
-    /// Records that a physical zone wore out, and publishes the event if the wear is new.
+    /// Records that a physical zone wore out, for each logical zone with a part there, and publishes an event for each if the wear is new.
     pub(crate) fn report_worn(&self, id: ZoneId, slot: Slot, state: ZoneState) {
-        if self.worn.add(WornZone { slot, zone: id, state }) {
-            tracing::warn!(slot = slot.0, zone = id.0, ?state, "a zone wore out");
-            self.ctx.publish(EventKind::ZoneWorn { slot, zone: id, state });
+        let place = self.ctx.places.role(id, slot).and_then(|role| self.ctx.places.place(id, role));
+        let shared = self.shared().zip(place);
+        let tenants = shared.map_or_else(Vec::new, |(shared, place)| shared.tenants(place));
+        for zone in std::iter::once(id).chain(tenants.into_iter().filter(|tenant| *tenant != id)) {
+            if self.worn.add(WornZone { slot, zone, state }) {
+                tracing::warn!(slot = slot.0, zone = zone.0, ?state, "a zone wore out");
+                self.ctx.publish(EventKind::ZoneWorn { slot, zone, state });
+            }
         }
     }
 

@@ -10,8 +10,8 @@ use uuid::Uuid;
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Blocks, Bytes, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
-use crate::RESERVE_ZONES;
 use crate::common::{Bench, Flaky, METADATA_ZONES, device, verify, verify_all, write, write_content};
+use crate::{RESERVE_ZONES, SPARE_ACTIVE};
 
 /// A bench with `count` drives more, which are idle spares of its array. Also returns the spares' identities.
 pub fn bench_with_spares(seed: u64, count: usize) -> (Bench, Vec<Uuid>) {
@@ -250,7 +250,7 @@ fn drives_that_cannot_take_a_members_place_are_refused_as_spares_and_keep_their_
             };
             Emu::memory(options, Arc::clone(&bench.driver))
         };
-        let worn = drive(11 + RESERVE_ZONES, 480, 10);
+        let worn = drive(11 + RESERVE_ZONES, 480, 10 + SPARE_ACTIVE);
         worn.wear(ZoneId(METADATA_ZONES + 1), ZoneState::ReadOnly);
         for (spare, kind) in [
             (drive(9, 480, 10), ErrorKind::Damaged),

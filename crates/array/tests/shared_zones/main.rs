@@ -29,5 +29,6 @@ mod two_parities;
 #[path = "../integration/wide_cuts.rs"]
 mod wide_cuts;
 
+mod evacuation;
 mod narrow;
 mod sharing;

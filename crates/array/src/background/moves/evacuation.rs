@@ -3,7 +3,8 @@
 //! open on the zone takes writes, or is full if a mount found the wear: the mount ended the zone.
 //!
 //! Offline parts come first, because their content is one copy less redundant. A read-only part, or one with relocated content, leaves
-//! only while its drive keeps a free physical zone for every logical zone that is empty: nothing that clients were promised is used.
+//! only while its drive keeps a free physical zone for every logical zone that is empty, or where zones share physical ones an empty one
+//! for the reclaim: nothing that clients were promised is used.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,8 +44,16 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace, relocated_above: Bytes) {
     }
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
     let task = async move {
+        let mut rebuild_ends = false;
         loop {
             let Some(core) = watched.upgrade() else { return };
+            if rebuild_ends {
+                // The event comes before the rebuild is over.
+                let rebuild = core.jobs.rebuild.lock().clone();
+                if let Some(rebuild) = rebuild {
+                    let _failed_or_not = rebuild.wait().await;
+                }
+            }
             evacuate(&core, pace, relocated_above).await;
             drop(core);
             loop {
@@ -53,7 +62,10 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace, relocated_above: Bytes) {
                     EventKind::ZoneWorn { .. }
                     | EventKind::RebuildEnded { .. }
                     | EventKind::RestoreEnded { .. }
-                    | EventKind::Dropped(_) => break,
+                    | EventKind::Dropped(_) => {
+                        rebuild_ends = matches!(event.kind, EventKind::RebuildEnded { .. });
+                        break;
+                    }
                     _ => {}
                 }
             }
@@ -137,16 +149,15 @@ fn displaced_parts(core: &Core, maps: &StoredMaps, relocated_above: Bytes) -> BT
 /// The drive that gets a part: its own, else the one with the most free physical zones among those without a part of the zone. `None` if
 /// there is no room.
 fn target(core: &Core, maps: &StoredMaps, part: DisplacedPart) -> Option<Slot> {
-    if core.zones.shared().is_some() {
+    let is_urgent = part.why == Why::Offline;
+    if let Some(shared) = core.zones.shared() {
         // The move finds a slot in a half-filled or an empty physical zone, or fails for lack of room.
-        return Some(part.slot);
+        return Some(part.slot).filter(|slot| is_urgent || shared.empty_zones(*slot) > 1);
     }
+    // The free zones are counted last: a first write meanwhile makes fewer of them.
+    let needed = if is_urgent { 0 } else { empty_zones_of_drive(core, maps) };
     let free = core.zones.free().counts();
     let free_on = |slot: Slot| free.get(slot.index()).copied().unwrap_or(0);
-    let needed = match part.why {
-        Why::Offline => 0,
-        Why::ReadOnly | Why::Relocated => empty_zones_of_drive(core, maps),
-    };
     if free_on(part.slot) > needed {
         return Some(part.slot);
     }

@@ -269,8 +269,12 @@ impl MovingPart {
         // The new place holds all content of the part, so that none of its rows is stale.
         zone.stale.forget(self.role);
         let is_full = zone.state == ZoneState::Full;
-        if let Some(shared) = core.zones.shared().filter(|_| is_full) {
-            shared.end(id, self.to, layout.used_by_full_zone(self.role, zone.readable()));
+        let is_ended = is_full || zone.end.is_some();
+        if let Some(shared) = core.zones.shared().filter(|_| is_ended) {
+            let end = zone.readable();
+            let rows =
+                if is_full { layout.used_by_full_zone(self.role, end) } else { layout.used(self.role, end) };
+            shared.end(id, self.to, rows);
         }
         zone.relocated.retain(|(stripe, parity), unit| {
             let in_place = is_full || unit.end == layout.end(*stripe);

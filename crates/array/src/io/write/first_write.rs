@@ -17,21 +17,38 @@ use crate::layout::stored_maps::StoredMaps;
 use crate::member::drive_ios::DriveIos;
 use crate::zone::choice::Room;
 use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
-use crate::zone::free_zones::{MovesUnderWay, NoPlaces};
+use crate::zone::free_zones::{MoveNumber, MovesUnderWay, NoPlaces};
 use crate::zone::{Work, Zone};
 
 impl Writes {
     /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.
-    pub(super) fn give_map(&self, zone: &mut Zone, id: ZoneId, name: &'static str) -> Result<(), NoPlaces> {
+    /// `awaited`: the newest of the moves that the write waits for, if it found no room before.
+    pub(super) fn give_map(
+        &self,
+        zone: &mut Zone,
+        id: ZoneId,
+        name: &'static str,
+        awaited: Option<MoveNumber>,
+    ) -> Result<(), NoPlaces> {
         let Some(maps) = self.ctx.places.stored() else { return Ok(()) };
         if maps.has(id) {
             return Ok(());
         }
-        let moves = self.zones.free().moves_under_way();
-        let places = self.free_places(maps, id).map_err(|why| match moves {
-            Some(moves) => NoPlaces::UntilMoveEnds(moves),
-            None => NoPlaces::Refused(self.ctx.error(ErrorKind::NoSpace, name).in_zone(id).because(why)),
-        })?;
+        let free = self.zones.free();
+        let places = loop {
+            let seen = free.ended_moves();
+            let why = match self.free_places(maps, id) {
+                Ok(places) => break places,
+                Err(why) => why,
+            };
+            if let Some(moves) = free.moves_under_way(awaited, seen) {
+                return Err(NoPlaces::UntilMoveEnds(moves));
+            }
+            if free.ended_moves() == seen {
+                let error = self.ctx.error(ErrorKind::NoSpace, name).in_zone(id);
+                return Err(NoPlaces::Refused(error.because(why)));
+            }
+        };
         maps.set(id, &places);
         self.write_map_next(zone, id);
         Ok(())

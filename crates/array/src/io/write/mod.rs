@@ -65,7 +65,10 @@ impl Writes {
                 let error = self.ctx.error(ErrorKind::ZoneReadOnly, name).in_zone(id).at(at);
                 return Some(match self.zones.worn_reason(id) {
                     Some(why) => error.because(why),
-                    None => error,
+                    None => error.because(
+                        "a part of the zone was worn, or full too early: the zone takes writes again, or is full, once the array is \
+                         opened anew",
+                    ),
                 });
             }
             ZoneState::Full => return refuse(ErrorKind::ZoneFull),
@@ -114,10 +117,16 @@ impl Writes {
             }
             return self.place_in_shared_zones(zone, id, (Work::Write(request), completer), name, deferred);
         }
-        match self.give_map(zone, id, name) {
+        match self.give_map(zone, id, name, request.moves_awaited) {
             Ok(()) => {}
             Err(NoPlaces::Refused(error)) => return deferred.complete(completer, Err(error)),
             Err(NoPlaces::UntilMoveEnds(moves)) => {
+                if let Some(limits) = &limits
+                    && let Err(error) = self.zones.check_admission(limits, zone, id, name)
+                {
+                    return deferred.complete(completer, Err(error));
+                }
+                let request = WriteRequest { moves_awaited: Some(moves.newest), ..request };
                 return self.retry_after_move(zone, id, (Work::Write(request), completer), moves, deferred);
             }
         }

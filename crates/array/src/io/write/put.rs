@@ -188,7 +188,7 @@ impl Writes {
         deferred: &mut Deferred,
     ) {
         let (layout, from) = (self.ctx.layout, zone.pointer);
-        let WriteRequest { offset, data, how, submitted } = request;
+        let WriteRequest { offset, data, how, submitted, .. } = request;
         let done = match offset {
             Some(_) => Done::Unit,
             None => Done::At(self.ctx.geometry.start(id).plus(from)),
