@@ -295,7 +295,7 @@ fn a_second_parity_that_an_array_does_not_log_is_found() {
 
 #[test]
 fn a_generation_that_an_array_does_not_record_is_found() {
-    is_found_in_an_array(33, array::BrokenRule::Generation);
+    is_found_in_an_array(41, array::BrokenRule::Generation);
 }
 
 #[test]
