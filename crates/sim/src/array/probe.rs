@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, MemberInfo, OpenOptions, Pace, Role};
+use ::array::{Array, Layout, MemberInfo, OpenOptions, Pace, Role, Slot};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -80,7 +80,8 @@ impl Probe<'_> {
         {
             return vec![fault];
         }
-        drives.wear(shape.worn().filter(|worn| worn.when == WearTime::After));
+        let is_after = |worn: &Worn| worn.when == WearTime::After && !is_of_another_zone(&array, *worn);
+        drives.wear(shape.worn().filter(is_after));
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn));
         if after.is_empty() {
             return if goes_on { self.write_on(&drives, &array, &shown) } else { Vec::new() };
@@ -270,6 +271,15 @@ impl Probe<'_> {
         }
         faults
     }
+}
+
+/// True if the physical zone that is to wear out holds a part of another logical zone, which moved there after the mount.
+fn is_of_another_zone(array: &Array, worn: Worn) -> bool {
+    let slot = Slot(u32::try_from(worn.slot).expect("a few"));
+    let drives = u32::try_from(array.superblock().members.len()).expect("a few");
+    let zones = (0..LOGICAL_ZONES).map(ZoneId).filter(|zone| zone.index() != worn.zone);
+    let mut parts = zones.flat_map(|zone| (0..drives).map(move |role| (zone, Role(role))));
+    parts.any(|(zone, role)| array.place(zone, role) == Some((slot, worn.part(0))))
 }
 
 /// Emulated drives made from the images of an array's drives.
