@@ -335,7 +335,7 @@ fn a_frame_that_an_array_logs_once_is_found() {
 
 #[test]
 fn a_part_that_goes_behind_rows_that_are_not_durable_is_found() {
-    is_found_in_an_array(43, array::BrokenRule::PartBelow);
+    is_found_in_an_array(51, array::BrokenRule::PartBelow);
 }
 
 #[test]
