@@ -34,7 +34,7 @@ fn all_parts_leave_a_worn_physical_zone_and_take_no_active_zone() {
         for zone in full {
             ground.write(&array, zone, 1, 0, capacity, 8);
         }
-        ground.wait((&*device(&array)).flush()).expect("flushed");
+        ground.wait(device(&array).flush()).expect("flushed");
         let worn = place(&array, full[0]);
         assert_eq!(place(&array, full[1]), worn, "{what}: the zones share it");
         ground.emus[DRIVE.index()].wear(worn, state);
