@@ -158,9 +158,10 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones)
         departures.iter().map(|one| (one.slot, one.victim.zone, one.to == one.slot)).collect();
     let freed = free_victims(core, departures, pace, stuck).await;
     for (slot, zone, frees) in moved {
-        let refused = freed.is_err().then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
-        // A part that goes to another drive, or stays, frees nothing yet.
-        if refused.is_some() || frees && !stuck.contains(slot, zone) {
+        let is_refused = freed.is_err() || !frees && stuck.contains(slot, zone);
+        // A part that goes to another drive frees nothing yet.
+        if frees || is_refused {
+            let refused = is_refused.then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
             shared.requests.answer(slot, refused.as_ref());
         }
     }
