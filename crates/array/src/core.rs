@@ -22,9 +22,10 @@ use crate::io::write::Writes;
 use crate::member::Member;
 use crate::member::member_drive::MemberDrive;
 use crate::membership::{LogClient, Membership};
+use crate::zone::Zone;
 use crate::zone::append_choice::AppendChoice;
+use crate::zone::work::{Work, WriteRequest};
 use crate::zone::zone_table::{Dispatch, ZoneTable};
-use crate::zone::{Work, WriteRequest, Zone};
 
 /// An assembled array.
 pub(crate) struct Core {

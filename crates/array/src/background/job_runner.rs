@@ -22,7 +22,7 @@ const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Empty physical zones of a drive at which a reclaim does not regard clients any more.
 const LITTLE_ROOM: usize = 3;
 /// Chunks that a background job has in flight without clients.
-pub(crate) const MAX_CHUNKS_IN_FLIGHT: usize = 12;
+const MAX_CHUNKS_IN_FLIGHT: usize = 12;
 
 /// A job with its pace.
 pub(crate) struct Runner {

@@ -158,10 +158,9 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones)
         departures.iter().map(|one| (one.slot, one.victim.zone, one.to == one.slot)).collect();
     let freed = free_victims(core, departures, pace, stuck).await;
     for (slot, zone, frees) in moved {
-        let is_refused = freed.is_err() || !frees && stuck.contains(slot, zone);
-        // A part that goes to another drive frees nothing yet.
-        if frees || is_refused {
-            let refused = is_refused.then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
+        let refused = freed.is_err().then(|| core.ctx.error(ErrorKind::NoSpace, "write"));
+        // A part that goes to another drive, or stays, frees nothing yet.
+        if refused.is_some() || frees && !stuck.contains(slot, zone) {
             shared.requests.answer(slot, refused.as_ref());
         }
     }

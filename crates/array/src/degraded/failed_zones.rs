@@ -19,8 +19,9 @@ use crate::format::record::Body;
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::Slot;
 use crate::layout::row_set::RowSet;
+use crate::zone::Zone;
 use crate::zone::frames::Frames;
-use crate::zone::{Work, Zone};
+use crate::zone::work::Work;
 
 /// The drive whose part of a zone is offline, among the drives that work.
 pub(crate) async fn offline_part(core: &Core, id: ZoneId) -> Option<Slot> {

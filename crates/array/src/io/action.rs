@@ -30,8 +30,9 @@ use crate::layout::row_set::RowSet;
 use crate::layout::slots::Slots;
 use crate::member::drive_ios::DriveIos;
 use crate::membership::Membership;
+use crate::zone::work::WriteRequest;
 use crate::zone::zone_table::ZoneTable;
-use crate::zone::{LAST_GENERATION, WriteRequest, Zone};
+use crate::zone::{LAST_GENERATION, Zone};
 
 /// The path of zone commands and flushes.
 pub(crate) struct Actions {

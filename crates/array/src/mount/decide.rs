@@ -309,6 +309,26 @@ mod tests {
         Partial { parity: Parity::P, sequence: 0, start: Blocks(start), end: Blocks(end), rows }
     }
 
+    /// The decision about a zone whose end is not recorded, without stale rows.
+    fn decide_open_zone(
+        layout: Layout,
+        parts: &[PartState],
+        relocated: &RelocatedParities,
+        partials: &BTreeMap<Stripe, Vec<Partial>>,
+    ) -> Decision {
+        decide(&Evidence {
+            layout,
+            block: 512,
+            parts,
+            stale: &StaleRows::default(),
+            relocated,
+            entry: ZoneEntry { generation: 1, end: None },
+            intent: false,
+            partials,
+            doubt: 4,
+        })
+    }
+
     #[test]
     fn a_checkpointed_partial_parity_yields_to_one_that_was_written_for_the_block() {
         // A checkpoint's record of partial parity covers the stripe from its start to the pointer at the
@@ -395,19 +415,7 @@ mod tests {
         let of = |parity, end| Partial { parity, ..partial(0, end) };
         for (p, q) in [(6, 5), (5, 6), (7, 3), (8, 3), (6, 6)] {
             let partials = [(Stripe(0), vec![of(Parity::P, p), of(Parity::Q, q)])].into();
-            let (stale, relocated) = (StaleRows::default(), BTreeMap::new());
-            let evidence = Evidence {
-                layout,
-                block: 512,
-                parts: &parts,
-                stale: &stale,
-                relocated: &relocated,
-                entry: ZoneEntry { generation: 1, end: None },
-                intent: false,
-                partials: &partials,
-                doubt: 4,
-            };
-            let found = decide(&evidence);
+            let found = decide_open_zone(layout, &parts, &BTreeMap::new(), &partials);
             // Row 3 of both units is in a record of eight blocks alone.
             let wanted = if p == 8 { 3 } else { p.max(q) };
             assert_eq!((found.verdict, found.pointer.0), (Verdict::Open, wanted), "{p} {q}");
@@ -435,19 +443,7 @@ mod tests {
             for (relocated, is_inside) in
                 [(BTreeMap::new(), false), ([((stripe, relocated_parity), known)].into(), true)]
             {
-                let stale = StaleRows::default();
-                let evidence = Evidence {
-                    layout,
-                    block: 512,
-                    parts: &parts,
-                    stale: &stale,
-                    relocated: &relocated,
-                    entry: ZoneEntry { generation: 1, end: None },
-                    intent: false,
-                    partials: &partials,
-                    doubt: 4,
-                };
-                let found = decide(&evidence);
+                let found = decide_open_zone(layout, &parts, &relocated, &partials);
                 let what = format!("{parities} parities, {relocated_parity:?} of {relocated:?}");
                 assert_eq!(found.verdict, Verdict::Full, "{what}");
                 assert_eq!(found.pointer == Blocks(6), is_inside, "{what}: {:?}", found.pointer);

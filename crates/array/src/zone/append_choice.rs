@@ -22,12 +22,14 @@ use zoned::{Blocks, Instant};
 use crate::layout::Layout;
 use crate::options::AppendMode;
 
-/// Appends of a round, at least: in all, and for each one in flight.
+/// The least number of appends in a round.
 const MIN_ROUND: u64 = 32;
+/// The least number of appends in a round, for each append in flight.
 const ROUNDS_OF_DEPTH: u64 = 2;
-/// Appends go as appends once their mean latency is below this fraction of that of ordered writes, because they write more to the logs.
-/// They are ordered again once ordered writes take less than this many times as long.
+/// The mean latency of appends over that of ordered writes below which appends go as appends. Less than 1, because appends write more to
+/// the logs.
 const APPEND_TIME_FRACTION: f64 = 0.97;
+/// The mean latency of ordered writes over that of appends below which appends go as ordered writes again.
 const ORDERED_TIME_FRACTION: f64 = 1.02;
 /// The least rest, and that after the first trial, in rounds: a new drive's buffers are empty, and many drives are faster then.
 const SHORT_REST_ROUNDS: u64 = 2;

@@ -84,9 +84,10 @@ struct State {
 
 /// Why a zone got no physical zones.
 pub(crate) enum NoPlaces {
-    /// There is no room.
+    /// A drive has no free physical zone, and no move of a part may give one back.
     Refused(Error),
-    /// There is no room, but moves of parts are under way, which may give physical zones back: that of a part whose zone was reset.
+    /// A drive has no free physical zone, but moves of parts are under way. A move whose logical zone was reset gives its physical zone
+    /// back.
     UntilMoveEnds(MovesUnderWay),
 }
 

@@ -1,9 +1,12 @@
 //! The memory of an array's logical zones.
 
-use zoned::{Bytes, Completer};
+use zoned::{Blocks, Bytes, Completer};
 
 use crate::layout::Slot;
-use crate::zone::{Blocks, Commit, Work, WriteInFlight, Zone};
+use crate::zone::Zone;
+use crate::zone::coverage::Coverage;
+use crate::zone::work::Work;
+use crate::zone::write_in_flight::WriteInFlight;
 
 /// The memory that an array takes beside the data of its clients' operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -20,9 +23,9 @@ impl Zone {
     /// Bytes that the zone takes beside its own size, its parity, its relocated content and the data of operations.
     pub(crate) fn heap_bytes(&self) -> usize {
         let frames = self.frames.as_ref().map_or(0, super::frames::Frames::heap_bytes);
-        let commits: usize = self.coverage.iter().map(|coverage| coverage.commits.capacity()).sum();
+        let commits: usize = self.coverage.iter().map(Coverage::heap_bytes).sum();
         frames
-            + commits * size_of::<Commit>()
+            + commits
             + self.flights.capacity() * size_of::<WriteInFlight>()
             + self.queue.capacity() * size_of::<(Work, Completer)>()
             + self.barriers.capacity() * size_of::<(Blocks, Completer)>()

@@ -15,6 +15,7 @@
 pub(crate) mod append_choice;
 pub(crate) mod appends;
 pub(crate) mod choice;
+pub(crate) mod coverage;
 pub(crate) mod drive_choice;
 pub(crate) mod frames;
 pub(crate) mod free_zones;
@@ -25,13 +26,14 @@ pub(crate) mod shared_zones;
 pub(crate) mod space;
 pub(crate) mod stale_rows;
 pub(crate) mod torn_end;
+pub(crate) mod work;
 pub(crate) mod worn_zones;
 pub(crate) mod write_in_flight;
 pub(crate) mod zone_table;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Instant, Lba, ZoneState};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Lba, ZoneState};
 
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::gf256::remove_last_unit;
@@ -41,11 +43,12 @@ use crate::layout::stored_maps::PlacedBy;
 use crate::layout::xor::xor;
 use crate::layout::{Layout, Parity, Role, Slot, Stripe};
 use crate::zone::appends::{Appends, assign_addresses};
+use crate::zone::coverage::Coverage;
 use crate::zone::frames::Frames;
-use crate::zone::free_zones::MoveNumber;
 use crate::zone::readers::Readers;
 use crate::zone::stale_rows::{RelocatedParities, StaleRows};
 use crate::zone::torn_end::TornEnd;
+use crate::zone::work::{Work, WriteRequest};
 use crate::zone::write_in_flight::{Address, WriteInFlight};
 
 /// Bytes of writes that a zone has in flight at most; further writes wait in memory. After a power cut no
@@ -58,119 +61,6 @@ pub(crate) const MAX_TRANSFER: u64 = 8 << 20;
 pub(crate) const LAST_GENERATION: u64 = u64::MAX - 1;
 /// A mount restarts the generation of a zone at 1 if it is this high.
 pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
-
-/// A write at `offset`, or an append (`None`).
-#[derive(Debug)]
-pub(crate) struct WriteRequest {
-    pub offset: Option<Blocks>,
-    pub data: Buf,
-    pub how: Durability,
-    /// When the client submitted an append whose latency may count.
-    pub submitted: Option<Instant>,
-    /// The newest of the moves that a first write without room waits for.
-    pub moves_awaited: Option<MoveNumber>,
-}
-
-/// An operation that waits for its zone, or is carried out there.
-#[derive(Debug)]
-pub(crate) enum Work {
-    Read {
-        offset: Blocks,
-        into: BufMut,
-    },
-    Write(WriteRequest),
-    Act(Action),
-    /// A pause keeps other operations out until its caller clears `busy` and pumps the zone. `generation`: the pause is for this life of
-    /// the zone, and fails once the zone is reset, so that no move waits for the first write of the next life, which may wait for
-    /// room that the move makes.
-    Pause {
-        generation: Option<u64>,
-    },
-}
-
-impl Work {
-    /// True if the work is for a life of the zone that has ended.
-    pub(crate) fn is_of_ended_life(&self, now: u64) -> bool {
-        matches!(self, Work::Pause { generation: Some(of) } if *of != now)
-    }
-}
-
-/// A commit: submitted parity that covers all blocks of the zone below `end`.
-#[derive(Clone, Copy, Debug)]
-struct Commit {
-    end: Blocks,
-    done: bool,
-}
-
-/// How far one parity covers the blocks of a zone.
-#[derive(Debug)]
-pub(crate) struct Coverage {
-    /// The first row of the parity of the stripe at the pointer that is final and not written to its place yet. No block of
-    /// the last data unit from this row on is covered by a commit.
-    pub held: Option<u64>,
-    /// The end of the blocks that a submitted commit covers.
-    pub logged: Blocks,
-    /// True while a record of partial parity waits for room in the log.
-    pub waiting: bool,
-    /// The number of records of partial parity in flight.
-    pub records: u32,
-    /// The number of commits whose parity is in checkpoints under way.
-    pub checkpoints: u32,
-    /// The next record of partial parity corrects the parity of appends that were reordered: older records that end above
-    /// this block do not count.
-    pub corrects: Option<Blocks>,
-    commits: VecDeque<Commit>,
-    covered: Blocks,
-}
-
-impl Coverage {
-    fn new(pointer: Blocks) -> Coverage {
-        Coverage {
-            held: None,
-            logged: pointer,
-            waiting: false,
-            records: 0,
-            checkpoints: 0,
-            corrects: None,
-            commits: VecDeque::new(),
-            covered: pointer,
-        }
-    }
-
-    /// True while a record of partial parity is in flight, or waits for room in the log.
-    pub(crate) fn is_logging(&self) -> bool {
-        self.waiting || self.records > 0
-    }
-
-    /// The parity of the blocks that no commit covers for certain was computed for another order of appends. The next record
-    /// corrects it.
-    fn begin_correction(&mut self) {
-        self.commits.clear();
-        self.logged = self.covered;
-        self.corrects = Some(self.covered);
-    }
-
-    /// Adds a commit that covers the blocks below `end`. `done`: the commit needs no parity to land.
-    pub(crate) fn commit(&mut self, end: Blocks, done: bool) {
-        self.logged = self.logged.max(end);
-        self.commits.push_back(Commit { end, done });
-    }
-
-    /// Notes that the parity of the commit at `end` has landed.
-    pub(crate) fn commit_landed(&mut self, end: Blocks) {
-        for commit in self.commits.iter_mut().filter(|commit| commit.end == end) {
-            commit.done = true;
-        }
-    }
-
-    /// Ends the first commits whose parity and data have landed: data below `landed` has.
-    fn advance(&mut self, landed: Blocks) {
-        while let Some(commit) = self.commits.front().filter(|c| c.done && c.end <= landed) {
-            self.covered = self.covered.max(commit.end);
-            self.commits.pop_front();
-        }
-    }
-}
 
 /// Bad rows of a part at the place that the part is about to get.
 #[derive(Debug)]

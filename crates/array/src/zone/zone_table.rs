@@ -16,11 +16,12 @@ use crate::events::EventKind;
 use crate::layout::Slot;
 use crate::layout::stored_maps::StoredMaps;
 use crate::membership::Membership;
+use crate::zone::Zone;
 use crate::zone::free_zones::FreeZones;
 use crate::zone::memory::Memory;
 use crate::zone::shared_zones::SharedZones;
+use crate::zone::work::{Work, WriteRequest};
 use crate::zone::worn_zones::{WornZone, WornZones};
-use crate::zone::{Work, WriteRequest, Zone};
 
 /// A zone that shares no cache line with another one.
 #[repr(align(128))]

@@ -165,10 +165,7 @@ fn the_end_of_a_worn_zone_stays_where_a_mount_found_it() {
         let end = ground.zone(&array, ZONE).pointer;
         assert!(end >= Blocks(30) && end < Blocks(60), "{end:?}");
         drop(array);
-        let array = match lost {
-            Some(lost) => ground.open_without(lost),
-            None => ground.open(OpenOptions::default()),
-        };
+        let array = ground.open_perhaps_without(lost);
         let state = if lost == Some(2) { ZoneState::Full } else { ZoneState::ReadOnly };
         assert_eq!(ground.zone(&array, ZONE).state, state, "without {lost:?}");
         if lost != Some(2) {

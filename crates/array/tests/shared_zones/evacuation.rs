@@ -55,10 +55,7 @@ fn all_parts_leave_a_worn_physical_zone_and_take_no_active_zone() {
         drop(array);
         for lost in [None, Some(0), Some(1), Some(2)] {
             let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             full.iter().for_each(|zone| left.check(&array, *zone, 1, capacity));
             others.iter().for_each(|zone| left.check(&array, *zone, 2, 6));
         }

@@ -8,7 +8,7 @@ use array::{
     Array, CheckOptions, CreateOptions, OpenOptions, Pace, Placement, Role, Slot, check, create, plan,
 };
 use units::{Driver, SplitMix64, VirtualDriver, sleep_until, spawn};
-use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Action, Blocks, Bytes, Durability, ErrorKind, ZoneId, ZonedDevice};
 
 use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, blocks};
@@ -76,10 +76,7 @@ fn check_lives(ground: &ArrayFixture, lives: &BTreeMap<u32, u64>) {
     let lost = (0..ground.emus.len()).map(Some).chain([None]);
     for lost in lost {
         let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
-        let array = match lost {
-            Some(lost) => left.open_without(lost),
-            None => left.open(OpenOptions::default()),
-        };
+        let array = left.open_perhaps_without(lost);
         let all = device(&array).geometry().zone_capacity.0;
         lives.iter().for_each(|(zone, life)| left.check(&array, ZoneId(*zone), *life, all));
     }
@@ -264,15 +261,11 @@ fn a_power_cut_leaves_what_was_flushed() {
         let until = Duration::from_micros(500 + seed * 397);
         ground.wait(sleep_until(&*ground.driver, ground.driver.now().after(until)));
         let flushed = flushed.lock().clone();
-        let media: Vec<_> =
-            (0..).zip(&ground.emus).map(|(n, emu)| emu.power_cut(&mut Seeded::new(seed << 8 | n))).collect();
+        let media = ground.cut(seed);
         drop(work);
         for lost in [None, Some(seed as usize % 5)] {
             let left = ArrayFixture::of(media.clone().into_iter());
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             for (zone, life, to) in &flushed {
                 left.check(&array, ZoneId(*zone), *life, *to);
             }

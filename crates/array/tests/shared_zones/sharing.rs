@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions, Pace, Placement, Role, Slot, create, plan};
 use units::{SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
+use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Action, Blocks, Bytes, Driver, Durability, ErrorKind, ZoneId, ZoneState, ZonedDevice};
 
 use crate::ground::{ArrayFixture, BLOCK_BYTES, METADATA_ZONES, blocks};
@@ -342,15 +342,11 @@ fn a_power_cut_leaves_what_was_flushed_of_zones_behind_one_another() {
         let until = Duration::from_micros(500 + seed * 397);
         ground.wait(sleep_until(&*ground.driver, ground.driver.now().after(until)));
         let flushed = flushed.lock().clone();
-        let media: Vec<_> =
-            (0..).zip(&ground.emus).map(|(n, emu)| emu.power_cut(&mut Seeded::new(seed << 8 | n))).collect();
+        let media = ground.cut(seed);
         drop(work);
         for lost in [None, Some(seed as usize % 4)] {
             let left = ArrayFixture::of(media.clone().into_iter());
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             for (zone, life, to) in &flushed {
                 left.check(&array, ZoneId(*zone), *life, *to);
             }

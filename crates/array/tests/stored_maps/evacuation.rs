@@ -70,10 +70,7 @@ fn a_part_leaves_a_worn_physical_zone_without_a_person() {
         drop(array);
         for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
             let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             left.check(&array, zone, 1, 61);
             let found = left.zone(&array, zone);
             if !in_use {

@@ -160,10 +160,7 @@ fn a_power_cut_during_a_reset_leaves_all_of_a_zone_or_nothing() {
                 ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()))
             });
             drop(reset);
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             if left.zone(&array, ZONE).state == ZoneState::Empty {
                 empty += 1;
                 for drive in (0..4).filter(|drive| Some(*drive) != lost) {

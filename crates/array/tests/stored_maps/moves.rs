@@ -68,10 +68,7 @@ fn a_zone_whose_parts_were_all_moved_holds_its_content() {
             drop(array);
             for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
                 let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
-                let array = match lost {
-                    Some(lost) => left.open_without(lost),
-                    None => left.open(OpenOptions::default()),
-                };
+                let array = left.open_perhaps_without(lost);
                 left.check(&array, ZONE, 1, end);
                 left.check(&array, ZoneId(3), 2, 60);
                 left.wait(device(&array).zone(ZONE, Action::Reset)).expect("reset");
@@ -175,10 +172,7 @@ fn a_power_cut_at_any_moment_of_a_move_leaves_all_content() {
                 ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()))
             });
             drop(move_of);
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             left.check(&array, ZONE, 1, 130);
             match array.place(ZONE, Role(1)) == Some((slot, old)) {
                 true => before += 1,
@@ -195,40 +189,6 @@ fn a_power_cut_at_any_moment_of_a_move_leaves_all_content() {
         }
     }
     assert!(before > 20 && after > 60, "{before} cuts left the old place, {after} the new one");
-}
-
-/// A part leaves a physical zone that wore out: the zone has its redundancy again, and takes writes once the array is opened anew.
-#[test]
-fn a_part_leaves_a_worn_physical_zone_and_its_zone_takes_writes_again() {
-    for state in [ZoneState::ReadOnly, ZoneState::Offline] {
-        let ground = ArrayFixture::with_open(WIDTH, 6, 128, 4, 12);
-        let array = ground.open(OpenOptions::default());
-        ground.write(&array, ZONE, 1, 0, 61, 6);
-        ground.wait(device(&array).flush()).expect("flushed");
-        let (slot, physical) = array.place(ZONE, Role(2)).expect("a zone with content");
-        ground.emus[slot.index()].wear(physical, state);
-        let at = device(&array).geometry().start(ZONE).plus(Blocks(61));
-        let write = device(&array).write(at, crate::ground::blocks(1, 61, 90), Durability::Cached);
-        ground.wait(write).expect_err("the physical zone takes no writes");
-        assert_eq!(array.status().worn.len(), 1);
-        let moved = ground.wait(array.move_part(ZONE, Role(2), slot, Pace::UNBOUNDED)).expect("moved");
-        assert!(moved && array.place(ZONE, Role(2)) != Some((slot, physical)));
-        assert_eq!(array.status().worn, []);
-        ground.check(&array, ZONE, 1, 61);
-        drop(array);
-        for lost in [None, Some(0), Some(1), Some(2), Some(3)] {
-            let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
-            // Blocks of the refused write may have landed, and count then.
-            let end = left.zone(&array, ZONE).pointer.0;
-            assert!((61..=90).contains(&end), "{state:?}: the zone ends at {end}");
-            left.write(&array, ZONE, 1, end, 150, 5);
-            left.check(&array, ZONE, 1, 150);
-        }
-    }
 }
 
 /// An array in units of eight blocks, of drives that reorder appends.

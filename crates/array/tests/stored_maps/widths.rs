@@ -65,10 +65,7 @@ fn zones_of_a_narrow_width_take_the_capacity_of_all_drives() {
         }
         for lost in [None, Some(0), Some(3), Some(5)] {
             let left = ArrayFixture::of(ground.emus.iter().map(|emu| emu.media()));
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             for zone in (0..15).map(ZoneId) {
                 left.check(&array, zone, 1 + u64::from(zone.0), blocks.0);
             }
@@ -163,10 +160,7 @@ fn flushed_blocks_survive_a_power_cut_and_any_one_drive() {
         drop(running);
         for lost in [None, Some(0), Some(1), Some(4)] {
             let left = ArrayFixture::of(left.iter().cloned());
-            let array = match lost {
-                Some(lost) => left.open_without(lost),
-                None => left.open(OpenOptions::default()),
-            };
+            let array = left.open_perhaps_without(lost);
             for zone in (0..8).map(ZoneId) {
                 if known.contains(&zone.0) {
                     left.check(&array, zone, u64::from(zone.0), 13);

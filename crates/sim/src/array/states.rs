@@ -18,9 +18,13 @@ const TARGET_WORKLOADS: u64 = 24;
 const MIN_STATES_PER_WORKLOAD: u64 = 300;
 /// From this many states on, an exploration takes every cut of one workload of each kind.
 const EVERY_CUT_FROM_STATES: u64 = 80_000;
+/// The workloads whose cuts are all taken share half of the exploration: each has one share in so many. Where a workload has more states,
+/// some of the drives that may fail are drawn for each cut.
+const EVERY_CUT_SHARE: u64 = 8;
 /// Workloads that show each kind of failed drive once. Workloads with worn zones come after these.
 const DRIVE_FAILURE_KINDS: u64 = 4;
-/// Outcomes of a cut while lost parts move to spare room, for each outcome of other cuts: such moves are few operations.
+/// Outcomes of a cut while lost parts move to spare room, for each outcome of other cuts: such moves are few operations. An exploration
+/// that takes every cut takes one outcome of each.
 const RESTORE_ROUNDS: u64 = 8;
 /// Most outcomes tried of one cut with one failed drive.
 const MAX_OUTCOMES_PER_CUT: u64 = 24;
@@ -70,7 +74,8 @@ pub(super) fn explore_workloads(
     Ok(report)
 }
 
-/// Explores one workload of an array. With `u64::MAX` states each cut is taken once with each failed drive.
+/// Explores one workload of an array. With `u64::MAX` states each cut is taken once, with as many of the drives that may fail as the
+/// workload's share allows.
 pub(super) fn explore<M: Send + Sync>(
     options: &CrashOptions,
     (record, workload): (&Recording, u64),
@@ -82,6 +87,13 @@ pub(super) fn explore<M: Send + Sync>(
     let rounds = match states {
         u64::MAX => 1,
         _ => (states / (cuts.len() as u64 * per_cut).max(1)).clamp(1, MAX_OUTCOMES_PER_CUT),
+    };
+    let (restore_rounds, failures_per_cut) = match states {
+        u64::MAX => {
+            let share = options.states / EVERY_CUT_SHARE / (cuts.len() as u64).max(1);
+            (rounds, share.clamp(1, per_cut))
+        }
+        _ => ((rounds * RESTORE_ROUNDS).min(MAX_OUTCOMES_PER_CUT), per_cut),
     };
     if let Some(only) = options.only {
         cuts.retain(|cut| cut.entry as u64 == only.event);
@@ -108,7 +120,16 @@ pub(super) fn explore<M: Send + Sync>(
     }
     let completions: Vec<Completions> =
         (0..record.shape.recorded()).map(|drive| Completions::of(record.events(drive))).collect();
-    let explorer = CutExplorer { options, record, workload, completions, rounds, judge };
+    let explorer = CutExplorer {
+        options,
+        record,
+        workload,
+        completions,
+        rounds,
+        restore_rounds,
+        failures_per_cut,
+        judge,
+    };
     Exploration::new(options, cuts, states).run(|exploration| {
         explorer.run(exploration);
         Ok(())
@@ -121,7 +142,12 @@ struct CutExplorer<'a, M> {
     record: &'a Recording,
     workload: u64,
     completions: Vec<Completions>,
+    /// Outcomes of a cut with each failed drive.
     rounds: u64,
+    /// The same of a cut while lost parts move to spare room.
+    restore_rounds: u64,
+    /// How many of the drives that may fail are drawn for each cut, about.
+    failures_per_cut: u64,
     judge: Judge<'a, M>,
 }
 
@@ -185,7 +211,7 @@ impl<M: Sync> CutExplorer<'_, M> {
         let rounds = match self.options.only.map(|only| only.outcome) {
             Some(Outcome::Sampled(n)) => n / of..n / of + 1,
             Some(Outcome::Enumerated(_)) => 0..0,
-            None if cut.restoring => 0..self.rounds.saturating_mul(RESTORE_ROUNDS).min(MAX_OUTCOMES_PER_CUT),
+            None if cut.restoring => 0..self.restore_rounds,
             None => 0..self.rounds,
         };
         for round in rounds {
@@ -200,9 +226,12 @@ impl<M: Sync> CutExplorer<'_, M> {
                 })
                 .collect();
             let fingerprints: Vec<u128> = images.iter().map(Media::fingerprint).collect();
+            let mut drawn = Rng::at(self.options.seed, &[self.workload, cut.entry as u64, round, 0xfa11]);
             for (n, failure) in (round * of..).zip(&failures) {
                 let outcome = Outcome::Sampled(n);
-                if exploration.is_over() || self.options.only.is_some_and(|only| only.outcome != outcome) {
+                let is_drawn = drawn.below(of) < self.failures_per_cut;
+                let is_wanted = self.options.only.map_or(is_drawn, |only| only.outcome == outcome);
+                if exploration.is_over() || !is_wanted {
                     continue;
                 }
                 self.state(exploration, (&images, &fingerprints), cut, outcome, *failure);

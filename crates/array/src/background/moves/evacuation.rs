@@ -12,7 +12,7 @@ use std::sync::Arc;
 use units::spawn;
 use zoned::{Bytes, ZoneId, ZoneState};
 
-use super::move_one;
+use super::{move_one, must_end};
 use crate::Pace;
 use crate::core::Core;
 use crate::events::EventKind;
@@ -91,17 +91,12 @@ async fn evacuate(core: &Arc<Core>, pace: Pace, relocated_above: Bytes) {
                 );
             }
             Ok(false) => {}
-            Err(_) if is_over(core) => return,
+            Err(_) if must_end(core) => return,
             Err(error) => {
                 tracing::warn!(zone = zone.0, role = role.0, slot = slot.0, ?why, %error, "a part stays in its physical zone");
             }
         }
     }
-}
-
-/// True if no part can be moved for now: the next event, or the next mount, begins again.
-fn is_over(core: &Core) -> bool {
-    core.members.is_broken() || core.jobs.is_closed() || core.jobs.running_rebuild().is_some()
 }
 
 /// The next part to move, and the drive that gets it. `tried`: parts that were moved, or could not be.
@@ -110,7 +105,7 @@ fn next_move(
     relocated_above: Bytes,
     tried: &BTreeSet<(ZoneId, Role)>,
 ) -> Option<(DisplacedPart, Slot)> {
-    let maps = core.ctx.places.stored().filter(|_| !is_over(core))?;
+    let maps = core.ctx.places.stored().filter(|_| !must_end(core))?;
     let parts = displaced_parts(core, maps, relocated_above);
     parts
         .into_iter()

@@ -88,3 +88,8 @@ pub(crate) async fn move_one(
     core.jobs.end_move();
     result
 }
+
+/// True if no more parts may be moved: the array is being closed or broken, or a rebuild runs.
+fn must_end(core: &Core) -> bool {
+    core.members.is_broken() || core.jobs.is_closed() || core.jobs.running_rebuild().is_some()
+}

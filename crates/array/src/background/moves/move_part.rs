@@ -17,10 +17,11 @@ use crate::layout::stored_maps::{PlacedBy, StoredMaps, ZoneMap};
 use crate::layout::{Role, Slot};
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
+use crate::zone::BadRowsOfMove;
 use crate::zone::free_zones::MoveUnderWay;
 use crate::zone::readers::{ReadGuard, ReadsBefore};
 use crate::zone::shared_zones::Left;
-use crate::zone::{BadRowsOfMove, Work};
+use crate::zone::work::Work;
 
 /// The number of a zone's last stripes that are copied while the zone's I/O waits.
 const LAST_STRIPES: u64 = 2;

@@ -19,6 +19,7 @@ use units::sync::Event;
 use zoned::{Error, Result, ZoneId};
 
 use super::move_part::MovingPart;
+use super::must_end;
 use super::restore_choice::{Drive, LostPart, Rank, choose};
 use crate::Pace;
 use crate::array::Array;
@@ -241,11 +242,6 @@ impl Restoration {
         let failed = self.failed.get(&(part.zone, part.role)).copied().unwrap_or_default();
         failed < MAX_FAILED_MOVES && !self.running.iter().any(|moving| moving.zone == part.zone)
     }
-}
-
-/// True if no more parts may be moved: the array is being closed or broken, or a rebuild runs.
-fn must_end(core: &Core) -> bool {
-    core.members.is_broken() || core.jobs.is_closed() || core.jobs.running_rebuild().is_some()
 }
 
 /// How many moves may run side by side, and the chunks that each of them has in flight: one move to each drive that works, as far as

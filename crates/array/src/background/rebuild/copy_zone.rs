@@ -20,7 +20,7 @@ use crate::layout::Slot;
 use crate::layout::row_set::RowSet;
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
-use crate::zone::Work;
+use crate::zone::work::Work;
 
 /// The number of a zone's last stripes that are copied while the zone's I/O waits.
 const LAST_STRIPES: u64 = 2;

@@ -15,10 +15,11 @@ use crate::layout::Slot;
 use crate::layout::placement::Place;
 use crate::layout::stored_maps::StoredMaps;
 use crate::member::drive_ios::DriveIos;
+use crate::zone::Zone;
 use crate::zone::choice::Room;
 use crate::zone::drive_choice::{self, ALIKE_WHEN_SHARED, Candidate, CommonZones};
 use crate::zone::free_zones::{MoveNumber, MovesUnderWay, NoPlaces};
-use crate::zone::{Work, Zone};
+use crate::zone::work::Work;
 
 impl Writes {
     /// Takes physical zones for a zone without a map. The zone's next write writes the record of the map.

@@ -32,10 +32,11 @@ use crate::format::header;
 use crate::layout::Slot;
 use crate::layout::steps::{Step, steps};
 use crate::membership::Membership;
+use crate::zone::Zone;
 use crate::zone::append_choice::AppendChoice;
 use crate::zone::free_zones::NoPlaces;
+use crate::zone::work::{Work, WriteRequest};
 use crate::zone::zone_table::ZoneTable;
-use crate::zone::{Work, WriteRequest, Zone};
 
 /// The write path of an array.
 pub(crate) struct Writes {

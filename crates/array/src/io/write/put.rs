@@ -13,10 +13,11 @@ use crate::layout::{Parity, Piece, Stripe};
 use crate::member::drive_ios::DriveIos;
 use crate::member::member_drive::MemberDrive;
 use crate::metrics::add;
+use crate::zone::Zone;
 use crate::zone::append_choice::ChosenWay;
 use crate::zone::shared_zones::SharedZones;
 use crate::zone::stale_rows::RelocatedParity;
-use crate::zone::{WriteRequest, Zone};
+use crate::zone::work::WriteRequest;
 
 impl Writes {
     /// Writes a piece of data to its drive: in place, and to the metadata log where the rows are stale.

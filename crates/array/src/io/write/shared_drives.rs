@@ -14,7 +14,7 @@ use crate::zone::drive_choice::Candidate;
 use crate::zone::shared_zones::Taker;
 use crate::zone::shared_zones::drives::{DriveRoom, drives_to_free};
 
-/// What the first write of a zone does next.
+/// The next step of a zone's first write on its way to places for all parts.
 enum Step {
     /// The zone takes slots of these drives.
     Take(Vec<Slot>),
@@ -59,8 +59,8 @@ impl Writes {
         shared.drive_rooms(id, |slot, id| self.is_part_there(slot, id))
     }
 
-    /// What to do for the places of a zone. Drives that failed or are missing are taken only if no room can be made on enough others.
-    /// `None`: there is no room.
+    /// The next step of the first write of zone `id`: to take slots, or to wait for room. Drives that failed or are missing are taken only
+    /// if no room can be made on enough others. `None`: no room can be made on enough drives.
     fn next_step(&self, id: ZoneId, refused: &BTreeSet<Slot>) -> Option<Step> {
         let maps = self.ctx.places.stored()?;
         let works = |slot: Slot| self.members.member(slot).is_good();

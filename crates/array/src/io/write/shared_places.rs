@@ -25,8 +25,9 @@ use crate::layout::placement::Place;
 use crate::member::drive_ios::DriveIos;
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
+use crate::zone::Zone;
 use crate::zone::shared_zones::{Left, SharedZones, Taker};
-use crate::zone::{Work, Zone};
+use crate::zone::work::Work;
 
 /// Blocks of zeros in a write, and how many such writes are in flight.
 const MAX_ZEROS: u64 = 256;

@@ -12,7 +12,7 @@ use super::{SharedZone, SharedZones, SharedZonesOfDrive, Taker, Victim};
 use crate::layout::Slot;
 use crate::zone::choice::Room;
 
-/// What a drive has for the next part of a logical zone.
+/// The room of a drive for the next part of a logical zone, and how full the drive is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct DriveRoom {
     /// The room that the part would take; `None` if there is none.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::{PLACEMENT, RESERVE_ZONES, SHARES, SPARE_ACTIVE};
 use array::{Array, CreateOptions, Layout, OpenOptions, Parity, Rotation, Slot, Stripe};
 use units::{Driver, VirtualDriver, block_on, sleep_until};
-use zoned::emu::{Emu, EmuOptions, Latency, Media};
+use zoned::emu::{Emu, EmuOptions, Latency, Media, Seeded};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
 pub const BLOCK_BYTES: u32 = 512;
@@ -114,6 +114,18 @@ impl ArrayFixture {
     }
 
     /// Writes blocks of a zone, with the content of generation `life`, in pieces of `piece`.
+    pub fn open_perhaps_without(&self, lost: Option<usize>) -> Arc<Array> {
+        match lost {
+            Some(lost) => self.open_without(lost),
+            None => self.open(OpenOptions::default()),
+        }
+    }
+
+    /// What a power cut leaves of the drives.
+    pub fn cut(&self, seed: u64) -> Vec<Media> {
+        (0..).zip(&self.emus).map(|(n, emu)| emu.power_cut(&mut Seeded::new(seed << 8 | n))).collect()
+    }
+
     pub fn write(&self, array: &Arc<Array>, zone: ZoneId, life: u64, from: u64, to: u64, piece: u64) {
         let device: &dyn ZonedDevice = &**array;
         self.wait(async {
