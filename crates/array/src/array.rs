@@ -2,26 +2,35 @@
 
 use std::sync::Arc;
 
-use zoned::{Driver, ErrorKind, Geometry, Io, Op, Result, ZoneId, ZonedDevice};
+use zoned::{Blocks, Driver, ErrorKind, Geometry, Io, Op, Result, ZoneId, ZonedDevice};
 
 use crate::core::Core;
 use crate::degraded::failed_zones;
 use crate::format::superblock::Superblock;
+use crate::joined::JoinedZones;
 use crate::layout::Slot;
 
 /// An array of zoned drives.
+///
+/// Where zones are joined ([`CreateOptions::sections`](crate::CreateOptions::sections)), the device has the joined zones; all other
+/// methods, events and reports number the sections: section S of zone Z is zone `Z * sections + S`.
 #[derive(Debug)]
 pub struct Array {
     pub(crate) core: Arc<Core>,
+    /// The zones that clients see, where several zones of `core` make one.
+    pub(crate) joined: Option<Arc<JoinedZones>>,
 }
 
 impl ZonedDevice for Array {
     fn geometry(&self) -> &Geometry {
-        &self.core.ctx.geometry
+        self.joined.as_ref().map_or(&self.core.ctx.geometry, |joined| joined.geometry())
     }
 
     fn submit(&self, op: Op) -> Io {
-        self.core.submit(op)
+        match &self.joined {
+            Some(joined) => joined.submit(op),
+            None => self.core.submit(op),
+        }
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -44,6 +53,12 @@ impl Array {
     /// The newest superblock: the array's shape and its failed members.
     pub fn superblock(&self) -> Superblock {
         self.core.members.config.lock().clone()
+    }
+
+    /// Where a block of a zone of the device lies, as all other methods and reports count: the zone, or the section of a joined zone, and
+    /// the block's offset there. The offset is below the zone's capacity.
+    pub fn locate(&self, zone: ZoneId, offset: Blocks) -> (ZoneId, Blocks) {
+        self.joined.as_ref().map_or((zone, offset), |joined| joined.locate(zone, offset))
     }
 
     /// True if more drives failed than there are parities: the array takes no more writes.

@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 
 use units::sync::Turnstile;
-use zoned::{Blocks, Completer, Done, ErrorKind, Io, Lba, Op, Resources, Result, ZoneId};
+use zoned::checks::{self, Transfer};
+use zoned::{Blocks, Completer, Done, ErrorKind, Io, Op, Resources, Result, ZoneId};
 
 use crate::background::client_latency::LatencyWatch;
 use crate::background::idle_spares::IdleSpares;
@@ -151,22 +152,24 @@ impl Core {
 
     /// Checks an operation as far as no zone needs to be locked, and hands the operation to its zone.
     pub(crate) fn route(&self, op: Op) -> Io {
-        let name = op.name();
+        let (name, geometry) = (op.name(), &self.ctx.geometry);
         match op {
             Op::Flush => self.actions.flush(),
             Op::Report { zones } => {
-                let end = zones.end.min(self.ctx.geometry.zones);
+                let end = zones.end.min(geometry.zones);
                 let infos = (zones.start..end).map(|z| self.zones.info(ZoneId(z)));
                 Io::ready(Ok(Done::Zones(infos.collect())))
             }
-            Op::Read { at, into } => match self.locate_transfer(name, at, into.len()) {
-                Ok((zone, offset)) => self.zones.begin_or_queue(zone, Work::Read { offset, into }),
+            Op::Read { at, into } => match checks::locate_transfer(geometry, name, at, into.len()) {
+                Ok(Transfer { zone, offset, .. }) => {
+                    self.zones.begin_or_queue(zone, Work::Read { offset: Blocks(offset), into })
+                }
                 Err(e) => Io::ready(Err(e.with_buffer(into))),
             },
-            Op::Write { at, data, how } => match self.locate_transfer(name, at, data.len()) {
-                Ok((zone, offset)) => {
+            Op::Write { at, data, how } => match checks::locate_transfer(geometry, name, at, data.len()) {
+                Ok(Transfer { zone, offset, .. }) => {
                     let request = WriteRequest {
-                        offset: Some(offset),
+                        offset: Some(Blocks(offset)),
                         data,
                         how,
                         submitted: None,
@@ -176,66 +179,19 @@ impl Core {
                 }
                 Err(e) => Io::ready(Err(e)),
             },
-            Op::Append { zone, data, how } => {
-                let checked = self.transfer_blocks(name, data.len(), self.ctx.geometry.max_append);
-                match checked.and_then(|_| self.check_zone_exists(name, zone)) {
-                    Ok(()) => {
-                        let submitted = self.writes.ways.is_measured().then(|| self.ctx.driver.now());
-                        let request =
-                            WriteRequest { offset: None, data, how, submitted, moves_awaited: None };
-                        self.zones.begin_or_queue(zone, Work::Write(request))
-                    }
-                    Err(e) => Io::ready(Err(e)),
+            Op::Append { zone, data, how } => match checks::check_append(geometry, name, zone, data.len()) {
+                Ok(_) => {
+                    let submitted = self.writes.ways.is_measured().then(|| self.ctx.driver.now());
+                    let request = WriteRequest { offset: None, data, how, submitted, moves_awaited: None };
+                    self.zones.begin_or_queue(zone, Work::Write(request))
                 }
-            }
-            Op::Zone { zone, action } => match self.check_zone_exists(name, zone) {
+                Err(e) => Io::ready(Err(e)),
+            },
+            Op::Zone { zone, action } => match checks::check_zone_exists(geometry, name, zone) {
                 Ok(()) => self.zones.begin_or_queue(zone, Work::Act(action)),
                 Err(e) => Io::ready(Err(e)),
             },
         }
-    }
-
-    /// The number of blocks of a transfer of `bytes`.
-    fn transfer_blocks(&self, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
-        let size = u64::from(self.ctx.geometry.block_size);
-        let bytes = bytes as u64;
-        if bytes == 0 || !bytes.is_multiple_of(size) {
-            let error = self.ctx.error(ErrorKind::BadLength, name);
-            return Err(error.because(format!("{bytes} bytes in blocks of {size}")));
-        }
-        let blocks = bytes / size;
-        if blocks > most.0 {
-            let error = self.ctx.error(ErrorKind::TooLarge, name);
-            return Err(error.because(format!("{blocks} blocks, at most {}", most.0)));
-        }
-        Ok(blocks)
-    }
-
-    /// Refuses a zone beyond the last one.
-    fn check_zone_exists(&self, name: &'static str, id: ZoneId) -> Result<()> {
-        if id.0 < self.ctx.geometry.zones {
-            return Ok(());
-        }
-        let last = self.ctx.geometry.zones - 1;
-        let error = self.ctx.error(ErrorKind::OutOfRange, name).in_zone(id);
-        Err(error.because(format!("the last zone is {last}")))
-    }
-
-    /// Zone and offset of a transfer.
-    fn locate_transfer(&self, name: &'static str, at: Lba, bytes: usize) -> Result<(ZoneId, Blocks)> {
-        let geometry = &self.ctx.geometry;
-        let blocks = self.transfer_blocks(name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
-        let Some(id) = geometry.zone_of(at) else {
-            let blocks = u64::from(geometry.zones) * geometry.zone_size.0;
-            let error = self.ctx.error(ErrorKind::OutOfRange, name).at(at);
-            return Err(error.because(format!("the device has {blocks} blocks")));
-        };
-        let offset = at.since(geometry.start(id));
-        if offset.0 + blocks > geometry.zone_size.0 {
-            let error = self.ctx.error(ErrorKind::CrossesZone, name).in_zone(id).at(at);
-            return Err(error.because(format!("{blocks} blocks, {} left", geometry.zone_size.0 - offset.0)));
-        }
-        Ok((id, offset))
     }
 }
 

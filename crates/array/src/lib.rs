@@ -6,6 +6,7 @@
 //!   mount        from drives to an assembled array, in six steps (mount::assemble)
 //!   admin        create, status, check, dump, URLs
 //!   background   rebuild and scrub, and their pace beside clients
+//!   joined       zones that several zones below make, as a device
 //!   core         an assembled array: the parts, and the way of an operation to its zone
 //!   checkpoint   everything in memory that a mount needs, written to a metadata log
 //!   io           read, write, zone commands, flush
@@ -33,6 +34,7 @@ mod format;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod io;
+mod joined;
 mod layout;
 mod member;
 mod membership;

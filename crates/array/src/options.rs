@@ -25,6 +25,14 @@ pub struct CreateOptions {
     /// Logical zones whose parts share a physical zone, one behind the other: zones of that fraction of the size. More than one needs
     /// [`Placement::Stored`], and keeps two physical zones more in reserve than zones may be active. Default 1.
     pub shares: u32,
+    /// Consecutive zones that are joined to one: zones of that many physical zones of each drive. Not together with [`shares`] or with
+    /// atomic writes. Default 1.
+    ///
+    /// [`shares`]: CreateOptions::shares
+    pub sections: u32,
+    /// The stripes of the sections of a joined zone take turns, so that one zone has the bandwidth of several zones of each drive, and
+    /// counts as that many open ones. Default false: one section lies behind the other.
+    pub interleaved: bool,
     /// The array's name for people, 64 bytes at most. Default none.
     pub label: String,
     /// Units of parity in a stripe, 1 or 2: as many drives may fail at a time without loss of data. Default 1: a second one costs a
@@ -46,6 +54,8 @@ impl Default for CreateOptions {
             width: None,
             spare_drives: 0,
             shares: 1,
+            sections: 1,
+            interleaved: false,
         }
     }
 }

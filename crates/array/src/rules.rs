@@ -66,6 +66,8 @@ rules! {
     copies_maps: MapCopies,
     /// Rule: a part goes behind another one in a physical zone when the rows of that one are durable.
     flushes_parts_below: PartBelow,
+    /// Rule: the sections of a joined zone end at the first block that one of them lacks.
+    ends_sections_at_gap: SectionGap,
     /// Rule: physical zones are reset after the record that ends their map.
     ends_maps_first: MapEnd,
     /// Rule: a moved part has its new place once the map that names the place is durable.

@@ -49,6 +49,8 @@ pub enum StateKind {
     StoredMaps,
     /// Several logical zones of the array share a physical zone.
     SharedZones,
+    /// Several zones of the array make one.
+    JoinedZones,
     /// The array's writes are atomic.
     AtomicWrites,
     /// A physical zone wears out before the cut, at the cut or after the mount.

@@ -406,3 +406,8 @@ fn an_engine_of_ordered_writes_whose_log_keeps_refused_batches_is_found() {
 fn an_engine_of_ordered_writes_whose_log_writes_no_void_entries_is_found() {
     is_found_in_ordered_writes(Some(BrokenRule::Void), None);
 }
+
+#[test]
+fn a_section_that_an_array_leaves_ahead_of_a_gap_is_found() {
+    is_found_in_an_array(61, array::BrokenRule::SectionGap);
+}

@@ -4,20 +4,17 @@ use crate::{Blocks, Error, ErrorKind, Geometry, Lba, Result, ZoneId};
 
 /// Location of a read or write: zone and offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Transfer {
-    pub(crate) zone: ZoneId,
+pub struct Transfer {
+    /// The zone.
+    pub zone: ZoneId,
     /// First block of the transfer, counted from the zone's start.
-    pub(crate) offset: u64,
-    pub(crate) blocks: u64,
+    pub offset: u64,
+    /// Length, in blocks.
+    pub blocks: u64,
 }
 
 /// Number of blocks of a transfer of `bytes`: whole blocks, at least one, at most `most`.
-pub(crate) fn transfer_blocks(
-    geometry: &Geometry,
-    name: &'static str,
-    bytes: usize,
-    most: Blocks,
-) -> Result<u64> {
+pub fn transfer_blocks(geometry: &Geometry, name: &'static str, bytes: usize, most: Blocks) -> Result<u64> {
     let size = u64::from(geometry.block_size);
     let bytes = bytes as u64;
     let error = |kind| Error::new(kind, &geometry.name, name);
@@ -32,7 +29,7 @@ pub(crate) fn transfer_blocks(
 }
 
 /// Checks that the device has the zone.
-pub(crate) fn check_zone_exists(geometry: &Geometry, name: &'static str, id: ZoneId) -> Result<()> {
+pub fn check_zone_exists(geometry: &Geometry, name: &'static str, id: ZoneId) -> Result<()> {
     if id.0 < geometry.zones {
         return Ok(());
     }
@@ -42,7 +39,7 @@ pub(crate) fn check_zone_exists(geometry: &Geometry, name: &'static str, id: Zon
 }
 
 /// Checks an append's length and the zone's kind; returns the number of blocks.
-pub(crate) fn check_append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes: usize) -> Result<u64> {
+pub fn check_append(geometry: &Geometry, name: &'static str, id: ZoneId, bytes: usize) -> Result<u64> {
     let blocks = transfer_blocks(geometry, name, bytes, geometry.max_append)?;
     check_zone_exists(geometry, name, id)?;
     if geometry.is_conventional(id) {
@@ -53,12 +50,7 @@ pub(crate) fn check_append(geometry: &Geometry, name: &'static str, id: ZoneId, 
 }
 
 /// Location of a transfer of `bytes` at an address.
-pub(crate) fn locate_transfer(
-    geometry: &Geometry,
-    name: &'static str,
-    at: Lba,
-    bytes: usize,
-) -> Result<Transfer> {
+pub fn locate_transfer(geometry: &Geometry, name: &'static str, at: Lba, bytes: usize) -> Result<Transfer> {
     let blocks = transfer_blocks(geometry, name, bytes, geometry.max_transfer).map_err(|e| e.at(at))?;
     let Some(zone) = geometry.zone_of(at) else {
         let end = u64::from(geometry.zones) * geometry.zone_size.0;

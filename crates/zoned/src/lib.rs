@@ -6,7 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod blk;
-mod checks;
+pub mod checks;
 pub mod conformance;
 pub mod contents;
 mod device;

@@ -11,8 +11,8 @@ use crate::CreateOptions;
 use crate::format::frames;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{
-    FEATURE_BAD_ROWS, FEATURE_FRAMES, FEATURE_RELOCATION, FEATURE_TWO_PARITIES, FEATURE_WIDTH, Limits,
-    MAX_LABEL, MemberInfo, Placement, Superblock,
+    FEATURE_BAD_ROWS, FEATURE_FRAMES, FEATURE_INTERLEAVED, FEATURE_JOINED, FEATURE_RELOCATION,
+    FEATURE_TWO_PARITIES, FEATURE_WIDTH, Limits, MAX_LABEL, MemberInfo, Placement, Superblock,
 };
 use crate::format::zone_entries::{self, ZoneEntry, per_block};
 use crate::format::zone_maps;
@@ -161,6 +161,21 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         );
         return refuse(ErrorKind::Invalid, why);
     }
+    let sections = options.sections;
+    if sections == 0 || options.interleaved && sections == 1 {
+        let why = format!(
+            "{sections} sections of a joined zone{}",
+            if options.interleaved { " whose stripes take turns" } else { "" }
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    if sections > 1 && (shares > 1 || options.atomic_writes) {
+        let why = match shares > 1 {
+            true => "zones are joined, or share physical zones: not both",
+            false => "writes of joined zones cannot be atomic: a write may go to several of the sections",
+        };
+        return refuse(ErrorKind::Invalid, why.to_owned());
+    }
     let kept = options.placement.kept_active_zones();
     let block = first.geometry().block_size;
     for device in devices {
@@ -256,6 +271,22 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
     if most < data {
         limits.max_active = Some(most);
     }
+    let data = data / sections * sections;
+    if data == 0 {
+        let why = format!(
+            "{sections} physical zones of each drive in a zone: the drives have {part_zones} for parts, {reserve} of them in reserve"
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    let open = limits.max_open.into_iter().chain(limits.max_active).min();
+    if options.interleaved
+        && let Some(open) = open.filter(|open| *open < sections)
+    {
+        let why = format!(
+            "{sections} sections whose stripes take turns are open at a time: the array can have {open} open"
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
     let driver = first.driver();
     let member =
         |_: &MemberDrive| MemberInfo { uuid: random_uuid(&**driver), failed: false, rebuilding: false };
@@ -268,12 +299,16 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
             | FEATURE_BAD_ROWS
             | if parities > 1 { FEATURE_TWO_PARITIES } else { 0 }
             | if options.atomic_writes { FEATURE_FRAMES } else { 0 }
-            | if width < count { FEATURE_WIDTH } else { 0 },
+            | if width < count { FEATURE_WIDTH } else { 0 }
+            | if sections > 1 { FEATURE_JOINED } else { 0 }
+            | if options.interleaved { FEATURE_INTERLEAVED } else { 0 },
         parities,
         placement: options.placement,
         width,
         spare_drives,
         shares,
+        sections,
+        interleaved: options.interleaved,
         block_size: block,
         unit: u32::try_from(unit).expect("below the longest transfer"),
         metadata_zones: METADATA_ZONES,

@@ -27,6 +27,8 @@ pub(crate) struct Shape {
     pub zone_rows: u64,
     /// Logical zones whose parts share a physical zone.
     pub shares: u32,
+    /// Sections of a joined zone, and whether their stripes take turns.
+    sections: (u32, bool),
     block_size: u32,
     zone_size: Blocks,
     metadata_zones: u32,
@@ -39,7 +41,16 @@ impl Shape {
         let parities = superblock.parities;
         let layout = Layout { width: superblock.width, parities, unit, part_rows };
         let &Superblock {
-            placement, zones, part_zones, shares, block_size, zone_size, metadata_zones, ..
+            placement,
+            zones,
+            part_zones,
+            shares,
+            sections,
+            interleaved,
+            block_size,
+            zone_size,
+            metadata_zones,
+            ..
         } = superblock;
         let zone_rows = superblock.zone_capacity.0;
         Shape {
@@ -50,6 +61,7 @@ impl Shape {
             part_zones,
             zone_rows,
             shares,
+            sections: (sections, interleaved),
             block_size,
             zone_size,
             metadata_zones,

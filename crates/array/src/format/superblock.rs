@@ -9,17 +9,17 @@
 //! | 4 | 4 | members | number of drives |
 //! | 8 | 8 | compat | features that older builds may ignore |
 //! | 16 | 8 | ro_compat | features that older builds may read, not write |
-//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, stale rows and relocated data; bit 1, bad rows; bit 3, frames; bit 4, two parities; bit 5, stripes narrower than the array |
+//! | 24 | 8 | incompat | features that older builds must refuse: bit 0, stale rows and relocated data; bit 1, bad rows; bit 3, frames; bit 4, two parities; bit 5, stripes narrower than the array; bit 6, joined zones; bit 7, stripes of their sections in turn; bit 8, reorder records |
 //! | 32 | 8 | config | counts changes of this superblock |
 //! | 40 | 4 | parities | units of parity in a stripe: 1, or 2 with feature bit 4 |
 //! | 44 | 4 | placement | 1: left-symmetric rotation over all drives; 2: stored maps ([`super::zone_maps`]) |
 //! | 48 | 4 | block_size | bytes |
 //! | 52 | 4 | unit | blocks in a stripe unit |
 //! | 56 | 4 | metadata_zones | first sequential zones of each drive |
-//! | 60 | 4 | zones | logical zones |
+//! | 60 | 4 | zones | logical zones; of joined zones, sections |
 //! | 64 | 8 | zone_size | blocks between the starts of two physical zones, as the array counts |
 //! | 72 | 8 | zone_capacity | blocks used of each physical zone |
-//! | 80 | 4 | share_of | physical zones of a drive in a logical zone: 1 |
+//! | 80 | 4 | share_of | physical zones of a drive in a logical zone: 1, or with feature bit 6 the sections of a joined zone |
 //! | 84 | 4 | share_by | logical zones that share a physical zone: 1, or more with placement 2 |
 //! | 88 | 8 | created_ms | milliseconds since 1970 |
 //! | 96 | 4 | label_len | bytes of the label |
@@ -79,6 +79,10 @@ pub(crate) const FEATURE_FRAMES: u64 = 1 << 3;
 pub(crate) const FEATURE_TWO_PARITIES: u64 = 1 << 4;
 /// Feature bit: a stripe has fewer units than the array has drives.
 pub(crate) const FEATURE_WIDTH: u64 = 1 << 5;
+/// Feature bit: consecutive zones are sections of joined zones.
+pub(crate) const FEATURE_JOINED: u64 = 1 << 6;
+/// Feature bit: the stripes of the sections of a joined zone take turns.
+pub(crate) const FEATURE_INTERLEAVED: u64 = 1 << 7;
 /// Feature bit: appends are sent to the drives as appends, and reorder records correct partial parity.
 pub(crate) const FEATURE_APPENDS: u64 = 1 << 8;
 /// The incompatible features this build knows.
@@ -87,6 +91,8 @@ const KNOWN_INCOMPAT: u64 = FEATURE_RELOCATION
     | FEATURE_FRAMES
     | FEATURE_TWO_PARITIES
     | FEATURE_WIDTH
+    | FEATURE_JOINED
+    | FEATURE_INTERLEAVED
     | FEATURE_APPENDS;
 /// Where the drives hold the parts of logical zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -224,13 +230,17 @@ pub struct Superblock {
     pub spare_drives: u32,
     /// Logical zones whose parts share a physical zone: 1, or more with stored maps.
     pub shares: u32,
+    /// Sections of a joined zone: 1 where each zone is for itself.
+    pub sections: u32,
+    /// True if the stripes of the sections of a joined zone take turns; false if one section lies behind the other.
+    pub interleaved: bool,
     /// Bytes in a block.
     pub block_size: u32,
     /// Blocks in a stripe unit.
     pub unit: u32,
     /// Physical zones of each drive, from its first on, that hold metadata.
     pub metadata_zones: u32,
-    /// Logical zones.
+    /// Logical zones, or the sections of all joined zones.
     pub zones: u32,
     /// Physical zones of each drive for parts of logical zones: with stored maps more than logical zones.
     pub part_zones: u32,
@@ -255,6 +265,11 @@ impl Superblock {
     /// True if the array has more drives than a stripe has units.
     pub fn is_wider_than_a_stripe(&self) -> bool {
         (self.width as usize) < self.members.len()
+    }
+
+    /// The zones that the array shows: logical zones, or joined ones.
+    pub fn shown_zones(&self) -> u32 {
+        self.zones / self.sections
     }
 
     /// Data units of a stripe.
@@ -327,7 +342,7 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         zones: sb.zones.into(),
         zone_size: sb.zone_size.0.into(),
         zone_capacity: sb.zone_capacity.0.into(),
-        share_of: 1.into(),
+        share_of: sb.sections.into(),
         share_by: sb.shares.into(),
         created_ms: sb.created_ms.into(),
         label_len: u32::try_from(sb.label.len().min(MAX_LABEL)).unwrap_or(0).into(),
@@ -381,12 +396,13 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
     let (parities, number) = (raw.parities.get(), raw.placement.get());
     let placement = [Placement::Fixed, Placement::Stored].into_iter().find(|known| known.number() == number);
     let (share_of, shares) = (raw.share_of.get(), raw.share_by.get());
+    let joins = raw.incompat.get() & FEATURE_JOINED != 0;
     let known_parities = if raw.incompat.get() & FEATURE_TWO_PARITIES == 0 { 1 } else { 2 };
-    let Some(placement) = placement.filter(|_| parities == known_parities && share_of == 1) else {
+    let Some(placement) = placement.filter(|_| parities == known_parities && joins == (share_of != 1)) else {
         return Err(SuperblockRefusal::Foreign(format!(
             "the array has {parities} units of parity in a stripe, placement {number} and {share_of} physical zones in a \
-             logical zone's part; this build knows one unit of parity, or two with their feature bit, placements 1 and 2, and one \
-             physical zone: use a newer build"
+             logical zone; this build knows one unit of parity, or two with their feature bit, placements 1 and 2, and one \
+             physical zone, or more with their feature bit: use a newer build"
         )));
     };
     let part_zones = match placement {
@@ -398,6 +414,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         0 => (count, 0),
         _ => (raw.width.get(), raw.spare_drives.get()),
     };
+    let interleaved = raw.incompat.get() & FEATURE_INTERLEAVED != 0;
     let spare_count = raw.spares.get() as usize;
     let mut next_entry = || {
         let (entry, left) = RawMember::read_from_prefix(rest).map_err(|_| SuperblockRefusal::Malformed)?;
@@ -431,6 +448,10 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         && (2 + parities..=count).contains(&width)
         && (placement == Placement::Stored || width == count)
         && spare_drives <= count - width
+        && share_of > 0
+        && raw.zones.get().is_multiple_of(share_of)
+        && (!joins || shares == 1 && raw.incompat.get() & FEATURE_FRAMES == 0)
+        && (joins || !interleaved)
         && is_sound_share(placement, shares, raw.zone_capacity.get(), raw.unit.get())
         && (placement == Placement::Fixed || part_zones <= MAX_PHYSICAL_ZONES - METADATA_ZONES)
         && u128::from(raw.zones.get()) * u128::from(width)
@@ -462,6 +483,8 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         width,
         spare_drives,
         shares,
+        sections: share_of,
+        interleaved,
         block_size: block,
         unit: raw.unit.get(),
         metadata_zones: raw.metadata_zones.get(),
@@ -526,6 +549,8 @@ pub(crate) mod tests {
             width: 5,
             spare_drives: 0,
             shares: 1,
+            sections: 1,
+            interleaved: false,
             block_size: 4096,
             unit: 16,
             metadata_zones: 3,
@@ -623,6 +648,35 @@ pub(crate) mod tests {
         for sb in bad {
             assert_eq!(decode(sb.uuid, &encode(&sb)), Err(SuperblockRefusal::Malformed), "{sb:?}");
         }
+    }
+
+    #[test]
+    fn joined_zones_read_as_they_were_written() {
+        let one_behind_the_other =
+            Superblock { incompat: FEATURE_JOINED, sections: 4, zones: 28, part_zones: 28, ..sample() };
+        let in_turn = Superblock {
+            incompat: FEATURE_JOINED | FEATURE_INTERLEAVED,
+            interleaved: true,
+            ..one_behind_the_other.clone()
+        };
+        for (name, joined) in [("joined", &one_behind_the_other), ("interleaved", &in_turn)] {
+            let golden = golden_file(&format!("superblock-{name}-v1.bin"), &encode(joined));
+            assert_eq!(decode(joined.uuid, &golden), Ok(joined.clone()));
+            assert_eq!(encode(joined), golden);
+            assert_eq!(joined.shown_zones(), 7);
+        }
+        let bad = [
+            Superblock { zones: 29, ..in_turn.clone() },
+            Superblock { incompat: FEATURE_JOINED | FEATURE_FRAMES, ..one_behind_the_other.clone() },
+            Superblock { incompat: FEATURE_INTERLEAVED, sections: 1, ..in_turn.clone() },
+            Superblock { placement: Placement::Stored, shares: 2, part_zones: 28, ..in_turn.clone() },
+            Superblock { sections: 0, ..in_turn },
+        ];
+        for sb in bad {
+            assert_eq!(decode(sb.uuid, &encode(&sb)), Err(SuperblockRefusal::Malformed), "{sb:?}");
+        }
+        let unnamed = Superblock { incompat: 0, ..one_behind_the_other };
+        assert!(matches!(decode(unnamed.uuid, &encode(&unnamed)), Err(SuperblockRefusal::Foreign(_))));
     }
 
     #[test]

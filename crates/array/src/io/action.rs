@@ -72,25 +72,18 @@ impl Actions {
         completer: Completer,
         deferred: &mut Deferred,
     ) {
-        let (name, event) = match action {
-            Action::Finish => ("finish", ZoneEvent::Finish),
-            _ => ("reset", ZoneEvent::Reset),
+        let (name, to) = match action {
+            Action::Finish => {
+                let to = zone.state.transition(ZoneEvent::Finish);
+                ("finish", to.map_err(|_| self.zones.illegal_state_error(zone, id, "finish")))
+            }
+            _ => ("reset", self.zones.state_after_reset(zone, id)),
+        };
+        let to = match to {
+            Ok(to) => to,
+            Err(error) => return deferred.complete(completer, Err(error)),
         };
         let (lost, worn) = (zone.state == ZoneState::Offline, zone.state == ZoneState::ReadOnly);
-        let to = match zone.state.transition(event) {
-            Ok(to) => to,
-            // A zone with a stored map takes other physical zones than the worn ones after a reset.
-            Err(_) if worn && action == Action::Reset && self.ctx.places.stored().is_some() => {
-                ZoneState::Empty
-            }
-            // A reset is allowed of a failed zone whose parts are all present.
-            Err(_) if lost && action == Action::Reset && self.zones.reset_blocker(id).is_none() => {
-                ZoneState::Empty
-            }
-            Err(_) => {
-                return deferred.complete(completer, Err(self.zones.illegal_state_error(zone, id, name)));
-            }
-        };
         let nothing_to_do = match action {
             Action::Finish => zone.state == ZoneState::Full,
             // Blocks of a poisoned zone may have been dropped from memory.

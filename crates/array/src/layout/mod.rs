@@ -15,6 +15,7 @@
 //! If the rows of a part are no multiple of the unit, the units of the last stripe are shorter.
 
 pub(crate) mod gf256;
+pub(crate) mod joined;
 pub(crate) mod placement;
 pub(crate) mod places;
 pub(crate) mod row_set;

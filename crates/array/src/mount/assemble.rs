@@ -131,6 +131,7 @@ impl Mount {
         let first_missing = decision.pointer;
         if !self.has_failed(id, &entry, &decision) {
             decision = self.end_at_whole_write(id, &entry, decision).await?;
+            decision = self.decide_section(id, decision);
         }
         // The next life of a zone with a stored map takes other physical zones than the worn ones.
         let (worn, is_mapped) = (self.has_worn_part(id), self.places.stored().is_some());

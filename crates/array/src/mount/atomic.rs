@@ -16,7 +16,7 @@ use crate::format::crc32c;
 use crate::format::frames::Frame;
 use crate::format::superblock::FEATURE_FRAMES;
 use crate::format::zone_entries::ZoneEntry;
-use crate::layout::{Layout, Stripe};
+use crate::layout::Stripe;
 use crate::mount::decide::{Decision, PartState, Verdict};
 use crate::mount::errors::MountError;
 use crate::mount::gather::Mount;
@@ -151,27 +151,6 @@ impl Mount {
                 "the power cut tore a write: the zone ends before it"
             );
         }
-        Ok(end_at(&self.layout, &reader.resync.parts, decision, at))
+        Ok(decision.ending_at(&self.layout, &reader.resync.parts, at))
     }
-}
-
-/// The decision about a zone that ends at `at`, at or below the pointer of `decision`.
-fn end_at(layout: &Layout, parts: &[PartState], decision: Decision, at: Blocks) -> Decision {
-    if at == decision.pointer {
-        return decision;
-    }
-    let above = |(role, part): (_, &PartState)| match part {
-        PartState::Written(row) => *row > layout.used(role, at),
-        PartState::Full | PartState::Missing => false,
-    };
-    let verdict = if at == Blocks::ZERO {
-        Verdict::Reset
-    } else if parts.contains(&PartState::Full) {
-        Verdict::Full
-    } else if layout.roles().zip(parts).any(above) {
-        Verdict::OpenAboveStale
-    } else {
-        Verdict::Open
-    };
-    Decision { verdict, pointer: at, from: decision.from.min(layout.stripe_of(at)) }
 }

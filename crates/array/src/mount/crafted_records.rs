@@ -18,7 +18,7 @@ use crate::format::crc32c;
 use crate::format::frames::Frame;
 use crate::format::header;
 use crate::format::record::{self, Body, RecordId};
-use crate::format::superblock::{Limits, Placement, Superblock};
+use crate::format::superblock::{FEATURE_JOINED, Limits, Placement, Superblock};
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::placement::{METADATA_ZONES, Place, Rotation, metadata_zones};
 use crate::layout::row_set::RowSet;
@@ -444,7 +444,8 @@ fn overflowing_numbers_and_other_shapes_refuse_the_mount() {
         }
     }
     type Change = fn(&mut Superblock);
-    let changes: [Change; 5] = [
+    let changes: [Change; 6] = [
+        |sb| (sb.sections, sb.incompat) = (2, sb.incompat | FEATURE_JOINED),
         |sb| sb.unit = 3,
         |sb| sb.zones -= 1,
         |sb| sb.zone_capacity = Blocks(123),
@@ -619,6 +620,7 @@ fn changed_superblock(field: u8, number: u64, mut sb: Superblock) -> Superblock 
         9 => sb.uuid = Uuid::from_u128(u128::from(number)),
         10 => sb.members.iter_mut().for_each(|member| member.uuid = Uuid::nil()),
         11 => sb.members.iter_mut().take(small as usize % 5).for_each(|member| member.failed = true),
+        12 => (sb.sections, sb.incompat) = (small, sb.incompat | FEATURE_JOINED),
         _ => {
             let places = sb.members.iter_mut().take(small as usize % 5);
             places.for_each(|member| (member.failed, member.rebuilding) = (true, true));
@@ -708,7 +710,7 @@ proptest! {
     fn no_record_makes_a_mount_panic(
         kind in proptest::sample::select(&ALL_KINDS[..]),
         records in proptest::collection::vec((0_u32..4, any_record_body(), any_number(), 0_u8..24), 1..6),
-        superblock in proptest::option::weighted(0.3, (0_u8..13, any_number(), any::<bool>(), any::<bool>())),
+        superblock in proptest::option::weighted(0.3, (0_u8..14, any_number(), any::<bool>(), any::<bool>())),
     ) {
         let fixture = copy_of(kind);
         for (slot, body, number, place) in &records {

@@ -89,6 +89,29 @@ pub(crate) struct Decision {
     pub from: Stripe,
 }
 
+impl Decision {
+    /// The decision about the same zone, with parts in these states, if it ends at `at`: at or below the pointer.
+    pub(crate) fn ending_at(self, layout: &Layout, parts: &[PartState], at: Blocks) -> Decision {
+        if at == self.pointer {
+            return self;
+        }
+        let above = |(role, part): (_, &PartState)| match part {
+            PartState::Written(row) => *row > layout.used(role, at),
+            PartState::Full | PartState::Missing => false,
+        };
+        let verdict = if at == Blocks::ZERO {
+            Verdict::Reset
+        } else if parts.contains(&PartState::Full) {
+            Verdict::Full
+        } else if layout.roles().zip(parts).any(above) {
+            Verdict::OpenAboveStale
+        } else {
+            Verdict::Open
+        };
+        Decision { verdict, pointer: at, from: self.from.min(layout.stripe_of(at)) }
+    }
+}
+
 /// Decides the state of a logical zone from the evidence.
 pub(crate) fn decide(evidence: &Evidence<'_>) -> Decision {
     let layout = &evidence.layout;

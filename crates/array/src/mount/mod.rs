@@ -8,6 +8,7 @@ pub(crate) mod dry_run;
 pub(crate) mod errors;
 pub(crate) mod failed_zones;
 pub(crate) mod gather;
+pub(crate) mod joined;
 pub(crate) mod open;
 pub(crate) mod record_failures;
 pub(crate) mod resync;

@@ -16,6 +16,8 @@ use crate::background::moves::{evacuation, restore};
 use crate::background::{rebuild, reclaim, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
+use crate::joined::JoinedZones;
+use crate::layout::joined::JoinedLayout;
 use crate::member::log_reader;
 use crate::member::member_drive::MemberDrive;
 use crate::metrics::add;
@@ -53,7 +55,15 @@ impl Array {
             evacuation::watch(&core, pace.pace, rebuild_above);
             reclaim::watch(&core, &settings);
         }
-        Ok(Arc::new(Array { core }))
+        let layout = {
+            let superblock = core.members.config.lock();
+            JoinedLayout::new(superblock.sections, superblock.interleaved, &core.ctx.layout)
+        };
+        let joined = match layout {
+            Some(layout) => Some(JoinedZones::open(Arc::clone(&core), layout).await),
+            None => None,
+        };
+        Ok(Arc::new(Array { core, joined }))
     }
 }
 

@@ -342,6 +342,18 @@ impl ZoneTable {
         ))
     }
 
+    /// The state of a zone after a reset, or why the zone takes none.
+    pub(crate) fn state_after_reset(&self, zone: &Zone, id: ZoneId) -> Result<ZoneState> {
+        match (zone.state.transition(ZoneEvent::Reset), zone.state) {
+            (Ok(to), _) => Ok(to),
+            // A zone with a stored map takes other physical zones than the worn ones after a reset.
+            (Err(_), ZoneState::ReadOnly) if self.ctx.places.stored().is_some() => Ok(ZoneState::Empty),
+            // A reset is allowed of a failed zone whose parts are all present.
+            (Err(_), ZoneState::Offline) if self.reset_blocker(id).is_none() => Ok(ZoneState::Empty),
+            (Err(_), _) => Err(self.illegal_state_error(zone, id, "reset")),
+        }
+    }
+
     /// Why a failed zone cannot be reset now; `None` if a reset is possible.
     pub(crate) fn reset_blocker(&self, id: ZoneId) -> Option<String> {
         if let Some(lacking) = self.members.failed_beside(None) {

@@ -57,10 +57,14 @@ pub struct CreateArgs {
     /// and need a drive that may have one zone more active.
     #[arg(long, default_value = "stored", value_name = "WHICH")]
     placement: PlacementArg,
-    /// Size of a logical zone: 1/S for S logical zones that share a physical zone of each drive, or the bytes that it holds. Not
-    /// with the fixed placement [default: a physical zone of each drive].
-    #[arg(long, value_name = "1/S|SIZE")]
+    /// Size of a logical zone: 1/S for S logical zones that share a physical zone of each drive (not with the fixed placement), M for M
+    /// physical zones of each drive, or the bytes that it holds [default: a physical zone of each drive].
+    #[arg(long, value_name = "1/S|M|SIZE")]
     zone_size: Option<ZoneSize>,
+    /// With M physical zones of each drive in a logical zone: stripes go to the M zones of a drive in turn, so that one logical zone
+    /// has the bandwidth of all of them, and counts as M open zones of each drive.
+    #[arg(long)]
+    interleave: bool,
     /// Units of a stripe, parities included: each logical zone takes as many of the drives. Fewer than drives: not
     /// with the fixed placement [default: one on each drive].
     #[arg(long, value_name = "N")]
@@ -87,6 +91,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
         atomic_writes,
         placement,
         zone_size,
+        interleave,
         width,
         spares,
         label,
@@ -120,6 +125,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
         spare_drives: spares,
         label,
         atomic_writes,
+        interleaved: interleave,
         ..CreateOptions::default()
     };
     let mut devices: Vec<Arc<dyn ZonedDevice>> = Vec::new();
@@ -141,7 +147,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
         }
     }
     if let Some(size) = zone_size {
-        zone_size::set_shares(&mut options, &devices, size)?;
+        zone_size::set_size(&mut options, &devices, size)?;
     }
     let planned = ::array::plan(&devices, &options)?;
     let (capacity, unused) = (array_capacity(&planned), unused_bytes_of_drives(&planned, &devices));
@@ -153,7 +159,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
             output::line(format!(
                 "the array would hold {} in {} zones",
                 size::show(capacity),
-                planned.zones
+                planned.shown_zones()
             ))?;
         }
         return Ok(ExitCode::SUCCESS);
@@ -177,7 +183,7 @@ pub fn run(context: &Context, args: CreateArgs) -> Result<ExitCode> {
     };
     if context.json {
         output::json(&json!({
-            "array": superblock.uuid.to_string(), "url": url, "capacity": capacity.0, "zones": superblock.zones,
+            "array": superblock.uuid.to_string(), "url": url, "capacity": capacity.0, "zones": superblock.shown_zones(),
             "unused": unused.iter().map(|(drive, bytes)| json!({ "drive": &*drive.name, "bytes": bytes.0 })).collect::<Vec<_>>(),
         }))?;
         return Ok(ExitCode::SUCCESS);
@@ -225,7 +231,7 @@ fn print_unused_bytes(planned: &::array::Superblock, unused: &[(Geometry, Bytes)
 }
 
 fn array_capacity(superblock: &::array::Superblock) -> Bytes {
-    Bytes(zone_size::zone_bytes(superblock).0 * u64::from(superblock.zones))
+    Bytes(zone_size::zone_bytes(superblock).0 * u64::from(superblock.shown_zones()))
 }
 
 /// Writes the file that lists an array's members, with absolute paths.

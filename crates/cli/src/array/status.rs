@@ -66,6 +66,10 @@ pub fn show(context: &Context, view: &ArrayView) -> Result<()> {
     if view.zone_shares > 1 {
         pairs.push(("zone size", format!("1/{} of a zone of each drive", view.zone_shares)));
     }
+    if view.zone_sections > 1 {
+        let how = if view.interleaved { "stripe by stripe" } else { "one behind the other" };
+        pairs.push(("zone size", format!("{} zones of each drive, {how}", view.zone_sections)));
+    }
     if view.spare_drives > 0 {
         pairs.push(("spare capacity", format!("that of {} of the drives", view.spare_drives)));
     }

@@ -29,6 +29,11 @@ pub struct ArrayView {
     pub width: u32,
     /// Number of logical zones that share a physical zone: 1, or more with zones of a fraction of the drives'.
     pub zone_shares: u32,
+    /// Sections of a joined zone: 1 where each zone is for itself. Zones in events and problems are sections: S of zone Z is
+    /// `Z * zone_sections + S`.
+    pub zone_sections: u32,
+    /// True if the stripes of the sections of a joined zone take turns.
+    pub interleaved: bool,
     /// Number of drives whose capacity stays free for the parts of drives that fail.
     pub spare_drives: u32,
     /// Bytes that the array holds when it is full.
@@ -215,10 +220,12 @@ impl From<&Status> for ArrayView {
             health: health(status.health()).to_owned(),
             failures_left: status.failures_left(),
             mount_error: status.mount_error.clone(),
-            zones: superblock.zones,
+            zones: superblock.shown_zones(),
             stripe_unit: u64::from(superblock.unit) * block,
             width: superblock.width,
             zone_shares: superblock.shares,
+            zone_sections: superblock.sections,
+            interleaved: superblock.interleaved,
             spare_drives: superblock.spare_drives,
             capacity: zone * data * u64::from(superblock.zones),
             memory: status.memory.map(|memory| MemoryView {

@@ -13,7 +13,7 @@ use super::model::{ShownZone, WorkloadEvent, WornZone, ZonesModel};
 use super::record::{STEPS_PER_TASK, replace};
 use super::shape::{DriveFailure, LOGICAL_ZONES, Shape, WearTime, Worn, latency};
 use super::unreadable::{UnreadableBlocks, UnreadableDrive};
-use super::workload::{Task, read_all_zones};
+use super::workload::{Task, read_all_zones, zones_of_task};
 use crate::choose::Sample;
 use crate::model::{Fault, fault};
 use crate::oracle::SECOND_CUT_EVERY;
@@ -165,7 +165,8 @@ impl Probe<'_> {
             // A row with one unreadable block may lack a second drive's block too: then every block of the row may read as a
             // media error.
             let may = |zone: ZoneId, n: u64| {
-                let piece = layout.locate(Blocks(n));
+                let (zone, offset) = array.locate(zone, Blocks(n));
+                let piece = layout.locate(offset);
                 drives.bad.was(zone, layout.row(piece.stripe) + piece.row)
             };
             let shown = read_all_zones(&device, &may).await.map_err(|what| fault(FailureKind::Lost, what))?;
@@ -201,7 +202,7 @@ impl Probe<'_> {
             for task in 0..2_u32 {
                 let sink = Arc::clone(&model);
                 let sink = Arc::new(move |event: WorkloadEvent| sink.lock().apply(&event));
-                let zones = task * LOGICAL_ZONES / 2..(task + 1) * LOGICAL_ZONES / 2;
+                let zones = zones_of_task(task, &device);
                 let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS_PER_TASK)
                     .allow_wear(shape.worn());
                 let error = Arc::clone(&error);
@@ -251,6 +252,7 @@ impl Probe<'_> {
         if let Some(gone) = gone.filter(|_| first_lacking >= shape.parities as usize) {
             // The array may have declared the zone lost while other drives were missing, whether the worn drive is present now or
             // not.
+            drives.bad.lose(ZoneId(u32::try_from(gone.zone).expect("a few")));
             worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
         }
         let mut faults = match self.mount(&drives, &[]) {
@@ -335,10 +337,17 @@ impl ImageDrives {
         }
         for _ in 0..1 + rng.below(3) {
             let zone = rng.index(shown.len());
-            let rows = shown.get(zone).map_or(0, |shown| shown.blocks.len() / self.emus.len());
+            let (mut id, mut blocks) = (
+                ZoneId(u32::try_from(zone).expect("a few")),
+                shown.get(zone).map_or(0, |shown| shown.blocks.len() as u64),
+            );
+            if array.superblock().sections > 1 && blocks > 0 {
+                let (section, offset) = array.locate(id, Blocks(rng.below(blocks)));
+                (id, blocks) = (section, offset.0);
+            }
+            let rows = blocks / self.emus.len() as u64;
             if rows > 0 {
-                let row = rng.below(rows as u64);
-                let id = ZoneId(u32::try_from(zone).expect("a few"));
+                let row = rng.below(rows);
                 if let Some((physical, first)) = self.place_of(array, id) {
                     self.bad.add(id, physical, (first, row));
                 }

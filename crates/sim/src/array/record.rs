@@ -10,11 +10,11 @@ use ::array::{Array, EventKind, Events, OpenOptions, Pace, RebuildOptions, Role,
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
-use zoned::{ErrorKind, ZoneId, ZonedDevice};
+use zoned::{Blocks, ErrorKind, ZoneId, ZonedDevice};
 
 use super::model::WorkloadEvent;
 use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, latency};
-use super::workload::Task;
+use super::workload::{Task, zones_of_task};
 use crate::trace::Event;
 use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 
@@ -109,7 +109,7 @@ async fn run(
         .map(|task| {
             let sink = Arc::clone(journal);
             let sink = Arc::new(move |event| sink.lock().push(Entry::Event(event)));
-            let zones = task * LOGICAL_ZONES / 2..(task + 1) * LOGICAL_ZONES / 2;
+            let zones = zones_of_task(task, &device);
             let (array, first) = (Arc::clone(&recorded.array), ZoneId(zones.start));
             // With all drives present the workload first fails a zone, so that cuts fall around the failure and the zone's reset.
             let fails_zone = shape.missing == MissingDrive::None && task == 0;
@@ -117,8 +117,11 @@ async fn run(
                 .with_appends(shape.sends_appends())
                 .allow_wear(shape.worn());
             spawn(&*driver, "workload", async move {
-                let task =
-                    if fails_zone { task.fails_first_zone(array.fail_zone(first)).await? } else { task };
+                let task = if fails_zone {
+                    task.fails_first_zone(array.fail_zone(array.locate(first, Blocks::ZERO).0)).await?
+                } else {
+                    task
+                };
                 task.run().await
             })
         })
@@ -149,9 +152,9 @@ async fn move_parts(
 ) -> std::result::Result<(), String> {
     let mut rng = Rng::at(seed, &[0x307e]);
     let driver = Arc::clone(array.driver());
-    let drives = array.superblock().members.len();
+    let (drives, zones) = (array.superblock().members.len(), LOGICAL_ZONES * array.superblock().sections);
     while !is_over.load(Ordering::Acquire) {
-        let zone = ZoneId(rng.index(LOGICAL_ZONES as usize) as u32);
+        let zone = ZoneId(rng.index(zones as usize) as u32);
         let role = Role(rng.index(drives) as u32);
         if array.superblock().shares > 1 && rng.chance(50) {
             journal.lock().push(Entry::Reclaiming(true));

@@ -17,6 +17,8 @@ pub(crate) const LOGICAL_ZONES: u32 = 6;
 const RESERVE_ZONES: u32 = 1;
 /// Physical zones of a drive for the parts of logical zones where zones share them: six of the logical zones are used.
 const SHARED_PART_ZONES: u32 = 16;
+/// More blocks of a zone where zones are joined: the logs hold the maps and ends of more zones.
+const MORE_BLOCKS_WHERE_JOINED: u64 = 30;
 /// Most conventional zones of a drive.
 const MAX_CONVENTIONAL_ZONES: u64 = 5;
 /// Appends of a length and a number in flight in a round of measurement.
@@ -152,6 +154,10 @@ pub(crate) struct Shape {
     pub spare_drives: usize,
     /// Logical zones that share a physical zone: with stored maps there may be several.
     pub shares: u32,
+    /// Sections of a joined zone: 1 where each zone is for itself.
+    pub sections: u32,
+    /// The stripes of the sections take turns.
+    pub interleaved: bool,
     /// The seed of the drives' numbers of conventional zones; `None` where no drive has conventional zones.
     pub smr: Option<u64>,
     /// Units of parity in a stripe.
@@ -171,6 +177,7 @@ impl Shape {
     /// The shape of an array of the target `array`: some have two parities.
     pub(crate) fn of(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of_any_width(options, workload).with_shares(options, workload);
+        let shape = shape.with_sections(options, workload);
         let may_move = shape.stored && shape.worn().is_none();
         let moves = may_move && Rng::at(options.seed, &[workload, 0x307e]).chance(50);
         Shape { moves, ..shape }
@@ -208,6 +215,17 @@ impl Shape {
             _ => (6, self.capacity + 120),
         };
         Shape { shares, capacity, ..self }
+    }
+
+    /// In some arrays two or three zones are joined, one behind the other or stripe by stripe.
+    fn with_sections(self, options: &CrashOptions, workload: u64) -> Shape {
+        let mut rng = Rng::at(options.seed, &[workload, 0x5ec7]);
+        if self.worn().is_some() || self.shares > 1 || self.atomic || !rng.chance(50) {
+            return self;
+        }
+        let sections = if rng.chance(50) { 2 } else { 3 };
+        let interleaved = rng.chance(60);
+        Shape { sections, interleaved, capacity: self.capacity + MORE_BLOCKS_WHERE_JOINED, ..self }
     }
 
     fn with_as_many_units_as_drives(options: &CrashOptions, workload: u64) -> Shape {
@@ -275,6 +293,8 @@ impl Shape {
             width: drives,
             spare_drives: 0,
             shares: 1,
+            sections: 1,
+            interleaved: false,
             smr,
             parities: 1,
             appends,
@@ -325,6 +345,8 @@ impl Shape {
             width: Some(u32::try_from(self.width).expect("a few")),
             spare_drives: u32::try_from(self.spare_drives).expect("a few"),
             shares: self.shares,
+            sections: self.sections,
+            interleaved: self.interleaved,
             ..CreateOptions::default()
         }
     }
@@ -407,7 +429,7 @@ impl Shape {
             return SHARED_PART_ZONES + METADATA_ZONES;
         }
         let reserve = if self.stored { RESERVE_ZONES } else { 0 };
-        self.zones + METADATA_ZONES + reserve
+        self.zones * self.sections + METADATA_ZONES + reserve
     }
 
     /// Number of conventional zones of one drive of the array.
@@ -595,6 +617,15 @@ mod tests {
         let shared = |shares| shapes.iter().filter(|shape| shape.shares == shares).count();
         let counts = [2, 3, 6].map(shared);
         assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+        let joined = |interleaved| {
+            let of = |sections| {
+                let is = |shape: &&Shape| shape.sections == sections && shape.interleaved == interleaved;
+                shapes.iter().filter(is).count()
+            };
+            [2, 3].map(of)
+        };
+        let counts = [joined(false), joined(true)].concat();
+        assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
         let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
         assert!((15..40).contains(&narrow), "{narrow}");
         let both = || shapes.iter().filter(|shape| shape.width < shape.drives && shape.shares > 1);

@@ -163,6 +163,7 @@ fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind
         (StateKind::TwoParities, shape.parities == 2),
         (StateKind::StoredMaps, shape.stored),
         (StateKind::SharedZones, shape.shares > 1),
+        (StateKind::JoinedZones, shape.sections > 1),
         (StateKind::AtomicWrites, shape.atomic),
         (StateKind::WornZone, shape.worn().is_some()),
     ]

@@ -18,6 +18,8 @@ pub(super) struct UnreadableBlocks {
     now: Arc<Mutex<BTreeSet<Lba>>>,
     /// The rows of logical zones that were ever unreadable: a power cut may undo the reset of a zone.
     ever: Arc<Mutex<BTreeSet<(ZoneId, u64)>>>,
+    /// A logical zone of which more parts were missing than there are parities: a rebuild records rows of it as lost.
+    lost_zone: Option<ZoneId>,
 }
 
 impl UnreadableBlocks {
@@ -33,9 +35,14 @@ impl UnreadableBlocks {
         self.ever.lock().insert((zone, row));
     }
 
+    /// More parts of a logical zone are missing than there are parities.
+    pub(super) fn lose(&mut self, zone: ZoneId) {
+        self.lost_zone = Some(zone);
+    }
+
     /// Whether a row of a logical zone was ever unreadable.
     pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
-        self.ever.lock().contains(&(zone, row))
+        self.lost_zone == Some(zone) || self.ever.lock().contains(&(zone, row))
     }
 }
 

@@ -11,7 +11,7 @@ use zoned::{
 };
 
 use super::model::{ShownZone, UNREADABLE_BLOCK_DIGEST, WorkloadEvent};
-use super::shape::Worn;
+use super::shape::{LOGICAL_ZONES, Worn};
 use crate::Rng;
 
 /// A function that takes the events of an array's workload.
@@ -42,6 +42,13 @@ pub(crate) struct Task {
     appends: bool,
 }
 
+/// The zones that one of the two tasks of a workload writes: no more than may be active.
+pub(crate) fn zones_of_task(task: u32, device: &Arc<dyn ZonedDevice>) -> Range<u32> {
+    let most = device.geometry().max_active.map_or(LOGICAL_ZONES, |limit| limit.max(2)) / 2;
+    let first = task * LOGICAL_ZONES / 2;
+    first..first + most.min(LOGICAL_ZONES / 2)
+}
+
 /// The digest of a block's content.
 pub(crate) fn digest(block: &[u8]) -> u64 {
     checksum(CrcAlgorithm::Crc64Nvme, block)
@@ -57,7 +64,8 @@ pub(crate) async fn read_all_zones(
     let mut all = Vec::new();
     for info in device.report(0..geometry.zones).await.map_err(|e| format!("the report: {e}"))? {
         let mut blocks = Vec::new();
-        let mut at = 0;
+        // A joined zone may be offline with blocks that can be read.
+        let mut at = if info.state == ZoneState::Offline { info.pointer.0 } else { 0 };
         while at < info.pointer.0 {
             let count = (info.pointer.0 - at).min(geometry.max_transfer.0);
             let into = BufMut::zeroed(count as usize * size);

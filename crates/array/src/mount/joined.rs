@@ -1,0 +1,91 @@
+//! Joined zones at a mount: all sections end at the first block that is not there.
+//!
+//! `decide` puts the pointer of each section at its own first missing block. A power cut may have left one section ahead of another:
+//! by writes in flight, which were not acknowledged, by the loss of a drive's cache, or in the middle of a reset, which begins with the
+//! first section. A block of a joined zone is durable only if all blocks below are, whatever their sections. So nothing durable lies
+//! behind the first gap, and each section ends there; blocks above become stale rows, as those above any pointer do.
+//!
+//! A drive may fill an open zone when it loses power. A section that is full without a recorded end may have been filled, which makes
+//! the joined zone full, as it would make a zone that is for itself.
+
+use zoned::{Blocks, ZoneId};
+
+use crate::layout::Stripe;
+use crate::layout::joined::JoinedLayout;
+use crate::mount::decide::{Decision, Verdict};
+use crate::mount::gather::Mount;
+
+/// What the other sections of a joined zone change about one.
+enum Change {
+    /// The section has no content: the joined zone was reset, or the section's first block lies behind a gap.
+    Reset,
+    /// The section ends there.
+    End(Blocks),
+    /// The section is full without content, and with it the joined zone.
+    Finish,
+}
+
+impl Mount {
+    /// The decision about a section, as far as it follows from those about all sections of its joined zone. `decision` is the one about
+    /// the section alone, which stays where zones are not joined.
+    pub(crate) fn decide_section(&self, id: ZoneId, decision: Decision) -> Decision {
+        if !self.options.rules().ends_sections_at_gap() {
+            return decision;
+        }
+        let layout = JoinedLayout::new(self.superblock.sections, self.superblock.interleaved, &self.layout);
+        match layout.and_then(|layout| self.change_of_section(&layout, id)) {
+            None => decision,
+            Some(Change::Reset) => {
+                Decision { verdict: Verdict::Reset, pointer: Blocks::ZERO, from: Stripe(0) }
+            }
+            Some(Change::Finish) => {
+                Decision { verdict: Verdict::Known, pointer: Blocks::ZERO, from: Stripe(0) }
+            }
+            // A section with a recorded end takes no more writes: the joined zone is full, and ends before the gap.
+            Some(Change::End(_)) if decision.verdict == Verdict::Known => decision,
+            Some(Change::End(end)) => {
+                tracing::info!(
+                    section = id.0,
+                    from = end.0,
+                    to = decision.pointer.0,
+                    "another section lacks a block"
+                );
+                decision.ending_at(&self.layout, &self.parts(id), end)
+            }
+        }
+    }
+
+    /// A joined zone with a failed section keeps what the others hold.
+    fn change_of_section(&self, layout: &JoinedLayout, id: ZoneId) -> Option<Change> {
+        let mut found = Vec::with_capacity(layout.sections as usize);
+        for section in layout.zones(layout.joined_zone(id)) {
+            let (entry, decision) = self.decide(section);
+            if self.has_failed(section, &entry, &decision) {
+                return None;
+            }
+            found.push(decision);
+        }
+        let number = layout.section(id);
+        let own = found.get(number as usize)?;
+        // A joined zone that was finished without content has a full first section.
+        let is_empty = |of: &Decision| matches!(of.verdict, Verdict::Empty | Verdict::Reset);
+        if found.first().is_some_and(is_empty) {
+            return (own.verdict != Verdict::Empty).then_some(Change::Reset);
+        }
+        let ends: Vec<Blocks> = found.iter().map(|decision| decision.pointer).collect();
+        let gap = layout.first_gap(&ends);
+        let before = number.checked_sub(1).and_then(|before| found.get(before as usize));
+        if !layout.interleaved
+            && own.verdict == Verdict::Empty
+            && gap == layout.address(number, Blocks::ZERO)
+            && before.is_some_and(|before| before.verdict == Verdict::Full)
+        {
+            return Some(Change::Finish);
+        }
+        match layout.share(number, gap) {
+            share if share >= own.pointer => None,
+            Blocks::ZERO => Some(Change::Reset),
+            share => Some(Change::End(share)),
+        }
+    }
+}
