@@ -35,6 +35,8 @@ pub struct Setup {
     pub placement: Placement,
     /// Logical zones that share a physical zone.
     pub shares: u32,
+    /// Physical zones of each drive in a logical zone, whose stripes take turns there.
+    pub sections: u32,
     /// Whether the array's writes are atomic.
     pub atomic_writes: bool,
     /// How the array's appends go to its drives.
@@ -60,6 +62,7 @@ impl Default for Setup {
             spare_drives: 0,
             placement: Placement::Fixed,
             shares: 1,
+            sections: 1,
             atomic_writes: false,
             appends: AppendMode::Ordered,
             one_write: false,
@@ -140,6 +143,8 @@ impl Setup {
             spare_drives: self.spare_drives,
             placement: self.placement,
             shares: self.shares,
+            sections: self.sections,
+            interleaved: self.sections > 1,
             atomic_writes: self.atomic_writes,
             ..CreateOptions::default()
         };

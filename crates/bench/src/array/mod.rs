@@ -4,6 +4,7 @@
 mod appends;
 mod atomic_writes;
 mod bed;
+mod joined_zones;
 mod mounts;
 mod reclaim;
 mod spares;
@@ -156,6 +157,8 @@ pub fn run(load: &ArrayLoad, progress: &dyn Fn(&str)) -> Result<Vec<Line>> {
     for shares in [1, 2] {
         lines.extend(load.stored_maps(shares)?);
     }
+    progress("joined zones");
+    lines.extend(load.joined_zones()?);
     progress("reclaim");
     lines.extend(load.reclaim(Bytes(64 * MIB))?);
     progress("spare room");

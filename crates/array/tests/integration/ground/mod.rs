@@ -113,7 +113,7 @@ impl ArrayFixture {
         self.wait(Array::open(devices, OpenOptions::default())).expect("opened without a drive")
     }
 
-    /// Writes blocks of a zone, with the content of generation `life`, in pieces of `piece`.
+    /// Opens the array, without a drive if one is `lost`.
     pub fn open_perhaps_without(&self, lost: Option<usize>) -> Arc<Array> {
         match lost {
             Some(lost) => self.open_without(lost),
@@ -126,6 +126,7 @@ impl ArrayFixture {
         (0..).zip(&self.emus).map(|(n, emu)| emu.power_cut(&mut Seeded::new(seed << 8 | n))).collect()
     }
 
+    /// Writes blocks of a zone, with the content of generation `life`, in pieces of `piece`.
     pub fn write(&self, array: &Arc<Array>, zone: ZoneId, life: u64, from: u64, to: u64, piece: u64) {
         let device: &dyn ZonedDevice = &**array;
         self.wait(async {
