@@ -284,7 +284,8 @@ impl PartCopy {
                     }
                     (Err(e), _) if *role == part.role && !is_transient(e.kind()) => {
                         // The rows of a part that cannot be read follow from the other parts.
-                        if let Some(slot) = places.slot(id, *role).filter(|_| fails_the_drive(e.kind())) {
+                        let slot = places.slot(id, *role).filter(|_| fails_the_drive(e.kind()));
+                        if let Some(slot) = slot.filter(|slot| core.members.member(*slot).is_good()) {
                             core.members.fail(slot, &e).await?;
                         }
                         lacks_rows = true;
@@ -339,7 +340,7 @@ impl PartCopy {
         if core.ctx.layout.parities == 1 || is_transient(error.kind()) {
             return false;
         }
-        match other.filter(|_| fails_the_drive(error.kind())) {
+        match other.filter(|other| fails_the_drive(error.kind()) && core.members.member(*other).is_good()) {
             Some(other) => core.members.fail(other, error).await.is_ok(),
             None => true,
         }
@@ -500,7 +501,8 @@ pub(crate) async fn unrecoverable_row_error(
     error: Error,
 ) -> Error {
     let Some(other) = other else { return error };
-    if fails_the_drive(error.kind()) {
+    // A drive that is lacking has not failed again: its new drive, which another task may be filling, did not answer the read.
+    if fails_the_drive(error.kind()) && core.members.member(other).is_good() {
         // If the failure breaks the array, the error of the broken array is returned.
         return match core.members.fail(other, &error).await {
             Err(e) => e,

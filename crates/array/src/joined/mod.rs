@@ -21,8 +21,8 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use zoned::checks::{self, Transfer};
 use zoned::{
-    Action, Admission, Blocks, BufMut, Completer, Done, Durability, Error, ErrorKind, Geometry, Io, Lba, Op,
-    Resources, Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState, join_all,
+    Action, Admission, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ErrorKind, Geometry, Io, Lba,
+    Op, Resources, Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState, join_all,
 };
 
 use crate::core::Core;
@@ -143,7 +143,7 @@ impl JoinedZones {
         {
             let mut limits = self.limits.lock();
             let mut zone = self.zone(id);
-            if zone.must_wait(&work) {
+            if zone.must_wait(&self.layout, &work) {
                 zone.queue.push_back((work, completer));
                 return io;
             }
@@ -159,7 +159,7 @@ impl JoinedZones {
         {
             let mut limits = self.limits.lock();
             let mut zone = self.zone(id);
-            while zone.queue.front().is_some_and(|(work, _)| !zone.holds_back(work)) {
+            while zone.queue.front().is_some_and(|(work, _)| !zone.holds_back(&self.layout, work)) {
                 let Some((work, completer)) = zone.queue.pop_front() else { break };
                 self.begin(&mut zone, id, &mut limits, work, completer, &mut deferred);
             }
@@ -185,25 +185,46 @@ impl JoinedZones {
                     Err(error) => return deferred.complete(completer, Err(error)),
                 };
                 let (start, bytes) = (zone.pointer, data.len());
-                let (block, mut next) = (self.core.ctx.bytes(1), 0);
-                let piece = |piece: SectionPiece| {
-                    let from = next;
-                    next += piece.blocks as usize * block;
-                    let data = data.slice(from..next);
-                    let at = self.address(id, piece.section, piece.offset);
-                    self.core.submit(Op::Write { at, data, how: Durability::Cached })
-                };
-                let ios: Vec<Io> = self.layout.pieces(start, end.minus(start).0).map(piece).collect();
                 let done = match offset {
                     Some(_) => Done::Unit,
                     None => Done::At(self.geometry.start(id).plus(start)),
                 };
+                let pieces = self.pieces_of_write(id, start, data);
                 let number = zone.begin_write(end, bytes, how, done, completer);
                 let this = Arc::clone(self);
+                if pieces.len() > 1 && !self.layout.interleaved {
+                    // The section below is full, and not active any more, once its piece is there.
+                    zone.busy = true;
+                    return deferred.run(async move {
+                        let mut results = Vec::new();
+                        for piece in pieces {
+                            results.push(this.core.submit(piece).await);
+                            if results.last().is_some_and(Result::is_err) {
+                                break;
+                            }
+                        }
+                        this.zone(id).busy = false;
+                        this.end_write(id, number, results);
+                    });
+                }
+                let ios: Vec<Io> = pieces.into_iter().map(|piece| self.core.submit(piece)).collect();
                 deferred.run(async move { this.end_write(id, number, join_all(ios).await) });
             }
             Work::Act(action) => self.begin_action(zone, id, limits, action, completer, deferred),
         }
+    }
+
+    /// The writes to sections that a write at `start` of a joined zone consists of.
+    fn pieces_of_write(&self, id: ZoneId, start: Blocks, data: Buf) -> Vec<Op> {
+        let (block, mut next) = (self.core.ctx.bytes(1), 0);
+        let blocks = (data.len() / block) as u64;
+        let piece = |piece: SectionPiece| {
+            let from = next;
+            next += piece.blocks as usize * block;
+            let at = self.address(id, piece.section, piece.offset);
+            Op::Write { at, data: data.slice(from..next), how: Durability::Cached }
+        };
+        self.layout.pieces(start, blocks).map(piece).collect()
     }
 
     fn begin_read(
@@ -284,7 +305,8 @@ impl JoinedZones {
         if blocks > left {
             return Err(refuse(ErrorKind::ZoneFull).because(format!("{blocks} blocks, {left} left")));
         }
-        self.admit(zone, id, limits, name, ZoneEvent::Write { fills: blocks == left })?;
+        // The zone is full once the write is acknowledged.
+        self.admit(zone, id, limits, name, ZoneEvent::Write { fills: false })?;
         Ok(zone.pointer.plus(Blocks(blocks)))
     }
 
@@ -331,7 +353,7 @@ impl JoinedZones {
         let mut deferred = Deferred::default();
         let durable = {
             let mut limits = self.limits.lock();
-            self.zone(id).write_ended(id, number, landing, &mut limits, &mut deferred)
+            self.zone(id).write_ended(id, &self.layout, (number, landing), &mut limits, &mut deferred)
         };
         if !durable.is_empty() {
             let flush = self.core.submit(Op::Flush);

@@ -7,6 +7,7 @@ use zoned::{
 };
 
 use crate::deferred::Deferred;
+use crate::layout::joined::JoinedLayout;
 use crate::zone::MAX_BYTES_IN_FLIGHT;
 
 /// An operation that waits for its joined zone, or is carried out there.
@@ -27,12 +28,22 @@ pub(super) enum Work {
 /// A write that was submitted to sections.
 struct Flight {
     number: u64,
-    start: Blocks,
+    /// One past the write's last block, from the zone's start.
+    end: Blocks,
     bytes: u64,
     how: Durability,
     done: Done,
     completer: Completer,
-    landed: bool,
+    /// `None` while a piece is under way.
+    landed: Option<Landed>,
+}
+
+/// The outcome of a write.
+#[derive(Clone, Copy)]
+struct Landed {
+    has_failed: bool,
+    /// True if a section took a piece.
+    any: bool,
 }
 
 /// What the sections answered to the pieces of a write.
@@ -67,6 +78,8 @@ pub(super) struct JoinedZone {
     in_flight: u64,
     /// The end of the blocks that the sections acknowledged without a gap.
     covered: Blocks,
+    /// True if all writes in flight lie behind one that failed.
+    is_behind_failed: bool,
     /// True if a section holds blocks above `covered` of a write that failed, or of a later one.
     is_ahead: bool,
 }
@@ -89,6 +102,7 @@ impl JoinedZone {
             next_flight: 0,
             in_flight: 0,
             covered: pointer,
+            is_behind_failed: false,
             is_ahead: false,
         }
     }
@@ -105,17 +119,20 @@ impl JoinedZone {
     }
 
     /// True if `work` must wait for earlier work of the zone.
-    pub(super) fn must_wait(&self, work: &Work) -> bool {
-        !self.queue.is_empty() || self.holds_back(work)
+    pub(super) fn must_wait(&self, layout: &JoinedLayout, work: &Work) -> bool {
+        !self.queue.is_empty() || self.holds_back(layout, work)
     }
 
     /// True if `work` at the head of the queue must wait.
-    pub(super) fn holds_back(&self, work: &Work) -> bool {
+    pub(super) fn holds_back(&self, layout: &JoinedLayout, work: &Work) -> bool {
         self.busy
             || match work {
                 Work::Write { data, .. } => {
-                    self.in_flight > 0
-                        && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT
+                    let begins_section = !layout.interleaved && self.pointer.0.is_multiple_of(layout.section);
+                    // The section below is full by then, and not active any more.
+                    begins_section && !self.flights.is_empty()
+                        || self.in_flight > 0
+                            && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT
                 }
                 Work::Act(Action::Reset | Action::Finish) => !self.flights.is_empty(),
                 Work::Act(_) | Work::Read { .. } => false,
@@ -131,70 +148,80 @@ impl JoinedZone {
         done: Done,
         completer: Completer,
     ) -> u64 {
-        let (number, start, bytes) = (self.next_flight, self.pointer, bytes as u64);
+        let (number, bytes) = (self.next_flight, bytes as u64);
         self.next_flight += 1;
         self.in_flight += bytes;
         self.pointer = end;
-        self.flights.push_back(Flight { number, start, bytes, how, done, completer, landed: false });
+        self.flights.push_back(Flight { number, end, bytes, how, done, completer, landed: None });
         number
     }
 
     /// All pieces of a write have ended. Completes the writes that can be acknowledged now, or that have failed; gives those that a
-    /// flush has to make durable first.
+    /// flush has to make durable first. A zone all of whose blocks are acknowledged is full: until then its sections may be active.
     ///
     /// A write behind a failed one fails too, as a gap lies below. If no section took blocks of any of them, the zone goes on at the
     /// failed write; otherwise it takes no more writes until it is reset, or the array is opened anew.
     pub(super) fn write_ended(
         &mut self,
         id: ZoneId,
-        number: u64,
-        landing: Landing,
+        layout: &JoinedLayout,
+        (number, landing): (u64, Landing),
         limits: &mut Resources,
         deferred: &mut Deferred,
     ) -> Vec<AwaitsFlush> {
-        let Some(at) = self.flights.iter().position(|flight| flight.number == number) else {
-            return Vec::new();
-        };
         let mut durable = Vec::new();
+        let has_failed = landing.result.is_err();
         if let Err(error) = landing.result {
             self.poison.get_or_insert(error);
         }
-        if let Some(flight) = self.flights.get_mut(at) {
-            flight.landed = true;
+        if let Some(flight) = self.flights.iter_mut().find(|flight| flight.number == number) {
+            flight.landed = Some(Landed { has_failed, any: landing.any });
         }
-        if self.poison.is_none() {
-            while self.flights.front().is_some_and(|flight| flight.landed) {
-                let Some(flight) = self.flights.pop_front() else { break };
-                self.in_flight -= flight.bytes;
-                self.covered = self.flights.front().map_or(self.pointer, |next| next.start);
-                match flight.how {
-                    Durability::Durable => {
-                        durable.push(AwaitsFlush { done: flight.done, completer: flight.completer });
-                    }
-                    Durability::Cached => deferred.complete(flight.completer, Ok(flight.done)),
-                }
+        while let Some(landed) = self.flights.front().and_then(|flight| flight.landed) {
+            self.is_behind_failed |= landed.has_failed;
+            if self.is_behind_failed {
+                break;
             }
-            return durable;
+            let Some(flight) = self.flights.pop_front() else { break };
+            self.in_flight -= flight.bytes;
+            self.covered = flight.end;
+            match flight.how {
+                Durability::Durable => {
+                    durable.push(AwaitsFlush { done: flight.done, completer: flight.completer });
+                }
+                Durability::Cached => deferred.complete(flight.completer, Ok(flight.done)),
+            }
         }
-        self.is_ahead |= landing.any;
+        if self.is_behind_failed {
+            self.fail_landed(deferred);
+        }
+        let to = match (self.state, self.flights.is_empty()) {
+            (_, true) if self.covered == layout.capacity() => ZoneState::Full,
+            (ZoneState::ImplicitOpen, true) if self.pointer == Blocks::ZERO => ZoneState::Empty,
+            (state, _) => state,
+        };
+        limits.moved(id, self.state, to);
+        self.state = to;
+        durable
+    }
+
+    /// Completes the writes that have ended, all of which lie behind a failed one.
+    fn fail_landed(&mut self, deferred: &mut Deferred) {
         self.pointer = self.covered;
-        let (ended, flights): (Vec<_>, Vec<_>) = self.flights.drain(..).partition(|flight| flight.landed);
+        let (ended, flights): (Vec<_>, Vec<_>) =
+            self.flights.drain(..).partition(|flight| flight.landed.is_some());
         self.flights = flights.into();
         for flight in ended {
             self.in_flight -= flight.bytes;
-            let error = self.poison.as_ref().map(Error::duplicate).expect("the zone is poisoned");
+            self.is_ahead |= flight.landed.is_some_and(|landed| landed.any);
+            let error = self.poison.as_ref().map(Error::duplicate).expect("a write has failed");
             deferred.complete(flight.completer, Err(error));
         }
-        if self.flights.is_empty() && !self.is_ahead {
-            self.poison = None;
-            let to = match self.state {
-                ZoneState::ImplicitOpen | ZoneState::Full if self.pointer == Blocks::ZERO => ZoneState::Empty,
-                ZoneState::Full => ZoneState::Closed,
-                state => state,
-            };
-            limits.moved(id, self.state, to);
-            self.state = to;
+        if self.flights.is_empty() {
+            self.is_behind_failed = false;
+            if !self.is_ahead {
+                self.poison = None;
+            }
         }
-        Vec::new()
     }
 }

@@ -228,11 +228,9 @@ impl Member {
         }
     }
 
-    /// Aborts the rebuild of the slot's new drive. Writes in flight may still reach the drive.
-    pub(crate) fn abort_replacement(&self) {
-        if let Some(new) = &*self.filling.load() {
-            new.aborted.store(true, Ordering::Release);
-        }
+    /// Aborts the rebuild of the slot's new drive. Writes in flight may still reach the drive. False if none runs, or it was aborted before.
+    pub(crate) fn abort_replacement(&self) -> bool {
+        self.filling.load().as_ref().is_some_and(|new| !new.aborted.swap(true, Ordering::AcqRel))
     }
 
     /// True if the rebuild of the slot's new drive was aborted, or none runs.

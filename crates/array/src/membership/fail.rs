@@ -36,7 +36,9 @@ impl Membership {
             }
             if !self.member(slot).is_good() {
                 // The error may be that of the slot's new drive, whose rebuild is aborted then.
-                self.member(slot).abort_replacement();
+                if self.member(slot).abort_replacement() {
+                    tracing::warn!(slot = slot.0, why, "a new drive failed while it was filled");
+                }
                 return Ok(());
             }
             if self.last_failure_beside(None).is_some() {
