@@ -25,6 +25,13 @@ impl Deferred {
         self.tasks.push(Box::pin(task));
     }
 
+    /// Completes all collected operations. There are no tasks.
+    #[cfg(test)]
+    pub(crate) fn complete_all(self) {
+        assert!(self.tasks.is_empty());
+        self.ready.into_iter().for_each(|(completer, result)| completer.complete(result));
+    }
+
     /// Completes all collected operations, then starts all collected tasks. The caller holds no lock.
     pub(crate) fn finish(self, ctx: &Context) {
         for (completer, result) in self.ready {

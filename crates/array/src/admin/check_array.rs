@@ -167,6 +167,7 @@ impl CheckReport {
             self.add(Severity::Error, None, Some(id), what);
             return Ok(());
         }
+        let decision = mount.decide_section(id, decision);
         match decision.verdict {
             Verdict::Empty => return Ok(()),
             Verdict::Reset => {

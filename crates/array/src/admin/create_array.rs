@@ -12,7 +12,7 @@ use crate::format::frames;
 use crate::format::record::{self, Body, RecordId};
 use crate::format::superblock::{
     FEATURE_BAD_ROWS, FEATURE_FRAMES, FEATURE_INTERLEAVED, FEATURE_JOINED, FEATURE_RELOCATION,
-    FEATURE_TWO_PARITIES, FEATURE_WIDTH, Limits, MAX_LABEL, MemberInfo, Placement, Superblock,
+    FEATURE_TWO_PARITIES, FEATURE_WIDTH, Limits, MAX_LABEL, MAX_SECTIONS, MemberInfo, Placement, Superblock,
 };
 use crate::format::zone_entries::{self, ZoneEntry, per_block};
 use crate::format::zone_maps;
@@ -162,12 +162,14 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         return refuse(ErrorKind::Invalid, why);
     }
     let sections = options.sections;
-    if sections == 0 || options.interleaved && sections == 1 {
-        let why = format!(
-            "{sections} sections of a joined zone{}",
-            if options.interleaved { " whose stripes take turns" } else { "" }
-        );
+    if !(1..=MAX_SECTIONS).contains(&sections) {
+        let why =
+            format!("{sections} physical zones of each drive in a zone: there may be 1 to {MAX_SECTIONS}");
         return refuse(ErrorKind::Invalid, why);
+    }
+    if options.interleaved && sections == 1 {
+        let why = "stripes take turns where a zone has several physical zones of each drive: say how many (--zone-size M)";
+        return refuse(ErrorKind::Invalid, why.to_owned());
     }
     if sections > 1 && (shares > 1 || options.atomic_writes) {
         let why = match shares > 1 {

@@ -63,6 +63,8 @@ const MEMBER_STATE_REBUILDING: u32 = 2;
 const MEMBER_STATE_SPARE: u32 = 3;
 /// The most idle spares of an array.
 pub(crate) const MAX_SPARES: usize = 8;
+/// The most sections of a joined zone.
+pub(crate) const MAX_SECTIONS: u32 = 64;
 /// The longest label.
 pub(crate) const MAX_LABEL: usize = 64;
 /// The read-only-compatible features this build knows.
@@ -448,7 +450,7 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
         && (2 + parities..=count).contains(&width)
         && (placement == Placement::Stored || width == count)
         && spare_drives <= count - width
-        && share_of > 0
+        && (1..=MAX_SECTIONS).contains(&share_of)
         && raw.zones.get().is_multiple_of(share_of)
         && (!joins || shares == 1 && raw.incompat.get() & FEATURE_FRAMES == 0)
         && (joins || !interleaved)

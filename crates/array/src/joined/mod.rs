@@ -30,6 +30,9 @@ use crate::deferred::Deferred;
 use crate::joined::zone::{AwaitsFlush, JoinedZone, Landing, Work};
 use crate::layout::joined::{JoinedLayout, SectionPiece};
 
+/// The result of a command on sections: if one failed, its error, and whether another one carried the command out.
+type CommandResult = std::result::Result<(), (Error, bool)>;
+
 /// The joined zones of an array.
 pub(crate) struct JoinedZones {
     core: Arc<Core>,
@@ -123,7 +126,11 @@ impl JoinedZones {
         let sections: Vec<ZoneInfo> =
             self.layout.zones(id).map(|section| self.core.zones.info(section)).collect();
         let is_offline = |info: &ZoneInfo| info.state == ZoneState::Offline;
-        let ends_early = |info: &ZoneInfo| info.state == ZoneState::ReadOnly && info.pointer < info.capacity;
+        // A full section takes no more writes in any case, and its reset takes other physical zones, if maps are stored.
+        let is_stored = self.core.ctx.places.stored().is_some();
+        let ends_early = |info: &ZoneInfo| {
+            info.state == ZoneState::ReadOnly && (info.pointer < info.capacity || !is_stored)
+        };
         let state = if sections.iter().any(is_offline) {
             ZoneState::Offline
         } else if sections.iter().any(ends_early) {
@@ -141,13 +148,23 @@ impl JoinedZones {
         let (completer, io) = Io::pair(&self.core.ctx.driver, &self.geometry.name);
         let mut deferred = Deferred::default();
         {
-            let mut limits = self.limits.lock();
             let mut zone = self.zone(id);
             if zone.must_wait(&self.layout, &work) {
                 zone.queue.push_back((work, completer));
                 return io;
             }
-            self.begin(&mut zone, id, &mut limits, work, completer, &mut deferred);
+            if zone.changes_no_state(&work) {
+                self.begin(&mut zone, id, None, work, completer, &mut deferred);
+            } else {
+                drop(zone);
+                let mut limits = self.limits.lock();
+                let mut zone = self.zone(id);
+                if zone.must_wait(&self.layout, &work) {
+                    zone.queue.push_back((work, completer));
+                    return io;
+                }
+                self.begin(&mut zone, id, Some(&mut limits), work, completer, &mut deferred);
+            }
         }
         deferred.finish(&self.core.ctx);
         io
@@ -161,17 +178,18 @@ impl JoinedZones {
             let mut zone = self.zone(id);
             while zone.queue.front().is_some_and(|(work, _)| !zone.holds_back(&self.layout, work)) {
                 let Some((work, completer)) = zone.queue.pop_front() else { break };
-                self.begin(&mut zone, id, &mut limits, work, completer, &mut deferred);
+                self.begin(&mut zone, id, Some(&mut limits), work, completer, &mut deferred);
             }
         }
         deferred.finish(&self.core.ctx);
     }
 
+    /// Begins `work` on a locked zone. `limits` are given if the work may change the zone's state.
     fn begin(
         self: &Arc<Self>,
         zone: &mut JoinedZone,
         id: ZoneId,
-        limits: &mut Resources,
+        limits: Option<&mut Resources>,
         work: Work,
         completer: Completer,
         deferred: &mut Deferred,
@@ -210,7 +228,10 @@ impl JoinedZones {
                 let ios: Vec<Io> = pieces.into_iter().map(|piece| self.core.submit(piece)).collect();
                 deferred.run(async move { this.end_write(id, number, join_all(ios).await) });
             }
-            Work::Act(action) => self.begin_action(zone, id, limits, action, completer, deferred),
+            Work::Act(action) => {
+                let limits = limits.expect("a command changes the state");
+                self.begin_action(zone, id, limits, action, completer, deferred);
+            }
         }
     }
 
@@ -237,23 +258,25 @@ impl JoinedZones {
         deferred: &mut Deferred,
     ) {
         let mut rest = into;
-        let block = self.core.ctx.bytes(1);
+        let (block, mut next) = (self.core.ctx.bytes(1), self.geometry.start(id).plus(offset));
         let written = zone.readable().minus(offset).0.min((rest.len() / block) as u64);
         let piece = |piece: SectionPiece| {
             let into = rest.split_to(piece.blocks as usize * block);
             let at = self.address(id, piece.section, piece.offset);
-            (into.len(), self.core.submit(Op::Read { at, into }).typed::<BufMut>())
+            let of_zone = next;
+            next = next.plus(Blocks(piece.blocks));
+            (into.len(), of_zone, self.core.submit(Op::Read { at, into }).typed::<BufMut>())
         };
-        let ios: Vec<(usize, Io<BufMut>)> = self.layout.pieces(offset, written).map(piece).collect();
+        let ios: Vec<(usize, Lba, Io<BufMut>)> = self.layout.pieces(offset, written).map(piece).collect();
         rest.fill(0);
         deferred.run(async move {
             let (mut whole, mut failed): (Option<BufMut>, Option<Error>) = (None, None);
-            for (bytes, io) in ios {
+            for (bytes, at, io) in ios {
                 let buf = match io.await {
                     Ok(buf) => buf,
                     Err(mut error) => {
                         let buf = error.take_buffer().unwrap_or_else(|| BufMut::zeroed(bytes));
-                        failed.get_or_insert(error);
+                        failed.get_or_insert(error.at(at));
                         buf
                     }
                 };
@@ -281,7 +304,7 @@ impl JoinedZones {
         &self,
         zone: &mut JoinedZone,
         id: ZoneId,
-        limits: &mut Resources,
+        limits: Option<&mut Resources>,
         name: &'static str,
         offset: Option<Blocks>,
         bytes: usize,
@@ -305,8 +328,10 @@ impl JoinedZones {
         if blocks > left {
             return Err(refuse(ErrorKind::ZoneFull).because(format!("{blocks} blocks, {left} left")));
         }
-        // The zone is full once the write is acknowledged.
-        self.admit(zone, id, limits, name, ZoneEvent::Write { fills: false })?;
+        if let Some(limits) = limits {
+            // The zone is full once the write is acknowledged.
+            self.admit(zone, id, limits, name, ZoneEvent::Write { fills: false })?;
+        }
         Ok(zone.pointer.plus(Blocks(blocks)))
     }
 
@@ -349,7 +374,8 @@ impl JoinedZones {
     fn end_write(self: &Arc<Self>, id: ZoneId, number: u64, results: Vec<Result<Done>>) {
         let any = results.iter().any(Result::is_ok);
         let failed = results.into_iter().find_map(Result::err);
-        let landing = Landing { result: failed.map_or(Ok(()), |error| Err(error.in_zone(id))), any };
+        let at = self.geometry.start(id);
+        let landing = Landing { result: failed.map_or(Ok(()), |error| Err(error.in_zone(id).at(at))), any };
         let mut deferred = Deferred::default();
         let durable = {
             let mut limits = self.limits.lock();
@@ -418,36 +444,49 @@ impl JoinedZones {
         let this = Arc::clone(self);
         deferred.run(async move {
             let result = match action {
-                Action::Finish => this.on_sections(id, 0, Action::Finish).await,
+                Action::Finish => this.finish_sections(id).await,
                 _ => this.reset_sections(id).await,
             };
             this.action_ended(id, to, &result);
-            completer.complete(result.map(|()| Done::Unit));
+            completer.complete(result.map(|()| Done::Unit).map_err(|(error, _)| error));
             this.begin_queued(id);
         });
     }
 
     /// Resets the first section, durably, then the others.
-    async fn reset_sections(&self, id: ZoneId) -> Result<()> {
-        self.core.submit(Op::Zone { zone: self.layout.zone(id, 0), action: Action::Reset }).await?;
-        self.on_sections(id, 1, Action::Reset).await
+    async fn reset_sections(&self, id: ZoneId) -> CommandResult {
+        let mut sections = self.layout.zones(id);
+        let first = sections.next().into_iter().collect();
+        self.on_sections(id, first, Action::Reset).await?;
+        // Without its first section the zone is another one.
+        self.on_sections(id, sections.collect(), Action::Reset).await.map_err(|(error, _)| (error, true))
     }
 
-    /// Sends a command to the sections from number `first` on, and waits for all of them.
-    async fn on_sections(&self, id: ZoneId, first: usize, action: Action) -> Result<()> {
+    /// Finishes the sections that are not full.
+    async fn finish_sections(&self, id: ZoneId) -> CommandResult {
+        let sections = unfinished_sections(&self.core, &self.layout, id);
+        self.on_sections(id, sections, Action::Finish).await
+    }
+
+    /// Sends a command to sections, and waits for all of them.
+    async fn on_sections(&self, id: ZoneId, sections: Vec<ZoneId>, action: Action) -> CommandResult {
         let act = |zone| self.core.submit(Op::Zone { zone, action });
-        let results = join_all(self.layout.zones(id).skip(first).map(act).collect()).await;
-        results.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err(error.in_zone(id)))
+        let results = join_all(sections.into_iter().map(act).collect()).await;
+        let any = results.iter().any(Result::is_ok);
+        let at = self.geometry.start(id);
+        results.into_iter().find_map(Result::err).map_or(Ok(()), |error| Err((error.in_zone(id).at(at), any)))
     }
 
     /// A reset or a finish has ended: the zone has its new state, or an unknown one.
-    fn action_ended(&self, id: ZoneId, to: ZoneState, result: &Result<()>) {
+    fn action_ended(&self, id: ZoneId, to: ZoneState, result: &CommandResult) {
         let mut limits = self.limits.lock();
         let mut zone = self.zone(id);
         zone.busy = false;
-        if let Err(error) = result {
-            // Some sections carried the command out: a reset, or the next mount, completes it.
-            zone.poison = Some(error.duplicate());
+        if let Err((error, any)) = result {
+            // Where some sections carried the command out, a reset or the next mount completes it.
+            if *any {
+                zone.poison = Some(error.duplicate());
+            }
             return;
         }
         limits.moved(id, zone.state, to);
@@ -504,11 +543,19 @@ fn found_zone(core: &Core, layout: &JoinedLayout, id: ZoneId) -> JoinedZone {
     }
 }
 
+/// The sections that a finish concerns: those that are neither full nor written to their capacity.
+fn unfinished_sections(core: &Core, layout: &JoinedLayout, id: ZoneId) -> Vec<ZoneId> {
+    let is_unfinished = |section: &ZoneId| {
+        let info = core.zones.info(*section);
+        info.state != ZoneState::Full && info.pointer < info.capacity
+    };
+    layout.zones(id).filter(is_unfinished).collect()
+}
+
 /// Finishes the sections of a full zone that are not full.
 async fn finish_sections(core: &Arc<Core>, layout: &JoinedLayout, id: ZoneId) {
-    for section in layout.zones(id) {
-        let state = core.zones.info(section).state;
-        if matches!(state, ZoneState::Full | ZoneState::ReadOnly | ZoneState::Offline) {
+    for section in unfinished_sections(core, layout, id) {
+        if matches!(core.zones.info(section).state, ZoneState::ReadOnly | ZoneState::Offline) {
             continue;
         }
         if let Err(error) = core.submit(Op::Zone { zone: section, action: Action::Finish }).await {

@@ -66,7 +66,7 @@ pub(super) struct JoinedZone {
     pub state: ZoneState,
     /// Blocks that were submitted, from the zone's start.
     pub pointer: Blocks,
-    /// Where the content of a full zone ends, if that is not the capacity.
+    /// Where the content of a full zone ends; `None` for the pointer.
     pub end: Option<Blocks>,
     /// True while a reset or a finish is under way: all other operations wait.
     pub busy: bool,
@@ -116,6 +116,15 @@ impl JoinedZone {
     /// The number of blocks with content. Blocks above read as zeros.
     pub(super) fn readable(&self) -> Blocks {
         self.end.unwrap_or(self.pointer)
+    }
+
+    /// True if `work` leaves the zone's state as it is: other zones are not concerned.
+    pub(super) fn changes_no_state(&self, work: &Work) -> bool {
+        match work {
+            Work::Read { .. } => true,
+            Work::Write { .. } => self.state.is_open(),
+            Work::Act(_) => false,
+        }
     }
 
     /// True if `work` must wait for earlier work of the zone.
@@ -223,5 +232,101 @@ impl JoinedZone {
                 self.poison = None;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use units::{Driver, VirtualDriver};
+    use zoned::{ErrorKind, Io};
+
+    use super::*;
+
+    const LAYOUT: JoinedLayout = JoinedLayout { sections: 2, interleaved: true, stripe: 4, section: 8 };
+    const ID: ZoneId = ZoneId(0);
+
+    /// A joined zone with writes of four blocks in flight.
+    struct Writes {
+        zone: JoinedZone,
+        limits: Resources,
+        ios: Vec<Io>,
+    }
+
+    impl Writes {
+        fn new(count: u64) -> Writes {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let (mut zone, mut limits) =
+                (JoinedZone::new(ZoneState::ImplicitOpen, Blocks::ZERO, None, None), Resources::default());
+            limits.moved(ID, ZoneState::Empty, ZoneState::ImplicitOpen);
+            let begin = |n| {
+                let (completer, io) = Io::pair(&driver, &Arc::from("array"));
+                zone.begin_write(Blocks(4 * (n + 1)), 4, Durability::Cached, Done::Unit, completer);
+                io
+            };
+            let ios = (0..count).map(begin).collect();
+            Writes { zone, limits, ios }
+        }
+
+        /// The pieces of a write have ended. `any`: a section took one.
+        fn end(&mut self, number: u64, ok: bool, any: bool) {
+            let error = || zoned::Error::new(ErrorKind::NoSpace, &Arc::from("array"), "write");
+            let landing = Landing { result: if ok { Ok(()) } else { Err(error()) }, any };
+            let mut deferred = Deferred::default();
+            let durable =
+                self.zone.write_ended(ID, &LAYOUT, (number, landing), &mut self.limits, &mut deferred);
+            assert!(durable.is_empty());
+            deferred.complete_all();
+        }
+
+        /// Whether each write was acknowledged; they have all ended.
+        fn acknowledged(self) -> (Vec<bool>, JoinedZone) {
+            (self.ios.into_iter().map(|io| io.wait().is_ok()).collect(), self.zone)
+        }
+    }
+
+    #[test]
+    fn a_zone_is_full_once_its_last_write_is_acknowledged() {
+        let mut writes = Writes::new(4);
+        for number in [3, 1, 2] {
+            writes.end(number, true, true);
+            assert_eq!((writes.zone.state, writes.limits.active()), (ZoneState::ImplicitOpen, 1));
+        }
+        writes.end(0, true, true);
+        assert_eq!(writes.limits.active(), 0);
+        let (acknowledged, zone) = writes.acknowledged();
+        assert_eq!((acknowledged, zone.state), (vec![true; 4], ZoneState::Full));
+    }
+
+    #[test]
+    fn writes_below_a_failed_one_are_acknowledged_and_those_above_fail() {
+        for order in [[0, 1, 2], [2, 1, 0], [1, 0, 2], [1, 2, 0]] {
+            let mut writes = Writes::new(3);
+            for number in order {
+                writes.end(number, number != 1, number != 1);
+            }
+            let (acknowledged, zone) = writes.acknowledged();
+            assert_eq!(acknowledged, [true, false, false], "{order:?}");
+            // A section holds blocks of the third write.
+            assert!(zone.poison.is_some() && zone.pointer == Blocks(4), "{order:?}");
+        }
+    }
+
+    #[test]
+    fn a_zone_goes_on_where_no_section_took_blocks_of_the_writes_that_failed() {
+        for order in [[0, 1, 2], [2, 1, 0], [2, 0, 1]] {
+            let mut writes = Writes::new(3);
+            for number in order {
+                writes.end(number, number == 0, number == 0);
+            }
+            let (acknowledged, zone) = writes.acknowledged();
+            assert_eq!(acknowledged, [true, false, false], "{order:?}");
+            assert!(zone.poison.is_none() && zone.pointer == Blocks(4), "{order:?}");
+        }
+        let mut writes = Writes::new(1);
+        writes.end(0, false, false);
+        assert_eq!(writes.limits.active(), 0);
+        assert_eq!(writes.acknowledged().1.state, ZoneState::Empty);
     }
 }

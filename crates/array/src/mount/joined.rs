@@ -55,30 +55,32 @@ impl Mount {
         }
     }
 
-    /// A joined zone with a failed section keeps what the others hold.
+    /// A joined zone with a failed section keeps what the others hold, unless it was reset.
     fn change_of_section(&self, layout: &JoinedLayout, id: ZoneId) -> Option<Change> {
-        let mut found = Vec::with_capacity(layout.sections as usize);
+        let (mut found, mut any_failed) = (Vec::with_capacity(layout.sections as usize), false);
         for section in layout.zones(layout.joined_zone(id)) {
             let (entry, decision) = self.decide(section);
-            if self.has_failed(section, &entry, &decision) {
-                return None;
-            }
-            found.push(decision);
+            let has_failed = self.has_failed(section, &entry, &decision);
+            any_failed |= has_failed;
+            found.push((has_failed, decision));
         }
+        let (_, first) = found.first().filter(|(has_failed, _)| !has_failed)?;
         let number = layout.section(id);
-        let own = found.get(number as usize)?;
+        let (_, own) = found.get(number as usize)?;
         // A joined zone that was finished without content has a full first section.
-        let is_empty = |of: &Decision| matches!(of.verdict, Verdict::Empty | Verdict::Reset);
-        if found.first().is_some_and(is_empty) {
+        if matches!(first.verdict, Verdict::Empty | Verdict::Reset) {
             return (own.verdict != Verdict::Empty).then_some(Change::Reset);
         }
-        let ends: Vec<Blocks> = found.iter().map(|decision| decision.pointer).collect();
+        if any_failed {
+            return None;
+        }
+        let ends: Vec<Blocks> = found.iter().map(|(_, decision)| decision.pointer).collect();
         let gap = layout.first_gap(&ends);
         let before = number.checked_sub(1).and_then(|before| found.get(before as usize));
         if !layout.interleaved
             && own.verdict == Verdict::Empty
             && gap == layout.address(number, Blocks::ZERO)
-            && before.is_some_and(|before| before.verdict == Verdict::Full)
+            && before.is_some_and(|(_, before)| before.verdict == Verdict::Full)
         {
             return Some(Change::Finish);
         }

@@ -48,7 +48,7 @@ const SMALL: Size = Size {
     parities: 1,
     placement: Placement::Stored,
 };
-/// One more than the zones that a drive may have open, for each section.
+/// A drive may have one zone less open than so many zones of all sections.
 const OPEN_SECTIONS: u32 = 4;
 /// Joined zones of an array.
 const ZONES: u32 = 4;
@@ -438,11 +438,8 @@ fn sizes_that_do_not_fit_are_refused_in_words() {
         error.to_string()
     };
     for (options, why) in [
-        (CreateOptions { sections: 0, ..options(SMALL) }, "0 sections"),
-        (
-            CreateOptions { sections: 1, ..options(SMALL) },
-            "1 sections of a joined zone whose stripes take turns",
-        ),
+        (CreateOptions { sections: 0, ..options(SMALL) }, "there may be 1 to 64"),
+        (CreateOptions { sections: 1, ..options(SMALL) }, "say how many"),
         (CreateOptions { shares: 2, ..options(SMALL) }, "not both"),
         (CreateOptions { atomic_writes: true, ..options(SMALL) }, "cannot be atomic"),
         (CreateOptions { sections: 12, ..options(SMALL) }, "the array can have 11 open"),

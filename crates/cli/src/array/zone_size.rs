@@ -11,8 +11,8 @@ use zoned::ZonedDevice;
 use crate::exit::Failure;
 use crate::size;
 
-/// The most logical zones that share a physical zone, and the most physical zones of a drive in a logical zone, for sizes in bytes.
-const MOST: u32 = 4096;
+/// The most logical zones that share a physical zone, for sizes in bytes.
+const MAX_SHARES: u32 = 4096;
 /// A plain number below is one of physical zones: no zone has fewer bytes.
 const LEAST_BYTES: u32 = 512;
 
@@ -47,13 +47,27 @@ impl FromStr for ZoneSize {
     }
 }
 
-impl ZoneSize {
-    /// Sets the options that give zones of this size. A size in bytes is none.
+/// Options that give zones of a size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Fraction {
+    /// Logical zones in a physical one.
+    shares: u32,
+    /// Physical zones of each drive in a logical one.
+    sections: u32,
+}
+
+impl Fraction {
+    const WHOLE: Fraction = Fraction { shares: 1, sections: 1 };
+
     fn set(self, options: &mut CreateOptions) {
+        (options.shares, options.sections) = (self.shares, self.sections);
+    }
+
+    fn words(self) -> String {
         match self {
-            ZoneSize::Share(shares) => (options.shares, options.sections) = (shares, 1),
-            ZoneSize::Zones(zones) => (options.shares, options.sections) = (1, zones),
-            ZoneSize::Bytes(_) => {}
+            Fraction::WHOLE => "a zone of each drive".to_owned(),
+            Fraction { shares: 1, sections } => format!("{sections} zones of each drive"),
+            Fraction { shares, .. } => format!("1/{shares} of a zone of each drive"),
         }
     }
 }
@@ -72,28 +86,29 @@ pub(crate) fn set_size(
     devices: &[Arc<dyn ZonedDevice>],
     wanted: ZoneSize,
 ) -> Result<()> {
-    let ZoneSize::Bytes(bytes) = wanted else {
-        wanted.set(options);
-        return Ok(());
+    let bytes = match wanted {
+        ZoneSize::Share(shares) => {
+            Fraction { shares, ..Fraction::WHOLE }.set(options);
+            return Ok(());
+        }
+        ZoneSize::Zones(sections) => {
+            Fraction { sections, ..Fraction::WHOLE }.set(options);
+            return Ok(());
+        }
+        ZoneSize::Bytes(bytes) => bytes,
     };
     match nearest(options, devices, bytes) {
         Some((size, held)) if held == bytes => {
             size.set(options);
             Ok(())
         }
-        Some((size, held)) => {
-            let how = match size {
-                ZoneSize::Share(shares) => format!("1/{shares} of a zone of each drive"),
-                ZoneSize::Zones(zones) => format!("{zones} zones of each drive"),
-                ZoneSize::Bytes(_) => String::new(),
-            };
-            Err(Failure::refused(format!(
-                "zones of {} do not fill the drives' zones with whole stripe units: the nearest size is {} bytes ({}), {how}",
-                size::show(bytes),
-                held.0,
-                size::show(held)
-            )))
-        }
+        Some((size, held)) => Err(Failure::refused(format!(
+            "zones of {} do not fill the drives' zones with whole stripe units: the nearest size is {} bytes ({}), {}",
+            size::show(bytes),
+            held.0,
+            size::show(held),
+            size.words()
+        ))),
         // Without a size that fits, the plan of the array says why.
         None => Ok(()),
     }
@@ -104,20 +119,20 @@ fn nearest(
     options: &CreateOptions,
     devices: &[Arc<dyn ZonedDevice>],
     wanted: Bytes,
-) -> Option<(ZoneSize, Bytes)> {
-    let planned = |size: ZoneSize| {
-        let mut options = CreateOptions { spare_drives: 0, ..options.clone() };
+) -> Option<(Fraction, Bytes)> {
+    let planned = |size: Fraction| {
+        let mut options = CreateOptions { spare_drives: 0, interleaved: false, ..options.clone() };
         size.set(&mut options);
         Some((size, zone_bytes(&plan(devices, &options).ok()?)))
     };
-    let whole = planned(ZoneSize::Share(1))?;
-    let zones = u32::try_from((wanted.0 + whole.1.0 / 2) / whole.1.0).unwrap_or(MOST).min(MOST);
-    let joined = if zones > 1 { planned(ZoneSize::Zones(zones)) } else { None };
-    let shares = (1..=MOST).map_while(|shares| planned(ZoneSize::Share(shares)));
-    let distance = |(_, held): &(ZoneSize, Bytes)| held.0.abs_diff(wanted.0);
+    let whole = planned(Fraction::WHOLE)?;
+    let sections = u32::try_from(wanted.0.saturating_add(whole.1.0 / 2) / whole.1.0).unwrap_or(u32::MAX);
+    let joined = if sections > 1 { planned(Fraction { sections, ..Fraction::WHOLE }) } else { None };
+    let shares = (2..=MAX_SHARES).map_while(|shares| planned(Fraction { shares, ..Fraction::WHOLE }));
+    let distance = |(_, held): &(Fraction, Bytes)| held.0.abs_diff(wanted.0);
     // The sizes of shares decrease with the number.
     let mut best = joined.unwrap_or(whole);
-    for share in shares.skip(1) {
+    for share in shares {
         if distance(&share) >= distance(&best) {
             break;
         }
