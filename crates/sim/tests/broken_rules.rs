@@ -5,6 +5,8 @@ use fs::BrokenRule;
 use kv::parallel_wal::BrokenRule as WalRule;
 use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Report, Target, crash};
 
+/// Replays of a failure that depends on RocksDB's threads.
+const REPLAYS: usize = 8;
 /// Number of states within which a broken rule must show.
 const MAX_STATES: u64 = 4000;
 /// Number of states that are explored with the rule intact.
@@ -111,11 +113,14 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
     let (_, rest) = command.split_once(" --trace ").expect("names the trace");
     let (file, _) = rest.split_once(" --state ").expect("names the state");
     let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
-    let again = crash(&again).expect("runs");
-    assert_eq!(again.states, 1);
-    // One crash state may fail in several ways. RocksDB's threads decide which failure a replay meets.
-    let same = |f: &sim::Failure| f.state == failure.state;
-    assert!(again.failures.iter().any(same), "{failure:?} is not among {again:?}");
+    // One crash state may fail in several ways, and after a second cut in the recovery, which RocksDB's threads place elsewhere each
+    // time: a few replays find it.
+    let is_found = (0..REPLAYS).any(|_| {
+        let again = crash(&again).expect("runs");
+        assert_eq!(again.states, 1);
+        again.failures.iter().any(|found| found.state == failure.state)
+    });
+    assert!(is_found, "{failure:?} is not found again in {REPLAYS} replays");
 }
 
 #[test]

@@ -786,3 +786,45 @@ fn zones_of_half_the_drives_size_are_written_reset_and_reclaimed() {
         &["no logical zones of the array share"],
     );
 }
+
+#[test]
+fn zones_of_several_zones_of_each_drive_hold_files_when_a_drive_is_gone() {
+    let barn = ArrayDirectory::new();
+    let drives: Vec<String> = (0..4)
+        .map(|n| format!("{}?zones=64&zone-size=1MiB&max-active=28&max-open=28", barn.drive(n)))
+        .collect();
+    let create = |more: &[&str]| {
+        let args = ["array", "create", "--stripe-unit", "4KiB"].into_iter();
+        let args: Vec<&str> =
+            args.chain(drives.iter().map(String::as_str)).chain(more.iter().copied()).collect();
+        run(None, &args)
+    };
+    refused(&create(&["--interleave"]), 2, &["say how many (--zone-size M)"]);
+    refused(&create(&["--zone-size", "65"]), 2, &["there may be 1 to 64"]);
+    refused(&create(&["--zone-size", "2", "--atomic-writes"]), 2, &["cannot be atomic"]);
+    refused(&create(&["--zone-size", "30", "--interleave"]), 2, &["the array can have 24 open"]);
+    refused(
+        &create(&["--zone-size", "8MiB"]),
+        1,
+        &["the nearest size is 9437184 bytes", "3 zones of each drive"],
+    );
+    done(&create(&["--zone-size", "12MiB", "--interleave"]));
+    let array = barn.array(0..4);
+    let view = json(&done(&run(Some(&array), &["array", "status", "--json"])));
+    let shown = ["zones", "zone_sections", "interleaved", "zone_shares"].map(|name| view[name].clone());
+    assert_eq!(serde_json::json!(shown), serde_json::json!([15, 4, true, 1]), "{view}");
+    let words = stdout_of(&run(Some(&array), &["array", "status"]));
+    assert!(words.contains("4 zones of each drive, stripe by stripe"), "{words}");
+    done(&run(Some(&array), &["fs", "mkfs"]));
+    std::fs::write(barn.path("source"), ArrayDirectory::content()).expect("a file");
+    for file in 0..4 {
+        done(&run(Some(&array), &["fs", "cp", &barn.text("source"), &format!("fs:/{file}")]));
+    }
+    for array in [&array, &barn.array(1..4)] {
+        for file in 0..4 {
+            done(&run(Some(array), &["fs", "cp", &format!("fs:/{file}"), &barn.text("back")]));
+            assert_eq!(std::fs::read(barn.path("back")).expect("a file"), ArrayDirectory::content());
+            std::fs::remove_file(barn.path("back")).expect("removed");
+        }
+    }
+}
