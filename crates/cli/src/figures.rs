@@ -32,7 +32,7 @@ enum Set {
     Waltz(PaperArgs),
     /// The figures of the RAIZN paper: an array of five drives, almost all of it in virtual time.
     Raizn(PaperArgs),
-    /// Atomic writes, memory and reclaim as in the RAIZN dissertation's chapter 5 (RAIZN+), in virtual time.
+    /// Atomic writes, db_bench, memory and reclaim as in the RAIZN dissertation's chapter 5 (RAIZN+), almost all of it in virtual time.
     RaiznPlus(PaperArgs),
 }
 

@@ -41,6 +41,8 @@ pub enum StateKind {
     CutInReclaim,
     /// Lost parts were on their way to the spare room of other drives at the cut.
     CutInRestore,
+    /// Appends that went to the drives as appends were in flight at the cut.
+    CutInAppends,
     /// The array leaves room on other drives for the parts of lost drives.
     SpareRoom,
     /// The array has two parities.

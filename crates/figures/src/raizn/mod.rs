@@ -7,7 +7,7 @@ pub(crate) mod md;
 mod micro;
 pub(crate) mod overwrite;
 mod repair;
-mod rocks;
+pub(crate) mod rocks;
 pub(crate) mod setup;
 mod shares;
 

@@ -44,7 +44,7 @@ const MEMTABLE_BYTES: u64 = 8 << 20;
 /// memtable.
 const DEFAULT_MEMTABLE_BYTES: u64 = 64 << 20;
 /// The benchmarks of db_bench, as in the paper; the drives are made anew after the first.
-const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READ_WORKLOAD];
+pub(crate) const WORKLOADS: [&str; 4] = ["fillseq", "fillrandom", "overwrite", READ_WORKLOAD];
 const READ_WORKLOAD: &str = "readwhilewriting";
 const READERS: u64 = 8;
 /// Rate of the writes beside reads, over all keys, in bytes a second of the drives' time: two fifths of the overwriting that
@@ -53,13 +53,15 @@ const WRITER_BYTES_PER_SECOND: u64 = 200_000_000;
 /// Divisor of the number of reads: the longer reads take, the larger the database grows.
 const READ_DIVISOR: u64 = 2;
 /// The directory of the drive files, in memory: the machine's disk takes no part.
-const MEMORY_DIRECTORY: &str = "/dev/shm";
+pub(crate) const MEMORY_DIRECTORY: &str = "/dev/shm";
 const SCRATCH_PREFIX: &str = "furrow-fig13-";
 
 /// The device below db_bench.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Place {
+pub(crate) enum Place {
     Array,
+    /// An array two of whose logical zones share a physical one (RAIZN+).
+    ArrayOfHalves,
     Alone,
     /// The model of md's array, as one drive.
     Model {
@@ -68,12 +70,23 @@ enum Place {
 }
 
 impl Place {
+    /// The places of the figure.
     const ALL: [Place; 4] =
         [Place::Array, Place::Alone, Place::Model { collecting: false }, Place::Model { collecting: true }];
 
-    fn series(self) -> &'static str {
+    /// The settings of the array; `None` for a drive.
+    fn create_options(self) -> Option<CreateOptions> {
+        match self {
+            Place::Array => Some(CreateOptions { placement: Placement::Fixed, ..CreateOptions::default() }),
+            Place::ArrayOfHalves => Some(CreateOptions { shares: 2, ..CreateOptions::default() }),
+            Place::Alone | Place::Model { .. } => None,
+        }
+    }
+
+    pub(crate) fn series(self) -> &'static str {
         match self {
             Place::Array => OURS,
+            Place::ArrayOfHalves => "Furrow, two zones in a physical one",
             Place::Alone => "one drive",
             Place::Model { collecting: false } => "md (model), new drives",
             Place::Model { collecting: true } => "md (model), collecting garbage",
@@ -82,7 +95,7 @@ impl Place {
 
     fn note(self) -> String {
         match self {
-            Place::Array => {
+            Place::Array | Place::ArrayOfHalves => {
                 format!("{DRIVES} zn540 that finish zones unpadded; published: within 10 % of md")
             }
             Place::Alone => "one zn540 that finishes zones unpadded".into(),
@@ -100,14 +113,19 @@ impl Place {
 
 /// The size of a panel's load.
 #[derive(Clone, Copy, Debug)]
-struct Size {
+pub(crate) struct Size {
     value: u64,
     count: u64,
     memtable: u64,
 }
 
 impl Size {
-    fn note(&self, workload: &str) -> String {
+    /// Values of `value` bytes, of 64 MiB in all, or of 4 MiB in a quick run.
+    pub(crate) fn of(run: &Run<'_>, value: u64) -> Size {
+        Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE_BYTES }
+    }
+
+    pub(crate) fn note(&self, workload: &str) -> String {
         let Size { value, count, memtable } = self;
         let reads = match workload {
             READ_WORKLOAD => {
@@ -128,7 +146,7 @@ impl Size {
 }
 
 /// A function that runs db_bench.
-pub(super) type Bench<'a> = &'a dyn Fn(&DbBench) -> Result<Measured>;
+pub(crate) type Bench<'a> = &'a dyn Fn(&DbBench) -> Result<Measured>;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     rows(run, Path::new(MEMORY_DIRECTORY), &DbBench::run)
@@ -143,13 +161,12 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
         (8000, "fig4.13b", "fig4.13b-p99", "fig4.13b-metadata"),
     ];
     for (value, rates, tails, shared) in panels.into_iter().take(run.pick(2, 1)) {
-        let size = Size { value, count: run.pick(64 << 20, 4 << 20) / value, memtable: MEMTABLE_BYTES };
+        let size = Size::of(run, value);
         for place in Place::ALL {
             for (name, ran) in workloads(run, dir, bench, place, size, &WORKLOADS)? {
                 let how = format!("{}; {}", size.note(name), place.note());
-                let (kiops, p99) =
-                    (ran.measured.rate * f64::from(DILATION) / 1e3, ran.p99 / f64::from(DILATION));
-                rows.push(Row::new(rates, place.series(), name, Unit::Kiops, kiops).note(&how));
+                let p99 = ran.p99 / f64::from(DILATION);
+                rows.push(Row::new(rates, place.series(), name, Unit::Kiops, ran.kiops()).note(&how));
                 let whose = if name == READ_WORKLOAD {
                     ""
                 } else {
@@ -173,14 +190,22 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
 }
 
 /// The outcome of one db_bench workload.
-struct Ran {
+pub(crate) struct Ran {
     measured: Measured,
     p99: f64,
     /// Bytes that the array wrote; `None` without an array.
     written: Option<shares::BytesWritten>,
 }
 
-fn workloads(
+impl Ran {
+    /// Thousand operations a second of the drives' time.
+    pub(crate) fn kiops(&self) -> f64 {
+        self.measured.rate * f64::from(DILATION) / 1e3
+    }
+}
+
+/// Runs workloads of db_bench one after the other, with drives in files of `dir`.
+pub(crate) fn workloads(
     run: &Run<'_>,
     dir: &Path,
     bench: Bench<'_>,
@@ -200,10 +225,8 @@ fn workloads(
         let measured = bench(&there.db_bench_arguments(name, size))?;
         let p99 =
             measured.p99.ok_or_else(|| Error::new(format!("db_bench {name}"), "it prints no percentiles"))?;
-        let written = match place {
-            Place::Array => Some(shares::read_counters(there.files.path().as_ref())?),
-            _ => None,
-        };
+        let counters = || shares::read_counters(there.files.path().as_ref());
+        let written = place.create_options().map(|_| counters()).transpose()?;
         ran.push((name, Ran { measured, p99, written }));
         ground = Some(there);
     }
@@ -226,9 +249,11 @@ struct DrivesInFiles {
 impl DrivesInFiles {
     fn new(dir: &Path, place: Place) -> bench::Result<DrivesInFiles> {
         let files = Scratch::new(dir, SCRATCH_PREFIX)?;
-        let setup = setup(16, CreateOptions::default().stripe_unit);
+        // Where zones share physical ones, half of these stay in reserve at most: with fewer, fewer zones may be active.
+        let zones = if place == Place::ArrayOfHalves { 36 } else { 16 };
+        let setup = setup(zones, CreateOptions::default().stripe_unit);
         let (count, text) = match place {
-            Place::Array => (DRIVES, profile_without_padding(setup.profile)),
+            Place::Array | Place::ArrayOfHalves => (DRIVES, profile_without_padding(setup.profile)),
             Place::Alone => (1, profile_without_padding(setup.profile)),
             Place::Model { collecting } => {
                 (1, md::profile(if collecting { md::write_share_while_collecting() } else { 1.0 }))
@@ -242,8 +267,7 @@ impl DrivesInFiles {
         let driver = Clock::Virtual.driver();
         let made = ground.opened(&driver, &format!("&zones={}", setup.zones))?;
         block_on(&*driver, async {
-            if place == Place::Array {
-                let create = CreateOptions { placement: Placement::Fixed, ..CreateOptions::default() };
+            if let Some(create) = place.create_options() {
                 array::create(&made, &create).await?;
             }
             Fs::format(&assemble_drives(made).await?, &FormatOptions::default()).await?;
@@ -262,7 +286,7 @@ impl DrivesInFiles {
     fn url(&self) -> String {
         let drives: Vec<String> =
             self.drives.iter().map(|drive| format!("{drive}&dilated={DILATION}")).collect();
-        format!("{}{}", if self.place == Place::Array { "array:" } else { "" }, drives.join(","))
+        format!("{}{}", if self.place.create_options().is_some() { "array:" } else { "" }, drives.join(","))
     }
 
     /// The arguments of db_bench, as in the paper but for the numbers.
@@ -293,7 +317,7 @@ impl DrivesInFiles {
             ("FURROW_WAL_BUFFER", STRIPE_BYTES.to_string()),
             ("FURROW_LOG_DIR", self.files.path().to_owned()),
         ];
-        if self.place == Place::Array {
+        if self.place.create_options().is_some() {
             environment.push(shares::environment(self.files.path().as_ref()));
         }
         DbBench { url: self.url(), benchmark: name, args, environment }
@@ -310,10 +334,10 @@ fn profile_without_padding(profile: &str) -> String {
         .collect()
 }
 
-/// Assembles the array of all drives; one drive stays as it is.
+/// Assembles the array of all drives, without tasks that would hold the drives on a clock that stands still; one drive stays as it is.
 async fn assemble_drives(drives: Vec<Arc<dyn ZonedDevice>>) -> zoned::Result<Arc<dyn ZonedDevice>> {
     match &drives[..] {
         [alone] => Ok(Arc::clone(alone)),
-        _ => Ok(Array::open(drives, OpenOptions::default()).await?),
+        _ => Ok(Array::open(drives, OpenOptions { resume: false, ..OpenOptions::default() }).await?),
     }
 }

@@ -1,5 +1,5 @@
 //! Fig. 5.17: five streams fill an array with two zones in a physical one, and overwrite it: as fast as they can (workload A), at
-//! 4.4 GiB/s together (workload B), and zone after zone in random order, which the paper does not have.
+//! 4.4 GiB/s together (workload B) on five drives and on six (RAIZN+DP), and zone after zone in random order, which the paper does not have.
 
 use bench::array::{Order, Overwrite};
 use units::Bytes;
@@ -11,7 +11,7 @@ use crate::{Better, Error, Figure, Panel, Result, Row, Run, Shape, Unit};
 /// Fig. 5.17 of the dissertation.
 pub(super) const FIGURE: Figure = Figure {
     name: "raiznplus-fig17",
-    title: "Fig. 5.17: an array of five zn540, two zones in a physical one, filled (to 100 %) and overwritten (to 200 %)",
+    title: "Fig. 5.17: arrays of five and six zn540, stripes of five, two zones in a physical one, filled (to 100 %) and overwritten (to 200 %)",
     panels: &[
         Panel::new("fig5.17", "throughput", "written, % of the capacity", "MiB/s", Shape::LINES),
         Panel::new("fig5.17-copied", "copied by reclaim, for each byte written", "", "times", Shape::Bars),
@@ -22,8 +22,11 @@ pub(super) const FIGURE: Figure = Figure {
 /// The names of the workloads.
 pub(super) const A: &str = "A: five streams";
 pub(super) const B: &str = "B: five streams, 4.4 GiB/s";
+pub(super) const DP: &str = "B on six drives (RAIZN+DP)";
 pub(super) const RANDOM: &str = "five streams, random zones";
 
+/// Drives of the paper's RAIZN+DP.
+const DRIVES_OF_DP: u32 = 6;
 /// The rate of workload B in MiB a second.
 const RATE_OF_B: f64 = 4.4 * 1024.0;
 
@@ -34,7 +37,9 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     // A move costs a few commands beside its copies: zones in random order are not much smaller than a drive's.
     let mut large = Overwrite { order: Order::Random, ..streams };
     (large.setup.zones, large.setup.zone_size) = (128, Some(Bytes(run.pick(512, 256) * MIB)));
-    for (name, load) in [(A, streams), (B, Overwrite { rate: Some(RATE_OF_B), ..streams }), (RANDOM, large)] {
+    let at_rate = |load| Overwrite { rate: Some(RATE_OF_B), ..load };
+    let wide = Overwrite::of(DRIVES_OF_DP, zone_size);
+    for (name, load) in [(A, streams), (B, at_rate(streams)), (DP, at_rate(wide)), (RANDOM, large)] {
         (run.progress)(name);
         let passes = load.run().map_err(|e| Error::new("overwriting the array", e))?;
         let size = load.setup.zone_size.map_or(0, |size| size.0 / MIB);

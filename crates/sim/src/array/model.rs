@@ -245,6 +245,12 @@ impl ZonesModel {
         }
     }
 
+    /// True if blocks were submitted that the array has not acknowledged.
+    pub(crate) fn is_writing(&self) -> bool {
+        let is_written = |life: &ZoneLife| life.acked < life.blocks.len();
+        self.zones.iter().any(|lives| lives.last().is_some_and(is_written))
+    }
+
     fn last(&mut self, zone: usize, change: impl FnOnce(&mut ZoneLife)) {
         if let Some(life) = self.zones.get_mut(zone).and_then(|lives| lives.last_mut()) {
             change(life);

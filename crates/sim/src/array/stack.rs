@@ -126,6 +126,7 @@ pub(super) fn cuts<M: Clone>(
                     moving,
                     reclaiming,
                     restoring,
+                    appending: false,
                 });
             }
             Entry::Step(Event::Ready) => ready = true,

@@ -45,6 +45,8 @@ pub(super) struct Cut<M> {
     pub reclaiming: bool,
     /// Whether lost parts moved to spare room at the cut.
     pub restoring: bool,
+    /// Whether writes of a workload that appends, mostly, were in flight at the cut, to drives that take appends as such.
+    pub appending: bool,
 }
 
 /// A function that judges one crash state: the cut, the failed drive, the images of the present drives, a seed.
@@ -159,6 +161,7 @@ fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind
         (StateKind::CutInMove, cut.moving),
         (StateKind::CutInReclaim, cut.reclaiming),
         (StateKind::CutInRestore, cut.restoring),
+        (StateKind::CutInAppends, cut.appending),
         (StateKind::SpareRoom, shape.spare_drives > 0),
         (StateKind::TwoParities, shape.parities == 2),
         (StateKind::StoredMaps, shape.stored),
