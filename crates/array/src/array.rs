@@ -55,8 +55,8 @@ impl Array {
         self.core.members.config.lock().clone()
     }
 
-    /// Where a block of a zone of the device lies, as all other methods and reports count: the zone, or the section of a joined zone, and
-    /// the block's offset there. The offset is below the zone's capacity.
+    /// Translates a block of a zone of the device to the numbers that all other methods and reports use: the zone, or the section of a
+    /// joined zone, and the block's offset there. The offset is below the zone's capacity.
     pub fn locate(&self, zone: ZoneId, offset: Blocks) -> (ZoneId, Blocks) {
         self.joined.as_ref().map_or((zone, offset), |joined| joined.locate(zone, offset))
     }

@@ -113,8 +113,7 @@ fn is_found_in_the_engine_and_replays(on_array: bool) {
     let (_, rest) = command.split_once(" --trace ").expect("names the trace");
     let (file, _) = rest.split_once(" --state ").expect("names the state");
     let again = CrashOptions { trace: Some(file.into()), only: Some(failure.state), ..options };
-    // One crash state may fail in several ways, and after a second cut in the recovery, which RocksDB's threads place elsewhere each
-    // time: a few replays find it.
+    // RocksDB's threads decide which operations a recovery has made at the second cut of a crash state, so that one replay may pass.
     let is_found = (0..REPLAYS).any(|_| {
         let again = crash(&again).expect("runs");
         assert_eq!(again.states, 1);

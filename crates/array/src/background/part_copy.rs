@@ -284,8 +284,7 @@ impl PartCopy {
                     }
                     (Err(e), _) if *role == part.role && !is_transient(e.kind()) => {
                         // The rows of a part that cannot be read follow from the other parts.
-                        let slot = places.slot(id, *role).filter(|_| fails_the_drive(e.kind()));
-                        if let Some(slot) = slot.filter(|slot| core.members.member(*slot).is_good()) {
+                        if let Some(slot) = drive_that_fails(&core, places.slot(id, *role), &e) {
                             core.members.fail(slot, &e).await?;
                         }
                         lacks_rows = true;
@@ -340,7 +339,7 @@ impl PartCopy {
         if core.ctx.layout.parities == 1 || is_transient(error.kind()) {
             return false;
         }
-        match other.filter(|other| fails_the_drive(error.kind()) && core.members.member(*other).is_good()) {
+        match drive_that_fails(core, other, error) {
             Some(other) => core.members.fail(other, error).await.is_ok(),
             None => true,
         }
@@ -492,6 +491,12 @@ impl PartCopy {
     }
 }
 
+/// The drive in `slot`, if the error of a read of its part fails a drive that works. A drive that was lacking before does not fail again:
+/// [`fail`](crate::membership::Membership::fail) would take the error for one of the new drive that is being filled in its place.
+fn drive_that_fails(core: &Core, slot: Option<Slot>, error: &Error) -> Option<Slot> {
+    slot.filter(|slot| fails_the_drive(error.kind()) && core.members.member(*slot).is_good())
+}
+
 /// The error of a row that two drives lack.
 pub(crate) async fn unrecoverable_row_error(
     core: &Arc<Core>,
@@ -501,8 +506,7 @@ pub(crate) async fn unrecoverable_row_error(
     error: Error,
 ) -> Error {
     let Some(other) = other else { return error };
-    // A drive that is lacking has not failed again: its new drive, which another task may be filling, did not answer the read.
-    if fails_the_drive(error.kind()) && core.members.member(other).is_good() {
+    if let Some(other) = drive_that_fails(core, Some(other), &error) {
         // If the failure breaks the array, the error of the broken array is returned.
         return match core.members.fail(other, &error).await {
             Err(e) => e,

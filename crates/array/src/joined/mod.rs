@@ -29,6 +29,7 @@ use crate::core::Core;
 use crate::deferred::Deferred;
 use crate::joined::zone::{AwaitsFlush, JoinedZone, Landing, Work};
 use crate::layout::joined::{JoinedLayout, SectionPiece};
+use crate::zone::zone_table::check_limits;
 
 /// The result of a command on sections: if one failed, its error, and whether another one carried the command out.
 type CommandResult = std::result::Result<(), (Error, bool)>;
@@ -38,7 +39,7 @@ pub(crate) struct JoinedZones {
     core: Arc<Core>,
     layout: JoinedLayout,
     geometry: Geometry,
-    /// Locked before a zone.
+    /// The numbers of open and active joined zones. Locked before a zone.
     limits: Mutex<Resources>,
     zones: Vec<Mutex<JoinedZone>>,
 }
@@ -58,7 +59,7 @@ impl JoinedZones {
             let zone = found_zone(&core, &layout, id);
             limits.moved(id, ZoneState::Empty, zone.state);
             if zone.state == ZoneState::Full {
-                finish_sections(&core, &layout, id).await;
+                complete_finish(&core, &layout, id).await;
             }
             zones.push(Mutex::new(zone));
         }
@@ -120,7 +121,7 @@ impl JoinedZones {
         self.core.ctx.geometry.start(self.layout.zone(id, section)).plus(offset)
     }
 
-    /// A zone's entry in a zone report. A section that is offline, or read-only before it is full, shows.
+    /// A zone's entry in a zone report. The zone is offline if a section is, and read-only if a section is before it is full.
     fn info(&self, id: ZoneId) -> ZoneInfo {
         let zone = self.zone(id);
         let sections: Vec<ZoneInfo> =
@@ -248,6 +249,7 @@ impl JoinedZones {
         self.layout.pieces(start, blocks).map(piece).collect()
     }
 
+    /// Begins a read on a locked zone. Blocks above the zone's content read as zeros.
     fn begin_read(
         self: &Arc<Self>,
         zone: &JoinedZone,
@@ -257,6 +259,9 @@ impl JoinedZones {
         completer: Completer,
         deferred: &mut Deferred,
     ) {
+        if let Some(poison) = zone.poison.as_ref().filter(|_| zone.is_half_reset) {
+            return deferred.complete(completer, Err(poison.duplicate().with_buffer(into)));
+        }
         let mut rest = into;
         let (block, mut next) = (self.core.ctx.bytes(1), self.geometry.start(id).plus(offset));
         let written = zone.readable().minus(offset).0.min((rest.len() / block) as u64);
@@ -345,20 +350,11 @@ impl JoinedZones {
         event: ZoneEvent,
     ) -> Result<()> {
         let to = zone.state.transition(event).map_err(|_| self.illegal(zone, id, name))?;
-        let (max_open, max_active) = (self.geometry.max_open, self.geometry.max_active);
-        match limits.admit(zone.state, max_open, max_active) {
-            Ok(Admission::Granted) => {}
-            Ok(Admission::Close(victim)) => {
+        match check_limits(limits, zone.state, &self.geometry, (name, id))? {
+            Admission::Granted => {}
+            Admission::Close(victim) => {
                 limits.moved(victim, ZoneState::ImplicitOpen, ZoneState::Closed);
                 self.zone(victim).state = ZoneState::Closed;
-            }
-            Err(kind) => {
-                let why = format!(
-                    "{} open, {} active: close or finish another zone first",
-                    limits.open(),
-                    limits.active()
-                );
-                return Err(self.error(kind, name, id).because(why));
             }
         }
         limits.moved(id, zone.state, to);
@@ -370,7 +366,7 @@ impl JoinedZones {
         self.error(ErrorKind::IllegalMove, name, id).because(format!("the zone is {:?}", zone.state))
     }
 
-    /// The pieces of a write have ended.
+    /// Completes what can be completed now that the pieces of a write have ended.
     fn end_write(self: &Arc<Self>, id: ZoneId, number: u64, results: Vec<Result<Done>>) {
         let any = results.iter().any(Result::is_ok);
         let failed = results.into_iter().find_map(Result::err);
@@ -483,9 +479,10 @@ impl JoinedZones {
         let mut zone = self.zone(id);
         zone.busy = false;
         if let Err((error, any)) = result {
-            // Where some sections carried the command out, a reset or the next mount completes it.
+            // A command that some sections carried out is completed by a reset, or by the next mount.
             if *any {
                 zone.poison = Some(error.duplicate());
+                zone.is_half_reset = to == ZoneState::Empty;
             }
             return;
         }
@@ -522,7 +519,7 @@ fn found_zone(core: &Core, layout: &JoinedLayout, id: ZoneId) -> JoinedZone {
         })
         .collect();
     let failed = layout.zones(id).zip(&sections).find(|(_, (state, _))| *state == ZoneState::Offline);
-    // What a failed section held is unknown: the blocks of the others stay readable.
+    // The end of a failed section's content is unknown. Counted as full, the section leaves the other sections' blocks readable.
     let end_of = |(state, end): &(ZoneState, Blocks)| match state {
         ZoneState::Offline => Blocks(layout.section),
         _ => *end,
@@ -552,8 +549,8 @@ fn unfinished_sections(core: &Core, layout: &JoinedLayout, id: ZoneId) -> Vec<Zo
     layout.zones(id).filter(is_unfinished).collect()
 }
 
-/// Finishes the sections of a full zone that are not full.
-async fn finish_sections(core: &Arc<Core>, layout: &JoinedLayout, id: ZoneId) {
+/// Finishes the sections of a full zone that a mount found not full.
+async fn complete_finish(core: &Arc<Core>, layout: &JoinedLayout, id: ZoneId) {
     for section in unfinished_sections(core, layout, id) {
         if matches!(core.zones.info(section).state, ZoneState::ReadOnly | ZoneState::Offline) {
             continue;

@@ -38,7 +38,7 @@ struct Flight {
     landed: Option<Landed>,
 }
 
-/// The outcome of a write.
+/// The outcome of a write all of whose pieces have ended.
 #[derive(Clone, Copy)]
 struct Landed {
     has_failed: bool,
@@ -46,7 +46,7 @@ struct Landed {
     any: bool,
 }
 
-/// What the sections answered to the pieces of a write.
+/// The sections' answers to all pieces of one write.
 pub(super) struct Landing {
     /// The error of the first piece that failed.
     pub result: Result<()>,
@@ -68,11 +68,13 @@ pub(super) struct JoinedZone {
     pub pointer: Blocks,
     /// Where the content of a full zone ends; `None` for the pointer.
     pub end: Option<Blocks>,
-    /// True while a reset or a finish is under way: all other operations wait.
+    /// True while a reset, a finish or a write over a border of sections is under way: all other operations wait.
     pub busy: bool,
     pub queue: VecDeque<(Work, Completer)>,
-    /// Why the zone takes no writes.
+    /// The error that the zone gives to writes, because a section lacks a block below one that another section holds.
     pub poison: Option<Error>,
+    /// True if a reset failed that some sections carried out: the content is unknown until a reset succeeds.
+    pub is_half_reset: bool,
     flights: VecDeque<Flight>,
     next_flight: u64,
     in_flight: u64,
@@ -98,6 +100,7 @@ impl JoinedZone {
             busy: false,
             queue: VecDeque::new(),
             poison,
+            is_half_reset: false,
             flights: VecDeque::new(),
             next_flight: 0,
             in_flight: 0,
@@ -138,7 +141,7 @@ impl JoinedZone {
             || match work {
                 Work::Write { data, .. } => {
                     let begins_section = !layout.interleaved && self.pointer.0.is_multiple_of(layout.section);
-                    // The section below is full by then, and not active any more.
+                    // Once no write is in flight, the section below is full, and no longer active.
                     begins_section && !self.flights.is_empty()
                         || self.in_flight > 0
                             && self.in_flight.saturating_add(data.len() as u64) > MAX_BYTES_IN_FLIGHT

@@ -109,7 +109,7 @@ impl JoinedLayout {
         })
     }
 
-    /// Where a block of a section lies in the joined zone; the capacity of the joined zone for the end of the section.
+    /// The place in the joined zone of a block of a section. For the end of the section: the capacity of the joined zone.
     pub(crate) fn address(&self, section: u32, offset: Blocks) -> Blocks {
         if offset.0 >= self.section {
             return self.capacity();

@@ -15,7 +15,7 @@ use crate::layout::joined::JoinedLayout;
 use crate::mount::decide::{Decision, Verdict};
 use crate::mount::gather::Mount;
 
-/// What the other sections of a joined zone change about one.
+/// A correction of the decision about one section that follows from the decisions about all sections of its joined zone.
 enum Change {
     /// The section has no content: the joined zone was reset, or the section's first block lies behind a gap.
     Reset,
@@ -46,16 +46,17 @@ impl Mount {
             Some(Change::End(end)) => {
                 tracing::info!(
                     section = id.0,
-                    from = end.0,
-                    to = decision.pointer.0,
-                    "another section lacks a block"
+                    held = decision.pointer.0,
+                    end = end.0,
+                    "another section lacks a block: this section ends before its last one"
                 );
                 decision.ending_at(&self.layout, &self.parts(id), end)
             }
         }
     }
 
-    /// A joined zone with a failed section keeps what the others hold, unless it was reset.
+    /// The correction that a section needs; `None` if its own decision stands. The sections of a joined zone that has a failed section
+    /// keep their content, unless the joined zone was reset.
     fn change_of_section(&self, layout: &JoinedLayout, id: ZoneId) -> Option<Change> {
         let (mut found, mut any_failed) = (Vec::with_capacity(layout.sections as usize), false);
         for section in layout.zones(layout.joined_zone(id)) {

@@ -6,8 +6,8 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::{Mutex, MutexGuard};
 use zoned::{
-    Admission, Blocks, Bytes, Completer, Done, Error, ErrorKind, Io, Resources, Result, ZoneEvent, ZoneId,
-    ZoneInfo, ZoneKind, ZoneState,
+    Admission, Blocks, Bytes, Completer, Done, Error, ErrorKind, Geometry, Io, Resources, Result, ZoneEvent,
+    ZoneId, ZoneInfo, ZoneKind, ZoneState,
 };
 
 use crate::context::Context;
@@ -289,17 +289,7 @@ impl ZoneTable {
         id: ZoneId,
         name: &'static str,
     ) -> Result<Admission> {
-        let (max_open, max_active) = (self.ctx.geometry.max_open, self.ctx.geometry.max_active);
-        limits.admit(zone.state, max_open, max_active).map_err(|kind| {
-            let any = |n: Option<u32>| n.map_or("any number".into(), |n| n.to_string());
-            self.ctx.error(kind, name).in_zone(id).because(format!(
-                "{} open of {}, {} active of {}: close or finish another zone first",
-                limits.open(),
-                any(max_open),
-                limits.active(),
-                any(max_active)
-            ))
-        })
+        check_limits(limits, zone.state, &self.ctx.geometry, (name, id))
     }
 
     /// Closes a zone.
@@ -421,4 +411,23 @@ impl ZoneTable {
         let zone = self.zone(id);
         zone.generation != generation || zone.resetting
     }
+}
+
+/// Whether the limits of a geometry let a zone in a state open, for an operation `name` on zone `id`.
+pub(crate) fn check_limits(
+    limits: &Resources,
+    state: ZoneState,
+    geometry: &Geometry,
+    (name, id): (&'static str, ZoneId),
+) -> Result<Admission> {
+    limits.admit(state, geometry.max_open, geometry.max_active).map_err(|kind| {
+        let any = |n: Option<u32>| n.map_or("any number".into(), |n| n.to_string());
+        Error::new(kind, &geometry.name, name).in_zone(id).because(format!(
+            "{} open of {}, {} active of {}: close or finish another zone first",
+            limits.open(),
+            any(geometry.max_open),
+            limits.active(),
+            any(geometry.max_active)
+        ))
+    })
 }

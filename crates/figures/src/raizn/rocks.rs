@@ -249,7 +249,8 @@ struct DrivesInFiles {
 impl DrivesInFiles {
     fn new(dir: &Path, place: Place) -> bench::Result<DrivesInFiles> {
         let files = Scratch::new(dir, SCRATCH_PREFIX)?;
-        // Where zones share physical ones, half of these stay in reserve at most: with fewer, fewer zones may be active.
+        // An array whose zones share physical ones keeps up to half of these in reserve. With 16 zones of each drive the array would allow
+        // too few active zones for a file system.
         let zones = if place == Place::ArrayOfHalves { 36 } else { 16 };
         let setup = setup(zones, CreateOptions::default().stripe_unit);
         let (count, text) = match place {

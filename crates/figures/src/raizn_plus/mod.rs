@@ -1,4 +1,5 @@
-//! What chapter 5 of the RAIZN dissertation (RAIZN+) shows of atomic writes, RocksDB, memory, streams that overwrite an array and reclaim, on `zn540`.
+//! The figures of chapter 5 of the RAIZN dissertation (RAIZN+), on `zn540`: atomic writes, RocksDB, memory, streams that overwrite an
+//! array, and reclaim.
 //!
 //! The paper gives curves without numbers, a table, and a condition under which reclaim keeps up.
 

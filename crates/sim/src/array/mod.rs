@@ -55,7 +55,7 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
     let mut model = ZonesModel::new(LOGICAL_ZONES as usize, record.shape.atomic);
     let (mut promises, mut ready, mut replaced) = (0, false, false);
     let (mut rebuilding, mut moving, mut reclaiming, mut restoring) = (false, false, false, false);
-    // The pieces of appends to joined zones are writes.
+    // Arrays with joined zones send appends to their drives as writes.
     let sends_appends = record.shape.sends_appends() && record.shape.sections == 1;
     let mut cuts = Vec::new();
     let mut open = false;

@@ -92,7 +92,7 @@ impl Probe<'_> {
         match self.mount(&again, &after) {
             Ok((_, again)) => {
                 let worn = worn.map(|worn| WornZone {
-                    zone: worn.zone,
+                    zone: shape.zone_with_wear(worn),
                     offline: worn.state == ZoneState::Offline
                         && !after.contains(&worn.slot)
                         && lacking + after.len() >= shape.parities as usize,
@@ -138,7 +138,7 @@ impl Probe<'_> {
         let offline = worn.state == ZoneState::Offline && lacking >= shape.parities as usize;
         let filled =
             drives.emus.iter().any(|(_, emu)| drives.physical_zone_state(emu, worn) == Some(ZoneState::Full));
-        Some(WornZone { zone: worn.zone, offline, filled })
+        Some(WornZone { zone: shape.zone_with_wear(worn), offline, filled })
     }
 
     /// Options of the array's mount. Half of all mounts rewrite every zone with stale rows; the rest relocate writes to stale
@@ -203,8 +203,8 @@ impl Probe<'_> {
                 let sink = Arc::clone(&model);
                 let sink = Arc::new(move |event: WorkloadEvent| sink.lock().apply(&event));
                 let zones = zones_of_task(task, &device);
-                let task = Task::new(&device, sink, rng.draw(), zones, shown, STEPS_PER_TASK)
-                    .allow_wear(shape.worn());
+                let task =
+                    Task::new(&device, sink, rng.draw(), zones, shown, STEPS_PER_TASK).allow_wear(shape);
                 let error = Arc::clone(&error);
                 drop(spawn(&*drives.driver, "more", async move {
                     if let Err(why) = task.run().await {
@@ -253,7 +253,8 @@ impl Probe<'_> {
             // The array may have declared the zone lost while other drives were missing, whether the worn drive is present now or
             // not.
             drives.bad.lose(ZoneId(u32::try_from(gone.zone).expect("a few")));
-            worn.get_or_insert(WornZone { zone: gone.zone, offline: true, filled: false }).offline = true;
+            worn.get_or_insert(WornZone { zone: shape.zone_with_wear(gone), offline: true, filled: false })
+                .offline = true;
         }
         let mut faults = match self.mount(&drives, &[]) {
             Ok((_, shown)) => {
@@ -279,7 +280,8 @@ impl Probe<'_> {
 fn is_of_another_zone(array: &Array, worn: Worn) -> bool {
     let slot = Slot(u32::try_from(worn.slot).expect("a few"));
     let drives = u32::try_from(array.superblock().members.len()).expect("a few");
-    let zones = (0..LOGICAL_ZONES).map(ZoneId).filter(|zone| zone.index() != worn.zone);
+    let zones = (0..LOGICAL_ZONES * array.superblock().sections).map(ZoneId);
+    let zones = zones.filter(|zone| zone.index() != worn.zone);
     let mut parts = zones.flat_map(|zone| (0..drives).map(move |role| (zone, Role(role))));
     parts.any(|(zone, role)| array.place(zone, role) == Some((slot, worn.part(0))))
 }

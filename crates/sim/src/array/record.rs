@@ -115,7 +115,7 @@ async fn run(
             let fails_zone = shape.missing == MissingDrive::None && task == 0;
             let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS_PER_TASK)
                 .with_appends(shape.sends_appends())
-                .allow_wear(shape.worn());
+                .allow_wear(shape);
             spawn(&*driver, "workload", async move {
                 let task = if fails_zone {
                     task.fails_first_zone(array.fail_zone(array.locate(first, Blocks::ZERO).0)).await?

@@ -47,7 +47,7 @@ pub(crate) enum MissingDrive {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Worn {
     pub slot: usize,
-    /// The logical zone that the worn physical zone is a part of.
+    /// The logical zone, or the section of a joined zone, that the worn physical zone is a part of.
     pub zone: usize,
     /// The state after the wear: [`ZoneState::ReadOnly`] or [`ZoneState::Offline`].
     pub state: ZoneState,
@@ -220,7 +220,7 @@ impl Shape {
     /// In some arrays two or three zones are joined, one behind the other or stripe by stripe.
     fn with_sections(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x5ec7]);
-        if self.worn().is_some() || self.shares > 1 || self.atomic || !rng.chance(50) {
+        if self.shares > 1 || self.atomic || !rng.chance(50) {
             return self;
         }
         let sections = if rng.chance(50) { 2 } else { 3 };
@@ -359,6 +359,11 @@ impl Shape {
     /// `options` with the shape's way of appends. Rounds of measurement are short, so that the way changes within a workload.
     pub(crate) fn with_appends(&self, options: OpenOptions) -> OpenOptions {
         OpenOptions { appends: self.appends, append_round: Some(APPENDS_OF_ROUND), ..options }
+    }
+
+    /// The number that the array's device gives to the zone with the worn physical zone.
+    pub(crate) fn zone_with_wear(&self, worn: Worn) -> usize {
+        worn.zone / self.sections as usize
     }
 
     /// The physical zone that wears out in this workload.

@@ -18,8 +18,8 @@ const TARGET_WORKLOADS: u64 = 24;
 const MIN_STATES_PER_WORKLOAD: u64 = 300;
 /// From this many states on, an exploration takes every cut of one workload of each kind.
 const EVERY_CUT_FROM_STATES: u64 = 80_000;
-/// The workloads whose cuts are all taken share half of the exploration: each has one share in so many. Where a workload has more states,
-/// some of the drives that may fail are drawn for each cut.
+/// An exploration that takes every cut of a workload gives the workload one in `EVERY_CUT_SHARE` of its states, so that the four such
+/// workloads take half of them. For a workload with more states, some of the drive failures are drawn for each cut.
 const EVERY_CUT_SHARE: u64 = 8;
 /// Workloads that show each kind of failed drive once. Workloads with worn zones come after these.
 const DRIVE_FAILURE_KINDS: u64 = 4;
@@ -45,7 +45,7 @@ pub(super) struct Cut<M> {
     pub reclaiming: bool,
     /// Whether lost parts moved to spare room at the cut.
     pub restoring: bool,
-    /// Whether writes of a workload that appends, mostly, were in flight at the cut, to drives that take appends as such.
+    /// Whether clients' writes, most of them appends, were in flight at the cut, in an array that sends appends to its drives.
     pub appending: bool,
 }
 
@@ -146,9 +146,9 @@ struct CutExplorer<'a, M> {
     completions: Vec<Completions>,
     /// Outcomes of a cut with each failed drive.
     rounds: u64,
-    /// The same of a cut while lost parts move to spare room.
+    /// Outcomes of a cut with each failed drive, while lost parts move to spare room.
     restore_rounds: u64,
-    /// How many of the drives that may fail are drawn for each cut, about.
+    /// The mean number of drive failures that are drawn for each cut.
     failures_per_cut: u64,
     judge: Judge<'a, M>,
 }

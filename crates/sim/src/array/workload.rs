@@ -11,7 +11,7 @@ use zoned::{
 };
 
 use super::model::{ShownZone, UNREADABLE_BLOCK_DIGEST, WorkloadEvent};
-use super::shape::{LOGICAL_ZONES, Worn};
+use super::shape::{LOGICAL_ZONES, Shape};
 use crate::Rng;
 
 /// A function that takes the events of an array's workload.
@@ -64,7 +64,7 @@ pub(crate) async fn read_all_zones(
     let mut all = Vec::new();
     for info in device.report(0..geometry.zones).await.map_err(|e| format!("the report: {e}"))? {
         let mut blocks = Vec::new();
-        // A joined zone may be offline with blocks that can be read.
+        // An offline zone is not read: some blocks of a joined zone with an offline section can be, others cannot.
         let mut at = if info.state == ZoneState::Offline { info.pointer.0 } else { 0 };
         while at < info.pointer.0 {
             let count = (info.pointer.0 - at).min(geometry.max_transfer.0);
@@ -133,10 +133,11 @@ impl Task {
         Task { appends, ..self }
     }
 
-    /// Allows the array to refuse the task's operations on the worn zone.
-    pub(crate) fn allow_wear(mut self, worn: Option<Worn>) -> Task {
+    /// Allows the array to refuse the task's operations on the zone with the worn physical zone.
+    pub(crate) fn allow_wear(mut self, shape: &Shape) -> Task {
+        let worn = shape.worn().map(|worn| shape.zone_with_wear(worn));
         for task_zone in &mut self.zones {
-            task_zone.wears = worn.is_some_and(|worn| worn.zone == task_zone.zone.index());
+            task_zone.wears = worn == Some(task_zone.zone.index());
         }
         self
     }

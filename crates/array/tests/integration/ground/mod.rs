@@ -121,7 +121,7 @@ impl ArrayFixture {
         }
     }
 
-    /// What a power cut leaves of the drives.
+    /// Cuts the power of all drives. Returns the content of their media: `seed` chooses one of the outcomes that the contract allows.
     pub fn cut(&self, seed: u64) -> Vec<Media> {
         (0..).zip(&self.emus).map(|(n, emu)| emu.power_cut(&mut Seeded::new(seed << 8 | n))).collect()
     }
