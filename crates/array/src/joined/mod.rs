@@ -140,7 +140,7 @@ impl JoinedZones {
             zone.state
         };
         let capacity = self.layout.capacity();
-        let pointer = if zone.state == ZoneState::Full { capacity } else { zone.pointer };
+        let pointer = if state == ZoneState::Full { capacity } else { zone.readable() };
         ZoneInfo { zone: id, kind: ZoneKind::Sequential, state, pointer, capacity }
     }
 

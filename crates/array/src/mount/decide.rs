@@ -190,8 +190,8 @@ fn lowest_stripe(evidence: &Evidence<'_>) -> u64 {
 /// blocks below `pointer`.
 fn first_unrecoverable(evidence: &Evidence<'_>, wanted: Role, lost: &[Role], pointer: Blocks) -> Blocks {
     let layout = &evidence.layout;
-    let stale_parity = evidence.stale.stale_parity(layout, evidence.relocated);
-    let suspect = stale_parity.first().map_or(u64::MAX, |(stripe, _)| stripe.0);
+    let uncertain_parity = evidence.stale.uncertain_parity(layout, evidence.relocated);
+    let suspect = uncertain_parity.first().map_or(u64::MAX, |(stripe, _)| stripe.0);
     // All stripes below `first` are whole, parity included.
     let first = lowest_stripe(evidence).saturating_sub(1).min(suspect);
     for stripe in (first..layout.stripes()).map(Stripe) {
@@ -201,7 +201,7 @@ fn first_unrecoverable(evidence: &Evidence<'_>, wanted: Role, lost: &[Role], poi
         let Some(index) = layout.index_on(stripe, wanted) else { continue };
         let parities: Vec<StripeParity> = layout
             .parities()
-            .map(|parity| StripeParity::of(evidence, stripe, parity, &stale_parity))
+            .map(|parity| StripeParity::of(evidence, stripe, parity, &uncertain_parity))
             .collect();
         let lacking: Vec<u64> = lost.iter().filter_map(|role| layout.index_on(stripe, *role)).collect();
         let needed = lacking.len().min(parities.len());
@@ -242,7 +242,7 @@ impl StripeParity {
         evidence: &Evidence<'_>,
         stripe: Stripe,
         parity: Parity,
-        stale_parity: &BTreeSet<(Stripe, Parity)>,
+        uncertain_parity: &BTreeSet<(Stripe, Parity)>,
     ) -> StripeParity {
         let layout = &evidence.layout;
         let role = layout.parity(stripe, parity);
@@ -252,10 +252,7 @@ impl StripeParity {
             Some(PartState::Full) => (true, unit),
             Some(PartState::Missing) | None => (false, 0),
         };
-        // A parity that is relocated for a part of the stripe's data was never computed from all of it.
-        let relocated = evidence.relocated.get(&(stripe, parity));
-        let is_relocated_inside = relocated.is_some_and(|relocated| relocated.end < layout.end(stripe));
-        let is_in_place = is_written && !is_relocated_inside && !stale_parity.contains(&(stripe, parity));
+        let is_in_place = is_written && !uncertain_parity.contains(&(stripe, parity));
         let has_stale = evidence.stale.has_stale(role, &(first_row..first_row + unit));
         StripeParity { stripe, parity, is_in_place, rows: if has_stale { 0 } else { rows } }
     }

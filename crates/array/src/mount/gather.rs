@@ -161,8 +161,8 @@ impl Mount {
                 PartState::Full => Some(stale.first_row_without_data(&layout, block, role, layout.part_rows)),
                 PartState::Missing => None,
             });
-            let stale_parity = stale.stale_parity(&layout, &relocated);
-            let suspect = stale_parity.first().map_or(u64::MAX, |(stripe, _)| layout.row(*stripe));
+            let uncertain_parity = stale.uncertain_parity(&layout, &relocated);
+            let suspect = uncertain_parity.first().map_or(u64::MAX, |(stripe, _)| layout.row(*stripe));
             let lowest = rows.min().unwrap_or(0).min(suspect);
             let dropped = self.places.slots().filter_map(|slot| self.contents(slot)?.dropped.get(&id)).max();
             again |= dropped.is_some_and(|stripe| layout.row(Stripe(stripe.0 + 2)) > lowest);

@@ -83,8 +83,8 @@ impl Resync {
         let (layout, pointer) = (self.layout, decision.pointer);
         let mut running = RunningParity::new(&layout);
         let last = layout.stripe_of(pointer);
-        let stale_parity = self.stale.stale_parity(&layout, &self.relocated);
-        let mut stripes: BTreeSet<Stripe> = stale_parity.into_iter().map(|(stripe, _)| stripe).collect();
+        let uncertain_parity = self.stale.uncertain_parity(&layout, &self.relocated);
+        let mut stripes: BTreeSet<Stripe> = uncertain_parity.into_iter().map(|(stripe, _)| stripe).collect();
         // Stripes with bad parity are resynced too, because this mount may be able to read all their data.
         stripes.extend(self.stripes_with_bad_parity());
         stripes.retain(|stripe| layout.end(*stripe) <= pointer);

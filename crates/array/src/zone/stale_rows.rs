@@ -247,22 +247,24 @@ impl StaleRows {
         row
     }
 
-    /// The parities of stripes that belong in stale rows, and of which no relocated parity is known.
-    pub(crate) fn stale_parity(
+    /// The parities whose rows in their place do not count, and of which no relocated parity of the whole stripe is known: those that
+    /// belong in stale rows, and those that are relocated for a part of their stripe's data, from all of which they were never computed.
+    pub(crate) fn uncertain_parity(
         &self,
         layout: &Layout,
         relocated: &RelocatedParities,
     ) -> BTreeSet<(Stripe, Parity)> {
-        let mut stale = BTreeSet::new();
+        let is_inside = |(of, unit): &(&(Stripe, Parity), &RelocatedParity)| unit.end < layout.end(of.0);
+        let mut uncertain: BTreeSet<_> = relocated.iter().filter(is_inside).map(|(of, _)| *of).collect();
         for (role, part) in &self.0 {
-            stale.extend(part.stale.stripes(layout.unit).filter_map(|stripe| {
+            uncertain.extend(part.stale.stripes(layout.unit).filter_map(|stripe| {
                 let parity = layout.parity_on(stripe, *role)?;
                 let relocated = relocated.get(&(stripe, parity));
                 let known = relocated.is_some_and(|unit| unit.end == layout.end(stripe));
                 (!known).then_some((stripe, parity))
             }));
         }
-        stale
+        uncertain
     }
 
     /// A mount set the pointer of a part: `used` rows count, and `written` rows are on the drive. Relocated content above
@@ -391,7 +393,7 @@ mod tests {
             let missing = if role == parity { 30 } else { 8 };
             assert_eq!(learned(role).first_row_without_data(&LAYOUT, 2, role, 30), missing);
         }
-        let without_parity = learned(parity).stale_parity(&LAYOUT, &BTreeMap::new());
+        let without_parity = learned(parity).uncertain_parity(&LAYOUT, &BTreeMap::new());
         assert_eq!(without_parity, [(Stripe(2), Parity::P)].into_iter().collect());
     }
 }
