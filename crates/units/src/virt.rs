@@ -17,12 +17,16 @@ use crate::{Driver, Instant, Parker, SplitMix64};
 /// The driver for virtual time. A run is a function of the seed and the tasks.
 ///
 /// Only the thread that created the driver may wait on it. A blocking wait inside a task would stop all other tasks,
-/// so it panics. `park` panics on a deadlock, which is when every task waits and no timer is set.
+/// so it panics. `park` panics on a deadlock, which is when every task waits and no timer is set, and on a livelock, which is when tasks
+/// run [`MAX_RUNS`] times and wait for no timer.
 pub struct VirtualDriver {
     owner: ThreadId,
     shared: Arc<Shared>,
     epoch_millis: u64,
 }
+
+/// The most times that tasks run at one instant.
+const MAX_RUNS: u64 = 20_000_000;
 
 #[derive(Default)]
 struct Shared {
@@ -32,6 +36,8 @@ struct Shared {
 #[derive(Default)]
 struct State {
     now: Instant,
+    /// How many times tasks have run since time advanced last.
+    runs: u64,
     sequence: u64,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
@@ -163,9 +169,13 @@ impl Driver for VirtualDriver {
         while !me.take_wake() {
             let mut state = self.shared.state.lock();
             if let Some(task) = state.ready.pop_front() {
+                state.runs += 1;
+                let is_livelock = state.runs > MAX_RUNS;
                 drop(state);
+                assert!(!is_livelock, "livelock in virtual time: task '{}' and others wake each other", task.name);
                 VirtualDriver::run(&task);
             } else if let Some(Reverse(timer)) = state.timers.pop() {
+                state.runs = if timer.due > state.now { 0 } else { state.runs };
                 state.now = state.now.max(timer.due);
                 drop(state);
                 timer.waker.wake();
@@ -271,6 +281,18 @@ mod tests {
     #[should_panic(expected = "deadlock in virtual time")]
     fn a_deadlock_is_reported() {
         block_on(&*VirtualDriver::new(1), std::future::pending::<()>());
+    }
+
+    #[test]
+    #[should_panic(expected = "livelock in virtual time: task 'spin'")]
+    fn a_livelock_is_reported() {
+        let driver = VirtualDriver::new(1);
+        let spin = std::future::poll_fn(|cx| {
+            cx.waker().wake_by_ref();
+            Poll::<()>::Pending
+        });
+        driver.spawn("spin", Box::pin(spin));
+        block_on(&*driver, std::future::pending::<()>());
     }
 
     #[test]

@@ -149,9 +149,9 @@ impl PartCopy {
             // The rows to copy of a stripe that is not whole: data, or final parity.
             let first = layout.row(last);
             let at = from - first;
-            // Parity that a refused write should have covered may be missing in its place.
-            let is_in_place = self.reads_own_place(&core, part) && is_sound;
-            let own = match is_in_place {
+            // Parity that a refused write should have covered may be missing in its place. Acknowledged data is there.
+            let is_there = is_sound || layout.index_on(last, role).is_some();
+            let own = match self.reads_own_place(&core, part) && is_there {
                 true => core.reconstruct.rows_of(id, role, from, rows - from).await.ok(),
                 false => None,
             };

@@ -141,6 +141,10 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones)
             continue;
         }
         let mut next = departure(core, shared, slot, stuck);
+        // A reset may make room: its end is a change.
+        if next.is_none() && shared.resets.any() {
+            continue;
+        }
         if next.is_none() && stuck.try_again(slot) {
             next = departure(core, shared, slot, stuck);
         }
@@ -261,12 +265,18 @@ async fn move_parts(core: &Arc<Core>, job: &Arc<Job>, departure: &Departure, pac
     let slot = *slot;
     let mut runner = Runner::new(core, job, pace).makes_room_on(slot);
     let is_here = |place: &Place| (place.slot, place.zone) == (slot, victim.zone);
+    let Some(shared) = core.zones.shared() else { return Ok(false) };
+    // Zones whose reset has begun.
+    let mut reset = Vec::new();
     for id in &victim.tenants {
         let places = &core.ctx.places;
         let role =
             places.role(*id, slot).filter(|role| places.place(*id, *role).as_ref().is_some_and(is_here));
-        // The zone was reset meanwhile.
-        let Some(role) = role else { continue };
+        let Some(role) = role else {
+            shared.resets.ended(*id).await;
+            reset.push(*id);
+            continue;
+        };
         match MovingPart::begin(core, *id, role, *to).await {
             Ok(moving) => drop(moving.run(&mut runner).await?),
             Err(error) if is_gone(core, *id, &error) => {}
@@ -277,7 +287,9 @@ async fn move_parts(core: &Arc<Core>, job: &Arc<Job>, departure: &Departure, pac
         let role = core.ctx.places.role(*id, slot);
         role.and_then(|role| core.ctx.places.place(*id, role)).as_ref().is_some_and(is_here)
     };
-    Ok(!victim.tenants.iter().any(holds))
+    // A reset that failed gave no part up.
+    let tenants = shared.tenants(Place { slot, zone: victim.zone, row: 0 });
+    Ok(!victim.tenants.iter().any(holds) && !reset.iter().any(|id| tenants.contains(id)))
 }
 
 /// True if a part was not moved because its zone was reset meanwhile.

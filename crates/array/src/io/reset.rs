@@ -45,11 +45,19 @@ impl Actions {
             let alone: Vec<Place> = places.iter().filter(is_alone).copied().collect();
             self.reset_places(id, &alone).await?;
         }
+        let shared = self.zones.shared();
+        if let Some(shared) = shared {
+            shared.resets.begin(id);
+        }
         self.end_life(id, generation + 1, maps);
         let reset = self.reset_ended_zone(id, generation + 1, &places).await;
         if reset.is_err() {
             // No map names the physical zones any more: the next reset of the zone resets them too.
             self.zones.free().keep_unreset(id, places);
+        }
+        if let Some(shared) = shared {
+            shared.resets.end(id);
+            shared.requests.changed.notify();
         }
         reset.map(|()| Blocks::ZERO)
     }

@@ -21,6 +21,7 @@ pub(crate) mod frames;
 pub(crate) mod free_zones;
 pub(crate) mod memory;
 pub(crate) mod readers;
+pub(crate) mod resets_under_way;
 pub(crate) mod room_requests;
 pub(crate) mod shared_zones;
 pub(crate) mod space;

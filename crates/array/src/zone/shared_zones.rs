@@ -24,6 +24,7 @@ use zoned::ZoneId;
 use crate::layout::Slot;
 use crate::layout::placement::{Place, part_zone};
 use crate::zone::choice::{HalfFilled, Room, choose};
+use crate::zone::resets_under_way::ResetsUnderWay;
 use crate::zone::room_requests::RoomRequests;
 
 /// Bytes that a set takes for each of its zones, about.
@@ -139,11 +140,13 @@ pub(crate) struct SharedZones {
     part_rows: u64,
     drives: Mutex<Vec<SharedZonesOfDrive>>,
     pub requests: RoomRequests,
+    pub resets: ResetsUnderWay,
 }
 
 impl SharedZones {
     pub(crate) fn new(zone_rows: u64, part_rows: u64, drives: Vec<SharedZonesOfDrive>) -> SharedZones {
-        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives), requests: RoomRequests::default() }
+        let (requests, resets) = (RoomRequests::default(), ResetsUnderWay::default());
+        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives), requests, resets }
     }
 
     /// Bytes in memory, about.

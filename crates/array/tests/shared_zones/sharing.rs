@@ -145,6 +145,27 @@ fn a_reclaim_frees_the_physical_zones_with_garbage() {
     check_lives(&ground, &array, &lives);
 }
 
+/// A reclaim that finds a zone whose reset is under way waits for the reset.
+#[test]
+fn a_reclaim_waits_for_the_resets_that_make_room() {
+    let ground = fixture(4, 12, 192, 3, 8);
+    let array = ground.open(OpenOptions { reclaim_below: 0, ..OpenOptions::default() });
+    let lives = churn(&ground, &array, 1, 12);
+    let (all, driver) = (lives.keys().copied().collect::<Vec<_>>(), Arc::clone(&ground.driver));
+    ground.wait(async {
+        for zone in all {
+            let of = Arc::clone(&array);
+            let reset = spawn(&*driver, "reset", async move { device(&of).zone(ZoneId(zone), Action::Reset).await });
+            // The reset has ended the zone's life, and gives its parts up later.
+            sleep_until(&*driver, driver.now().after(Duration::from_micros(15))).await;
+            let report = array.reclaim(u32::MAX, Pace::UNBOUNDED).await.expect("reclaimed");
+            assert_eq!(report.left, 0, "zone {zone}: {report:?}");
+            reset.await.expect("reset");
+        }
+    });
+    assert!((0..4).all(|drive| physical_zones(&ground, drive).is_empty()), "an empty array");
+}
+
 /// A part in a physical zone that several zones share moves to a slot of another one, and takes writes there.
 #[test]
 fn parts_move_between_physical_zones_that_zones_share() {

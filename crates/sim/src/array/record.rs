@@ -2,11 +2,13 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ::array::{Array, EventKind, Events, OpenOptions, Pace, RebuildOptions, Role, Slot};
+use futures_util::future::{Either, select};
 use parking_lot::Mutex;
 use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{DeferredDevice, Emu, FaultOp, FaultSpec};
@@ -22,6 +24,8 @@ use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 pub(super) const STEPS_PER_TASK: usize = 90;
 /// Longest time by which a late drive delays the execution of an operation.
 const MAX_EXECUTION_DELAY: Duration = Duration::from_micros(50);
+/// The longest time that a workload takes on its virtual clock: it ends after some milliseconds, unless an operation never ends.
+const MAX_WORKLOAD_TIME: Duration = Duration::from_secs(5);
 /// Time between two looks whether the array has taken its spare.
 const SPARE_POLL: Duration = Duration::from_micros(5);
 /// Longest random delay of an operation's acknowledgement.
@@ -70,7 +74,12 @@ impl Recording {
                 .map(|index| Emu::memory(shape.drive(index, latency()), Arc::clone(&driver)))
                 .collect();
             let journal = Journal::default();
-            block_on(&*driver, run(&shape, seed, &drives, &journal, options.broken_rules))?;
+            let end = driver.now().after(MAX_WORKLOAD_TIME);
+            let workload = pin!(run(&shape, seed, &drives, &journal, options.broken_rules));
+            match block_on(&*driver, select(workload, pin!(sleep_until(&*driver, end)))) {
+                Either::Left((ended, _)) => ended?,
+                Either::Right(_) => return Err(format!("an operation does not end within {MAX_WORKLOAD_TIME:?}")),
+            }
             Ok(std::mem::take(&mut *journal.lock()))
         };
         let entries: std::result::Result<Vec<Entry>, String> = catch_unwind(AssertUnwindSafe(run))
