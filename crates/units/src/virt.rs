@@ -172,7 +172,11 @@ impl Driver for VirtualDriver {
                 state.runs += 1;
                 let is_livelock = state.runs > MAX_RUNS;
                 drop(state);
-                assert!(!is_livelock, "livelock in virtual time: task '{}' and others wake each other", task.name);
+                assert!(
+                    !is_livelock,
+                    "livelock in virtual time: task '{}' and others wake each other",
+                    task.name
+                );
                 VirtualDriver::run(&task);
             } else if let Some(Reverse(timer)) = state.timers.pop() {
                 state.runs = if timer.due > state.now { 0 } else { state.runs };

@@ -21,7 +21,7 @@ enum Change {
     Reset,
     /// The section ends there.
     End(Blocks),
-    /// The section is full without content, and with it the joined zone.
+    /// The section takes no more writes, and with it the joined zone is full.
     Finish,
 }
 
@@ -38,9 +38,10 @@ impl Mount {
             Some(Change::Reset) => {
                 Decision { verdict: Verdict::Reset, pointer: Blocks::ZERO, from: Stripe(0) }
             }
-            Some(Change::Finish) => {
+            Some(Change::Finish) if decision.verdict == Verdict::Empty => {
                 Decision { verdict: Verdict::Known, pointer: Blocks::ZERO, from: Stripe(0) }
             }
+            Some(Change::Finish) => Decision { verdict: Verdict::Full, ..decision },
             // A section with a recorded end takes no more writes: the joined zone is full, and ends before the gap.
             Some(Change::End(_)) if decision.verdict == Verdict::Known => decision,
             Some(Change::End(end)) => {
@@ -75,13 +76,11 @@ impl Mount {
         if any_failed {
             return None;
         }
-        let ends: Vec<Blocks> = found.iter().map(|(_, decision)| decision.pointer).collect();
+        let decisions: Vec<Decision> = found.iter().map(|(_, decision)| *decision).collect();
+        let ends: Vec<Blocks> = decisions.iter().map(|decision| decision.pointer).collect();
         let gap = layout.first_gap(&ends);
-        let before = number.checked_sub(1).and_then(|before| found.get(before as usize));
-        if !layout.interleaved
-            && own.verdict == Verdict::Empty
-            && gap == layout.address(number, Blocks::ZERO)
-            && before.is_some_and(|(_, before)| before.verdict == Verdict::Full)
+        if (own.verdict == Verdict::Empty || own.verdict.is_open())
+            && section_behind_filled_one(layout, &decisions, gap) == Some(number)
         {
             return Some(Change::Finish);
         }
@@ -91,4 +90,14 @@ impl Mount {
             share => Some(Change::End(share)),
         }
     }
+}
+
+/// The section whose block is the joined zone's first missing one, at `gap`, if the blocks before it are the last ones of a section that a
+/// drive may have filled: the last of them may never have been written.
+fn section_behind_filled_one(layout: &JoinedLayout, decisions: &[Decision], gap: Blocks) -> Option<u32> {
+    let last = Blocks(gap.0.checked_sub(1)?);
+    let (last, next) = (layout.locate(last).section, layout.locate(gap).section);
+    let may_be_filled =
+        |decision: &Decision| decision.verdict == Verdict::Full && decision.pointer.0 == layout.section;
+    (next != last && decisions.get(last as usize).is_some_and(may_be_filled)).then_some(next)
 }

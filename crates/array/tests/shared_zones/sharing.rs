@@ -155,7 +155,8 @@ fn a_reclaim_waits_for_the_resets_that_make_room() {
     ground.wait(async {
         for zone in all {
             let of = Arc::clone(&array);
-            let reset = spawn(&*driver, "reset", async move { device(&of).zone(ZoneId(zone), Action::Reset).await });
+            let reset =
+                spawn(&*driver, "reset", async move { device(&of).zone(ZoneId(zone), Action::Reset).await });
             // The reset has ended the zone's life, and gives its parts up later.
             sleep_until(&*driver, driver.now().after(Duration::from_micros(15))).await;
             let report = array.reclaim(u32::MAX, Pace::UNBOUNDED).await.expect("reclaimed");

@@ -245,6 +245,12 @@ impl ZonesModel {
         }
     }
 
+    /// The most blocks that were submitted in a life that the zone may show.
+    pub(crate) fn submitted(&self, zone: usize) -> u64 {
+        let lives = self.zones.get(zone).into_iter().flatten();
+        lives.map(|life| life.blocks.len() as u64).max().unwrap_or(0)
+    }
+
     /// True if blocks were submitted that the array has not acknowledged.
     pub(crate) fn is_writing(&self) -> bool {
         let is_written = |life: &ZoneLife| life.acked < life.blocks.len();

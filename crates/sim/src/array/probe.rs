@@ -136,9 +136,17 @@ impl Probe<'_> {
         let shape = self.state.shape;
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn))?;
         let offline = worn.state == ZoneState::Offline && lacking >= shape.parities as usize;
-        let filled =
-            drives.emus.iter().any(|(_, emu)| drives.physical_zone_state(emu, worn) == Some(ZoneState::Full));
-        Some(WornZone { zone: shape.zone_with_wear(worn), offline, filled })
+        let zone = shape.zone_with_wear(worn);
+        let submitted = self.state.model.submitted(zone);
+        let is_filled = |section: &Worn| {
+            drives
+                .emus
+                .iter()
+                .any(|(_, emu)| drives.physical_zone_state(emu, *section) == Some(ZoneState::Full))
+        };
+        // A section that clients have written to its end is full anyway.
+        let filled = shape.sections_with_wear(worn, submitted).any(|section| is_filled(&section));
+        Some(WornZone { zone, offline, filled })
     }
 
     /// Options of the array's mount. Half of all mounts rewrite every zone with stale rows; the rest relocate writes to stale

@@ -78,7 +78,9 @@ impl Recording {
             let workload = pin!(run(&shape, seed, &drives, &journal, options.broken_rules));
             match block_on(&*driver, select(workload, pin!(sleep_until(&*driver, end)))) {
                 Either::Left((ended, _)) => ended?,
-                Either::Right(_) => return Err(format!("an operation does not end within {MAX_WORKLOAD_TIME:?}")),
+                Either::Right(_) => {
+                    return Err(format!("an operation does not end within {MAX_WORKLOAD_TIME:?}"));
+                }
             }
             Ok(std::mem::take(&mut *journal.lock()))
         };

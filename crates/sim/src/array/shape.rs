@@ -366,6 +366,16 @@ impl Shape {
         worn.zone / self.sections as usize
     }
 
+    /// The physical zones of the zone with a worn one, on each drive, without those of sections that `submitted` blocks fill.
+    pub(crate) fn sections_with_wear(&self, worn: Worn, submitted: u64) -> impl Iterator<Item = Worn> {
+        let (sections, first) = (self.sections as usize, self.zone_with_wear(worn) * self.sections as usize);
+        let blocks = self.capacity * (self.width as u64 - u64::from(self.parities));
+        let whole = if sections == 1 || self.interleaved { 0 } else { submitted / blocks };
+        (0..sections)
+            .filter(move |section| *section as u64 >= whole)
+            .map(move |section| Worn { zone: first + section, ..worn })
+    }
+
     /// The physical zone that wears out in this workload.
     pub(crate) fn worn(&self) -> Option<Worn> {
         match self.missing {
