@@ -169,7 +169,7 @@ impl CheckReport {
         }
         let decision = mount.decide_section(id, decision);
         match decision.verdict {
-            Verdict::Empty => return Ok(()),
+            Verdict::Empty | Verdict::FullWithoutContent => return Ok(()),
             Verdict::Reset => {
                 let what = "a reset was begun, or nothing of the zone counts: a mount empties it";
                 self.add(Severity::Warning, None, Some(id), what);

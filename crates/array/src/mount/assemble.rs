@@ -133,8 +133,7 @@ impl Mount {
             decision = self.end_at_whole_write(id, &entry, decision).await?;
             decision = self.decide_section(id, decision);
         }
-        // The next life of a zone with a stored map takes other physical zones than the worn ones.
-        let (worn, is_mapped) = (self.has_worn_part(id), self.places.stored().is_some());
+        let (worn, keeps_worn_part) = (self.has_worn_part(id), self.keeps_worn_part(id));
         // The next life of an empty zone has a generation that no stale record has.
         let fresh = entry.generation.saturating_add(1);
         let empty =
@@ -152,13 +151,18 @@ impl Mount {
                 recovered.failed.push(id);
                 empty(ZoneState::Offline, entry.generation)
             }
-            Verdict::Empty if !worn || is_mapped => empty(ZoneState::Empty, fresh),
-            Verdict::Reset if !worn || is_mapped => {
+            Verdict::Empty if !keeps_worn_part => empty(ZoneState::Empty, fresh),
+            Verdict::Reset | Verdict::FullWithoutContent if !keeps_worn_part => {
                 // Other zones may have parts in the same physical zones. Those without a part are reset at the end of the mount.
                 if !self.shares_zones() {
                     self.reset_parts(id).await?;
                 }
-                empty(ZoneState::Empty, fresh.saturating_add(1))
+                let mut zone = empty(ZoneState::Empty, fresh.saturating_add(1));
+                if decision.verdict == Verdict::FullWithoutContent {
+                    (zone.state, zone.pointer) = (ZoneState::Full, self.layout.capacity());
+                    zone.end = Some(Blocks::ZERO);
+                }
+                zone
             }
             _ => {
                 let (mut zone, bad_rows) =
@@ -170,6 +174,11 @@ impl Mount {
                 zone
             }
         })
+    }
+
+    /// True if a logical zone has a worn part that stays its part. The next life of a zone with a stored map takes other physical zones.
+    pub(crate) fn keeps_worn_part(&self, id: ZoneId) -> bool {
+        self.has_worn_part(id) && self.places.stored().is_none()
     }
 
     /// Completes the reset of a logical zone on all its physical zones.
@@ -213,7 +222,7 @@ impl Mount {
         }
         let state = match verdict {
             _ if worn => ZoneState::ReadOnly,
-            Verdict::Full | Verdict::Known => ZoneState::Full,
+            Verdict::Full | Verdict::Known | Verdict::FullWithoutContent => ZoneState::Full,
             _ => ZoneState::Closed,
         };
         let full = state == ZoneState::Full;

@@ -72,6 +72,8 @@ pub(crate) enum Verdict {
     Full,
     /// The zone is full, with a recorded end. All blocks below the end are durable.
     Known,
+    /// The zone is full without content once all its parts are reset: a section of a joined zone that is full.
+    FullWithoutContent,
 }
 
 impl Verdict {

@@ -38,10 +38,16 @@ impl Mount {
             Some(Change::Reset) => {
                 Decision { verdict: Verdict::Reset, pointer: Blocks::ZERO, from: Stripe(0) }
             }
-            Some(Change::Finish) if decision.verdict == Verdict::Empty => {
-                Decision { verdict: Verdict::Known, pointer: Blocks::ZERO, from: Stripe(0) }
+            Some(Change::Finish) if decision.verdict.is_open() => {
+                Decision { verdict: Verdict::Full, ..decision }
             }
-            Some(Change::Finish) => Decision { verdict: Verdict::Full, ..decision },
+            // A worn part cannot be reset: the section takes no writes as it is.
+            Some(Change::Finish) if self.keeps_worn_part(id) && decision.verdict == Verdict::Reset => {
+                decision
+            }
+            Some(Change::Finish) => {
+                Decision { verdict: Verdict::FullWithoutContent, pointer: Blocks::ZERO, from: Stripe(0) }
+            }
             // A section with a recorded end takes no more writes: the joined zone is full, and ends before the gap.
             Some(Change::End(_)) if decision.verdict == Verdict::Known => decision,
             Some(Change::End(end)) => {
@@ -79,7 +85,7 @@ impl Mount {
         let decisions: Vec<Decision> = found.iter().map(|(_, decision)| *decision).collect();
         let ends: Vec<Blocks> = decisions.iter().map(|decision| decision.pointer).collect();
         let gap = layout.first_gap(&ends);
-        if (own.verdict == Verdict::Empty || own.verdict.is_open())
+        if !matches!(own.verdict, Verdict::Full | Verdict::Known)
             && section_behind_filled_one(layout, &decisions, gap) == Some(number)
         {
             return Some(Change::Finish);
