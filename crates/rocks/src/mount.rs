@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use units::{Driver, RealDriver, block_on, sleep_until};
 use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
-use crate::counters::{self, ArrayTally, COUNTERS_VARIABLE};
+use crate::counters::{ArrayTally, COUNTERS_VARIABLE, CountersFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::settings::log_options;
 
@@ -154,7 +154,7 @@ fn driver() -> Arc<dyn Driver> {
 }
 
 fn mount_device(url: &str) -> Result<Mounted> {
-    let counters = counters::open_counters_file()?;
+    let counters = CountersFile::open()?;
     // A parallel log keeps room for its own flush.
     let recovery_reserve = env::var_os("FURROW_WAL").is_none_or(|wal| wal.is_empty() || wal == "group");
     let options = MountOptions { log: log_options()?, recovery_reserve, ..MountOptions::default() };

@@ -287,6 +287,11 @@ impl Array {
         self.core.ctx.metrics.read()
     }
 
+    /// The space of the drives, of an array with stored maps.
+    pub fn space(&self) -> Option<Space> {
+        space(&self.core)
+    }
+
     /// Bytes of parity in memory: for each zone with a partly written stripe, at most one stripe unit for each parity.
     pub fn stripe_buffers(&self) -> Bytes {
         let zones = (0..self.core.ctx.geometry.zones).map(ZoneId);

@@ -4,6 +4,7 @@
 //! The paper gives curves without numbers, a table, and a condition under which reclaim keeps up.
 
 mod atomic_writes;
+mod database;
 mod memory;
 mod overwrite;
 mod reclaim;
@@ -15,5 +16,11 @@ mod tests;
 use super::Figure;
 
 /// The figures of RAIZN+.
-pub const FIGURES: [Figure; 5] =
-    [atomic_writes::FIGURE, rocks::FIGURE, memory::FIGURE, overwrite::FIGURE, reclaim::FIGURE];
+pub const FIGURES: [Figure; 6] = [
+    atomic_writes::FIGURE,
+    rocks::FIGURE,
+    database::FIGURE,
+    memory::FIGURE,
+    overwrite::FIGURE,
+    reclaim::FIGURE,
+];

@@ -19,7 +19,8 @@ fn value(rows: &[Row], figure: &str, series: &str, x: f64) -> f64 {
 #[test]
 fn every_panel_has_rows() {
     // Stock db_bench is not run here: below, its numbers are given.
-    for figure in FIGURES.into_iter().filter(|figure| figure.name != rocks::FIGURE.name) {
+    let of_db_bench = [rocks::FIGURE.name, database::FIGURE.name];
+    for figure in FIGURES.into_iter().filter(|figure| !of_db_bench.contains(&figure.name)) {
         let rows = rows_of_quick_run(&figure);
         for panel in figure.panels {
             assert!(rows.iter().any(|row| row.figure == panel.figure), "{}", panel.figure);
@@ -87,6 +88,49 @@ fn db_bench_runs_on_both_placements_in_turn() {
         rows.iter().filter(|row| row.figure == "fig5.15-ratio").map(|row| row.ours).collect();
     assert_eq!(ratios, [5.0, 3.0, 7.0 / 3.0, 2.0]);
     assert!(rows.iter().filter(|row| row.figure == "fig5.15").count() == 8);
+}
+
+/// The database is overwritten until 3.3 times its size is written, and the most room that a sample found committed until then counts.
+#[test]
+fn a_database_is_overwritten_and_the_room_it_commits_is_sampled() {
+    zoned::register_array_opener(::array::url::open);
+    let ran = RefCell::new(Vec::new());
+    let bench = |bench: &DbBench| {
+        let clock = VirtualDriver::new(1);
+        let device = zoned::open(&bench.url, Arc::clone(&clock) as Arc<dyn Driver>).expect("an array");
+        // 114 zones of 2 MiB.
+        assert_eq!(device.geometry().zone_capacity.0 * 4096, 2 << 20);
+        clock.drop_all_tasks();
+        let database = 114 * (2_u64 << 20);
+        ran.borrow_mut().push((bench.benchmark, bench.args.contains(&"--use_existing_db=1".to_owned())));
+        let (_, file) =
+            bench.environment.iter().find(|(name, _)| *name == "FURROW_COUNTERS").expect("an array");
+        let line = |written: u64, committed: u64| {
+            format!(
+                r#"{{"data_bytes":{written},"moved_bytes":0,"live_bytes":1,"committed_bytes":{committed}}}"#
+            )
+        };
+        let lines = [line(database / 2, database), line(database, database * 3 / 2)];
+        let last = [line(database / 2, database * 5 / 4), line(database, database * 9)];
+        let lines = if ran.borrow().len() < 4 { lines } else { last };
+        std::fs::write(file, lines.join("\n")).expect("written");
+        Ok(Measured { rate: 1000.0, p99: None })
+    };
+    let run = Run { quick: true, progress: &|_| () };
+    let rows = database::rows(&run, &std::env::temp_dir(), &bench).expect("measured");
+    let overwrite = ("overwrite", true);
+    assert_eq!(*ran.borrow(), [("fillseq", false), overwrite, overwrite, overwrite]);
+    let most = |series: &str| {
+        let is = |row: &&Row| row.figure == "fig5.16-most" && row.series == series;
+        rows.iter().find(is).expect("a row").ours
+    };
+    assert_eq!((most(database::ALL), most(database::DATA), most(database::COPIED)), (1.5, 1.2, 0.0));
+    let curve: Vec<f64> = rows
+        .iter()
+        .filter(|row| row.figure == "fig5.16" && row.series == database::ALL)
+        .map(|row| row.ours)
+        .collect();
+    assert_eq!(curve, [1.0, 1.5, 1.0, 1.5, 1.0, 1.5, 1.25, 9.0]);
 }
 
 #[test]
