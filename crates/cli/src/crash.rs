@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use sim::{CrashOptions, Report, StateId, Target};
+use sim::{CrashOptions, During, Report, StateId, Target};
 
 use crate::context::Context;
 use crate::exit::Code;
@@ -35,6 +35,9 @@ pub struct CrashArgs {
     /// Give every drive a volatile cache, or none [default: three of four have one]
     #[arg(long, value_name = "BOOL")]
     volatile_cache: Option<bool>,
+    /// Take cuts of the target array during this alone: rebuild, restore (to spare room), move, reclaim or appends.
+    #[arg(long, value_name = "WHAT")]
+    during: Option<During>,
     /// End at the first failure.
     #[arg(long)]
     first_failure: bool,
@@ -65,6 +68,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             volatile_cache: args.volatile_cache,
             trace: args.trace.clone(),
             only: args.state,
+            during: args.during,
             first_failure: args.first_failure,
             threads: args.threads,
             ..CrashOptions::new(target, args.seed, args.states)

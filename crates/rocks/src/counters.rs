@@ -129,9 +129,9 @@ fn counters_line(before: &Counters, after: &Counters, space: Option<Space>) -> S
 #[cfg(test)]
 mod tests {
     use array::{CreateOptions, OpenOptions};
-    use units::{Blocks, Bytes, VirtualDriver, block_on};
+    use units::{Blocks, Bytes, Driver, VirtualDriver, block_on};
     use zoned::emu::{Emu, EmuOptions};
-    use zoned::{Buf, Durability, ZonedDevice};
+    use zoned::{Buf, Durability};
 
     use super::*;
 

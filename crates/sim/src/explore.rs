@@ -55,6 +55,9 @@ struct Cut {
 ///
 /// The report holds the defects. An error means that the exploration itself could not run.
 pub fn crash(options: &CrashOptions) -> Result<Report> {
+    if options.during.is_some() && options.target != Target::Array {
+        return Err(Error::NoCutsDuring(options.target.to_string()));
+    }
     // The engine's workloads, on an array too, are not functions of the seed: their traces are saved, then explored.
     if options.target == Target::Array || options.on_array && options.target != Target::Engine {
         return match (options.trace.is_some(), options.target) {

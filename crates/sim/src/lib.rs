@@ -42,7 +42,7 @@ mod waltz;
 pub use choose::Sample;
 pub use error::{Error, Result};
 pub use explore::crash;
-pub use options::{CrashOptions, Target};
+pub use options::{CrashOptions, During, Target};
 pub use recorder::Recorder;
 pub use report::{Failure, FailureKind, Report, StateKind};
 pub use rng::Rng;

@@ -25,6 +25,8 @@ pub struct CrashOptions {
     pub trace: Option<PathBuf>,
     /// The only crash state to check; `None`: all.
     pub only: Option<StateId>,
+    /// What is under way at the cuts that the target `array` takes; `None`: all cuts.
+    pub during: Option<During>,
     /// Whether the exploration ends at the first failure.
     pub first_failure: bool,
     /// Threads that check states. `None`: one for each processor.
@@ -43,9 +45,53 @@ impl CrashOptions {
             volatile_cache: None,
             trace: None,
             only: None,
+            during: None,
             first_failure: false,
             threads: None,
         }
+    }
+}
+
+/// What an array does at a cut.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum During {
+    /// A rebuild.
+    Rebuild,
+    /// The move of lost parts to spare room.
+    Restore,
+    /// The move of a part.
+    Move,
+    /// A reclaim.
+    Reclaim,
+    /// Clients' appends, which go to the drives as appends.
+    Appends,
+}
+
+impl During {
+    const ALL: [During; 5] =
+        [During::Rebuild, During::Restore, During::Move, During::Reclaim, During::Appends];
+}
+
+impl fmt::Display for During {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            During::Rebuild => "rebuild",
+            During::Restore => "restore",
+            During::Move => "move",
+            During::Reclaim => "reclaim",
+            During::Appends => "appends",
+        })
+    }
+}
+
+impl FromStr for During {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<During, Error> {
+        During::ALL
+            .into_iter()
+            .find(|of| of.to_string() == text)
+            .ok_or_else(|| Error::During(text.to_owned()))
     }
 }
 

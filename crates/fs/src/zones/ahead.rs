@@ -22,7 +22,7 @@ use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::shared::Shared;
 use crate::zones::allocator::{Allocator, LeftZone};
-use crate::zones::table::{LOW_FREE_ZONES, Phase};
+use crate::zones::table::{LOW_FREE_ZONES, Phase, Stream};
 
 /// Number of generations set aside by one metadata record. The next range is set aside when half of them are
 /// used.
@@ -145,7 +145,8 @@ impl Allocator {
         }
         // Without an open log, the last empty zones are left to data.
         let least = if self.leases.is_empty() { self.kept + LOW_FREE_ZONES } else { self.kept };
-        let zone = self.table.first_free_zone().filter(|_| self.table.free_zone_count() > least)?;
+        let zone = self.table.next_free_zone(Stream::Log).filter(|_| self.table.free_zone_count() > least)?;
+        self.table.note_last_zone(Stream::Log, zone);
         self.table.set(zone, Phase::Ahead, ZoneRole::Free);
         self.opening = true;
         Some(zone)

@@ -16,7 +16,7 @@ use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::reserve::RecoveryReserve;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
-use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Zone, ZoneTable};
+use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
 
 /// The zones of a mount by use: the zones that writes may go to, and the empty zones kept for a purpose.
 #[derive(Debug)]
@@ -251,7 +251,7 @@ impl Allocator {
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(privileged)
-            && let Some(zone) = self.table.first_free_zone()
+            && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, privileged))
         {
             // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
             let plenty = self.table.free_zone_count() > self.kept + data_slots;
@@ -284,6 +284,10 @@ impl Allocator {
         ZoneChoice::Starved
     }
 
+    fn data_stream(lifetime: Lifetime, reclaim: bool) -> Stream {
+        if reclaim { Stream::Reclaimed } else { Stream::Data(lifetime) }
+    }
+
     /// The error of a write for which no space is left.
     pub(crate) fn no_space(&self) -> Error {
         let (live, usable) = (self.table.live(), self.table.usable());
@@ -296,6 +300,7 @@ impl Allocator {
 
     pub(super) fn open_zone(&mut self, zone: ZoneId, lifetime: Lifetime, reclaim: bool) -> Arc<OpenZone> {
         let capacity = self.table.get(zone).map_or(0, |z| z.capacity);
+        self.table.note_last_zone(Allocator::data_stream(lifetime, reclaim), zone);
         self.table.set(zone, Phase::Data, ZoneRole::Data { lifetime });
         self.table.note_state(zone, ZoneState::ImplicitOpen, 0);
         let open = OpenZone::new(zone, lifetime, reclaim, capacity, 0);

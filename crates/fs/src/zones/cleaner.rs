@@ -18,7 +18,7 @@ use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
 /// Number of dead zones at which the cleaner commits the metadata records that freed them, instead of waiting
 /// for another commit.
-const MAX_DEAD_ZONES: usize = 16;
+const MAX_DEAD_ZONES: usize = 4;
 /// A reclaim must gain a zone divided by this number while no writer waits for space.
 const EASY_RECLAIM_GAIN_DIVISOR: u64 = 4;
 /// The longest copy of a reclaim, in bytes.

@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::wal::ordered::writer::ReleasedSegment;
 use crate::wal::segment::Segment;
 use crate::zones::allocator::{Allocator, Lease, LeftZone};
-use crate::zones::table::Phase;
+use crate::zones::table::{Phase, Stream};
 
 /// The rest of a log zone is finished instead of kept if it is shorter than a zone divided by this number.
 const SMALLEST_REST_DIVISOR: u64 = 16;
@@ -98,8 +98,11 @@ impl Allocator {
         if self.generations.is_empty() {
             return SegmentSearchOutcome::Wait;
         }
-        match self.table.first_free_zone().filter(|_| self.log_may_take_free()) {
-            Some(zone) => self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false),
+        match self.table.next_free_zone(Stream::Log).filter(|_| self.log_may_take_free()) {
+            Some(zone) => {
+                self.table.note_last_zone(Stream::Log, zone);
+                self.lease_whole(ino, zone, ZoneState::ImplicitOpen, false)
+            }
             None if self.opening => SegmentSearchOutcome::Wait,
             None if !self.log_leaves_reserve() => SegmentSearchOutcome::Starved,
             None => match self.ahead.pop_front() {

@@ -1,6 +1,6 @@
 //! The table of zones: the use of each zone, and the number of its live blocks.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use units::{Blocks, ZoneId};
 use zoned::{Geometry, ZoneInfo, ZoneKind, ZoneState};
@@ -73,11 +73,22 @@ impl Zone {
     }
 }
 
+/// Content that is written one zone after the other, and whose zones die at about the same time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Stream {
+    Log,
+    Data(Lifetime),
+    /// Data that survived until a reclaim.
+    Reclaimed,
+}
+
 /// All zones.
 #[derive(Debug)]
 pub(crate) struct ZoneTable {
     zones: Vec<Zone>,
     free: BTreeSet<u32>,
+    /// The zone that each stream took last.
+    last: BTreeMap<Stream, u32>,
     /// The full zones without a live block.
     dead: BTreeSet<u32>,
     live: u64,
@@ -94,6 +105,7 @@ impl ZoneTable {
         let mut table = ZoneTable {
             zones: Vec::new(),
             free: BTreeSet::new(),
+            last: BTreeMap::new(),
             dead: BTreeSet::new(),
             live: 0,
             usable: 0,
@@ -236,9 +248,24 @@ impl ZoneTable {
         self.free.len()
     }
 
-    /// The empty zone with the lowest number.
-    pub(crate) fn first_free_zone(&self) -> Option<ZoneId> {
-        self.free.first().copied().map(ZoneId)
+    /// The empty zone that a stream takes next. Zones of an array may share a physical zone with their neighbours, which is empty again
+    /// once all of them are: so that zones of one stream are neighbours, a stream takes the zone behind its last one, else the lowest
+    /// that is behind no other stream's last one and has an empty zone behind itself, else the lowest.
+    pub(crate) fn next_free_zone(&self, stream: Stream) -> Option<ZoneId> {
+        let behind = |last: &u32| last.checked_add(1);
+        let own = self.last.get(&stream).and_then(behind).filter(|zone| self.free.contains(zone));
+        let is_taken =
+            |zone: u32| self.last.iter().any(|(of, last)| *of != stream && behind(last) == Some(zone));
+        let begins_pair = |zone: &&u32| {
+            let next = zone.saturating_add(1);
+            self.free.contains(&next) && !is_taken(**zone) && !is_taken(next)
+        };
+        own.or_else(|| self.free.iter().find(begins_pair).or(self.free.first()).copied()).map(ZoneId)
+    }
+
+    /// A stream takes a zone.
+    pub(crate) fn note_last_zone(&mut self, stream: Stream, zone: ZoneId) {
+        self.last.insert(stream, zone.0);
     }
 
     /// The full zones without a live block.
@@ -291,5 +318,49 @@ impl ZoneTable {
     /// Number of blocks written in a zone, as last known.
     pub(crate) fn pointer(&self, zone: ZoneId) -> Blocks {
         Blocks(self.get(zone).map_or(0, |z| z.pointer))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use units::{Driver, VirtualDriver, block_on};
+    use zoned::ZonedDevice;
+    use zoned::emu::{Emu, EmuOptions};
+
+    use super::*;
+
+    #[test]
+    fn zones_of_a_stream_are_neighbours() {
+        let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+        let drive = Emu::memory(EmuOptions { zones: 12, ..EmuOptions::default() }, Arc::clone(&driver));
+        let report = block_on(&*driver, (&*drive as &dyn ZonedDevice).report(0..12)).expect("reported");
+        let mut table = ZoneTable::new(drive.geometry(), &report, 2);
+        let take = |table: &mut ZoneTable, stream| {
+            let zone = table.next_free_zone(stream)?;
+            table.set(zone, Phase::Full, ZoneRole::Free);
+            table.note_last_zone(stream, zone);
+            Some(zone.0)
+        };
+        let (log, data) = (Stream::Log, Stream::Data(Lifetime::Medium));
+        let taken = [log, data, log, data].map(|stream| take(&mut table, stream));
+        assert_eq!(taken, [2, 4, 3, 5].map(Some), "each stream's second zone is behind its first one");
+        let taken = [Stream::Reclaimed, Stream::Data(Lifetime::Long)].map(|stream| take(&mut table, stream));
+        assert_eq!(taken, [7, 9].map(Some), "not behind the last zones of others, and not before them");
+        assert_eq!(
+            (take(&mut table, data), take(&mut table, data)),
+            (Some(6), Some(8)),
+            "behind 5, and the lowest"
+        );
+        table.set_phase(ZoneId(3), Phase::Free);
+        table.set_phase(ZoneId(4), Phase::Free);
+        assert_eq!(
+            (take(&mut table, log), take(&mut table, log)),
+            (Some(4), Some(3)),
+            "behind zone 3, and the lowest"
+        );
+        let taken = [log, log, log].map(|stream| take(&mut table, stream));
+        assert_eq!(taken, [Some(10), Some(11), None], "the last empty zones");
     }
 }

@@ -326,7 +326,7 @@ fn run(shape: LogShape) -> Result<usize, String> {
 
 fn seeds() -> std::ops::Range<u64> {
     let asked = std::env::var("FURROW_SEEDS").ok().and_then(|n| n.parse().ok());
-    0..asked.unwrap_or(60)
+    0..asked.unwrap_or(200)
 }
 
 #[test]

@@ -98,7 +98,7 @@ impl Probe<'_> {
                         && lacking + after.len() >= shape.parities as usize,
                     filled: false,
                 });
-                ZonesModel::judge_again(&shown, &again, worn)
+                ZonesModel::judge_again(&shown, &again, worn, shape.spare_drives > 0)
             }
             Err(fault) => vec![fault],
         }
@@ -122,7 +122,7 @@ impl Probe<'_> {
             read_all_zones(&device, &|_, _| false).await.map_err(|what| fault(FailureKind::Lost, what))
         });
         let faults = match again {
-            Ok(again) => ZonesModel::judge_again(shown, &again, None),
+            Ok(again) => ZonesModel::judge_again(shown, &again, None, false),
             Err(fault) => vec![fault],
         };
         faults.into_iter().next().map(|mut fault| {

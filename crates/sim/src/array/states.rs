@@ -10,7 +10,7 @@ use crate::model::Fault;
 use crate::replay::{Completions, Replay};
 use crate::report::StateKind;
 use crate::second_cut::Images;
-use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId};
+use crate::{CrashOptions, During, Error, Outcome, Report, Result, Rng, StateId};
 
 /// Number of workloads, roughly, over which an exploration of an array spreads.
 const TARGET_WORKLOADS: u64 = 24;
@@ -26,6 +26,8 @@ const DRIVE_FAILURE_KINDS: u64 = 4;
 /// Outcomes of a cut while lost parts move to spare room, for each outcome of other cuts: such moves are few operations. An exploration
 /// that takes every cut takes one outcome of each.
 const RESTORE_ROUNDS: u64 = 8;
+/// Most workloads in a row without a cut of the kind that an exploration takes.
+const MAX_WORKLOADS_WITHOUT_STATES: u64 = 1000;
 /// Most outcomes tried of one cut with one failed drive.
 const MAX_OUTCOMES_PER_CUT: u64 = 24;
 
@@ -49,6 +51,18 @@ pub(super) struct Cut<M> {
     pub appending: bool,
 }
 
+impl<M> Cut<M> {
+    fn is_during(&self, during: During) -> bool {
+        match during {
+            During::Rebuild => self.rebuilding,
+            During::Restore => self.restoring,
+            During::Move => self.moving,
+            During::Reclaim => self.reclaiming,
+            During::Appends => self.appending,
+        }
+    }
+}
+
 /// A function that judges one crash state: the cut, the failed drive, the images of the present drives, a seed.
 pub(super) type Judge<'a, M> = &'a (dyn Fn(&Cut<M>, DriveFailure, Images, u64) -> Vec<Fault> + Sync);
 
@@ -61,12 +75,22 @@ pub(super) fn explore_workloads(
         return explore(only.workload, 1);
     }
     let mut report = Report::default();
-    let mut workload = 0;
+    let (mut workload, mut last_with_states) = (0, 0);
     while report.states < options.states {
+        if let Some(during) =
+            options.during.filter(|_| workload - last_with_states > MAX_WORKLOADS_WITHOUT_STATES)
+        {
+            return Err(Error::NothingDuring(during.to_string(), workload - last_with_states));
+        }
         let left = options.states - report.states;
         let share = (options.states / TARGET_WORKLOADS).max(MIN_STATES_PER_WORKLOAD).min(left);
-        let whole = options.states >= EVERY_CUT_FROM_STATES && workload < DRIVE_FAILURE_KINDS;
-        report.add(explore(workload, if whole { u64::MAX } else { share })?);
+        let takes_all = options.states >= EVERY_CUT_FROM_STATES && options.during.is_none();
+        let whole = takes_all && workload < DRIVE_FAILURE_KINDS;
+        let explored = explore(workload, if whole { u64::MAX } else { share })?;
+        if explored.states > 0 {
+            last_with_states = workload;
+        }
+        report.add(explored);
         if options.first_failure && !report.is_clean() {
             break;
         }
@@ -85,6 +109,12 @@ pub(super) fn explore<M: Send + Sync>(
     mut cuts: Vec<Cut<M>>,
     judge: Judge<'_, M>,
 ) -> Result<Report> {
+    if let (Some(during), None) = (options.during, options.only) {
+        cuts.retain(|cut| cut.is_during(during));
+        if cuts.is_empty() {
+            return Ok(Report::default());
+        }
+    }
     let per_cut = record.shape.failures(true).len() as u64;
     let rounds = match states {
         u64::MAX => 1,
@@ -102,6 +132,9 @@ pub(super) fn explore<M: Send + Sync>(
         if cuts.is_empty() {
             return Err(Error::NoState(only.to_string()));
         }
+    } else if options.during.is_some() {
+        keep_random(&mut cuts, states / (per_cut * rounds) + 1, options.seed ^ workload);
+        cuts.sort_unstable_by_key(|cut| cut.entry);
     } else {
         let wanted = (states / (per_cut * rounds)).saturating_add(1);
         // A rebuild is short beside its workload, and so are moves and reclaims: half of the cuts fall into a rebuild, on a new drive or
