@@ -66,6 +66,9 @@ rules! {
     copies_maps: MapCopies,
     /// Rule: a part goes behind another one in a physical zone when the rows of that one are durable.
     flushes_parts_below: PartBelow,
+    /// Rule: parts of zones that follow one another by number share physical zones, and other parts begin empty ones. Broken, each part
+    /// takes the first room there is, as in RAIZN+'s measurements (section 5.2.9); nothing is lost.
+    keeps_streams_apart: Streams,
     /// Rule: the sections of a joined zone end at the first block that one of them lacks.
     ends_sections_at_gap: SectionGap,
     /// Rule: physical zones are reset after the record that ends their map.

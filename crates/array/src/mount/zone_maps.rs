@@ -108,7 +108,7 @@ impl Mount {
                 || info.is_some_and(|info| info.state == ZoneState::Full || is_worn(info));
             drive.used.insert(zone, SharedZone::new(tenants, (next, gap), is_open, is_full));
         }
-        Some(SharedZones::new(zone_rows, part_rows, drives))
+        Some(SharedZones::new(zone_rows, part_rows, drives, self.options.rules()))
     }
 
     /// The first row of the next slot of a physical zone whose last part begins at row `last`: behind the rows of parts that were reset

@@ -57,6 +57,12 @@ pub(crate) fn choose(
     neighbour.or(empty.map(|zone| (Room::Empty, zone))).or_else(latest).or_else(least_mixed)
 }
 
+/// The physical zone that a part takes where parts are served by arrival: any half-filled one, else the `empty` one.
+pub(crate) fn choose_by_arrival(half_filled: &[HalfFilled], empty: Option<ZoneId>) -> Option<(Room, ZoneId)> {
+    let first = half_filled.first().map(|one| (Room::BehindNeighbour, one.zone));
+    first.or(empty.map(|zone| (Room::Empty, zone)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

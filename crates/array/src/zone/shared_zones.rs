@@ -23,7 +23,8 @@ use zoned::ZoneId;
 
 use crate::layout::Slot;
 use crate::layout::placement::{Place, part_zone};
-use crate::zone::choice::{HalfFilled, Room, choose};
+use crate::rules::Rules;
+use crate::zone::choice::{HalfFilled, Room, choose, choose_by_arrival};
 use crate::zone::resets_under_way::ResetsUnderWay;
 use crate::zone::room_requests::RoomRequests;
 
@@ -141,12 +142,18 @@ pub(crate) struct SharedZones {
     drives: Mutex<Vec<SharedZonesOfDrive>>,
     pub requests: RoomRequests,
     pub resets: ResetsUnderWay,
+    rules: Rules,
 }
 
 impl SharedZones {
-    pub(crate) fn new(zone_rows: u64, part_rows: u64, drives: Vec<SharedZonesOfDrive>) -> SharedZones {
+    pub(crate) fn new(
+        zone_rows: u64,
+        part_rows: u64,
+        drives: Vec<SharedZonesOfDrive>,
+        rules: Rules,
+    ) -> SharedZones {
         let (requests, resets) = (RoomRequests::default(), ResetsUnderWay::default());
-        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives), requests, resets }
+        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives), requests, resets, rules }
     }
 
     /// Bytes in memory, about.
@@ -208,7 +215,11 @@ impl SharedZones {
         };
         let half_filled: Vec<HalfFilled> = drive.half_filled(takes).collect();
         let short = self.part_rows / SHORT_GAP_SHARE;
-        choose(id, &half_filled, drive.empty_zone(id, taker), short)
+        let empty = drive.empty_zone(id, taker);
+        match self.rules.keeps_streams_apart() {
+            true => choose(id, &half_filled, empty, short),
+            false => choose_by_arrival(&half_filled, empty),
+        }
     }
 
     /// True if the part at `place`, which was taken, fits a drive whose physical zone has its write pointer at row `pointer`. Otherwise

@@ -47,6 +47,9 @@ pub struct Setup {
     pub reorder: bool,
     /// The factor by which the drives' times are stretched.
     pub dilation: u32,
+    /// Whether parts of zones take the first room there is on their drives, by arrival.
+    #[cfg(feature = "broken-rules")]
+    pub by_arrival: bool,
 }
 
 impl Default for Setup {
@@ -68,6 +71,8 @@ impl Default for Setup {
             one_write: false,
             reorder: false,
             dilation: 1,
+            #[cfg(feature = "broken-rules")]
+            by_arrival: false,
         }
     }
 }
@@ -103,7 +108,12 @@ impl Setup {
     }
 
     fn open_options(&self) -> OpenOptions {
-        OpenOptions { appends: self.appends, ..OpenOptions::default() }
+        OpenOptions {
+            appends: self.appends,
+            #[cfg(feature = "broken-rules")]
+            broken_rule: self.by_arrival.then_some(::array::BrokenRule::Streams),
+            ..OpenOptions::default()
+        }
     }
 
     fn options(&self, n: u32) -> EmuOptions {

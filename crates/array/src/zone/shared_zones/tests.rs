@@ -19,7 +19,7 @@ fn zones(drives: usize, zones: u32, shares: u64, max_active: u32) -> SharedZones
         max_active: Some(max_active),
         ..SharedZonesOfDrive::default()
     };
-    SharedZones::new(shares * PART_ROWS, PART_ROWS, vec![drive; drives])
+    SharedZones::new(shares * PART_ROWS, PART_ROWS, vec![drive; drives], Rules::default())
 }
 
 /// The places of the next part of `id` on drive 0.
