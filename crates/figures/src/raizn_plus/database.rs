@@ -84,7 +84,7 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
     let failed = |e: bench::Error| Error::new("making the drives", e);
     Scratch::sweep(dir, SCRATCH_PREFIX).map_err(failed)?;
     // Half of a physical zone of each of four drives.
-    let zone = run.pick(8, 1) * MIB;
+    let zone = run.pick(8, 2) * MIB;
     let database = ZONES_OF_DATABASE * zone / 2 * u64::from(DRIVES - 1);
     let ground = Ground::new(dir, zone).map_err(failed)?;
     let (mut samples, keys) = (Vec::new(), database / ENTRY);

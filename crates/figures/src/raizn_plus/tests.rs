@@ -98,10 +98,10 @@ fn a_database_is_overwritten_and_the_room_it_commits_is_sampled() {
     let bench = |bench: &DbBench| {
         let clock = VirtualDriver::new(1);
         let device = zoned::open(&bench.url, Arc::clone(&clock) as Arc<dyn Driver>).expect("an array");
-        // 114 zones of 2 MiB.
-        assert_eq!(device.geometry().zone_capacity.0 * 4096, 2 << 20);
+        // 114 zones of 4 MiB.
+        assert_eq!(device.geometry().zone_capacity.0 * 4096, 4 << 20);
         clock.drop_all_tasks();
-        let database = 114 * (2_u64 << 20);
+        let database = 114 * (4_u64 << 20);
         ran.borrow_mut().push((bench.benchmark, bench.args.contains(&"--use_existing_db=1".to_owned())));
         let (_, file) =
             bench.environment.iter().find(|(name, _)| *name == "FURROW_COUNTERS").expect("an array");
