@@ -25,12 +25,15 @@ total=0
 failed=0
 late=()
 array_seconds=0
+# What is added to the seeds, so that explorations of one target have states of their own.
+more=0
 explore() { # target, states, flags, in which SEED stands for the seed
   local target=$1 states=$2 start=$SECONDS budget=$LIMIT share seed fifths
   [ "$target" != engine ] || budget=$ENGINE_BUDGET
   shift 2
   for share in "${shares[@]}"; do
     read -r seed fifths <<<"$share"
+    seed=$((seed + more))
     explore_seed "$target" "$seed" $((states * fifths / 5)) "${@//SEED/$seed}"
   done
   [ "$target" != array ] || array_seconds=$((array_seconds + SECONDS - start))
@@ -62,9 +65,9 @@ explore fs 10000
 explore log 29000
 explore waltz 30000
 explore array 160000
-explore array 30000 --during reclaim
-explore array 30000 --during restore
-explore array 30000 --during appends
+more=1 explore array 30000 --during reclaim
+more=2 explore array 30000 --during restore
+more=3 explore array 30000 --during appends
 [ "$array_seconds" -le "$ARRAY_BUDGET" ] || late+=("array: $array_seconds s instead of $ARRAY_BUDGET")
 explore engine 30000 --trace "$traces/engine-SEED.trace"
 # The whole stack over an array: the power of every drive is cut, and one drive fails.

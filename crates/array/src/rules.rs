@@ -1,4 +1,5 @@
-//! Rules that tests break on purpose, to prove that a broken rule is noticed.
+//! Rules that tests break on purpose, to prove that a broken rule is noticed. One of them loses nothing, and a measurement breaks it
+//! ([`Rules::keeps_streams_apart`]).
 //!
 //! [`Rules`] answers one question for each rule. Without the feature `broken-rules` every answer is a constant, and
 //! [`BrokenRule`] does not exist.

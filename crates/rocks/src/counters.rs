@@ -42,7 +42,8 @@ impl CountersFile {
             File::options().append(true).create(true).open(&path).map_err(|error| {
                 invalid(format!("{COUNTERS_VARIABLE}: opening {}: {error}", path.display()))
             })?;
-        let every = env::var(EVERY_VARIABLE).ok().map(|text| {
+        let every = env::var_os(EVERY_VARIABLE).map(|text| {
+            let text = text.to_string_lossy();
             let seconds = text.parse::<f64>().ok().filter(|seconds| (0.001..=1e6).contains(seconds));
             let wrong = || {
                 invalid(format!("{EVERY_VARIABLE}: {text:?} is no number of seconds from 0.001 to 1000000"))

@@ -169,7 +169,7 @@ impl CheckReport {
         }
         let decision = mount.decide_section(id, decision);
         match decision.verdict {
-            Verdict::Empty | Verdict::FullWithoutContent => return Ok(()),
+            Verdict::Empty => return Ok(()),
             Verdict::Reset => {
                 let what = "a reset was begun, or nothing of the zone counts: a mount empties it";
                 self.add(Severity::Warning, None, Some(id), what);
@@ -178,6 +178,11 @@ impl CheckReport {
             Verdict::OpenAboveStale => {
                 let what = "some drives hold blocks above the pointer: a mount makes these rows stale";
                 self.add(Severity::Warning, None, Some(id), what);
+            }
+            Verdict::FullWithoutContent => {
+                let what = "the section before it may end inside its last stripe: a mount empties this one and makes the joined zone full";
+                self.add(Severity::Warning, None, Some(id), what);
+                return Ok(());
             }
             Verdict::Open | Verdict::Full | Verdict::Known => {}
         }

@@ -140,9 +140,11 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones)
         if departures.iter().any(|one| one.slot == slot) {
             continue;
         }
+        // Looked at before the room is: a reset that ends meanwhile may have made some.
+        let awaits_reset = shared.resets.any_on(slot);
         let mut next = departure(core, shared, slot, stuck);
-        // A reset may make room: its end is a change.
-        if next.is_none() && shared.resets.any() {
+        // The end of the reset wakes the task that runs these rounds.
+        if next.is_none() && awaits_reset {
             continue;
         }
         if next.is_none() && stuck.try_again(slot) {
@@ -266,30 +268,26 @@ async fn move_parts(core: &Arc<Core>, job: &Arc<Job>, departure: &Departure, pac
     let mut runner = Runner::new(core, job, pace).makes_room_on(slot);
     let is_here = |place: &Place| (place.slot, place.zone) == (slot, victim.zone);
     let Some(shared) = core.zones.shared() else { return Ok(false) };
-    // Zones whose reset has begun.
-    let mut reset = Vec::new();
     for id in &victim.tenants {
         let places = &core.ctx.places;
         let role =
             places.role(*id, slot).filter(|role| places.place(*id, *role).as_ref().is_some_and(is_here));
-        let Some(role) = role else {
-            shared.resets.ended(*id).await;
-            reset.push(*id);
-            continue;
+        let has_moved = match role {
+            None => false,
+            Some(role) => match MovingPart::begin(core, *id, role, *to).await {
+                Ok(moving) => moving.run(&mut runner).await?,
+                Err(error) if is_gone(core, *id, &error) => false,
+                Err(error) => return Err(error),
+            },
         };
-        match MovingPart::begin(core, *id, role, *to).await {
-            Ok(moving) => drop(moving.run(&mut runner).await?),
-            Err(error) if is_gone(core, *id, &error) => {}
-            Err(error) => return Err(error),
+        if !has_moved {
+            // The reset of the zone gives the part up.
+            shared.resets.ended(*id).await;
         }
     }
-    let holds = |id: &ZoneId| {
-        let role = core.ctx.places.role(*id, slot);
-        role.and_then(|role| core.ctx.places.place(*id, role)).as_ref().is_some_and(is_here)
-    };
-    // A reset that failed gave no part up.
+    // A reset that failed before its record was durable gave no part up.
     let tenants = shared.tenants(Place { slot, zone: victim.zone, row: 0 });
-    Ok(!victim.tenants.iter().any(holds) && !reset.iter().any(|id| tenants.contains(id)))
+    Ok(!victim.tenants.iter().any(|id| tenants.contains(id)))
 }
 
 /// True if a part was not moved because its zone was reset meanwhile.

@@ -47,7 +47,7 @@ impl Actions {
         }
         let shared = self.zones.shared();
         if let Some(shared) = shared {
-            shared.resets.begin(id);
+            shared.resets.begin(id, &places);
         }
         self.end_life(id, generation + 1, maps);
         let reset = self.reset_ended_zone(id, generation + 1, &places).await;

@@ -159,6 +159,10 @@ impl Mount {
                 }
                 let mut zone = empty(ZoneState::Empty, fresh.saturating_add(1));
                 if decision.verdict == Verdict::FullWithoutContent {
+                    // A full zone without content needs no physical zones, of which one may be worn.
+                    if let Some(maps) = self.places.stored() {
+                        maps.set(id, &[]);
+                    }
                     (zone.state, zone.pointer) = (ZoneState::Full, self.layout.capacity());
                     zone.end = Some(Blocks::ZERO);
                 }

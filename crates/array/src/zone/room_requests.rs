@@ -15,7 +15,7 @@ pub(crate) struct RoomRequests {
     waiting: Mutex<Option<Vec<(Slot, Completer)>>>,
     /// Each drive is to have this number of empty physical zones, by order; 0 without an order.
     ordered: AtomicU32,
-    /// Notified when room is requested, taken or given up.
+    /// Notified when room is requested, taken or given up, and when a reset ends.
     pub changed: Event,
 }
 

@@ -73,9 +73,11 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
 /// A sample of the array beside the database.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 struct Sample {
-    /// Bytes of data that were written to the array.
+    /// Bytes of data that were written to the array since it was made.
     written: u64,
+    /// Bytes of physical zones with content at the moment.
     committed: u64,
+    /// Bytes that reclaim copied since the array was made.
     copied: u64,
 }
 
@@ -114,9 +116,9 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
             rows.push(Row::new("fig5.16", series, point / POINTS, Unit::Times, y).note(&note));
         }
     }
-    let until = samples.iter().take_while(|sample| times(sample.written) < WRITTEN + 1.0 / POINTS);
-    let most = until.map(|sample| sample.committed).max().unwrap_or(0);
-    let copied = samples.iter().map(|sample| sample.copied).sum::<u64>();
+    let until = samples.iter().position(|sample| times(sample.written) >= WRITTEN).unwrap_or(samples.len());
+    let most = samples.iter().take(until + 1).map(|sample| sample.committed).max().unwrap_or(0);
+    let copied = samples.last().map_or(0, |sample| sample.copied);
     for (series, y, paper) in [
         (DATA, of_data(most), Some(400.0 / 240.0)),
         (ALL, times(most), None),
@@ -205,7 +207,7 @@ impl Ground {
             samples.push(Sample {
                 written: before.written + bytes("data_bytes")?,
                 committed: bytes("committed_bytes")?,
-                copied: bytes("moved_bytes")?,
+                copied: before.copied + bytes("moved_bytes")?,
             });
         }
         match samples.last() {

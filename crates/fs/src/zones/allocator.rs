@@ -251,13 +251,11 @@ impl Allocator {
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(privileged)
+            // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
+            && (best.is_none() || self.table.free_zone_count() > self.kept + data_slots)
             && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, privileged))
         {
-            // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
-            let plenty = self.table.free_zone_count() > self.kept + data_slots;
-            if best.is_none() || plenty {
-                return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
-            }
+            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
         }
         if let Some(zone) = best {
             return ZoneChoice::Zone(zone);

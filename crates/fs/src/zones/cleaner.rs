@@ -16,7 +16,7 @@ use crate::shared::Shared;
 use crate::zones::place::PlaceAmount;
 use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
-/// Number of dead zones at which the cleaner commits the metadata records that freed them, instead of waiting
+/// With more dead zones than this the cleaner commits the metadata records that freed them, instead of waiting
 /// for another commit.
 const MAX_DEAD_ZONES: usize = 4;
 /// A reclaim must gain a zone divided by this number while no writer waits for space.

@@ -250,7 +250,7 @@ impl ZoneTable {
 
     /// The empty zone that a stream takes next. Zones of an array may share a physical zone with their neighbours, which is empty again
     /// once all of them are: so that zones of one stream are neighbours, a stream takes the zone behind its last one, else the lowest
-    /// that is behind no other stream's last one and has an empty zone behind itself, else the lowest.
+    /// with an empty zone behind it, of which neither is behind another stream's last one, else the lowest.
     pub(crate) fn next_free_zone(&self, stream: Stream) -> Option<ZoneId> {
         let behind = |last: &u32| last.checked_add(1);
         let own = self.last.get(&stream).and_then(behind).filter(|zone| self.free.contains(zone));

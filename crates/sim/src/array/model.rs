@@ -287,13 +287,13 @@ impl ZonesModel {
         faults
     }
 
-    /// Compares two mounts, the second without a drive: the second must show the content of the first. `restores`: the array moved lost
-    /// parts to spare room in between.
+    /// Compares two mounts, the second without a drive: the second must show the content of the first. `restored`: data
+    /// blocks of a stripe, if the array moved lost parts to spare room in between.
     pub(crate) fn judge_again(
         first: &[ShownZone],
         second: &[ShownZone],
         worn: Option<WornZone>,
-        restores: bool,
+        restored: Option<u64>,
     ) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
@@ -307,11 +307,15 @@ impl ZonesModel {
                     (ZoneState::ReadOnly, _) | (_, ZoneState::ReadOnly) => a.blocks == b.blocks,
                     _ => false,
                 });
-            // A part that is written to its end fills its physical zone, and a mount cannot tell who filled it. A lost part may be such a
-            // one at its new place.
-            let as_restored = restores
-                && (a.state, b.state) == (ZoneState::Closed, ZoneState::Full)
-                && b.blocks.starts_with(&a.blocks);
+            // A part that is written to its end, while the zone's last stripe is not whole, fills its physical zone, and a mount cannot
+            // tell who filled it. A lost part may be such a one at its new place.
+            let as_restored = restored.is_some_and(|stripe| {
+                let rest = b.blocks.strip_prefix(&a.blocks[..]).unwrap_or_default();
+                let is_filler = rest.windows(2).all(|pair| pair.first() == pair.last());
+                (a.state, b.state) == (ZoneState::Closed, ZoneState::Full)
+                    && (1..stripe).contains(&(rest.len() as u64))
+                    && is_filler
+            });
             if a != b && !as_worn && !as_restored {
                 let (from, to) = ((a.state, a.blocks.len()), (b.state, b.blocks.len()));
                 let what =
@@ -538,7 +542,7 @@ mod tests {
             (ZoneState::ReadOnly, &[1], 1),
             (ZoneState::Offline, &[], 1),
         ] {
-            let faults = ZonesModel::judge_again(&first, &show(state, blocks), Some(part), false);
+            let faults = ZonesModel::judge_again(&first, &show(state, blocks), Some(part), None);
             assert_eq!(faults.len(), wanted, "{state:?} {blocks:?}");
         }
     }

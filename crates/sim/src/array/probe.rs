@@ -98,7 +98,10 @@ impl Probe<'_> {
                         && lacking + after.len() >= shape.parities as usize,
                     filled: false,
                 });
-                ZonesModel::judge_again(&shown, &again, worn, shape.spare_drives > 0)
+                {
+                    let stripe = shape.unit * (shape.width as u64 - u64::from(shape.parities));
+                    ZonesModel::judge_again(&shown, &again, worn, (shape.spare_drives > 0).then_some(stripe))
+                }
             }
             Err(fault) => vec![fault],
         }
@@ -122,7 +125,7 @@ impl Probe<'_> {
             read_all_zones(&device, &|_, _| false).await.map_err(|what| fault(FailureKind::Lost, what))
         });
         let faults = match again {
-            Ok(again) => ZonesModel::judge_again(shown, &again, None, false),
+            Ok(again) => ZonesModel::judge_again(shown, &again, None, None),
             Err(fault) => vec![fault],
         };
         faults.into_iter().next().map(|mut fault| {

@@ -366,7 +366,8 @@ impl Shape {
         worn.zone / self.sections as usize
     }
 
-    /// The physical zones of the zone with a worn one, on each drive, without those of sections that `submitted` blocks fill.
+    /// The physical zones, by their numbers on each drive, of the joined zone that has the worn one, without those of sections that the
+    /// zone's first `submitted` blocks fill.
     pub(crate) fn sections_with_wear(&self, worn: Worn, submitted: u64) -> impl Iterator<Item = Worn> {
         let (sections, first) = (self.sections as usize, self.zone_with_wear(worn) * self.sections as usize);
         let blocks = self.capacity * (self.width as u64 - u64::from(self.parities));
