@@ -42,6 +42,18 @@ fn atomic_writes_have_nearly_the_rate_and_the_tail_of_others() {
 }
 
 #[test]
+fn two_zones_in_a_physical_one_have_the_rate_and_the_tail_of_one() {
+    let rows = rows_of_quick_run(&shared_zones::FIGURE);
+    for [fixed, halves] in [shared_zones::WRITES, shared_zones::READS] {
+        for size in [4.0, 64.0, 1024.0] {
+            let ratio = |figure| value(&rows, figure, halves, size) / value(&rows, figure, fixed, size);
+            assert!(ratio("fig5.14b-rate") >= 0.99, "{halves}, {size} KiB: {}", ratio("fig5.14b-rate"));
+            assert!(ratio("fig5.14b-p99.9") <= 1.05, "{halves}, {size} KiB: {}", ratio("fig5.14b-p99.9"));
+        }
+    }
+}
+
+#[test]
 fn streams_overwrite_an_array_at_its_rate_and_copy_nothing() {
     let rows = rows_of_quick_run(&overwrite::FIGURE);
     let mean = |name: &str, half: std::ops::RangeInclusive<u32>| {
