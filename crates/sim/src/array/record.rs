@@ -26,6 +26,8 @@ pub(super) const STEPS_PER_TASK: usize = 90;
 const MAX_EXECUTION_DELAY: Duration = Duration::from_micros(50);
 /// The longest time that a workload takes on its virtual clock: it ends after some milliseconds, unless an operation never ends.
 const MAX_WORKLOAD_TIME: Duration = Duration::from_secs(5);
+/// Time after which a drive's failure is ordered if no operation has met it.
+const FAILURE_IS_FOUND: Duration = Duration::from_millis(20);
 /// Time between two looks whether the array has taken its spare.
 const SPARE_POLL: Duration = Duration::from_micros(5);
 /// Longest random delay of an operation's acknowledgement.
@@ -176,6 +178,8 @@ async fn move_parts(
                 // A rebuild runs, or a drive failed.
                 Err(e) if e.kind() == ErrorKind::Invalid => {}
                 Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
+                // A drive fails at this moment.
+                Err(e) if e.kind() == ErrorKind::Media => {}
                 Err(e) => return Err(format!("a reclaim: {e}")),
             }
         } else if let Some((slot, _)) = array.place(zone, role) {
@@ -193,6 +197,8 @@ async fn move_parts(
                         ErrorKind::Invalid | ErrorKind::NoSpace | ErrorKind::ZoneOffline
                     ) => {}
                 Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
+                // A drive fails at this moment.
+                Err(e) if e.kind() == ErrorKind::Media => {}
                 Err(e) => return Err(format!("the move of part {} of zone {zone}: {e}", role.0)),
             }
         }
@@ -302,9 +308,16 @@ impl RecordedArray {
                 }
                 // The flush finds the failure if no step of the workload does.
                 self.device().flush().await.map_err(|e| format!("a flush: {e}"))?;
-                let end = driver.now().after(Duration::from_secs(1));
+                let (start, mut is_ordered) = (driver.now(), false);
                 while self.array.rebuild().is_none() {
-                    if driver.now() > end {
+                    // The workload may be over, and a flush does not reach a drive without a cache.
+                    if !is_ordered && driver.now() > start.after(FAILURE_IS_FOUND) {
+                        is_ordered = true;
+                        let slot = Slot(u32::try_from(slot).expect("a few"));
+                        // An error: the failure was found meanwhile.
+                        drop(self.array.fail(slot).await);
+                    }
+                    if driver.now() > start.after(Duration::from_secs(1)) {
                         return Err("no spare takes the place of a failed drive".to_owned());
                     }
                     sleep_until(&**driver, driver.now().after(SPARE_POLL)).await;
