@@ -43,13 +43,13 @@ pub enum Error {
     /// The target runs on one drive only.
     #[error("the target {0} runs on one drive: take fs, log or engine on an array")]
     NotOnArray(String),
-    /// The target has no cuts of one kind alone.
+    /// Only the target `array` can cut the power during one kind of work alone.
     #[error("the target {0} takes all cuts: --during goes with --target array")]
     NoCutsDuring(String),
-    /// No workload of many has a cut of the kind.
+    /// None of many workloads does the work during which the power is to be cut.
     #[error("no {0} is under way at any cut of {1} workloads")]
     NothingDuring(String, u64),
-    /// The name of what is under way at a cut cannot be parsed.
+    /// The name of an array's work cannot be parsed.
     #[error("'{0}' is never under way: take rebuild, restore, move, reclaim or appends")]
     During(String),
     /// The target's name cannot be parsed.

@@ -25,7 +25,8 @@ pub struct CrashOptions {
     pub trace: Option<PathBuf>,
     /// The only crash state to check; `None`: all.
     pub only: Option<StateId>,
-    /// What is under way at the cuts that the target `array` takes; `None`: all cuts.
+    /// Cuts the power of an array only while this background work or these writes are in flight. Goes with the target `array`. `None`:
+    /// cuts the power after every operation.
     pub during: Option<During>,
     /// Whether the exploration ends at the first failure.
     pub first_failure: bool,
@@ -52,18 +53,18 @@ impl CrashOptions {
     }
 }
 
-/// What an array does at a cut.
+/// Work of an array during which the power is cut.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum During {
-    /// A rebuild.
+    /// The rebuild of a new drive.
     Rebuild,
-    /// The move of lost parts to spare room.
+    /// The parts of a lost drive move to the spare room of other drives.
     Restore,
-    /// The move of a part.
+    /// The part of a logical zone moves to another physical zone.
     Move,
-    /// A reclaim.
+    /// A reclaim frees physical zones.
     Reclaim,
-    /// Clients' appends, which go to the drives as appends.
+    /// Clients' appends are in flight, and the array sends them to its drives as appends.
     Appends,
 }
 

@@ -140,10 +140,10 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones)
         if departures.iter().any(|one| one.slot == slot) {
             continue;
         }
-        // Looked at before the room is: a reset that ends meanwhile may have made some.
+        // Resets are looked up before room is: one that ends in between has made the room that is found.
         let awaits_reset = shared.resets.any_on(slot);
         let mut next = departure(core, shared, slot, stuck);
-        // The end of the reset wakes the task that runs these rounds.
+        // The request keeps waiting for the reset, whose end wakes the task that runs these rounds.
         if next.is_none() && awaits_reset {
             continue;
         }

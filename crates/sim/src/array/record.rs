@@ -141,7 +141,8 @@ async fn run(
         .collect();
     let is_over = Arc::new(AtomicBool::new(false));
     let moves = shape.moves.then(|| {
-        let moves = move_parts(Arc::clone(&recorded.array), seed, Arc::clone(&is_over), Arc::clone(journal));
+        let array = Arc::clone(&recorded.array);
+        let moves = move_parts(array, (seed, shape.fails_drive()), Arc::clone(&is_over), Arc::clone(journal));
         spawn(&*driver, "moves", moves)
     });
     let when = Duration::from_micros(200 + seed % 3_000);
@@ -156,10 +157,11 @@ async fn run(
     }
 }
 
-/// Moves parts of zones to other physical zones, of their drives or of others, until the workload is over.
+/// Moves parts of zones to other physical zones, of their drives or of others, until the workload is over. `fails_drive`: a drive fails
+/// during the workload.
 async fn move_parts(
     array: Arc<Array>,
-    seed: u64,
+    (seed, fails_drive): (u64, bool),
     is_over: Arc<AtomicBool>,
     journal: Journal,
 ) -> std::result::Result<(), String> {
@@ -178,8 +180,8 @@ async fn move_parts(
                 // A rebuild runs, or a drive failed.
                 Err(e) if e.kind() == ErrorKind::Invalid => {}
                 Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
-                // A drive fails at this moment.
-                Err(e) if e.kind() == ErrorKind::Media => {}
+                // The drive has refused an operation, and the array has not recorded the failure yet.
+                Err(e) if fails_drive && e.kind() == ErrorKind::Media => {}
                 Err(e) => return Err(format!("a reclaim: {e}")),
             }
         } else if let Some((slot, _)) = array.place(zone, role) {
@@ -197,8 +199,8 @@ async fn move_parts(
                         ErrorKind::Invalid | ErrorKind::NoSpace | ErrorKind::ZoneOffline
                     ) => {}
                 Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
-                // A drive fails at this moment.
-                Err(e) if e.kind() == ErrorKind::Media => {}
+                // The drive has refused an operation, and the array has not recorded the failure yet.
+                Err(e) if fails_drive && e.kind() == ErrorKind::Media => {}
                 Err(e) => return Err(format!("the move of part {} of zone {zone}: {e}", role.0)),
             }
         }

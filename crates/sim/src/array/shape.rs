@@ -377,6 +377,12 @@ impl Shape {
             .map(move |section| Worn { zone: first + section, ..worn })
     }
 
+    /// True if an injected error fails a drive during the workload.
+    pub(crate) fn fails_drive(&self) -> bool {
+        matches!(self.missing, MissingDrive::During(..))
+            || matches!(self.missing, MissingDrive::Replaced(_)) && self.spare
+    }
+
     /// The physical zone that wears out in this workload.
     pub(crate) fn worn(&self) -> Option<Worn> {
         match self.missing {

@@ -26,7 +26,7 @@ const DRIVE_FAILURE_KINDS: u64 = 4;
 /// Outcomes of a cut while lost parts move to spare room, for each outcome of other cuts: such moves are few operations. An exploration
 /// that takes every cut takes one outcome of each.
 const RESTORE_ROUNDS: u64 = 8;
-/// Most workloads in a row without a cut of the kind that an exploration takes.
+/// Most workloads in a row that may be without the work during which an exploration cuts the power (`--during`).
 const MAX_WORKLOADS_WITHOUT_STATES: u64 = 1000;
 /// Most outcomes tried of one cut with one failed drive.
 const MAX_OUTCOMES_PER_CUT: u64 = 24;
@@ -52,6 +52,7 @@ pub(super) struct Cut<M> {
 }
 
 impl<M> Cut<M> {
+    /// True if the power is cut during this work of the array.
     fn is_during(&self, during: During) -> bool {
         match during {
             During::Rebuild => self.rebuilding,
