@@ -160,14 +160,14 @@ impl Clients {
         self.table.lock().remove(&id);
     }
 
-    /// All connected clients, in the order in which they were accepted.
+    /// All connected clients but those that were killed and whose connections end, in the order in which they were accepted.
     pub fn list(&self) -> Vec<Arc<Client>> {
-        self.table.lock().values().cloned().collect()
+        self.table.lock().values().filter(|client| !client.is_killed()).cloned().collect()
     }
 
-    /// The connected client with this number.
+    /// The connected client with this number, unless it was killed.
     pub fn get(&self, id: u64) -> Option<Arc<Client>> {
-        self.table.lock().get(&id).cloned()
+        self.table.lock().get(&id).filter(|client| !client.is_killed()).cloned()
     }
 
     /// Numbers of client connections, now and since the start.
