@@ -425,6 +425,23 @@ impl Shape {
             appends: AppendMode::Ordered,
             ..shape
         }
+        .with_zones_of_other_sizes(options, workload)
+    }
+
+    /// Some arrays below a file system or a database have joined zones, others zones that share a physical zone.
+    fn with_zones_of_other_sizes(self, options: &CrashOptions, workload: u64) -> Shape {
+        let mut rng = Rng::at(options.seed, &[workload, 0x5127]);
+        if !self.atomic && rng.chance(40) {
+            let interleaved = rng.chance(50);
+            // A checkpoint has the partial parity of all zones that the drives may have open, and a metadata zone two checkpoints.
+            let parity = 2 * u64::from(self.open) * (self.unit + 1);
+            let capacity = self.capacity + 2 * MORE_BLOCKS_WHERE_JOINED + parity;
+            return Shape { sections: 2, interleaved, open: 2 * self.open, capacity, ..self };
+        }
+        if self.stored && self.spare_drives == 0 && rng.chance(50) {
+            return Shape { shares: 2, capacity: 2 * self.capacity + 60, ..self };
+        }
+        self
     }
 
     /// The shape of an array below a database. Drives are replaced in the target `array` alone.
@@ -437,7 +454,9 @@ impl Shape {
         let maps = if shape.stored { 60 } else { 0 };
         let frames = if shape.atomic { 46 } else { 0 };
         let capacity = 32 + 24 * (shape.unit + 1) + maps + frames;
-        Shape { zones: 96, open: 13, capacity, missing, spare: false, ..shape }
+        let one = Shape { shares: 1, sections: 1, interleaved: false, ..shape };
+        Shape { zones: 96, open: 13, capacity, missing, spare: false, ..one }
+            .with_zones_of_other_sizes(options, workload)
     }
 
     /// Number of drives whose operations are recorded.
@@ -448,7 +467,11 @@ impl Shape {
     /// Number of sequential zones that the array uses of each drive.
     fn physical_zones(&self) -> u32 {
         if self.shares > 1 {
-            return SHARED_PART_ZONES + METADATA_ZONES;
+            let parts = match self.zones > LOGICAL_ZONES {
+                true => self.zones.div_ceil(self.shares) + self.open + 4,
+                false => SHARED_PART_ZONES,
+            };
+            return parts + METADATA_ZONES;
         }
         let reserve = if self.stored { RESERVE_ZONES } else { 0 };
         self.zones * self.sections + METADATA_ZONES + reserve
@@ -733,6 +756,11 @@ mod tests {
             assert!(of(|shape| shape.parities == 2) > 9, "{target}");
             assert!(of(|shape| shape.also_missing.is_some()) > 3, "{target}");
             assert!(of(|shape| shape.atomic) > 9 && of(|shape| shape.stored) > 9, "{target}");
+            assert!(of(|shape| shape.shares > 1) > 5, "{target}");
+            for interleaved in [true, false] {
+                let joined = shapes.iter().filter(|s| s.sections > 1 && s.interleaved == interleaved);
+                assert!(joined.count() > 2, "{target}, interleaved: {interleaved}");
+            }
         }
     }
 
