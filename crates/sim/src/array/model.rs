@@ -133,7 +133,8 @@ pub(crate) struct ShownZone {
 /// A zone with a worn physical zone, in the states that a mount may show.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WornZone {
-    pub zone: usize,
+    /// The zone's number; `None` if it may be any zone.
+    pub zone: Option<usize>,
     /// A second drive lacks its physical zone too: the logical zone may be offline.
     pub offline: bool,
     /// A drive filled its physical zone as the power failed: the number of written blocks is unknown.
@@ -268,7 +269,7 @@ impl ZonesModel {
     pub(crate) fn judge(&self, shown: &[ShownZone], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
-            let worn = worn.filter(|worn| worn.zone == zone);
+            let worn = worn.filter(|worn| worn.zone.is_none_or(|worn| worn == zone));
             let empty = match shown.state {
                 ZoneState::ReadOnly => worn.is_some() && shown.blocks.is_empty(),
                 state => state == ZoneState::Empty,
@@ -299,14 +300,15 @@ impl ZonesModel {
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
             // A worn physical zone makes the logical zone read-only; without its drive the zone has its earlier state. A full
             // zone that is read-only shows no blocks above the content's end.
-            let as_worn =
-                worn.filter(|worn| worn.zone == zone).is_some_and(|worn| match (a.state, b.state) {
+            let as_worn = worn.filter(|worn| worn.zone.is_none_or(|worn| worn == zone)).is_some_and(|worn| {
+                match (a.state, b.state) {
                     (_, ZoneState::Offline) => worn.offline,
                     (ZoneState::Full, ZoneState::ReadOnly) => a.blocks.starts_with(&b.blocks),
                     (ZoneState::ReadOnly, ZoneState::Full) => b.blocks.starts_with(&a.blocks),
                     (ZoneState::ReadOnly, _) | (_, ZoneState::ReadOnly) => a.blocks == b.blocks,
                     _ => false,
-                });
+                }
+            });
             // A part that is written to its end, while the zone's last stripe is not whole, fills its physical zone, and a mount cannot
             // tell who filled it. A lost part may be such a one at its new place.
             let as_restored = restored.is_some_and(|stripe| {
@@ -508,7 +510,7 @@ mod tests {
             WorkloadEvent::Acked { zone: 0, life: 0, end: 2, durable: true },
         ];
         let mut model = model_after(&events);
-        let part = WornZone { zone: 0, offline: false, filled: false };
+        let part = WornZone { zone: Some(0), offline: false, filled: false };
         let read_only = |model: &ZonesModel, blocks: &[u64], worn| {
             let shown = [ShownZone { state: ZoneState::ReadOnly, blocks: blocks.to_vec() }];
             model.judge(&shown, false, worn).into_iter().map(|fault| fault.kind).collect::<Vec<_>>()

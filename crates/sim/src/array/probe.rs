@@ -12,7 +12,7 @@ use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 use super::model::{ShownZone, WorkloadEvent, WornZone, ZonesModel};
 use super::record::{STEPS_PER_TASK, replace};
 use super::shape::{DriveFailure, LOGICAL_ZONES, Shape, WearTime, Worn, latency};
-use super::unreadable::{UnreadableBlocks, UnreadableDrive};
+use super::unreadable::{LostZones, UnreadableBlocks, UnreadableDrive};
 use super::workload::{Task, read_all_zones, zones_of_task};
 use crate::choose::Sample;
 use crate::model::{Fault, fault};
@@ -65,7 +65,7 @@ impl Probe<'_> {
             if goes_on { latency() } else { Latency::NONE },
         );
         drives.wear(shape.worn().filter(|worn| worn.when == WearTime::At));
-        let found = self.worn(&drives, lacking);
+        let found = self.worn(&drives, lacking, model);
         let (array, shown) = match self.mount(&drives, &[]) {
             Ok(mounted) => mounted,
             Err(fault) => return vec![fault],
@@ -80,7 +80,10 @@ impl Probe<'_> {
         {
             return vec![fault];
         }
-        let is_after = |worn: &Worn| worn.when == WearTime::After && !is_of_another_zone(&array, *worn);
+        let is_after = |worn: &Worn| {
+            worn.when == WearTime::After
+                && (shape.zone_with_wear(*worn).is_none() || !is_of_another_zone(&array, *worn))
+        };
         drives.wear(shape.worn().filter(is_after));
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn));
         if after.is_empty() {
@@ -116,9 +119,10 @@ impl Probe<'_> {
             let is_lacking = |member: &&MemberInfo| member.failed || member.rebuilding;
             let superblock = array.superblock();
             let lacking = superblock.members.iter().filter(is_lacking).count();
-            // Moves of parts that nothing asked for may have filled the only drive that a lost part can go to.
+            // Moves of parts that nothing asked for may have filled the only drive that a lost part can go to. A part on a drive that is
+            // gone cannot move where the stripes lack a part in a worn physical zone too.
             let shape = self.state.shape;
-            if lost > 0 && !shape.moves && lacking <= shape.spare_drives {
+            if lost > 0 && !shape.moves && shape.worn().is_none() && lacking <= shape.spare_drives {
                 return Err(fault(FailureKind::Check, format!("{lost} parts have not moved to spare room")));
             }
             let device: Arc<dyn ZonedDevice> = Arc::clone(array) as Arc<dyn ZonedDevice>;
@@ -134,13 +138,14 @@ impl Probe<'_> {
         })
     }
 
-    /// The logical zone whose worn physical zone is on a present drive of an array that lacks `lacking` drives.
-    fn worn(&self, drives: &ImageDrives, lacking: usize) -> Option<WornZone> {
+    /// The logical zone whose worn physical zone is on a present drive of an array that lacks `lacking` drives. `model`: what clients
+    /// wrote before the mount.
+    fn worn(&self, drives: &ImageDrives, lacking: usize, model: &ZonesModel) -> Option<WornZone> {
         let shape = self.state.shape;
         let worn = shape.worn().filter(|worn| drives.is_worn(*worn))?;
         let offline = worn.state == ZoneState::Offline && lacking >= shape.parities as usize;
         let zone = shape.zone_with_wear(worn);
-        let submitted = self.state.model.submitted(zone);
+        let submitted = zone.map_or(0, |zone| model.submitted(zone));
         let is_filled = |section: &Worn| {
             drives
                 .emus
@@ -148,7 +153,8 @@ impl Probe<'_> {
                 .any(|(_, emu)| drives.physical_zone_state(emu, *section) == Some(ZoneState::Full))
         };
         // A section that clients have written to its end is full anyway.
-        let filled = shape.sections_with_wear(worn, submitted).any(|section| is_filled(&section));
+        let filled =
+            zone.is_none() || shape.sections_with_wear(worn, submitted).any(|section| is_filled(&section));
         Some(WornZone { zone, offline, filled })
     }
 
@@ -259,11 +265,14 @@ impl Probe<'_> {
         }
         let mut drives = ImageDrives::on_own_clock(images, self.rng.draw(), Latency::NONE);
         drives.bad = bad;
-        let mut worn = self.worn(&drives, lacking + usize::from(fails_drive));
+        let mut worn = self.worn(&drives, lacking + usize::from(fails_drive), &model);
         if let Some(gone) = gone.filter(|_| first_lacking >= shape.parities as usize) {
             // The array may have declared the zone lost while other drives were missing, whether the worn drive is present now or
             // not.
-            drives.bad.lose(ZoneId(u32::try_from(gone.zone).expect("a few")));
+            drives.bad.lose(match shape.zone_with_wear(gone) {
+                Some(_) => LostZones::One(ZoneId(u32::try_from(gone.zone).expect("a few"))),
+                None => LostZones::Any,
+            });
             worn.get_or_insert(WornZone { zone: shape.zone_with_wear(gone), offline: true, filled: false })
                 .offline = true;
         }

@@ -178,19 +178,17 @@ impl Shape {
     pub(crate) fn of(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::of_any_width(options, workload).with_shares(options, workload);
         let shape = shape.with_sections(options, workload);
-        let may_move = shape.stored && shape.worn().is_none();
-        let moves = may_move && Rng::at(options.seed, &[workload, 0x307e]).chance(50);
+        let moves = shape.stored && Rng::at(options.seed, &[workload, 0x307e]).chance(50);
         Shape { moves, ..shape }
     }
 
     fn of_any_width(options: &CrashOptions, workload: u64) -> Shape {
         let shape = Shape::with_as_many_units_as_drives(options, workload);
         let mut rng = Rng::at(options.seed, &[workload, 0x51de]);
-        // A worn physical zone is one of a zone with a part on each drive.
         let least = 2 + shape.parities as usize;
         let loses_drive = matches!(shape.missing, MissingDrive::Before(_) | MissingDrive::During(..));
         let chance = if loses_drive { 80 } else { 50 };
-        if !shape.stored || shape.worn().is_some() || shape.drives <= least || !rng.chance(chance) {
+        if !shape.stored || shape.drives <= least || !rng.chance(chance) {
             return shape;
         }
         let width = least + rng.index(shape.drives - least);
@@ -203,7 +201,7 @@ impl Shape {
     fn with_shares(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x54a6]);
         let chance = if self.width < self.drives { 90 } else { 60 };
-        if !self.stored || self.worn().is_some() || self.spare_drives > 0 || !rng.chance(chance) {
+        if !self.stored || self.spare_drives > 0 || !rng.chance(chance) {
             return self;
         }
         // The logs hold the maps of more zones.
@@ -361,15 +359,23 @@ impl Shape {
         OpenOptions { appends: self.appends, append_round: Some(APPENDS_OF_ROUND), ..options }
     }
 
-    /// The number that the array's device gives to the zone with the worn physical zone.
-    pub(crate) fn zone_with_wear(&self, worn: Worn) -> usize {
-        worn.zone / self.sections as usize
+    /// The number that the array's device gives to the zone with the worn physical zone. `None`: the physical zone may hold parts of
+    /// any zones, one after the other or several at a time.
+    pub(crate) fn zone_with_wear(&self, worn: Worn) -> Option<usize> {
+        let is_of_any = self.shares > 1 || self.width < self.drives || self.moves;
+        (!is_of_any).then_some(worn.zone / self.sections as usize)
+    }
+
+    /// True if the worn physical zone may hold a part of the zone that the array's device gives this number.
+    pub(crate) fn may_wear(&self, worn: Worn, zone: usize) -> bool {
+        self.zone_with_wear(worn).is_none_or(|worn| worn == zone)
     }
 
     /// The physical zones, by their numbers on each drive, of the joined zone that has the worn one, without those of sections that the
     /// zone's first `submitted` blocks fill.
     pub(crate) fn sections_with_wear(&self, worn: Worn, submitted: u64) -> impl Iterator<Item = Worn> {
-        let (sections, first) = (self.sections as usize, self.zone_with_wear(worn) * self.sections as usize);
+        let sections = self.sections as usize;
+        let first = worn.zone / sections * sections;
         let blocks = self.capacity * (self.width as u64 - u64::from(self.parities));
         let whole = if sections == 1 || self.interleaved { 0 } else { submitted / blocks };
         (0..sections)
@@ -673,6 +679,16 @@ mod tests {
         assert!(counts.iter().all(|count| *count > 3), "{counts:?}");
         let narrow = shapes.iter().filter(|shape| shape.width < shape.drives).count();
         assert!((15..40).contains(&narrow), "{narrow}");
+        let worn = shapes.iter().filter(|shape| shape.worn().is_some());
+        let of_any: Vec<&Shape> =
+            worn.filter(|s| s.worn().and_then(|w| s.zone_with_wear(w)).is_none()).collect();
+        let count = |is: fn(&Shape) -> bool| of_any.iter().filter(|shape| is(shape)).count();
+        let counts = [
+            count(|shape| shape.shares > 1),
+            count(|shape| shape.moves),
+            count(|shape| shape.width < shape.drives),
+        ];
+        assert!(counts.iter().all(|count| *count > 0), "worn: {counts:?}");
         let both = || shapes.iter().filter(|shape| shape.width < shape.drives && shape.shares > 1);
         assert_eq!(both().map(|shape| shape.shares).collect::<BTreeSet<_>>(), [2, 3].into());
         assert_eq!(both().map(|shape| shape.parities).collect::<BTreeSet<_>>(), [1, 2].into());

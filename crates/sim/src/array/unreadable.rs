@@ -18,8 +18,16 @@ pub(super) struct UnreadableBlocks {
     now: Arc<Mutex<BTreeSet<Lba>>>,
     /// The rows of logical zones that were ever unreadable: a power cut may undo the reset of a zone.
     ever: Arc<Mutex<BTreeSet<(ZoneId, u64)>>>,
-    /// A logical zone of which more parts were missing than there are parities: a rebuild records rows of it as lost.
-    lost_zone: Option<ZoneId>,
+    lost: LostZones,
+}
+
+/// The logical zones of which more parts may have been missing than there are parities: a rebuild records rows of them as lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum LostZones {
+    #[default]
+    None,
+    One(ZoneId),
+    Any,
 }
 
 impl UnreadableBlocks {
@@ -35,14 +43,16 @@ impl UnreadableBlocks {
         self.ever.lock().insert((zone, row));
     }
 
-    /// More parts of a logical zone are missing than there are parities.
-    pub(super) fn lose(&mut self, zone: ZoneId) {
-        self.lost_zone = Some(zone);
+    /// Notes of which logical zones more parts were missing than there are parities.
+    pub(super) fn lose(&mut self, zones: LostZones) {
+        self.lost = zones;
     }
 
     /// Whether a row of a logical zone was ever unreadable.
     pub(super) fn was(&self, zone: ZoneId, row: u64) -> bool {
-        self.lost_zone == Some(zone) || self.ever.lock().contains(&(zone, row))
+        matches!(self.lost, LostZones::Any)
+            || self.lost == LostZones::One(zone)
+            || self.ever.lock().contains(&(zone, row))
     }
 }
 

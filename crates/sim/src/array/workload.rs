@@ -135,9 +135,9 @@ impl Task {
 
     /// Allows the array to refuse the task's operations on the zone with the worn physical zone.
     pub(crate) fn allow_wear(mut self, shape: &Shape) -> Task {
-        let worn = shape.worn().map(|worn| shape.zone_with_wear(worn));
         for task_zone in &mut self.zones {
-            task_zone.wears = worn == Some(task_zone.zone.index());
+            let zone = task_zone.zone.index();
+            task_zone.wears = shape.worn().is_some_and(|worn| shape.may_wear(worn, zone));
         }
         self
     }
@@ -284,8 +284,10 @@ impl Task {
                     }
                 }
                 Ok(other) => return Err(format!("a write gave {other:?}")),
-                // The write found too many active zones: its blocks were not written.
-                Err(e) if e.kind() == ErrorKind::TooManyActive => return Ok(()),
+                // The write found too many active zones: its blocks were not written, and the writes behind it are off the pointer. The
+                // task writes to the zone no more before a reset.
+                Err(e) if e.kind() == ErrorKind::TooManyActive => task_zone.over = true,
+                Err(e) if task_zone.over && e.kind() == ErrorKind::NotAtWritePointer => {}
                 Err(e) if task_zone.wears && is_worn(&e) => task_zone.over = true,
                 Err(e) => return Err(format!("a write: {e}")),
             }
