@@ -99,6 +99,7 @@ impl CheckReport {
             let what = match member.state {
                 MemberState::Good => continue,
                 MemberState::Failed => "the drive failed, and the array does without it",
+                MemberState::Vacated => "the drive failed, and all its parts lie on other drives",
                 MemberState::Missing => {
                     "the drive is missing: a mount makes the array do without it for good"
                 }

@@ -290,8 +290,7 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         return refuse(ErrorKind::Invalid, why);
     }
     let driver = first.driver();
-    let member =
-        |_: &MemberDrive| MemberInfo { uuid: random_uuid(&**driver), failed: false, rebuilding: false };
+    let member = |_: &MemberDrive| MemberInfo::good(random_uuid(&**driver));
     Ok(Superblock {
         uuid: random_uuid(&**driver),
         config: 1,

@@ -123,10 +123,11 @@ fn describe_body(drive: &MemberDrive, body: &Body) -> (&'static str, String) {
     let of = |zone: &ZoneId, generation: &u64| format!("zone {zone}, generation {generation}");
     match body {
         Body::Superblock(sb) => {
-            let state = |m: &crate::MemberInfo| match (m.failed, m.rebuilding) {
-                (false, _) => "good",
-                (true, true) => "rebuilding",
-                (true, false) => "failed",
+            let state = |m: &crate::MemberInfo| match (m.failed, m.rebuilding, m.vacated) {
+                (false, ..) => "good",
+                (true, true, _) => "rebuilding",
+                (true, false, true) => "vacated",
+                (true, false, false) => "failed",
             };
             let members: Vec<&str> = sb.members.iter().map(state).collect();
             let text = format!(

@@ -42,6 +42,8 @@ pub enum MemberState {
     Good,
     /// The array works without the drive; the content of the drive is out of date.
     Failed,
+    /// The drive failed, and all its parts of zones lie on other drives: the array lacks nothing of the drive.
+    Vacated,
     /// The member's drive is not among the drives that were opened.
     Missing,
     /// A new drive whose rebuild is not complete.
@@ -129,10 +131,10 @@ impl Status {
         }
     }
 
-    /// The number of drives that have failed or are missing.
+    /// The number of drives that have failed or are missing and of which the array lacks something.
     fn lacking(&self) -> u32 {
-        let lacking = self.members.iter().filter(|member| member.state != MemberState::Good);
-        u32::try_from(lacking.count()).unwrap_or(u32::MAX)
+        let is_lacking = |member: &&MemberStatus| member.state != MemberState::Good && !member.info.vacated;
+        u32::try_from(self.members.iter().filter(is_lacking).count()).unwrap_or(u32::MAX)
     }
 
     /// The number of drives that may still fail without loss of data: one for each parity, less the drives that the array lacks.
@@ -166,6 +168,14 @@ impl Status {
         for member in lacking {
             let slot = member.slot.0;
             advice.push(match member.state {
+                MemberState::Vacated => {
+                    format!(
+                        "Drive {slot} failed, and its parts lie on other drives: replace it, so that there is room for those of the next one."
+                    )
+                }
+                MemberState::Rebuilding if member.info.vacated => {
+                    format!("Drive {slot} is new, and becomes a member.")
+                }
                 MemberState::Rebuilding if self.rebuild.is_some() && left > 0 => {
                     format!("Drive {slot} is being rebuilt: until then no more than {left} other drive may fail.")
                 }
@@ -244,6 +254,7 @@ impl Array {
             let state = match (&device, info.failed, info.rebuilding) {
                 (Some(_), false, _) => MemberState::Good,
                 (_, _, true) => MemberState::Rebuilding,
+                _ if info.vacated => MemberState::Vacated,
                 _ => MemberState::Failed,
             };
             let device = device.or(filling).map(|device| Arc::clone(&device.geometry().name));
@@ -382,6 +393,7 @@ pub(crate) async fn status_of_members(devices: &[MemberDrive]) -> Result<Status>
         let drive = drive.or_else(|| spares.iter().find(|(_, claim)| is_taken(claim)));
         let state = match drive {
             Some(_) if info.rebuilding => MemberState::Rebuilding,
+            _ if info.vacated => MemberState::Vacated,
             _ if info.failed => MemberState::Failed,
             Some(_) => MemberState::Good,
             None => MemberState::Missing,

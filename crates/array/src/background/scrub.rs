@@ -72,12 +72,8 @@ impl Array {
 
 /// Refuses to scrub an array that lacks as many drives as it has parities.
 fn refuse_without_parity(core: &Core) -> Result<()> {
-    let lacking: Vec<String> = core
-        .members
-        .iter()
-        .filter(|member| !member.is_good())
-        .map(|member| member.slot.0.to_string())
-        .collect();
+    let lacking: Vec<String> =
+        core.members.lacking().iter().map(|member| member.slot.0.to_string()).collect();
     if lacking.len() < core.ctx.layout.parities as usize {
         return Ok(());
     }
@@ -124,7 +120,7 @@ impl RunningScrub {
             |id: &ZoneId| core.ctx.layout.stripe_of(core.zones.zone(*id).readable()).0 * core.ctx.layout.unit;
         let total: u64 = zones.iter().map(|id| rows(id).min(core.ctx.layout.part_rows)).sum();
         job.zones.store(u32::try_from(zones.len()).unwrap_or(u32::MAX), Ordering::Relaxed);
-        let lacking = core.members.iter().filter(|member| !member.is_good()).count() as u64;
+        let lacking = core.members.lacking().len() as u64;
         let parts = u64::from(core.ctx.layout.width).saturating_sub(lacking);
         job.total.store(core.ctx.bytes(total) as u64 * parts, Ordering::Relaxed);
         for id in zones {

@@ -2,7 +2,7 @@
 //!
 //! An idle spare is blank but for a mark, a superblock in its metadata zone 0, and the array's superblocks list it. Whoever
 //! holds the array takes the first spare whose drive is present as soon as a drive fails, or when the array is opened
-//! without a drive:
+//! without a drive. Where lost parts can move to spare room on other drives, the spare is taken after these moves:
 //!
 //! 1. The superblocks of the other drives name the spare as the failed slot's new drive, under the spare's identity, and
 //!    list the spare no more.
@@ -22,6 +22,7 @@ use zoned::{Action, Durability, Error, ErrorKind, Result, ZonedDevice};
 use crate::admin::create_array::{random_uuid, refuse_worn_zones, reset_all_zones};
 use crate::array::Array;
 use crate::background::idle_spares::{IdleSpare, MARK_ZONE};
+use crate::background::moves::restore;
 use crate::background::rebuild;
 use crate::core::Core;
 use crate::degraded::errors::{Retries, fails_the_drive};
@@ -74,7 +75,9 @@ impl Array {
             uuid
         };
         watch(core);
-        take_spare(core).await;
+        if !restore::is_due(core) {
+            take_spare(core).await;
+        }
         Ok(uuid)
     }
 
@@ -140,7 +143,9 @@ pub(crate) fn watch(core: &Arc<Core>) {
                 let _ended = last.wait().await;
             }
             let takes = match event.kind {
-                EventKind::DriveFailed { .. } => last.is_none_or(|rebuild| !rebuild.job.is_cancelled()),
+                EventKind::DriveFailed { .. } | EventKind::RestoreEnded { .. } => {
+                    last.is_none_or(|rebuild| !rebuild.job.is_cancelled())
+                }
                 // The next spare would fail too if another drive than the new one stopped the rebuild.
                 EventKind::RebuildEnded { error: Some(_), .. } => {
                     last.is_some_and(|rebuild| rebuild.job.has_new_drive_failed())
@@ -149,7 +154,11 @@ pub(crate) fn watch(core: &Arc<Core>) {
                 EventKind::Dropped(_) | EventKind::RebuildEnded { error: None, .. } => true,
                 _ => false,
             };
-            if let Some(core) = watched.upgrade().filter(|_| takes) {
+            // The spare room of the other drives comes first: all drives that work restore lost parts.
+            let is_restored = matches!(event.kind, EventKind::RestoreEnded { .. });
+            if let Some(core) =
+                watched.upgrade().filter(|core| takes && (is_restored || !restore::is_due(core)))
+            {
                 take_spare(&core).await;
             }
         }

@@ -32,11 +32,12 @@
 //! | 184 | 4 | width | units of a stripe, with feature bit 5; 0 without: as many as drives |
 //! | 188 | 4 | spare_drives | drives whose capacity no logical zone takes, with feature bit 5 |
 //! | 192 | 64 | reserved | zero |
-//! | 256 | 32 each | members | UUID (16), state (4: 0 good, 1 failed, 2 failed and this new drive is being filled), reserved (12) |
+//! | 256 | 32 each | members | UUID (16), state (4: 0 good; 1 failed; 2 failed, and this new drive is being filled; 4 vacated; 5 vacated, and this new drive is being filled), reserved (12) |
 //! | then | 32 each | spares | UUID (16), state (4: 3), reserved (12) |
 //!
 //! The first record of an idle spare's metadata zone 0 is a superblock too. The record's header has the slot
-//! `members + index of the spare`. Older builds ignore spares, and leave them out of the superblocks that they write.
+//! `members + index of the spare`. Older builds take a vacated member for a failed one, which costs nothing but the failures that the
+//! array could do without again. Older builds ignore spares, and leave them out of the superblocks that they write.
 
 use units::Blocks;
 use uuid::Uuid;
@@ -61,6 +62,10 @@ const MEMBER_STATE_FAILED: u32 = 1;
 const MEMBER_STATE_REBUILDING: u32 = 2;
 /// The state of an idle spare.
 const MEMBER_STATE_SPARE: u32 = 3;
+/// The state of a failed member of which no zone has a part any more.
+const MEMBER_STATE_VACATED: u32 = 4;
+/// The state of a new drive in the slot of a vacated member, whose rebuild is not complete.
+const MEMBER_STATE_VACATED_REBUILDING: u32 = 5;
 /// The most idle spares of an array.
 pub(crate) const MAX_SPARES: usize = 8;
 /// The most sections of a joined zone.
@@ -187,6 +192,21 @@ pub struct MemberInfo {
     pub failed: bool,
     /// True if the drive is new and its rebuild is not complete. The drive counts as failed until then.
     pub rebuilding: bool,
+    /// True if the drive failed, all its parts of zones lie on other drives, and so do all copies of records that count: the array lacks
+    /// nothing of the drive, and one more may fail.
+    pub vacated: bool,
+}
+
+impl MemberInfo {
+    /// The entry of a drive that works.
+    pub(crate) fn good(uuid: Uuid) -> MemberInfo {
+        MemberInfo { uuid, failed: false, rebuilding: false, vacated: false }
+    }
+
+    /// True if the drive failed and the array lacks something of it.
+    pub fn is_lacking(&self) -> bool {
+        self.failed && !self.vacated
+    }
 }
 
 /// How many logical zones may be open and active: the limits of the drives at the array's creation, whichever drives
@@ -287,7 +307,7 @@ impl Superblock {
     /// Changes the entry of the drive in `slot`.
     pub(crate) fn set_member(&mut self, slot: Slot, failed: bool, rebuilding: bool) {
         if let Some(info) = self.members.get_mut(slot.index()) {
-            (info.failed, info.rebuilding) = (failed, rebuilding);
+            (info.failed, info.rebuilding, info.vacated) = (failed, rebuilding, false);
         }
     }
 
@@ -368,10 +388,12 @@ pub(crate) fn encode(sb: &Superblock) -> Vec<u8> {
         bytes.extend_from_slice(raw.as_bytes());
     };
     for member in &sb.members {
-        let state = match (member.failed, member.rebuilding) {
-            (false, _) => 0,
-            (true, false) => MEMBER_STATE_FAILED,
-            (true, true) => MEMBER_STATE_REBUILDING,
+        let state = match (member.failed, member.vacated, member.rebuilding) {
+            (false, ..) => 0,
+            (true, false, false) => MEMBER_STATE_FAILED,
+            (true, false, true) => MEMBER_STATE_REBUILDING,
+            (true, true, false) => MEMBER_STATE_VACATED,
+            (true, true, true) => MEMBER_STATE_VACATED_REBUILDING,
         };
         add(&member.uuid, state);
     }
@@ -426,7 +448,9 @@ pub(crate) fn decode(uuid: Uuid, payload: &[u8]) -> Result<Superblock, Superbloc
     let mut members = Vec::new();
     for _ in 0..count.min(MAX_MEMBERS) {
         let (uuid, state) = next_entry()?;
-        members.push(MemberInfo { uuid, failed: state != 0, rebuilding: state == MEMBER_STATE_REBUILDING });
+        let rebuilding = matches!(state, MEMBER_STATE_REBUILDING | MEMBER_STATE_VACATED_REBUILDING);
+        let vacated = matches!(state, MEMBER_STATE_VACATED | MEMBER_STATE_VACATED_REBUILDING);
+        members.push(MemberInfo { uuid, failed: state != 0, rebuilding, vacated });
     }
     let mut spares = Vec::new();
     for _ in 0..spare_count.min(MAX_SPARES) {
@@ -538,8 +562,11 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn sample() -> Superblock {
-        let member =
-            |n: u128| MemberInfo { uuid: Uuid::from_u128(n), failed: n == 2 || n == 4, rebuilding: n == 4 };
+        let member = |n: u128| MemberInfo {
+            failed: n == 2 || n == 4,
+            rebuilding: n == 4,
+            ..MemberInfo::good(Uuid::from_u128(n))
+        };
         Superblock {
             uuid: Uuid::from_u128(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
             config: 4,

@@ -159,10 +159,17 @@ impl Membership {
         self.members.iter().find(|member| !member.is_good() && Some(member.slot) != slot)
     }
 
-    /// The last member that the array can lack, apart from `slot`: as many members have failed or are missing as there are
-    /// parities. `None` if another one may fail.
+    /// The members that have failed or are missing and of which the array lacks something: all but the vacated ones.
+    pub(crate) fn lacking(&self) -> Vec<&Member> {
+        let config = self.config.lock();
+        let is_vacated = |slot: Slot| config.member(slot).is_some_and(|info| info.vacated);
+        self.members.iter().filter(|member| !member.is_good() && !is_vacated(member.slot)).collect()
+    }
+
+    /// The last member that the array can lack, apart from `slot`: it lacks as many members as there are parities. `None` if another
+    /// one may fail.
     pub(crate) fn last_failure_beside(&self, slot: Option<Slot>) -> Option<&Member> {
-        let mut lacking = self.members.iter().filter(|member| !member.is_good() && Some(member.slot) != slot);
+        let mut lacking = self.lacking().into_iter().filter(|member| Some(member.slot) != slot);
         lacking.nth(self.ctx.layout.parities as usize - 1)
     }
 

@@ -100,7 +100,7 @@ impl Mount {
             .collect();
         let bad = incomplete.iter().filter(|one| one.log.unreadable() > 0 && one.is_expected(&superblock));
         unusable.extend(bad.map(|one| (one.claim.slot, Unusable::Unreadable)));
-        if present.iter().filter(|place| place.is_none()).count() > superblock.parities as usize {
+        if lacking_slots(&present, &superblock).count() > superblock.parities as usize {
             return Err(too_few_drives_error(&superblock, &newly_failed, &unusable)).of_array();
         }
         let name = match superblock.label.as_str() {
@@ -206,8 +206,7 @@ impl Mount {
     /// The last slot without a drive that the array can lack: as many drives are missing as there are parities. `None` if the
     /// mount can do without another drive.
     pub(crate) fn last_lacking_slot(&self) -> Option<Slot> {
-        let mut lacking = (0..).map(Slot).zip(&self.present).filter(|(_, place)| place.is_none());
-        lacking.nth(self.layout.parities as usize - 1).map(|(slot, _)| slot)
+        lacking_slots(&self.present, &self.superblock).nth(self.layout.parities as usize - 1)
     }
 
     /// The drive in `slot`, if it is present.
@@ -572,6 +571,12 @@ fn leave_out_unusable(
     }
 }
 
+/// The slots without a drive of which the array lacks something: all but the vacated ones.
+fn lacking_slots(present: &[Option<PresentMember>], superblock: &Superblock) -> impl Iterator<Item = Slot> {
+    let all = (0..).map(Slot).zip(present.iter().zip(&superblock.members));
+    all.filter(|(_, (place, info))| place.is_none() && !info.vacated).map(|(slot, _)| slot)
+}
+
 /// The error of an array that lacks more drives than it can do without.
 fn too_few_drives_error(
     superblock: &Superblock,
@@ -582,7 +587,7 @@ fn too_few_drives_error(
         let why = unusable.iter().find(|(of, _)| of == slot);
         format!("{} {}", slot.0, why.map_or("is missing", |(_, why)| why.short_reason()))
     });
-    let failed = (0_u32..).zip(&superblock.members).filter(|(_, member)| member.failed);
+    let failed = (0_u32..).zip(&superblock.members).filter(|(_, member)| member.is_lacking());
     let list: Vec<String> = missing.chain(failed.map(|(slot, _)| format!("{slot} failed"))).collect();
     let most = if superblock.parities == 1 {
         "an array does without one drive"

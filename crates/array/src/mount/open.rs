@@ -12,7 +12,7 @@ use zoned::{Result, ZonedDevice};
 
 use crate::OpenOptions;
 use crate::array::Array;
-use crate::background::moves::{evacuation, restore};
+use crate::background::moves::{balance, evacuation, restore};
 use crate::background::{rebuild, reclaim, spares};
 use crate::core::Core;
 use crate::degraded::errors::fails_the_drive;
@@ -48,10 +48,13 @@ impl Array {
         }
         if resume && (core.spares.any() || !core.members.config.lock().spares.is_empty()) {
             spares::watch(&core);
-            spares::take_spare(&core).await;
+            if !restore::is_due(&core) {
+                spares::take_spare(&core).await;
+            }
         }
         if resume {
             restore::watch(&core, pace.pace);
+            balance::watch(&core, pace.pace);
             evacuation::watch(&core, pace.pace, rebuild_above);
             reclaim::watch(&core, &settings);
         }

@@ -423,8 +423,14 @@ impl Resync {
     ) -> Result<Option<BufMut>, MountError> {
         let layout = &self.layout;
         let (mut known, mut ends) = (BTreeMap::new(), [None; 2]);
-        // The second parity is read only if the first one is not enough.
-        for (parity, end) in layout.parities().zip(0..) {
+        // A parity with a record that was written for the block comes before one in its place, which covers later writes too: their data
+        // may be lost. The second parity is read only if the first one is not enough.
+        let at = layout.unit_start(stripe, index).plus(Blocks(row));
+        let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
+        let record_end = |parity| best_partial_for(partials, parity, at, pointer).map(|partial| partial.end);
+        let mut parities: Vec<(Parity, usize)> = layout.parities().zip(0..).collect();
+        parities.sort_by_key(|(parity, _)| record_end(*parity).unwrap_or(layout.capacity()));
+        for (parity, end) in parities {
             if let Some((content, below)) =
                 self.parity_row((stripe, parity), row, (index, lacking), pointer, in_place).await?
                 && let Some(end) = ends.get_mut(end)

@@ -346,7 +346,7 @@ impl ZoneTable {
 
     /// Why a failed zone cannot be reset now; `None` if a reset is possible.
     pub(crate) fn reset_blocker(&self, id: ZoneId) -> Option<String> {
-        if let Some(lacking) = self.members.failed_beside(None) {
+        if let Some(lacking) = self.members.lacking().first() {
             return Some(format!("drive {} is lacking: replace it", lacking.slot.0));
         }
         // A zone with a stored map takes other physical zones.

@@ -371,6 +371,7 @@ fn state(state: MemberState) -> &'static str {
     match state {
         MemberState::Good => "good",
         MemberState::Failed => "failed",
+        MemberState::Vacated => "vacated",
         MemberState::Missing => "missing",
         MemberState::Rebuilding => "rebuilding",
     }

@@ -246,10 +246,10 @@ impl ZonesModel {
         }
     }
 
-    /// The most blocks that were submitted in a life that the zone may show.
+    /// The fewest blocks that were submitted in a life that the zone may show.
     pub(crate) fn submitted(&self, zone: usize) -> u64 {
         let lives = self.zones.get(zone).into_iter().flatten();
-        lives.map(|life| life.blocks.len() as u64).max().unwrap_or(0)
+        lives.filter(|life| !life.gone).map(|life| life.blocks.len() as u64).min().unwrap_or(0)
     }
 
     /// True if blocks were submitted that the array has not acknowledged.

@@ -11,7 +11,7 @@ use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
 use super::model::{ShownZone, WorkloadEvent, WornZone, ZonesModel};
 use super::record::{STEPS_PER_TASK, replace};
-use super::shape::{DriveFailure, LOGICAL_ZONES, Shape, WearTime, Worn, latency};
+use super::shape::{DriveFailure, LOGICAL_ZONES, MissingDrive, Shape, WearTime, Worn, latency};
 use super::unreadable::{LostZones, UnreadableBlocks, UnreadableDrive};
 use super::workload::{Task, read_all_zones, zones_of_task};
 use crate::choose::Sample;
@@ -103,16 +103,24 @@ impl Probe<'_> {
                 });
                 {
                     let stripe = shape.unit * (shape.width as u64 - u64::from(shape.parities));
-                    ZonesModel::judge_again(&shown, &again, worn, (shape.spare_drives > 0).then_some(stripe))
+                    // The lost part may have been rebuilt, or have moved to spare room, between the two mounts.
+                    let is_restored =
+                        shape.spare_drives > 0 || matches!(shape.missing, MissingDrive::Replaced(_));
+                    ZonesModel::judge_again(&shown, &again, worn, is_restored.then_some(stripe))
                 }
             }
             Err(fault) => vec![fault],
         }
     }
 
-    /// Waits until the parts of drives that are gone lie on other drives, and reads all zones again.
-    fn restore(&self, drives: &ImageDrives, array: &Arc<Array>, shown: &[ShownZone]) -> Option<Fault> {
+    /// Waits until the parts of drives that are gone lie on other drives, and reads all zones again. Where the array lacks nothing then,
+    /// another drive is lost with the power: the next mount must show all content.
+    fn restore(&mut self, drives: &ImageDrives, array: &Arc<Array>, shown: &[ShownZone]) -> Option<Fault> {
         let again = block_on(&*drives.driver, async {
+            // No part moves beside a rebuild that the mount goes on with.
+            if let Some(rebuild) = array.rebuild() {
+                let _failed_or_not = rebuild.wait().await;
+            }
             let restored = array.restore_parts(Pace::UNBOUNDED).await;
             restored.map_err(|e| fault(FailureKind::Check, format!("moves to spare room: {e}")))?;
             let lost = array.status().lost_parts;
@@ -132,8 +140,37 @@ impl Probe<'_> {
             Ok(again) => ZonesModel::judge_again(shown, &again, None, None),
             Err(fault) => vec![fault],
         };
-        faults.into_iter().next().map(|mut fault| {
+        let first = faults.into_iter().next().map(|mut fault| {
             fault.what += " (after lost parts moved to spare room)";
+            fault
+        });
+        first.or_else(|| self.lose_another_drive(drives, array, shown))
+    }
+
+    /// Loses one more drive of an array that lacks nothing of those that are gone, and mounts again.
+    fn lose_another_drive(
+        &mut self,
+        drives: &ImageDrives,
+        array: &Arc<Array>,
+        shown: &[ShownZone],
+    ) -> Option<Fault> {
+        let shape = self.state.shape;
+        let superblock = array.superblock();
+        let is_vacated = superblock.members.iter().any(|member| member.vacated);
+        let lacks = superblock.members.iter().any(|member| member.is_lacking() || member.rebuilding);
+        if !is_vacated || lacks || shape.worn().is_some() {
+            return None;
+        }
+        let (images, seed) = (drives.cut(&mut self.rng), self.rng.draw());
+        let again = ImageDrives::on_own_clock(images, seed, Latency::NONE);
+        let present: Vec<usize> = again.emus.iter().map(|(drive, _)| *drive).collect();
+        let lost = present.get(self.rng.index(present.len())).copied()?;
+        let faults = match self.mount(&again, &[lost]) {
+            Ok((_, after)) => ZonesModel::shown(shown, shape.atomic).judge(&after, false, None),
+            Err(fault) => vec![fault],
+        };
+        faults.into_iter().next().map(|mut fault| {
+            fault.what += &format!(" (after lost parts moved to spare room, then drive {lost} was lost)");
             fault
         })
     }

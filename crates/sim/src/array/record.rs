@@ -142,7 +142,7 @@ async fn run(
     let is_over = Arc::new(AtomicBool::new(false));
     let moves = shape.moves.then(|| {
         let array = Arc::clone(&recorded.array);
-        let moves = move_parts(array, (seed, shape.fails_drive()), Arc::clone(&is_over), Arc::clone(journal));
+        let moves = move_parts(array, (seed, *shape), Arc::clone(&is_over), Arc::clone(journal));
         spawn(&*driver, "moves", moves)
     });
     let when = Duration::from_micros(200 + seed % 3_000);
@@ -157,16 +157,16 @@ async fn run(
     }
 }
 
-/// Moves parts of zones to other physical zones, of their drives or of others, until the workload is over. `fails_drive`: a drive fails
-/// during the workload.
+/// Moves parts of zones to other physical zones, of their drives or of others, until the workload is over.
 async fn move_parts(
     array: Arc<Array>,
-    (seed, fails_drive): (u64, bool),
+    (seed, shape): (u64, Shape),
     is_over: Arc<AtomicBool>,
     journal: Journal,
 ) -> std::result::Result<(), String> {
     let mut rng = Rng::at(seed, &[0x307e]);
     let driver = Arc::clone(array.driver());
+    let (fails_drive, wears) = (shape.fails_drive(), shape.worn().is_some());
     let (drives, zones) = (array.superblock().members.len(), LOGICAL_ZONES * array.superblock().sections);
     while !is_over.load(Ordering::Acquire) {
         let zone = ZoneId(rng.index(zones as usize) as u32);
@@ -192,7 +192,7 @@ async fn move_parts(
             match moved {
                 Ok(_) => {}
                 // The zone has no content or failed meanwhile, the drive has another part of the zone or no free physical zone, or a
-                // rebuild runs.
+                // rebuild runs. A free physical zone that the part was to take may have worn out.
                 Err(e)
                     if matches!(
                         e.kind(),
@@ -201,6 +201,7 @@ async fn move_parts(
                 Err(_) if array.superblock().members.iter().any(|member| member.failed) => {}
                 // The drive has refused an operation, and the array has not recorded the failure yet.
                 Err(e) if fails_drive && e.kind() == ErrorKind::Media => {}
+                Err(e) if wears && e.kind() == ErrorKind::ZoneReadOnly => {}
                 Err(e) => return Err(format!("the move of part {} of zone {zone}: {e}", role.0)),
             }
         }

@@ -11,6 +11,7 @@
 //! copy is enough. Before step 3 the new physical zone is garbage, and afterwards the old one is: no map names it, and the mount resets
 //! it. No write of the zone is in flight while a power cut leaves open which map counts.
 
+pub(crate) mod balance;
 pub(crate) mod evacuation;
 pub(crate) mod move_part;
 pub(crate) mod restore;

@@ -7,16 +7,19 @@
 //!
 //! Parts move as long as the drives that work keep enough free physical zones for every logical zone that is empty: the capacity that
 //! `spare_drives` leaves free is used, never what clients were promised. At the end every log moves, so that each record that lost a
-//! copy has its copies again.
+//! copy has its copies again. Then the superblocks call the drive *vacated*: the array lacks nothing of it, and one more may fail.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
 
 use parking_lot::Mutex;
-use units::spawn;
 use units::sync::Event;
-use zoned::{Error, Result, ZoneId};
+use units::{Driver, sleep_until, spawn};
+use zoned::{Error, Result, ZoneId, ZoneState};
 
 use super::move_part::MovingPart;
 use super::must_end;
@@ -26,7 +29,7 @@ use crate::array::Array;
 use crate::background::job_runner::{CHUNK_BYTES_ALONE, Runner};
 use crate::background::jobs::Job;
 use crate::core::Core;
-use crate::events::EventKind;
+use crate::events::{EventKind, Events};
 use crate::layout::{Role, Slot};
 
 /// Bytes that all moves together read and write at a time, so that their memory is bounded. Eleven drives with stripes of five units
@@ -34,6 +37,11 @@ use crate::layout::{Role, Slot};
 const MAX_BYTES_IN_FLIGHT: u64 = 192 << 20;
 /// Moves of one part that may fail before the part stays lost: its target may wear out or fail, or a drive that is read.
 const MAX_FAILED_MOVES: u32 = 3;
+
+/// The time after which parts that could not be restored are tried again: a reset of zones may have freed room, or a part.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+/// The longest time between two tries; each one takes twice as long as the last.
+const LONGEST_RETRY: Duration = Duration::from_secs(256);
 
 /// What a run of [`Array::restore_parts`] did.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
@@ -56,53 +64,165 @@ impl Array {
     }
 }
 
+/// True if lost parts may move to other drives: the array has spare room there.
+pub(crate) fn has_room(core: &Core) -> bool {
+    core.ctx.places.stored().is_some_and(|maps| maps.drives() > core.ctx.layout.width)
+        && core.members.config.lock().spare_drives > 0
+}
+
+/// True if lost parts move to other drives now, or will soon.
+pub(crate) fn is_due(core: &Core) -> bool {
+    has_room(core)
+        && !must_end(core)
+        && (core.jobs.moving.lock().is_some() || Restoration::default().next_move(core).is_some())
+}
+
 /// Starts the task that restores the parts of each drive that fails. The task ends with the array, and keeps no drive open while it
 /// waits. Nothing is started for an array without spare room on other drives.
 pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
-    let has_room = core.ctx.places.stored().is_some_and(|maps| maps.drives() > core.ctx.layout.width)
-        && core.members.config.lock().spare_drives > 0;
-    if !has_room {
+    if !has_room(core) {
         return;
     }
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
+    let driver = Arc::clone(&core.ctx.driver);
     let task = async move {
+        let mut retry = FIRST_RETRY;
         loop {
+            let Some(core) = watched.upgrade() else { return };
+            // The event of a rebuild's end comes before the rebuild is over.
+            let rebuild = core.jobs.rebuild.lock().clone();
+            drop(core);
+            if let Some(rebuild) = rebuild {
+                let _failed_or_not = rebuild.wait().await;
+            }
             let Some(core) = watched.upgrade() else { return };
             // A drive whose failure is being recorded counts as failed only afterwards.
             if core.members.failures_persisted("move a part").await.is_ok()
-                && core.members.failed_beside(None).is_some()
+                && !core.members.lacking().is_empty()
                 && core.jobs.running_rebuild().is_none()
                 && let Err(error) = restore(&core, pace).await
             {
                 tracing::warn!(%error, "the parts of lost drives are not restored");
             }
+            let is_over =
+                core.members.lacking().is_empty() || core.members.is_broken() || core.jobs.is_closed();
             drop(core);
-            loop {
-                let Some(event) = events.next_until_closed().await else { return };
-                if matches!(event.kind, EventKind::DriveFailed { .. } | EventKind::Dropped(_)) {
-                    break;
-                }
+            let due = (!is_over).then_some(retry);
+            match wait_for_failure(&events, &*driver, due).await {
+                Woken::Closed => return,
+                Woken::Failure => retry = FIRST_RETRY,
+                Woken::Due => retry = LONGEST_RETRY.min(retry * 2),
             }
         }
     };
     drop(spawn(&*core.ctx.driver, "restore parts", task));
 }
 
+/// Why a wait ended.
+enum Woken {
+    /// The array is gone.
+    Closed,
+    /// A drive failed, or a rebuild ended without a new drive.
+    Failure,
+    /// The time is over.
+    Due,
+}
+
+/// Waits until a drive fails or a rebuild fails, for at most `time`.
+async fn wait_for_failure(events: &Events, driver: &dyn Driver, time: Option<Duration>) -> Woken {
+    let mut failure = pin!(async {
+        loop {
+            let Some(event) = events.next_until_closed().await else { return Woken::Closed };
+            if matches!(
+                event.kind,
+                EventKind::DriveFailed { .. }
+                    | EventKind::RebuildEnded { error: Some(_), .. }
+                    | EventKind::Dropped(_)
+            ) {
+                return Woken::Failure;
+            }
+        }
+    });
+    let mut due = pin!(async {
+        match time {
+            Some(time) => sleep_until(driver, driver.now().after(time)).await,
+            None => std::future::pending().await,
+        }
+    });
+    std::future::poll_fn(|context| match failure.as_mut().poll(context) {
+        Poll::Ready(woken) => Poll::Ready(woken),
+        Poll::Pending => due.as_mut().poll(context).map(|()| Woken::Due),
+    })
+    .await
+}
+
 async fn restore(core: &Arc<Core>, pace: Pace) -> Result<RestoredParts> {
     let mut restoration = Restoration::default();
     let parts = count_lost_parts(core);
-    if restoration.next_move(core).is_none() {
-        return Ok(RestoredParts { moved: 0, left: parts });
+    let moves = restoration.next_move(core).is_some();
+    if moves {
+        core.ctx.publish(EventKind::RestoreStarted { parts });
+        while restoration.moves_until_others_wait(core, pace).await {}
     }
-    core.ctx.publish(EventKind::RestoreStarted { parts });
-    while restoration.moves_until_others_wait(core, pace).await {}
     let moved = restoration.moved;
-    if moved > 0 && !core.members.is_broken() && !core.jobs.is_closed() {
-        core.members.renew_logs().await?;
-    }
+    let vacated = match core.members.is_broken() || core.jobs.is_closed() {
+        true => Ok(()),
+        false => vacate(core, moved > 0).await,
+    };
     let left = count_lost_parts(core);
-    core.ctx.publish(EventKind::RestoreEnded { moved, left });
-    Ok(RestoredParts { moved, left })
+    if moves {
+        core.ctx.publish(EventKind::RestoreEnded { moved, left });
+    }
+    vacated.map(|()| RestoredParts { moved, left })
+}
+
+/// Moves all logs, so that each record that lost a copy has its copies again, and then records which failed drives the array needs
+/// nothing of any more: no map of a zone names them. `moved`: parts have moved, so that the logs move in any case.
+async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
+    let works = |core: &Core| core.members.working_members().map(|member| member.slot).collect::<Vec<_>>();
+    let before = works(core);
+    let vacant = vacant_slots(core);
+    if vacant.is_empty() && !moved {
+        return Ok(());
+    }
+    core.members.renew_logs().await?;
+    if vacant.is_empty() {
+        return Ok(());
+    }
+    core.members
+        .publish(|superblock| {
+            // A drive that failed meanwhile took copies of records along. No failure is noticed while a superblock is being written.
+            if works(core) != before {
+                return;
+            }
+            for slot in &vacant {
+                if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.failed) {
+                    info.vacated = true;
+                }
+            }
+        })
+        .await?;
+    for slot in vacant {
+        tracing::info!(slot = slot.0, "the array lacks nothing of the failed drive any more");
+    }
+    Ok(())
+}
+
+/// The drives of which the array lacks something, and of which no zone has a part. A zone whose content is lost counts as one without
+/// parts; one whose reset is under way has its parts until the reset is durable.
+fn vacant_slots(core: &Core) -> Vec<Slot> {
+    let mut named = BTreeSet::new();
+    for id in core.zones.ids() {
+        let is_lost = {
+            let zone = core.zones.zone(id);
+            zone.state == ZoneState::Offline && !zone.resetting
+        };
+        if !is_lost {
+            named.extend(core.ctx.layout.roles().filter_map(|role| core.ctx.places.slot(id, role)));
+        }
+    }
+    let lacking = core.members.lacking();
+    lacking.into_iter().map(|member| member.slot).filter(|slot| !named.contains(slot)).collect()
 }
 
 /// The moves of lost parts to the spare room of other drives.
