@@ -117,12 +117,14 @@ impl Probe<'_> {
     /// another drive is lost with the power: the next mount must show all content.
     fn restore(&mut self, drives: &ImageDrives, array: &Arc<Array>, shown: &[ShownZone]) -> Option<Fault> {
         let again = block_on(&*drives.driver, async {
-            // No part moves beside a rebuild that the mount goes on with.
-            if let Some(rebuild) = array.rebuild() {
-                let _failed_or_not = rebuild.wait().await;
+            // No part moves beside a rebuild, which the mount goes on with, or begins on a spare once parts have moved.
+            for _ in 0..2 {
+                if let Some(rebuild) = array.rebuild() {
+                    let _failed_or_not = rebuild.wait().await;
+                }
+                let restored = array.restore_parts(Pace::UNBOUNDED).await;
+                restored.map_err(|e| fault(FailureKind::Check, format!("moves to spare room: {e}")))?;
             }
-            let restored = array.restore_parts(Pace::UNBOUNDED).await;
-            restored.map_err(|e| fault(FailureKind::Check, format!("moves to spare room: {e}")))?;
             let lost = array.status().lost_parts;
             let is_lacking = |member: &&MemberInfo| member.failed || member.rebuilding;
             let superblock = array.superblock();

@@ -108,9 +108,9 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
                 core.members.lacking().is_empty() || core.members.is_broken() || core.jobs.is_closed();
             drop(core);
             let due = (!is_over).then_some(retry);
-            match wait_for_failure(&events, &*driver, due).await {
+            match wait_for_change(&events, &*driver, due).await {
                 Woken::Closed => return,
-                Woken::Failure => retry = FIRST_RETRY,
+                Woken::Change => retry = FIRST_RETRY,
                 Woken::Due => retry = LONGEST_RETRY.min(retry * 2),
             }
         }
@@ -122,24 +122,24 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
 enum Woken {
     /// The array is gone.
     Closed,
-    /// A drive failed, or a rebuild ended without a new drive.
-    Failure,
+    /// A drive failed, or a rebuild ended: without a new drive, or with one that has room.
+    Change,
     /// The time is over.
     Due,
 }
 
-/// Waits until a drive fails or a rebuild fails, for at most `time`.
-async fn wait_for_failure(events: &Events, driver: &dyn Driver, time: Option<Duration>) -> Woken {
-    let mut failure = pin!(async {
+/// Waits until a drive fails or a rebuild ends, for at most `time`.
+async fn wait_for_change(events: &Events, driver: &dyn Driver, time: Option<Duration>) -> Woken {
+    let mut change = pin!(async {
         loop {
             let Some(event) = events.next_until_closed().await else { return Woken::Closed };
             if matches!(
                 event.kind,
                 EventKind::DriveFailed { .. }
-                    | EventKind::RebuildEnded { error: Some(_), .. }
+                    | EventKind::RebuildEnded { .. }
                     | EventKind::Dropped(_)
             ) {
-                return Woken::Failure;
+                return Woken::Change;
             }
         }
     });
@@ -149,7 +149,7 @@ async fn wait_for_failure(events: &Events, driver: &dyn Driver, time: Option<Dur
             None => std::future::pending().await,
         }
     });
-    std::future::poll_fn(|context| match failure.as_mut().poll(context) {
+    std::future::poll_fn(|context| match change.as_mut().poll(context) {
         Poll::Ready(woken) => Poll::Ready(woken),
         Poll::Pending => due.as_mut().poll(context).map(|()| Woken::Due),
     })
