@@ -69,4 +69,5 @@ mod evacuation;
 mod lives;
 mod moves;
 mod restored_parts;
+mod vacated_drives;
 mod widths;

@@ -135,9 +135,7 @@ async fn wait_for_change(events: &Events, driver: &dyn Driver, time: Option<Dura
             let Some(event) = events.next_until_closed().await else { return Woken::Closed };
             if matches!(
                 event.kind,
-                EventKind::DriveFailed { .. }
-                    | EventKind::RebuildEnded { .. }
-                    | EventKind::Dropped(_)
+                EventKind::DriveFailed { .. } | EventKind::RebuildEnded { .. } | EventKind::Dropped(_)
             ) {
                 return Woken::Change;
             }
