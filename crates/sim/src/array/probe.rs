@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, MemberInfo, OpenOptions, Pace, Role, Slot};
+use ::array::{Array, Layout, MemberInfo, OpenOptions, Pace, Role, Slot, Superblock};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -58,6 +58,7 @@ impl Probe<'_> {
         let after = failure.after();
         let lacking = shape.drives.saturating_sub(images.len());
         let goes_on = after.is_empty() && self.rng.below(SECOND_CUT_EVERY) == 0;
+        let kept = (shape.spare_drives > 0 && shape.worn().is_none()).then(|| images.clone());
         // The drives' operations take time only if a later cut must find them in flight.
         let drives = ImageDrives::on_own_clock(
             images,
@@ -73,6 +74,12 @@ impl Probe<'_> {
         let faults = model.judge(&shown, shape.is_whole(failure), found);
         if !faults.is_empty() {
             return faults;
+        }
+        if let Some(kept) = kept
+            && lacks_nothing_of_failed_drives(&array.superblock())
+            && let Some(fault) = self.mount_without_another(kept)
+        {
+            return vec![fault];
         }
         if shape.spare_drives > 0
             && !goes_on
@@ -149,6 +156,30 @@ impl Probe<'_> {
         first.or_else(|| self.lose_another_drive(drives, array, shown))
     }
 
+    /// Mounts the images of a cut again, without one more drive, if the superblocks of all drives said before the cut that the array
+    /// lacks nothing of those that are gone.
+    fn mount_without_another(&mut self, images: Images) -> Option<Fault> {
+        let seed = self.rng.draw();
+        let drives = ImageDrives::on_own_clock(images, seed, Latency::NONE);
+        for device in drives.devices_without(&[]) {
+            let own = block_on(&*drives.driver, ::array::status(&[device])).ok()?;
+            if !lacks_nothing_of_failed_drives(&own.superblock) {
+                return None;
+            }
+        }
+        let present: Vec<usize> = drives.emus.iter().map(|(drive, _)| *drive).collect();
+        let lost = present.get(self.rng.index(present.len())).copied()?;
+        let faults = match self.mount(&drives, &[lost]) {
+            Ok((_, shown)) => self.state.model.judge(&shown, false, None),
+            Err(fault) => vec![fault],
+        };
+        faults.into_iter().next().map(|mut fault| {
+            fault.what +=
+                &format!(" (drive {lost} lost too, of an array that lacks nothing of failed drives)");
+            fault
+        })
+    }
+
     /// Loses one more drive of an array that lacks nothing of those that are gone, and mounts again.
     fn lose_another_drive(
         &mut self,
@@ -157,10 +188,7 @@ impl Probe<'_> {
         shown: &[ShownZone],
     ) -> Option<Fault> {
         let shape = self.state.shape;
-        let superblock = array.superblock();
-        let is_vacated = superblock.members.iter().any(|member| member.vacated);
-        let lacks = superblock.members.iter().any(|member| member.is_lacking() || member.rebuilding);
-        if !is_vacated || lacks || shape.worn().is_some() {
+        if !lacks_nothing_of_failed_drives(&array.superblock()) || shape.worn().is_some() {
             return None;
         }
         let (images, seed) = (drives.cut(&mut self.rng), self.rng.draw());
@@ -333,6 +361,13 @@ impl Probe<'_> {
         }
         faults
     }
+}
+
+/// True if drives have failed, and the array lacks nothing of any of them.
+fn lacks_nothing_of_failed_drives(superblock: &Superblock) -> bool {
+    let members = &superblock.members;
+    members.iter().any(|member| member.vacated)
+        && !members.iter().any(|member| member.is_lacking() || member.rebuilding)
 }
 
 /// True if the physical zone that is to wear out holds a part of another logical zone, which moved there after the mount.
