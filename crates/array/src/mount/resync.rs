@@ -122,7 +122,9 @@ impl Resync {
                 }
                 if is_whole {
                     // Bad parity matches no data, and does not make a stripe torn.
-                    let is_torn = self.resync_whole_stripe((stripe, parity), sum, &unknown).await?;
+                    let may_be_filled = self.may_be_filled(decision, stripe);
+                    let is_torn =
+                        self.resync_whole_stripe((stripe, parity), sum, &unknown, may_be_filled).await?;
                     if is_torn && !was_bad && torn.is_none() {
                         torn = Some(stripe);
                     }
@@ -635,13 +637,26 @@ impl Resync {
         Ok(true)
     }
 
+    /// True if the last blocks of a stripe at the zone's end may be what a drive filled its part with as it lost power. The zone is full
+    /// then, which nothing but that part says until the mount's checkpoints are complete.
+    fn may_be_filled(&self, decision: &Decision, stripe: Stripe) -> bool {
+        decision.verdict == Verdict::Full
+            && self.layout.end(stripe) == decision.pointer
+            && decision.pointer < self.layout.capacity()
+            && self.parts.contains(&PartState::Full)
+    }
+
     /// Makes a parity of a whole stripe match the data, apart from unknown rows. True if the stripe is torn: its parity was
     /// written for other data, or was never written and has no place any more.
+    ///
+    /// `may_be_filled`: the stripe may not be whole. Parity that is not in its place is relocated then: in its place it would make the
+    /// stripe a whole one if the mount is interrupted and the drive that filled its part is lost.
     async fn resync_whole_stripe(
         &mut self,
         (stripe, parity): (Stripe, Parity),
         mut sum: BufMut,
         unknown: &BTreeSet<u64>,
+        may_be_filled: bool,
     ) -> Result<bool, MountError> {
         let layout = self.layout;
         let role = layout.parity(stripe, parity);
@@ -666,6 +681,10 @@ impl Resync {
         }
         let sum = sum.freeze();
         let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        if may_be_filled && there < unit {
+            self.relocated.insert((stripe, parity), RelocatedParity { end: layout.end(stripe), unit: sum });
+            return Ok(false);
+        }
         // If the physical zone wore out, the parity is relocated.
         if self.write_at_pointer(role, row + there, sum.slice(self.bytes(there)..)).await? && fits {
             self.relocated.remove(&(stripe, parity));
