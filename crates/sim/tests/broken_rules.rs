@@ -293,6 +293,11 @@ fn an_array_without_partial_parity_is_found() {
 }
 
 #[test]
+fn partial_parity_that_no_reorder_record_corrects_is_found() {
+    is_found_in_an_array(44, array::BrokenRule::Reordered);
+}
+
+#[test]
 fn a_second_parity_that_an_array_does_not_log_is_found() {
     is_found_in_an_array(40, array::BrokenRule::SecondParity);
 }

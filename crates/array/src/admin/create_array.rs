@@ -253,8 +253,15 @@ fn plan_drives(devices: &[MemberDrive], options: &CreateOptions) -> Result<Super
         limits = limits_of_shared_zones(limits, part_zones);
     }
     let reserve = reserve(options, part_zones, limits.max_active);
-    if part_zones <= reserve
-        || part_zones > MAX_PHYSICAL_ZONES - METADATA_ZONES && options.placement == Placement::Stored
+    if part_zones <= reserve {
+        let why = format!(
+            "{zones} sequential zones: the array takes {METADATA_ZONES} for metadata and keeps {reserve} of each drive in reserve, so \
+             that it needs {} at least",
+            METADATA_ZONES + reserve + 1
+        );
+        return refuse(ErrorKind::Invalid, why);
+    }
+    if part_zones > MAX_PHYSICAL_ZONES - METADATA_ZONES && options.placement == Placement::Stored
         || capacity < needed.min(MAX_METADATA_ZONE_BLOCKS)
     {
         let why = format!(

@@ -177,7 +177,7 @@ async fn round(core: &Arc<Core>, below: u32, pace: Pace, stuck: &mut StuckZones)
 }
 
 /// The next parts that leave a drive on which a first write waits for room: those of a physical zone with garbage; else one part that goes
-/// to another drive, or what makes room for it there. `None` if no room can be made.
+/// to another drive, or the parts whose departure makes room for such a part on another drive. `None` if no room can be made.
 fn departure(core: &Core, shared: &SharedZones, slot: Slot, stuck: &StuckZones) -> Option<Departure> {
     if let Some(victim) = victim(core, shared, slot, 0, stuck) {
         return Some(Departure::on_drive((slot, victim)));

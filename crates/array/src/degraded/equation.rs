@@ -5,7 +5,7 @@
 //!
 //! A parity covers the data below the end up to which it was computed: P is the XOR of the units that have a block below the end, Q
 //! the sum of these units times powers of 2, the last one times 1. The two parities of a stripe may have different ends. Each
-//! equation is judged by its own end, and data that only one of them covers has to be known for this one to count.
+//! equation is judged by its own end. An equation counts only if all data is known that it covers and the other one does not.
 
 use std::ops::Range;
 

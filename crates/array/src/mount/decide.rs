@@ -308,8 +308,8 @@ pub(crate) fn best_partial_for(
     partials.iter().filter(covers).min_by_key(|partial| partial.end)
 }
 
-/// The record of a partial parity to reconstruct one of the blocks `missing` from, which lie in one row, where no record covers the
-/// block that is wanted: the other parity gives that block once this one is known.
+/// The record of a partial parity to reconstruct one of the blocks `missing` from, which lie in one row. For a wanted block that no
+/// record covers: the wanted block follows from the other parity once a missing block is known.
 pub(crate) fn best_partial_for_others(
     partials: &[Partial],
     parity: Parity,

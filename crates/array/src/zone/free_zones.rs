@@ -57,7 +57,7 @@ impl Drop for MoveUnderWay {
 
 /// Moves that were under way at some time.
 pub(crate) struct MovesUnderWay {
-    /// The newest of them. A first write waits for no newer one, so that it does not wait for the end of a restore.
+    /// The newest move under way. A first write waits for no move that began later, so that no first write waits for the end of a restore.
     pub newest: MoveNumber,
     ended: Event,
     seen: u64,

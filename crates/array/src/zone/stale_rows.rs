@@ -285,8 +285,8 @@ impl StaleRows {
     }
 }
 
-/// Puts relocated data and parity over rows that were read from the part `role`. The parity of a stripe that is not whole is put
-/// there as that of a stripe with zeros up to its end: so it is in its place.
+/// Puts relocated data and parity over rows that were read from the part `role`. The parity of a stripe that is not whole has the value
+/// that it would have in its place: computed with zeros up to the stripe's end.
 pub(crate) fn apply_relocated(
     layout: &Layout,
     block: usize,

@@ -418,7 +418,7 @@ impl ImageDrives {
         ImageDrives { emus, driver, seed, bad, clock: None }
     }
 
-    /// Emulated drives that hold what these hold now.
+    /// New emulated drives with the content that the drives of `self` have now.
     fn copies(&self) -> ImageDrives {
         let images = self.emus.iter().map(|(drive, emu)| (*drive, emu.media())).collect();
         let mut drives = ImageDrives::on_own_clock(images, self.seed, Latency::NONE);

@@ -174,7 +174,7 @@ impl Writes {
     fn parity_logged(self: &Arc<Self>, commit: ParityCommit, framed: Option<u64>, judged: Result<(), Error>) {
         let id = commit.zone;
         self.zones.change(id, |zone, deferred| {
-            // The reset of a poisoned zone waits for no record of parity: this one is of the life before.
+            // The reset of a poisoned zone waits for no record of parity: a record may end that belongs to the life before the reset.
             if zone.generation != commit.generation {
                 return;
             }
