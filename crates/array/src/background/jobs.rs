@@ -201,6 +201,10 @@ pub(crate) struct Jobs {
     pub moving: Mutex<Option<Arc<Job>>>,
     /// The lock of jobs that move parts, or need each part to keep its place: a rebuild, and a scrub for each zone.
     pub places: Turnstile,
+    /// True if a task moves the parts of lost drives while the array is open.
+    pub restores: AtomicBool,
+    /// True while parts of lost drives move.
+    pub restoring: AtomicBool,
     /// True if a task frees physical zones while the array is open.
     reclaims: AtomicBool,
     /// True once the array is being closed: no job begins any more.

@@ -156,6 +156,10 @@ pub(crate) fn watch(core: &Arc<Core>) {
             };
             // The spare room of the other drives comes first: all drives that work restore lost parts.
             let is_restored = matches!(event.kind, EventKind::RestoreEnded { .. });
+            if let Some(core) = watched.upgrade() {
+                // A drive whose failure is being recorded counts as failed only afterwards.
+                let _broken = core.members.failures_persisted("replace").await;
+            }
             if let Some(core) =
                 watched.upgrade().filter(|core| takes && (is_restored || !restore::is_due(core)))
             {
@@ -173,7 +177,7 @@ pub(crate) async fn take_spare(core: &Arc<Core>) {
     let mut kept = Vec::new();
     // A drive whose failure is being recorded counts as failed only afterwards.
     while core.members.failures_persisted("replace").await.is_ok()
-        && let Some(slot) = core.members.failed_beside(None).map(|member| member.slot)
+        && let Some(slot) = next_slot(core)
         && !core.jobs.is_closed()
         && core.jobs.running_rebuild().is_none()
         && let Some(spare) = core.spares.take_first()
@@ -201,6 +205,12 @@ pub(crate) async fn take_spare(core: &Arc<Core>) {
         }
     }
     kept.into_iter().for_each(|spare| core.spares.push(spare));
+}
+
+/// The slot whose drive is to be replaced next: first one of which the array lacks something.
+fn next_slot(core: &Core) -> Option<Slot> {
+    let lacking = core.members.lacking().first().map(|member| member.slot);
+    lacking.or_else(|| core.members.failed_beside(None).map(|member| member.slot))
 }
 
 /// True if the superblocks list the spare, or name it as the new drive of `slot`.

@@ -68,6 +68,8 @@ pub(crate) struct Member {
     pub media_errors: AtomicU64,
     /// Rows of the drive whose content is not recoverable.
     pub bad_rows: BadRows,
+    /// True if no zone takes a part in the slot: the drive failed, and is vacated or about to be.
+    vacant: AtomicBool,
     metrics: Arc<Metrics>,
 }
 
@@ -164,8 +166,19 @@ impl Member {
             flushed: AtomicU64::new(0),
             media_errors: AtomicU64::new(0),
             bad_rows: BadRows::default(),
+            vacant: AtomicBool::new(false),
             metrics,
         }
+    }
+
+    /// Sets whether zones may take parts in the slot while its drive does not work.
+    pub(crate) fn set_vacant(&self, vacant: bool) {
+        self.vacant.store(vacant, Ordering::Release);
+    }
+
+    /// True if no zone takes a part in the slot.
+    pub(crate) fn is_vacant(&self) -> bool {
+        self.vacant.load(Ordering::Acquire)
     }
 
     /// The slot's drive; `None` if it is missing or failed.

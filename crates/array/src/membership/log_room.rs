@@ -166,9 +166,21 @@ impl Membership {
     }
 
     /// Moves all logs to fresh zones: each record that lost a copy with a drive has all its copies again, in the checkpoints.
-    pub(crate) async fn renew_logs(self: &Arc<Self>) -> Result<()> {
+    /// `must_end`: no further log is to be moved.
+    ///
+    /// Errors: [`ErrorKind::Cancelled`] if not all logs were moved.
+    pub(crate) async fn renew_logs(
+        self: &Arc<Self>,
+        must_end: impl Fn() -> bool + Send + Sync,
+    ) -> Result<()> {
         let slots: Vec<Slot> = self.working_members().map(|member| member.slot).collect();
         for slot in slots {
+            if must_end() {
+                return Err(self
+                    .ctx
+                    .error(ErrorKind::Cancelled, "move a log")
+                    .because("the array is being closed"));
+            }
             let member = self.member(slot);
             let seen = member.rolled.version();
             if member.log.lock().rolling {

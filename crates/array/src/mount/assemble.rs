@@ -413,7 +413,9 @@ impl Mount {
             let sequence = present.as_ref().map_or(0, |p| p.log.sequence + 1);
             let zone = target.unwrap_or_default();
             let log = Log::new(&self.superblock, self.next, sequence, zone, begun, capacity);
-            Member::new(slot, device, log, Arc::clone(&metrics))
+            let member = Member::new(slot, device, log, Arc::clone(&metrics));
+            member.set_vacant(self.superblock.member(slot).is_some_and(|info| info.vacated));
+            member
         };
         let driver = self.present.iter().flatten().next().expect("at least two").device.driver();
         let members = (0..).map(Slot).zip(self.present.iter().zip(targets)).map(member).collect();

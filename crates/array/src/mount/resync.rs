@@ -681,17 +681,18 @@ impl Resync {
         }
         let sum = sum.freeze();
         let fits = found.len() == self.bytes(there) && sum.get(..found.len()) == Some(&*found);
+        let end = layout.end(stripe);
         if may_be_filled && there < unit {
-            self.relocated.insert((stripe, parity), RelocatedParity { end: layout.end(stripe), unit: sum });
-            return Ok(false);
-        }
-        // If the physical zone wore out, the parity is relocated.
-        if self.write_at_pointer(role, row + there, sum.slice(self.bytes(there)..)).await? && fits {
+            if fits {
+                self.relocated.insert((stripe, parity), RelocatedParity { end, unit: sum });
+                return Ok(false);
+            }
+        } else if self.write_at_pointer(role, row + there, sum.slice(self.bytes(there)..)).await? && fits {
             self.relocated.remove(&(stripe, parity));
             self.stale.remove(role, &(row..row + unit));
             return Ok(false);
         }
-        let end = layout.end(stripe);
+        // Other parity is in the place, or the physical zone wore out: the parity is relocated.
         let readable = found.len() == self.bytes(there);
         let relocated = self.relocated.get(&(stripe, parity));
         let logged = relocated.is_some_and(|known| known.end == end && known.unit == sum);

@@ -210,3 +210,60 @@ fn a_drive_is_vacated_once_the_zones_with_its_parts_were_reset() {
 fn device_zones(array: &Arc<Array>) -> u32 {
     device(array).geometry().zones
 }
+
+/// Four drives with stripes of three units, the capacity of one drive free.
+fn four_drives() -> ArrayFixture {
+    let create = CreateOptions {
+        stripe_unit: Bytes(4 * u64::from(BLOCK_BYTES)),
+        placement: Placement::Stored,
+        width: Some(3),
+        spare_drives: 1,
+        ..CreateOptions::default()
+    };
+    ArrayFixture::created(4, PART_ZONES, 192, 16, &create)
+}
+
+/// Zones that begin take no part of a vacated drive, also while another drive is lacking: they keep their redundancy once that one is
+/// replaced.
+#[test]
+fn zones_take_no_part_of_a_vacated_drive() {
+    let ground = four_drives();
+    let array = ground.open(OpenOptions::default());
+    ground.wait(array.fail(Slot(0))).expect("failed");
+    wait_until(&ground, "vacated", || state(&array, Slot(0)) == MemberState::Vacated);
+    ground.wait(array.fail(Slot(1))).expect("failed");
+    // Two drives work, and a stripe has three units: the array lacks the second one, although no zone has a part there.
+    pass(&ground, Duration::from_secs(3));
+    assert_eq!((state(&array, Slot(1)), array.status().failures_left()), (MemberState::Failed, 0));
+    fill(&ground, &array);
+    assert_eq!(parts_on(&array, Slot(0)), 0);
+    let refused = ground.wait(array.replace(Slot(0), new_drive(&ground, 8))).expect_err("1 comes first");
+    assert!(refused.to_string().contains("replace that one first"), "{refused}");
+    ground.wait(array.replace(Slot(1), new_drive(&ground, 9))).expect("replaced");
+    assert_eq!((array.status().health(), array.status().lost_parts), (Health::Clean, 0));
+    ground.wait(array.fail(Slot(2))).expect("another one may fail");
+    check_all(&ground, &array);
+}
+
+/// The power is cut at any moment while a vacated drive is replaced, and another drive is lost: all content is there.
+#[test]
+fn no_power_cut_while_a_vacated_drive_is_replaced_loses_content() {
+    for time in (0..6_000).step_by(75) {
+        let ground = six_drives();
+        let array = ground.open(OpenOptions::default());
+        fill(&ground, &array);
+        ground.wait(array.fail(Slot(2))).expect("failed");
+        wait_until(&ground, "vacated", || state(&array, Slot(2)) == MemberState::Vacated);
+        let (new, own) = (new_drive(&ground, 2), Arc::clone(&array));
+        let replace = async move { drop(own.replace(Slot(2), new).await) };
+        drop(units::spawn(&*ground.driver, "replace", replace));
+        pass(&ground, Duration::from_micros(time));
+        let is_vacated = array.superblock().members[2].vacated;
+        let images = ground.cut(time).into_iter().zip(0_u32..);
+        // The old drive stays out, and so does the new one: another drive may be lost as long as the superblocks say so.
+        let is_there = |slot: u32| slot != 2 && !(is_vacated && slot == 4);
+        let left = ArrayFixture::of(images.filter(|(_, slot)| is_there(*slot)).map(|(image, _)| image));
+        let again = left.open(OpenOptions::default());
+        check_all(&left, &again);
+    }
+}

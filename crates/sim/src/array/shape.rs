@@ -434,7 +434,8 @@ impl Shape {
         .with_zones_of_other_sizes(options, workload)
     }
 
-    /// Some arrays below a file system or a database have joined zones, others zones that share a physical zone.
+    /// Some arrays below a file system or a database have joined zones, others zones that share a physical zone, others more drives than a
+    /// stripe has units, with spare room or without.
     fn with_zones_of_other_sizes(self, options: &CrashOptions, workload: u64) -> Shape {
         let mut rng = Rng::at(options.seed, &[workload, 0x5127]);
         if !self.atomic && rng.chance(40) {
@@ -447,7 +448,14 @@ impl Shape {
         if self.stored && self.spare_drives == 0 && rng.chance(50) {
             return Shape { shares: 2, capacity: 2 * self.capacity + 60, ..self };
         }
-        self
+        let least = 2 + self.parities as usize;
+        if !self.stored || self.drives <= least || !rng.chance(60) {
+            return self;
+        }
+        let width = least + rng.index(self.drives - least);
+        let spare_drives = rng.index(self.drives - width + 1);
+        // The array has more logical zones than its drives have physical ones: the logs hold more maps.
+        Shape { width, spare_drives, capacity: self.capacity + 30, ..self }
     }
 
     /// The shape of an array below a database. Drives are replaced in the target `array` alone.
@@ -460,7 +468,14 @@ impl Shape {
         let maps = if shape.stored { 60 } else { 0 };
         let frames = if shape.atomic { 46 } else { 0 };
         let capacity = 32 + 24 * (shape.unit + 1) + maps + frames;
-        let one = Shape { shares: 1, sections: 1, interleaved: false, ..shape };
+        let one = Shape {
+            shares: 1,
+            sections: 1,
+            interleaved: false,
+            width: shape.drives,
+            spare_drives: 0,
+            ..shape
+        };
         Shape { zones: 96, open: 13, capacity, missing, spare: false, ..one }
             .with_zones_of_other_sizes(options, workload)
     }
@@ -773,6 +788,8 @@ mod tests {
             assert!(of(|shape| shape.also_missing.is_some()) > 3, "{target}");
             assert!(of(|shape| shape.atomic) > 9 && of(|shape| shape.stored) > 9, "{target}");
             assert!(of(|shape| shape.shares > 1) > 5, "{target}");
+            assert!(of(|shape| shape.width < shape.drives && shape.spare_drives == 0) > 0, "{target}");
+            assert!(of(|shape| shape.spare_drives > 0) > 1, "{target}");
             for interleaved in [true, false] {
                 let joined = shapes.iter().filter(|s| s.sections > 1 && s.interleaved == interleaved);
                 assert!(joined.count() > 2, "{target}, interleaved: {interleaved}");

@@ -13,6 +13,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -59,7 +60,7 @@ impl Array {
     /// Errors: those of the logs. A part whose moves fail stays lost, and is counted. The moves go on if the future is dropped.
     pub async fn restore_parts(&self, pace: Pace) -> Result<RestoredParts> {
         let core = Arc::clone(&self.core);
-        let run = async move { restore(&core, pace).await };
+        let run = async move { restore(&core, pace, false).await };
         spawn(&*self.core.ctx.driver, "restore parts", run).await
     }
 }
@@ -72,9 +73,10 @@ pub(crate) fn has_room(core: &Core) -> bool {
 
 /// True if lost parts move to other drives now, or will soon.
 pub(crate) fn is_due(core: &Core) -> bool {
-    has_room(core)
+    let jobs = &core.jobs;
+    jobs.restores.load(Ordering::Acquire)
         && !must_end(core)
-        && (core.jobs.moving.lock().is_some() || Restoration::default().next_move(core).is_some())
+        && (jobs.restoring.load(Ordering::Acquire) || Restoration::default().next_move(core).is_some())
 }
 
 /// Starts the task that restores the parts of each drive that fails. The task ends with the array, and keeps no drive open while it
@@ -83,10 +85,11 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
     if !has_room(core) {
         return;
     }
+    core.jobs.restores.store(true, Ordering::Release);
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
     let driver = Arc::clone(&core.ctx.driver);
     let task = async move {
-        let mut retry = FIRST_RETRY;
+        let (mut retry, mut announces) = (FIRST_RETRY, true);
         loop {
             let Some(core) = watched.upgrade() else { return };
             // The event of a rebuild's end comes before the rebuild is over.
@@ -100,7 +103,7 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
             if core.members.failures_persisted("move a part").await.is_ok()
                 && !core.members.lacking().is_empty()
                 && core.jobs.running_rebuild().is_none()
-                && let Err(error) = restore(&core, pace).await
+                && let Err(error) = restore(&core, pace, announces).await
             {
                 tracing::warn!(%error, "the parts of lost drives are not restored");
             }
@@ -110,8 +113,8 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
             let due = (!is_over).then_some(retry);
             match wait_for_change(&events, &*driver, due).await {
                 Woken::Closed => return,
-                Woken::Change => retry = FIRST_RETRY,
-                Woken::Due => retry = LONGEST_RETRY.min(retry * 2),
+                Woken::Change => (retry, announces) = (FIRST_RETRY, true),
+                Woken::Due => (retry, announces) = (LONGEST_RETRY.min(retry * 2), false),
             }
         }
     };
@@ -154,11 +157,14 @@ async fn wait_for_change(events: &Events, driver: &dyn Driver, time: Option<Dura
     .await
 }
 
-async fn restore(core: &Arc<Core>, pace: Pace) -> Result<RestoredParts> {
+/// Moves lost parts, as far as there is room, and vacates drives. `announces`: an event says when this is over, moves or not, so that an
+/// idle spare is taken.
+async fn restore(core: &Arc<Core>, pace: Pace, announces: bool) -> Result<RestoredParts> {
     let mut restoration = Restoration::default();
     let parts = count_lost_parts(core);
     let moves = restoration.next_move(core).is_some();
     if moves {
+        core.jobs.restoring.store(true, Ordering::Release);
         core.ctx.publish(EventKind::RestoreStarted { parts });
         while restoration.moves_until_others_wait(core, pace).await {}
     }
@@ -168,7 +174,8 @@ async fn restore(core: &Arc<Core>, pace: Pace) -> Result<RestoredParts> {
         false => vacate(core, moved > 0).await,
     };
     let left = count_lost_parts(core);
-    if moves {
+    core.jobs.restoring.store(false, Ordering::Release);
+    if moves || announces {
         core.ctx.publish(EventKind::RestoreEnded { moved, left });
     }
     vacated.map(|()| RestoredParts { moved, left })
@@ -179,36 +186,59 @@ async fn restore(core: &Arc<Core>, pace: Pace) -> Result<RestoredParts> {
 async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
     let works = |core: &Core| core.members.working_members().map(|member| member.slot).collect::<Vec<_>>();
     let before = works(core);
-    let vacant = vacant_slots(core);
-    if vacant.is_empty() && !moved {
-        return Ok(());
-    }
-    core.members.renew_logs().await?;
-    if vacant.is_empty() {
-        return Ok(());
-    }
-    core.members
-        .publish(|superblock| {
-            // A drive that failed meanwhile took copies of records along. No failure is noticed while a superblock is being written.
-            if works(core) != before {
-                return;
-            }
-            for slot in &vacant {
-                if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.failed) {
-                    info.vacated = true;
+    // Zones that begin need as many drives that work as a stripe has units: none of them takes a part of a vacated drive.
+    let mut vacant: Vec<Slot> = match has_room(core) && before.len() >= core.ctx.layout.width as usize {
+        true => core.members.lacking().into_iter().map(|member| member.slot).collect(),
+        false => Vec::new(),
+    };
+    vacant.iter().for_each(|slot| core.members.member(*slot).set_vacant(true));
+    release_needed(core, &mut vacant);
+    let renewed = match moved || !vacant.is_empty() {
+        true => core.members.renew_logs(|| core.jobs.is_closed()).await,
+        false => Ok(()),
+    };
+    // A zone that began before the slots were marked has its map by now.
+    release_needed(core, &mut vacant);
+    let mut is_recorded = false;
+    let published = match renewed {
+        Ok(()) if !vacant.is_empty() && !core.jobs.is_closed() => {
+            let publish = core.members.publish(|superblock| {
+                // A drive that failed meanwhile took copies of records along. Its failure is recorded before this, or after it.
+                is_recorded = works(core) == before;
+                for slot in vacant.iter().filter(|_| is_recorded) {
+                    if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.failed) {
+                        info.vacated = true;
+                    }
                 }
-            }
-        })
-        .await?;
+            });
+            publish.await
+        }
+        result => result,
+    };
     for slot in vacant {
-        tracing::info!(slot = slot.0, "the array lacks nothing of the failed drive any more");
+        match is_recorded {
+            true => tracing::info!(slot = slot.0, "the array lacks nothing of the failed drive any more"),
+            false => core.members.member(slot).set_vacant(false),
+        }
     }
-    Ok(())
+    published
 }
 
-/// The drives of which the array lacks something, and of which no zone has a part. A zone whose content is lost counts as one without
-/// parts; one whose reset is under way has its parts until the reset is durable.
-fn vacant_slots(core: &Core) -> Vec<Slot> {
+/// Takes the drives out of `vacant` of which a zone has a part; zones may take parts there again.
+fn release_needed(core: &Core, vacant: &mut Vec<Slot>) {
+    let named = named_slots(core);
+    vacant.retain(|slot| {
+        let is_needed = named.contains(slot);
+        if is_needed {
+            core.members.member(*slot).set_vacant(false);
+        }
+        !is_needed
+    });
+}
+
+/// The drives that a zone has a part of. A zone whose content is lost counts as one without parts. A reset takes the zone's map away
+/// before the reset is durable; the checkpoints of the logs, which move afterwards, hold the zone's new generation.
+fn named_slots(core: &Core) -> BTreeSet<Slot> {
     let mut named = BTreeSet::new();
     for id in core.zones.ids() {
         let is_lost = {
@@ -219,8 +249,7 @@ fn vacant_slots(core: &Core) -> Vec<Slot> {
             named.extend(core.ctx.layout.roles().filter_map(|role| core.ctx.places.slot(id, role)));
         }
     }
-    let lacking = core.members.lacking();
-    lacking.into_iter().map(|member| member.slot).filter(|slot| !named.contains(slot)).collect()
+    named
 }
 
 /// The moves of lost parts to the spare room of other drives.

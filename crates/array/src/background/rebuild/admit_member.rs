@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zoned::{Durability, ErrorKind, Result, join_all};
 
+use super::needed_first;
 use super::rebuild_notes::RebuildNotes;
 use crate::core::Core;
 use crate::format::record::Body;
@@ -14,6 +15,7 @@ use crate::membership::{CheckpointWrites, LogClient};
 /// is flushed; the superblocks of all drives name the new member; the checkpoint gets its end record. Until then a crash
 /// leaves the array without the drive.
 pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &RebuildNotes) -> Result<()> {
+    leave_vacated(core, slot).await?;
     let member = core.members.member(slot);
     let superblock = {
         let mut config = core.members.config.lock();
@@ -78,4 +80,25 @@ pub(super) async fn admit_member(core: &Arc<Core>, slot: Slot, notes: &RebuildNo
         Some(io) => io.await,
         None => Err(core.members.broken_error("replace")),
     }
+}
+
+/// Records that the array lacks the drive in `slot` until its new drive is a member: zones take parts there from now on.
+///
+/// Errors: [`ErrorKind::Gone`] if the array can lack no drive more.
+async fn leave_vacated(core: &Arc<Core>, slot: Slot) -> Result<()> {
+    if !core.members.config.lock().member(slot).is_some_and(|info| info.vacated) {
+        return Ok(());
+    }
+    if let Some(other) = needed_first(core, slot) {
+        let error = core.ctx.error(ErrorKind::Gone, "replace");
+        return Err(error.because(format!("drive {} failed meanwhile: replace that one first", other.0)));
+    }
+    let publish = core.members.publish(|superblock| {
+        if let Some(info) = superblock.members.get_mut(slot.index()) {
+            info.vacated = false;
+        }
+    });
+    publish.await?;
+    core.members.member(slot).set_vacant(false);
+    Ok(())
 }

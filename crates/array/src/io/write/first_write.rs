@@ -117,7 +117,7 @@ impl Writes {
             .map(|(member, (free, active))| Candidate {
                 slot: member.slot,
                 works: member.is_good(),
-                room: (free > 0).then_some(Room::Empty),
+                room: (free > 0 && !member.is_vacant()).then_some(Room::Empty),
                 free,
                 active,
             })
