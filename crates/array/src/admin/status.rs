@@ -223,7 +223,7 @@ impl Status {
                 self.failed_zones.iter().take(MAX_NAMED_ZONES).map(ToString::to_string).collect();
             let more = if self.failed_zones.len() > MAX_NAMED_ZONES { ", ..." } else { "" };
             advice.push(format!(
-                "{} zones are lost, as two drives lacked their parts ({}{more}): with every drive there and none of \
+                "{} zones are lost, as two drives lacked their parts ({}{more}): with no drive lacking and none of \
                  their parts worn, reset them to have them back.",
                 self.failed_zones.len(),
                 named.join(", ")

@@ -36,8 +36,8 @@
 //! | then | 32 each | spares | UUID (16), state (4: 3), reserved (12) |
 //!
 //! The first record of an idle spare's metadata zone 0 is a superblock too. The record's header has the slot
-//! `members + index of the spare`. Older builds take a vacated member for a failed one, which costs nothing but the failures that the
-//! array could do without again. Older builds ignore spares, and leave them out of the superblocks that they write.
+//! `members + index of the spare`. Older builds take vacated members for failed ones (state 5 too, so that they leave a new drive out whose
+//! rebuild is not complete), and refuse an array that lacks more drives than it has parities that way. Older builds ignore spares, and leave them out of the superblocks that they write.
 
 use units::Blocks;
 use uuid::Uuid;

@@ -425,8 +425,8 @@ impl Resync {
     ) -> Result<Option<BufMut>, MountError> {
         let layout = &self.layout;
         let (mut known, mut ends) = (BTreeMap::new(), [None; 2]);
-        // A parity with a record that was written for the block comes before one in its place, which covers later writes too: their data
-        // may be lost. The second parity is read only if the first one is not enough.
+        // A parity with a record that was written for the block comes before a parity in its place. Parity in its place covers later
+        // writes too, and the data of later writes may be lost. The second parity is read only if the first one is not enough.
         let at = layout.unit_start(stripe, index).plus(Blocks(row));
         let partials = self.partials.get(&stripe).map_or(&[][..], Vec::as_slice);
         let record_end = |parity| best_partial_for(partials, parity, at, pointer).map(|partial| partial.end);

@@ -203,7 +203,7 @@ async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
     let published = match renewed {
         Ok(()) if !vacant.is_empty() && !core.jobs.is_closed() => {
             let publish = core.members.publish(|superblock| {
-                // A drive that failed meanwhile took copies of records along. Its failure is recorded before this, or after it.
+                // A drive that failed meanwhile took copies of records along. Failures and this record are written one after the other.
                 is_recorded = works(core) == before;
                 for slot in vacant.iter().filter(|_| is_recorded) {
                     if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.failed) {
