@@ -455,7 +455,7 @@ impl Shape {
         let width = least + rng.index(self.drives - least);
         let spare_drives = rng.index(self.drives - width + 1);
         // The array has more logical zones than its drives have physical ones: the logs hold more maps.
-        Shape { width, spare_drives, capacity: self.capacity + 30, ..self }
+        Shape { width, spare_drives, capacity: self.capacity + 60, ..self }
     }
 
     /// The shape of an array below a database. Drives are replaced in the target `array` alone.
