@@ -173,6 +173,13 @@ impl Membership {
         lacking.nth(self.ctx.layout.parities as usize - 1)
     }
 
+    /// The drive that has to be replaced before the one in `slot`: the array lacks nothing of that one, and could lose no drive while a
+    /// new one becomes a member.
+    pub(crate) fn needed_before(&self, slot: Slot) -> Option<Slot> {
+        let is_vacated = self.config.lock().member(slot).is_some_and(|info| info.vacated);
+        self.last_failure_beside(Some(slot)).filter(|_| is_vacated).map(|member| member.slot)
+    }
+
     /// True if more drives failed than there are parities.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Acquire)

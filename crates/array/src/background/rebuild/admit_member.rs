@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use zoned::{Durability, ErrorKind, Result, join_all};
 
-use super::needed_first;
 use super::rebuild_notes::RebuildNotes;
 use crate::core::Core;
 use crate::format::record::Body;
@@ -89,7 +88,7 @@ async fn leave_vacated(core: &Arc<Core>, slot: Slot) -> Result<()> {
     if !core.members.config.lock().member(slot).is_some_and(|info| info.vacated) {
         return Ok(());
     }
-    if let Some(other) = needed_first(core, slot) {
+    if let Some(other) = core.members.needed_before(slot) {
         let error = core.ctx.error(ErrorKind::Gone, "replace");
         return Err(error.because(format!("drive {} failed meanwhile: replace that one first", other.0)));
     }

@@ -67,7 +67,7 @@ impl Array {
         if core.jobs.running_rebuild().is_some() {
             return refuse("a rebuild runs already: wait for it, or cancel it".to_owned());
         }
-        if let Some(other) = needed_first(core, slot) {
+        if let Some(other) = core.members.needed_before(slot) {
             return refuse(format!(
                 "the array lacks nothing of drive {}, and drive {} is lacking: replace that one first",
                 slot.0, other.0
@@ -111,13 +111,6 @@ impl Array {
     pub fn rebuild(&self) -> Option<Rebuild> {
         self.core.jobs.rebuild.lock().clone()
     }
-}
-
-/// The drive that has to be replaced before the one in `slot`: the array lacks nothing of that one, and could lose no drive while the new
-/// one becomes a member.
-pub(super) fn needed_first(core: &Core, slot: Slot) -> Option<Slot> {
-    let is_vacated = core.members.config.lock().member(slot).is_some_and(|info| info.vacated);
-    core.members.last_failure_beside(Some(slot)).filter(|_| is_vacated).map(|member| member.slot)
 }
 
 /// Refuses a new drive that cannot have as many zones open or active as the array promises.
