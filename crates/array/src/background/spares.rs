@@ -36,7 +36,8 @@ use crate::member::member_drive::MemberDrive;
 
 impl Array {
     /// Makes `device` an idle spare, which takes the place of a drive that fails. **All data on `device` is lost.** The
-    /// spare is recorded durably when this returns. In a degraded array the spare is taken at once, and its rebuild begins.
+    /// spare is recorded durably when this returns. In a degraded array the spare is taken at once, and its rebuild begins, unless lost
+    /// parts move to spare room first.
     ///
     /// Errors: [`ErrorKind::Invalid`] if the array has 8 idle spares already, or the drive can have fewer zones open or active
     /// than the array promises; [`ErrorKind::Damaged`] if its zones are too few or too small; [`ErrorKind::ZoneReadOnly`] or

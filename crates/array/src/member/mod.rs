@@ -176,9 +176,9 @@ impl Member {
         self.vacant.store(vacant, Ordering::Release);
     }
 
-    /// True if no zone takes a part in the slot.
+    /// True if the drive does not work, and no zone takes a part in the slot.
     pub(crate) fn is_vacant(&self) -> bool {
-        self.vacant.load(Ordering::Acquire)
+        self.vacant.load(Ordering::Acquire) && !self.is_good()
     }
 
     /// The slot's drive; `None` if it is missing or failed.

@@ -46,14 +46,16 @@ impl Array {
             // The rebuild cannot be resumed: the array works without the new drive, as before.
             tracing::warn!(%error, "the rebuild does not go on");
         }
-        if resume && (core.spares.any() || !core.members.config.lock().spares.is_empty()) {
-            spares::watch(&core);
-            if !restore::is_due(&core) {
+        if resume {
+            let has_spares = core.spares.any() || !core.members.config.lock().spares.is_empty();
+            if has_spares {
+                // The event at the end of the moves to spare room has the spare taken.
+                spares::watch(&core);
+            }
+            restore::watch(&core, pace.pace);
+            if has_spares && !restore::is_due(&core) {
                 spares::take_spare(&core).await;
             }
-        }
-        if resume {
-            restore::watch(&core, pace.pace);
             balance::watch(&core, pace.pace);
             evacuation::watch(&core, pace.pace, rebuild_above);
             reclaim::watch(&core, &settings);

@@ -167,6 +167,26 @@ fn an_idle_spare_comes_after_the_spare_room_and_takes_parts_back() {
     assert_eq!(array.counters().degraded_reads, 0);
 }
 
+/// An array with an idle spare that is opened without a drive uses the spare room first, too.
+#[test]
+fn an_opening_without_a_drive_uses_the_spare_room_before_an_idle_spare() {
+    let ground = six_drives();
+    let array = ground.open(OpenOptions::default());
+    fill(&ground, &array);
+    let spare = new_drive(&ground, 9);
+    ground.wait(array.add_spare(Arc::clone(&spare))).expect("added");
+    drop(array);
+    pass(&ground, Duration::from_millis(5));
+    let mut devices = ground.devices();
+    devices.remove(2);
+    devices.push(spare);
+    let array = ground.wait(Array::open(devices, OpenOptions::default())).expect("opened");
+    assert!(array.rebuild().is_none(), "the spare is taken before the parts have moved");
+    wait_until(&ground, "good", || state(&array, Slot(2)) == MemberState::Good);
+    assert_eq!((array.status().health(), array.status().lost_parts), (Health::Clean, 0));
+    check_all(&ground, &array);
+}
+
 /// A replacement that was cancelled leaves parts lost that had not moved: they move afterwards.
 #[test]
 fn lost_parts_move_after_a_cancelled_rebuild() {

@@ -31,6 +31,7 @@ use crate::background::job_runner::{CHUNK_BYTES_ALONE, Runner};
 use crate::background::jobs::Job;
 use crate::core::Core;
 use crate::events::{EventKind, Events};
+use crate::format::superblock::MemberInfo;
 use crate::layout::{Role, Slot};
 
 /// Bytes that all moves together read and write at a time, so that their memory is bounded. Eleven drives with stripes of five units
@@ -199,15 +200,17 @@ async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
     };
     // A zone that began before the slots were marked has its map by now.
     release_needed(core, &mut vacant);
-    let mut is_recorded = false;
+    let mut recorded: Vec<Slot> = Vec::new();
     let published = match renewed {
         Ok(()) if !vacant.is_empty() && !core.jobs.is_closed() => {
             let publish = core.members.publish(|superblock| {
                 // A drive that failed meanwhile took copies of records along. Failures and this record are written one after the other.
-                is_recorded = works(core) == before;
-                for slot in vacant.iter().filter(|_| is_recorded) {
-                    if let Some(info) = superblock.members.get_mut(slot.index()).filter(|info| info.failed) {
+                for slot in vacant.iter().filter(|_| works(core) == before) {
+                    // A slot whose new drive becomes a member takes parts of zones soon.
+                    let may_be = |info: &&mut MemberInfo| info.failed && !info.rebuilding;
+                    if let Some(info) = superblock.members.get_mut(slot.index()).filter(may_be) {
                         info.vacated = true;
+                        recorded.push(*slot);
                     }
                 }
             });
@@ -216,7 +219,7 @@ async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
         result => result,
     };
     for slot in vacant {
-        match is_recorded {
+        match recorded.contains(&slot) {
             true => tracing::info!(slot = slot.0, "the array lacks nothing of the failed drive any more"),
             false => core.members.member(slot).set_vacant(false),
         }
