@@ -10,7 +10,7 @@ use std::sync::Arc;
 use units::spawn;
 use zoned::ZoneId;
 
-use super::{move_one, must_end, restore};
+use super::{after_rebuild, move_one, must_end, restore};
 use crate::Pace;
 use crate::core::Core;
 use crate::events::EventKind;
@@ -34,17 +34,10 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
         return;
     }
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
+    let mut least = half_share(core);
     let task = async move {
-        let mut least = watched.upgrade().map_or(0, |core| half_share(&core));
         loop {
-            let Some(core) = watched.upgrade() else { return };
-            let rebuild = core.jobs.rebuild.lock().clone();
-            drop(core);
-            if let Some(rebuild) = rebuild {
-                // The event comes before the rebuild is over.
-                let _failed_or_not = rebuild.wait().await;
-            }
-            let Some(core) = watched.upgrade() else { return };
+            let Some(core) = after_rebuild(&watched).await else { return };
             balance(&core, pace, least).await;
             drop(core);
             least = LEAST_DIFFERENCE;

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use units::spawn;
 use zoned::{Bytes, ZoneId, ZoneState};
 
-use super::{move_one, must_end};
+use super::{after_rebuild, move_one, must_end};
 use crate::Pace;
 use crate::core::Core;
 use crate::events::EventKind;
@@ -44,29 +44,20 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace, relocated_above: Bytes) {
     }
     let (events, watched) = (core.ctx.events.subscribe(), Arc::downgrade(core));
     let task = async move {
-        let mut rebuild_ends = false;
         loop {
-            let Some(core) = watched.upgrade() else { return };
-            if rebuild_ends {
-                // The event comes before the rebuild is over.
-                let rebuild = core.jobs.rebuild.lock().clone();
-                if let Some(rebuild) = rebuild {
-                    let _failed_or_not = rebuild.wait().await;
-                }
-            }
+            let Some(core) = after_rebuild(&watched).await else { return };
             evacuate(&core, pace, relocated_above).await;
             drop(core);
             loop {
                 let Some(event) = events.next_until_closed().await else { return };
-                match event.kind {
+                if matches!(
+                    event.kind,
                     EventKind::ZoneWorn { .. }
-                    | EventKind::RebuildEnded { .. }
-                    | EventKind::RestoreEnded { .. }
-                    | EventKind::Dropped(_) => {
-                        rebuild_ends = matches!(event.kind, EventKind::RebuildEnded { .. });
-                        break;
-                    }
-                    _ => {}
+                        | EventKind::RebuildEnded { .. }
+                        | EventKind::RestoreEnded { .. }
+                        | EventKind::Dropped(_)
+                ) {
+                    break;
                 }
             }
         }

@@ -17,7 +17,7 @@ pub(crate) mod move_part;
 pub(crate) mod restore;
 mod restore_choice;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use units::spawn;
 use zoned::{ErrorKind, Result, ZoneId};
@@ -88,6 +88,16 @@ pub(crate) async fn move_one(
     };
     core.jobs.end_move();
     result
+}
+
+/// The array, once no rebuild runs: no part moves beside one, and the event of its end comes before it is over. `None` if the array is
+/// gone.
+async fn after_rebuild(array: &Weak<Core>) -> Option<Arc<Core>> {
+    let rebuild = array.upgrade()?.jobs.rebuild.lock().clone();
+    if let Some(rebuild) = rebuild {
+        let _failed_or_not = rebuild.wait().await;
+    }
+    array.upgrade()
 }
 
 /// True if no more parts may be moved: the array is being closed or broken, or a rebuild runs.

@@ -23,8 +23,8 @@ use units::{Driver, sleep_until, spawn};
 use zoned::{Error, Result, ZoneId, ZoneState};
 
 use super::move_part::MovingPart;
-use super::must_end;
 use super::restore_choice::{Drive, LostPart, Rank, choose};
+use super::{after_rebuild, must_end};
 use crate::Pace;
 use crate::array::Array;
 use crate::background::job_runner::{CHUNK_BYTES_ALONE, Runner};
@@ -92,14 +92,7 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
     let task = async move {
         let (mut retry, mut announces) = (FIRST_RETRY, true);
         loop {
-            let Some(core) = watched.upgrade() else { return };
-            // The event of a rebuild's end comes before the rebuild is over.
-            let rebuild = core.jobs.rebuild.lock().clone();
-            drop(core);
-            if let Some(rebuild) = rebuild {
-                let _failed_or_not = rebuild.wait().await;
-            }
-            let Some(core) = watched.upgrade() else { return };
+            let Some(core) = after_rebuild(&watched).await else { return };
             // A drive whose failure is being recorded counts as failed only afterwards.
             if core.members.failures_persisted("move a part").await.is_ok()
                 && !core.members.lacking().is_empty()
