@@ -167,6 +167,9 @@ fn member_event(old: &MemberView, new: &MemberView) -> Option<(&'static str, Str
     if (&old.state, &old.uuid) == (&new.state, &new.uuid) {
         return None;
     }
+    if (old.state.as_str(), new.state.as_str()) == ("failed", "vacated") {
+        return None;
+    }
     Some(match new.state.as_str() {
         "good" => ("rebuild-ended", format!("drive {slot} is good again")),
         "rebuilding" => ("rebuild-started", format!("drive {slot} is being rebuilt")),
