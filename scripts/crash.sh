@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The crash explorer with CI's budget: at least 350,000 distinct states over the five targets, 250,000 of them of arrays, of which 60,000
-# have lost two drives, and 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight; two targets are run on arrays too;
-# nothing lost, nothing invented, every state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows
+# have lost two drives, and 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight; two
+# targets are run on arrays too; nothing lost, nothing invented, every state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows
 # from the commit, so that each change explores workloads of its own. SEED=N explores seed N alone.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 

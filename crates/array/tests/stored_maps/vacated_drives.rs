@@ -18,16 +18,20 @@ const ZONES: u32 = 8;
 /// Physical zones of a drive for parts, without the reserve.
 const PART_ZONES: u32 = 10;
 
-/// Six drives with stripes of four units, the capacity of one drive free.
-fn six_drives() -> ArrayFixture {
+/// Drives with stripes of `width` units, the capacity of one drive free.
+fn drives(count: u32, width: u32) -> ArrayFixture {
     let create = CreateOptions {
         stripe_unit: Bytes(4 * u64::from(BLOCK_BYTES)),
         placement: Placement::Stored,
-        width: Some(4),
+        width: Some(width),
         spare_drives: 1,
         ..CreateOptions::default()
     };
-    ArrayFixture::created(6, PART_ZONES, 192, 16, &create)
+    ArrayFixture::created(count, PART_ZONES, 192, 16, &create)
+}
+
+fn six_drives() -> ArrayFixture {
+    drives(6, 4)
 }
 
 fn device(array: &Arc<Array>) -> &dyn ZonedDevice {
@@ -231,23 +235,11 @@ fn device_zones(array: &Arc<Array>) -> u32 {
     device(array).geometry().zones
 }
 
-/// Four drives with stripes of three units, the capacity of one drive free.
-fn four_drives() -> ArrayFixture {
-    let create = CreateOptions {
-        stripe_unit: Bytes(4 * u64::from(BLOCK_BYTES)),
-        placement: Placement::Stored,
-        width: Some(3),
-        spare_drives: 1,
-        ..CreateOptions::default()
-    };
-    ArrayFixture::created(4, PART_ZONES, 192, 16, &create)
-}
-
 /// Zones that begin take no part of a vacated drive, also while another drive is lacking: they keep their redundancy once that one is
 /// replaced.
 #[test]
 fn zones_take_no_part_of_a_vacated_drive() {
-    let ground = four_drives();
+    let ground = drives(4, 3);
     let array = ground.open(OpenOptions::default());
     ground.wait(array.fail(Slot(0))).expect("failed");
     wait_until(&ground, "vacated", || state(&array, Slot(0)) == MemberState::Vacated);

@@ -16,9 +16,10 @@ use units::{RealDriver, block_on};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency};
 
+use super::drive_failure::DriveFailure;
 use super::probe::ImageDrives;
 use super::record::{Entry, RecordedArray, Recording};
-use super::shape::{DriveFailure, Shape};
+use super::shape::Shape;
 use super::stack::{WITHOUT_DRIVES, add_mount_cuts, cut_during_mounts, cuts, open, step_sink};
 use super::states::{self, Cut};
 use crate::engine::{self, BaseDevice, EngineOracle, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, RecordedDevice};

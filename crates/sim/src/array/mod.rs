@@ -4,8 +4,8 @@
 //! A workload runs on an array of recorded drives, alike or not. Either all drives are present, or one drive is missing from
 //! the start, fails during the workload, is replaced during the workload, or has a zone that wears out before the cut, at the
 //! cut or after the mount. The worn physical zone may hold parts of several zones, one beside the other or one after the other:
-//! then the model takes any zone for a worn one. Each cut is taken once without a further failure, once for each drive that fails *at* the cut, and
-//! once for each drive that fails *after* the mount; a replaced drive may come back.
+//! then the model takes any zone for a worn one. Each cut is taken once without a further failure, once for each drive that fails
+//! *at* the cut, and once for each drive that fails *after* the mount; a replaced drive may come back.
 //!
 //! Some workloads have an array of two parities: then a second drive may be missing from the start, also where a zone wears out or
 //! another drive is replaced, and two drives may fail, at the cut, after the mount, or one at each.
@@ -22,6 +22,7 @@
 //!
 //! A state is the images of the present drives and the drive that fails after the mount. Equal states count once.
 
+mod drive_failure;
 pub(crate) mod engine;
 mod model;
 mod probe;

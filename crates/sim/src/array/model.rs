@@ -141,6 +141,13 @@ pub(crate) struct WornZone {
     pub filled: bool,
 }
 
+impl WornZone {
+    /// True if the zone with this number may be the worn one.
+    fn may_be(&self, zone: usize) -> bool {
+        self.zone.is_none_or(|worn| worn == zone)
+    }
+}
+
 /// The model of all zones of an array.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ZonesModel {
@@ -269,7 +276,7 @@ impl ZonesModel {
     pub(crate) fn judge(&self, shown: &[ShownZone], strict: bool, worn: Option<WornZone>) -> Vec<Fault> {
         let mut faults = Vec::new();
         for (zone, (lives, shown)) in self.zones.iter().zip(shown).enumerate() {
-            let worn = worn.filter(|worn| worn.zone.is_none_or(|worn| worn == zone));
+            let worn = worn.filter(|worn| worn.may_be(zone));
             let empty = match shown.state {
                 ZoneState::ReadOnly => worn.is_some() && shown.blocks.is_empty(),
                 state => state == ZoneState::Empty,
@@ -300,15 +307,14 @@ impl ZonesModel {
         for (zone, (a, b)) in first.iter().zip(second).enumerate() {
             // A worn physical zone makes the logical zone read-only; without its drive the zone has its earlier state. A full
             // zone that is read-only shows no blocks above the content's end.
-            let as_worn = worn.filter(|worn| worn.zone.is_none_or(|worn| worn == zone)).is_some_and(|worn| {
-                match (a.state, b.state) {
+            let as_worn =
+                worn.filter(|worn| worn.may_be(zone)).is_some_and(|worn| match (a.state, b.state) {
                     (_, ZoneState::Offline) => worn.offline,
                     (ZoneState::Full, ZoneState::ReadOnly) => a.blocks.starts_with(&b.blocks),
                     (ZoneState::ReadOnly, ZoneState::Full) => b.blocks.starts_with(&a.blocks),
                     (ZoneState::ReadOnly, _) | (_, ZoneState::ReadOnly) => a.blocks == b.blocks,
                     _ => false,
-                }
-            });
+                });
             // A part that is written to its end, while the zone's last stripe is not whole, fills its physical zone, and a mount cannot
             // tell who filled it. A lost part may be such a one at its new place.
             let as_restored = restored.is_some_and(|stripe| {

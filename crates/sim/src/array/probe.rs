@@ -9,9 +9,10 @@ use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
 use zoned::{Blocks, ZoneId, ZoneState, ZonedDevice};
 
+use super::drive_failure::DriveFailure;
 use super::model::{ShownZone, WorkloadEvent, WornZone, ZonesModel};
 use super::record::{STEPS_PER_TASK, replace};
-use super::shape::{DriveFailure, LOGICAL_ZONES, MissingDrive, Shape, WearTime, Worn, latency};
+use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, Worn, latency};
 use super::unreadable::{LostZones, UnreadableBlocks, UnreadableDrive};
 use super::workload::{Task, read_all_zones, zones_of_task};
 use crate::choose::Sample;
@@ -71,7 +72,7 @@ impl Probe<'_> {
             Ok(mounted) => mounted,
             Err(fault) => return vec![fault],
         };
-        let faults = model.judge(&shown, shape.is_whole(failure), found);
+        let faults = model.judge(&shown, failure.leaves_whole(shape), found);
         if !faults.is_empty() {
             return faults;
         }
@@ -108,13 +109,11 @@ impl Probe<'_> {
                         && lacking + after.len() >= shape.parities as usize,
                     filled: false,
                 });
-                {
-                    let stripe = shape.unit * (shape.width as u64 - u64::from(shape.parities));
-                    // The lost part may have been rebuilt, or have moved to spare room, between the two mounts.
-                    let is_restored =
-                        shape.spare_drives > 0 || matches!(shape.missing, MissingDrive::Replaced(_));
-                    ZonesModel::judge_again(&shown, &again, worn, is_restored.then_some(stripe))
-                }
+                let stripe = shape.unit * (shape.width as u64 - u64::from(shape.parities));
+                // The lost part may have been rebuilt, or have moved to spare room, between the two mounts.
+                let is_restored =
+                    shape.spare_drives > 0 || matches!(shape.missing, MissingDrive::Replaced(_));
+                ZonesModel::judge_again(&shown, &again, worn, is_restored.then_some(stripe))
             }
             Err(fault) => vec![fault],
         }

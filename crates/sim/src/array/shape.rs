@@ -85,45 +85,6 @@ impl Worn {
     }
 }
 
-/// The drives that fail, or the drive that comes back, at or after a power cut. Drives have the numbers of the recording: members by
-/// slot, then the new drive of a replacement.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum DriveFailure {
-    None,
-    At(usize),
-    After(usize),
-    AtBoth(usize, usize),
-    AtAndAfter(usize, usize),
-    AfterBoth(usize, usize),
-    /// The drive that was replaced is present again.
-    Back,
-}
-
-impl DriveFailure {
-    /// The drives that fail at the cut.
-    pub(crate) fn at(self) -> Vec<usize> {
-        match self {
-            DriveFailure::At(drive) | DriveFailure::AtAndAfter(drive, _) => vec![drive],
-            DriveFailure::AtBoth(one, other) => vec![one, other],
-            DriveFailure::None
-            | DriveFailure::After(_)
-            | DriveFailure::AfterBoth(..)
-            | DriveFailure::Back => Vec::new(),
-        }
-    }
-
-    /// The drives that fail after the mount that follows the cut.
-    pub(crate) fn after(self) -> Vec<usize> {
-        match self {
-            DriveFailure::After(drive) | DriveFailure::AtAndAfter(_, drive) => vec![drive],
-            DriveFailure::AfterBoth(one, other) => vec![one, other],
-            DriveFailure::None | DriveFailure::At(_) | DriveFailure::AtBoth(..) | DriveFailure::Back => {
-                Vec::new()
-            }
-        }
-    }
-}
-
 /// Number and properties of an array's drives in one workload, and the drive that is missing.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Shape {
@@ -536,96 +497,6 @@ impl Shape {
             ..EmuOptions::default()
         }
     }
-
-    /// The drive failures to try at a power cut. `replaced`: the new drive is a member by then.
-    pub(crate) fn failures(&self, replaced: bool) -> Vec<DriveFailure> {
-        if self.parities > 1 {
-            return self.failures_of_two_parities(replaced);
-        }
-        let each =
-            |of: std::ops::Range<usize>| of.clone().map(DriveFailure::At).chain(of.map(DriveFailure::After));
-        match self.missing {
-            MissingDrive::None | MissingDrive::Worn(_) => {
-                [DriveFailure::None].into_iter().chain(each(0..self.drives)).collect()
-            }
-            MissingDrive::Before(_) | MissingDrive::During(..) => vec![DriveFailure::None],
-            MissingDrive::Replaced(_) if !replaced => {
-                vec![DriveFailure::None, DriveFailure::At(self.drives), DriveFailure::Back]
-            }
-            MissingDrive::Replaced(slot) => {
-                let of = each(0..self.drives + 1);
-                let others = of.filter(
-                    |failure| !matches!(failure, DriveFailure::At(n) | DriveFailure::After(n) if *n == slot),
-                );
-                [DriveFailure::None, DriveFailure::Back].into_iter().chain(others).collect()
-            }
-        }
-    }
-
-    /// As [`failures`](Shape::failures), of an array that does without two drives.
-    fn failures_of_two_parities(&self, replaced: bool) -> Vec<DriveFailure> {
-        let lacking = match self.missing {
-            MissingDrive::Before(slot) | MissingDrive::During(slot, _) => Some(slot),
-            MissingDrive::Replaced(slot) => Some(slot),
-            MissingDrive::None | MissingDrive::Worn(_) => None,
-        };
-        let is_there = |drive: &usize| Some(*drive) != lacking && Some(*drive) != self.also_missing;
-        let there: Vec<usize> = (0..self.drives).filter(is_there).collect();
-        let is_replaced = replaced && matches!(self.missing, MissingDrive::Replaced(_));
-        let left =
-            2 - usize::from(lacking.is_some() && !is_replaced) - usize::from(self.also_missing.is_some());
-        let mut failures = vec![DriveFailure::None];
-        if matches!(self.missing, MissingDrive::Replaced(_)) {
-            failures.extend([DriveFailure::Back, DriveFailure::At(self.drives)].into_iter().filter(
-                |failure| {
-                    // The new drive counts among the drives that may fail once it is a member.
-                    !replaced || left > 0 || *failure == DriveFailure::Back
-                },
-            ));
-        }
-        if left > 0 {
-            failures.extend(there.iter().flat_map(|n| [DriveFailure::At(*n), DriveFailure::After(*n)]));
-        }
-        if left > 1 {
-            for (place, one) in there.iter().enumerate() {
-                let other = |step: usize| there.get((place + step) % there.len()).copied().unwrap_or(*one);
-                failures.push(DriveFailure::AtBoth(*one, other(1)));
-                failures.push(DriveFailure::AtAndAfter(*one, other(2)));
-                failures.push(DriveFailure::AfterBoth(*one, other(if there.len() > 4 { 2 } else { 1 })));
-            }
-        }
-        failures
-    }
-
-    /// The drives that are present at the mount after a cut.
-    pub(crate) fn present(&self, failure: DriveFailure) -> Vec<usize> {
-        let away = match self.missing {
-            MissingDrive::Before(slot) | MissingDrive::During(slot, false) => Some(slot),
-            MissingDrive::Replaced(slot) if failure != DriveFailure::Back => Some(slot),
-            _ => None,
-        };
-        let there = |index: &usize| {
-            Some(*index) != away && Some(*index) != self.also_missing && !failure.at().contains(index)
-        };
-        (0..self.recorded()).filter(there).collect()
-    }
-
-    /// The number of members that the last mount of a crash state lacks. `replaced`: the new drive is a member by then.
-    pub(crate) fn lacking(&self, failure: DriveFailure, replaced: bool) -> usize {
-        let of_workload = match self.missing {
-            MissingDrive::Before(_) | MissingDrive::During(_, false) => 1,
-            MissingDrive::Replaced(_) => usize::from(!replaced && failure != DriveFailure::Back),
-            MissingDrive::During(_, true) | MissingDrive::None | MissingDrive::Worn(_) => 0,
-        };
-        let is_member = |drive: &usize| replaced || *drive < self.drives;
-        let failed = failure.at().into_iter().chain(failure.after()).filter(is_member).count();
-        of_workload + usize::from(self.also_missing.is_some()) + failed
-    }
-
-    /// Whether no drive of the array has been missing at any time, the mount included.
-    pub(crate) fn is_whole(&self, failure: DriveFailure) -> bool {
-        self.missing == MissingDrive::None && failure.at().is_empty()
-    }
 }
 
 #[cfg(test)]
@@ -731,39 +602,6 @@ mod tests {
         assert!(differ > 30 && smr > 30, "{differ} {smr}");
     }
 
-    /// Some arrays have two parities: with drives that are missing, fail or are replaced, a second one missing from the start
-    /// or not, and pairs of drives that fail at a cut and after a mount.
-    #[test]
-    fn arrays_of_two_parities_lose_any_two_drives() {
-        let options = CrashOptions::new(Target::Array, 1, 1);
-        let shapes: Vec<Shape> = (0..160).map(|workload| Shape::of(&options, workload)).collect();
-        let two: Vec<&Shape> = shapes.iter().filter(|shape| shape.parities == 2).collect();
-        assert!(two.len() > 3, "{}", two.len());
-        for shape in two {
-            for (replaced, failure) in [true, false].into_iter().flat_map(|replaced| {
-                shape.failures(replaced).into_iter().map(move |failure| (replaced, failure))
-            }) {
-                assert!(shape.lacking(failure, replaced) <= 2, "{shape:?} {failure:?}");
-                let slot = match shape.missing {
-                    MissingDrive::Before(slot) | MissingDrive::During(slot, _) => slot,
-                    MissingDrive::Replaced(slot) => slot,
-                    MissingDrive::Worn(worn) => worn.slot,
-                    MissingDrive::None => 0,
-                };
-                assert!(slot < shape.drives && shape.also_missing != Some(slot), "{shape:?}");
-            }
-            let pairs = shape
-                .failures(false)
-                .into_iter()
-                .filter(|failure| failure.at().len() + failure.after().len() == 2);
-            let may_lose_two = match shape.missing {
-                MissingDrive::Before(_) | MissingDrive::During(..) | MissingDrive::Replaced(_) => false,
-                MissingDrive::None | MissingDrive::Worn(_) => shape.also_missing.is_none(),
-            };
-            assert_eq!(pairs.count() > 0, may_lose_two, "{shape:?}");
-        }
-    }
-
     /// Arrays below a file system and below a database have three to six drives, stripe units of one to eight blocks, members with
     /// different numbers of conventional zones, and drives that are missing, fail, or are replaced (below a file system) by a spare.
     #[test]
@@ -793,35 +631,6 @@ mod tests {
             for interleaved in [true, false] {
                 let joined = shapes.iter().filter(|s| s.sections > 1 && s.interleaved == interleaved);
                 assert!(joined.count() > 2, "{target}, interleaved: {interleaved}");
-            }
-        }
-    }
-
-    #[test]
-    fn no_more_members_are_missing_than_there_are_parities() {
-        let options = CrashOptions::new(Target::Array, 1, 1);
-        for workload in 0..80 {
-            let shape = Shape::of(&options, workload);
-            for (replaced, failure) in [false, true]
-                .into_iter()
-                .flat_map(|r| shape.failures(r).into_iter().map(move |failure| (r, failure)))
-            {
-                let members = match shape.missing {
-                    // After the cut either the new drive is the member, or the old drive's slot is empty.
-                    MissingDrive::Replaced(slot) => {
-                        (0..shape.recorded()).filter(|n| *n != slot).collect::<Vec<_>>()
-                    }
-                    _ => (0..shape.drives).collect(),
-                };
-                let present = shape.present(failure);
-                let away = members.iter().filter(|n| !present.contains(n)).count();
-                assert!(away <= shape.parities as usize, "{shape:?} {replaced} {failure:?}");
-                let also = usize::from(shape.also_missing.is_some());
-                assert_eq!(
-                    failure == DriveFailure::Back,
-                    present.len() + also > shape.drives,
-                    "{shape:?} {failure:?}"
-                );
             }
         }
     }

@@ -15,9 +15,10 @@ use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency};
 
+use super::drive_failure::DriveFailure;
 use super::probe::ImageDrives;
 use super::record::{Entry, RecordedArray, Recording};
-use super::shape::{DriveFailure, Shape, latency};
+use super::shape::{Shape, latency};
 use super::states::{self, Cut};
 use crate::exploration::panic_message;
 use crate::files::{self, FilesOracle};

@@ -2,8 +2,9 @@
 
 use zoned::emu::{Latency, Media};
 
+use super::drive_failure::DriveFailure;
 use super::record::{Entry, Recording};
-use super::shape::{DriveFailure, Shape};
+use super::shape::Shape;
 use crate::choose::Sample;
 use crate::exploration::{Exploration, catching_panics, keep_random, probe_attempts, sort_failures};
 use crate::model::Fault;
@@ -116,7 +117,7 @@ pub(super) fn explore<M: Send + Sync>(
             return Ok(Report::default());
         }
     }
-    let per_cut = record.shape.failures(true).len() as u64;
+    let per_cut = DriveFailure::all_of(&record.shape, true).len() as u64;
     let rounds = match states {
         u64::MAX => 1,
         _ => (states / (cuts.len() as u64 * per_cut).max(1)).clamp(1, MAX_OUTCOMES_PER_CUT),
@@ -190,7 +191,7 @@ struct CutExplorer<'a, M> {
 /// The kinds of a crash state that a report counts.
 fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind> {
     [
-        (StateKind::TwoDrivesLost, shape.lacking(failure, cut.replaced) >= 2),
+        (StateKind::TwoDrivesLost, failure.lacking(shape, cut.replaced) >= 2),
         (StateKind::CutInRebuild, cut.rebuilding),
         (StateKind::CutInMove, cut.moving),
         (StateKind::CutInReclaim, cut.reclaiming),
@@ -244,7 +245,7 @@ impl<M: Sync> CutExplorer<'_, M> {
     }
 
     fn outcomes(&self, exploration: &Exploration<'_, Cut<M>>, replays: &[Replay<'_>], cut: &Cut<M>) {
-        let failures = self.record.shape.failures(cut.replaced);
+        let failures = DriveFailure::all_of(&self.record.shape, cut.replaced);
         let of = failures.len() as u64;
         let rounds = match self.options.only.map(|only| only.outcome) {
             Some(Outcome::Sampled(n)) => n / of..n / of + 1,
@@ -286,7 +287,7 @@ impl<M: Sync> CutExplorer<'_, M> {
         failure: DriveFailure,
     ) {
         let shape = &self.record.shape;
-        let present = shape.present(failure);
+        let present = failure.present(shape);
         let after = failure.after().into_iter().fold(0, |sum, drive| sum << 8 | (drive as u128 + 1));
         let mix =
             |sum: u128, part: u128| (sum ^ part).wrapping_mul(0x0100_0000_0000_0000_0000_0000_0000_013b);
