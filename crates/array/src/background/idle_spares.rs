@@ -25,6 +25,8 @@ pub(crate) struct IdleSpare {
 #[derive(Default)]
 pub(crate) struct IdleSpares {
     present: Mutex<Vec<IdleSpare>>,
+    /// Spares that were taken for a vacated slot, and are to be idle again because another drive has to be replaced first.
+    returned: Mutex<Vec<MemberDrive>>,
     /// Settings of the rebuilds onto spares.
     pub options: RebuildOptions,
     /// True once a task replaces failed drives by spares.
@@ -70,6 +72,16 @@ impl IdleSpares {
         let present = self.present.lock();
         let spare = present.iter().find(|spare| spare.uuid == uuid)?;
         Some(Arc::clone(&spare.device.geometry().name))
+    }
+
+    /// Gives back a spare that was taken for a vacated slot.
+    pub(crate) fn give_back(&self, device: MemberDrive) {
+        self.returned.lock().push(device);
+    }
+
+    /// Takes a spare that was given back.
+    pub(crate) fn take_returned(&self) -> Option<MemberDrive> {
+        self.returned.lock().pop()
     }
 
     /// True for the first caller: it starts the task that replaces failed drives.

@@ -205,6 +205,8 @@ pub(crate) struct Jobs {
     pub restores: AtomicBool,
     /// True while parts of lost drives move.
     pub restoring: AtomicBool,
+    /// Held while lost parts move and drives are vacated: two runs side by side would undo each other's marks.
+    pub restore_turn: Turnstile,
     /// True if a task frees physical zones while the array is open.
     reclaims: AtomicBool,
     /// True once the array is being closed: no job begins any more.
@@ -272,6 +274,11 @@ impl Jobs {
     /// The progress of a rebuild that runs.
     pub(crate) fn running_rebuild(&self) -> Option<Progress> {
         self.rebuild.lock().as_ref().filter(|job| !job.is_over()).map(Handle::progress)
+    }
+
+    /// True if a rebuild of the drive in `slot` runs.
+    pub(crate) fn is_rebuilding(&self, slot: Slot) -> bool {
+        self.running_rebuild().is_some_and(|rebuild| rebuild.slot == Some(slot))
     }
 
     /// The progress of a scrub that runs.

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use units::spawn;
 use uuid::Uuid;
-use zoned::{Action, Durability, Error, ErrorKind, Result, ZonedDevice};
+use zoned::{Action, Durability, Error, ErrorKind, Result, ZoneInfo, ZonedDevice};
 
 use crate::admin::create_array::{random_uuid, refuse_worn_zones, reset_all_zones};
 use crate::array::Array;
@@ -49,7 +49,6 @@ impl Array {
             self.may_add_spare()?;
             core.refuse_drive_of_array(&device, "add a spare")?;
             let superblock = self.superblock();
-            let index = superblock.spares.len();
             check_drive_fits(&device, &superblock, Slot(0))?;
             rebuild::refuse_lower_zone_limits(core, &device, "add a spare")?;
             let zones = device.report(0..device.geometry().zones).await?;
@@ -58,22 +57,7 @@ impl Array {
                 "add a spare",
                 zones.iter().take(part_zones(superblock.part_zones).end as usize),
             )?;
-            reset_all_zones(&device, &zones).await?;
-            let uuid = random_uuid(&*core.ctx.driver);
-            let mut marked = superblock;
-            marked.spares.push(uuid);
-            let place = RecordId {
-                array: marked.uuid,
-                member: marked.slot_of_spare(index),
-                epoch: core.members.epoch(),
-                sequence: 0,
-                checkpoint: false,
-            };
-            let mark = record::encode(place, &Body::Superblock(marked), core.ctx.geometry.block_size);
-            device.write(device.geometry().start(MARK_ZONE), mark, Durability::Durable).await?;
-            core.members.publish(|superblock| superblock.spares.push(uuid)).await?;
-            core.spares.push(IdleSpare { uuid, device });
-            uuid
+            mark_and_list(core, device, &zones).await?
         };
         watch(core);
         if !restore::is_due(core) {
@@ -130,6 +114,51 @@ impl Array {
     }
 }
 
+/// Erases a drive, marks it as an idle spare, and lists it in the superblocks. The caller holds the turn of the spares.
+async fn mark_and_list(core: &Arc<Core>, device: MemberDrive, zones: &[ZoneInfo]) -> Result<Uuid> {
+    reset_all_zones(&device, zones).await?;
+    let uuid = random_uuid(&*core.ctx.driver);
+    let mut marked = core.members.config.lock().clone();
+    let index = marked.spares.len();
+    marked.spares.push(uuid);
+    let place = RecordId {
+        array: marked.uuid,
+        member: marked.slot_of_spare(index),
+        epoch: core.members.epoch(),
+        sequence: 0,
+        checkpoint: false,
+    };
+    let mark = record::encode(place, &Body::Superblock(marked), core.ctx.geometry.block_size);
+    device.write(device.geometry().start(MARK_ZONE), mark, Durability::Durable).await?;
+    core.members.publish(|superblock| superblock.spares.push(uuid)).await?;
+    core.spares.push(IdleSpare { uuid, device });
+    Ok(uuid)
+}
+
+/// Makes the drives idle spares again whose rebuilds ended because another drive has to be replaced first, and takes one for that drive.
+async fn take_back_returned(core: &Arc<Core>) {
+    while let Some(device) = core.spares.take_returned() {
+        let listed = async {
+            let _turn = core.spares.turn.acquire().await;
+            if core.members.config.lock().spares.len() >= MAX_SPARES {
+                let error = core.ctx.error(ErrorKind::Invalid, "add a spare");
+                return Err(error.because("the array has as many idle spares as it may have"));
+            }
+            let zones = device.report(0..device.geometry().zones).await?;
+            mark_and_list(core, device.clone(), &zones).await
+        };
+        match listed.await {
+            Ok(spare) => tracing::info!(%spare, "the new drive of a vacated slot is an idle spare again"),
+            Err(error) => {
+                tracing::warn!(%error, drive = %device.geometry().name, "a spare that was not needed is left out");
+            }
+        }
+        if !restore::is_due(core) {
+            take_spare(core).await;
+        }
+    }
+}
+
 /// Starts the task that replaces each failed drive by an idle spare, unless it runs already. The task ends with the array, and
 /// keeps no drive open while it waits.
 pub(crate) fn watch(core: &Arc<Core>) {
@@ -142,6 +171,9 @@ pub(crate) fn watch(core: &Arc<Core>) {
             let Some(last) = watched.upgrade().map(|core| core.jobs.rebuild.lock().clone()) else { return };
             if let Some(last) = &last {
                 let _ended = last.wait().await;
+            }
+            if let Some(core) = watched.upgrade() {
+                take_back_returned(&core).await;
             }
             let takes = match event.kind {
                 EventKind::DriveFailed { .. } | EventKind::RestoreEnded { .. } => {
@@ -183,7 +215,14 @@ pub(crate) async fn take_spare(core: &Arc<Core>) {
         && core.jobs.running_rebuild().is_none()
         && let Some(spare) = core.spares.take_first()
     {
-        if !is_known(core, slot, spare.uuid) {
+        let named = slot_of_new_drive(core, spare.uuid);
+        if let Some(other) = named.filter(|named| *named != slot) {
+            // The power failed between steps 1 and 2, and another drive has to be replaced first.
+            if list_again(core, other, spare.uuid).await.is_err() {
+                kept.push(spare);
+                break;
+            }
+        } else if named.is_none() && !core.members.config.lock().spares.contains(&spare.uuid) {
             tracing::warn!(spare = %spare.uuid, "the array does not list the spare any more: left out");
             continue;
         }
@@ -214,11 +253,11 @@ fn next_slot(core: &Core) -> Option<Slot> {
     lacking.or_else(|| core.members.failed_beside(None).map(|member| member.slot))
 }
 
-/// True if the superblocks list the spare, or name it as the new drive of `slot`.
-fn is_known(core: &Core, slot: Slot, spare: Uuid) -> bool {
+/// The slot whose new drive the superblocks say the spare is.
+fn slot_of_new_drive(core: &Core, spare: Uuid) -> Option<Slot> {
     let superblock = core.members.config.lock();
     let is_named = |member: &MemberInfo| member.uuid == spare && member.rebuilding;
-    superblock.spares.contains(&spare) || superblock.member(slot).is_some_and(is_named)
+    (0..).map(Slot).zip(&superblock.members).find(|(_, member)| is_named(member)).map(|(slot, _)| slot)
 }
 
 /// [`rebuild::begin_on_spare`], tried again after transient errors.

@@ -161,7 +161,11 @@ impl Membership {
 
     /// The members that have failed or are missing and of which the array lacks something: all but the vacated ones.
     pub(crate) fn lacking(&self) -> Vec<&Member> {
-        let config = self.config.lock();
+        self.lacking_by(&self.config.lock())
+    }
+
+    /// As [`lacking`](Membership::lacking), by the superblock `config`.
+    fn lacking_by(&self, config: &Superblock) -> Vec<&Member> {
         let is_vacated = |slot: Slot| config.member(slot).is_some_and(|info| info.vacated);
         self.members.iter().filter(|member| !member.is_good() && !is_vacated(member.slot)).collect()
     }
@@ -176,8 +180,26 @@ impl Membership {
     /// The drive that has to be replaced before the one in `slot`: the array lacks nothing of that one, and could lose no drive while a
     /// new one becomes a member.
     pub(crate) fn needed_before(&self, slot: Slot) -> Option<Slot> {
-        let is_vacated = self.config.lock().member(slot).is_some_and(|info| info.vacated);
-        self.last_failure_beside(Some(slot)).filter(|_| is_vacated).map(|member| member.slot)
+        self.needed_before_by(&self.config.lock(), slot)
+    }
+
+    /// As [`needed_before`](Membership::needed_before), by the superblock `config`.
+    pub(crate) fn needed_before_by(&self, config: &Superblock, slot: Slot) -> Option<Slot> {
+        let is_vacated = config.member(slot).is_some_and(|info| info.vacated);
+        let beside = self.lacking_by(config).into_iter().filter(|member| member.slot != slot);
+        let last = beside.map(|member| member.slot).nth(self.ctx.layout.parities as usize - 1);
+        last.filter(|_| is_vacated)
+    }
+
+    /// Fails with [`ErrorKind::Gone`] if another drive has to be replaced before the one in `slot`.
+    pub(crate) fn refuse_needed_before(&self, slot: Slot) -> Result<()> {
+        self.needed_before(slot).map_or(Ok(()), |other| Err(self.needed_before_error(other)))
+    }
+
+    /// The error of a rebuild whose slot the array lacks nothing of, while it lacks the drive `other`.
+    pub(crate) fn needed_before_error(&self, other: Slot) -> Error {
+        let error = self.ctx.error(ErrorKind::Gone, "replace");
+        error.because(format!("drive {} failed meanwhile: replace that one first", other.0))
     }
 
     /// True if more drives failed than there are parities.

@@ -40,6 +40,12 @@ impl Array {
         let settings = options.clone();
         let (core, candidate) = mount(MemberDrive::all(&devices), options).await?;
         zone_rewrite::rewrite_zones(&core, rebuild_above).await?;
+        let has_spares =
+            candidate.is_some() || core.spares.any() || !core.members.config.lock().spares.is_empty();
+        if resume && has_spares {
+            // The event at the end of the moves to spare room has a spare taken.
+            spares::watch(&core);
+        }
         if let Some(candidate) = candidate.filter(|_| resume)
             && let Err(error) = rebuild::resume(&core, candidate, pace)
         {
@@ -47,11 +53,6 @@ impl Array {
             tracing::warn!(%error, "the rebuild does not go on");
         }
         if resume {
-            let has_spares = core.spares.any() || !core.members.config.lock().spares.is_empty();
-            if has_spares {
-                // The event at the end of the moves to spare room has the spare taken.
-                spares::watch(&core);
-            }
             restore::watch(&core, pace.pace);
             if has_spares && !restore::is_due(&core) {
                 spares::take_spare(&core).await;

@@ -38,13 +38,18 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace) {
     let task = async move {
         loop {
             let Some(core) = after_rebuild(&watched).await else { return };
-            balance(&core, pace, least).await;
+            let is_done = balance(&core, pace, least).await;
             drop(core);
-            least = LEAST_DIFFERENCE;
             loop {
                 let Some(event) = events.next_until_closed().await else { return };
-                if matches!(event.kind, EventKind::RebuildEnded { error: None, .. } | EventKind::Dropped(_)) {
-                    break;
+                match event.kind {
+                    EventKind::RebuildEnded { error: None, .. } | EventKind::Dropped(_) => {
+                        least = LEAST_DIFFERENCE;
+                        break;
+                    }
+                    // A rebuild that broke the moves off ended without a new drive.
+                    EventKind::RebuildEnded { .. } | EventKind::SpareMissing { .. } if !is_done => break,
+                    _ => {}
                 }
             }
         }
@@ -59,8 +64,9 @@ fn half_share(core: &Core) -> usize {
     LEAST_DIFFERENCE.max(free / superblock.members.len().max(1) / 2)
 }
 
-/// Moves parts, unless the numbers of free physical zones differ by less than `least`.
-async fn balance(core: &Arc<Core>, pace: Pace, least: usize) {
+/// Moves parts, unless the numbers of free physical zones differ by less than `least`. False if a rebuild, or the array's end, broke the
+/// moves off.
+async fn balance(core: &Arc<Core>, pace: Pace, least: usize) -> bool {
     let mut tried = BTreeSet::new();
     let mut least = least;
     while let Some((part, to)) = next_move(core, least, &tried) {
@@ -68,12 +74,13 @@ async fn balance(core: &Arc<Core>, pace: Pace, least: usize) {
         tried.insert((zone, role));
         match move_one(core, zone, role, to, pace).await {
             Ok(_) => least = LEAST_DIFFERENCE,
-            Err(_) if must_end(core) => return,
+            Err(_) if must_end(core) => return false,
             Err(error) => {
                 tracing::warn!(zone = zone.0, role = role.0, to = to.0, %error, "a part stays on its drive")
             }
         }
     }
+    !must_end(core)
 }
 
 /// The next part to move, and the drive that gets it. `tried`: parts that were moved, or could not be.

@@ -55,6 +55,7 @@ pub(crate) fn watch(core: &Arc<Core>, pace: Pace, relocated_above: Bytes) {
                     EventKind::ZoneWorn { .. }
                         | EventKind::RebuildEnded { .. }
                         | EventKind::RestoreEnded { .. }
+                        | EventKind::SpareMissing { .. }
                         | EventKind::Dropped(_)
                 ) {
                     break;

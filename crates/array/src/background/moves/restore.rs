@@ -154,6 +154,7 @@ async fn wait_for_change(events: &Events, driver: &dyn Driver, time: Option<Dura
 /// Moves lost parts, as far as there is room, and vacates drives. `announces`: an event says when this is over, moves or not, so that an
 /// idle spare is taken.
 async fn restore(core: &Arc<Core>, pace: Pace, announces: bool) -> Result<RestoredParts> {
+    let _one_run_at_a_time = core.jobs.restore_turn.acquire().await;
     let mut restoration = Restoration::default();
     let parts = count_lost_parts(core);
     let moves = restoration.next_move(core).is_some();
@@ -185,6 +186,8 @@ async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
         true => core.members.lacking().into_iter().map(|member| member.slot).collect(),
         false => Vec::new(),
     };
+    let named = named_slots(core);
+    vacant.retain(|slot| !named.contains(slot));
     vacant.iter().for_each(|slot| core.members.member(*slot).set_vacant(true));
     release_needed(core, &mut vacant);
     let renewed = match moved || !vacant.is_empty() {
@@ -199,8 +202,9 @@ async fn vacate(core: &Arc<Core>, moved: bool) -> Result<()> {
             let publish = core.members.publish(|superblock| {
                 // A drive that failed meanwhile took copies of records along. Failures and this record are written one after the other.
                 for slot in vacant.iter().filter(|_| works(core) == before) {
-                    // A slot whose new drive becomes a member takes parts of zones soon.
-                    let may_be = |info: &&mut MemberInfo| info.failed && !info.rebuilding;
+                    // A slot whose new drive becomes a member takes parts of zones soon. A new drive that the superblocks name, and
+                    // whose rebuild does not run, did not come back: if it does, its rebuild is one of a vacated slot.
+                    let may_be = |info: &&mut MemberInfo| info.failed && !core.jobs.is_rebuilding(*slot);
                     if let Some(info) = superblock.members.get_mut(slot.index()).filter(may_be) {
                         info.vacated = true;
                         recorded.push(*slot);

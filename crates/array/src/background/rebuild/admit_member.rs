@@ -88,16 +88,18 @@ async fn leave_vacated(core: &Arc<Core>, slot: Slot) -> Result<()> {
     if !core.members.config.lock().member(slot).is_some_and(|info| info.vacated) {
         return Ok(());
     }
-    if let Some(other) = core.members.needed_before(slot) {
-        let error = core.ctx.error(ErrorKind::Gone, "replace");
-        return Err(error.because(format!("drive {} failed meanwhile: replace that one first", other.0)));
-    }
+    let mut needed_before = None;
     let publish = core.members.publish(|superblock| {
-        if let Some(info) = superblock.members.get_mut(slot.index()) {
+        // Failures and this record are written one after the other: a drive that failed meanwhile is recorded by now.
+        needed_before = core.members.needed_before_by(superblock, slot);
+        if let Some(info) = superblock.members.get_mut(slot.index()).filter(|_| needed_before.is_none()) {
             info.vacated = false;
         }
     });
     publish.await?;
+    if let Some(other) = needed_before {
+        return Err(core.members.needed_before_error(other));
+    }
     core.members.member(slot).set_vacant(false);
     Ok(())
 }

@@ -103,7 +103,7 @@ impl Array {
             handle.end(Err(e.duplicate()));
             return Err(e);
         }
-        run_rebuild(core, slot, device, options, None, &handle);
+        run_rebuild(core, slot, (device, NewDrive::Named), options, None, &handle);
         Ok(handle)
     }
 
@@ -161,7 +161,7 @@ pub(super) async fn begin_on_spare(
         return Err(e);
     }
     core.ctx.publish(EventKind::SpareUsed { slot, spare: uuid });
-    run_rebuild(core, slot, device, core.spares.options, None, &handle);
+    run_rebuild(core, slot, (device, NewDrive::Spare), core.spares.options, None, &handle);
     Ok(())
 }
 
@@ -204,11 +204,21 @@ async fn name_new_drive(core: &Arc<Core>, slot: Slot, uuid: Uuid) -> Result<()> 
         .await
 }
 
+/// Where the new drive of a rebuild comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum NewDrive {
+    /// An operator named the slot that it is for, and hears of the rebuild's end.
+    Named,
+    /// An idle spare, or the new drive of a rebuild that a mount resumes: nobody waits for its end. Where another drive has to be replaced
+    /// first, it becomes an idle spare.
+    Spare,
+}
+
 /// Runs a rebuild as a task. `from`: the new drive's log, as an interrupted rebuild left it.
 fn run_rebuild(
     core: &Arc<Core>,
     slot: Slot,
-    device: MemberDrive,
+    (device, new_drive): (MemberDrive, NewDrive),
     options: RebuildOptions,
     from: Option<LogContents>,
     handle: &Rebuild,
@@ -235,7 +245,14 @@ fn run_rebuild(
             if member.is_aborted() || error.device() == &*target.copy.device.geometry().name {
                 handle.job.set_new_drive_failed();
             }
+            let is_for_another = new_drive == NewDrive::Spare
+                && !handle.job.is_ended_early()
+                && !handle.job.has_new_drive_failed()
+                && core.members.needed_before(slot).is_some();
             end_failed_rebuild(&core, slot, handle.job.is_stopped(), error).await;
+            if is_for_another {
+                core.spares.give_back(target.copy.device.clone());
+            }
         }
         core.members.member(slot).end_replacement();
         drop((runner, target, places_stay));
@@ -283,6 +300,7 @@ async fn rebuild_member(
     (slot, target): (Slot, &RebuildTarget),
     from: Option<LogContents>,
 ) -> Result<()> {
+    core.members.refuse_needed_before(slot)?;
     let noted = from.as_ref().map(rebuild_notes::known).unwrap_or_default();
     // Parts behind one another are copied in their order: a rebuild of physical zones that zones share begins anew.
     let kept = match core.zones.shared() {
@@ -301,6 +319,7 @@ async fn rebuild_member(
     order.sort_by_key(|id| (!kept.contains_key(id), !core.zones.zone(*id).state.is_active()));
     let mut left: VecDeque<(ZoneId, u32)> = order.into_iter().map(|id| (id, 0)).collect();
     while let Some((id, tries)) = left.pop_front() {
+        core.members.refuse_needed_before(slot)?;
         if runner.job.is_ended_early() || core.members.is_broken() || core.members.member(slot).is_aborted() {
             return Err(if core.members.is_broken() {
                 core.members.broken_error("rebuild")
@@ -424,7 +443,7 @@ pub(crate) fn resume(core: &Arc<Core>, candidate: Candidate, options: RebuildOpt
     let Candidate { slot, device, log } = candidate;
     refuse_lower_zone_limits(core, &device, "replace")?;
     let handle = begin_job(core, slot)?;
-    run_rebuild(core, slot, device, options, Some(log), &handle);
+    run_rebuild(core, slot, (device, NewDrive::Spare), options, Some(log), &handle);
     Ok(())
 }
 

@@ -108,25 +108,22 @@ impl Writes {
         if let Some(error) = self.refuse_write(zone, id, name, request.offset, blocks) {
             return deferred.complete(completer, Err(error));
         }
-        if self.needs_shared_places(id) {
-            // A write that the limits refuse takes no room, and its zone gets no map: a map in memory is never withdrawn within a life of
-            // the zone, as a log roll may have written it.
-            if let Some(limits) = &limits
-                && let Err(error) = self.zones.check_admission(limits, zone, id, name)
-            {
-                return deferred.complete(completer, Err(error));
-            }
+        let shares_places = self.needs_shared_places(id);
+        // A write that the limits refuse takes no room, and its zone gets no map: a map in memory is never withdrawn within a life of the
+        // zone, as a log roll may have written it.
+        if (shares_places || self.ctx.places.stored().is_some_and(|maps| !maps.has(id)))
+            && let Some(limits) = &limits
+            && let Err(error) = self.zones.check_admission(limits, zone, id, name)
+        {
+            return deferred.complete(completer, Err(error));
+        }
+        if shares_places {
             return self.place_in_shared_zones(zone, id, (Work::Write(request), completer), name, deferred);
         }
         match self.give_map(zone, id, name, request.moves_awaited) {
             Ok(()) => {}
             Err(NoPlaces::Refused(error)) => return deferred.complete(completer, Err(error)),
             Err(NoPlaces::UntilMoveEnds(moves)) => {
-                if let Some(limits) = &limits
-                    && let Err(error) = self.zones.check_admission(limits, zone, id, name)
-                {
-                    return deferred.complete(completer, Err(error));
-                }
                 let request = WriteRequest { moves_awaited: Some(moves.newest), ..request };
                 return self.retry_after_move(zone, id, (Work::Write(request), completer), moves, deferred);
             }
@@ -135,7 +132,6 @@ impl Writes {
         if let Some(limits) = limits
             && let Err(error) = self.zones.admit(limits, zone, id, name, ZoneEvent::Write { fills })
         {
-            // The zone keeps its places for its next write.
             return deferred.complete(completer, Err(error));
         }
         let mut needs = self.relocation_needs(zone, id, blocks);

@@ -14,12 +14,19 @@ use zoned::{Action, Bytes, ErrorKind, ZoneId, ZonedDevice};
 
 use crate::ground::{ArrayFixture, BLOCK_BYTES};
 
+mod replacements;
+
 const ZONES: u32 = 8;
 /// Physical zones of a drive for parts, without the reserve.
 const PART_ZONES: u32 = 10;
 
 /// Drives with stripes of `width` units, the capacity of one drive free.
 fn drives(count: u32, width: u32) -> ArrayFixture {
+    drives_with_open_zones(count, width, 16)
+}
+
+/// As [`drives`], of which each can have `open` zones open.
+fn drives_with_open_zones(count: u32, width: u32, open: u32) -> ArrayFixture {
     let create = CreateOptions {
         stripe_unit: Bytes(4 * u64::from(BLOCK_BYTES)),
         placement: Placement::Stored,
@@ -27,7 +34,7 @@ fn drives(count: u32, width: u32) -> ArrayFixture {
         spare_drives: 1,
         ..CreateOptions::default()
     };
-    ArrayFixture::created(count, PART_ZONES, 192, 16, &create)
+    ArrayFixture::created(count, PART_ZONES, 192, open, &create)
 }
 
 fn six_drives() -> ArrayFixture {
@@ -73,6 +80,10 @@ fn wait_until(ground: &ArrayFixture, what: &str, is: impl Fn() -> bool) {
 }
 
 fn new_drive(ground: &ArrayFixture, n: u32) -> Arc<dyn ZonedDevice> {
+    drive_with_latency(ground, n, Duration::from_micros(10))
+}
+
+fn drive_with_latency(ground: &ArrayFixture, n: u32, latency: Duration) -> Arc<Emu> {
     let like = ground.emus[0].geometry();
     let options = EmuOptions {
         name: format!("emu:{n}"),
@@ -83,7 +94,7 @@ fn new_drive(ground: &ArrayFixture, n: u32) -> Arc<dyn ZonedDevice> {
         max_open: like.max_open,
         max_active: like.max_active,
         volatile_cache: true,
-        latency: Latency::all(Duration::from_micros(10)),
+        latency: Latency::all(latency),
         ..EmuOptions::default()
     };
     Emu::memory(options, Arc::clone(&ground.driver))
