@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use fs::CacheMode;
 use fs::wal::LogOptions;
 use serde::Serialize;
 use zoned::Bytes;
@@ -50,10 +49,6 @@ pub struct YcsbLoad {
     pub write_buffer: Bytes,
     /// Bytes of RocksDB's block cache.
     pub block_cache: Bytes,
-    /// The file system's page cache; 0: none.
-    pub cache: Bytes,
-    /// What the page cache does with pages that are written.
-    pub cache_mode: CacheMode,
     /// The seed of keys and operations.
     pub seed: u64,
 }
@@ -109,8 +104,6 @@ impl Default for YcsbLoad {
             log: LogOptions::default(),
             write_buffer: Bytes(64 << 20),
             block_cache: Bytes(64 << 20),
-            cache: Bytes::ZERO,
-            cache_mode: CacheMode::Buffered,
             seed: 1,
         }
     }

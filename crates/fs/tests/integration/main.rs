@@ -13,7 +13,6 @@ mod log_reading;
 mod log_zones;
 mod operations;
 mod ordered_log_defects;
-mod page_cache;
 mod parallel_failures;
 mod parallel_log;
 mod parallel_log_defects;
