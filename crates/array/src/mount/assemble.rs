@@ -153,8 +153,9 @@ impl Mount {
             }
             Verdict::Empty if !keeps_worn_part => empty(ZoneState::Empty, fresh),
             Verdict::Reset | Verdict::FullWithoutContent if !keeps_worn_part => {
-                // Other zones may have parts in the same physical zones. Those without a part are reset at the end of the mount.
-                if !self.shares_zones() {
+                // What says that the zone was reset may lie on one drive alone, which the next power cut may take. With stored maps the new
+                // epoch says so on all drives, and the physical zones, which no map names then, are reset at the end of the mount.
+                if self.places.stored().is_none() {
                     self.reset_parts(id).await?;
                 }
                 let mut zone = empty(ZoneState::Empty, fresh.saturating_add(1));
