@@ -39,6 +39,8 @@ macro_rules! rules {
 rules! {
     /// Rule: the intent of a reset is logged.
     logs_reset_intents: ResetIntent,
+    /// Rule: a mount completes a reset that had begun once all drives know of it.
+    completes_known_resets: MountedReset,
     /// Rule: partial parity is logged.
     logs_partial_parity: PartialParity,
     /// Rule: the partial parity of the second parity is logged.

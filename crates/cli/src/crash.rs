@@ -35,7 +35,7 @@ pub struct CrashArgs {
     /// Give every drive a volatile cache, or none [default: three of four have one]
     #[arg(long, value_name = "BOOL")]
     volatile_cache: Option<bool>,
-    /// Cut an array's power only during a rebuild, restore (to spare room), move, reclaim or appends.
+    /// Cut an array's power only during a rebuild, restore (to spare room), move, reclaim, appends or reset.
     #[arg(long, value_name = "WHAT")]
     during: Option<During>,
     /// End at the first failure.

@@ -50,7 +50,7 @@ pub enum Error {
     #[error("no {0} is under way at any cut of {1} workloads")]
     NothingDuring(String, u64),
     /// The name of an array's work cannot be parsed.
-    #[error("'{0}' is never under way: take rebuild, restore, move, reclaim or appends")]
+    #[error("'{0}' is never under way: take rebuild, restore, move, reclaim, appends or reset")]
     During(String),
     /// The target's name cannot be parsed.
     #[error("'{0}' is no target: take fs, log, waltz, array or engine")]

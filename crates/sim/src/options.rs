@@ -66,11 +66,13 @@ pub enum During {
     Reclaim,
     /// Clients' appends are in flight, and the array sends them to its drives as appends.
     Appends,
+    /// A client's reset of a logical zone is in flight.
+    Reset,
 }
 
 impl During {
-    const ALL: [During; 5] =
-        [During::Rebuild, During::Restore, During::Move, During::Reclaim, During::Appends];
+    const ALL: [During; 6] =
+        [During::Rebuild, During::Restore, During::Move, During::Reclaim, During::Appends, During::Reset];
 }
 
 impl fmt::Display for During {
@@ -81,6 +83,7 @@ impl fmt::Display for During {
             During::Move => "move",
             During::Reclaim => "reclaim",
             During::Appends => "appends",
+            During::Reset => "reset",
         })
     }
 }

@@ -43,6 +43,8 @@ pub enum StateKind {
     CutInRestore,
     /// Appends that went to the drives as appends were in flight at the cut.
     CutInAppends,
+    /// A client's reset of a logical zone was in flight at the cut.
+    CutInReset,
     /// The array leaves room on other drives for the parts of lost drives.
     SpareRoom,
     /// The array has two parities.

@@ -3,7 +3,7 @@
 
 use fs::BrokenRule;
 use kv::parallel_wal::BrokenRule as WalRule;
-use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Report, Target, crash};
+use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, During, Report, Target, crash};
 
 /// Replays of a failure that depends on RocksDB's threads.
 const REPLAYS: usize = 8;
@@ -270,10 +270,16 @@ fn a_table_that_is_ingested_without_marks_is_found() {
 
 /// Breaks a safety rule of the array and expects a failure.
 fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
+    is_found_in_an_array_during(None, seed, broken_rule);
+}
+
+/// As [`is_found_in_an_array`], with the power cut during this work only.
+fn is_found_in_an_array_during(during: Option<During>, seed: u64, broken_rule: array::BrokenRule) {
     let run = |array, states| {
         let broken_rules = BrokenRules { array, ..BrokenRules::default() };
         let options = CrashOptions::new(Target::Array, seed, states);
-        crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
+        crash(&CrashOptions { broken_rules, first_failure: true, during, ..options })
+            .expect("the exploration runs")
     };
     let report = run(Some(broken_rule), 10 * MAX_STATES);
     assert!(!report.is_clean(), "{broken_rule:?} was not found in {} states", report.states);
@@ -285,6 +291,11 @@ fn is_found_in_an_array(seed: u64, broken_rule: array::BrokenRule) {
 #[test]
 fn a_reset_of_an_array_without_its_log_is_found() {
     is_found_in_an_array(31, array::BrokenRule::ResetIntent);
+}
+
+#[test]
+fn a_mount_that_completes_a_reset_which_one_drive_knows_of_is_found() {
+    is_found_in_an_array_during(Some(During::Reset), 210, array::BrokenRule::MountedReset);
 }
 
 #[test]

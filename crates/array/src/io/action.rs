@@ -195,6 +195,25 @@ impl Actions {
             let intent = Body::ResetIntent { zone: id, generation };
             self.members.write_zone_record(id, &intent, Durability::Durable).await?;
         }
+        self.reset_parts(id, generation).await
+    }
+
+    /// Completes resets that a mount found begun, once its checkpoint has their intents on all drives. A zone whose reset fails takes no
+    /// writes until it is reset.
+    pub(crate) async fn complete_resets(self: &Arc<Self>, zones: &[ZoneId]) {
+        for id in zones.iter().copied() {
+            let generation = {
+                let mut zone = self.zones.zone(id);
+                zone.busy = true;
+                zone.generation
+            };
+            let reset = self.reset_parts(id, generation).await;
+            self.command_ended(id, Action::Reset, &reset);
+        }
+    }
+
+    /// Resets the physical zones of a zone whose intent to be reset is durable, and begins the zone's next generation.
+    async fn reset_parts(self: &Arc<Self>, id: ZoneId, generation: u64) -> Result<Blocks> {
         self.on_all_drives(id, Action::Reset).await?;
         if self.ctx.rules.logs_reset_intents() {
             self.members.flush_members().await?;

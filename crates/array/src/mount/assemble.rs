@@ -5,7 +5,8 @@
 //! 3. [`Mount::finish_zone_rewrites`] completes rewrites of physical zones that a power cut interrupted.
 //! 4. [`Mount::recover_zones`] decides the state of every logical zone and resyncs parity with data.
 //! 5. [`Mount::begin_epoch`] puts the array together and writes a checkpoint of the new epoch to every drive.
-//! 6. [`Mount::end_old_epoch`] resets the metadata zones of the old epoch and finishes physical zones.
+//! 6. [`Mount::end_old_epoch`] resets the metadata zones of the old epoch and finishes physical zones;
+//!    `Actions::complete_resets` completes resets of logical zones that had begun.
 //!
 //! `Array::open` then rewrites zones with much relocated content (`zone_rewrite`).
 //!
@@ -57,6 +58,8 @@ struct Recovered {
     full: BTreeSet<ZoneId>,
     /// Zones of which more drives lack their part than there are parities.
     failed: Vec<ZoneId>,
+    /// Zones whose reset began, and is to be completed.
+    resets: Vec<ZoneId>,
 }
 
 impl Mount {
@@ -67,9 +70,11 @@ impl Mount {
         self.finish_zone_rewrites().await?;
         let recovered = self.recover_zones().await?;
         let (full, failed) = (recovered.full.clone(), recovered.failed.clone());
+        let resets = recovered.resets.clone();
         let targets = self.checkpoint_zones().await?;
         let core = self.begin_epoch(recovered, &targets).await?;
         self.end_old_epoch(&targets, &full, &failed).await?;
+        core.actions.complete_resets(&resets).await;
         Ok((core, candidate))
     }
 
@@ -109,6 +114,7 @@ impl Mount {
             bad_rows: Vec::new(),
             full: BTreeSet::new(),
             failed: Vec::new(),
+            resets: Vec::new(),
         };
         for id in (0..self.superblock.zones).map(ZoneId) {
             let mut zone = self.recover_zone(id, &mut recovered).await?;
@@ -152,9 +158,21 @@ impl Mount {
                 empty(ZoneState::Offline, entry.generation)
             }
             Verdict::Empty if !keeps_worn_part => empty(ZoneState::Empty, fresh),
+            // What says that the reset began may lie on one drive alone, which the next power cut may take. A physical zone may be reset only
+            // once the new epoch says so on all drives.
+            Verdict::Reset
+                if !keeps_worn_part
+                    && self.has_reset_intent(id, entry.generation)
+                    && self.options.rules().completes_known_resets() =>
+            {
+                recovered.resets.push(id);
+                let mut zone = empty(ZoneState::Empty, entry.generation);
+                zone.resetting = true;
+                zone
+            }
             Verdict::Reset | Verdict::FullWithoutContent if !keeps_worn_part => {
-                // What says that the zone was reset may lie on one drive alone, which the next power cut may take. With stored maps the new
-                // epoch says so on all drives, and the physical zones, which no map names then, are reset at the end of the mount.
+                // Without an intent, nothing below the first missing block was acknowledged. With stored maps the next generation may be
+                // on one drive alone, as an intent may: the physical zones, which no map names then, are reset at the end of the mount.
                 if self.places.stored().is_none() {
                     self.reset_parts(id).await?;
                 }

@@ -34,6 +34,7 @@ mod rebuild;
 mod rebuild_errors;
 mod refusing_drives;
 mod relocation;
+mod reset_cuts;
 mod scrub;
 mod spare_faults;
 mod spares;

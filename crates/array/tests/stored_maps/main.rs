@@ -48,6 +48,8 @@ mod rebuild_errors;
 mod refusing_drives;
 #[path = "../integration/relocation.rs"]
 mod relocation;
+#[path = "../integration/reset_cuts.rs"]
+mod reset_cuts;
 #[path = "../integration/scrub.rs"]
 mod scrub;
 #[path = "../integration/spare_faults.rs"]

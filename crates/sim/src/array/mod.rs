@@ -75,6 +75,7 @@ fn cuts(record: &Recording) -> Vec<Cut<ZonesModel>> {
                         reclaiming,
                         restoring,
                         appending: sends_appends && model.is_writing(),
+                        resetting: model.is_resetting(),
                     });
                 }
                 open = ready;

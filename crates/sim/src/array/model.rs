@@ -265,6 +265,11 @@ impl ZonesModel {
         self.zones.iter().any(|lives| lives.last().is_some_and(is_written))
     }
 
+    /// True if a reset was submitted that the array has not acknowledged.
+    pub(crate) fn is_resetting(&self) -> bool {
+        self.zones.iter().any(|lives| lives.last().is_some_and(|life| life.ending))
+    }
+
     fn last(&mut self, zone: usize, change: impl FnOnce(&mut ZoneLife)) {
         if let Some(life) = self.zones.get_mut(zone).and_then(|lives| lives.last_mut()) {
             change(life);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::array::{Array, Layout, MemberInfo, OpenOptions, Pace, Role, Slot, Superblock};
+use ::array::{Array, Health, Layout, MemberInfo, OpenOptions, Pace, Role, Slot, Superblock};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, Latency};
@@ -45,6 +45,7 @@ impl Probe<'_> {
     pub(super) fn run(mut self, mut images: Images) -> Vec<Fault> {
         let (shape, failure, model) = (self.state.shape, self.state.failure, self.state.model);
         // Some mounts are cut by a second power failure, a few of them several times.
+        let mut cut_in_mount = false;
         while self.rng.below(SECOND_CUT_EVERY) == 0 {
             let drives = ImageDrives::on_own_clock(images, self.rng.draw(), latency());
             drives.wear(shape.worn().filter(|worn| worn.when == WearTime::At));
@@ -55,11 +56,13 @@ impl Probe<'_> {
                 sleep_until(&*drives.driver, drives.driver.now().after(time)).await;
             });
             images = drives.cut(&mut self.rng);
+            cut_in_mount = true;
         }
         let after = failure.after();
         let lacking = shape.drives.saturating_sub(images.len());
         let goes_on = after.is_empty() && self.rng.below(SECOND_CUT_EVERY) == 0;
-        let kept = (shape.spare_drives > 0 && shape.worn().is_none()).then(|| images.clone());
+        let kept =
+            ((shape.spare_drives > 0 || cut_in_mount) && shape.worn().is_none()).then(|| images.clone());
         // The drives' operations take time only if a later cut must find them in flight.
         let drives = ImageDrives::on_own_clock(
             images,
@@ -77,8 +80,8 @@ impl Probe<'_> {
             return faults;
         }
         if let Some(kept) = kept
-            && lacks_nothing_of_failed_drives(&array.superblock())
-            && let Some(fault) = self.mount_without_another(kept)
+            && lacks_nothing(&array.superblock())
+            && let Some(fault) = self.mount_without_another(kept, cut_in_mount)
         {
             return vec![fault];
         }
@@ -155,27 +158,34 @@ impl Probe<'_> {
         first.or_else(|| self.lose_another_drive(drives, array, shown))
     }
 
-    /// Mounts the images of a cut again, without one more drive, if the superblocks of all drives said before the cut that the array
-    /// lacks nothing of those that are gone.
-    fn mount_without_another(&mut self, images: Images) -> Option<Fault> {
+    /// Mounts the images of a cut again, without one more drive, or without `each` in turn, if all members' drives are there, or vacated,
+    /// and each drive's superblock said so before the cut.
+    fn mount_without_another(&mut self, images: Images, each: bool) -> Option<Fault> {
         let seed = self.rng.draw();
         let drives = ImageDrives::on_own_clock(images, seed, Latency::NONE);
-        for device in drives.devices_without(&[]) {
+        let devices = drives.devices_without(&[]);
+        let whole = block_on(&*drives.driver, ::array::status(&devices)).ok()?;
+        if whole.health() != Health::Clean {
+            return None;
+        }
+        for device in devices {
             let own = block_on(&*drives.driver, ::array::status(&[device])).ok()?;
-            if !lacks_nothing_of_failed_drives(&own.superblock) {
+            if !lacks_nothing(&own.superblock) {
                 return None;
             }
         }
         let present: Vec<usize> = drives.emus.iter().map(|(drive, _)| *drive).collect();
-        let lost = present.get(self.rng.index(present.len())).copied()?;
-        let faults = match self.mount(&drives, &[lost]) {
-            Ok((_, shown)) => self.state.model.judge(&shown, false, None),
-            Err(fault) => vec![fault],
-        };
-        faults.into_iter().next().map(|mut fault| {
-            fault.what +=
-                &format!(" (drive {lost} lost too, of an array that lacks nothing of failed drives)");
-            fault
+        let one = present.get(self.rng.index(present.len())).copied()?;
+        let lost = if each { present } else { vec![one] };
+        lost.into_iter().find_map(|lost| {
+            let faults = match self.mount(&drives.copies(), &[lost]) {
+                Ok((_, shown)) => self.state.model.judge(&shown, false, None),
+                Err(fault) => vec![fault],
+            };
+            faults.into_iter().next().map(|mut fault| {
+                fault.what += &format!(" (drive {lost} lost too, of an array that lacks nothing)");
+                fault
+            })
         })
     }
 
@@ -364,9 +374,12 @@ impl Probe<'_> {
 
 /// True if drives have failed, and the array lacks nothing of any of them.
 fn lacks_nothing_of_failed_drives(superblock: &Superblock) -> bool {
-    let members = &superblock.members;
-    members.iter().any(|member| member.vacated)
-        && !members.iter().any(|member| member.is_lacking() || member.rebuilding)
+    superblock.members.iter().any(|member| member.vacated) && lacks_nothing(superblock)
+}
+
+/// True if each member works, or is vacated.
+fn lacks_nothing(superblock: &Superblock) -> bool {
+    !superblock.members.iter().any(|member| member.is_lacking() || member.rebuilding)
 }
 
 /// True if the physical zone that is to wear out holds a part of another logical zone, which moved there after the mount.

@@ -128,6 +128,7 @@ pub(super) fn cuts<M: Clone>(
                     reclaiming,
                     restoring,
                     appending: false,
+                    resetting: false,
                 });
             }
             Entry::Step(Event::Ready) => ready = true,

@@ -50,6 +50,8 @@ pub(super) struct Cut<M> {
     pub restoring: bool,
     /// Whether clients' writes, most of them appends, were in flight at the cut, in an array that sends appends to its drives.
     pub appending: bool,
+    /// Whether a client's reset of a logical zone was in flight at the cut.
+    pub resetting: bool,
 }
 
 impl<M> Cut<M> {
@@ -61,6 +63,7 @@ impl<M> Cut<M> {
             During::Move => self.moving,
             During::Reclaim => self.reclaiming,
             During::Appends => self.appending,
+            During::Reset => self.resetting,
         }
     }
 }
@@ -197,6 +200,7 @@ fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind
         (StateKind::CutInReclaim, cut.reclaiming),
         (StateKind::CutInRestore, cut.restoring),
         (StateKind::CutInAppends, cut.appending),
+        (StateKind::CutInReset, cut.resetting),
         (StateKind::SpareRoom, shape.spare_drives > 0),
         (StateKind::TwoParities, shape.parities == 2),
         (StateKind::StoredMaps, shape.stored),
