@@ -6,19 +6,20 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use zoned::{Blocks, Io, Result, ZoneId};
+use zoned::{Blocks, Io, Result, ZoneId, ZoneState};
 
 use crate::context::Context;
 use crate::format::frames::Frame;
 use crate::format::record::Body;
 use crate::format::{frames, zone_entries, zone_maps};
 use crate::io::write::Writes;
+use crate::layout::stored_maps::PlacedBy;
 use crate::layout::{Parity, Role, Slot, Stripe};
 use crate::member::NoRoom;
 use crate::membership::{CheckpointWrites, LogClient, Membership, ParityCommit};
-use crate::zone::Zone;
 use crate::zone::stale_rows::RelocatedParity;
 use crate::zone::zone_table::ZoneTable;
+use crate::zone::{ComingPart, Zone};
 
 /// Writes checkpoints of all zones.
 pub(crate) struct Checkpoints {
@@ -51,12 +52,37 @@ impl Checkpoints {
         bodies
     }
 
-    /// The records of a part's relocated parity, for the part's place.
-    pub(crate) fn relocated_parities(&self, zone: &Zone, id: ZoneId, role: Role) -> Vec<Body> {
+    /// The records of a part that is about to get another place, for the log of its new drive: bad rows, the partial parity of the open
+    /// stripe, and parity that stays relocated.
+    pub(crate) fn coming_records(&self, zone: &Zone, id: ZoneId, part: &ComingPart) -> Vec<Body> {
         let (layout, generation) = (&self.ctx.layout, zone.generation);
-        let placed_by = self.ctx.places.placed_by(id, role);
-        let of_part =
-            zone.relocated.iter().filter(|((stripe, parity), _)| layout.parity(*stripe, *parity) == role);
+        let ComingPart { role, placed_by, .. } = *part;
+        let bad = (!part.bad.is_empty()).then(|| {
+            let rows = part.bad.clone();
+            Body::BadRows { zone: id, generation, placed_by, rows }
+        });
+        let open = zone.open_stripe(layout).filter(|_| zone.poison.is_none());
+        let parity = open.and_then(|stripe| Some((stripe, layout.parity_on(stripe, role)?)));
+        let partial = parity.map(|at| self.writes.partial(zone, id, at, layout.start(at.0), zone.pointer));
+        let is_full = zone.state == ZoneState::Full;
+        let stays = |stripe: Stripe, unit: &RelocatedParity| !unit.is_in_copy(layout.end(stripe), is_full);
+        let relocated = self.relocated_parities(zone, id, (role, placed_by), stays);
+        bad.into_iter().chain(partial).chain(relocated).collect()
+    }
+
+    /// The records of those units of a part's relocated parity that `counts` names, for the place that the map's version `placed_by` gives
+    /// the part.
+    fn relocated_parities(
+        &self,
+        zone: &Zone,
+        id: ZoneId,
+        (role, placed_by): (Role, PlacedBy),
+        counts: impl Fn(Stripe, &RelocatedParity) -> bool,
+    ) -> Vec<Body> {
+        let (layout, generation) = (&self.ctx.layout, zone.generation);
+        let of_part = zone.relocated.iter().filter(|((stripe, parity), unit)| {
+            layout.parity(*stripe, *parity) == role && counts(*stripe, unit)
+        });
         let record =
             |((stripe, parity), relocated): (&(Stripe, Parity), &RelocatedParity)| Body::RelocatedParity {
                 parity: *parity,
@@ -97,13 +123,12 @@ impl Checkpoints {
         if zone.resetting {
             bodies.push(Body::ResetIntent { zone: id, generation });
         }
-        if let Some(moving) = zone.moving.as_ref().filter(|moving| moving.slot == slot) {
-            let (placed_by, rows) = (moving.placed_by, moving.rows.clone());
-            bodies.push(Body::BadRows { zone: id, generation, placed_by, rows });
+        if let Some(coming) = zone.coming.as_ref().filter(|coming| coming.slot == slot) {
+            bodies.append(&mut self.coming_records(zone, id, coming));
         }
         let Some(role) = self.ctx.places.role(id, slot) else { return bodies };
         let placed_by = self.ctx.places.placed_by(id, role);
-        bodies.extend(self.relocated_parities(zone, id, role));
+        bodies.extend(self.relocated_parities(zone, id, (role, placed_by), |_, _| true));
         bodies.append(&mut self.stale_records(zone, id, role));
         let rows = self.members.member(slot).bad_rows.of(id);
         if !rows.is_empty() {

@@ -24,6 +24,7 @@ pub(crate) fn is_array_fault(kind: ErrorKind) -> bool {
         ErrorKind::BadLength
             | ErrorKind::Conventional
             | ErrorKind::CrossesZone
+            | ErrorKind::Gap
             | ErrorKind::IllegalMove
             | ErrorKind::Invalid
             | ErrorKind::NotAtWritePointer

@@ -200,7 +200,10 @@ impl Actions {
 
     /// Completes resets that a mount found begun, once its checkpoint has their intents on all drives. A zone whose reset fails takes no
     /// writes until it is reset.
-    pub(crate) async fn complete_resets(self: &Arc<Self>, zones: &[ZoneId]) {
+    ///
+    /// # Errors
+    /// More drives failed than there are parities.
+    pub(crate) async fn complete_resets(self: &Arc<Self>, zones: &[ZoneId]) -> Result<()> {
         for id in zones.iter().copied() {
             let generation = {
                 let mut zone = self.zones.zone(id);
@@ -210,6 +213,7 @@ impl Actions {
             let reset = self.reset_parts(id, generation).await;
             self.command_ended(id, Action::Reset, &reset);
         }
+        if self.members.is_broken() { Err(self.members.broken_error("open")) } else { Ok(()) }
     }
 
     /// Resets the physical zones of a zone whose intent to be reset is durable, and begins the zone's next generation.

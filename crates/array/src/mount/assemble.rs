@@ -74,7 +74,7 @@ impl Mount {
         let targets = self.checkpoint_zones().await?;
         let core = self.begin_epoch(recovered, &targets).await?;
         self.end_old_epoch(&targets, &full, &failed).await?;
-        core.actions.complete_resets(&resets).await;
+        core.actions.complete_resets(&resets).await.of_array()?;
         Ok((core, candidate))
     }
 
@@ -158,11 +158,11 @@ impl Mount {
                 empty(ZoneState::Offline, entry.generation)
             }
             Verdict::Empty if !keeps_worn_part => empty(ZoneState::Empty, fresh),
-            // What says that the reset began may lie on one drive alone, which the next power cut may take. A physical zone may be reset only
-            // once the new epoch says so on all drives.
+            // What says that the reset began may lie on one drive alone, which the next power cut may take: the intent of this zone, or
+            // that of the first section of a joined zone. A physical zone may be reset only once the new epoch says so on all drives.
             Verdict::Reset
                 if !keeps_worn_part
-                    && self.has_reset_intent(id, entry.generation)
+                    && self.places.stored().is_none()
                     && self.options.rules().completes_known_resets() =>
             {
                 recovered.resets.push(id);
@@ -171,8 +171,8 @@ impl Mount {
                 zone
             }
             Verdict::Reset | Verdict::FullWithoutContent if !keeps_worn_part => {
-                // Without an intent, nothing below the first missing block was acknowledged. With stored maps the next generation may be
-                // on one drive alone, as an intent may: the physical zones, which no map names then, are reset at the end of the mount.
+                // With stored maps the next generation may be on one drive alone, as an intent may: the physical zones, which no map
+                // names then, are reset at the end of the mount. No block of a full zone without content was acknowledged.
                 if self.places.stored().is_none() {
                     self.reset_parts(id).await?;
                 }

@@ -63,14 +63,16 @@ pub(crate) const LAST_GENERATION: u64 = u64::MAX - 1;
 /// A mount restarts the generation of a zone at 1 if it is this high.
 pub(crate) const HIGH_GENERATION: u64 = u64::MAX - (1 << 32);
 
-/// Bad rows of a part at the place that the part is about to get.
+/// A part that is about to get another place. The log of its new drive has the part's records before a map names the place.
 #[derive(Debug)]
-pub(crate) struct BadRowsOfMove {
+pub(crate) struct ComingPart {
     /// The drive that gets the part.
     pub slot: Slot,
+    pub role: Role,
     /// The version of the map that will name the place.
     pub placed_by: PlacedBy,
-    pub rows: RowSet,
+    /// The part's bad rows at the new place.
+    pub bad: RowSet,
 }
 
 /// A logical zone.
@@ -117,8 +119,8 @@ pub(crate) struct Zone {
     pub map_record: Vec<Slot>,
     /// Clients' reads that are in flight.
     pub readers: Readers,
-    /// Bad rows of a part that is about to get another place: checkpoints contain them before the map names the place.
-    pub moving: Option<Box<BadRowsOfMove>>,
+    /// The part that is about to get another place.
+    pub coming: Option<Box<ComingPart>>,
     /// The highest version of the zone's map that a move was to write, also one that failed: records may name the version.
     pub attempted_version: u16,
     /// Why the zone takes no more writes: a second drive failed during a write, for example.
@@ -153,7 +155,7 @@ impl Zone {
             worn_active: false,
             map_record: Vec::new(),
             readers: Readers::default(),
-            moving: None,
+            coming: None,
             attempted_version: 0,
             poison: None,
         }

@@ -41,6 +41,13 @@ pub(crate) struct RelocatedParity {
     pub unit: Buf,
 }
 
+impl RelocatedParity {
+    /// True if a copy of the part has the parity in its place: the stripe, which ends at `stripe_end`, is whole, or the zone full.
+    pub(crate) fn is_in_copy(&self, stripe_end: Blocks, zone_is_full: bool) -> bool {
+        zone_is_full || self.end == stripe_end
+    }
+}
+
 /// The relocated parities of a logical zone.
 pub(crate) type RelocatedParities = BTreeMap<(Stripe, Parity), RelocatedParity>;
 

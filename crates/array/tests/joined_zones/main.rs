@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use array::{Array, CreateOptions, OpenOptions, Pace, Placement, RebuildOptions, Slot, check, create, plan};
-use units::{Driver, VirtualDriver, block_on, sleep_until, spawn};
+use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{
     Action, Blocks, BufMut, Bytes, Durability, ErrorKind, Io, Lba, Op, ZoneId, ZoneState, ZonedDevice,
@@ -143,6 +143,42 @@ fn joined_zones_conform() {
             assert!(failures.is_empty(), "{size:?} {cache} {without:?}:\n{}", failures.join("\n"));
         }
     }
+}
+
+/// What says that the reset of a joined zone began may have reached one drive alone. A mount that acts on it is cut too, and then that drive
+/// is lost: no section of the joined zone may be reset by then.
+#[test]
+fn a_drive_lost_after_cuts_of_a_reset_and_of_the_next_mount_leaves_all_sections_or_none() {
+    let (mut whole, mut empty) = (0, 0);
+    for seed in 0..600 {
+        for placement in [Placement::Fixed, Placement::Stored] {
+            let size = Size { sections: 2, capacity: 96, interleaved: seed % 2 == 0, placement, ..SMALL };
+            let mut rng = SplitMix64::new(seed);
+            let ground = fixture(size);
+            let array = ground.open(OpenOptions::default());
+            // More than half of the blocks of both sections.
+            let written = capacity(&array) * 3 / 4;
+            ground.write(&array, ZoneId(1), 1, 0, written, 16);
+            ground.wait(device(&array).flush()).expect("flushed");
+            let reset = spawn(&*ground.driver, "reset", async move {
+                device(&array).zone(ZoneId(1), Action::Reset).await
+            });
+            let left = ground.cut_now_and_in_mounts(rng.draw() % 12, &mut rng);
+            drop(reset);
+            for (lost, left, array) in left.open_without_each() {
+                let zone = left.zone(&array, ZoneId(1));
+                if zone.state == ZoneState::Empty {
+                    empty += 1;
+                } else {
+                    whole += 1;
+                    let enough = zone.pointer >= Blocks(written);
+                    assert!(enough, "seed {seed}, {placement:?}, without drive {lost}: {zone:?}");
+                    left.check(&array, ZoneId(1), 1, written);
+                }
+            }
+        }
+    }
+    assert!(whole > 20 && empty > 20, "{whole} zones were whole, {empty} empty");
 }
 
 #[test]

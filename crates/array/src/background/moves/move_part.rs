@@ -17,7 +17,7 @@ use crate::layout::stored_maps::{PlacedBy, StoredMaps, ZoneMap};
 use crate::layout::{Role, Slot};
 use crate::member::member_drive::MemberDrive;
 use crate::member::physical_zone::PhysicalZone;
-use crate::zone::BadRowsOfMove;
+use crate::zone::ComingPart;
 use crate::zone::free_zones::MoveUnderWay;
 use crate::zone::readers::{ReadGuard, ReadsBefore};
 use crate::zone::shared_zones::Left;
@@ -165,7 +165,7 @@ impl MovingPart {
         let moved = self.finish_copy(runner, row, reads_parts).await;
         {
             let mut zone = core.zones.zone(id);
-            (zone.busy, zone.moving) = (false, None);
+            (zone.busy, zone.coming) = (false, None);
             if let Err(error) = &moved
                 && core.members.is_broken()
             {
@@ -195,7 +195,7 @@ impl MovingPart {
             core.members.flush_slots(slots_of(self.to.slot)).await?;
         }
         let Some(map) = self.next_map(maps) else { return Ok(None) };
-        let bad = self.record_bad_rows(PlacedBy(map.version)).await?;
+        let bad = self.record_coming_part(PlacedBy(map.version)).await?;
         if !core.members.member(self.to.slot).is_good() {
             let error = core.ctx.error(ErrorKind::Gone, "move a part");
             return Err(error.because(format!("drive {} failed meanwhile", self.to.slot.0)));
@@ -209,17 +209,9 @@ impl MovingPart {
             return Err(self.copy.early_end_error(core));
         }
         // Checkpoints of the logs hold the new map from here on, and so does no log roll lose its record.
-        let (reads, partial) = self.switch(maps, &map, bad);
-        let (members, slot) = (Arc::clone(&core.members), self.to.slot);
+        let reads = self.switch(maps, &map, bad);
+        let members = Arc::clone(&core.members);
         let record = async move {
-            for body in partial {
-                // The map is in use: a drive that fails here keeps its part, and the record of the map is written all the same.
-                if let Some(io) = members.append_rolling(slot, &body, Durability::Durable).await?
-                    && let Err(error) = io.await
-                {
-                    members.fail(slot, &error).await?;
-                }
-            }
             members.write_zone_record(id, &Body::ZoneMaps(vec![map]), Durability::Durable).await
         };
         if core.ctx.rules.awaits_moved_maps() {
@@ -241,29 +233,32 @@ impl MovingPart {
         Some(map)
     }
 
-    /// Records the bad rows of the part at its new place, durably, before a map names the place.
-    async fn record_bad_rows(&self, placed_by: PlacedBy) -> Result<RowSet> {
-        let (core, slot, rows) = (&self.core, self.to.slot, self.copy.take_bad_rows());
-        if rows.is_empty() {
-            return Ok(rows);
+    /// Makes the part's records durable in the log of its new drive, before a map names the place: once it does, the next checkpoint of the
+    /// old drive's log is without them. Returns the part's bad rows.
+    async fn record_coming_part(&self, placed_by: PlacedBy) -> Result<RowSet> {
+        let (core, slot, bad) = (&self.core, self.to.slot, self.copy.take_bad_rows());
+        let bodies = {
+            let mut zone = core.zones.zone(self.id);
+            let part = ComingPart { slot, role: self.role, placed_by, bad: bad.clone() };
+            let bodies = core.checkpoints.coming_records(&zone, self.id, &part);
+            // From here on the checkpoints of the new drive's log hold these records.
+            zone.coming = Some(Box::new(part));
+            bodies
+        };
+        for body in bodies {
+            if let Some(io) = core.members.append_rolling(slot, &body, Durability::Durable).await? {
+                io.await?;
+            }
         }
-        core.zones.zone(self.id).moving =
-            Some(Box::new(BadRowsOfMove { slot, placed_by, rows: rows.clone() }));
-        let body =
-            Body::BadRows { zone: self.id, generation: self.generation, placed_by, rows: rows.clone() };
-        if let Some(io) = core.members.append_rolling(slot, &body, Durability::Durable).await? {
-            io.await?;
-        }
-        Ok(rows)
+        Ok(bad)
     }
 
-    /// Gives the part its new place in memory. Also returns the records of partial and relocated parity that the log of the part's new
-    /// drive lacks.
-    fn switch(&self, maps: &StoredMaps, map: &ZoneMap, bad: RowSet) -> (ReadsBefore, Vec<Body>) {
+    /// Gives the part its new place in memory.
+    fn switch(&self, maps: &StoredMaps, map: &ZoneMap, bad: RowSet) -> ReadsBefore {
         let (core, id, layout) = (&self.core, self.id, &self.core.ctx.layout);
         let mut zone = core.zones.zone(id);
         maps.load(map);
-        zone.moving = None;
+        zone.coming = None;
         core.members.member(self.from.slot).bad_rows.set(id, RowSet::default());
         core.members.member(self.to.slot).bad_rows.set(id, bad);
         core.zones.worn.forget_part(id, self.from.slot);
@@ -277,18 +272,11 @@ impl MovingPart {
                 if is_full { layout.used_by_full_zone(self.role, end) } else { layout.used(self.role, end) };
             shared.end(id, self.to, rows);
         }
+        // Parity that stays relocated has records that name the new place.
         zone.relocated.retain(|(stripe, parity), unit| {
-            let in_place = is_full || unit.end == layout.end(*stripe);
-            layout.parity(*stripe, *parity) != self.role || !in_place
+            layout.parity(*stripe, *parity) != self.role || !unit.is_in_copy(layout.end(*stripe), is_full)
         });
-        let open = zone.open_stripe(layout).filter(|_| zone.poison.is_none());
-        let parity = open.and_then(|stripe| Some((stripe, layout.parity_on(stripe, self.role)?)));
-        let partial = parity.map(|(stripe, parity)| {
-            core.checkpoints.writes.partial(&zone, id, (stripe, parity), layout.start(stripe), zone.pointer)
-        });
-        // Parity that stays relocated has records that name the old place.
-        let bodies = partial.into_iter().chain(core.checkpoints.relocated_parities(&zone, id, self.role));
-        (zone.readers.separate(), bodies.collect())
+        zone.readers.separate()
     }
 
     /// Gives the new physical zone back, as the part stays where it is.

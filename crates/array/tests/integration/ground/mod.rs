@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::{PLACEMENT, RESERVE_ZONES, SHARES, SPARE_ACTIVE};
 use array::{Array, CreateOptions, Layout, OpenOptions, Parity, Rotation, Slot, Stripe};
-use units::{Driver, VirtualDriver, block_on, sleep_until};
+use units::{Driver, SplitMix64, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency, Media, Seeded};
 use zoned::{Action, Blocks, Buf, BufMut, Bytes, Durability, Lba, ZoneId, ZoneInfo, ZonedDevice};
 
@@ -88,6 +88,37 @@ impl ArrayFixture {
             |(n, image)| Emu::from_media(image, &format!("emu:{n}"), Latency::NONE, Arc::clone(&driver));
         let emus = (0_u32..).zip(images).map(emu).collect();
         ArrayFixture { driver, emus }
+    }
+
+    /// The drives after the power was cut `after` us from now, and once or twice in the mounts that follow.
+    pub fn cut_now_and_in_mounts(&self, after: u64, rng: &mut SplitMix64) -> ArrayFixture {
+        let latency = Latency::all(Duration::from_micros(10));
+        let cut = |drives: &ArrayFixture, after: u64, seed: u64| {
+            let until = drives.driver.now().after(Duration::from_micros(after));
+            drives.wait(sleep_until(&*drives.driver, until));
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let emu = |(n, image)| Emu::from_media(image, &format!("emu:{n}"), latency, Arc::clone(&driver));
+            let emus = (0_u32..).zip(drives.cut(seed)).map(emu).collect();
+            ArrayFixture { driver, emus }
+        };
+        let mut left = cut(self, after, rng.draw() >> 8);
+        for _ in 0..=rng.draw() % 2 {
+            let open = Array::open(left.devices(), OpenOptions::default());
+            let mount = spawn(&*left.driver, "mount", open);
+            let next = cut(&left, rng.draw() % 1_000, rng.draw() >> 8);
+            drop(mount);
+            left = next;
+        }
+        left
+    }
+
+    /// The arrays of copies of these drives, each opened without one of the drives.
+    pub fn open_without_each(&self) -> impl Iterator<Item = (usize, ArrayFixture, Arc<Array>)> {
+        (0..self.emus.len()).map(|lost| {
+            let copy = ArrayFixture::of(self.emus.iter().map(|emu| emu.media()));
+            let array = copy.open_without(lost);
+            (lost, copy, array)
+        })
     }
 
     pub fn wait<T>(&self, future: impl Future<Output = T>) -> T {
