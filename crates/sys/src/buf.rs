@@ -25,6 +25,18 @@ impl Buf {
         buf.freeze()
     }
 
+    /// `parts` one behind the other, in a fresh, aligned buffer; a single part is not copied.
+    pub fn joined(mut parts: Vec<Buf>) -> Buf {
+        if parts.len() == 1
+            && let Some(only) = parts.pop()
+        {
+            return only;
+        }
+        let mut whole = BufMut::with_capacity(parts.iter().map(|part| part.len()).sum());
+        parts.iter().for_each(|part| whole.extend_from_slice(part));
+        whole.freeze()
+    }
+
     /// A buffer of `len` zero bytes.
     pub fn zeroed(len: usize) -> Buf {
         BufMut::zeroed(len).freeze()

@@ -32,6 +32,8 @@ struct Inner {
 pub enum ErrorKind {
     /// A write that does not begin at the write pointer.
     NotAtWritePointer,
+    /// A staged write above blocks that were never written, or that failed.
+    Gap,
     /// A write or append to a full zone, or past its capacity.
     ZoneFull,
     /// A write to, or a change of, a read-only zone.
@@ -121,6 +123,7 @@ impl ErrorKind {
         use ErrorKind as K;
         match self {
             K::NotAtWritePointer => "not at the write pointer",
+            K::Gap => "blocks below it are missing",
             K::ZoneFull => "the zone is full",
             K::NoSpace => "no space left on the device",
             K::ZoneReadOnly => "the zone is read-only",

@@ -20,6 +20,7 @@ pub mod nvme;
 mod op;
 mod resources;
 mod sequential_zones;
+mod stage;
 mod url;
 mod zone;
 
@@ -32,6 +33,7 @@ pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
 pub use sequential_zones::SequentialZones;
+pub use stage::Stage;
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::emu::{Emu, EmuOptions};
 use crate::kernel::{Backend, DriveOp, Failure, OpenedDevice, QueueRules, QueuedDevice};
-use crate::{Buf, BufMut, Done, Driver, Durability, Op, Result, ZonedDevice};
+use crate::{Buf, Done, Driver, Durability, Op, Result, ZonedDevice};
 
 /// The emulated drive with the order of a drive that the kernel serves (`nvme:`): a zone has one write in flight at a time, and
 /// adjacent writes that wait go out as one. Appends are the drive's own, and any number of them is in flight.
@@ -37,7 +37,7 @@ impl Backend for EmulatedBackend {
         let op = match op {
             DriveOp::Read { at, into } => Op::Read { at, into },
             DriveOp::Write { at, data, durable, .. } => {
-                Op::Write { at, data: joined(data), how: how(durable) }
+                Op::Write { at, data: Buf::joined(data), how: how(durable) }
             }
             DriveOp::Append { zone, data, durable } => Op::Append { zone, data, how: how(durable) },
             DriveOp::Zone { zone, action } => Op::Zone { zone, action },
@@ -58,18 +58,6 @@ impl Backend for EmulatedBackend {
     fn is_gone(&self) -> bool {
         false
     }
-}
-
-/// The parts of a merged write as one buffer.
-fn joined(mut parts: Vec<Buf>) -> Buf {
-    if parts.len() == 1
-        && let Some(only) = parts.pop()
-    {
-        return only;
-    }
-    let mut whole = BufMut::with_capacity(parts.iter().map(|part| part.len()).sum());
-    parts.iter().for_each(|part| whole.extend_from_slice(part));
-    whole.freeze()
 }
 
 #[cfg(test)]

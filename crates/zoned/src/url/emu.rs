@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::query::{invalid, parameters};
+use super::query::{STAGE, invalid, parameters, stage, staged};
 use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction_text, is_drive_file};
 use crate::kernel::one_write_per_zone;
 use crate::{Blocks, Driver, Error, Result, ZonedDevice};
@@ -45,6 +45,7 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
         "writes",
         "one: a zone has one write in flight, and neighbours that wait go out together, as with blk: and nvme:; many",
     ),
+    STAGE,
     ("seed", "decides what chance decides"),
 ];
 
@@ -146,6 +147,7 @@ impl EmuUrl {
         if options.dilation == 0 {
             return Err(self.invalid("dilated=0: a number from 1 on is needed".into()));
         }
+        stage(&self.to_string(), &self.parameters)?;
         options.geometry()?;
         Ok(options)
     }
@@ -159,7 +161,8 @@ impl EmuUrl {
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         let one_write = self.options()?.one_write;
         let emu = self.open_drive(create, driver)?;
-        Ok(if one_write { one_write_per_zone(emu) } else { emu })
+        let window = stage(&self.to_string(), &self.parameters)?;
+        staged(if one_write { one_write_per_zone(emu) } else { emu }, window)
     }
 
     fn open_drive(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use sys::EngineKind;
 
-use super::query::{invalid, parameters};
+use super::query::{STAGE, invalid, parameters, stage, staged};
 use crate::discover::{DriveName, Interface, Machine};
-use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
+use crate::{Bytes, Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
 
 /// Parameters of the URL of a drive of this machine, with descriptions.
 pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
@@ -17,6 +17,7 @@ pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
         "ring (io_uring) or threads (system calls; of nvme: ioctls); by default the first that the machine has",
     ),
     ("namespace", "which one, where a serial number's controller has several"),
+    STAGE,
 ];
 
 /// The URL of a drive of this machine.
@@ -25,6 +26,8 @@ pub struct KernelUrl {
     interface: Interface,
     named: DriveName,
     options: KernelOptions,
+    /// The window of the stage before the drive.
+    stage: Option<Bytes>,
 }
 
 impl KernelUrl {
@@ -65,7 +68,8 @@ impl KernelUrl {
             }
             text => DriveName::Serial { text: text.to_owned(), namespace },
         };
-        Ok(KernelUrl { interface, named, options: KernelOptions { engine } })
+        let stage = stage(url, &parameters)?;
+        Ok(KernelUrl { interface, named, options: KernelOptions { engine }, stage })
     }
 
     /// The interface.
@@ -92,31 +96,33 @@ impl KernelUrl {
         };
         let target = machine.find(self.interface, &self.named).map_err(refused)?;
         machine.refuse_in_use(&target).map_err(refused)?;
-        match self.interface {
+        let drive = match self.interface {
             Interface::Block => blk::open(&target.node, &self.options, driver),
             Interface::Nvme => nvme::open(&target.node, &self.options, driver),
-        }
+        };
+        staged(drive?, self.stage)
     }
 }
 
 impl fmt::Display for KernelUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.interface.scheme())?;
-        let mut joint = '?';
+        let mut parameters = Vec::new();
         match &self.named {
             DriveName::Path(path) => write!(f, "{}", path.display())?,
             DriveName::Serial { text, namespace } => {
                 write!(f, "serial={text}")?;
-                if let Some(namespace) = namespace {
-                    write!(f, "?namespace={namespace}")?;
-                    joint = '&';
-                }
+                parameters.extend(namespace.map(|namespace| format!("namespace={namespace}")));
             }
         }
-        match self.options.engine {
-            None => Ok(()),
-            Some(EngineKind::Ring) => write!(f, "{joint}io=ring"),
-            Some(EngineKind::Threads) => write!(f, "{joint}io=threads"),
+        parameters.extend(self.options.engine.map(|engine| match engine {
+            EngineKind::Ring => "io=ring".to_owned(),
+            EngineKind::Threads => "io=threads".to_owned(),
+        }));
+        parameters.extend(self.stage.map(|window| format!("stage={window}")));
+        for (parameter, joint) in parameters.iter().zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
+            write!(f, "{joint}{parameter}")?;
         }
+        Ok(())
     }
 }

@@ -204,6 +204,9 @@ mod tests {
             ("emu:mem?reorder=7", "on or off"),
             ("emu:mem?writes=two", "one or many"),
             ("emu:mem?dilated=0", "dilated=0"),
+            ("emu:mem?stage=0", "stage=0"),
+            ("blk:/dev/x?stage=much", "stage=much"),
+            ("emu:mem?stage=1KiB", "at least a block"),
             ("emu:mem?profile=zn540&delay=1us", "one of the two"),
             ("emu:mem?profile=./not-here.toml", "not-here.toml"),
         ] {
@@ -220,6 +223,8 @@ mod tests {
             ("nvme:/dev/ng0n1?io=ioctl", "nvme:/dev/ng0n1?io=threads"),
             ("nvme:ZNS0?namespace=2", "nvme:serial=ZNS0?namespace=2"),
             ("nvme:serial=ZNS0", "nvme:serial=ZNS0"),
+            ("emu:/a/b.img?stage=1MiB", "emu:/a/b.img?stage=1MiB"),
+            ("blk:/dev/x?stage=1MiB&io=ring", "blk:/dev/x?io=ring&stage=1048576"),
         ] {
             let url: DeviceUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);

@@ -3,11 +3,34 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Error, ErrorKind, Result};
+use bytesize::ByteSize;
+
+use crate::{Bytes, Error, ErrorKind, Result, Stage, ZonedDevice};
 
 /// The error for an invalid URL.
 pub(super) fn invalid(url: &str, why: impl Into<String>) -> Error {
     Error::new(ErrorKind::Invalid, &Arc::from(url), "URL").because(why)
+}
+
+/// The parameter of a stage before the drive, with its description.
+pub(super) const STAGE: (&str, &str) =
+    ("stage", "writes so far ahead of a zone's write pointer wait for the blocks below them: 1MiB");
+
+/// The length of the stage's window that the parameters name.
+pub(super) fn stage(url: &str, parameters: &BTreeMap<&'static str, String>) -> Result<Option<Bytes>> {
+    let Some(text) = parameters.get(STAGE.0) else { return Ok(None) };
+    match text.parse::<ByteSize>() {
+        Ok(size) if size.as_u64() > 0 => Ok(Some(Bytes(size.as_u64()))),
+        _ => Err(invalid(url, format!("stage={text}: a size above 0 is needed, as in 1MiB"))),
+    }
+}
+
+/// The device, behind a stage if `window` is given.
+pub(super) fn staged(device: Arc<dyn ZonedDevice>, window: Option<Bytes>) -> Result<Arc<dyn ZonedDevice>> {
+    match window {
+        None => Ok(device),
+        Some(window) => Stage::over(device, window),
+    }
 }
 
 /// Parses a URL's query `key=value&key=value`; refuses unknown keys.

@@ -1,0 +1,395 @@
+//! The staged writes of one zone: they wait until the blocks below them have been submitted.
+//!
+//! No clock, lock or thread: the [`Stage`](super::Stage) calls a zone under its lock, and carries out what the zone gives.
+
+use std::collections::BTreeMap;
+
+use units::Instant;
+
+use crate::{Buf, ZoneInfo, ZoneState};
+
+/// A write that was submitted to the stage. `W` is whoever waits for it.
+#[derive(Debug)]
+pub(super) struct StagedWrite<W> {
+    /// Blocks from the zone's start to the first block.
+    pub offset: u64,
+    pub blocks: u64,
+    pub data: Buf,
+    pub durable: bool,
+    pub waiter: W,
+}
+
+/// Writes to blocks one after the other, which go to the device as one.
+#[derive(Debug)]
+pub(super) struct Run<W>(pub Vec<StagedWrite<W>>);
+
+/// What becomes of a write.
+#[derive(Debug)]
+pub(super) enum Put<W> {
+    /// The zone holds the write: [`StagedZone::next_run`] gives it, now or later.
+    Held,
+    /// The device refuses the write, and says why: below the pointer, or past the zone's capacity.
+    Device(StagedWrite<W>),
+    /// The stage refuses the write.
+    Refused(StagedWrite<W>, Refusal),
+}
+
+/// Why the stage refuses a write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Refusal {
+    /// The write ends further above the pointer than the window is long.
+    BeyondWindow {
+        /// Blocks from the zone's start to the pointer.
+        pointer: u64,
+    },
+    /// Some of its blocks belong to a write that waits.
+    Overlaps,
+}
+
+/// Where the next write of a zone must begin.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Pointer {
+    /// At this offset, if everything in flight succeeds.
+    At(u64),
+    /// An operation failed: a report tells, once nothing is in flight.
+    Unknown,
+    /// The zone is worn: the device refuses all writes.
+    Worn,
+}
+
+/// The write pointer of a zone, and the writes that wait for it.
+#[derive(Debug)]
+pub(super) struct StagedZone<W> {
+    pointer: Pointer,
+    capacity: u64,
+    /// By offset.
+    waiting: BTreeMap<u64, StagedWrite<W>>,
+    waiting_blocks: u64,
+    /// When the pointer last moved, or the first of the waiting writes came, whichever was later.
+    since: Instant,
+    /// Writes, appends and zone commands in flight.
+    in_flight: u32,
+    /// True while a report of the zone is under way.
+    reporting: bool,
+    /// True while a task watches the age of the gap.
+    pub watched: bool,
+}
+
+impl<W> StagedZone<W> {
+    /// The zone as a report describes it, with no write waiting.
+    pub fn new(info: &ZoneInfo) -> StagedZone<W> {
+        let mut zone = StagedZone {
+            pointer: Pointer::Unknown,
+            capacity: info.capacity.0,
+            waiting: BTreeMap::new(),
+            waiting_blocks: 0,
+            since: Instant(0),
+            in_flight: 0,
+            reporting: false,
+            watched: false,
+        };
+        zone.apply(info);
+        zone
+    }
+
+    fn apply(&mut self, info: &ZoneInfo) {
+        self.pointer = match info.state {
+            ZoneState::ReadOnly | ZoneState::Offline => Pointer::Worn,
+            _ => Pointer::At(info.pointer.0),
+        };
+    }
+
+    /// Blocks of the waiting writes.
+    pub fn waiting_blocks(&self) -> u64 {
+        self.waiting_blocks
+    }
+
+    /// Takes a write. `window`: how far above the pointer a write may end, in blocks.
+    pub fn put(&mut self, write: StagedWrite<W>, window: u64, now: Instant) -> Put<W> {
+        let (from, end) = (write.offset, write.offset.saturating_add(write.blocks));
+        let lowest = match self.pointer {
+            Pointer::Worn => return Put::Device(write),
+            Pointer::At(pointer) if from < pointer || end > self.capacity => return Put::Device(write),
+            Pointer::At(pointer) => Some(pointer),
+            // The pointer is no higher than the lowest waiting write, or that write is refused once the pointer is known.
+            Pointer::Unknown => self.waiting.keys().next().copied(),
+        };
+        if let Some(pointer) = lowest
+            && from > pointer
+            && end > pointer.saturating_add(window)
+        {
+            return Put::Refused(write, Refusal::BeyondWindow { pointer });
+        }
+        let below = self.waiting.range(..end).next_back();
+        if below.is_some_and(|(_, below)| below.offset + below.blocks > from) {
+            return Put::Refused(write, Refusal::Overlaps);
+        }
+        if self.waiting.is_empty() {
+            self.since = now;
+        }
+        self.waiting_blocks += write.blocks;
+        self.waiting.insert(from, write);
+        Put::Held
+    }
+
+    /// The next writes to submit: those at the pointer, as far as they follow one another, at most `longest` blocks.
+    pub fn next_run(&mut self, longest: u64, now: Instant) -> Option<Run<W>> {
+        let Pointer::At(pointer) = self.pointer else { return None };
+        let (mut run, mut end) = (Vec::new(), pointer);
+        while let Some(next) = self.waiting.get(&end)
+            && (run.is_empty() || end + next.blocks - pointer <= longest)
+            && let Some(next) = self.waiting.remove(&end)
+        {
+            end += next.blocks;
+            run.push(next);
+        }
+        if run.is_empty() {
+            return None;
+        }
+        self.pointer = Pointer::At(end);
+        self.waiting_blocks -= end - pointer;
+        self.since = now;
+        self.in_flight += 1;
+        Some(Run(run))
+    }
+
+    /// An append of `blocks` is submitted. Returns the waiting writes whose place it takes.
+    pub fn appended(&mut self, blocks: u64, now: Instant) -> Vec<StagedWrite<W>> {
+        self.in_flight += 1;
+        if let Pointer::At(pointer) = &mut self.pointer {
+            *pointer += blocks;
+            self.since = now;
+        }
+        self.take_below_pointer()
+    }
+
+    /// A write that the device is expected to refuse, or a command that leaves the pointer, is submitted.
+    pub fn passed(&mut self) {
+        self.in_flight += 1;
+    }
+
+    /// A finish is submitted.
+    pub fn finished(&mut self) {
+        self.in_flight += 1;
+        self.pointer = Pointer::At(self.capacity);
+    }
+
+    /// A reset is submitted.
+    pub fn reset(&mut self) {
+        self.in_flight += 1;
+        self.pointer = Pointer::At(0);
+    }
+
+    /// An operation in flight has ended. `known`: the pointer is where the zone expects it. Otherwise a report has to tell, and all
+    /// writes that wait are returned, which fail with the operation.
+    #[must_use]
+    pub fn ended(&mut self, known: bool) -> Vec<StagedWrite<W>> {
+        self.in_flight -= 1;
+        if known {
+            return Vec::new();
+        }
+        self.pointer = Pointer::Unknown;
+        self.take_waiting()
+    }
+
+    /// True if a report must tell the zone's pointer now; the caller submits it.
+    #[must_use]
+    pub fn begin_report(&mut self) -> bool {
+        let needed = self.pointer == Pointer::Unknown && self.in_flight == 0 && !self.waiting.is_empty();
+        let begins = needed && !self.reporting;
+        self.reporting |= begins;
+        begins
+    }
+
+    /// A report has ended; `None` if it failed. Returns writes that the device has to refuse: the pointer is above them, or the zone is
+    /// worn.
+    #[must_use]
+    pub fn reported(&mut self, info: Option<&ZoneInfo>) -> Vec<StagedWrite<W>> {
+        self.reporting = false;
+        // A reset or finish that was submitted meanwhile has set the pointer.
+        if self.pointer != Pointer::Unknown {
+            return Vec::new();
+        }
+        match info {
+            Some(info) if self.in_flight == 0 => self.apply(info),
+            Some(_) => return Vec::new(),
+            None => return self.take_waiting(),
+        }
+        match self.pointer {
+            Pointer::Worn => self.take_waiting(),
+            _ => self.take_below_pointer(),
+        }
+    }
+
+    /// The first block that is missing below the waiting writes, and since when; `None` if none waits, or the pointer is not known.
+    pub fn gap(&self) -> Option<(u64, Instant)> {
+        match self.pointer {
+            Pointer::At(pointer) if !self.waiting.is_empty() => Some((pointer, self.since)),
+            _ => None,
+        }
+    }
+
+    /// Takes all waiting writes.
+    #[must_use]
+    pub fn take_waiting(&mut self) -> Vec<StagedWrite<W>> {
+        self.waiting_blocks = 0;
+        std::mem::take(&mut self.waiting).into_values().collect()
+    }
+
+    fn take_below_pointer(&mut self) -> Vec<StagedWrite<W>> {
+        let Pointer::At(pointer) = self.pointer else { return Vec::new() };
+        let capacity = self.capacity;
+        let stays =
+            |write: &StagedWrite<W>| write.offset >= pointer && write.offset + write.blocks <= capacity;
+        let (above, below): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut self.waiting).into_values().partition(stays);
+        self.waiting_blocks = above.iter().map(|write| write.blocks).sum();
+        self.waiting = above.into_iter().map(|write| (write.offset, write)).collect();
+        below
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Blocks, ZoneId, ZoneKind};
+
+    const WINDOW: u64 = 16;
+
+    fn zone() -> StagedZone<u64> {
+        info_at(ZoneState::Empty, 0)
+    }
+
+    fn info(state: ZoneState, pointer: u64) -> ZoneInfo {
+        ZoneInfo {
+            zone: ZoneId(3),
+            kind: ZoneKind::Sequential,
+            state,
+            pointer: Blocks(pointer),
+            capacity: Blocks(64),
+        }
+    }
+
+    fn info_at(state: ZoneState, pointer: u64) -> StagedZone<u64> {
+        StagedZone::new(&info(state, pointer))
+    }
+
+    /// Puts a write of `blocks` at `offset`; the waiter is the offset.
+    fn put(zone: &mut StagedZone<u64>, offset: u64, blocks: u64) -> Put<u64> {
+        let data = Buf::copy_from(&[]);
+        zone.put(StagedWrite { offset, blocks, data, durable: false, waiter: offset }, WINDOW, Instant(7))
+    }
+
+    fn run(zone: &mut StagedZone<u64>) -> Vec<u64> {
+        zone.next_run(8, Instant(9))
+            .map_or_else(Vec::new, |run| run.0.into_iter().map(|write| write.waiter).collect())
+    }
+
+    fn waiters(writes: Vec<StagedWrite<u64>>) -> Vec<u64> {
+        writes.into_iter().map(|write| write.waiter).collect()
+    }
+
+    #[test]
+    fn writes_ahead_wait_and_neighbours_go_out_as_one() {
+        let mut zone = zone();
+        for offset in [6, 2, 4] {
+            assert!(matches!(put(&mut zone, offset, 2), Put::Held));
+            assert!(run(&mut zone).is_empty());
+        }
+        assert_eq!(zone.gap(), Some((0, Instant(7))));
+        assert!(matches!(put(&mut zone, 0, 2), Put::Held));
+        assert_eq!(run(&mut zone), [0, 2, 4, 6]);
+        assert_eq!((zone.gap(), zone.waiting_blocks()), (None, 0));
+    }
+
+    #[test]
+    fn a_run_is_no_longer_than_a_transfer() {
+        let mut zone = zone();
+        for offset in [3, 6, 0] {
+            assert!(matches!(put(&mut zone, offset, 3), Put::Held));
+        }
+        assert_eq!(run(&mut zone), [0, 3]);
+        assert_eq!(run(&mut zone), [6]);
+    }
+
+    #[test]
+    fn writes_beyond_the_window_and_over_waiting_ones_are_refused() {
+        let mut zone = zone();
+        assert!(matches!(put(&mut zone, 14, 3), Put::Refused(_, Refusal::BeyondWindow { pointer: 0 })));
+        assert!(matches!(put(&mut zone, 8, 4), Put::Held));
+        for (offset, blocks) in [(8, 4), (11, 1), (7, 2), (6, 8)] {
+            assert!(matches!(put(&mut zone, offset, blocks), Put::Refused(_, Refusal::Overlaps)), "{offset}");
+        }
+        assert!(matches!(put(&mut zone, 12, 4), Put::Held));
+        assert!(matches!(put(&mut zone, 7, 1), Put::Held));
+        // A write at the pointer may be longer than the window.
+        let mut zone = self::zone();
+        assert!(matches!(put(&mut zone, 0, 40), Put::Held));
+        assert_eq!(run(&mut zone), [0]);
+        assert!(matches!(put(&mut zone, 39, 1), Put::Device(_)), "below the pointer");
+        assert!(matches!(put(&mut zone, 60, 5), Put::Device(_)), "past the capacity");
+    }
+
+    #[test]
+    fn after_a_failure_all_above_fails_and_a_report_tells_the_pointer() {
+        let mut zone = zone();
+        for offset in [0, 4, 12] {
+            assert!(matches!(put(&mut zone, offset, 4), Put::Held));
+        }
+        assert_eq!(run(&mut zone), [0, 4]);
+        assert_eq!(waiters(zone.ended(false)), [12]);
+        assert!(!zone.begin_report(), "nothing waits");
+        assert!(matches!(put(&mut zone, 0, 4), Put::Held));
+        assert!(matches!(put(&mut zone, 4, 4), Put::Held));
+        assert!(run(&mut zone).is_empty());
+        assert!(zone.begin_report());
+        assert!(!zone.begin_report(), "one report is enough");
+        // The first of the two is there already.
+        assert_eq!(waiters(zone.reported(Some(&info(ZoneState::ImplicitOpen, 4)))), [0]);
+        assert_eq!(run(&mut zone), [4]);
+    }
+
+    #[test]
+    fn a_report_waits_for_what_is_in_flight_and_gives_way_to_a_reset() {
+        let mut zone = zone();
+        for offset in [0, 20] {
+            drop(put(&mut zone, offset, 20));
+            assert_eq!(run(&mut zone), [offset]);
+        }
+        assert!(zone.ended(false).is_empty());
+        assert!(matches!(put(&mut zone, 0, 4), Put::Held));
+        assert!(!zone.begin_report(), "the second write is in flight");
+        assert_eq!(waiters(zone.ended(false)), [0]);
+        drop(put(&mut zone, 8, 4));
+        assert!(zone.begin_report());
+        zone.reset();
+        assert!(zone.reported(Some(&info(ZoneState::ImplicitOpen, 20))).is_empty());
+        assert_eq!(zone.gap().map(|gap| gap.0), Some(0));
+        assert_eq!(waiters(zone.take_waiting()), [8]);
+    }
+
+    #[test]
+    fn an_append_takes_the_place_of_a_waiting_write() {
+        let mut zone = zone();
+        for offset in [1, 4] {
+            drop(put(&mut zone, offset, 1));
+        }
+        assert_eq!(waiters(zone.appended(2, Instant(8))), [1]);
+        drop(put(&mut zone, 2, 2));
+        assert_eq!(run(&mut zone), [2, 4]);
+    }
+
+    #[test]
+    fn a_worn_zone_takes_no_write() {
+        for state in [ZoneState::ReadOnly, ZoneState::Offline] {
+            assert!(matches!(put(&mut info_at(state, 3), 3, 1), Put::Device(_)));
+            let mut zone = zone();
+            drop(put(&mut zone, 0, 1));
+            assert_eq!(run(&mut zone), [0]);
+            assert!(zone.ended(false).is_empty());
+            drop(put(&mut zone, 0, 1));
+            assert!(zone.begin_report());
+            assert_eq!(waiters(zone.reported(Some(&info(state, 0)))), [0]);
+        }
+    }
+}
