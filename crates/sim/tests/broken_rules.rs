@@ -380,7 +380,7 @@ fn a_part_of_an_array_that_leaves_its_place_before_the_move_is_durable_is_found(
 
 #[test]
 fn a_moved_map_that_an_array_does_not_wait_for_is_found() {
-    is_found_in_an_array(104, array::BrokenRule::MovedMapAwaited);
+    is_found_in_an_array_during(Some(During::Move), 109, array::BrokenRule::MovedMapAwaited);
 }
 
 #[test]

@@ -246,8 +246,11 @@ impl MovingPart {
             bodies
         };
         for body in bodies {
-            if let Some(io) = core.members.append_rolling(slot, &body, Durability::Durable).await? {
-                io.await?;
+            // A drive whose log takes no record fails, and does not get the part.
+            if let Some(io) = core.members.append_rolling(slot, &body, Durability::Durable).await?
+                && let Err(error) = io.await
+            {
+                core.members.fail(slot, &error).await?;
             }
         }
         Ok(bad)
