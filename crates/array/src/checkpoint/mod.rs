@@ -61,7 +61,8 @@ impl Checkpoints {
             let rows = part.bad.clone();
             Body::BadRows { zone: id, generation, placed_by, rows }
         });
-        let open = zone.open_stripe(layout).filter(|_| zone.poison.is_none());
+        // The zone's I/O waits while its part gets another place: the parity covers acknowledged blocks only, also that of a poisoned zone.
+        let open = zone.open_stripe(layout);
         let parity = open.and_then(|stripe| Some((stripe, layout.parity_on(stripe, role)?)));
         let partial = parity.map(|at| self.writes.partial(zone, id, at, layout.start(at.0), zone.pointer));
         let is_full = zone.state == ZoneState::Full;

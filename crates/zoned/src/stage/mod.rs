@@ -13,7 +13,8 @@
 //! A write counts as acknowledged when the device has acknowledged it; a power cut loses what waits, as it may lose any write in flight.
 //!
 //! What waits fails with [`ErrorKind::Gap`], and the error names the first missing block, at a finish, a close or a reset of the zone, or when
-//! the pointer has not moved for [`PATIENCE`]. A failed write fails all that wait above it. A write that ends further ahead of the pointer
+//! the pointer has not moved for [`PATIENCE`]. A failed write fails all that wait above it, and what comes above the block that it left missing
+//! before a report has told the pointer, unless the block comes too. A write that ends further ahead of the pointer
 //! than the window is refused at once, as is any write that waits once [`Stage`] holds [`WINDOWS`] windows.
 
 mod zone;
@@ -155,7 +156,7 @@ impl Staged {
         now: Instant,
     ) -> Put<Completer> {
         let room = (self.window * WINDOWS).saturating_sub(self.waiting.load(Ordering::Relaxed));
-        zone.put(write, self.window.min(room), now)
+        zone.put(write, (self.window, room), now)
     }
 
     fn append(self: &Arc<Self>, id: ZoneId, blocks: u64, data: Buf, how: Durability) -> Io {
@@ -210,6 +211,7 @@ impl Staged {
         Io::spawn(driver, name, async move {
             let result = io.await;
             staged.ended(id, result.as_ref().err().filter(|_| moves_pointer));
+            drop(staged);
             result
         })
     }
@@ -254,6 +256,8 @@ impl Staged {
             driver.drive(Box::pin(async move {
                 let result = io.await;
                 staged.ended(id, result.as_ref().err());
+                // Whoever waits may open the drive again.
+                drop(staged);
                 for waiter in waiters {
                     let result = result.as_ref().map(|_| Done::Unit);
                     waiter.complete(result.map_err(Error::duplicate));
@@ -269,6 +273,7 @@ impl Staged {
                     let known = result.is_err();
                     staged.fail_above(id, zone.ended(known), None, work);
                 });
+                drop(staged);
                 waiter.complete(result);
             }));
         }
@@ -279,11 +284,17 @@ impl Staged {
                 staged.change(id, |zone, _, work| {
                     let info = report.as_ref().ok().and_then(|zones| zones.first());
                     let error = report.as_ref().err();
-                    for write in zone.reported(info) {
+                    let reported = zone.reported(info);
+                    for write in reported.refused {
                         match error {
                             Some(error) => work.failed.push((write.waiter, error.duplicate())),
                             None => work.refused_by_device.push(staged.pass(zone, id, write)),
                         }
+                    }
+                    for write in reported.above {
+                        let why = "an operation below it failed";
+                        let error = staged.gap_error(id, &write, Some(reported.missing), why);
+                        work.failed.push((write.waiter, error));
                     }
                 });
             }));
@@ -356,10 +367,13 @@ impl Staged {
         let error = self.error(ErrorKind::NotAtWritePointer, id, write.offset);
         error.because(match why {
             Refusal::BeyondWindow { pointer } => format!(
-                "the pointer is at block {pointer}, and the stage takes {} blocks ahead of it, {} in all",
-                self.window,
-                self.window * WINDOWS
+                "the pointer is at block {pointer}, and the stage takes {} blocks ahead of it",
+                self.window
             ),
+            Refusal::NoRoom => format!("{} blocks wait in all zones", self.waiting.load(Ordering::Relaxed)),
+            Refusal::PointerUnknown => {
+                "an operation failed, and a window of writes waits for a report of the zone".into()
+            }
             Refusal::Overlaps => "another write of these blocks waits".into(),
         })
     }

@@ -42,6 +42,10 @@ pub(super) enum Refusal {
         /// Blocks from the zone's start to the pointer.
         pointer: u64,
     },
+    /// The stage holds as much as it may.
+    NoRoom,
+    /// A window of writes waits already for a report, which has to tell the pointer after a failure.
+    PointerUnknown,
     /// Some of its blocks belong to a write that waits.
     Overlaps,
 }
@@ -57,6 +61,16 @@ enum Pointer {
     Worn,
 }
 
+/// The writes that waited for a report, and cannot go on.
+#[derive(Debug)]
+pub(super) struct Reported<W> {
+    /// The device has to refuse these: the pointer is above them, or the zone is worn.
+    pub refused: Vec<StagedWrite<W>>,
+    /// These came after a failure, and lie above the block `missing`, which nobody writes again: they fail at once.
+    pub above: Vec<StagedWrite<W>>,
+    pub missing: u64,
+}
+
 /// The write pointer of a zone, and the writes that wait for it.
 #[derive(Debug)]
 pub(super) struct StagedZone<W> {
@@ -69,8 +83,10 @@ pub(super) struct StagedZone<W> {
     since: Instant,
     /// Writes, appends and zone commands in flight.
     in_flight: u32,
-    /// True while a report of the zone is under way.
-    reporting: bool,
+    /// Number of operations submitted so far.
+    submitted: u64,
+    /// While a report of the zone is under way: the number of operations submitted before it.
+    reporting: Option<u64>,
     /// True while a task watches the age of the gap.
     pub watched: bool,
 }
@@ -85,7 +101,8 @@ impl<W> StagedZone<W> {
             waiting_blocks: 0,
             since: Instant(0),
             in_flight: 0,
-            reporting: false,
+            submitted: 0,
+            reporting: None,
             watched: false,
         };
         zone.apply(info);
@@ -104,21 +121,22 @@ impl<W> StagedZone<W> {
         self.waiting_blocks
     }
 
-    /// Takes a write. `window`: how far above the pointer a write may end, in blocks.
-    pub fn put(&mut self, write: StagedWrite<W>, window: u64, now: Instant) -> Put<W> {
+    /// Takes a write. `window`: how far above the pointer a write may end; `room`: how much may wait. Both in blocks.
+    pub fn put(&mut self, write: StagedWrite<W>, (window, room): (u64, u64), now: Instant) -> Put<W> {
         let (from, end) = (write.offset, write.offset.saturating_add(write.blocks));
-        let lowest = match self.pointer {
+        match self.pointer {
             Pointer::Worn => return Put::Device(write),
             Pointer::At(pointer) if from < pointer || end > self.capacity => return Put::Device(write),
-            Pointer::At(pointer) => Some(pointer),
-            // The pointer is no higher than the lowest waiting write, or that write is refused once the pointer is known.
-            Pointer::Unknown => self.waiting.keys().next().copied(),
-        };
-        if let Some(pointer) = lowest
-            && from > pointer
-            && end > pointer.saturating_add(window)
-        {
-            return Put::Refused(write, Refusal::BeyondWindow { pointer });
+            Pointer::At(pointer) if from > pointer && end > pointer.saturating_add(window) => {
+                return Put::Refused(write, Refusal::BeyondWindow { pointer });
+            }
+            Pointer::At(pointer) if from > pointer && write.blocks > room => {
+                return Put::Refused(write, Refusal::NoRoom);
+            }
+            Pointer::Unknown if !self.waiting.is_empty() && self.waiting_blocks + write.blocks > window => {
+                return Put::Refused(write, Refusal::PointerUnknown);
+            }
+            Pointer::At(_) | Pointer::Unknown => {}
         }
         let below = self.waiting.range(..end).next_back();
         if below.is_some_and(|(_, below)| below.offset + below.blocks > from) {
@@ -149,13 +167,13 @@ impl<W> StagedZone<W> {
         self.pointer = Pointer::At(end);
         self.waiting_blocks -= end - pointer;
         self.since = now;
-        self.in_flight += 1;
+        self.begin_operation();
         Some(Run(run))
     }
 
     /// An append of `blocks` is submitted. Returns the waiting writes whose place it takes.
     pub fn appended(&mut self, blocks: u64, now: Instant) -> Vec<StagedWrite<W>> {
-        self.in_flight += 1;
+        self.begin_operation();
         if let Pointer::At(pointer) = &mut self.pointer {
             *pointer += blocks;
             self.since = now;
@@ -165,27 +183,32 @@ impl<W> StagedZone<W> {
 
     /// A write that the device is expected to refuse, or a command that leaves the pointer, is submitted.
     pub fn passed(&mut self) {
+        self.begin_operation();
+    }
+
+    fn begin_operation(&mut self) {
         self.in_flight += 1;
+        self.submitted += 1;
     }
 
     /// A finish is submitted.
     pub fn finished(&mut self) {
-        self.in_flight += 1;
+        self.begin_operation();
         self.pointer = Pointer::At(self.capacity);
     }
 
     /// A reset is submitted.
     pub fn reset(&mut self) {
-        self.in_flight += 1;
+        self.begin_operation();
         self.pointer = Pointer::At(0);
     }
 
     /// An operation in flight has ended. `known`: the pointer is where the zone expects it. Otherwise a report has to tell, and all
-    /// writes that wait are returned, which fail with the operation.
+    /// writes that wait are returned, which fail with the operation. Writes that came after an earlier failure go on waiting.
     #[must_use]
     pub fn ended(&mut self, known: bool) -> Vec<StagedWrite<W>> {
         self.in_flight -= 1;
-        if known {
+        if known || self.pointer == Pointer::Unknown {
             return Vec::new();
         }
         self.pointer = Pointer::Unknown;
@@ -196,29 +219,34 @@ impl<W> StagedZone<W> {
     #[must_use]
     pub fn begin_report(&mut self) -> bool {
         let needed = self.pointer == Pointer::Unknown && self.in_flight == 0 && !self.waiting.is_empty();
-        let begins = needed && !self.reporting;
-        self.reporting |= begins;
+        let begins = needed && self.reporting.is_none();
+        if begins {
+            self.reporting = Some(self.submitted);
+        }
         begins
     }
 
-    /// A report has ended; `None` if it failed. Returns writes that the device has to refuse: the pointer is above them, or the zone is
-    /// worn.
-    #[must_use]
-    pub fn reported(&mut self, info: Option<&ZoneInfo>) -> Vec<StagedWrite<W>> {
-        self.reporting = false;
-        // A reset or finish that was submitted meanwhile has set the pointer.
-        if self.pointer != Pointer::Unknown {
-            return Vec::new();
+    /// A report has ended; `None` if it failed, and all waiting writes with it.
+    pub fn reported(&mut self, info: Option<&ZoneInfo>) -> Reported<W> {
+        let before = self.reporting.take();
+        let nothing = Reported { refused: Vec::new(), above: Vec::new(), missing: 0 };
+        // A reset or finish that was submitted meanwhile has set the pointer; after any other operation the report is out of date, and the
+        // zone needs another one.
+        if self.pointer != Pointer::Unknown || before != Some(self.submitted) {
+            return nothing;
         }
-        match info {
-            Some(info) if self.in_flight == 0 => self.apply(info),
-            Some(_) => return Vec::new(),
-            None => return self.take_waiting(),
+        let Some(info) = info else { return Reported { refused: self.take_waiting(), ..nothing } };
+        self.apply(info);
+        let Pointer::At(mut missing) = self.pointer else {
+            return Reported { refused: self.take_waiting(), ..nothing };
+        };
+        let refused = self.take_below_pointer();
+        while let Some(next) = self.waiting.get(&missing) {
+            missing += next.blocks;
         }
-        match self.pointer {
-            Pointer::Worn => self.take_waiting(),
-            _ => self.take_below_pointer(),
-        }
+        let above: Vec<StagedWrite<W>> = self.waiting.split_off(&missing).into_values().collect();
+        self.waiting_blocks -= above.iter().map(|write| write.blocks).sum::<u64>();
+        Reported { refused, above, missing }
     }
 
     /// The first block that is missing below the waiting writes, and since when; `None` if none waits, or the pointer is not known.
@@ -255,6 +283,7 @@ mod tests {
     use crate::{Blocks, ZoneId, ZoneKind};
 
     const WINDOW: u64 = 16;
+    const ROOM: u64 = 60;
 
     fn zone() -> StagedZone<u64> {
         info_at(ZoneState::Empty, 0)
@@ -277,7 +306,11 @@ mod tests {
     /// Puts a write of `blocks` at `offset`; the waiter is the offset.
     fn put(zone: &mut StagedZone<u64>, offset: u64, blocks: u64) -> Put<u64> {
         let data = Buf::copy_from(&[]);
-        zone.put(StagedWrite { offset, blocks, data, durable: false, waiter: offset }, WINDOW, Instant(7))
+        zone.put(
+            StagedWrite { offset, blocks, data, durable: false, waiter: offset },
+            (WINDOW, ROOM),
+            Instant(7),
+        )
     }
 
     fn run(zone: &mut StagedZone<u64>) -> Vec<u64> {
@@ -344,9 +377,32 @@ mod tests {
         assert!(run(&mut zone).is_empty());
         assert!(zone.begin_report());
         assert!(!zone.begin_report(), "one report is enough");
-        // The first of the two is there already.
-        assert_eq!(waiters(zone.reported(Some(&info(ZoneState::ImplicitOpen, 4)))), [0]);
+        assert!(matches!(put(&mut zone, 10, 2), Put::Held));
+        assert!(matches!(put(&mut zone, 20, 7), Put::Refused(_, Refusal::PointerUnknown)));
+        // The first of the three is there already, and the last lies above a gap.
+        let reported = zone.reported(Some(&info(ZoneState::ImplicitOpen, 4)));
+        assert_eq!(
+            (waiters(reported.refused), waiters(reported.above), reported.missing),
+            (vec![0], vec![10], 8)
+        );
         assert_eq!(run(&mut zone), [4]);
+        assert_eq!(zone.waiting_blocks(), 0);
+    }
+
+    #[test]
+    fn a_report_that_an_append_overtook_is_asked_for_again() {
+        let mut zone = zone();
+        assert!(zone.appended(1, Instant(8)).is_empty());
+        assert!(zone.ended(false).is_empty());
+        drop(put(&mut zone, 6, 2));
+        assert!(zone.begin_report());
+        assert!(zone.appended(2, Instant(9)).is_empty());
+        assert!(zone.ended(true).is_empty());
+        assert!(zone.reported(Some(&info(ZoneState::ImplicitOpen, 4))).refused.is_empty());
+        assert!(run(&mut zone).is_empty());
+        assert!(zone.begin_report(), "the first one may be older than the append");
+        assert!(zone.reported(Some(&info(ZoneState::ImplicitOpen, 6))).above.is_empty());
+        assert_eq!(run(&mut zone), [6]);
     }
 
     #[test]
@@ -359,13 +415,11 @@ mod tests {
         assert!(zone.ended(false).is_empty());
         assert!(matches!(put(&mut zone, 0, 4), Put::Held));
         assert!(!zone.begin_report(), "the second write is in flight");
-        assert_eq!(waiters(zone.ended(false)), [0]);
-        drop(put(&mut zone, 8, 4));
+        assert!(zone.ended(false).is_empty(), "the write came after the failure");
         assert!(zone.begin_report());
         zone.reset();
-        assert!(zone.reported(Some(&info(ZoneState::ImplicitOpen, 20))).is_empty());
-        assert_eq!(zone.gap().map(|gap| gap.0), Some(0));
-        assert_eq!(waiters(zone.take_waiting()), [8]);
+        assert!(zone.reported(Some(&info(ZoneState::ImplicitOpen, 20))).above.is_empty());
+        assert_eq!(run(&mut zone), [0]);
     }
 
     #[test]
@@ -389,7 +443,7 @@ mod tests {
             assert!(zone.ended(false).is_empty());
             drop(put(&mut zone, 0, 1));
             assert!(zone.begin_report());
-            assert_eq!(waiters(zone.reported(Some(&info(state, 0)))), [0]);
+            assert_eq!(waiters(zone.reported(Some(&info(state, 0))).refused), [0]);
         }
     }
 }
