@@ -218,6 +218,8 @@ impl Actions {
 
     /// Resets the physical zones of a zone whose intent to be reset is durable, and begins the zone's next generation.
     async fn reset_parts(self: &Arc<Self>, id: ZoneId, generation: u64) -> Result<Blocks> {
+        // The generation of a crafted image may be the highest number there is.
+        let next = generation.saturating_add(1);
         self.on_all_drives(id, Action::Reset).await?;
         if self.ctx.rules.logs_reset_intents() {
             self.members.flush_members().await?;
@@ -228,12 +230,12 @@ impl Actions {
             let mut zone = self.zones.zone(id);
             // A failed zone is usable again from here on.
             let state = if zone.state == ZoneState::Offline { ZoneState::Empty } else { zone.state };
-            zone.make_empty(generation + 1);
+            zone.make_empty(next);
             self.members.iter().for_each(|member| member.bad_rows.set(id, RowSet::default()));
             (zone.state, zone.busy) = (state, true);
         }
         if self.ctx.rules.records_generations() {
-            let entries = vec![ZoneEntry { generation: generation + 1, end: None }];
+            let entries = vec![ZoneEntry { generation: next, end: None }];
             self.members
                 .write_zone_record(id, &Body::Zones { first: id, entries }, Durability::Cached)
                 .await?;

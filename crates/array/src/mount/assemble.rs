@@ -158,8 +158,8 @@ impl Mount {
                 empty(ZoneState::Offline, entry.generation)
             }
             Verdict::Empty if !keeps_worn_part => empty(ZoneState::Empty, fresh),
-            // What says that the reset began may lie on one drive alone, which the next power cut may take: the intent of this zone, or
-            // that of the first section of a joined zone. A physical zone may be reset only once the new epoch says so on all drives.
+            // The intent of a reset (of this zone, or of the first section of a joined zone) may lie in the log of one drive alone, and that
+            // drive may be lost with the next power cut. So physical zones are reset only once the new epoch has the intent on all drives.
             Verdict::Reset
                 if !keeps_worn_part
                     && self.places.stored().is_none()
@@ -171,8 +171,8 @@ impl Mount {
                 zone
             }
             Verdict::Reset | Verdict::FullWithoutContent if !keeps_worn_part => {
-                // With stored maps the next generation may be on one drive alone, as an intent may: the physical zones, which no map
-                // names then, are reset at the end of the mount. No block of a full zone without content was acknowledged.
+                // With stored maps the record of the next generation may lie on one drive alone, as an intent may. No map names the zone's
+                // physical zones then, and step 6 resets them. No block of a full zone without content was acknowledged.
                 if self.places.stored().is_none() {
                     self.reset_parts(id).await?;
                 }

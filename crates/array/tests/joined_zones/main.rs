@@ -145,8 +145,8 @@ fn joined_zones_conform() {
     }
 }
 
-/// What says that the reset of a joined zone began may have reached one drive alone. A mount that acts on it is cut too, and then that drive
-/// is lost: no section of the joined zone may be reset by then.
+/// The intent of a joined zone's reset, or the next generation of the first section, reaches one drive alone. The power fails in the next mount
+/// too, and that drive is lost: no section may have been reset by then.
 #[test]
 fn a_drive_lost_after_cuts_of_a_reset_and_of_the_next_mount_leaves_all_sections_or_none() {
     let (mut whole, mut empty) = (0, 0);

@@ -12,10 +12,14 @@
 //! A write waits for the *submission* of what lies below, not for its completion: the device keeps the order of submission in each zone.
 //! A write counts as acknowledged when the device has acknowledged it; a power cut loses what waits, as it may lose any write in flight.
 //!
-//! What waits fails with [`ErrorKind::Gap`], and the error names the first missing block, at a finish, a close or a reset of the zone, or when
-//! the pointer has not moved for [`PATIENCE`]. A failed write fails all that wait above it, and what comes above the block that it left missing
-//! before a report has told the pointer, unless the block comes too. A write that ends further ahead of the pointer
-//! than the window is refused at once, as is any write that waits once [`Stage`] holds [`WINDOWS`] windows.
+//! Waiting writes fail with [`ErrorKind::Gap`], and their errors name the first missing block:
+//! - at a finish, a close or a reset of the zone;
+//! - when the pointer has not moved for [`PATIENCE`];
+//! - when an operation below them fails. A report then tells the pointer. Writes that arrive before the report go on if they follow one another
+//!   from the pointer, and fail otherwise.
+//!
+//! A write that ends further ahead of the pointer than the window is refused at once, as is one that would wait when [`WINDOWS`] windows of
+//! writes wait already.
 
 mod zone;
 
@@ -50,19 +54,20 @@ struct Staged {
     zones: Vec<Mutex<StagedZone<Completer>>>,
     /// Blocks of the waiting writes of all zones.
     waiting: AtomicU64,
-    /// For the tasks that watch gaps.
-    me: Weak<Staged>,
 }
 
-/// What a change of a zone's staged writes leaves to do once the zone's lock is released.
+/// The steps after a change of a zone's staged writes, taken without the zone's lock.
 #[derive(Default)]
 struct Work {
-    /// Runs that the device took, and who waits for them.
+    /// Runs that were submitted to the device, with the completers of their writes.
     runs: Vec<(Vec<Completer>, Io)>,
-    /// Writes that the device is to refuse.
+    /// Writes that were submitted to the device, which is to refuse them.
     refused_by_device: Vec<(Completer, Io)>,
+    /// Writes that fail.
     failed: Vec<(Completer, Error)>,
+    /// True if a report of the zone is to be submitted.
     reports: bool,
+    /// True if a task is to watch the age of the zone's gap.
     watches: bool,
 }
 
@@ -70,7 +75,8 @@ impl Stage {
     /// A stage before `device`. Waits on the calling thread for a report of all zones.
     ///
     /// # Errors
-    /// [`ErrorKind::Invalid`] if the window is shorter than a block, or the device's error.
+    /// [`ErrorKind::Invalid`] if the window is shorter than a block, [`ErrorKind::Damaged`] if a report leaves zones out, or the device's
+    /// error.
     pub fn over(device: Arc<dyn ZonedDevice>, window: Bytes) -> Result<Arc<dyn ZonedDevice>> {
         let geometry = device.geometry();
         let blocks = window.0 / u64::from(geometry.block_size);
@@ -78,14 +84,13 @@ impl Stage {
             let why = format!("stage={window}: at least a block of {} bytes is needed", geometry.block_size);
             return Err(Error::new(ErrorKind::Invalid, &geometry.name, "open").because(why));
         }
-        let zones = device.report_all()?.iter().map(|info| Mutex::new(StagedZone::new(info))).collect();
-        Ok(Arc::new(Stage(Arc::new_cyclic(|me| Staged {
-            device,
-            window: blocks,
-            zones,
-            waiting: AtomicU64::new(0),
-            me: Weak::clone(me),
-        }))))
+        let zones: Vec<_> =
+            device.report_all()?.iter().map(|info| Mutex::new(StagedZone::new(info))).collect();
+        if zones.len() != geometry.zones as usize {
+            let why = format!("the device reports {} zones of {}", zones.len(), geometry.zones);
+            return Err(Error::new(ErrorKind::Damaged, &geometry.name, "open").because(why));
+        }
+        Ok(Arc::new(Stage(Arc::new(Staged { device, window: blocks, zones, waiting: AtomicU64::new(0) }))))
     }
 }
 
@@ -196,20 +201,18 @@ impl Staged {
         change: impl FnOnce(&mut StagedZone<Completer>, Instant) -> (Vec<StagedWrite<Completer>>, &'static str),
     ) -> Io {
         let moves_pointer = !matches!(op, Op::Zone { action: Action::Open | Action::Close, .. });
-        let mut submitted = None;
-        self.change(id, |zone, now, work| {
+        let submitted = self.change(id, |zone, now, work| {
             let missing = zone.gap().map(|(missing, _)| missing);
             let (failed, why) = change(zone, now);
             for write in failed {
                 let error = self.gap_error(id, &write, missing, why);
                 work.failed.push((write.waiter, error));
             }
-            submitted = Some(self.device.submit(op));
+            self.device.submit(op)
         });
         let (staged, driver, name) = (Arc::clone(self), self.device.driver(), &self.device.geometry().name);
-        let Some(io) = submitted else { return Io::ready(Ok(Done::Unit)) };
         Io::spawn(driver, name, async move {
-            let result = io.await;
+            let result = submitted.await;
             staged.ended(id, result.as_ref().err().filter(|_| moves_pointer));
             drop(staged);
             result
@@ -217,18 +220,19 @@ impl Staged {
     }
 
     /// Changes a zone, submits the writes that the change released, and completes the ones that it failed.
-    fn change(
+    fn change<R>(
         self: &Arc<Self>,
         id: ZoneId,
-        change: impl FnOnce(&mut StagedZone<Completer>, Instant, &mut Work),
-    ) {
-        let Some(zone) = self.zones.get(id.index()) else { return };
+        change: impl FnOnce(&mut StagedZone<Completer>, Instant, &mut Work) -> R,
+    ) -> R {
+        let zone =
+            self.zones.get(id.index()).expect("the zone is one of the geometry's, and so is in the report");
         let (geometry, mut work) = (self.device.geometry(), Work::default());
-        {
+        let result = {
             // Operations reach the device under the zone's lock, in the order of the pointer.
             let mut zone = zone.lock();
             let (now, before) = (self.device.driver().now(), zone.waiting_blocks());
-            change(&mut zone, now, &mut work);
+            let result = change(&mut zone, now, &mut work);
             while let Some(run) = zone.next_run(geometry.max_transfer.0, now) {
                 work.runs.push(self.submit_run(id, run));
             }
@@ -241,8 +245,10 @@ impl Staged {
             } else {
                 self.waiting.fetch_sub(before - after, Ordering::Relaxed);
             }
-        }
+            result
+        };
         self.finish(id, work);
+        result
     }
 
     /// Carries out what is left of a change, without the zone's lock: a completion may be there already, and changes the zone again.
@@ -256,7 +262,7 @@ impl Staged {
             driver.drive(Box::pin(async move {
                 let result = io.await;
                 staged.ended(id, result.as_ref().err());
-                // Whoever waits may open the drive again.
+                // The drive is released before its writes are acknowledged: the client may then open it again.
                 drop(staged);
                 for waiter in waiters {
                     let result = result.as_ref().map(|_| Done::Unit);
@@ -300,7 +306,7 @@ impl Staged {
             }));
         }
         if work.watches {
-            let (staged, driver) = (Weak::clone(&self.me), Arc::clone(driver));
+            let (staged, driver) = (Arc::downgrade(self), Arc::clone(driver));
             self.device.driver().drive(Box::pin(watch_gap(staged, driver, id)));
         }
     }
@@ -399,19 +405,19 @@ async fn watch_gap(staged: Weak<Staged>, driver: Arc<dyn Driver>, id: ZoneId) {
     loop {
         sleep_until(&*driver, due).await;
         let Some(staged) = staged.upgrade() else { return };
-        let mut next = None;
-        staged.change(id, |zone, now, work| {
-            match zone.gap() {
-                Some((_, since)) if since.after(PATIENCE) > now => next = Some(since.after(PATIENCE)),
-                Some((missing, _)) => {
-                    for write in zone.take_waiting() {
-                        let error = staged.gap_error(id, &write, Some(missing), "waited for 30 s");
-                        work.failed.push((write.waiter, error));
-                    }
-                }
-                None => {}
+        let next = staged.change(id, |zone, now, work| {
+            zone.watched = false;
+            let (missing, since) = zone.gap()?;
+            let until = since.after(PATIENCE);
+            if until > now {
+                zone.watched = true;
+                return Some(until);
             }
-            zone.watched = next.is_some();
+            for write in zone.take_waiting() {
+                let error = staged.gap_error(id, &write, Some(missing), "waited for 30 s");
+                work.failed.push((write.waiter, error));
+            }
+            None
         });
         match next {
             Some(next) => due = next,

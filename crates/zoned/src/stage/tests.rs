@@ -84,9 +84,9 @@ fn writes_in_any_order_within_the_window_land_and_go_out_together() {
     }
 }
 
-/// What waits has not reached the device, and is not acknowledged.
+/// A waiting write has not reached the device, and is not acknowledged.
 #[test]
-fn what_waits_is_not_acknowledged_and_is_lost_with_the_power() {
+fn a_waiting_write_is_neither_on_the_device_nor_acknowledged() {
     let (emu, stage) = staged_drive();
     let ahead = write(&*stage, 1);
     let shown = |io: &Io<()>| format!("{io:?}");
@@ -253,7 +253,7 @@ fn eight_threads_in_any_order_write_as_fast_as_one_in_order() {
     assert!(ratio >= 0.95, "{ratio}");
 }
 
-/// What one zone's staged writes leave on the drive is what the same writes in order leave, whatever fails in between.
+/// Acknowledged writes are on the drive, below its pointer, and no block is acknowledged twice, whatever fails in between.
 #[test]
 fn random_writes_and_commands_leave_what_was_acknowledged() {
     for seed in 0..300 {

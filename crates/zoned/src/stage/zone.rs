@@ -8,7 +8,7 @@ use units::Instant;
 
 use crate::{Buf, ZoneInfo, ZoneState};
 
-/// A write that was submitted to the stage. `W` is whoever waits for it.
+/// A write that was submitted to the stage. `W`: the type of its completer.
 #[derive(Debug)]
 pub(super) struct StagedWrite<W> {
     /// Blocks from the zone's start to the first block.
@@ -23,7 +23,7 @@ pub(super) struct StagedWrite<W> {
 #[derive(Debug)]
 pub(super) struct Run<W>(pub Vec<StagedWrite<W>>);
 
-/// What becomes of a write.
+/// The result of [`StagedZone::put`].
 #[derive(Debug)]
 pub(super) enum Put<W> {
     /// The zone holds the write: [`StagedZone::next_run`] gives it, now or later.
@@ -46,7 +46,7 @@ pub(super) enum Refusal {
     NoRoom,
     /// A window of writes waits already for a report, which has to tell the pointer after a failure.
     PointerUnknown,
-    /// Some of its blocks belong to a write that waits.
+    /// Some of the write's blocks belong to another write that waits.
     Overlaps,
 }
 
@@ -64,10 +64,11 @@ enum Pointer {
 /// The writes that waited for a report, and cannot go on.
 #[derive(Debug)]
 pub(super) struct Reported<W> {
-    /// The device has to refuse these: the pointer is above them, or the zone is worn.
+    /// Writes below the pointer, or to a worn zone: the device has to refuse them.
     pub refused: Vec<StagedWrite<W>>,
-    /// These came after a failure, and lie above the block `missing`, which nobody writes again: they fail at once.
+    /// Writes above the missing block: they fail at once, since whoever was to write the block may have been told of the failure.
     pub above: Vec<StagedWrite<W>>,
+    /// The first block, from the zone's start, that neither the device nor a waiting write has.
     pub missing: u64,
 }
 

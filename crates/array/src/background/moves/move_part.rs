@@ -233,8 +233,8 @@ impl MovingPart {
         Some(map)
     }
 
-    /// Makes the part's records durable in the log of its new drive, before a map names the place: once it does, the next checkpoint of the
-    /// old drive's log is without them. Returns the part's bad rows.
+    /// Makes the part's records durable in the log of its new drive, before a map names the new place: checkpoints of the old drive's log
+    /// leave the records out from then on. Returns the part's bad rows.
     async fn record_coming_part(&self, placed_by: PlacedBy) -> Result<RowSet> {
         let (core, slot, bad) = (&self.core, self.to.slot, self.copy.take_bad_rows());
         let bodies = {

@@ -70,6 +70,7 @@ impl ArrayFixture {
                     max_open: Some(open + SPARE_ACTIVE),
                     max_active: Some(open + 1 + SPARE_ACTIVE),
                     volatile_cache: true,
+                    track_power_cuts: true,
                     latency: Latency::all(Duration::from_micros(10)),
                     ..EmuOptions::default()
                 };
