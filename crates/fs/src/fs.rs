@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::{Geometry, ZonedDevice};
 
+use crate::cache::{CacheStats, PageCache};
 use crate::check;
 use crate::device::IoClass;
 use crate::error::{Error, ErrorKind, Result};
@@ -132,6 +133,11 @@ impl Fs {
     /// Number of device operations of `class` submitted since the mount.
     pub fn operations(&self, class: IoClass) -> u64 {
         self.shared.device.submitted(class)
+    }
+
+    /// What the page cache holds, and what it did since the mount.
+    pub fn cache_stats(&self) -> CacheStats {
+        self.shared.cache.as_ref().map(PageCache::stats).unwrap_or_default()
     }
 
     /// The superblock.
@@ -333,7 +339,7 @@ impl Fs {
 
     async fn remove(&self, doing: &'static str, path: &str, directory: bool) -> Result<()> {
         self.shared.check_writable()?;
-        {
+        let released = {
             let mut state = self.shared.state.lock();
             let (parent, name) = state.parent(doing, path)?;
             let ino =
@@ -351,7 +357,9 @@ impl Fs {
                 _ => {}
             }
             state.commit(Record::Unlink { parent, name: name.to_owned() })?;
-        }
+            std::mem::take(&mut state.released)
+        };
+        self.shared.free_pages(released);
         self.shared.kick_cleaner();
         self.shared.metadata.bound_pending().await
     }
@@ -362,12 +370,14 @@ impl Fs {
         if self.shared.options.rules().splits_renames() {
             return self.rename_in_two_steps(from, to).await;
         }
-        {
+        let released = {
             let mut state = self.shared.state.lock();
             let ((from_parent, from), (to_parent, to)) = check_rename(&state, from, to)?;
             let (from, to) = (from.to_owned(), to.to_owned());
             state.commit(Record::Rename { from_parent, to_parent, from, to })?;
-        }
+            std::mem::take(&mut state.released)
+        };
+        self.shared.free_pages(released);
         self.shared.kick_cleaner();
         self.shared.metadata.bound_pending().await
     }

@@ -11,7 +11,7 @@
 //!   Fs --> metadata/state: names, inodes, extents, zones    every change is a record, applied to the state and queued
 //!            '--> metadata/log: group commit: flushes the data, then writes the records durably
 //!   Writer --> files/pages --> zones/place: writes in write pointer order --> record of the extents
-//!   Reader --> files/read: pages in memory, or the device
+//!   Reader --> files/read: pages in memory (cache, files/pages), or the device
 //!   logs --> wal --> zones/lease: the next zone, opened ahead by zones/ahead
 //!   zones/cleaner: finish, reset, reclaim
 //!
@@ -22,6 +22,7 @@
 //! is reset only when the durable metadata does not need it and no read in it is under way.
 #![forbid(unsafe_code)]
 
+mod cache;
 mod check;
 mod device;
 mod error;
@@ -36,13 +37,16 @@ mod shared;
 pub mod wal;
 mod zones;
 
+#[cfg(feature = "cache-trace")]
+pub use cache::{CacheEvent, take_cache_events};
+pub use cache::{CacheStats, check_cache_size};
 pub use device::IoClass;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use files::reader::{Reader, SequentialReader};
 pub use files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
 pub use files::writer::Writer;
 pub use fs::{FileLock, Fs, Recovery};
-pub use options::{CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};
+pub use options::{CacheMode, CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
 pub use units::{Blocks, Bytes, ZoneId};

@@ -31,6 +31,11 @@ pub struct MountOptions {
     /// Bytes that an open data file buffers, rounded down to whole optimal writes of the device (`Geometry::optimal_write`:
     /// an array's stripes), at least one. Default: 1 MiB.
     pub write_buffer: usize,
+    /// Bytes of memory for the page cache: pages of data files that were read or written, with what the cache needs to find them. At
+    /// least 4 MiB; 0: no cache, every read of written data goes to the device. Default: 0.
+    pub cache: Bytes,
+    /// What the page cache does with pages that are written. Default: it keeps them.
+    pub cache_mode: CacheMode,
     /// Background tasks open zones for logs ahead, and finish and reset zones. If false, a log that needs a zone first
     /// finishes and resets the zones that wait for that, then opens its zone, as ZenFS does: a baseline for benchmarks.
     /// Default: true.
@@ -45,6 +50,17 @@ pub struct MountOptions {
     /// Default: none.
     #[cfg(feature = "broken-rules")]
     pub broken_rule: Option<BrokenRule>,
+}
+
+/// What a page cache does with pages that are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CacheMode {
+    /// Written pages stay in memory for later reads.
+    #[default]
+    Buffered,
+    /// Writes go past the cache, as direct I/O does below a kernel's page cache: what was written is read from the device. The baseline of
+    /// "Buffered I/O support for Zoned Namespace SSD", section 5.3.
+    Direct,
 }
 
 /// When file data is written in small pieces, one after the other in each zone. An append to a log then waits on the drive for
@@ -66,6 +82,8 @@ impl Default for MountOptions {
             read_only: false,
             log: LogOptions::default(),
             write_buffer: 1 << 20,
+            cache: Bytes::ZERO,
+            cache_mode: CacheMode::Buffered,
             open_ahead: true,
             recovery_reserve: false,
             pace: Pace::ParallelLogs,

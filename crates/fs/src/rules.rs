@@ -60,4 +60,6 @@ rules! {
     /// Broken rule: a parallel log leaves a zone with appends in flight, and drops entries that land behind
     /// the padding.
     Replacement asked as leaves_zones_early,
+    /// Broken rule: a truncation leaves the pages behind the file's new end in the page cache.
+    StalePage asked as keeps_truncated_pages,
 }

@@ -8,12 +8,13 @@ use parking_lot::Mutex;
 use units::Driver;
 use units::sync::{Event, Turnstile};
 
+use crate::cache::PageCache;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::stat::Superblock;
 use crate::metadata::log::MetadataLog;
-use crate::metadata::state::State;
+use crate::metadata::state::{ReleasedFile, State};
 use crate::options::MountOptions;
 use crate::zones::pins::Pins;
 use crate::zones::pool::ReadBufferPool;
@@ -31,6 +32,8 @@ pub(crate) struct Shared {
     pub metadata: Arc<MetadataLog>,
     pub pins: Pins,
     pub pool: ReadBufferPool,
+    /// The page cache; `None` where [`MountOptions::cache`] is 0.
+    pub cache: Option<PageCache>,
     /// Wakes the mount's background tasks.
     pub work: Event,
     /// Notified when space or an open zone became free, or certainly will not: tasks that wait for space or
@@ -75,6 +78,14 @@ impl Shared {
         self.space.notify();
     }
 
+    /// Removes the pages of files that nobody can read any more from the page cache. The caller took `released` from the state.
+    pub(crate) fn free_pages(&self, released: Vec<ReleasedFile>) {
+        let Some(cache) = &self.cache else { return };
+        for file in released {
+            cache.remove_released(file.ino, &file.stored);
+        }
+    }
+
     /// Wakes the mount's background tasks.
     pub(crate) fn kick_cleaner(&self) {
         self.work.notify();
@@ -109,11 +120,12 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        let work = {
+        let (released, work) = {
             let mut state = self.shared.state.lock();
             state.drop_handle(self.file.ino);
-            state.allocator.table.has_dead()
+            (std::mem::take(&mut state.released), state.allocator.table.has_dead())
         };
+        self.shared.free_pages(released);
         if work {
             self.shared.kick_cleaner();
         }

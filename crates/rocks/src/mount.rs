@@ -15,7 +15,7 @@ use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::counters::{ArrayTally, COUNTERS_VARIABLE, CountersFile};
 use crate::error::{Error, ErrorKind, Result};
-use crate::settings::log_options;
+use crate::settings::{cache, log_options};
 
 /// Environment variable: with the value `1`, the device is formatted whatever it holds.
 const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
@@ -157,7 +157,8 @@ fn mount_device(url: &str) -> Result<Mounted> {
     let counters = CountersFile::open()?;
     // A parallel log keeps room for its own flush.
     let recovery_reserve = env::var_os("FURROW_WAL").is_none_or(|wal| wal.is_empty() || wal == "group");
-    let options = MountOptions { log: log_options()?, recovery_reserve, ..MountOptions::default() };
+    let options =
+        MountOptions { log: log_options()?, cache: cache()?, recovery_reserve, ..MountOptions::default() };
     let driver = driver();
     let (device, array) = open_when_released(url, &driver)?;
     if counters.is_some() && array.is_none() {

@@ -1,9 +1,10 @@
-//! Settings of the write-ahead logs from the environment, because an unmodified program has no other place for them.
+//! Settings of the file system and of its write-ahead logs from the environment, because an unmodified program has no other place for them.
 
 use std::env;
 use std::ffi::OsString;
 
 use bytesize::ByteSize;
+use fs::Bytes;
 use fs::wal::{IoMode, LogOptions};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -12,6 +13,9 @@ const VARIABLE_PREFIX: &str = "FURROW_WAL_";
 const IO: &str = "FURROW_WAL_IO";
 const BUFFER_VARIABLE: &str = "FURROW_WAL_BUFFER";
 const WINDOW_VARIABLE: &str = "FURROW_WAL_WINDOW";
+
+/// Environment variable: the size of the file system's page cache.
+const CACHE_VARIABLE: &str = "FURROW_CACHE";
 
 /// The largest write-ahead log buffer in bytes.
 const MAX_BUFFER: u64 = 128 << 20;
@@ -68,6 +72,19 @@ fn read_options(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
     Ok(options)
 }
 
+/// The size of the page cache in this process's environment; 0, no cache, if unset.
+pub(crate) fn cache() -> Result<Bytes> {
+    env::var_os(CACHE_VARIABLE).map_or(Ok(Bytes::ZERO), |value| cache_size(&value.to_string_lossy()))
+}
+
+fn cache_size(value: &str) -> Result<Bytes> {
+    let refuse = |why: String| Error::new(ErrorKind::Invalid, format!("{CACHE_VARIABLE}={value}: {why}"));
+    let wants = || refuse("it wants a size such as 256MiB, or 0 for no cache".to_owned());
+    let ByteSize(size) = value.parse().map_err(|_| wants())?;
+    fs::check_cache_size(Bytes(size)).map_err(|error| refuse(error.to_string()))?;
+    Ok(Bytes(size))
+}
+
 fn to_usize(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }
@@ -75,6 +92,16 @@ fn to_usize(size: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_the_page_cache_is_a_size() {
+        assert_eq!(cache_size("0").unwrap(), Bytes::ZERO);
+        assert_eq!(cache_size("64MiB").unwrap(), Bytes(64 << 20));
+        for nonsense in ["", "much", "-1", "64 miles", "256", "1EiB"] {
+            let error = cache_size(nonsense).unwrap_err();
+            assert!(error.to_string().contains("FURROW_CACHE"), "{error}");
+        }
+    }
 
     fn of(set: &[(&str, &str)]) -> Result<LogOptions> {
         read_options(|name| set.iter().find(|(n, _)| *n == name).map(|(_, value)| value.into()))

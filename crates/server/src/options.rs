@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use kv::parallel_wal::WalMode;
 use serde::{Deserialize, Serialize};
+use units::Bytes;
 
 use crate::error::{Error, Result};
 
@@ -95,6 +96,8 @@ pub struct ServeOptions {
     pub idle_seconds: u64,
     /// Bytes of RocksDB's block cache. Default: 64 MiB.
     pub block_cache: usize,
+    /// Bytes of the file system's page cache, for the tables as they lie on the drive; 0: no cache. Default: 0.
+    pub cache: u64,
     /// Bytes of RocksDB's memtable, which determines the reserve of free room on the drive. `None` (the default): 64
     /// MiB, or less on a small drive.
     pub write_buffer: Option<usize>,
@@ -119,6 +122,7 @@ impl Default for ServeOptions {
             stall_seconds: 60,
             idle_seconds: 0,
             block_cache: 64 << 20,
+            cache: 0,
             write_buffer: None,
         }
     }
@@ -143,6 +147,9 @@ impl ServeOptions {
                  give --password-file too if that is what you want",
                 http.port()
             ));
+        }
+        if let Err(error) = fs::check_cache_size(Bytes(self.cache)) {
+            return wrong(format!("--cache {}: {error}", self.cache));
         }
         if !(1..=100_000).contains(&self.max_clients) {
             return wrong(format!("--max-clients {} is not within 1 and 100000", self.max_clients));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fs::{FormatOptions, Fs, MountOptions};
 use kv::{Engine, EngineOptions, Limits, RocksStore, RocksStoreOptions};
-use units::{Driver, RealDriver, block_on};
+use units::{Bytes, Driver, RealDriver, block_on};
 use zoned::{DeviceUrl, ZoneState, ZonedDevice};
 
 use crate::array::OpenArray;
@@ -81,7 +81,8 @@ fn mount(device: &Arc<dyn ZonedDevice>, options: &ServeOptions) -> Result<Fs> {
         block_on(&**driver, Fs::format(device, &format_options()))
             .map_err(|error| failed("making a file system on", error.to_string()))?;
     }
-    block_on(&**driver, Fs::mount(Arc::clone(device), &MountOptions::default()))
+    let mount_options = MountOptions { cache: Bytes(options.cache), ..MountOptions::default() };
+    block_on(&**driver, Fs::mount(Arc::clone(device), &mount_options))
         .map_err(|error| failed("mounting", error.to_string()))
 }
 

@@ -1,5 +1,5 @@
 //! Kernel interfaces for zoned drives: asynchronous requests ([`Engine`]), ioctls of zoned block devices, NVMe
-//! commands, and aligned buffers; and loops that use instructions of the processor at hand ([`gf256`]).
+//! commands, and aligned buffers; the memory that a process may have ([`memory`]); and loops that use instructions of the processor at hand ([`gf256`]).
 //!
 //! This crate has system calls and byte layouts only; the backends in `zoned` keep zone states. `sys` and `rocks` hold
 //! all unsafe code of Furrow.
@@ -10,6 +10,7 @@ mod bounce;
 mod buf;
 mod engine;
 pub mod gf256;
+pub mod memory;
 pub mod nvme;
 mod request;
 mod ring;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use fs::CacheMode;
 use fs::wal::LogOptions;
 use serde::Serialize;
 use zoned::Bytes;
@@ -49,6 +50,10 @@ pub struct YcsbLoad {
     pub write_buffer: Bytes,
     /// Bytes of RocksDB's block cache.
     pub block_cache: Bytes,
+    /// The file system's page cache; 0: none.
+    pub cache: Bytes,
+    /// What the page cache does with pages that are written.
+    pub cache_mode: CacheMode,
     /// The seed of keys and operations.
     pub seed: u64,
 }
@@ -104,6 +109,8 @@ impl Default for YcsbLoad {
             log: LogOptions::default(),
             write_buffer: Bytes(64 << 20),
             block_cache: Bytes(64 << 20),
+            cache: Bytes::ZERO,
+            cache_mode: CacheMode::Buffered,
             seed: 1,
         }
     }

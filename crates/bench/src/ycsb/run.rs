@@ -45,7 +45,12 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
         let options = FormatOptions { force: load.force, ..FormatOptions::default() };
         block_on(&*driver, Fs::format(&dev, &options))?;
     }
-    let options = MountOptions { log: load.log, ..MountOptions::default() };
+    let options = MountOptions {
+        log: load.log,
+        cache: load.cache,
+        cache_mode: load.cache_mode,
+        ..MountOptions::default()
+    };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
     // A missing database is refused before it is opened, since opening would make its directory.
     if !loads && let Err(error) = fs.stat(&format!("{DATABASE_PATH}/CURRENT")) {

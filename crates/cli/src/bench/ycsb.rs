@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use ::bench::Clock;
 use ::bench::ycsb::{self, Distribution, Phase, Workload, YcsbLoad};
+use ::fs::CacheMode;
 use ::fs::wal::LogOptions;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -59,6 +60,12 @@ pub struct YcsbArgs {
     /// RocksDB's block cache.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     block_cache: Bytes,
+    /// The file system's page cache; 0: none.
+    #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
+    cache: Bytes,
+    /// buffered: written pages stay in the page cache. direct: writes go past it.
+    #[arg(long, default_value = "buffered", value_parser = ["buffered", "direct"])]
+    cache_mode: String,
     /// The seed of keys and operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -106,6 +113,8 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
         log,
         write_buffer: args.write_buffer,
         block_cache: args.block_cache,
+        cache: args.cache,
+        cache_mode: if args.cache_mode == "direct" { CacheMode::Direct } else { CacheMode::Buffered },
         seed: args.seed,
     };
     let mut rows = Vec::new();
@@ -181,6 +190,8 @@ fn settings_json(args: &YcsbArgs) -> serde_json::Value {
         "log_window": args.log_window,
         "write_buffer": args.write_buffer.0,
         "block_cache": args.block_cache.0,
+        "cache": args.cache.0,
+        "cache_mode": args.cache_mode,
         "seed": args.seed,
     })
 }

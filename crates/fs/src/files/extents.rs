@@ -1,5 +1,7 @@
 //! The extents of a file: a list sorted by file offset, searched by bisection.
 
+use std::ops::Range;
+
 use units::{Blocks, ZoneId};
 
 /// An extent: a run of blocks in one zone that holds a part of a file.
@@ -29,6 +31,12 @@ pub(crate) type Freed = Vec<(ZoneId, u64)>;
 pub(crate) struct ExtentMap(Vec<Extent>);
 
 impl ExtentMap {
+    /// The ranges of the file's bytes from `offset` on that extents name.
+    pub(crate) fn ranges_from(&self, offset: u64) -> Vec<Range<u64>> {
+        let behind = self.0.iter().filter(|extent| extent.end() > offset);
+        behind.map(|extent| extent.offset.max(offset)..extent.end()).collect()
+    }
+
     /// The file's extents, in order of their offsets.
     pub(crate) fn as_slice(&self) -> &[Extent] {
         &self.0

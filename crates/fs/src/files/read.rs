@@ -1,11 +1,14 @@
-//! Reads of data files: each goes through [`read`], which takes the bytes from the pages in memory or from the device.
+//! Reads of data files: each goes through [`read`], which takes the bytes from memory or from the device.
 
 use units::{Blocks, Lba};
+use zoned::BufMut;
 
+use crate::cache::{LoadGuard, PageCache, TryLoad};
 use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::files::file::File;
 use crate::files::pages::PageLookup;
+use crate::files::streams::Streams;
 use crate::shared::Shared;
 use crate::zones::pins::Pin;
 use crate::zones::pool::MAX_POOLED_BLOCKS;
@@ -17,40 +20,160 @@ const MAX_READ_BLOCKS: u64 = MAX_POOLED_BLOCKS as u64;
 enum NextPiece<'a> {
     /// This many bytes were filled in from memory or with zeros, without a device read.
     Filled(usize),
-    /// The next bytes are on the device: `len` bytes, `skip` bytes behind the start of block `at`.
-    Device { at: Lba, skip: usize, len: usize, pin: Pin<'a> },
+    /// The next bytes are on the device.
+    Device(Run<'a>),
 }
 
-/// Reads data file `file` at `offset`. Returns the number of bytes read: fewer than asked only at the end of the file.
-pub(super) async fn read(shared: &Shared, file: &File, offset: u64, into: &mut [u8]) -> Result<usize> {
-    let device = shared.device.class(IoClass::Read);
-    let block = device.geometry().block_size as usize;
+/// File bytes on the device, in blocks one after the other.
+struct Run<'a> {
+    /// The file offset of the first block.
+    from: u64,
+    /// The file offset behind the last byte.
+    to: u64,
+    /// The first block.
+    at: Lba,
+    /// Keeps the zone from being reset.
+    _pin: Pin<'a>,
+}
+
+/// Reads data file `file` at `offset`. Returns the number of bytes read: fewer than asked only at the end of the file. `streams`: the
+/// sequential reads of the reader.
+pub(super) async fn read(
+    shared: &Shared,
+    file: &File,
+    streams: &Streams,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<usize> {
     let mut done = 0;
     while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
-        match next_piece(shared, file, offset.saturating_add(done as u64), rest) {
-            None => break,
-            Some(NextPiece::Filled(len)) => done += len,
-            Some(NextPiece::Device { at, skip, len, pin }) => {
-                let read = device.read(at, shared.pool.get((skip + len).div_ceil(block))).await;
-                drop(pin);
-                let buffer = read.map_err(|e| Error::device("reading file data", e))?;
-                if let (Some(from), Some(to)) = (buffer.get(skip..skip + len), rest.get_mut(..len)) {
-                    to.copy_from_slice(from);
-                }
-                shared.pool.put(buffer);
-                done += len;
+        let offset = offset.saturating_add(done as u64);
+        if let Some(cache) = &shared.cache {
+            let copied = cache.copy(file.ino, offset, rest);
+            if copied > 0 {
+                done += copied;
+                continue;
             }
         }
+        done += match next_piece(shared, file, offset, rest, 0) {
+            None => break,
+            Some(NextPiece::Filled(len)) => len,
+            Some(NextPiece::Device(run)) => match &shared.cache {
+                None => run.read(shared, offset, rest).await?,
+                Some(cache) => {
+                    drop(run);
+                    match cache.load(file.ino, offset).await {
+                        None => continue,
+                        Some(guard) => load(shared, cache, (file, streams), guard, offset, rest).await?,
+                    }
+                }
+            },
+        };
     }
     Ok(done)
 }
 
-/// The file's bytes at `offset`: filled in, or their place on the device. `None` at the end of the file.
-fn next_piece<'a>(shared: &'a Shared, file: &File, offset: u64, into: &mut [u8]) -> Option<NextPiece<'a>> {
+/// Reads the file at `offset` from the device, and stores the pages read in the cache. `guard` is the page's with the byte at
+/// `offset`. Returns the number of bytes copied to `into`; 0 only at the end of the file.
+async fn load(
+    shared: &Shared,
+    cache: &PageCache,
+    (file, streams): (&File, &Streams),
+    guard: LoadGuard<'_>,
+    offset: u64,
+    into: &mut [u8],
+) -> Result<usize> {
+    let first = offset - offset % cache.page_bytes();
+    let longest = longest_read(shared).min(cache.longest_window());
+    let to = match next_piece(shared, file, offset, into, streams.window(first, longest)) {
+        None => return Ok(0),
+        Some(NextPiece::Filled(len)) => return Ok(len),
+        Some(NextPiece::Device(run)) => run.to,
+    };
+    let mut guards = vec![(first, guard)];
+    let mut page = first;
+    while let Some(next) = page.checked_add(cache.page_bytes()).filter(|next| *next < to) {
+        match cache.try_load(file.ino, next) {
+            TryLoad::Absent(guard) => guards.push((next, guard)),
+            // The run passes over a page in memory: one long read costs less than two.
+            TryLoad::InMemory => {}
+            TryLoad::ReadByAnother => break,
+        }
+        page = next;
+    }
+    let last = guards.last().map_or(first, |(page, _)| *page);
+    let end = last.saturating_add(cache.page_bytes());
+    // Extents are looked up again behind all guards: a truncation removes pages after it has cut the extents, so that bytes read by older
+    // extents are not stored.
+    let mut run = match next_piece(shared, file, offset, into, end - first) {
+        None => return Ok(0),
+        Some(NextPiece::Filled(len)) => return Ok(len),
+        Some(NextPiece::Device(run)) => run,
+    };
+    if run.from > first {
+        // The page begins in another extent.
+        drop(guards);
+        return run.read(shared, offset, into).await;
+    }
+    run.to = run.to.min(end);
+    streams.note(first, run.to, longest);
+    let buffer = run.read_blocks(shared).await?;
+    for (page, guard) in guards {
+        let bytes = run.to.saturating_sub(page).min(cache.page_bytes());
+        let from = as_usize(page - run.from);
+        if let Some(bytes) = buffer.get(from..from + as_usize(bytes)).filter(|bytes| !bytes.is_empty()) {
+            cache.loaded(guard, bytes);
+        }
+    }
+    let len = run.copy(&buffer, offset, into);
+    shared.pool.put(buffer);
+    Ok(len)
+}
+
+impl Run<'_> {
+    /// Reads the run's blocks from the device.
+    async fn read_blocks(&self, shared: &Shared) -> Result<BufMut> {
+        let device = shared.device.class(IoClass::Read);
+        let blocks = as_usize((self.to - self.from).div_ceil(shared.block()));
+        let read = device.read(self.at, shared.pool.get(blocks)).await;
+        read.map_err(|e| Error::device("reading file data", e))
+    }
+
+    /// Reads the run's blocks, and copies the file's bytes at `offset` to `into`. Returns the number of bytes copied.
+    async fn read(&self, shared: &Shared, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let buffer = self.read_blocks(shared).await?;
+        let len = self.copy(&buffer, offset, into);
+        shared.pool.put(buffer);
+        Ok(len)
+    }
+
+    /// Copies the file's bytes at `offset` from `blocks`, the content of the run, to `into`. Returns the number of bytes copied.
+    fn copy(&self, blocks: &[u8], offset: u64, into: &mut [u8]) -> usize {
+        let from = as_usize(offset - self.from);
+        let len = as_usize(self.to - offset).min(into.len());
+        if let (Some(from), Some(to)) = (blocks.get(from..from + len), into.get_mut(..len)) {
+            to.copy_from_slice(from);
+        }
+        len
+    }
+}
+
+/// Bytes of the longest device read of file data.
+fn longest_read(shared: &Shared) -> u64 {
+    MAX_READ_BLOCKS.min(shared.device.geometry().max_transfer.0) * shared.block()
+}
+
+/// The file's bytes at `offset`: filled in, or their place on the device. `None` at the end of the file. A run holds whole
+/// blocks, and with a page cache whole pages, as far as the extent does; it is at least `window` bytes long where the extent is.
+fn next_piece<'a>(
+    shared: &'a Shared,
+    file: &File,
+    offset: u64,
+    into: &mut [u8],
+    window: u64,
+) -> Option<NextPiece<'a>> {
     let content = file.content.read();
     let left = content.size.checked_sub(offset).filter(|left| *left > 0)?.min(into.len() as u64);
-    // A read copies no more bytes than the caller's buffer holds.
-    let as_usize = |n: u64| usize::try_from(n).unwrap_or(usize::MAX);
     // A read asks the pages in memory first: they are newer than the extents.
     let left = match content.pages.read(offset, into.get_mut(..as_usize(left))?) {
         PageLookup::Hit(len) => return Some(NextPiece::Filled(len)),
@@ -60,12 +183,15 @@ fn next_piece<'a>(shared: &'a Shared, file: &File, offset: u64, into: &mut [u8])
     let block = u64::from(geometry.block_size);
     match content.extents.at_or_after(offset) {
         Some(e) if e.offset <= offset => {
-            let skip = offset % block;
-            let longest = MAX_READ_BLOCKS.min(geometry.max_transfer.0) * block - skip;
-            let len = left.min(e.end() - offset).min(longest);
-            let at = geometry.start(e.zone).plus(e.start).plus(Blocks((offset - e.offset) / block));
-            let pin = shared.pins.pin(e.zone);
-            Some(NextPiece::Device { at, skip: as_usize(skip), len: as_usize(len), pin })
+            let longest = longest_read(shared);
+            let page = shared.cache.as_ref().map(PageCache::page_bytes);
+            let unit = page.filter(|page| *page <= longest).unwrap_or(block);
+            let from = (offset - offset % unit).max(e.offset);
+            let to = offset.saturating_add(left).max(from.saturating_add(window));
+            let to = to.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
+            let to = to.min(e.end()).min(from.saturating_add(longest));
+            let at = geometry.start(e.zone).plus(e.start).plus(Blocks((from - e.offset) / block));
+            Some(NextPiece::Device(Run { from, to, at, _pin: shared.pins.pin(e.zone) }))
         }
         next => {
             let len = as_usize(next.map_or(left, |e| left.min(e.offset - offset)));
@@ -73,4 +199,9 @@ fn next_piece<'a>(shared: &'a Shared, file: &File, offset: u64, into: &mut [u8])
             Some(NextPiece::Filled(len))
         }
     }
+}
+
+/// A number of bytes no longer than a buffer in memory.
+fn as_usize(n: u64) -> usize {
+    usize::try_from(n).unwrap_or(usize::MAX)
 }

@@ -6,6 +6,7 @@ use units::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::read;
+use crate::files::streams::Streams;
 use crate::options::FileKind;
 use crate::shared::Handle;
 use crate::wal::ordered::stream::{LogStream, ReadStats};
@@ -16,11 +17,12 @@ use crate::wal::ordered::stream::{LogStream, ReadStats};
 #[derive(Clone, Debug)]
 pub struct Reader {
     handle: Arc<Handle>,
+    streams: Arc<Streams>,
 }
 
 impl Reader {
     pub(crate) fn new(handle: Arc<Handle>) -> Reader {
-        Reader { handle }
+        Reader { handle, streams: Arc::default() }
     }
 
     /// Reads the file at `offset`. Returns the number of bytes read: fewer than asked only at the end of the
@@ -39,7 +41,7 @@ impl Reader {
         if self.handle.file.kind == FileKind::Log {
             return self.handle.shared.read_log(&self.handle.file, offset, into).await;
         }
-        read::read(&self.handle.shared, &self.handle.file, offset.0, into).await
+        read::read(&self.handle.shared, &self.handle.file, &self.streams, offset.0, into).await
     }
 
     /// The length so far.

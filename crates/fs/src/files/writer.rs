@@ -12,7 +12,7 @@ use crate::files::extents::Extent;
 use crate::files::pages::{FIRST_BUFFER_BYTES, Pages};
 use crate::files::reader::Reader;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
-use crate::options::Lifetime;
+use crate::options::{CacheMode, Lifetime};
 use crate::shared::Handle;
 use crate::wal::ordered::file::LogFile;
 use crate::zones::place::PlaceAmount;
@@ -235,6 +235,12 @@ impl DataWriter {
             // Pages and extents change under one lock: a reader finds each byte in a page or in an extent.
             self.handle.file.content.write().pages.written(from, at, self.full_buffer_bytes());
         }
+        if let Some(cache) =
+            shared.cache.as_ref().filter(|_| shared.options.cache_mode == CacheMode::Buffered)
+        {
+            let stored = usize::try_from(at - from).ok().and_then(|stored| data.get(..stored));
+            cache.store(self.handle.file.ino, from, stored.unwrap_or_default());
+        }
         drop(placed);
         shared.metadata.bound_pending().await
     }
@@ -278,11 +284,20 @@ impl DataWriter {
         self.write_tail().await.map_err(|e| self.poison(e))?;
         let shared = &self.handle.shared;
         let (ino, modified_ms) = (self.handle.file.ino, shared.driver.unix_millis());
-        {
+        let cut = {
             let mut state = shared.state.lock();
             self.handle.file.content.write().pages = Pages::default();
-            let from = self.handle.file.content.read().stored.min(size);
+            let (stored, cut) = {
+                let content = self.handle.file.content.read();
+                (content.stored, content.extents.ranges_from(size))
+            };
+            let from = stored.min(size);
             state.commit(Record::Extents { ino, from, size, modified_ms, extents: Vec::new() })?;
+            cut
+        };
+        if let Some(cache) = shared.cache.as_ref().filter(|_| !shared.options.rules().keeps_truncated_pages())
+        {
+            cache.remove(ino, &cut);
         }
         self.load_tail().await.map_err(|e| self.poison(e))
     }

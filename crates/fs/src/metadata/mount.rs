@@ -9,6 +9,7 @@ use units::sync::{Event, Turnstile};
 use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
+use crate::cache::{PageCache, check_cache_size};
 use crate::device::{self, Device, IoClass};
 use crate::error::{Error, Result};
 use crate::files::file::File;
@@ -33,6 +34,7 @@ use crate::zones::{ahead, cleaner, lease};
 
 /// Mounts the file system, and starts its background tasks.
 pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
+    check_cache_size(options.cache)?;
     let device = Device::new(device);
     let dev = device.class(IoClass::Metadata);
     let geometry = dev.geometry().clone();
@@ -91,6 +93,8 @@ fn shared_state(
     let geometry = dev.geometry();
     let slots = OpenZoneShares::of(geometry);
     let slots = if options.open_ahead { slots } else { OpenZoneShares { ahead: 0, ..slots } };
+    // The cache of a new mount is empty.
+    state.released.clear();
     state.allocator.slots = Some(slots);
     state.allocator.kept = kept_for_reclaim(u64::from(geometry.zones));
     state.allocator.reserve.kept = options.recovery_reserve;
@@ -98,6 +102,7 @@ fn shared_state(
     decide_zone_uses(&mut state, report, slots, limited);
     let (pins, pool) = (Pins::new(geometry.zones), ReadBufferPool::new(geometry.block_size as usize));
     let (state, work) = (Arc::new(Mutex::new(state)), Event::new());
+    let cache = PageCache::new(options.cache, geometry.block_size as usize);
     let driver = Arc::clone(dev.driver());
     let metadata = MetadataLog::new(
         dev,
@@ -116,6 +121,7 @@ fn shared_state(
         metadata,
         pins,
         pool,
+        cache,
         work,
         space: Event::new(),
         parallel_logs: AtomicU32::new(0),

@@ -4,6 +4,7 @@
 //! records, and so reaches the same state.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 use units::ZoneId;
@@ -51,11 +52,21 @@ pub(crate) struct State {
     pub next_generation: u64,
     pub allocator: Allocator,
     pub journal: Journal,
+    /// Data files without a name and without a handle since [`Shared::free_pages`](crate::shared::Shared::free_pages).
+    pub released: Vec<ReleasedFile>,
     /// Number of names. With `name_bytes` and `parts`, it bounds the length of a metadata snapshot.
     names: u64,
     name_bytes: u64,
     /// Number of extents and segments of all files.
     parts: u64,
+}
+
+/// A data file that nobody can read any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ReleasedFile {
+    pub ino: u64,
+    /// The ranges of the file's bytes that extents named.
+    pub stored: Vec<Range<u64>>,
 }
 
 /// The records queued for the metadata log.
@@ -87,6 +98,7 @@ impl State {
             next_generation: 1,
             allocator: Allocator::new(zones),
             journal: Journal::default(),
+            released: Vec::new(),
             names: 0,
             name_bytes: 0,
             parts: 0,
@@ -337,6 +349,9 @@ impl State {
     fn release(&mut self, file: &File) {
         let (freed, segments) = {
             let mut content = file.content.write();
+            if !content.extents.as_slice().is_empty() {
+                self.released.push(ReleasedFile { ino: file.ino, stored: content.extents.ranges_from(0) });
+            }
             self.parts -= (content.extents.as_slice().len() + content.log.segments.len()) as u64;
             (content.extents.cut(0, self.block), std::mem::take(&mut content.log.segments))
         };

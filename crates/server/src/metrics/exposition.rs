@@ -40,6 +40,10 @@ const LOG_REPLACEMENTS: &str = "furrow_kv_log_replacements";
 const LOG_WAITS: &str = "furrow_kv_log_waits";
 const LOG_FLUSHES_ASKED: &str = "furrow_kv_log_flushes_asked";
 const FREE: &str = "furrow_fs_free_bytes";
+const CACHE_HITS: &str = "furrow_fs_cache_hits";
+const CACHE_MISSES: &str = "furrow_fs_cache_misses";
+const CACHE_BYTES: &str = "furrow_fs_cache_bytes";
+const CACHE_CAPACITY: &str = "furrow_fs_cache_capacity_bytes";
 const RESERVE: &str = "furrow_fs_reserve_bytes";
 
 /// The text of all metrics with their present values. Asks the device for its zones, which may block.
@@ -103,6 +107,17 @@ impl MetricValues {
         if let Some(room) = shared.engine.room() {
             gauges.push((FREE, "Bytes that can still be written", room.free.0));
             gauges.push((RESERVE, "Bytes kept back for deletes", room.reserve.0));
+        }
+        if let Some(fs) = &shared.backing.fs {
+            let cache = fs.cache_stats();
+            counters.extend([
+                (CACHE_HITS, "Pages of files that reads found in the page cache", cache.hits),
+                (CACHE_MISSES, "Pages of files that reads took from the drive", cache.misses),
+            ]);
+            gauges.extend([
+                (CACHE_BYTES, "Memory that the page cache takes", cache.used.0),
+                (CACHE_CAPACITY, "Memory that the page cache may take", cache.capacity.0),
+            ]);
         }
         if let Some(kv::LogReport { log, held }) = shared.engine.log() {
             counters.extend([
