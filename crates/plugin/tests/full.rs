@@ -87,7 +87,10 @@ fn openings_that_are_killed_after_no_space_leave_room_for_the_next_one() {
             keys = database.fill(keys);
         }
         for _ in 0..2 {
-            assert!(database.is_killed_at_its_first_table(), "{drive}: the opening before it emptied the log");
+            assert!(
+                database.is_killed_at_its_first_table(),
+                "{drive}: the opening before it emptied the log"
+            );
         }
         database.check(keys);
         database.run_successfully(&["delete", &keys.to_string()]);
