@@ -28,6 +28,8 @@ use crate::wal::parallel::log::ParallelLog;
 use crate::wal::parallel::open;
 use crate::wal::parallel::options::ParallelOptions;
 use crate::wal::parallel::replay::Replay;
+use crate::writeback::dirty::DirtyBytes;
+use crate::writeback::write_out::WriteOut;
 use crate::zones::usage;
 
 /// A mounted file system. Cloning gives another handle of the same mount.
@@ -100,19 +102,22 @@ impl Fs {
         Ok(Fs { shared: mount::mount(dev, options).await? })
     }
 
-    /// Unmounts: makes closed files and all names durable, and stops the background tasks. Later calls fail
+    /// Unmounts: makes all data and all names durable, and stops the background tasks. Later calls fail
     /// with `Closed`.
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.metadata.is_closed() {
             return Ok(());
         }
-        let committed = if shared.options.read_only { Ok(()) } else { shared.metadata.commit_all().await };
+        let committed = if shared.options.read_only { Ok(()) } else { self.sync().await };
         shared.metadata.close();
         shared.metadata.wait_for_roll().await;
         loop {
             let seen = shared.space.version();
             shared.kick_cleaner();
+            if let Some(dirty) = &shared.dirty {
+                dirty.wake_task();
+            }
             if shared.background.load(Ordering::Acquire) == 0 {
                 return committed;
             }
@@ -137,7 +142,8 @@ impl Fs {
 
     /// What the page cache holds, and what it did since the mount.
     pub fn cache_stats(&self) -> CacheStats {
-        self.shared.cache.as_ref().map(PageCache::stats).unwrap_or_default()
+        let cache = self.shared.cache.as_ref().map(PageCache::stats).unwrap_or_default();
+        CacheStats { dirty: Bytes(self.shared.dirty.as_ref().map_or(0, DirtyBytes::total)), ..cache }
     }
 
     /// The superblock.
@@ -160,7 +166,7 @@ impl Fs {
         const DOING: &str = "creating";
         let shared = &self.shared;
         shared.check_writable()?;
-        let (handle, older) = {
+        let (handle, older, released) = {
             let mut state = shared.state.lock();
             let (parent, name) = state.parent(DOING, path)?;
             if let Some(ino) = state.lookup(parent, name)
@@ -175,8 +181,10 @@ impl Fs {
             let ino = self.create_file(&mut state, parent, name, options.kind, options.lifetime)?;
             let older =
                 if options.kind == FileKind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
-            (self.handle_for_writing(&mut state, ino, DOING, path)?, older)
+            let handle = self.handle_for_writing(&mut state, ino, DOING, path)?;
+            (handle, older, std::mem::take(&mut state.released))
         };
+        shared.free_pages(released);
         shared.metadata.bound_pending().await?;
         self.writer(handle, older).await
     }
@@ -370,12 +378,16 @@ impl Fs {
         if self.shared.options.rules().splits_renames() {
             return self.rename_in_two_steps(from, to).await;
         }
-        let released = {
+        let released = loop {
+            let written = self.write_out_before_naming(from).await?;
             let mut state = self.shared.state.lock();
             let ((from_parent, from), (to_parent, to)) = check_rename(&state, from, to)?;
+            if self.shared.dirty.is_some() && state.lookup(from_parent, from) != written {
+                continue;
+            }
             let (from, to) = (from.to_owned(), to.to_owned());
             state.commit(Record::Rename { from_parent, to_parent, from, to })?;
-            std::mem::take(&mut state.released)
+            break std::mem::take(&mut state.released);
         };
         self.shared.free_pages(released);
         self.shared.kick_cleaner();
@@ -398,11 +410,15 @@ impl Fs {
     pub async fn link(&self, from: &str, to: &str) -> Result<()> {
         const DOING: &str = "linking";
         self.shared.check_writable()?;
-        {
+        loop {
+            let written = self.write_out_before_naming(from).await?;
             let mut state = self.shared.state.lock();
             let ino = state.resolve(DOING, from, &path::parts(DOING, from)?)?;
             if state.file(ino).is_none() {
                 return Err(path_error(ErrorKind::IsADirectory, DOING, from));
+            }
+            if self.shared.dirty.is_some() && written != Some(ino) {
+                continue;
             }
             let (parent, name) = state.parent(DOING, to)?;
             if state.lookup(parent, name).is_some() {
@@ -410,6 +426,7 @@ impl Fs {
             }
             self.shared.metadata.check_room(&state, 64 + name.len() as u64)?;
             state.commit(Record::Link { ino, parent, name: name.to_owned() })?;
+            break;
         }
         self.shared.metadata.bound_pending().await
     }
@@ -456,13 +473,56 @@ impl Fs {
         Ok(state.directory(DOING, path, ino)?.iter().map(entry).collect())
     }
 
-    /// Makes all earlier metadata changes durable, and the data of files closed or synced before.
+    /// Makes all earlier metadata changes durable, and the data of files closed or synced before; with a page cache all bytes appended to data files before.
+    ///
+    /// # Errors
+    /// Those of the device; the write failure of one of the files that lost bytes since the last call.
     pub async fn sync(&self) -> Result<()> {
         self.shared.check_open()?;
         if self.shared.options.read_only {
             return Ok(());
         }
+        let written = self.shared.write_out_all().await;
+        self.shared.metadata.commit_all().await?;
+        written
+    }
+
+    /// Makes all earlier metadata changes durable: names, and the data of files that was synced or written by now. What the sync of a directory does.
+    pub async fn sync_names(&self) -> Result<()> {
+        self.shared.check_open()?;
+        if self.shared.options.read_only {
+            return Ok(());
+        }
         self.shared.metadata.commit_all().await
+    }
+
+    /// Writes the bytes of the file at `path`, or of all files if it names a directory: after a power cut a file that is seen under a new name has
+    /// the bytes appended before. Returns the inode.
+    async fn write_out_before_naming(&self, path: &str) -> Result<Option<u64>> {
+        let Some(dirty) = &self.shared.dirty else { return Ok(None) };
+        const DOING: &str = "naming";
+        let (ino, file) = {
+            let state = self.shared.state.lock();
+            let Ok(ino) = state.resolve(DOING, path, &path::parts(DOING, path)?) else { return Ok(None) };
+            (ino, state.file(ino))
+        };
+        if self.shared.options.rules().names_before_data() {
+            return Ok(Some(ino));
+        }
+        match file {
+            Some(file) if file.kind == FileKind::Data => {
+                let written = self.shared.write_out(&file, WriteOut::Everything).await;
+                written.inspect_err(|_| file.writes.note_told())?;
+            }
+            Some(_) => {}
+            None => {
+                for file in dirty.files() {
+                    // A file that lost bytes has its failure. The directory is renamed all the same.
+                    let _lost = self.shared.write_out(&file, WriteOut::Everything).await;
+                }
+            }
+        }
+        Ok(Some(ino))
     }
 
     /// Checks an unmounted file system without writing.

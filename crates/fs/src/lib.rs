@@ -10,7 +10,7 @@
 //!
 //!   Fs --> metadata/state: names, inodes, extents, zones    every change is a record, applied to the state and queued
 //!            '--> metadata/log: group commit: flushes the data, then writes the records durably
-//!   Writer --> files/pages --> zones/place: writes in write pointer order --> record of the extents
+//!   Writer --> files/pages --> writeback/write_out --> zones/place: writes in write pointer order --> record of the extents
 //!   Reader --> files/read: pages in memory (cache, files/pages), or the device
 //!   logs --> wal --> zones/lease: the next zone, opened ahead by zones/ahead
 //!   zones/cleaner: finish, reset, reclaim
@@ -35,6 +35,7 @@ mod options;
 mod rules;
 mod shared;
 pub mod wal;
+mod writeback;
 mod zones;
 
 #[cfg(feature = "cache-trace")]

@@ -1,5 +1,7 @@
 //! The settings of a format, of a mount and of a new file.
 
+use std::time::Duration;
+
 use units::Bytes;
 use uuid::Uuid;
 
@@ -34,8 +36,10 @@ pub struct MountOptions {
     /// Bytes of memory for the page cache: pages of data files that were read or written, with what the cache needs to find them. At
     /// least 4 MiB; 0: no cache, every read of written data goes to the device. Default: 0.
     pub cache: Bytes,
-    /// What the page cache does with pages that are written. Default: it keeps them.
+    /// What the page cache does with bytes that are written. Default: [`CacheMode::Buffered`].
     pub cache_mode: CacheMode,
+    /// How long appended bytes of a data file stay in memory at most, where a page cache keeps them there. Default: 5 s.
+    pub longest_in_memory: Duration,
     /// Background tasks open zones for logs ahead, and finish and reset zones. If false, a log that needs a zone first
     /// finishes and resets the zones that wait for that, then opens its zone, as ZenFS does: a baseline for benchmarks.
     /// Default: true.
@@ -55,7 +59,8 @@ pub struct MountOptions {
 /// What a page cache does with pages that are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum CacheMode {
-    /// Written pages stay in memory for later reads.
+    /// Appended bytes stay in memory until they are written in the background, or by a `sync`, a rename or a link of the file. Written pages stay for
+    /// later reads.
     #[default]
     Buffered,
     /// Writes go past the cache, as direct I/O does below a kernel's page cache: what was written is read from the device. The baseline of
@@ -84,6 +89,7 @@ impl Default for MountOptions {
             write_buffer: 1 << 20,
             cache: Bytes::ZERO,
             cache_mode: CacheMode::Buffered,
+            longest_in_memory: Duration::from_secs(5),
             open_ahead: true,
             recovery_reserve: false,
             pace: Pace::ParallelLogs,

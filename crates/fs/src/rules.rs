@@ -60,6 +60,12 @@ rules! {
     /// Broken rule: a parallel log leaves a zone with appends in flight, and drops entries that land behind
     /// the padding.
     Replacement asked as leaves_zones_early,
+    /// Broken rule: `sync` of a data file writes the full buffers, and forgets the end of the file in memory.
+    ForgottenTail asked as forgets_tails,
+    /// Broken rule: a rename or a link does not wait for the file's data.
+    NameBeforeData asked as names_before_data,
+    /// Broken rule: no blocks are reserved for accepted bytes.
+    NoReservation asked as reserves_nothing,
     /// Broken rule: a truncation leaves the pages behind the file's new end in the page cache.
     StalePage asked as keeps_truncated_pages,
 }

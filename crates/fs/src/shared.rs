@@ -16,6 +16,7 @@ use crate::files::stat::Superblock;
 use crate::metadata::log::MetadataLog;
 use crate::metadata::state::{ReleasedFile, State};
 use crate::options::MountOptions;
+use crate::writeback::dirty::DirtyBytes;
 use crate::zones::pins::Pins;
 use crate::zones::pool::ReadBufferPool;
 
@@ -34,6 +35,8 @@ pub(crate) struct Shared {
     pub pool: ReadBufferPool,
     /// The page cache; `None` where [`MountOptions::cache`] is 0.
     pub cache: Option<PageCache>,
+    /// The bytes in memory only; `None` where appended bytes are written at once.
+    pub dirty: Option<DirtyBytes>,
     /// Wakes the mount's background tasks.
     pub work: Event,
     /// Notified when space or an open zone became free, or certainly will not: tasks that wait for space or
@@ -78,12 +81,17 @@ impl Shared {
         self.space.notify();
     }
 
-    /// Removes the pages of files that nobody can read any more from the page cache. The caller took `released` from the state.
+    /// Drops the pages of files that nobody can read any more. The caller took `released` from the state.
     pub(crate) fn free_pages(&self, released: Vec<ReleasedFile>) {
-        let Some(cache) = &self.cache else { return };
-        for file in released {
-            cache.remove_released(file.ino, &file.stored);
+        for ReleasedFile { file, stored } in released {
+            if let Some(cache) = &self.cache {
+                cache.remove_released(file.ino, &stored);
+            }
+            if let Some(dirty) = &self.dirty {
+                dirty.set(&file, 0, false);
+            }
         }
+        self.leave_memory_to_dirty_bytes();
     }
 
     /// Wakes the mount's background tasks.
@@ -97,6 +105,9 @@ impl Drop for Shared {
         // Background tasks that wait find the mount gone, and end.
         self.work.notify();
         self.space.notify();
+        if let Some(dirty) = &self.dirty {
+            dirty.wake_task();
+        }
     }
 }
 
@@ -123,6 +134,9 @@ impl Drop for Handle {
         let (released, work) = {
             let mut state = self.shared.state.lock();
             state.drop_handle(self.file.ino);
+            if state.file_node(self.file.ino).is_none_or(|node| node.handles == 0) {
+                self.file.drop_lost_pages();
+            }
             (std::mem::take(&mut state.released), state.allocator.table.has_dead())
         };
         self.shared.free_pages(released);

@@ -17,6 +17,8 @@ pub struct CacheStats {
     pub hits: u64,
     /// Number of pages that were read from the device and stored.
     pub misses: u64,
+    /// Bytes of data files that are in memory only. They take a part of `capacity` beside `used`.
+    pub dirty: Bytes,
 }
 
 /// Number of counters of hits: threads that read different pages seldom count in the same cache line.

@@ -17,6 +17,7 @@ mod trace;
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
@@ -37,6 +38,9 @@ const LEAST_CACHE: Bytes = Bytes(4 << 20);
 
 /// The most bytes that are read ahead of a sequential read.
 const LONGEST_WINDOW: u64 = 1 << 20;
+
+/// The cache's size changes in steps of its size divided by this number.
+const LEFT_STEPS: u64 = 16;
 
 /// Bytes of memory that a page needs beside its data: its key and links in the cache, the allocator's header, and the share of
 /// the names of pages that have left the cache.
@@ -107,6 +111,10 @@ pub(crate) enum TryLoad<'a> {
 /// The page cache of one mount.
 #[derive(Debug)]
 pub(crate) struct PageCache {
+    /// The size in bytes, of which bytes outside of the cache may take a part.
+    size: u64,
+    /// Number of bytes of `size` that are left to others.
+    left: AtomicU64,
     page_bytes: usize,
     pages: Cache<PageKey, Page, PageWeight, FixedState>,
     counters: Counters,
@@ -130,12 +138,22 @@ impl PageCache {
             .expect("capacity and number of items are set");
         let pages =
             Cache::with_options(options, PageWeight, FixedState::default(), DefaultLifecycle::default());
-        Some(PageCache { page_bytes, pages, counters: Counters::default() })
+        let left = AtomicU64::new(0);
+        Some(PageCache { size: size.0, left, page_bytes, pages, counters: Counters::default() })
     }
 
     /// The most bytes that are read ahead: a window is a small part of the cache.
     pub(crate) fn longest_window(&self) -> u64 {
-        (self.pages.capacity() / 16).min(LONGEST_WINDOW)
+        (self.size / 16).min(LONGEST_WINDOW)
+    }
+
+    /// Leaves `bytes` of the cache's size to bytes outside of the cache, rounded up to a step.
+    pub(crate) fn leave(&self, bytes: u64) {
+        let step = (self.size / LEFT_STEPS).max(1);
+        let left = bytes.div_ceil(step) * step;
+        if self.left.swap(left, Ordering::AcqRel) != left {
+            self.pages.set_capacity(self.size.saturating_sub(left).max(step));
+        }
     }
 
     /// Bytes in a page.
@@ -250,11 +268,12 @@ impl PageCache {
     pub(crate) fn stats(&self) -> CacheStats {
         let (hits, misses) = self.counters.sums();
         CacheStats {
-            capacity: Bytes(self.pages.capacity()),
+            capacity: Bytes(self.size),
             used: Bytes(self.pages.weight()),
             pages: self.pages.len() as u64,
             hits,
             misses,
+            dirty: Bytes::ZERO,
         }
     }
 }

@@ -47,6 +47,18 @@ impl ExtentMap {
         self.search(offset).0
     }
 
+    /// How many of the first bytes of `part` the file still has at the same place. Whole blocks, or all bytes up to the end of the extent that holds them:
+    /// only these can be moved by [`remap`](ExtentMap::remap).
+    pub(crate) fn same_bytes(&self, part: &Extent, block: u64) -> u64 {
+        let Some(e) = self.at_or_after(part.offset).filter(|e| e.offset <= part.offset) else { return 0 };
+        let start = e.start.plus(Blocks((part.offset - e.offset) / block));
+        if (e.zone, start) != (part.zone, part.start) {
+            return 0;
+        }
+        let bytes = e.end().min(part.offset + part.bytes) - part.offset;
+        if part.offset + bytes == e.end() { bytes } else { bytes / block * block }
+    }
+
     fn search(&self, offset: u64) -> (Option<Extent>, u32) {
         let mut steps = 0;
         let index = self.0.partition_point(|e| {

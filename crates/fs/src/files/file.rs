@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 
 use crate::error::Error;
 use crate::files::extents::ExtentMap;
 use crate::files::pages::Pages;
+use crate::files::writes::{FileWrites, WriteStatus};
 use crate::options::{FileKind, Lifetime};
 use crate::wal::index::LogIndex;
 use crate::wal::ordered::recovered::Cut;
@@ -21,6 +22,8 @@ pub(crate) struct File {
     pub kind: FileKind,
     /// The lock of a file's content is taken after the lock of the file system's state, never before.
     pub content: RwLock<Content>,
+    /// The writing of a data file.
+    pub writes: FileWrites,
 }
 
 /// The content of a data file or of a log.
@@ -35,6 +38,12 @@ pub(crate) struct Content {
     pub extents: ExtentMap,
     /// The file's appended bytes that are not in `extents` yet.
     pub pages: Pages,
+    /// Number of blocks reserved for the bytes from `stored` up to `promised`. Changes under the lock of the file system's state.
+    pub reserved: u64,
+    /// The file offset up to which blocks are reserved.
+    pub promised: u64,
+    /// The file offset at which the append under way will end; 0 without one.
+    pub append_upto: u64,
     pub log: LogContent,
 }
 
@@ -56,10 +65,34 @@ pub(crate) struct LogContent {
     pub retired: u64,
 }
 
+impl Content {
+    /// Number of the file's bytes that are in memory only.
+    pub(crate) fn dirty_bytes(&self) -> u64 {
+        self.size.saturating_sub(self.stored)
+    }
+
+    /// Number of blocks to reserve for the bytes from the stored ones up to file offset `end`. One is for a write-back that ends within a block while bytes
+    /// are appended behind: the next one writes that block again.
+    pub(crate) fn blocks_to_reserve(&self, end: u64, block: u64) -> u64 {
+        if end <= self.stored { 0 } else { (end - self.stored / block * block).div_ceil(block) + 1 }
+    }
+}
+
 impl File {
     pub(crate) fn new(ino: u64, kind: FileKind, lifetime: Lifetime, modified_ms: u64) -> Arc<File> {
         let content = Content { lifetime, modified_ms, ..Content::default() };
-        Arc::new(File { ino, kind, content: RwLock::new(content) })
+        let status = WriteStatus { lifetime, ..WriteStatus::default() };
+        let writes = FileWrites { status: Mutex::new(status), ..FileWrites::default() };
+        Arc::new(File { ino, kind, content: RwLock::new(content), writes })
+    }
+
+    /// Drops the pages that a failed write has lost: nobody has the file open any more.
+    pub(crate) fn drop_lost_pages(&self) {
+        if self.kind == FileKind::Data && self.writes.has_failed() {
+            let mut content = self.content.write();
+            content.pages = Pages::default();
+            (content.size, content.promised) = (content.stored, 0);
+        }
     }
 
     /// The length of a file in bytes as readers see it.

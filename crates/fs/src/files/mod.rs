@@ -1,7 +1,7 @@
 //! Files: their extents and pages, their readers and writers, paths, and the types that describe a file system.
 //!
 //! Every read of a data file goes through [`read::read`], and every appended byte through [`pages::Pages::append`]. The page cache
-//! ([`cache`](crate::cache)) lies between these two and the device.
+//! ([`cache`](crate::cache)) and the write-back ([`writeback`](crate::writeback)) lie between these two and the device.
 
 pub(crate) mod extents;
 pub(crate) mod file;
@@ -12,3 +12,4 @@ pub(crate) mod reader;
 pub(crate) mod stat;
 mod streams;
 pub(crate) mod writer;
+pub(crate) mod writes;

@@ -1,10 +1,12 @@
 //! The pages of a data file that are in memory: appended bytes, until an extent says where they lie on the device.
 //!
 //! ```text
-//!   append --> tail --full--> in flight --written--> gone: the extents have them
-//!                ^                          '------- the part behind the device's last optimal write --.
-//!                '-------------------------------------------------------------------------------------'
+//!   append --> tail --full--> buffers --written--> gone: the extents have them
+//!                ^               '--- the part behind the device's last optimal write stays, or returns to an empty tail
+//!                '--- a partial last block stays: the next write repeats it
 //! ```
+
+use std::collections::VecDeque;
 
 use zoned::{Buf, BufMut};
 
@@ -14,9 +16,10 @@ pub(crate) const FIRST_BUFFER_BYTES: usize = 16 << 10;
 /// The pages of one data file that are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
-    /// The file's bytes being written to the device, by file offset, in order.
-    in_flight: Vec<(u64, Buf)>,
-    /// The end of the file, not yet being written to the device.
+    /// Whole blocks that wait for a write or are being written, by file offset, in order: each begins where the one before ends, and the tail
+    /// begins where the last one ends.
+    buffers: VecDeque<(u64, Buf)>,
+    /// The end of the file.
     tail: BufMut,
     /// The file offset at which the tail begins: a multiple of the block size.
     tail_at: u64,
@@ -31,18 +34,35 @@ pub(crate) enum PageLookup {
     Miss(u64),
 }
 
+/// A part of a file to write to the device.
+#[derive(Clone, Debug)]
+pub(crate) struct Piece {
+    /// The file offset of the first byte.
+    pub at: u64,
+    /// The file's bytes, followed by zeros up to a whole block.
+    pub data: Buf,
+    /// Number of the file's bytes in `data`.
+    pub bytes: u64,
+    /// True if the piece reaches the end of the pages: all of it is written. Otherwise a part behind the device's last optimal write may stay in memory.
+    pub is_end: bool,
+}
+
 impl Pages {
     /// True if no page of the file is in memory.
     pub(crate) fn is_empty(&self) -> bool {
-        self.in_flight.is_empty() && self.tail.is_empty()
+        self.buffers.is_empty() && self.tail.is_empty()
+    }
+
+    /// The file offset behind the last page.
+    pub(crate) fn end(&self) -> u64 {
+        self.tail_at + self.tail.len() as u64
     }
 
     /// Copies the file's bytes at `offset` to the caller, as far as one page holds them.
     pub(crate) fn read(&self, offset: u64, into: &mut [u8]) -> PageLookup {
         let mut free = into.len() as u64;
-        let in_flight = self.in_flight.iter().map(|(at, data)| (*at, &**data));
-        for (at, data) in in_flight.chain([(self.tail_at, &*self.tail)]).filter(|(_, data)| !data.is_empty())
-        {
+        let buffers = self.buffers.iter().map(|(at, data)| (*at, &**data));
+        for (at, data) in buffers.chain([(self.tail_at, &*self.tail)]).filter(|(_, data)| !data.is_empty()) {
             if at > offset {
                 free = free.min(at - offset);
                 continue;
@@ -60,53 +80,84 @@ impl Pages {
         PageLookup::Miss(free)
     }
 
-    /// Appends the front of `data` to the file's tail, which ends at `full` bytes. Returns the number of
-    /// bytes taken, and the tail once it is full, with its file offset: the caller writes these bytes to the
-    /// device and then calls [`written`](Pages::written).
-    pub(crate) fn append(&mut self, data: &[u8], full: usize) -> (usize, Option<(u64, Buf)>) {
+    /// Appends the front of `data` to the file's tail, which is full at `full` bytes and then becomes a buffer. Returns the number of bytes taken.
+    pub(crate) fn append(&mut self, data: &[u8], full: usize) -> usize {
         if self.tail.is_empty() {
             let first = if self.tail_at == 0 { FIRST_BUFFER_BYTES.min(full) } else { full };
             self.tail = BufMut::with_capacity(first.max(data.len().min(full)));
         }
-        let (now, _) = data.split_at(data.len().min(full - self.tail.len()));
+        let (now, _) = data.split_at(data.len().min(full.saturating_sub(self.tail.len())));
         self.tail.extend_from_slice(now);
-        if self.tail.len() < full {
-            return (now.len(), None);
+        if self.tail.len() >= full {
+            let bytes = std::mem::take(&mut self.tail).freeze();
+            let at = self.tail_at;
+            self.tail_at += bytes.len() as u64;
+            self.buffers.push_back((at, bytes));
         }
-        let (at, bytes) = (self.tail_at, std::mem::take(&mut self.tail).freeze());
-        self.tail_at = at + bytes.len() as u64;
-        self.in_flight.push((at, bytes.clone()));
-        (now.len(), Some((at, bytes)))
+        now.len()
     }
 
-    /// The file's tail with its file offset and its length, followed by zeros up to a whole block; `None` for
-    /// an empty tail.
-    pub(crate) fn padded_tail(&self, block: usize) -> Option<(u64, Buf, usize)> {
-        let len = self.tail.len();
-        let mut padded = BufMut::with_capacity(len.next_multiple_of(block));
-        padded.extend_from_slice(&self.tail);
-        padded.resize(len.next_multiple_of(block), 0);
-        (len > 0).then(|| (self.tail_at, padded.freeze(), len))
+    /// True if the buffers hold `full` bytes or more.
+    pub(crate) fn has_full_buffer(&self, full: usize) -> bool {
+        self.buffers.iter().map(|(_, data)| data.len()).sum::<usize>() >= full
     }
 
-    /// Ends the write of the bytes in flight from file offset `from` on: extents hold them up to offset
-    /// `end`, and the bytes behind `end` return to the tail.
-    pub(crate) fn written(&mut self, from: u64, end: u64, full: usize) {
-        let Some(index) = self.in_flight.iter().position(|(at, _)| *at == from) else { return };
-        let (_, bytes) = self.in_flight.remove(index);
-        let behind = usize::try_from(end - from).ok().and_then(|stored| bytes.get(stored..));
-        if let Some(behind) = behind.filter(|behind| !behind.is_empty()) {
-            self.begin_tail(end, behind, full);
+    /// The next part of the file to write: a buffer of `full` bytes or more, or else, if `everything` is asked for, all that is left. `None` if nothing
+    /// is to be written. The bytes stay in memory until [`drop_below`](Pages::drop_below).
+    pub(crate) fn next_piece(&mut self, everything: bool, full: usize, block: usize) -> Option<Piece> {
+        if self.has_full_buffer(full) {
+            self.join_short_buffer(full);
+            let (at, data) = self.buffers.front()?.clone();
+            let bytes = data.len() as u64;
+            return Some(Piece { at, data, bytes, is_end: false });
+        }
+        let at = self.buffers.front().map_or(self.tail_at, |(at, _)| *at);
+        let len = usize::try_from(self.end() - at).expect("pages are in memory");
+        if !everything || len == 0 {
+            return None;
+        }
+        let mut data = BufMut::with_capacity(len.next_multiple_of(block));
+        for (_, buffer) in &self.buffers {
+            data.extend_from_slice(buffer);
+        }
+        data.extend_from_slice(&self.tail);
+        data.resize(len.next_multiple_of(block), 0);
+        Some(Piece { at, data: data.freeze(), bytes: len as u64, is_end: true })
+    }
+
+    /// Joins a first buffer that is shorter than `full` bytes with the second one.
+    fn join_short_buffer(&mut self, full: usize) {
+        let is_short = self.buffers.front().is_some_and(|(_, first)| first.len() < full);
+        if is_short
+            && let (Some((at, first)), Some((_, second))) =
+                (self.buffers.pop_front(), self.buffers.pop_front())
+        {
+            let mut both = BufMut::with_capacity(first.len() + second.len());
+            both.extend_from_slice(&first);
+            both.extend_from_slice(&second);
+            self.buffers.push_front((at, both.freeze()));
         }
     }
 
-    /// Notes that extents hold the first `len` bytes of the tail. The tail keeps a partial last block: the
-    /// next write repeats that block.
-    pub(crate) fn tail_written(&mut self, len: usize, block: usize, full: usize) {
-        let whole = len / block * block;
-        if whole > 0 {
+    /// Drops the bytes below file offset `end`, a multiple of the block size: extents hold them.
+    pub(crate) fn drop_below(&mut self, end: u64, full: usize) {
+        while let Some((at, data)) = self.buffers.pop_front() {
+            let below = usize::try_from(end.saturating_sub(at)).unwrap_or(usize::MAX).min(data.len());
+            if below < data.len() {
+                self.buffers.push_front((at + below as u64, data.slice(below..data.len())));
+                break;
+            }
+        }
+        if self.buffers.is_empty() && end > self.tail_at {
+            let below = usize::try_from(end - self.tail_at).unwrap_or(usize::MAX);
             let tail = std::mem::take(&mut self.tail);
-            self.begin_tail(self.tail_at + whole as u64, tail.get(whole..).unwrap_or_default(), full);
+            self.begin_tail(end, tail.get(below..).unwrap_or_default(), full);
+        } else if self.tail.is_empty()
+            && !self.has_full_buffer(full)
+            && self.buffers.len() == 1
+            && let Some((at, data)) = self.buffers.pop_front()
+        {
+            self.begin_tail(at, &data, full);
         }
     }
 
@@ -127,37 +178,55 @@ mod tests {
         (pages.read(offset, &mut into), into)
     }
 
+    fn next(pages: &mut Pages, everything: bool) -> Option<(u64, usize, u64, bool)> {
+        let piece = pages.next_piece(everything, 8, 4)?;
+        Some((piece.at, piece.data.len(), piece.bytes, piece.is_end))
+    }
+
     #[test]
-    fn bytes_in_flight_and_in_the_tail_are_read_until_they_are_written() {
+    fn bytes_in_buffers_and_in_the_tail_are_read_until_they_are_written() {
         let mut pages = Pages::default();
-        assert_eq!(pages.append(&[1; 6], 8), (6, None));
-        let (taken, full) = pages.append(&[2; 6], 8);
-        assert_eq!((taken, full.map(|(at, bytes)| (at, bytes.len()))), (2, Some((0, 8))));
-        assert_eq!(pages.append(&[3; 4], 8), (4, None));
+        assert_eq!((pages.append(&[1; 6], 8), next(&mut pages, false)), (6, None));
+        assert_eq!((pages.append(&[2; 6], 8), next(&mut pages, false)), (2, Some((0, 8, 8, false))));
+        assert_eq!((pages.append(&[3; 4], 8), pages.end()), (4, 12));
         assert_eq!(look_up(&pages, 5, 9), (PageLookup::Hit(3), vec![1, 2, 2, 0, 0, 0, 0, 0, 0]));
         assert_eq!(look_up(&pages, 9, 9).0, PageLookup::Hit(3));
-        pages.written(0, 8, 8);
+        pages.drop_below(8, 8);
         assert_eq!(look_up(&pages, 5, 9).0, PageLookup::Miss(3), "the tail begins 3 bytes on");
         assert_eq!(look_up(&pages, 12, 9).0, PageLookup::Miss(9));
     }
 
     #[test]
-    fn bytes_behind_the_end_of_a_write_return_to_the_tail() {
+    fn bytes_behind_the_end_of_a_write_return_to_an_empty_tail() {
         let mut pages = Pages::default();
-        assert!(pages.append(&[7; 8], 8).1.is_some());
-        pages.written(0, 4, 8);
+        assert_eq!(pages.append(&[7; 8], 8), 8);
+        pages.drop_below(4, 8);
         assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
-        assert_eq!(pages.padded_tail(4).map(|(at, bytes, len)| (at, bytes.len(), len)), Some((4, 4, 4)));
+        assert_eq!(next(&mut pages, true), Some((4, 4, 4, true)));
+        assert_eq!((pages.append(&[8; 8], 8), next(&mut pages, false)), (4, Some((4, 8, 8, false))));
+    }
+
+    #[test]
+    fn bytes_behind_the_end_of_a_write_are_joined_with_the_next_buffer() {
+        let mut pages = Pages::default();
+        assert_eq!((pages.append(&[7; 8], 8), pages.append(&[8; 2], 8)), (8, 2));
+        pages.drop_below(4, 8);
+        assert_eq!(next(&mut pages, false), None, "less than a buffer");
+        assert_eq!(next(&mut pages, true), Some((4, 8, 6, true)));
+        assert_eq!((pages.append(&[9; 6], 8), next(&mut pages, false)), (6, Some((4, 12, 12, false))));
+        assert_eq!(look_up(&pages, 7, 3), (PageLookup::Hit(3), vec![7, 8, 8]));
+        pages.drop_below(16, 8);
+        assert!(pages.is_empty());
     }
 
     #[test]
     fn a_written_tail_keeps_its_partial_last_block() {
         let mut pages = Pages::default();
-        assert_eq!(pages.append(&[7; 6], 16), (6, None));
-        let (at, padded, len) = pages.padded_tail(4).unwrap();
-        assert_eq!((at, &*padded, len), (0, &[7, 7, 7, 7, 7, 7, 0, 0][..], 6));
-        pages.tail_written(6, 4, 16);
-        assert_eq!(pages.padded_tail(4).map(|(at, _, len)| (at, len)), Some((4, 2)));
+        assert_eq!(pages.append(&[7; 6], 16), 6);
+        let piece = pages.next_piece(true, 16, 4).unwrap();
+        assert_eq!((piece.at, &*piece.data, piece.bytes), (0, &[7, 7, 7, 7, 7, 7, 0, 0][..], 6));
+        pages.drop_below(4, 16);
+        assert_eq!(pages.next_piece(true, 16, 4).map(|piece| (piece.at, piece.bytes)), Some((4, 2)));
         assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
     }
 }

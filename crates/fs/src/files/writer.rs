@@ -2,24 +2,19 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use units::Bytes;
 use units::sync::Turnstile;
-use zoned::Buf;
 
 use crate::error::{Error, ErrorKind, Result};
-use crate::files::extents::Extent;
 use crate::files::pages::{FIRST_BUFFER_BYTES, Pages};
 use crate::files::reader::Reader;
-use crate::metadata::format::record::{MAX_EXTENTS, Record};
-use crate::options::{CacheMode, Lifetime};
+use crate::metadata::format::record::Record;
+use crate::options::Lifetime;
 use crate::shared::Handle;
 use crate::wal::ordered::file::LogFile;
-use crate::zones::place::PlaceAmount;
-
-/// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
-/// stripe; at this bound, the padding that avoids such parity is about as long as the parity.
-const MIN_DATA_BLOCKS_PER_PADDING_BLOCK: u64 = 512;
+use crate::writeback::write_out::WriteOut;
 
 /// Writes a file at its end. A file has one writer at a time, which several threads may call.
 ///
@@ -39,32 +34,25 @@ enum Inner {
 #[derive(Debug)]
 pub(crate) struct DataWriter {
     handle: Arc<Handle>,
-    /// Held during a write to a data file, so that the file has one write at a time.
+    /// Held during an append, a truncation and the end of writing, so that each is done as a whole.
     turn: Turnstile,
-    status: Mutex<Status>,
-}
-
-#[derive(Debug)]
-struct Status {
-    closed: bool,
-    poison: Option<Error>,
-    lifetime: Lifetime,
-    /// Number of blocks of file data written, and of padding blocks behind them.
-    blocks: (u64, u64),
+    is_closed: AtomicBool,
 }
 
 impl Writer {
     pub(crate) fn data(handle: Arc<Handle>) -> Writer {
-        let lifetime = handle.file.content.read().lifetime;
-        let status = Mutex::new(Status { closed: false, poison: None, lifetime, blocks: (0, 0) });
-        Writer { inner: Inner::Data(Arc::new(DataWriter { handle, turn: Turnstile::new(), status })) }
+        let writer = DataWriter { handle, turn: Turnstile::new(), is_closed: AtomicBool::new(false) };
+        Writer { inner: Inner::Data(Arc::new(writer)) }
     }
 
     pub(crate) fn log(log: Arc<LogFile>) -> Writer {
         Writer { inner: Inner::Log(log) }
     }
 
-    /// Appends a copy of `data`, and writes each full buffer. Until a `sync`, a power cut may lose the bytes.
+    /// Appends a copy of `data`. Until a `sync`, a power cut may lose the bytes.
+    ///
+    /// With a page cache, the bytes of a data file stay in memory until a task of the mount writes them; until a `sync` the end of the process loses
+    /// those too. The call waits while a quarter of the cache is unwritten. `NoSpace` appends nothing.
     pub async fn append(&self, data: &[u8]) -> Result<()> {
         match &self.inner {
             Inner::Data(writer) => writer.append(data).await,
@@ -75,8 +63,7 @@ impl Writer {
     /// Submits a log's buffered data to the device. Until a `sync`, a power cut may lose the bytes.
     pub async fn flush(&self) -> Result<()> {
         match &self.inner {
-            // A data file's full buffer was already written by `append`, and a partial block would have to be
-            // written twice.
+            // A data file's full buffer was already written by `append`, or will be, and a partial block would have to be written twice.
             Inner::Data(writer) => writer.check(),
             Inner::Log(log) => log.flush().await,
         }
@@ -113,11 +100,11 @@ impl Writer {
     /// Changes the expected lifetime of bytes appended to the file from now on.
     pub fn set_lifetime(&self, lifetime: Lifetime) {
         if let Inner::Data(writer) = &self.inner {
-            writer.status.lock().lifetime = lifetime;
+            writer.handle.file.writes.status.lock().lifetime = lifetime;
         }
     }
 
-    /// Writes the file's buffered bytes and ends writing. A second call does nothing.
+    /// Ends writing. A second call does nothing. The file's buffered bytes are written, or with a page cache will be.
     pub async fn close(&self) -> Result<()> {
         self.inner.close().await
     }
@@ -133,7 +120,7 @@ impl Inner {
 
     fn is_closed(&self) -> bool {
         match self {
-            Inner::Data(writer) => writer.status.lock().closed,
+            Inner::Data(writer) => writer.is_closed.load(Ordering::Acquire),
             Inner::Log(log) => log.is_settled(),
         }
     }
@@ -160,177 +147,156 @@ impl Drop for Writer {
 
 impl DataWriter {
     fn check(&self) -> Result<()> {
-        let status = self.status.lock();
-        if let Some(cause) = &status.poison {
-            return Err(Error::new(ErrorKind::Poisoned, "writing a file").caused_by(cause.clone()));
-        }
-        if status.closed {
+        self.handle.file.writes.check()?;
+        if self.is_closed.load(Ordering::Acquire) {
             return Err(Error::new(ErrorKind::Closed, "writing a file").because("its writer is closed"));
         }
         self.handle.shared.check_open()
     }
 
-    fn poison(&self, error: Error) -> Error {
-        self.status.lock().poison.get_or_insert(error).clone()
-    }
-
-    /// Bytes of a data file's full buffer: as many of the device's optimal writes as fit, at least one.
-    fn full_buffer_bytes(&self) -> usize {
-        let shared = &self.handle.shared;
-        let optimal = shared.device.geometry().optimal_write.0.max(1) * shared.block();
-        let optimal = usize::try_from(optimal).expect("what a device takes at a time fits into memory");
-        (shared.options.write_buffer / optimal).max(1) * optimal
-    }
-
     async fn append(&self, data: &[u8]) -> Result<()> {
         let _turn = self.turn.acquire().await;
         self.check()?;
-        self.handle.shared.metadata.check()?;
-        let full = self.full_buffer_bytes();
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
+        shared.metadata.check()?;
+        let full = shared.write_buffer_bytes();
+        if shared.dirty.is_some() {
+            shared.reserve(file, data.len() as u64).await?;
+        }
+        let appended = self.append_reserved(data, full).await;
+        file.content.write().append_upto = 0;
+        appended
+    }
+
+    /// Appends `data`, for which blocks are reserved where the mount writes back.
+    async fn append_reserved(&self, data: &[u8], full: usize) -> Result<()> {
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
         let mut rest = data;
         while !rest.is_empty() {
-            let out = {
-                let mut content = self.handle.file.content.write();
-                let (taken, out) = content.pages.append(rest, full);
+            let (now, _) = rest.split_at(rest.len().min(full));
+            if let Some(dirty) = &shared.dirty {
+                let check = || self.check().and_then(|()| shared.metadata.check());
+                dirty.admit(file, now.len() as u64, shared.driver.now(), check).await?;
+            }
+            let is_full = {
+                let mut content = file.content.write();
+                let taken = content.pages.append(now, full);
                 content.size += taken as u64;
                 rest = rest.get(taken..).unwrap_or_default();
-                out
+                shared.count_dirty(file, &content);
+                content.pages.has_full_buffer(full)
             };
-            let Some((at, data)) = out else { break };
-            let len = data.len() as u64;
-            self.write_data(at, &data, len, PlaceAmount::Whole).await.map_err(|e| self.poison(e))?;
+            if is_full && shared.dirty.is_none() {
+                shared.write_out(file, WriteOut::Buffers).await?;
+            }
         }
         Ok(())
     }
 
-    /// Writes `bytes` bytes at file offset `from`, or as much of them as `amount` says, and commits their
-    /// extents: the file ends behind the bytes written. `data` is the bytes, padded to whole blocks. Bytes
-    /// that are not written return to the file's tail.
-    async fn write_data(&self, from: u64, data: &Buf, bytes: u64, amount: PlaceAmount) -> Result<()> {
-        let shared = &self.handle.shared;
-        let lifetime = self.status.lock().lifetime;
-        let placed = shared.place(lifetime, data, amount, false).await?;
-        {
-            let (written, padded) = &mut self.status.lock().blocks;
-            *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();
-            *padded += placed.padding;
-        }
-        let block = shared.block();
-        let mut extents = Vec::with_capacity(placed.runs.len());
-        let mut at = from;
-        for &(zone, start, blocks) in &placed.runs {
-            let bytes = (blocks * block).min(from + bytes - at);
-            extents.push(Extent { offset: at, bytes, start, zone });
-            at += bytes;
-        }
-        let modified_ms = shared.driver.unix_millis();
-        {
-            let mut state = shared.state.lock();
-            shared.metadata.check_room(&state, extents.len() as u64 * 72)?;
-            for part in extents.chunks(MAX_EXTENTS) {
-                let (Some(first), Some(last)) = (part.first(), part.last()) else { continue };
-                let (ino, from, size) = (self.handle.file.ino, first.offset, last.end());
-                state.commit(Record::Extents { ino, from, size, modified_ms, extents: part.to_vec() })?;
-            }
-            // Pages and extents change under one lock: a reader finds each byte in a page or in an extent.
-            self.handle.file.content.write().pages.written(from, at, self.full_buffer_bytes());
-        }
-        if let Some(cache) =
-            shared.cache.as_ref().filter(|_| shared.options.cache_mode == CacheMode::Buffered)
-        {
-            let stored = usize::try_from(at - from).ok().and_then(|stored| data.get(..stored));
-            cache.store(self.handle.file.ino, from, stored.unwrap_or_default());
-        }
-        drop(placed);
-        shared.metadata.bound_pending().await
-    }
-
-    /// Writes the file's tail, its last block padded. A partial last block stays in the tail as well. The
-    /// caller holds the file's write turn.
-    async fn write_tail(&self) -> Result<()> {
-        let block = usize::try_from(self.handle.shared.block()).expect("a block fits into memory");
-        let (at, padded, len) = {
-            let content = self.handle.file.content.read();
-            match content.pages.padded_tail(block) {
-                Some(out) if out.0 + out.2 as u64 > content.stored => out,
-                _ => return Ok(()),
-            }
-        };
-        let padding = {
-            let (written, padding) = self.status.lock().blocks;
-            ((written + (padded.len() / block) as u64) / MIN_DATA_BLOCKS_PER_PADDING_BLOCK)
-                .saturating_sub(padding)
-        };
-        self.write_data(at, &padded, len as u64, PlaceAmount::All { padding }).await?;
-        self.handle.file.content.write().pages.tail_written(len, block, self.full_buffer_bytes());
-        Ok(())
+    /// Writes all of the file's bytes. The caller of the writer hears of a failure.
+    async fn write_out(&self, what: WriteOut) -> Result<()> {
+        let written = self.handle.shared.write_out(&self.handle.file, what).await;
+        written.inspect_err(|_| self.handle.file.writes.note_told())
     }
 
     async fn sync(&self) -> Result<()> {
-        let upto = {
-            let _turn = self.turn.acquire().await;
-            self.check()?;
-            self.write_tail().await.map_err(|e| self.poison(e))?;
-            self.handle.shared.state.lock().journal.applied
-        };
-        // The commit runs without the file's write turn: appends continue meanwhile, and concurrent syncs
-        // share the commit.
-        self.handle.shared.metadata.commit_upto(upto).await.map_err(|e| self.poison(e))
+        self.check()?;
+        let shared = &self.handle.shared;
+        let forgets_tail = shared.options.rules().forgets_tails();
+        self.write_out(if forgets_tail { WriteOut::Buffers } else { WriteOut::Everything }).await?;
+        // Appends continue during the commit, and concurrent syncs share it.
+        let upto = shared.state.lock().journal.applied;
+        let committed = shared.metadata.commit_upto(upto).await;
+        committed.map_err(|error| self.handle.file.writes.fail(error, true))
     }
 
     async fn truncate(&self, size: u64) -> Result<()> {
         let _turn = self.turn.acquire().await;
         self.check()?;
-        self.write_tail().await.map_err(|e| self.poison(e))?;
-        let shared = &self.handle.shared;
-        let (ino, modified_ms) = (self.handle.file.ino, shared.driver.unix_millis());
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
+        let _write_turn = file.writes.turn.acquire().await;
+        let written = shared.write_out_in_turn(file, WriteOut::Everything).await;
+        written.inspect_err(|_| file.writes.note_told())?;
+        let modified_ms = shared.driver.unix_millis();
         let cut = {
             let mut state = shared.state.lock();
-            self.handle.file.content.write().pages = Pages::default();
             let (stored, cut) = {
-                let content = self.handle.file.content.read();
+                let mut content = file.content.write();
+                content.pages = Pages::default();
+                shared.give_up_reserved(&mut state, &mut content);
                 (content.stored, content.extents.ranges_from(size))
             };
             let from = stored.min(size);
-            state.commit(Record::Extents { ino, from, size, modified_ms, extents: Vec::new() })?;
+            state.commit(Record::Extents { ino: file.ino, from, size, modified_ms, extents: Vec::new() })?;
             cut
         };
         if let Some(cache) = shared.cache.as_ref().filter(|_| !shared.options.rules().keeps_truncated_pages())
         {
-            cache.remove(ino, &cut);
+            cache.remove(file.ino, &cut);
         }
-        self.load_tail().await.map_err(|e| self.poison(e))
+        self.load_tail().await.map_err(|error| file.writes.fail(error, true))
     }
 
-    /// Reads a file's partial last block into the tail: the next write repeats the block.
-    pub(crate) async fn load_tail(&self) -> Result<()> {
-        let block = self.handle.shared.block();
-        let size = self.handle.file.content.read().size;
+    /// Reads a file's partial last block into the tail: the next write repeats the block. The caller holds the turn of the file's writes.
+    async fn load_tail(&self) -> Result<()> {
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
+        let (size, are_loaded) = {
+            let content = file.content.read();
+            (content.size, !content.pages.is_empty() && content.pages.end() == content.size)
+        };
+        if are_loaded {
+            return Ok(());
+        }
+        let block = shared.block();
         let partial = usize::try_from(size % block).expect("a block fits into memory");
         let mut bytes = vec![0; partial];
         if partial > 0 {
             Reader::new(Arc::clone(&self.handle)).read_at(Bytes(size - size % block), &mut bytes).await?;
         }
-        let room = FIRST_BUFFER_BYTES.min(self.full_buffer_bytes());
-        self.handle.file.content.write().pages.begin_tail(size - size % block, &bytes, room);
+        let room = FIRST_BUFFER_BYTES.min(shared.write_buffer_bytes());
+        file.content.write().pages.begin_tail(size - size % block, &bytes, room);
         Ok(())
+    }
+
+    /// Begins to append to the file, where an earlier writer ended or where it lost bytes.
+    async fn resume(&self) -> Result<()> {
+        let file = &self.handle.file;
+        let _write_turn = file.writes.turn.acquire().await;
+        if let Some(error) = file.writes.take_untold() {
+            return Err(error);
+        }
+        file.drop_lost_pages();
+        file.writes.begin(file.content.read().lifetime);
+        self.load_tail().await
     }
 
     async fn close(&self) -> Result<()> {
         let _turn = self.turn.acquire().await;
-        if self.status.lock().closed {
+        if self.is_closed.load(Ordering::Acquire) {
             return Ok(());
         }
-        let poisoned = self.status.lock().poison.is_some();
-        let result =
-            if poisoned { self.check() } else { self.write_tail().await.map_err(|e| self.poison(e)) };
-        self.status.lock().closed = true;
-        let mut state = self.handle.shared.state.lock();
-        let mut content = self.handle.file.content.write();
-        content.pages = Pages::default();
-        content.size = content.stored;
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
+        let mut result = file.writes.check();
+        if result.is_ok() && shared.dirty.is_none() {
+            result = self.write_out(WriteOut::Everything).await;
+        }
+        self.is_closed.store(true, Ordering::Release);
+        let _write_turn = file.writes.turn.acquire().await;
+        let mut state = shared.state.lock();
+        let mut content = file.content.write();
+        if shared.dirty.is_none() {
+            content.pages = Pages::default();
+            content.size = content.stored;
+        } else if content.dirty_bytes() == 0 {
+            content.pages = Pages::default();
+            shared.give_up_reserved(&mut state, &mut content);
+        } else if file.writes.has_failed() {
+            shared.give_up_reserved(&mut state, &mut content);
+        } else {
+            shared.settle_reserved(&mut state, &mut content, 0);
+        }
         drop(content);
-        if let Some(node) = state.file_node(self.handle.file.ino) {
+        if let Some(node) = state.file_node(file.ino) {
             node.writing = false;
         }
         result
@@ -341,7 +307,7 @@ impl Writer {
     /// Prepares a writer to append to an existing data file.
     pub(crate) async fn resume(&self) -> Result<()> {
         match &self.inner {
-            Inner::Data(writer) => writer.load_tail().await,
+            Inner::Data(writer) => writer.resume().await,
             Inner::Log(_) => Ok(()),
         }
     }

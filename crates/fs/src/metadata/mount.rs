@@ -20,11 +20,13 @@ use crate::metadata::log::{MetadataLog, MetadataLogEnd};
 use crate::metadata::mkfs::{check_geometry, check_slots, read_superblock};
 use crate::metadata::replay::{Replayed, replay};
 use crate::metadata::state::State;
-use crate::options::{FileKind, MountOptions};
+use crate::options::{CacheMode, FileKind, MountOptions};
 use crate::shared::Shared;
 use crate::wal::ordered::read;
 use crate::wal::ordered::recover::recover_with;
 use crate::wal::segment::Segment;
+use crate::writeback::dirty::DirtyBytes;
+use crate::writeback::tasks;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::pins::Pins;
 use crate::zones::pool::ReadBufferPool;
@@ -74,6 +76,11 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     reset_active_dead_zones(&shared, &report).await?;
     shared.background.store(3, Ordering::Release);
     let (me, work) = (Arc::downgrade(&shared), &shared.work);
+    if let Some(dirty) = &shared.dirty {
+        shared.background.store(4, Ordering::Release);
+        let task = tasks::run(me.clone(), dirty.work.clone(), Arc::clone(&shared.driver));
+        shared.driver.spawn("write-back", Box::pin(task));
+    }
     shared.driver.spawn("cleaner", Box::pin(cleaner::run(me.clone(), work.clone())));
     shared.driver.spawn("open-ahead", Box::pin(ahead::run(me.clone(), work.clone())));
     shared.driver.spawn("committer", Box::pin(ahead::commit_soon(me, work.clone())));
@@ -96,6 +103,7 @@ fn shared_state(
     // The cache of a new mount is empty.
     state.released.clear();
     state.allocator.slots = Some(slots);
+    state.allocator.zone_blocks = geometry.zone_capacity.0;
     state.allocator.kept = kept_for_reclaim(u64::from(geometry.zones));
     state.allocator.reserve.kept = options.recovery_reserve;
     let limited = geometry.max_open.is_some() || geometry.max_active.is_some();
@@ -103,6 +111,8 @@ fn shared_state(
     let (pins, pool) = (Pins::new(geometry.zones), ReadBufferPool::new(geometry.block_size as usize));
     let (state, work) = (Arc::new(Mutex::new(state)), Event::new());
     let cache = PageCache::new(options.cache, geometry.block_size as usize);
+    let writes_back = cache.is_some() && options.cache_mode == CacheMode::Buffered && !options.read_only;
+    let dirty = writes_back.then(|| DirtyBytes::new(options.cache, options.longest_in_memory));
     let driver = Arc::clone(dev.driver());
     let metadata = MetadataLog::new(
         dev,
@@ -122,6 +132,7 @@ fn shared_state(
         pins,
         pool,
         cache,
+        dirty,
         work,
         space: Event::new(),
         parallel_logs: AtomicU32::new(0),

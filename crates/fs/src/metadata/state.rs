@@ -12,6 +12,7 @@ use units::ZoneId;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::{Extent, Freed};
 use crate::files::file::File;
+use crate::files::pages::Pages;
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::{FileKind, Lifetime};
@@ -62,9 +63,9 @@ pub(crate) struct State {
 }
 
 /// A data file that nobody can read any more.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct ReleasedFile {
-    pub ino: u64,
+    pub file: Arc<File>,
     /// The ranges of the file's bytes that extents named.
     pub stored: Vec<Range<u64>>,
 }
@@ -346,12 +347,16 @@ impl State {
         }
     }
 
-    fn release(&mut self, file: &File) {
+    fn release(&mut self, file: &Arc<File>) {
         let (freed, segments) = {
             let mut content = file.content.write();
-            if !content.extents.as_slice().is_empty() {
-                self.released.push(ReleasedFile { ino: file.ino, stored: content.extents.ranges_from(0) });
+            if !content.extents.as_slice().is_empty() || !content.pages.is_empty() {
+                self.released
+                    .push(ReleasedFile { file: Arc::clone(file), stored: content.extents.ranges_from(0) });
             }
+            content.pages = Pages::default();
+            content.size = content.stored;
+            self.allocator.reserved_blocks -= std::mem::take(&mut content.reserved);
             self.parts -= (content.extents.as_slice().len() + content.log.segments.len()) as u64;
             (content.extents.cut(0, self.block), std::mem::take(&mut content.log.segments))
         };

@@ -146,6 +146,9 @@ impl Allocator {
         // Without an open log, the last empty zones are left to data.
         let least = if self.leases.is_empty() { self.kept + LOW_FREE_ZONES } else { self.kept };
         let zone = self.table.next_free_zone(Stream::Log).filter(|_| self.table.free_zone_count() > least)?;
+        if !self.log_leaves_reserved_blocks() {
+            return None;
+        }
         self.table.note_last_zone(Stream::Log, zone);
         self.table.set(zone, Phase::Ahead, ZoneRole::Free);
         self.opening = true;

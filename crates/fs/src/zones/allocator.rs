@@ -15,6 +15,7 @@ use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::reserve::RecoveryReserve;
+use crate::zones::room::PlaceFor;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
 use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
 
@@ -47,6 +48,10 @@ pub(crate) struct Allocator {
     pub commit_soon: u64,
     /// Number of empty zones kept for reclaim.
     pub kept: usize,
+    /// Number of blocks in a zone.
+    pub zone_blocks: u64,
+    /// Number of blocks reserved for accepted bytes of all files.
+    pub reserved_blocks: u64,
     /// The empty zones kept for the recovery of databases.
     pub reserve: RecoveryReserve,
     /// True if a writer waits for space.
@@ -104,6 +109,8 @@ impl Allocator {
             generations: 0..0,
             commit_soon: 0,
             kept: 0,
+            zone_blocks: 0,
+            reserved_blocks: 0,
             reserve: RecoveryReserve::default(),
             wanted: false,
             waiting_logs: 0,
@@ -147,9 +154,13 @@ impl Allocator {
     }
 
     /// True if file data may take an empty zone.
-    fn may_take_free(&self, privileged: bool) -> bool {
-        let least = if privileged { 0 } else { self.kept + self.kept_for_logs() };
-        self.table.free_zone_count() > least && (privileged || self.data_leaves_reserve())
+    fn may_take_free(&self, who: PlaceFor) -> bool {
+        let least = match who {
+            PlaceFor::Reclaim => 0,
+            PlaceFor::AcceptedBytes => self.kept,
+            PlaceFor::Writer => self.kept + self.kept_for_logs(),
+        };
+        self.table.free_zone_count() > least && (who == PlaceFor::Reclaim || self.data_leaves_reserve())
     }
 
     /// Number of empty zones below which reclaim begins.
@@ -157,9 +168,10 @@ impl Allocator {
         self.kept + self.reserved_zones() + LOW_FREE_ZONES
     }
 
-    /// True if a log that takes an empty zone leaves the reserve for recovery whole.
+    /// True if a log that takes an empty zone leaves the reserve for recovery whole, and the blocks reserved for accepted bytes.
     pub(crate) fn log_leaves_reserve(&self) -> bool {
         self.leaves(self.reserve.left_by_log(self.table.live_log_zones(), self.table.usable_zones()))
+            && self.log_leaves_reserved_blocks()
     }
 
     /// True if file data that takes an empty zone leaves the reserve for recovery whole.
@@ -170,6 +182,14 @@ impl Allocator {
     /// True if `reserved` empty zones, and those kept for reclaim, are left after one more is taken.
     fn leaves(&self, reserved: usize) -> bool {
         reserved == 0 || self.empty_zones() > self.kept + reserved
+    }
+
+    /// Number of empty zones that file data may take of those that are not kept for recovery.
+    pub(super) fn zones_above_reserve(&self) -> usize {
+        match self.reserved_zones() {
+            0 => usize::MAX,
+            reserved => self.empty_zones().saturating_sub(self.kept + reserved),
+        }
     }
 
     /// Number of empty zones. A zone opened ahead is empty.
@@ -191,7 +211,12 @@ impl Allocator {
         if self.open.len() < 2 {
             return;
         }
-        let idle = self.open.iter().enumerate().find_map(|(i, z)| Some((i, z.retire()?)));
+        let spared = |z: &Arc<OpenZone>| {
+            let room = if z.reclaim { 0 } else { z.room() };
+            self.reserved_are_there_without(room)
+        };
+        let may_go = self.open.iter().enumerate().filter(|(_, zone)| spared(zone));
+        let idle = may_go.into_iter().find_map(|(i, z)| Some((i, z.retire()?)));
         if let Some((index, pointer)) = idle {
             let zone = self.open.remove(index).zone;
             self.table.note_state(zone, ZoneState::Closed, pointer);
@@ -224,18 +249,26 @@ impl Allocator {
             z.capacity - from
         };
         let rooms: u64 = self.open.iter().map(open).sum();
-        (zones + rooms).saturating_sub((self.kept + self.reserved_zones()) as u64 * capacity)
+        let kept = (self.kept + self.reserved_zones()) as u64 * capacity;
+        (zones + rooms).saturating_sub(kept + self.reserved_blocks)
     }
 
-    /// Chooses the zone for the next write of file data with `lifetime`. `privileged`: the write is a
-    /// reclaim's.
-    pub(super) fn choose_zone(&mut self, lifetime: Lifetime, privileged: bool) -> ZoneChoice {
+    /// Chooses the zone for the next write of file data with `lifetime`.
+    pub(super) fn choose_zone(&mut self, lifetime: Lifetime, who: PlaceFor) -> ZoneChoice {
+        let privileged = who == PlaceFor::Reclaim;
         // While all zones kept for reclaim and for recovery are empty, reclaim can empty any zone, so every writer may use
         // reclaim's zone.
         let reserved = self.reserved_zones();
         let whole = self.table.free_zone_count() >= self.kept
             && (reserved == 0 || self.empty_zones() >= self.kept + reserved);
-        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
+        let usable = |z: &&Arc<OpenZone>| {
+            let may_use = match (privileged, z.reclaim) {
+                (false, true) => whole,
+                (true, false) => self.reserved_are_there_without(z.room()),
+                (true, true) | (false, false) => true,
+            };
+            z.has_room() && may_use
+        };
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
@@ -250,7 +283,7 @@ impl Allocator {
         let data_slots = self.slots.map_or(MAX_OPEN_DATA_ZONES, |s| s.data);
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
-            && self.may_take_free(privileged)
+            && self.may_take_free(who)
             // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
             && (best.is_none() || self.table.free_zone_count() > self.kept + data_slots)
             && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, privileged))

@@ -14,6 +14,7 @@ use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
 use crate::zones::place::PlaceAmount;
+use crate::zones::room::PlaceFor;
 use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
 /// With more dead zones than this the cleaner commits the metadata records that freed them, instead of waiting
@@ -305,7 +306,7 @@ impl Shared {
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
         let block = self.block();
-        let placed = self.place(lifetime, data, PlaceAmount::Whole, true).await?;
+        let placed = self.place(lifetime, data, PlaceAmount::Whole, PlaceFor::Reclaim).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {
@@ -316,18 +317,18 @@ impl Shared {
         part.bytes = done;
         let mut state = self.state.lock();
         let Some(file) = state.file(ino) else { return Ok(done) };
-        // A writer may have cut or rewritten the extent during the copy: then the copy is garbage.
-        let same = file.content.read().extents.at_or_after(part.offset).is_some_and(|e| {
-            let start = e.start.plus(Blocks(part.offset.saturating_sub(e.offset) / block));
-            e.offset <= part.offset
-                && e.end() >= part.offset + part.bytes
-                && (e.zone, start) == (part.zone, part.start)
-                && (part.bytes.is_multiple_of(block) || e.end() == part.offset + part.bytes)
-        });
-        if same {
-            for extents in moved.chunks(MAX_EXTENTS) {
-                state.commit(Record::Remap { ino, extents: extents.to_vec() })?;
-            }
+        // A writer may have cut or rewritten a part of the extent during the copy: the copy of that part is garbage.
+        let same = {
+            let content = file.content.read();
+            let same = content.extents.same_bytes(&part, block);
+            moved.retain_mut(|copy| {
+                copy.bytes = copy.bytes.min(same.saturating_sub(copy.offset - part.offset));
+                copy.bytes > 0
+            });
+            moved
+        };
+        for extents in same.chunks(MAX_EXTENTS) {
+            state.commit(Record::Remap { ino, extents: extents.to_vec() })?;
         }
         drop(state);
         drop(placed);

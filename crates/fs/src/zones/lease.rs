@@ -72,7 +72,8 @@ impl Allocator {
         // Rests and zones opened ahead are active already, and the zone that the log leaves stays active
         // until its last entries are written.
         if may_hold_more {
-            if let Some(zone) = self.rests.pop()
+            if self.rest_leaves_reserved_blocks()
+                && let Some(zone) = self.rests.pop()
                 && let Some(z) = self.table.get(zone).copied()
             {
                 let (start, end) = (Blocks(z.pointer), Blocks(z.capacity));
@@ -89,6 +90,11 @@ impl Allocator {
         // From here on the new zone takes over the open-zone slot of the log's old zone: the old zone is full
         // once its entries are written, and they are written before the first entry of the new zone.
         if !leased && !self.slot_free() {
+            // A slot is of no use without an empty zone. To free one for it retires a data zone, whose reclaim opens another zone, and so on
+            // for ever.
+            if !self.log_may_take_free() && !self.opening && self.finishing.is_empty() {
+                return SegmentSearchOutcome::Starved;
+            }
             if self.finishing.is_empty() && !self.opening {
                 self.free_a_slot();
             }

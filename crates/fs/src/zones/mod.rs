@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!   place (file data)   lease (logs)   ahead (zones opened ahead for logs)   cleaner (finish, reset, reclaim)   usage (statfs)
+//!   room (blocks reserved for accepted bytes)
 //!     -------- over --------
 //!   allocator
 //!     -------- over --------
@@ -17,6 +18,7 @@ pub(crate) mod pins;
 pub(crate) mod place;
 pub(crate) mod pool;
 pub(crate) mod reserve;
+pub(crate) mod room;
 pub(crate) mod slots;
 pub(crate) mod table;
 pub(crate) mod usage;

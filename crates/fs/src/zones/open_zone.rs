@@ -60,6 +60,11 @@ impl OpenZone {
         !self.failed.load(Ordering::Acquire) && self.hint.load(Ordering::Acquire) < self.capacity
     }
 
+    /// Number of blocks that can still be written.
+    pub(super) fn room(&self) -> u64 {
+        self.capacity.saturating_sub(self.pointer())
+    }
+
     /// True if the device counts the zone as open: a zone written to its end is full.
     pub(super) fn takes_slot(&self) -> bool {
         self.hint.load(Ordering::Acquire) < self.capacity

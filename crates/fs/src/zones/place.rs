@@ -12,6 +12,7 @@ use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
 use crate::zones::allocator::ZoneChoice;
 use crate::zones::open_zone::OpenZone;
+use crate::zones::room::PlaceFor;
 use crate::zones::table::Phase;
 
 /// Bytes of file data in flight to a zone while logs have priority. Drives that buffer writes reach their
@@ -77,16 +78,16 @@ fn with_zeros_behind(data: Buf, behind: u64, block: usize) -> Buf {
 
 impl Shared {
     /// Writes whole blocks of file data to zones of `lifetime`, and waits until the device has acknowledged
-    /// the writes. Waits for reclaim before it fails with `NoSpace`. `privileged`: the write is a reclaim's,
-    /// which may take the zones kept for reclaim.
+    /// the writes. Waits for reclaim before it fails with `NoSpace`.
     pub(crate) async fn place(
         &self,
         lifetime: Lifetime,
         data: &Buf,
         amount: PlaceAmount,
-        privileged: bool,
+        who: PlaceFor,
     ) -> Result<Placed<'_>> {
-        let device = self.device.class(if privileged { IoClass::Reclaim } else { IoClass::Write });
+        let device =
+            self.device.class(if who == PlaceFor::Reclaim { IoClass::Reclaim } else { IoClass::Write });
         let geometry = device.geometry();
         let optimal = geometry.optimal_write.0;
         let block = geometry.block_size as usize;
@@ -100,7 +101,7 @@ impl Shared {
                 break;
             }
             let seen = self.space.version();
-            let open = match self.choose_data_zone(lifetime, privileged) {
+            let open = match self.choose_data_zone(lifetime, who) {
                 Ok(Some(open)) => open,
                 Ok(None) if ios.is_empty() => {
                     self.kick_cleaner();
@@ -196,18 +197,23 @@ impl Shared {
     }
 
     /// A zone for a write of file data; `None` if one may be found after the next change of `space`.
-    fn choose_data_zone(&self, lifetime: Lifetime, privileged: bool) -> Result<Option<Arc<OpenZone>>> {
+    fn choose_data_zone(&self, lifetime: Lifetime, who: PlaceFor) -> Result<Option<Arc<OpenZone>>> {
+        let privileged = who == PlaceFor::Reclaim;
         self.check_open()?;
         // A write fails after a failed metadata write: the cleaner stops, and would not finish a zone for it.
         self.metadata.check()?;
         let mut state = self.state.lock();
-        match state.allocator.choose_zone(lifetime, privileged) {
+        match state.allocator.choose_zone(lifetime, who) {
             ZoneChoice::Zone(zone) => return Ok(Some(zone)),
             ZoneChoice::Wait if !privileged => {}
             ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,
             // A reclaim's write waits only for writes in flight: the cleaner, which runs the reclaim, also
             // finishes zones.
             ZoneChoice::Wait if state.allocator.finishing.is_empty() => {}
+            ZoneChoice::Starved if who == PlaceFor::AcceptedBytes => {
+                let zone = state.allocator.any_zone_for_accepted_bytes(lifetime);
+                return zone.map(Some).ok_or_else(|| state.allocator.no_space());
+            }
             ZoneChoice::Wait | ZoneChoice::Starved => {
                 // Before a write fails with `NoSpace`, data takes the zones opened ahead for logs.
                 let allowed = privileged || state.allocator.data_leaves_reserve();

@@ -24,4 +24,5 @@ mod striped_log;
 mod stripes;
 mod superblocks;
 mod threads;
+mod write_back;
 mod zenfs_defects;

@@ -139,7 +139,7 @@ impl TicketLog for FsLog {
     fn seal(&self) -> Result<(), LogError> {
         self.wait(async {
             self.log.close().await?;
-            self.fs.sync().await
+            self.fs.sync_names().await
         })
     }
 
@@ -147,7 +147,7 @@ impl TicketLog for FsLog {
         self.wait(async {
             self.log.close().await?;
             self.fs.unlink(&self.path).await?;
-            self.fs.sync().await
+            self.fs.sync_names().await
         })
     }
 }

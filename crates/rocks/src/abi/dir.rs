@@ -260,7 +260,7 @@ pub unsafe extern "C" fn furrow_sync(fs: *const FurrowFs) -> FurrowStatus {
     run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive.
         let fs = unsafe { &*fs };
-        fs.wait(fs.fs.sync())
+        fs.wait(fs.fs.sync_names())
     })
 }
 

@@ -44,6 +44,7 @@ const CACHE_HITS: &str = "furrow_fs_cache_hits";
 const CACHE_MISSES: &str = "furrow_fs_cache_misses";
 const CACHE_BYTES: &str = "furrow_fs_cache_bytes";
 const CACHE_CAPACITY: &str = "furrow_fs_cache_capacity_bytes";
+const CACHE_DIRTY: &str = "furrow_fs_cache_dirty_bytes";
 const RESERVE: &str = "furrow_fs_reserve_bytes";
 
 /// The text of all metrics with their present values. Asks the device for its zones, which may block.
@@ -117,6 +118,7 @@ impl MetricValues {
             gauges.extend([
                 (CACHE_BYTES, "Memory that the page cache takes", cache.used.0),
                 (CACHE_CAPACITY, "Memory that the page cache may take", cache.capacity.0),
+                (CACHE_DIRTY, "Bytes of files that are in memory only", cache.dirty.0),
             ]);
         }
         if let Some(kv::LogReport { log, held }) = shared.engine.log() {

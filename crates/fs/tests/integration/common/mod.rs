@@ -12,6 +12,7 @@ use units::{Bytes, Driver, VirtualDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency, Media};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
+#[derive(Debug)]
 pub struct Drive {
     pub driver: Arc<VirtualDriver>,
     pub emu: Arc<Emu>,

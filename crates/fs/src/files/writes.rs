@@ -1,0 +1,78 @@
+//! The writing of a data file: what outlives the writer, since bytes in memory are written behind its back, and after its end.
+
+use parking_lot::Mutex;
+use units::sync::Turnstile;
+
+use crate::error::{Error, ErrorKind, Result};
+use crate::options::Lifetime;
+
+/// The writing of one data file.
+#[derive(Debug, Default)]
+pub(crate) struct FileWrites {
+    /// Held while pages are written, while the file is truncated, and while a writer begins or ends: a file has one of these at a time.
+    pub turn: Turnstile,
+    pub status: Mutex<WriteStatus>,
+}
+
+/// The state of the writing of one data file.
+#[derive(Debug, Default)]
+pub(crate) struct WriteStatus {
+    /// The expected lifetime of the bytes appended from now on.
+    pub lifetime: Lifetime,
+    /// Number of blocks of file data written, and of padding blocks behind them.
+    pub blocks: (u64, u64),
+    pub failure: Option<WriteFailure>,
+}
+
+/// Bytes of a file were accepted and cannot be written: the file ends before the first one of them.
+#[derive(Clone, Debug)]
+pub(crate) struct WriteFailure {
+    pub error: Error,
+    /// True once a caller has heard of the failure.
+    pub is_told: bool,
+}
+
+impl FileWrites {
+    /// Fails after a failed write, until a writer opens the file again.
+    pub(crate) fn check(&self) -> Result<()> {
+        match &mut self.status.lock().failure {
+            None => Ok(()),
+            Some(failure) => {
+                failure.is_told = true;
+                Err(Error::new(ErrorKind::Poisoned, "writing a file").caused_by(failure.error.clone()))
+            }
+        }
+    }
+
+    /// Notes that bytes of the file cannot be written. Returns the error of the first failure.
+    pub(crate) fn fail(&self, error: Error, is_told: bool) -> Error {
+        let mut status = self.status.lock();
+        status.failure.get_or_insert(WriteFailure { error, is_told }).error.clone()
+    }
+
+    /// True if bytes of the file cannot be written.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.status.lock().failure.is_some()
+    }
+
+    /// Notes that a caller has heard of a failed write.
+    pub(crate) fn note_told(&self) {
+        if let Some(failure) = &mut self.status.lock().failure {
+            failure.is_told = true;
+        }
+    }
+
+    /// The error of a failed write of which no caller has heard. The next call returns `None`.
+    pub(crate) fn take_untold(&self) -> Option<Error> {
+        let mut status = self.status.lock();
+        let failure = status.failure.as_mut().filter(|failure| !failure.is_told)?;
+        failure.is_told = true;
+        Some(failure.error.clone())
+    }
+
+    /// A writer opens the file, which ends before the first lost byte. `lifetime`: that of the file.
+    pub(crate) fn begin(&self, lifetime: Lifetime) {
+        let mut status = self.status.lock();
+        (status.failure, status.lifetime) = (None, lifetime);
+    }
+}

@@ -1,0 +1,691 @@
+//! Tests of write-back: bytes in memory, when they are written, and what failures and full drives do to them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use fs::{
+    BrokenRule, Bytes, CreateOptions, ErrorKind, FormatOptions, Fs, IoClass, Lifetime, MountOptions, Writer,
+};
+use units::{Driver, RealDriver, SplitMix64, block_on, sleep_until, spawn};
+use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
+use zoned::{Blocks, Geometry, Io, Op, ZoneState, ZonedDevice};
+
+use crate::common::{Drive, bytes, data, log, read, write};
+
+const KIB: usize = 1 << 10;
+const MIB: u64 = 1 << 20;
+
+/// Seeded numbers below a limit.
+struct Random(SplitMix64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0.draw() % limit
+    }
+}
+
+fn options() -> MountOptions {
+    MountOptions { cache: Bytes(8 * MIB), write_buffer: 64 * KIB, ..MountOptions::default() }
+}
+
+fn drive() -> Drive {
+    Drive::new(EmuOptions {
+        name: "emu:write-back".into(),
+        zones: 80,
+        zone_size: Blocks(64),
+        zone_capacity: Blocks(64),
+        latency: Latency::all(Duration::from_micros(50)),
+        track_power_cuts: true,
+        ..EmuOptions::default()
+    })
+}
+
+fn mounted(drive: &Drive, options: &MountOptions) -> Fs {
+    drive.format();
+    drive.run(Fs::mount(drive.dev(), options)).expect("mounts")
+}
+
+async fn pause(fs: &Fs, time: Duration) {
+    sleep_until(&**fs.driver(), fs.driver().now().after(time)).await;
+}
+
+fn writes(fs: &Fs) -> u64 {
+    fs.operations(IoClass::Write)
+}
+
+#[test]
+fn appends_end_in_memory_and_are_written_after_five_seconds() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let began = fs.driver().now();
+        let writer = fs.create("/data", &data()).await.unwrap();
+        writer.append(&bytes(50_000, 1)).await.unwrap();
+        writer.close().await.unwrap();
+        assert_eq!(
+            (fs.driver().now(), writes(&fs)),
+            (began, 0),
+            "neither the append nor the end waits for the drive"
+        );
+        assert_eq!(fs.cache_stats().dirty, Bytes(50_000));
+        assert_eq!(read(&fs, "/data").await.unwrap(), bytes(50_000, 1));
+        pause(&fs, Duration::from_millis(4900)).await;
+        assert_eq!(writes(&fs), 0);
+        pause(&fs, Duration::from_millis(200)).await;
+        assert!(writes(&fs) > 0);
+        assert_eq!(fs.cache_stats().dirty, Bytes(0));
+        assert_eq!(read(&fs, "/data").await.unwrap(), bytes(50_000, 1));
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
+    let fs = drive.mount();
+    assert_eq!(drive.run(read(&fs, "/data")).unwrap(), bytes(50_000, 1));
+}
+
+#[test]
+fn a_full_buffer_is_written_at_once_and_the_rest_with_the_unmount() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let writer = fs.create("/data", &data()).await.unwrap();
+        writer.append(&bytes(70 * KIB, 1)).await.unwrap();
+        pause(&fs, Duration::from_millis(10)).await;
+        assert_eq!(fs.cache_stats().dirty, Bytes(6 * 1024));
+        writer.append(&bytes(6 * KIB, 2)).await.unwrap();
+        writer.close().await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    let fs = drive.mount();
+    let expected = [bytes(70 * KIB, 1), bytes(6 * KIB, 2)].concat();
+    assert_eq!(drive.run(read(&fs, "/data")).unwrap(), expected);
+}
+
+#[test]
+fn an_eighth_of_the_cache_is_written_although_no_buffer_is_full() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let mut writers = Vec::new();
+        for n in 0..40 {
+            let writer = fs.create(&format!("/{n}"), &data()).await.unwrap();
+            writer.append(&bytes(30 * KIB, n)).await.unwrap();
+            writers.push(writer);
+        }
+        pause(&fs, Duration::from_millis(100)).await;
+        let dirty = fs.cache_stats().dirty.0;
+        assert!(dirty < MIB && dirty > MIB / 2, "{dirty}");
+        let (used, capacity) = (fs.cache_stats().used.0, fs.cache_stats().capacity.0);
+        assert!(used + dirty <= capacity, "{used} {dirty} {capacity}");
+    });
+}
+
+#[test]
+fn a_file_that_is_removed_first_is_never_written() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        for n in 0..100 {
+            let writer = fs.create("/data", &data()).await.unwrap();
+            writer.append(&bytes(40 * KIB, n)).await.unwrap();
+            writer.close().await.unwrap();
+            drop(writer);
+            fs.unlink("/data").await.unwrap();
+        }
+        assert_eq!((writes(&fs), fs.cache_stats().dirty), (0, Bytes(0)));
+        let writer = fs.create("/open", &data()).await.unwrap();
+        writer.append(&bytes(40 * KIB, 1)).await.unwrap();
+        let reader = fs.open("/open").unwrap();
+        fs.unlink("/open").await.unwrap();
+        writer.close().await.unwrap();
+        let mut into = vec![0; 40 * KIB];
+        assert_eq!(reader.read_at(Bytes(0), &mut into).await.unwrap(), 40 * KIB);
+        assert!(into == bytes(40 * KIB, 1));
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
+}
+
+/// A drive that takes ten seconds for each long write.
+#[derive(Debug)]
+struct SlowDrive(Drive);
+
+impl ZonedDevice for SlowDrive {
+    fn geometry(&self) -> &Geometry {
+        self.0.emu.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        let is_long = matches!(&op, Op::Write { data, .. } if data.len() > 32 * KIB);
+        let written = self.0.emu.submit(op);
+        if !is_long {
+            return written;
+        }
+        let driver: Arc<dyn Driver> = self.0.driver.clone();
+        let at = driver.now().after(Duration::from_secs(10));
+        Io::spawn(&driver.clone(), &"slow".into(), async move {
+            sleep_until(&*driver, at).await;
+            written.await
+        })
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.emu.driver()
+    }
+}
+
+#[test]
+fn writers_wait_at_a_quarter_of_the_cache_and_logs_do_not() {
+    let drive = drive();
+    drive.format();
+    let driver = Arc::clone(&drive.driver);
+    let slow = Arc::new(SlowDrive(drive));
+    let fs = block_on(&*driver, Fs::mount(slow, &options())).expect("mounts");
+    let writer = {
+        let fs = fs.clone();
+        spawn(&*driver, "writer", async move {
+            let writer = fs.create("/data", &data()).await.unwrap();
+            writer.append(&bytes(6 << 20, 1)).await.unwrap();
+            writer.close().await.unwrap();
+        })
+    };
+    block_on(&*driver, async {
+        let log = fs.create("/log", &log()).await.unwrap();
+        for n in 0..50 {
+            pause(&fs, Duration::from_secs(1)).await;
+            let dirty = fs.cache_stats().dirty;
+            assert!(dirty <= Bytes(2 * MIB) && dirty > Bytes(MIB), "{dirty}");
+            let began = fs.driver().now();
+            log.append(&bytes(1000, n)).await.unwrap();
+            log.sync().await.unwrap();
+            assert!(fs.driver().now() < began.after(Duration::from_secs(1)), "the log waited");
+        }
+        writer.await;
+        fs.sync().await.unwrap();
+        assert!(read(&fs, "/data").await.unwrap() == bytes(6 << 20, 1));
+        fs.unmount().await.unwrap();
+    });
+}
+
+/// Gives files new names without a sync of their data. Returns what is there under each new name after a power cut.
+fn contents_under_new_names(broken_rule: Option<BrokenRule>, seed: u64) -> Vec<Option<usize>> {
+    let drive = drive();
+    let fs = mounted(&drive, &MountOptions { broken_rule, ..options() });
+    drive.run(async {
+        fs.mkdir("/directory").await.unwrap();
+        write(&fs, "/replaced", &bytes(10 * KIB, 9)).await.unwrap();
+        for path in ["/renamed", "/linked", "/directory/file"] {
+            let writer = fs.create(path, &data()).await.unwrap();
+            writer.append(&bytes(90 * KIB, 1)).await.unwrap();
+            writer.close().await.unwrap();
+        }
+        fs.rename("/renamed", "/replaced").await.unwrap();
+        fs.link("/linked", "/second").await.unwrap();
+        fs.rename("/directory", "/moved").await.unwrap();
+        fs.sync_names().await.unwrap();
+    });
+    let after = drive.cut(&mut Seeded::new(seed));
+    let fs = after.mount();
+    let paths = ["/replaced", "/second", "/moved/file"];
+    paths
+        .map(|path| {
+            let content = after.run(read(&fs, path)).ok()?;
+            assert!(bytes(90 * KIB, 1).starts_with(&content));
+            Some(content.len())
+        })
+        .to_vec()
+}
+
+#[test]
+fn a_file_seen_under_a_new_name_has_its_data() {
+    for seed in 0..20 {
+        assert_eq!(contents_under_new_names(None, seed), [Some(90 * KIB); 3]);
+    }
+    let broken = contents_under_new_names(Some(BrokenRule::NameBeforeData), 1);
+    assert!(broken.iter().any(|len| *len != Some(90 * KIB)), "the broken rule is not seen");
+}
+
+#[test]
+fn what_was_synced_survives_and_the_rest_is_a_prefix() {
+    for seed in 0..200 {
+        let drive = drive();
+        let fs = mounted(&drive, &options());
+        let mut random = Random(SplitMix64::new(seed));
+        let mut model: Vec<(Vec<u8>, usize)> = Vec::new();
+        drive.run(async {
+            for n in 0..4_u8 {
+                let writer = fs.create(&format!("/{n}"), &data()).await.unwrap();
+                let (mut content, mut synced) = (Vec::new(), 0);
+                for part in 0..random.below(8) as u8 {
+                    let more = bytes(1 + random.below(60_000) as usize, 16 * n + part);
+                    writer.append(&more).await.unwrap();
+                    content.extend_from_slice(&more);
+                    match random.below(4) {
+                        0 => {
+                            writer.sync().await.unwrap();
+                            synced = content.len();
+                        }
+                        1 => pause(&fs, Duration::from_micros(random.below(300))).await,
+                        _ => {}
+                    }
+                }
+                if random.below(4) == 0 {
+                    fs.sync().await.unwrap();
+                    synced = content.len();
+                }
+                model.push((content, synced));
+            }
+        });
+        let after = drive.cut(&mut Seeded::new(seed));
+        after.check();
+        let fs = after.mount();
+        for (n, (content, synced)) in model.iter().enumerate() {
+            let Ok(found) = after.run(read(&fs, &format!("/{n}"))) else {
+                assert_eq!(*synced, 0);
+                continue;
+            };
+            assert!(content.starts_with(&found) && found.len() >= *synced, "seed {seed}, file {n}");
+        }
+    }
+}
+
+#[test]
+fn bytes_that_a_zone_does_not_take_go_to_another_one() {
+    for worn in [false, true] {
+        let drive = drive();
+        let fs = mounted(&drive, &options());
+        drive.run(async {
+            let writer = fs.create("/data", &data()).await.unwrap();
+            writer.append(&bytes(30 * KIB, 1)).await.unwrap();
+            writer.sync().await.unwrap();
+            let zone = fs.zone_map().into_iter().find(|zone| zone.live.0 == 8).unwrap().zone;
+            if worn {
+                drive.emu.wear(zone, ZoneState::ReadOnly);
+            } else {
+                drive.emu.fail(FaultSpec::all(FaultOp::Write).in_zone(zone));
+            }
+            writer.append(&bytes(300 * KIB, 2)).await.unwrap();
+            writer.sync().await.unwrap();
+            writer.append(&bytes(10 * KIB, 3)).await.unwrap();
+            writer.close().await.unwrap();
+            fs.sync().await.unwrap();
+            let expected = [bytes(30 * KIB, 1), bytes(300 * KIB, 2), bytes(10 * KIB, 3)].concat();
+            assert!(read(&fs, "/data").await.unwrap() == expected);
+            fs.unmount().await.unwrap();
+            let fs = Fs::mount(drive.dev(), &options()).await.unwrap();
+            assert!(read(&fs, "/data").await.unwrap() == expected);
+        });
+    }
+}
+
+/// A file whose first 30 KiB are synced and whose next bytes no zone takes.
+async fn file_that_loses_bytes(drive: &Drive, fs: &Fs) -> Writer {
+    let writer = fs.create("/data", &data()).await.unwrap();
+    writer.append(&bytes(32 * KIB, 1)).await.unwrap();
+    writer.sync().await.unwrap();
+    drive.emu.fail(FaultSpec::all(FaultOp::Write));
+    writer.append(&bytes(64 * KIB, 2)).await.unwrap();
+    pause(fs, Duration::from_secs(6)).await;
+    drive.emu.clear_faults();
+    writer
+}
+
+#[test]
+fn a_file_whose_bytes_no_zone_takes_ends_before_them_and_each_caller_hears_of_it() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let writer = file_that_loses_bytes(&drive, &fs).await;
+        let reader = fs.open("/data").unwrap();
+        for _ in 0..2 {
+            assert_eq!(writer.append(b"more").await.unwrap_err().kind(), ErrorKind::Poisoned);
+            assert_eq!(writer.sync().await.unwrap_err().kind(), ErrorKind::Poisoned);
+            assert_eq!(fs.rename("/data", "/other").await.unwrap_err().kind(), ErrorKind::Poisoned);
+            assert_eq!(fs.link("/data", "/other").await.unwrap_err().kind(), ErrorKind::Poisoned);
+        }
+        assert!(matches!(fs.sync().await.unwrap_err().kind(), ErrorKind::Device(_)));
+        fs.sync().await.unwrap();
+        assert_eq!(writer.close().await.unwrap_err().kind(), ErrorKind::Poisoned);
+        let mut lost = vec![0; 64 * KIB];
+        assert_eq!(reader.read_at(Bytes(32 * 1024), &mut lost).await.unwrap(), 64 * KIB);
+        assert!(lost == bytes(64 * KIB, 2), "lost bytes are readable while the file is open");
+        assert_eq!(fs.cache_stats().dirty, Bytes(0));
+        drop((reader, writer));
+        assert_eq!(read(&fs, "/data").await.unwrap(), bytes(32 * KIB, 1));
+        let writer = fs.open_append("/data").await.unwrap();
+        writer.append(&bytes(5 * KIB, 3)).await.unwrap();
+        writer.sync().await.unwrap();
+        writer.close().await.unwrap();
+        let expected = [bytes(32 * KIB, 1), bytes(5 * KIB, 3)].concat();
+        assert_eq!(read(&fs, "/data").await.unwrap(), expected);
+        fs.rename("/data", "/other").await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
+}
+
+#[test]
+fn the_next_opener_hears_of_a_loss_that_nobody_heard_of() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let writer = fs.create("/data", &data()).await.unwrap();
+        writer.append(&bytes(32 * KIB, 1)).await.unwrap();
+        writer.sync().await.unwrap();
+        drive.emu.fail(FaultSpec::all(FaultOp::Write));
+        writer.append(&bytes(32 * KIB, 2)).await.unwrap();
+        writer.close().await.unwrap();
+        drop(writer);
+        pause(&fs, Duration::from_secs(6)).await;
+        drive.emu.clear_faults();
+        assert!(matches!(fs.open_append("/data").await.unwrap_err().kind(), ErrorKind::Device(_)));
+        let writer = fs.open_append("/data").await.unwrap();
+        assert_eq!(writer.size(), Bytes(32 * 1024));
+        writer.append(&bytes(KIB, 3)).await.unwrap();
+        writer.sync().await.unwrap();
+        writer.close().await.unwrap();
+        assert!(fs.unmount().await.is_err(), "the unmount tells of the loss");
+    });
+    drive.check();
+}
+
+#[test]
+fn a_failed_flush_ends_all_writing_and_nobody_waits_for_ever() {
+    let drive =
+        Drive::new(EmuOptions { latency: Latency::all(Duration::from_micros(50)), ..EmuOptions::tiny() });
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let writer = fs.create("/data", &data()).await.unwrap();
+        writer.append(&bytes(30 * KIB, 1)).await.unwrap();
+        drive.emu.fail(FaultSpec::all(FaultOp::Flush));
+        assert!(writer.sync().await.is_err());
+        let more = fs.open_append("/data").await.is_err() && fs.create("/more", &data()).await.is_err();
+        assert!(more && fs.sync().await.is_err() && writer.append(&bytes(30 * KIB, 1)).await.is_err());
+        pause(&fs, Duration::from_secs(20)).await;
+        assert!(fs.unmount().await.is_err());
+    });
+}
+
+#[test]
+fn truncations_see_bytes_in_memory() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let writer = fs.create("/data", &data()).await.unwrap();
+        writer.append(&bytes(100_000, 1)).await.unwrap();
+        writer.truncate(Bytes(50_001)).await.unwrap();
+        writer.append(&bytes(1000, 2)).await.unwrap();
+        writer.close().await.unwrap();
+        fs.truncate("/data", Bytes(51_500)).await.unwrap();
+        let writer = fs.open_append("/data").await.unwrap();
+        writer.append(&bytes(100, 3)).await.unwrap();
+        writer.close().await.unwrap();
+        let expected =
+            [&bytes(100_000, 1)[..50_001], &bytes(1000, 2), &vec![0; 499], &bytes(100, 3)].concat();
+        assert_eq!(read(&fs, "/data").await.unwrap(), expected);
+        fs.unmount().await.unwrap();
+    });
+    let fs = drive.mount();
+    assert_eq!(fs.stat("/data").unwrap().size, Bytes(51_600));
+}
+
+#[test]
+fn a_writer_goes_on_where_an_earlier_one_left_bytes_in_memory() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        let mut expected = Vec::new();
+        for n in 0..60_u8 {
+            let writer = match n {
+                0 => fs.create("/data", &data()).await.unwrap(),
+                _ => fs.open_append("/data").await.unwrap(),
+            };
+            let more = bytes(1 + usize::from(n) * 331, n);
+            writer.append(&more).await.unwrap();
+            expected.extend_from_slice(&more);
+            match n % 7 {
+                3 => writer.sync().await.unwrap(),
+                5 => fs.sync().await.unwrap(),
+                6 => pause(&fs, Duration::from_secs(6)).await,
+                _ => {}
+            }
+            writer.close().await.unwrap();
+            assert!(read(&fs, "/data").await.unwrap() == expected, "{n}");
+        }
+        fs.unmount().await.unwrap();
+    });
+    let fs = drive.mount();
+    assert!(!drive.run(read(&fs, "/data")).unwrap().is_empty());
+}
+
+/// Threads that append to files, sync and read them, beside each other on the real clock.
+#[test]
+fn threads_find_the_bytes_that_they_appended() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let options = EmuOptions {
+        name: "emu:threads".into(),
+        zones: 200,
+        zone_size: Blocks(256),
+        zone_capacity: Blocks(256),
+        ..EmuOptions::default()
+    };
+    let dev: Arc<dyn ZonedDevice> = Emu::memory(options, Arc::clone(&driver));
+    let mount = MountOptions { cache: Bytes(4 * MIB), ..MountOptions::default() };
+    let fs = block_on(&*driver, async {
+        Fs::format(&dev, &FormatOptions::default()).await.unwrap();
+        Fs::mount(Arc::clone(&dev), &mount).await.unwrap()
+    });
+    std::thread::scope(|scope| {
+        for thread in 0..4_u64 {
+            let (fs, driver) = (fs.clone(), Arc::clone(&driver));
+            scope.spawn(move || {
+                let mut random = Random(SplitMix64::new(thread));
+                for round in 0..12_u64 {
+                    let path = format!("/{thread}-{round}");
+                    let writer = block_on(&*driver, fs.create(&path, &data())).unwrap();
+                    let reader = fs.open(&path).unwrap();
+                    let mut content = Vec::new();
+                    while content.len() < 2 << 20 {
+                        let more = bytes(1 + random.below(200_000) as usize, random.below(256) as u8);
+                        block_on(&*driver, writer.append(&more)).unwrap();
+                        content.extend_from_slice(&more);
+                        if random.below(8) == 0 {
+                            block_on(&*driver, writer.sync()).unwrap();
+                        }
+                        let at = random.below(content.len() as u64) as usize;
+                        let mut into = vec![0; random.below(100_000) as usize];
+                        let len = block_on(&*driver, reader.read_at(Bytes(at as u64), &mut into)).unwrap();
+                        assert!(
+                            into[..len] == content[at..content.len().min(at + into.len())],
+                            "{path} at {at}"
+                        );
+                    }
+                    block_on(&*driver, writer.close()).unwrap();
+                    drop(writer);
+                    assert!(block_on(&*driver, read(&fs, &path)).unwrap() == content);
+                    if round % 2 == 0 {
+                        block_on(&*driver, fs.rename(&path, &format!("/{thread}"))).unwrap();
+                    } else {
+                        block_on(&*driver, fs.unlink(&path)).unwrap();
+                    }
+                }
+            });
+        }
+    });
+    block_on(&*driver, fs.unmount()).unwrap();
+    let report = block_on(&*driver, Fs::check(&dev)).unwrap();
+    assert_eq!(report.problems, Vec::<String>::new());
+}
+
+/// What the tasks of one run on a full drive share.
+#[derive(Clone)]
+struct FullDrive {
+    fs: Fs,
+    seed: u64,
+    no_space: Arc<std::sync::atomic::AtomicU64>,
+}
+
+const LIFETIMES: [Lifetime; 4] = [Lifetime::NotSet, Lifetime::Short, Lifetime::Medium, Lifetime::Long];
+
+impl FullDrive {
+    /// Writes files and removes some where the drive is full. Accepted bytes are there until their file is removed.
+    async fn write_files(self, name: u64, rounds: u64) {
+        let fs = &self.fs;
+        let mut random = Random(SplitMix64::new(self.seed * 97 + name));
+        let mut files: BTreeMap<String, Vec<u8>> = BTreeMap::new();
+        for round in 0..rounds {
+            let path = format!("/{name}-{round}");
+            let lifetime = LIFETIMES[random.below(4) as usize];
+            let options = CreateOptions { lifetime, ..CreateOptions::default() };
+            let Ok(writer) = fs.create(&path, &options).await else { continue };
+            let (mut content, mut full) = (Vec::new(), false);
+            for part in 0..=random.below(6) {
+                let more = bytes(1 + random.below(60_000) as usize, (round * 7 + part) as u8);
+                match writer.append(&more).await {
+                    Ok(()) => content.extend_from_slice(&more),
+                    Err(error) => {
+                        assert_eq!(error.kind(), ErrorKind::NoSpace, "{error}");
+                        self.no_space.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                        full = true;
+                    }
+                }
+                match random.below(6) {
+                    0 => writer.sync().await.expect("accepted bytes have room"),
+                    1 => pause(fs, Duration::from_micros(random.below(500))).await,
+                    _ => {}
+                }
+            }
+            writer.close().await.unwrap();
+            drop(writer);
+            match random.below(12) {
+                0 => fs.sync().await.expect("accepted bytes have room"),
+                1 => pause(fs, Duration::from_secs(6)).await,
+                _ => {}
+            }
+            files.insert(path, content);
+            let (path, content) = files.iter().nth(random.below(files.len() as u64) as usize).unwrap();
+            assert!(read(fs, path).await.unwrap() == *content, "{path}, seed {}", self.seed);
+            while full && files.len() > 1 || files.len() > 10 {
+                let path = files.keys().nth(random.below(files.len() as u64) as usize).unwrap().clone();
+                files.remove(&path);
+                fs.unlink(&path).await.unwrap();
+                full = random.below(2) == 0;
+            }
+        }
+        fs.sync().await.expect("accepted bytes have room");
+        for (path, content) in &files {
+            assert!(read(fs, path).await.unwrap() == *content, "{path}, seed {}", self.seed);
+        }
+    }
+
+    /// Appends to logs, of which one is kept.
+    async fn write_logs(self, rounds: u64) {
+        let fs = &self.fs;
+        let mut random = Random(SplitMix64::new(self.seed * 89));
+        for round in 0..rounds {
+            let Ok(writer) = fs.create(&format!("/log-{round}"), &log()).await else { continue };
+            for part in 0..random.below(12) {
+                let appended = writer.append(&bytes(1 + random.below(20_000) as usize, part as u8)).await;
+                let synced = writer.sync().await;
+                for error in [appended, synced].into_iter().filter_map(Result::err) {
+                    let kinds = [ErrorKind::NoSpace, ErrorKind::Busy, ErrorKind::Poisoned];
+                    assert!(kinds.contains(&error.kind()), "{error}");
+                }
+            }
+            let _may_be_full = writer.close().await;
+            if round > 0 {
+                let _was_not_created = fs.unlink(&format!("/log-{}", round - 1)).await;
+            }
+            pause(fs, Duration::from_micros(random.below(3000))).await;
+        }
+    }
+}
+
+/// One run on a drive that is 95 % full. Returns how often a write found no space.
+fn run_on_a_full_drive(seed: u64, broken_rule: Option<BrokenRule>) -> u64 {
+    let mut random = Random(SplitMix64::new(seed));
+    let limit = Some(4 + random.below(11) as u32);
+    let zones = 24 + random.below(50) as u32;
+    let capacity = Blocks(16 + random.below(49));
+    let drive = Drive::new(EmuOptions {
+        name: format!("emu:full-{seed}"),
+        zones,
+        zone_size: Blocks(64),
+        zone_capacity: capacity,
+        max_open: limit,
+        max_active: limit,
+        latency: Latency::all(Duration::from_micros(20)),
+        ..EmuOptions::tiny()
+    });
+    let options = MountOptions {
+        cache: Bytes(4 * MIB),
+        write_buffer: 4096 << random.below(7),
+        recovery_reserve: random.below(2) == 0,
+        broken_rule,
+        ..MountOptions::default()
+    };
+    let fs = mounted(&drive, &options);
+    let no_space = drive.run(async {
+        let capacity = fs.statfs().capacity.0;
+        let mut n = 0_u32;
+        while fs.statfs().used.0 < capacity * 95 / 100 {
+            let writer = fs.create(&format!("/base-{n}"), &data()).await.unwrap();
+            let appended = writer.append(&bytes(20_000, n as u8)).await;
+            writer.sync().await.unwrap();
+            writer.close().await.unwrap();
+            n += 1;
+            if appended.is_err() {
+                break;
+            }
+        }
+        for n in (0..n).step_by(10) {
+            fs.unlink(&format!("/base-{n}")).await.unwrap();
+        }
+        let shared = FullDrive { fs: fs.clone(), seed, no_space: Arc::default() };
+        let mut tasks: Vec<_> =
+            (0..3).map(|n| spawn(&**fs.driver(), "files", shared.clone().write_files(n, 12))).collect();
+        tasks.push(spawn(&**fs.driver(), "logs", shared.clone().write_logs(10)));
+        for task in tasks {
+            task.await;
+        }
+        for n in (0..n.saturating_sub(1)).filter(|n| n % 10 != 0) {
+            assert!(read(&fs, &format!("/base-{n}")).await.unwrap() == bytes(20_000, n as u8));
+        }
+        fs.unmount().await.unwrap();
+        shared.no_space.load(std::sync::atomic::Ordering::Relaxed)
+    });
+    drive.check();
+    no_space
+}
+
+/// `FURROW_FULL_DRIVES` is the number of runs.
+#[test]
+fn accepted_bytes_find_room_on_drives_that_are_nearly_full() {
+    let runs = std::env::var("FURROW_FULL_DRIVES").map_or(80, |runs| runs.parse().expect("a number"));
+    let first = std::env::var("FURROW_FULL_DRIVES_FROM").map_or(0, |seed| seed.parse().expect("a number"));
+    let (done, over) = mpsc::channel();
+    std::thread::spawn(move || {
+        for seed in first..first + runs {
+            done.send((seed, run_on_a_full_drive(seed, None))).unwrap();
+        }
+    });
+    let mut full = 0;
+    for seed in first..first + runs {
+        let run = over.recv_timeout(Duration::from_secs(120));
+        let (_, no_space) = run.unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        full += u64::from(no_space > 0);
+    }
+    assert!(full * 2 > runs, "{full} of {runs} drives became full");
+}
+
+#[test]
+fn without_reserved_blocks_accepted_bytes_find_no_room() {
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let lost = (0..20).any(|seed| {
+        std::panic::catch_unwind(|| run_on_a_full_drive(seed, Some(BrokenRule::NoReservation))).is_err()
+    });
+    std::panic::set_hook(quiet);
+    assert!(lost, "the broken rule is not seen");
+}
