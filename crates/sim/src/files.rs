@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::wal::LogOptions;
 use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Uuid, Writer};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
@@ -32,12 +31,17 @@ const MAX_ACK_DELAY: Duration = Duration::from_micros(60);
 const FILE_AFTER_RECOVERY: &str = "/after";
 
 /// Mount options with buffers so small that files write data before a sync.
-fn mount_options(log: LogOptions, broken: BrokenRules) -> MountOptions {
-    broken.mount_options_with_broken_rule(MountOptions {
-        log,
-        write_buffer: 16 << 10,
-        ..MountOptions::default()
-    })
+fn mount_options(shape: &Shape, broken: BrokenRules) -> MountOptions {
+    let options = MountOptions { log: shape.log, write_buffer: 16 << 10, ..MountOptions::default() };
+    broken.mount_options_with_broken_rule(buffered_options(options, shape.buffered))
+}
+
+/// `options` with a page cache in which appended bytes stay for `buffered` at most, if any.
+pub(crate) fn buffered_options(options: MountOptions, buffered: Option<Duration>) -> MountOptions {
+    match buffered {
+        Some(longest_in_memory) => MountOptions { cache: Bytes(4 << 20), longest_in_memory, ..options },
+        None => options,
+    }
 }
 
 /// Runs a workload of `target` on an emulated drive and records it.
@@ -54,7 +58,7 @@ pub(crate) fn record(
     let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, MAX_ACK_DELAY);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
-    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)))
+    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(&shape, broken)))
         .map_err(failed)?;
     Ok(Trace {
         target,
@@ -77,7 +81,7 @@ pub(crate) async fn work(
 ) -> fs::Result<()> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
-    run(&plan, &recorder, seed ^ workload, &mount_options(shape.log, broken)).await
+    run(&plan, &recorder, seed ^ workload, &mount_options(&shape, broken)).await
 }
 
 /// The plan of a workload: the steps of its tasks.
@@ -189,9 +193,15 @@ impl TaskRunner {
             }
             Act::SyncAll => {
                 let done = self.ledger.lock().done.clone();
+                // A mount with a page cache writes the data of all files.
+                let with_data = self.fs.cache_stats().capacity > Bytes(0);
                 let of = |(task, done): (usize, usize)| {
                     let acts = self.plan.tasks.get(task).map(Vec::as_slice).unwrap_or_default();
-                    let steps = acts.iter().take(done).enumerate().filter(|(_, act)| act.is_metadata());
+                    let covered = |act: &Act| {
+                        let is_data = with_data && act.data_of().is_some_and(|file| is_data_file(acts, file));
+                        act.is_metadata() || is_data
+                    };
+                    let steps = acts.iter().take(done).enumerate().filter(|(_, act)| covered(act));
                     steps.map(|(index, _)| (task, index)).collect::<Vec<_>>()
                 };
                 done.into_iter().enumerate().flat_map(of).collect()
@@ -250,6 +260,12 @@ impl TaskRunner {
     }
 }
 
+/// True if the steps `acts` create `file` as a data file.
+fn is_data_file(acts: &[Act], file: FileNo) -> bool {
+    let created = |act: &Act| matches!(act, Act::Create { file: f, kind: FileKind::Data, .. } if *f == file);
+    acts.iter().any(created)
+}
+
 /// Checks the drive images of one workload of the target `fs` or `log`.
 pub(crate) struct FilesOracle {
     plan: Plan,
@@ -261,8 +277,8 @@ impl FilesOracle {
     pub(crate) fn new(trace: &Trace, broken: BrokenRules) -> FilesOracle {
         let shape = Shape::of(trace.target, trace.seed, trace.workload, trace.drive.volatile_cache);
         let plan = plan_of(trace.target, trace.seed, trace.workload, &shape);
-        let model = Model::new(&plan, trace.target == Target::Log);
-        FilesOracle { plan, model, options: mount_options(shape.log, broken) }
+        let model = Model::new(&plan, trace.target == Target::Log, shape.buffered.is_some());
+        FilesOracle { plan, model, options: mount_options(&shape, broken) }
     }
 
     /// Number of tasks of the workload.

@@ -50,6 +50,8 @@ struct ContentChange {
 struct TaskModel {
     /// The task's names before step 0, and after each step.
     trees: Vec<Tree>,
+    /// For each of `trees` the step that gave a file its newest name: where appended bytes stay in memory, the step wrote those before it.
+    named: Vec<BTreeMap<FileNo, usize>>,
     files: BTreeMap<FileNo, Vec<ContentChange>>,
 }
 
@@ -111,10 +113,11 @@ pub(crate) struct Model {
 }
 
 impl Model {
-    /// The model of a workload with `plan`; `logs_in_order` adds the rule across log files.
-    pub(crate) fn new(plan: &Plan, logs_in_order: bool) -> Model {
-        let tasks =
-            plan.tasks.iter().enumerate().map(|(task, acts)| TaskModel::new(plan, task, acts)).collect();
+    /// The model of a workload with `plan`; `logs_in_order` adds the rule across log files, `buffered` the one that a file seen under a new name has the bytes
+    /// appended before.
+    pub(crate) fn new(plan: &Plan, logs_in_order: bool, buffered: bool) -> Model {
+        let tasks = plan.tasks.iter().enumerate();
+        let tasks = tasks.map(|(task, acts)| TaskModel::new(plan, task, acts, buffered)).collect();
         Model { tasks, logs_in_order }
     }
 
@@ -152,11 +155,19 @@ fn task_of_path(path: &str) -> Option<usize> {
 }
 
 impl TaskModel {
-    fn new(plan: &Plan, task: usize, acts: &[Act]) -> TaskModel {
+    fn new(plan: &Plan, task: usize, acts: &[Act], buffered: bool) -> TaskModel {
         let mut trees = vec![Tree::default()];
+        let mut named = vec![BTreeMap::new()];
+        let mut names = BTreeMap::new();
         let mut tree = Tree::default();
         let mut files: BTreeMap<FileNo, Vec<ContentChange>> = BTreeMap::new();
         for (step, act) in acts.iter().enumerate() {
+            if let Act::Rename { from, .. } | Act::Link { from, .. } = act
+                && buffered
+            {
+                names.extend(tree.data_files_at_or_below(from).into_iter().map(|file| (file, step)));
+            }
+            named.push(names.clone());
             tree.apply(act);
             trees.push(tree.clone());
             let Some(file) = act.data_of() else { continue };
@@ -175,7 +186,7 @@ impl TaskModel {
             };
             changes.push(ContentChange { step, appends, after });
         }
-        TaskModel { trees, files }
+        TaskModel { trees, named, files }
     }
 
     fn judge(
@@ -196,13 +207,14 @@ impl TaskModel {
         let attempted = progress.attempted.get(task).copied().unwrap_or(0).max(promised);
         let mut best: Option<Vec<Fault>> = None;
         let mut before = None;
-        for tree in self.trees.get(promised..=attempted).unwrap_or_default() {
+        let trees = self.trees.iter().zip(&self.named).take(attempted + 1).skip(promised);
+        for (tree, named) in trees {
             // Most steps change no name: equal trees are compared once.
             if before == Some(tree) {
                 continue;
             }
             before = Some(tree);
-            let faults = self.compare(task, tree, progress, seen, logs_in_order);
+            let faults = self.compare(task, (tree, named), progress, seen, logs_in_order);
             if faults.is_empty() {
                 return faults;
             }
@@ -221,7 +233,7 @@ impl TaskModel {
     fn compare(
         &self,
         task: usize,
-        tree: &Tree,
+        (tree, named): (&Tree, &BTreeMap<FileNo, usize>),
         progress: &Progress,
         seen: &BTreeMap<&str, &SeenObject>,
         logs_in_order: bool,
@@ -245,7 +257,8 @@ impl TaskModel {
                         );
                     }
                     if first.is_none()
-                        && let Err((kind, what)) = self.may_have_content(task, file, progress, content)
+                        && let Err((kind, what)) =
+                            self.may_have_content(task, (file, named.get(&file)), progress, content)
                     {
                         fault(kind, format!("{path}: {what}"));
                     }
@@ -266,17 +279,19 @@ impl TaskModel {
         faults
     }
 
-    /// Whether a file may have the content that a mount shows.
+    /// Whether a file may have the content that a mount shows. `named`: the step that gave the file its newest name, after the data before it.
     fn may_have_content(
         &self,
         task: usize,
-        file: FileNo,
+        (file, named): (FileNo, Option<&usize>),
         progress: &Progress,
         found: &[u8],
     ) -> Result<(), (FailureKind, String)> {
         let changes = self.files.get(&file).map(Vec::as_slice).unwrap_or_default();
         let promised =
             changes.iter().rposition(|c| progress.is_promised(task, c.step)).map_or(0, |at| at + 1);
+        let written = named.map_or(0, |named| changes.iter().take_while(|c| c.step < *named).count());
+        let promised = promised.max(written);
         let begun = progress.attempted.get(task).copied().unwrap_or(0);
         let attempted = changes.iter().take_while(|c| c.step < begun).count().max(promised);
         let after = |n: usize| match n.checked_sub(1) {
@@ -379,7 +394,7 @@ mod tests {
 
     fn fault_kinds(progress: &Progress, seen: &Snapshot) -> Vec<FailureKind> {
         let plan = plan();
-        Model::new(&plan, false).judge(&plan, progress, seen).into_iter().map(|f| f.kind).collect()
+        Model::new(&plan, false, false).judge(&plan, progress, seen).into_iter().map(|f| f.kind).collect()
     }
 
     #[test]
@@ -431,7 +446,7 @@ mod tests {
             Act::Append { file: FileNo(1), len: 10 },
         ];
         let plan = Plan { seed: 1, tasks: vec![acts] };
-        let (model, mut progress) = (Model::new(&plan, true), Progress::new(1));
+        let (model, mut progress) = (Model::new(&plan, true, false), Progress::new(1));
         progress.attempt(0, 4);
         let with = |first: usize, second: usize| {
             let mut seen = snapshot(&[]);

@@ -1,5 +1,7 @@
 //! Drive, log settings and number of tasks of a workload of the targets `fs` and `log`, as a function of the seed.
 
+use std::time::Duration;
+
 use fs::wal::{IoMode, LogOptions};
 
 use crate::trace::Drive;
@@ -11,6 +13,8 @@ pub(crate) struct Shape {
     pub drive: Drive,
     pub log: LogOptions,
     pub style: Style,
+    /// How long appended bytes stay in memory, in a mount with a page cache; `None` without one.
+    pub buffered: Option<Duration>,
 }
 
 /// Number of tasks and style of a plan.
@@ -38,7 +42,8 @@ impl Shape {
                 let drive = Drive::of_workload(volatile_cache, workload);
                 let barrier = pick(&mut rng, &[0, 8 << 10, 32 << 10]);
                 let log = LogOptions { buffer: 8 << 10, barrier, ..LogOptions::default() };
-                Shape { drive, log, style: Style::default() }
+                let buffered = Shape::draw_buffered(target, seed, workload);
+                Shape { drive, log, style: Style::default(), buffered }
             }
         }
     }
@@ -73,7 +78,15 @@ impl Shape {
             barrier: pick(rng, &[0, 0, 2, 3, 5, 8, 16]) * block,
             ..LogOptions::default()
         };
-        Shape { drive, log, style }
+        Shape { drive, log, style, buffered: None }
+    }
+
+    /// From a generator of its own, so that older seeds keep their workloads.
+    fn draw_buffered(target: Target, seed: u64, workload: u64) -> Option<Duration> {
+        let mut rng = Rng::at(seed, &[workload, 0xcac4]);
+        let is_buffered = target == Target::Fs && rng.chance(60);
+        let micros = pick(&mut rng, &[50, 300, 2000, 5_000_000]) as u64;
+        is_buffered.then_some(Duration::from_micros(micros))
     }
 }
 
@@ -84,6 +97,15 @@ fn pick(rng: &mut Rng, from: &[usize]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_are_buffered_and_not_and_for_long_and_not() {
+        let shapes: Vec<Shape> = (0..100).map(|workload| Shape::of(Target::Fs, 1, workload, true)).collect();
+        let long = Duration::from_secs(1);
+        assert!(shapes.iter().filter(|shape| shape.buffered.is_none()).count() > 20);
+        assert!(shapes.iter().filter(|shape| shape.buffered.is_some_and(|time| time < long)).count() > 20);
+        assert!(shapes.iter().filter(|shape| shape.buffered.is_some_and(|time| time > long)).count() > 8);
+    }
 
     #[test]
     fn logs_are_written_in_every_shape() {

@@ -70,6 +70,16 @@ impl Tree {
         self.0.values().filter(|node| matches!(node, Node::File { file: f, .. } if *f == file)).count()
     }
 
+    /// The data files at a path and below it.
+    pub(crate) fn data_files_at_or_below(&self, path: &str) -> Vec<FileNo> {
+        let nodes = self.get(path).into_iter().chain(self.entries_below(path).map(|(_, node)| node));
+        let data = |node| match node {
+            Node::File { file, kind: FileKind::Data } => Some(file),
+            _ => None,
+        };
+        nodes.filter_map(data).collect()
+    }
+
     /// Whether a directory has no entries.
     pub(crate) fn is_empty(&self, directory: &str) -> bool {
         self.entries_below(directory).next().is_none()

@@ -431,3 +431,13 @@ fn an_engine_of_ordered_writes_whose_log_writes_no_void_entries_is_found() {
 fn a_section_that_an_array_leaves_ahead_of_a_gap_is_found() {
     is_found_in_an_array(61, array::BrokenRule::SectionGap);
 }
+
+#[test]
+fn a_sync_that_forgets_a_tail_in_memory_is_found() {
+    rule_break_is_found(Target::Fs, 31, BrokenRule::ForgottenTail);
+}
+
+#[test]
+fn a_name_before_its_data_is_found() {
+    rule_break_is_found(Target::Fs, 32, BrokenRule::NameBeforeData);
+}

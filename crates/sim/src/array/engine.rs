@@ -162,7 +162,7 @@ struct EngineOnArray<'a> {
 impl EngineOnArray<'_> {
     fn judge(&self, cut: usize, failure: DriveFailure, mut images: Images, seed: u64) -> Vec<Fault> {
         let mut rng = Rng::at(seed, &[2]);
-        let mount = engine::mount_options(self.options.broken_rules);
+        let mount = engine::mount_options(None, self.options.broken_rules);
         let cuts = cut_during_mounts(&mut images, &mut rng, self.options, &mount);
         let after = failure.after();
         let mut faults = if !after.is_empty() {

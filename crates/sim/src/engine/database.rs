@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use fs::wal::LogOptions;
 use fs::{Batching, Fs, MountOptions, ParallelOptions};
@@ -21,6 +22,7 @@ use super::model_tables::{self, ModelTables};
 use super::plan::{EXTRA_FAMILIES, RARE_FAMILY};
 use super::shape::{Mode, Shape};
 use crate::BrokenRules;
+use crate::files::buffered_options;
 
 const DATABASE_DIRECTORY: &str = "/db";
 const CHECKPOINT_DIRECTORY: &str = "/checkpoints";
@@ -65,12 +67,14 @@ pub(super) enum Outcome {
     FlushFailed,
 }
 
-pub(crate) fn mount_options(broken: BrokenRules) -> MountOptions {
-    broken.mount_options_with_broken_rule(MountOptions {
+/// The mount options of a workload whose appended bytes stay in memory for `buffered` at most, if any.
+pub(crate) fn mount_options(buffered: Option<Duration>, broken: BrokenRules) -> MountOptions {
+    let options = MountOptions {
         log: LogOptions { buffer: 8 << 10, ..LogOptions::default() },
         write_buffer: 32 << 10,
         ..MountOptions::default()
-    })
+    };
+    broken.mount_options_with_broken_rule(buffered_options(options, buffered))
 }
 
 fn error_text(error: impl std::fmt::Display) -> String {
@@ -84,7 +88,7 @@ impl Database {
         shape: &Shape,
         broken: BrokenRules,
     ) -> Result<Database, String> {
-        let options = mount_options(broken);
+        let options = mount_options(shape.buffered, broken);
         let mount = Fs::mount(Arc::clone(device), &options);
         let fs = block_on(&**device.driver(), mount).map_err(|e| format!("mount: {e}"))?;
         if shape.mode == Mode::Group && fs.stat(&format!("{DATABASE_DIRECTORY}/{LOG_FILE}")).is_ok() {

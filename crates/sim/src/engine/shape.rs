@@ -1,5 +1,7 @@
 //! The database, WAL and threads of an engine's workload.
 
+use std::time::Duration;
+
 use crate::Rng;
 use crate::trace::{Drive, Trace};
 
@@ -46,6 +48,8 @@ pub(super) struct Shape {
     pub closes: bool,
     /// Number of zones that the log writes at a time, where the drive's cache allows more than one.
     pub zones: usize,
+    /// How long appended bytes of data files stay in memory, in a mount with a page cache; `None` without one.
+    pub buffered: Option<Duration>,
 }
 
 impl Shape {
@@ -90,6 +94,10 @@ impl Shape {
         let closes = rng.chance(50);
         // The number of zones is drawn from a generator of its own, so that older seeds keep their workloads.
         let zones = 1 + Rng::at(seed, &[workload, 0x20e5]).below(3) as usize;
+        let mut cache = Rng::at(seed, &[workload, 0xcac4]);
+        let is_buffered = cache.chance(50);
+        let time = Duration::from_micros([100, 3000, 5_000_000].get(cache.index(3)).copied().unwrap_or(0));
+        let buffered = is_buffered.then_some(time);
         let ordered = ordered && mode != Mode::Group && !merges;
         let threads = if ordered { 1 << Rng::at(seed, &[workload, 0x74ed]).below(3) } else { WRITERS };
         let exact = modelled && (merges || Rng::at(seed, &[workload, 0xe8ac]).chance(50));
@@ -106,6 +114,7 @@ impl Shape {
             log_limit,
             closes,
             zones,
+            buffered,
         }
     }
 
