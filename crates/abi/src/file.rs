@@ -9,22 +9,19 @@ use fs::{Bytes, CreateOptions, FileKind, Reader, SequentialReader, Writer};
 use parking_lot::Mutex;
 use units::{Driver, Instant, block_on};
 
-use super::dir::FurrowFs;
-use super::logic::{bytes, lifetime_from_hint, path};
-use super::recovery::RecoveryEnd;
-use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+use crate::dir::FurrowFs;
 use crate::replay::{LogReplay, Replays};
+use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+use crate::strings::{bytes, lifetime_from_hint, path};
 
-/// A file being written, owned by the C++ shim.
+/// A file being written, owned by C++.
 #[derive(Debug)]
 pub struct FurrowWriter {
     writer: Writer,
     driver: Arc<dyn Driver>,
-    /// The end of the recovery of a database whose options this file holds.
-    _recovery_end: Option<RecoveryEnd>,
 }
 
-/// A file open for reading, owned by the C++ shim.
+/// A file open for reading, owned by C++.
 #[derive(Debug)]
 pub struct FurrowReader {
     reader: Reader,
@@ -88,9 +85,8 @@ pub unsafe extern "C" fn furrow_create(
         let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
         let options =
             CreateOptions { kind, lifetime: lifetime_from_hint(hint), preallocate: Bytes(preallocate) };
-        let end = fs.recoveries().end_with(&name);
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()), _recovery_end: end });
+        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -112,7 +108,7 @@ pub unsafe extern "C" fn furrow_open_append(
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
         let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()), _recovery_end: None });
+        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
         Ok(())
@@ -218,7 +214,7 @@ pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
         // SAFETY: the caller guarantees that `writer` came from this library and is freed once.
         let writer = unsafe { Box::from_raw(writer) };
         if let Err(error) = block_on(&*writer.driver, writer.writer.close()) {
-            tracing::debug!(%error, "closing a file that RocksDB dropped without closing it");
+            tracing::debug!(%error, "closing a file that was dropped without closing it");
         }
     });
 }

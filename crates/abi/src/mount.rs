@@ -1,5 +1,4 @@
-//! File systems that the plug-in mounts by URL: one mount per URL and process, shared by all of RocksDB's requests
-//! for the URL.
+//! File systems that C++ mounts by URL: one mount per URL and process, shared by all requests for the URL.
 
 use std::collections::BTreeMap;
 use std::env;
