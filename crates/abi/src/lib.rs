@@ -10,13 +10,19 @@
 //!   counters  settings      what the environment says
 //!   recovery  replay        databases that are being opened; the logs that they read
 //!   status  strings  error  outcomes and byte strings in C++'s form
+//!   fork                    children of a process that has mounted a drive
 //! ```
+//!
+//! For the libraries that unmodified programs preload, [`preload`] starts such programs and [`jump!`] exports an engine's symbols.
 
 mod counters;
 mod dir;
 mod error;
 mod file;
+mod fork;
+mod jump;
 mod mount;
+pub mod preload;
 mod recovery;
 mod replay;
 mod settings;
@@ -27,4 +33,4 @@ pub use dir::{FurrowFs, FurrowLock, FurrowStat};
 pub use file::{FurrowReader, FurrowWriter};
 pub use replay::{LogReplay, Replays};
 pub use status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
-pub use strings::path;
+pub use strings::{bytes, path};

@@ -8,6 +8,10 @@ use std::ptr;
 use fs::{Class, ErrorKind};
 
 use crate::error;
+use crate::fork;
+
+/// The error of every call in a forked child.
+const FORKED: &str = "this process was forked from one that has mounted a drive, and cannot use drives: fork first, or start a program";
 
 /// Rust side of `FurrowStatus` in `furrow_abi.h`: the outcome of a call.
 #[repr(C)]
@@ -99,8 +103,12 @@ impl FurrowStatus {
     }
 }
 
-/// Runs the body of a C function. Success allocates nothing. A panic becomes an I/O error with the panic's message.
+/// Runs the body of a C function. Success allocates nothing. A panic becomes an I/O error with the panic's message. In a forked child of
+/// a process that has mounted a drive, the body does not run.
 pub fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
+    if fork::is_forked() {
+        return FurrowStatus::from_failure(Failure::new(StatusCode::IoError, FORKED));
+    }
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
         Ok(Err(failure)) => FurrowStatus::from_failure(failure),
@@ -111,8 +119,11 @@ pub fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     }
 }
 
-/// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic.
+/// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic, and in a forked child, where objects are not freed.
 pub fn run_infallible_entry<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    if fork::is_forked() {
+        return otherwise;
+    }
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 

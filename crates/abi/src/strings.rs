@@ -12,7 +12,7 @@ use crate::status::{Failure, StatusCode};
 ///
 /// # Safety
 /// `data` points to `len` readable bytes that do not change during `'a`. Null with length 0 is allowed.
-pub(crate) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+pub unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 || data.is_null() {
         return &[];
     }
