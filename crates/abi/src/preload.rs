@@ -6,9 +6,11 @@
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
+use std::fs::File;
 use std::io::{Read, pipe};
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -22,6 +24,11 @@ const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
 const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Largest number of bytes of a library's announcement.
 const ANNOUNCEMENT_MAX: u64 = 4096;
+
+/// The mode bits of a program that runs with the rights of its file's owner or group.
+const SET_ID: u32 = 0o6000;
+/// Bytes of an ELF file in which its program headers lie.
+const ELF_HEAD: u64 = 64 << 10;
 
 /// Why a program cannot be started with the library. The text says what to do.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -87,6 +94,41 @@ pub fn preload_value(library: &Path) -> Result<OsString, PreloadError> {
     Ok(value)
 }
 
+/// Fails if the dynamic loader would ignore LD_PRELOAD for `program`: it is linked statically, or runs with another user's rights. A file
+/// that is no ELF file, such as a script, is not judged.
+pub fn check_takes_preload(program: &Path) -> Result<(), PreloadError> {
+    let reading = |e: std::io::Error| PreloadError::new(format!("{}: {e}", program.display()));
+    let refuse = |what: &str| {
+        let text = format!("{} {what}, so that no library can be preloaded", program.display());
+        Err(PreloadError::new(text))
+    };
+    let mut file = File::open(program).map_err(reading)?;
+    if file.metadata().map_err(reading)?.mode() & SET_ID != 0 {
+        return refuse("is set-user-id or set-group-id");
+    }
+    let mut head = Vec::new();
+    file.by_ref().take(ELF_HEAD).read_to_end(&mut head).map_err(reading)?;
+    match names_loader(&head) {
+        Some(false) => refuse("is linked statically"),
+        Some(true) | None => Ok(()),
+    }
+}
+
+/// Whether an ELF file names a dynamic loader (a program header of the type PT_INTERP); `None` if `head` begins no 64-bit ELF file.
+fn names_loader(head: &[u8]) -> Option<bool> {
+    const PT_INTERP: u64 = 3;
+    let number = |at: usize, len: usize| {
+        let bytes = head.get(at..at.checked_add(len)?)?;
+        Some(bytes.iter().rev().fold(0_u64, |value, byte| value << 8 | u64::from(*byte)))
+    };
+    // Magic, 64 bits, little-endian.
+    head.strip_prefix(b"\x7fELF\x02\x01")?;
+    let (first, size, count) = (number(32, 8)?, number(54, 2)?, number(56, 2)?);
+    let header = |n: u64| usize::try_from(first.checked_add(n.checked_mul(size)?)?).ok();
+    let types = (0..count).map(|n| header(n).and_then(|at| number(at, 4)));
+    Some(types.flatten().any(|of_header| of_header == PT_INTERP))
+}
+
 /// Starts `program` once as a probe, reads the library's announcement and gives it to `read`, which returns `None` for a text that is
 /// no announcement.
 pub fn probe<T>(
@@ -142,4 +184,43 @@ fn kill_probe(child: &mut Child) -> String {
     }
     let _ended_already = child.wait();
     text.lines().find(|line| line.contains("ld.so")).unwrap_or_default().trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The beginning of an ELF file with program headers of the given types.
+    fn elf(types: &[u32]) -> Vec<u8> {
+        let mut file = vec![0; 64];
+        file[..6].copy_from_slice(b"\x7fELF\x02\x01");
+        file[32] = 64;
+        file[54] = 56;
+        file[56] = u8::try_from(types.len()).unwrap();
+        for of_header in types {
+            file.extend(of_header.to_le_bytes());
+            file.extend([0; 52]);
+        }
+        file
+    }
+
+    #[test]
+    fn a_static_program_is_told_from_a_dynamic_one() {
+        assert_eq!(names_loader(&elf(&[6, 3, 1])), Some(true));
+        assert_eq!(names_loader(&elf(&[1, 1])), Some(false));
+        assert_eq!(names_loader(b"#!/bin/sh\n"), None);
+        assert_eq!(names_loader(b"\x7fELF\x02\x01"), None, "cut off");
+        let this = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        assert_eq!(names_loader(&this), Some(true));
+    }
+
+    #[test]
+    fn a_program_with_another_user_s_rights_is_refused() {
+        use std::os::unix::fs::PermissionsExt;
+        let program = tempfile::NamedTempFile::new().unwrap();
+        assert_eq!(check_takes_preload(program.path()), Ok(()));
+        program.as_file().set_permissions(std::fs::Permissions::from_mode(0o4755)).unwrap();
+        let error = check_takes_preload(program.path()).unwrap_err().to_string();
+        assert!(error.contains("set-user-id"), "{error}");
+    }
 }

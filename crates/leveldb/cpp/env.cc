@@ -109,8 +109,8 @@ class ZonedEnv final : public leveldb::Env {
   // Renames reach the drive in the order of the calls, and a rename before any later removal.
   Status RenameFile(const std::string& from, const std::string& to) override {
     Status status = ToStatus(furrow_rename(fs_, from.data(), from.size(), to.data(), to.size()));
-    if (status.ok() && EndsWith(to, "/CURRENT")) {
-      // The last step of an opening before the database takes writes and starts compactions.
+    if (status.ok() && IsCurrent(to)) {
+      // From here on the database takes writes and starts compactions.
       const std::string database = DirectoryOf(to);
       furrow_end_recovery(fs_, database.data(), database.size());
     }
@@ -158,6 +158,8 @@ class ZonedEnv final : public leveldb::Env {
 __attribute__((destructor)) void Unload() { furrow_unmount_all(); }
 
 }  // namespace
+
+bool IsCurrent(const std::string& name) { return EndsWith(name, "/CURRENT"); }
 
 leveldb::Env* NewEnv(FurrowFs* fs, leveldb::Env* base, bool flush_to_drive) {
   return new ZonedEnv(fs, base, flush_to_drive);

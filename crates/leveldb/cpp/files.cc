@@ -63,7 +63,15 @@ Status Writer::Flush() {
   // LevelDB flushes a table after each of its blocks, and a log after each write. Handing these bytes to the drive would cost
   // a block for each, so they stay in the file's buffer until the buffer is full or a Sync comes. docs/leveldb.md says what
   // the death of the process may lose.
-  return flushes_ ? ToStatus(furrow_flush(writer_)) : Status::OK();
+  if (!flushes_) {
+    return Status::OK();
+  }
+  if (!flushed_) {
+    // A log is found after the death of the process once the metadata names its zone, which a sync waits for.
+    flushed_ = true;
+    return Sync();
+  }
+  return ToStatus(furrow_flush(writer_));
 }
 
 Status Writer::Sync() { return ToStatus(furrow_sync_file(writer_)); }

@@ -50,7 +50,8 @@ class Writer final : public leveldb::WritableFile {
 
  private:
   FurrowWriter* writer_;
-  bool flushes_;
+  const bool flushes_;
+  bool flushed_ = false;
 };
 
 // LevelDB's text log. A line that cannot be written is dropped.

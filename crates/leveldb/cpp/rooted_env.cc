@@ -48,15 +48,20 @@ RootedEnv::Place RootedEnv::Find(const std::string& name) {
   return place;
 }
 
+std::string RootedEnv::Device() const {
+  size_t len = 0;
+  const char* device = furrow_leveldb_device(settings_, &len);
+  return std::string(device, len);
+}
+
 Env* RootedEnv::Drive(Status* error) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (drive_ != nullptr) {
     return drive_;
   }
-  size_t len = 0;
-  const char* device = furrow_leveldb_device(settings_, &len);
+  const std::string device = Device();
   FurrowFs* fs = nullptr;
-  FurrowStatus status = furrow_mount(device, len, &fs);
+  FurrowStatus status = furrow_mount(device.data(), device.size(), &fs);
   if (status.code == FURROW_OK) {
     drive_ = NewEnv(fs, host_, furrow_leveldb_flushes(settings_) != 0);
     return drive_;
@@ -71,15 +76,16 @@ Env* RootedEnv::Drive(Status* error) {
   return nullptr;
 }
 
-Status RootedEnv::RefuseDatabaseOfHost(const std::string& name, const std::string& on_drive) {
-  const std::string directory = name.substr(0, name.rfind('/') + 1);
-  if (!host_->FileExists(directory + "CURRENT")) {
+Status RootedEnv::RefuseDatabaseOfHost(const std::string& name, const Place& place) {
+  const std::string directory = name.substr(0, name.rfind('/'));
+  if (place.env == host_ || !host_->FileExists(directory + "/CURRENT")) {
     return Status::OK();
   }
-  const std::string target = on_drive.substr(0, on_drive.rfind('/') + 1);
-  return Status::IOError(directory,
-                         "the host has a database in this directory, and FURROW_LEVELDB_ROOT hides it: copy it to the drive with "
-                         "`furrow fs cp -r " + directory + " fs:" + target + "` and rename the host's directory, or choose another root");
+  const std::string target = place.name.substr(0, place.name.rfind('/'));
+  const std::string parent = target.substr(0, target.rfind('/') + 1);
+  return Status::IOError(directory, "the host has a database in this directory, which FURROW_LEVELDB_ROOT would hide: move it to "
+                                    "the drive with `furrow fs cp -d '" + Device() + "' -r " + directory + " fs:" + parent +
+                                    "` and rename the host's directory, or choose another root");
 }
 
 Status RootedEnv::NewSequentialFile(const std::string& name, leveldb::SequentialFile** result) {
@@ -151,6 +157,13 @@ Status RootedEnv::RenameFile(const std::string& from, const std::string& to) {
   if (source.env != target.env) {
     return Status::IOError("renaming " + from + " to " + to, "one lies on the host and one on the drive: copy it");
   }
+  if (IsCurrent(to)) {
+    // RepairDB takes no lock.
+    Status refused = RefuseDatabaseOfHost(to, target);
+    if (!refused.ok()) {
+      return refused;
+    }
+  }
   return source.env->RenameFile(source.name, target.name);
 }
 
@@ -160,14 +173,11 @@ Status RootedEnv::LockFile(const std::string& name, leveldb::FileLock** lock) {
   if (place.env == nullptr) {
     return place.error;
   }
-  if (place.env != host_) {
-    Status refused = RefuseDatabaseOfHost(name, place.name);
-    if (!refused.ok()) {
-      return refused;
-    }
-  }
+  Status status = RefuseDatabaseOfHost(name, place);
   leveldb::FileLock* held = nullptr;
-  Status status = place.env->LockFile(place.name, &held);
+  if (status.ok()) {
+    status = place.env->LockFile(place.name, &held);
+  }
   if (status.ok()) {
     *lock = new PlacedLock(place.env, held);
   }

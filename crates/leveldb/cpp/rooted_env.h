@@ -48,10 +48,13 @@ class RootedEnv final : public leveldb::Env {
   };
 
   Place Find(const std::string& name);
+  // The drive's URL.
+  std::string Device() const;
   // The drive's Env. Mounts the drive at the first call, and after a mount that failed.
   leveldb::Env* Drive(leveldb::Status* error);
-  // Fails if the host has a database in the directory of the lock `name`, which the drive would hide.
-  leveldb::Status RefuseDatabaseOfHost(const std::string& name, const std::string& on_drive);
+  // Fails if `place`, of the file `name`, is on the drive, and the host has a database in the file's directory, which the drive would
+  // hide.
+  leveldb::Status RefuseDatabaseOfHost(const std::string& name, const Place& place);
 
   leveldb::Env* host_;
   const FurrowLevelDb* settings_;

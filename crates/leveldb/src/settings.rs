@@ -10,6 +10,8 @@ const DEVICE: &str = "FURROW_LEVELDB";
 const ROOT: &str = "FURROW_LEVELDB_ROOT";
 /// Environment variable that says where a flush of a log ends: `buffer` or `drive`.
 const FLUSH: &str = "FURROW_LEVELDB_FLUSH";
+/// Environment variable with the path of this library, for `furrow leveldb`.
+const LIBRARY: &str = "FURROW_LEVELDB_LIBRARY";
 
 /// Settings of this process's LevelDB.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -44,6 +46,7 @@ impl Settings {
                 DEVICE => &mut device,
                 ROOT => &mut root,
                 FLUSH => &mut flush,
+                LIBRARY => continue,
                 _ if name.starts_with(DEVICE) => {
                     return refuse(format!(
                         "{name} in the environment is not known: there are {DEVICE}, {ROOT} and {FLUSH}"
