@@ -7,7 +7,7 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock crash fuzz guest lint bench release
+.PHONY: help serve demo demo-array test stock leveldb crash fuzz guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -33,6 +33,9 @@ test: ## every test, the stock programs, the crash explorer, a stock kernel in a
 
 stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, sst_dump
 	@exec scripts/stock.sh
+
+leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_bench
+	@exec scripts/leveldb.sh
 
 crash: ## only the crash explorer
 	@exec scripts/crash.sh

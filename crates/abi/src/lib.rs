@@ -32,5 +32,5 @@ mod strings;
 pub use dir::{FurrowFs, FurrowLock, FurrowStat};
 pub use file::{FurrowReader, FurrowWriter};
 pub use replay::{LogReplay, Replays};
-pub use status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+pub use status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry, run_without_drive};
 pub use strings::{bytes, path};

@@ -103,12 +103,17 @@ impl FurrowStatus {
     }
 }
 
-/// Runs the body of a C function. Success allocates nothing. A panic becomes an I/O error with the panic's message. In a forked child of
-/// a process that has mounted a drive, the body does not run.
+/// Runs the body of a C function that uses a drive. Success allocates nothing. A panic becomes an I/O error with the panic's message. In a
+/// forked child of a process that has mounted a drive, the body does not run.
 pub fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     if fork::is_forked() {
         return FurrowStatus::from_failure(Failure::new(StatusCode::IoError, FORKED));
     }
+    run_without_drive(body)
+}
+
+/// Runs the body of a C function that uses no drive: as [`run_entry`], in forked children too.
+pub fn run_without_drive(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
         Ok(Err(failure)) => FurrowStatus::from_failure(failure),

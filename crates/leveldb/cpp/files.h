@@ -1,8 +1,8 @@
 // LevelDB's file interfaces over files of a mounted Furrow file system.
 #pragma once
 
+#include <cstdarg>
 #include <string>
-#include <utility>
 
 #include "furrow_abi.h"
 #include "leveldb/env.h"

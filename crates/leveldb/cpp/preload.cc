@@ -68,7 +68,7 @@ __attribute__((constructor)) void Load() {
   if (std::getenv("FURROW_LEVELDB") != nullptr && furrow_leveldb_is_linked_in() != 0) {
     fprintf(stderr,
             "furrow: this program has LevelDB linked into itself, which a preloaded library does not reach: its files would stay "
-            "on the host. Link cpp/zoned_env.h (docs/leveldb.md), or start it without FURROW_LEVELDB\n");
+            "on the host. Build it with crates/leveldb/cpp/zoned_env.h (docs/leveldb.md), or start it without FURROW_LEVELDB\n");
     _exit(1);
   }
 }

@@ -13,7 +13,7 @@ using leveldb::Status;
 
 namespace {
 
-// A lock of the host or of the drive, with the Env that releases it.
+// A lock of the host or of the drive, and the Env that releases it.
 class PlacedLock final : public leveldb::FileLock {
  public:
   PlacedLock(Env* env, leveldb::FileLock* lock) : env_(env), lock_(lock) {}
@@ -55,16 +55,20 @@ std::string RootedEnv::Device() const {
 }
 
 Env* RootedEnv::Drive(Status* error) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (drive_ != nullptr) {
-    return drive_;
+  if (Env* drive = drive_.load(std::memory_order_acquire)) {
+    return drive;
+  }
+  std::lock_guard<std::mutex> lock(mounting_);
+  if (Env* drive = drive_.load(std::memory_order_relaxed)) {
+    return drive;
   }
   const std::string device = Device();
   FurrowFs* fs = nullptr;
   FurrowStatus status = furrow_mount(device.data(), device.size(), &fs);
   if (status.code == FURROW_OK) {
-    drive_ = NewEnv(fs, host_, furrow_leveldb_flushes(settings_) != 0);
-    return drive_;
+    Env* drive = NewEnv(fs, host_, furrow_leveldb_flushes(settings_) != 0);
+    drive_.store(drive, std::memory_order_release);
+    return drive;
   }
   const std::string message = TakeMessage(status);
   if (!said_) {

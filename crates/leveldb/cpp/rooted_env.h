@@ -1,6 +1,7 @@
 // The Env that unmodified programs get: names below a directory lie on a drive, all others on the host.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -59,9 +60,9 @@ class RootedEnv final : public leveldb::Env {
   leveldb::Env* host_;
   const FurrowLevelDb* settings_;
   std::string error_;
-  std::mutex mutex_;
-  leveldb::Env* drive_ = nullptr;  // unmounted at the end of the process
-  bool said_ = false;              // a failed mount was printed
+  std::atomic<leveldb::Env*> drive_{nullptr};  // unmounted at the end of the process
+  std::mutex mounting_;
+  bool said_ = false;  // a failed mount was printed
 };
 
 }  // namespace furrow

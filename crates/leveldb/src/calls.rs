@@ -4,7 +4,7 @@ use std::env;
 use std::ffi::{c_char, c_void};
 use std::os::unix::ffi::OsStringExt;
 
-use abi::{Failure, FurrowStatus, StatusCode, bytes, run_entry, run_infallible_entry};
+use abi::{Failure, FurrowStatus, StatusCode, bytes, run_infallible_entry, run_without_drive};
 
 use crate::names::Place;
 use crate::own_copy;
@@ -19,7 +19,7 @@ pub struct FurrowLevelDb(Settings);
 /// `out` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_leveldb_settings(out: *mut *mut FurrowLevelDb) -> FurrowStatus {
-    run_entry(|| {
+    run_without_drive(|| {
         let settings = Settings::from_environment()
             .map_err(|error| Failure::new(StatusCode::Invalid, error.to_string()))?;
         let settings = settings
@@ -68,7 +68,7 @@ pub unsafe extern "C" fn furrow_leveldb_place(
     context: *mut c_void,
     on_drive: extern "C" fn(*mut c_void, *const c_char, usize),
 ) -> FurrowStatus {
-    run_entry(|| {
+    run_without_drive(|| {
         // SAFETY: the caller guarantees that `settings` is alive and that `name` has `len` readable bytes.
         let (settings, name) = unsafe { (&(*settings).0, bytes(name, len)) };
         // Without a current directory, a relative name is taken from the host's root.

@@ -8,7 +8,7 @@ mod common;
 use common::{Drive, compile};
 
 /// The number of acknowledged writes after which each run of the program is killed. The sum fills several memtables.
-const WRITES: [usize; 5] = [1, 40, 333, 700, 211];
+const WRITES: [usize; 5] = [1, 40, 120, 300, 77];
 
 #[test]
 fn what_was_acknowledged_is_there_after_each_kill() {

@@ -77,6 +77,7 @@ if child == 0:
     for attempt in (lambda: db.put(b'c', b'd'), lambda: plyvel.DB(root + '/other', create_if_missing=True)):
         try: attempt(); print('done')
         except plyvel.IOError as error: print(error)
+    plyvel.DB(elsewhere + '/db', create_if_missing=True).put(b'g', b'h', sync=True)
     sys.exit(0)
 assert os.waitpid(child, 0)[1] == 0
 db.put(b'e', b'f', sync=True)
