@@ -7,6 +7,7 @@ use fs::{Bytes, FileKind, FileLock, Fs};
 use units::{Driver, block_on};
 
 use crate::mount::{self, Mount};
+use crate::open_logs::OpenLogs;
 use crate::recovery::Recoveries;
 use crate::replay::Replays;
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
@@ -19,18 +20,23 @@ pub struct FurrowFs {
     replays: Replays,
     recoveries: Recoveries,
     /// The share in a mount by URL: dropping the last share unmounts. `None` for a file system that Rust code mounted.
-    _mount: Option<Mount>,
+    mount: Option<Mount>,
 }
 
 impl FurrowFs {
     /// A handle of `fs` for C++, which counts the logs that are read by it in `replays`. Freeing the handle does not unmount.
     pub fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
-        Box::into_raw(Box::new(FurrowFs { fs, replays, recoveries: Recoveries::default(), _mount: None }))
+        Box::into_raw(Box::new(FurrowFs { fs, replays, recoveries: Recoveries::default(), mount: None }))
     }
 
     /// The mounted file system.
     pub fn fs(&self) -> &Fs {
         &self.fs
+    }
+
+    /// The logs that the unmount makes durable; `None` for a file system that Rust code mounted.
+    pub(crate) fn logs(&self) -> Option<&OpenLogs> {
+        self.mount.as_ref().map(Mount::logs)
     }
 
     pub(crate) fn recoveries(&self) -> &Recoveries {
@@ -98,7 +104,7 @@ pub unsafe extern "C" fn furrow_mount(
             fs: mount.fs().clone(),
             replays: Replays::default(),
             recoveries: Recoveries::default(),
-            _mount: Some(mount),
+            mount: Some(mount),
         });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };

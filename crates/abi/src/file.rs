@@ -17,7 +17,7 @@ use crate::strings::{bytes, lifetime_from_hint, path};
 /// A file being written, owned by C++.
 #[derive(Debug)]
 pub struct FurrowWriter {
-    writer: Writer,
+    writer: Arc<Writer>,
     driver: Arc<dyn Driver>,
 }
 
@@ -60,6 +60,17 @@ impl Drop for FurrowReader {
 }
 
 impl FurrowWriter {
+    /// A handle for C++ of the writer of a file of the given kind.
+    fn new(fs: &FurrowFs, writer: Writer, kind: FileKind) -> *mut FurrowWriter {
+        let writer = Arc::new(writer);
+        if kind == FileKind::Log
+            && let Some(logs) = fs.logs()
+        {
+            logs.add(&writer);
+        }
+        Box::into_raw(Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) }))
+    }
+
     fn wait(&self, call: impl Future<Output = fs::Result<()>>) -> Result<(), Failure> {
         Ok(block_on(&*self.driver, call)?)
     }
@@ -86,9 +97,8 @@ pub unsafe extern "C" fn furrow_create(
         let options =
             CreateOptions { kind, lifetime: lifetime_from_hint(hint), preallocate: Bytes(preallocate) };
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
         // SAFETY: the caller guarantees that `out` can be written.
-        unsafe { *out = Box::into_raw(handle) };
+        unsafe { *out = FurrowWriter::new(fs, writer, kind) };
         Ok(())
     })
 }
@@ -107,10 +117,10 @@ pub unsafe extern "C" fn furrow_open_append(
     run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let kind = fs.fs().stat(&name)?.kind;
         let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) });
         // SAFETY: the caller guarantees that `out` can be written.
-        unsafe { *out = Box::into_raw(handle) };
+        unsafe { *out = FurrowWriter::new(fs, writer, kind) };
         Ok(())
     })
 }

@@ -9,6 +9,7 @@
 //!   mount                   one mount for each device URL, shared in the process
 //!   counters  settings      what the environment says
 //!   recovery  replay        databases that are being opened; the logs that they read
+//!   open_logs               logs of programs that end without closing their databases
 //!   status  strings  error  outcomes and byte strings in C++'s form
 //!   fork                    children of a process that has mounted a drive
 //! ```
@@ -22,6 +23,7 @@ mod file;
 mod fork;
 mod jump;
 mod mount;
+mod open_logs;
 pub mod preload;
 mod recovery;
 mod replay;

@@ -14,6 +14,7 @@ use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 use crate::counters::{ArrayTally, COUNTERS_VARIABLE, CountersFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
+use crate::open_logs::OpenLogs;
 use crate::settings::{cache, log_options};
 
 /// Environment variable: with the value `1`, the device is formatted whatever it holds.
@@ -26,6 +27,7 @@ struct MountEntry {
 
 struct Mounted {
     fs: Fs,
+    logs: OpenLogs,
     /// The count of the array's writes, if `FURROW_COUNTERS` is set and the device is an array.
     tally: Option<ArrayTally>,
 }
@@ -43,10 +45,16 @@ const DEVICE_RELEASE_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Mount {
     /// The mounted file system; `None` only while the share is dropped.
     fs: Option<Fs>,
+    logs: OpenLogs,
     url: String,
 }
 
 impl Mount {
+    /// The logs of the mount that are being written.
+    pub(crate) fn logs(&self) -> &OpenLogs {
+        &self.logs
+    }
+
     pub(crate) fn fs(&self) -> &Fs {
         self.fs.as_ref().expect("a share has its file system until it is dropped")
     }
@@ -66,7 +74,8 @@ pub(crate) fn mount(url: &str) -> Result<Mount> {
         }
     };
     entry.users += 1;
-    Ok(Mount { fs: Some(entry.mounted.fs.clone()), url: url.to_owned() })
+    let Mounted { fs, logs, .. } = &entry.mounted;
+    Ok(Mount { fs: Some(fs.clone()), logs: logs.clone(), url: url.to_owned() })
 }
 
 impl Drop for Mount {
@@ -103,14 +112,15 @@ enum Until {
 
 /// Unmounts the file system of `url` on a thread of its own: at the end of a process the calling thread's thread-local
 /// state may be destroyed already.
-fn unmount(url: &str, Mounted { fs, tally }: Mounted, until: Until) {
+fn unmount(url: &str, Mounted { fs, logs, tally }: Mounted, until: Until) {
     let (done, wait) = mpsc::channel();
     let driver = Arc::clone(fs.driver());
     let (device, of_the_task) = (Arc::downgrade(fs.device()), Arc::clone(&driver));
     driver.spawn(
         "unmount",
         Box::pin(async move {
-            let ended = fs.unmount().await;
+            let synced = logs.sync().await;
+            let ended = fs.unmount().await.and(synced);
             if let Some(tally) = tally {
                 tally.append_line();
             }
@@ -172,7 +182,11 @@ fn mount_device(url: &str) -> Result<Mounted> {
         error.add(&format!("; {FORMAT_VARIABLE}=1 formats it, and what it holds is lost"));
         error
     })?;
-    Ok(Mounted { fs, tally: array.zip(counters).map(|(array, file)| ArrayTally::new(array, file)) })
+    Ok(Mounted {
+        fs,
+        logs: OpenLogs::default(),
+        tally: array.zip(counters).map(|(array, file)| ArrayTally::new(array, file)),
+    })
 }
 
 /// A device, and the array behind it if the device is an array.

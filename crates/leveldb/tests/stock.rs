@@ -196,6 +196,17 @@ os.kill(os.getpid(), 9)";
 const COUNT: &str = "print(sum(1 for _ in plyvel.DB(root + '/db')))";
 
 #[test]
+fn a_program_that_ends_without_closing_its_database_keeps_its_writes() {
+    let drive = Drive::new();
+    let script = "import ctypes
+db = plyvel.DB(root + '/db', create_if_missing=True)
+for n in range(100): db.put(b'%d' % n, b'')
+ctypes.CDLL(None).exit(0)";
+    run_successfully(drive.python(script));
+    assert_eq!(run_successfully(drive.python(COUNT)), "100\n");
+}
+
+#[test]
 fn unsynced_writes_survive_the_process_if_each_flush_goes_to_the_drive() {
     let drive = Drive::without_cache();
     let mut command = drive.python(KILLED);
