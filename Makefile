@@ -7,7 +7,7 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock crash fuzz guest lint bench release
+.PHONY: help serve demo demo-array test stock leveldb crash fuzz guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -34,6 +34,9 @@ test: ## every test, the stock programs, the crash explorer, a stock kernel in a
 stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, sst_dump
 	@exec scripts/stock.sh
 
+leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_bench
+	@exec scripts/leveldb.sh
+
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
 
@@ -51,6 +54,6 @@ bench: ## the device contract's cost, then beside tmpfs and redis-server; wants 
 	@scripts/cargo bench --locked -p furrow-bench
 	@exec scripts/compare.sh
 
-release: ## build the program and the plug-in, optimised
+release: ## build the program and the libraries for RocksDB's and LevelDB's programs, optimised
 	@scripts/setup.sh
-	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin
+	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin -p furrow-leveldb

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Formatting, clippy, layering, and that the shim compiles against a newer RocksDB than Debian's.
+# Formatting, clippy, layering, and that the shims compile against a newer RocksDB than Debian's and link with static engines.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 step "setup" scripts/setup.sh lint
@@ -22,3 +22,4 @@ no_broken_rules() {
 step "no rules to break in what is released" no_broken_rules
 step "RocksDB 10's headers" sh crates/rocks/tests/headers.sh
 step "a statically linked RocksDB" sh crates/rocks/tests/static_link.sh
+step "a statically linked LevelDB" sh crates/leveldb/tests/static_link.sh

@@ -15,6 +15,7 @@ examples() {
 }
 step "examples" examples
 step "stock programs" scripts/stock.sh
+step "LevelDB's programs" scripts/leveldb.sh
 step "fuzz targets" scripts/fuzz.sh
 step "crash explorer" scripts/crash.sh
 step "a stock kernel in a guest" scripts/guest.sh

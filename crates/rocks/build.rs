@@ -23,6 +23,7 @@ const APT_COMMAND: &str = "apt-get install g++ librocksdb-dev rocksdb-tools";
 
 fn main() {
     println!("cargo:rerun-if-changed=cpp");
+    println!("cargo:rerun-if-changed=../abi/cpp");
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=ROCKSDB_INCLUDE");
     if std::env::var_os("CARGO_FEATURE_SHIM").is_none() {

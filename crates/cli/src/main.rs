@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   main                                                       the command line; one module for each noun
-//!   array  bench  crash  demo  device  export  figures  fs  serve  stock  zones
+//!   array  bench  crash  demo  device  export  figures  fs  leveldb  serve  stock  zones
 //!   consent  describe  context                                 asks before data is lost; words for drives; opens and mounts
 //!   args  exit  output  progress  size                         shared arguments, exit codes, printing
 //! ```
@@ -23,6 +23,7 @@ mod exit;
 mod export;
 mod figures;
 mod fs;
+mod leveldb;
 mod output;
 mod progress;
 mod serve;
@@ -83,6 +84,9 @@ enum Command {
     Ldb(stock::StockArgs),
     /// Run the machine's own sst_dump on a drive.
     SstDump(stock::StockArgs),
+    /// Run a program of this machine with its LevelDB databases on a drive.
+    #[command(name = "leveldb")]
+    LevelDb(leveldb::LevelDbArgs),
     /// Cut the power after every operation of a workload and check that no acknowledged data is lost.
     Crash(crash::CrashArgs),
     /// Measure the figures of the papers, and write the numbers and charts.
@@ -106,7 +110,14 @@ impl Command {
 
     /// Whether stdout belongs to this program: `serve` and the stock programs print their own text also with `--json`.
     fn prints_json(&self) -> bool {
-        !matches!(self, Command::Serve(_) | Command::DbBench(_) | Command::Ldb(_) | Command::SstDump(_))
+        !matches!(
+            self,
+            Command::Serve(_)
+                | Command::DbBench(_)
+                | Command::Ldb(_)
+                | Command::SstDump(_)
+                | Command::LevelDb(_)
+        )
     }
 
     fn run(self, context: &Context) -> Result<ExitCode> {
@@ -121,6 +132,7 @@ impl Command {
             Command::DbBench(args) => stock::run(context, stock::Program::DbBench, &args),
             Command::Ldb(args) => stock::run(context, stock::Program::Ldb, &args),
             Command::SstDump(args) => stock::run(context, stock::Program::SstDump, &args),
+            Command::LevelDb(args) => leveldb::run(context, &args),
             Command::Crash(args) => crash::run(context, args),
             Command::Figures(args) => figures::run(context, &args),
             Command::Demo(args) => demo::run(context, &args),

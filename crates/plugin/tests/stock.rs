@@ -310,7 +310,7 @@ fn a_plug_in_that_does_not_load_is_a_clear_error() {
     std::fs::write(&broken, "not a library").unwrap();
     let with_broken = StockOptions { plugin: Some(broken), ..stock_options() };
     let error = prepare(Program::Ldb, "emu:mem", &[], &with_broken).unwrap_err().to_string();
-    assert!(error.contains("did not load the plug-in"), "{error}");
+    assert!(error.contains("did not load the library"), "{error}");
 
     let missing = StockOptions { plugin: Some(dir.path().join("no.so")), ..stock_options() };
     let error = prepare(Program::Ldb, "emu:mem", &[], &missing).unwrap_err().to_string();
@@ -325,7 +325,7 @@ fn a_library_that_never_announces_itself_is_not_taken_for_the_plug_in() {
     let other = PathBuf::from(libc.split(' ').next().unwrap());
     let with_other = StockOptions { plugin: Some(other), ..stock_options() };
     let error = prepare(Program::DbBench, "emu:mem", &[], &with_other).unwrap_err().to_string();
-    assert!(error.contains("did not load the plug-in"), "{error}");
+    assert!(error.contains("did not load the library"), "{error}");
 }
 
 /// Starts a db_bench that writes until it is killed.

@@ -1,6 +1,7 @@
 #include "file_system.h"
 
 #include <cstdlib>
+#include <utility>
 
 #include "files.h"
 #include "logger.h"
@@ -68,6 +69,16 @@ std::string LogBeside(const std::string& fname) {
 bool IsManifest(const std::string& fname) {
   constexpr char kManifest[] = "MANIFEST-";
   return fname.compare(fname.rfind('/') + 1, sizeof(kManifest) - 1, kManifest) == 0;
+}
+
+// The database's directory if `fname` holds new options of the database; empty otherwise.
+std::string DatabaseOfOptions(const std::string& fname) {
+  constexpr char kOptions[] = "OPTIONS-";
+  constexpr char kTemporary[] = ".dbtmp";
+  const std::string directory = DirectoryOf(fname);
+  const bool options = fname.compare(directory.size(), sizeof(kOptions) - 1, kOptions) == 0 &&
+                       EndsWith(fname, kTemporary, sizeof(kTemporary) - 1);
+  return options ? directory : "";
 }
 
 // Fails if the parallel log `log` exists.
@@ -173,16 +184,24 @@ IOStatus FurrowFileSystem::NewWritableFile(const std::string& fname, const FileO
     return status;
   }
   const bool wal = IsWal(fname);
+  std::string database = DatabaseOfOptions(fname);
   FurrowWriter* writer = nullptr;
   status = ToIOStatus(furrow_create(
       fs_, fname.data(), fname.size(), wal ? 1 : 0, static_cast<uint8_t>(FirstHint(fname, options)),
       wal ? log_preallocation_.load(std::memory_order_relaxed) : 0, &writer));
-  if (status.ok()) {
-    if (wal) {
-      *result = std::make_unique<RocksLogFile>(options, writer, &log_preallocation_, &empty_logs_, fname);
-    } else {
-      *result = std::make_unique<WritableFile>(options, writer, nullptr);
+  if (!status.ok()) {
+    // RocksDB opens the database without the file of its options, too.
+    if (!database.empty()) {
+      furrow_end_recovery(fs_, database.data(), database.size());
     }
+    return status;
+  }
+  if (wal) {
+    *result = std::make_unique<RocksLogFile>(options, writer, &log_preallocation_, &empty_logs_, fname);
+  } else if (!database.empty()) {
+    *result = std::make_unique<OptionsFile>(options, writer, fs_, std::move(database));
+  } else {
+    *result = std::make_unique<WritableFile>(options, writer, nullptr);
   }
   return status;
 }

@@ -115,6 +115,19 @@ class RocksLogFile final : public WritableFile {
   std::string name_;
 };
 
+// The file of a database's new options, the last one that an opening writes before the database takes writes and starts
+// compactions. Its end is the end of the database's recovery.
+class OptionsFile final : public WritableFile {
+ public:
+  OptionsFile(const rocksdb::FileOptions& options, FurrowWriter* writer, const FurrowFs* fs, std::string database)
+      : WritableFile(options, writer, nullptr), fs_(fs), database_(std::move(database)) {}
+  ~OptionsFile() override { furrow_end_recovery(fs_, database_.data(), database_.size()); }
+
+ private:
+  const FurrowFs* fs_;  // outlived by the FileSystem that made this
+  std::string database_;
+};
+
 // A directory, opened for Fsync. All metadata operations share one log, so the sync of any directory makes all of
 // them durable.
 class Directory : public rocksdb::FSDirectory {

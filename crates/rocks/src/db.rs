@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use abi::{FurrowFs, LogReplay, Replays};
 use fs::Fs;
 use parking_lot::{RwLock, RwLockReadGuard};
 
-use crate::abi::FurrowFs;
 use crate::batch::WriteBatch;
 use crate::error::{Error, ErrorKind, Result};
 use crate::ffi::{self, RocksDb, RocksOptions, RocksSlice};
 use crate::flush_events::FlushHub;
 use crate::options::DbOptions;
 use crate::pinned::Pinned;
-use crate::replay::{LogReplay, Replays};
 
 /// An open RocksDB database. All methods may be called from any thread.
 ///

@@ -6,6 +6,7 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+pub use abi::jump;
 use fs::Fs;
 
 use crate::{AppliedMark, Db};
@@ -132,43 +133,20 @@ macro_rules! interpose {
         pub extern "C" fn furrow_install_engines() {
             $crate::engine::install(&$engines);
         }
-        $crate::jump!(open_parallel, "furrow_open_parallel", furrow_open_parallel_here);
-        $crate::jump!(list_parallel, "furrow_list_parallel", furrow_list_parallel_here);
-        $crate::jump!(open, "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_db_open);
-        $crate::jump!(open_families, "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_", furrow_db_open_families);
-        $crate::jump!(open_unique, "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt10unique_ptrIS0_St14default_deleteIS0_EE", furrow_db_open_unique);
-        $crate::jump!(open_families_unique, "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EE", furrow_db_open_families_unique);
-        $crate::jump!(open_trim, "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_S9_", furrow_db_open_trim);
-        $crate::jump!(open_trim_unique, "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EES9_", furrow_db_open_trim_unique);
-        $crate::jump!(list_families, "_ZN7rocksdb2DB18ListColumnFamiliesERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt6vectorIS9_SaIS9_EE", furrow_db_list_families);
-        $crate::jump!(cancel_background_work, "_ZN7rocksdb23CancelAllBackgroundWorkEPNS_2DBEb", furrow_cancel_background_work);
-        $crate::jump!(open_transactions, "_ZN7rocksdb13TransactionDB4OpenERKNS_7OptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_transaction_open);
-        $crate::jump!(open_transactions_families, "_ZN7rocksdb13TransactionDB4OpenERKNS_9DBOptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_18ColumnFamilyHandleESaISM_EEPPS0_", furrow_transaction_open_families);
-        $crate::jump!(open_optimistic, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_optimistic_open);
-        $crate::jump!(open_optimistic_families, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_", furrow_optimistic_open_families);
-        $crate::jump!(open_optimistic_options, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_9DBOptionsERKNS_30OptimisticTransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_18ColumnFamilyHandleESaISM_EEPPS0_", furrow_optimistic_open_options);
-    };
-}
-
-/// Defines one exported function of [`interpose!`].
-#[doc(hidden)]
-#[macro_export]
-macro_rules! jump {
-    ($name:ident, $symbol:literal, $to:ident) => {
-        const _: () = {
-            unsafe extern "C" {
-                fn $to();
-            }
-            // SAFETY: the exported function is a single jump: registers and stack reach the C++ function as the caller
-            // set them.
-            #[unsafe(naked)]
-            #[unsafe(export_name = $symbol)]
-            extern "C" fn $name() {
-                #[cfg(target_arch = "x86_64")]
-        ::core::arch::naked_asm!("jmp {}", sym $to);
-                #[cfg(target_arch = "aarch64")]
-        ::core::arch::naked_asm!("b {}", sym $to);
-            }
-        };
+        $crate::engine::jump!(open_parallel, "furrow_open_parallel", furrow_open_parallel_here);
+        $crate::engine::jump!(list_parallel, "furrow_list_parallel", furrow_list_parallel_here);
+        $crate::engine::jump!(open, "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_db_open);
+        $crate::engine::jump!(open_families, "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_", furrow_db_open_families);
+        $crate::engine::jump!(open_unique, "_ZN7rocksdb2DB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt10unique_ptrIS0_St14default_deleteIS0_EE", furrow_db_open_unique);
+        $crate::engine::jump!(open_families_unique, "_ZN7rocksdb2DB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EE", furrow_db_open_families_unique);
+        $crate::engine::jump!(open_trim, "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_S9_", furrow_db_open_trim);
+        $crate::engine::jump!(open_trim_unique, "_ZN7rocksdb2DB18OpenAndTrimHistoryERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPSt10unique_ptrIS0_St14default_deleteIS0_EES9_", furrow_db_open_trim_unique);
+        $crate::engine::jump!(list_families, "_ZN7rocksdb2DB18ListColumnFamiliesERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPSt6vectorIS9_SaIS9_EE", furrow_db_list_families);
+        $crate::engine::jump!(cancel_background_work, "_ZN7rocksdb23CancelAllBackgroundWorkEPNS_2DBEb", furrow_cancel_background_work);
+        $crate::engine::jump!(open_transactions, "_ZN7rocksdb13TransactionDB4OpenERKNS_7OptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_transaction_open);
+        $crate::engine::jump!(open_transactions_families, "_ZN7rocksdb13TransactionDB4OpenERKNS_9DBOptionsERKNS_20TransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_18ColumnFamilyHandleESaISM_EEPPS0_", furrow_transaction_open_families);
+        $crate::engine::jump!(open_optimistic, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_7OptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPS0_", furrow_optimistic_open);
+        $crate::engine::jump!(open_optimistic_families, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_9DBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISD_EEPSC_IPNS_18ColumnFamilyHandleESaISJ_EEPPS0_", furrow_optimistic_open_families);
+        $crate::engine::jump!(open_optimistic_options, "_ZN7rocksdb23OptimisticTransactionDB4OpenERKNS_9DBOptionsERKNS_30OptimisticTransactionDBOptionsERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEERKSt6vectorINS_22ColumnFamilyDescriptorESaISG_EEPSF_IPNS_18ColumnFamilyHandleESaISM_EEPPS0_", furrow_optimistic_open_options);
     };
 }

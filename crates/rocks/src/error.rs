@@ -41,27 +41,6 @@ impl Error {
         Error { kind, retryable: kind == ErrorKind::Busy, text: text.into() }
     }
 
-    /// An error of a call that may succeed later, with its whole message.
-    pub(crate) fn retryable(kind: ErrorKind, text: String) -> Error {
-        Error { kind, retryable: true, text }
-    }
-
-    /// An error of the file system during the operation `doing`.
-    pub(crate) fn fs(doing: String, error: &fs::Error) -> Error {
-        let kind = match error.class() {
-            fs::Class::NoSpace => ErrorKind::NoSpace,
-            fs::Class::Corrupt => ErrorKind::Corrupt,
-            fs::Class::Invalid => ErrorKind::Invalid,
-            _ => ErrorKind::Io,
-        };
-        Error { kind, retryable: error.class() == fs::Class::Retry, text: format!("{doing}: {error}") }
-    }
-
-    /// Appends `more` to the error's message.
-    pub(crate) fn add(&mut self, more: &str) {
-        self.text.push_str(more);
-    }
-
     /// The class of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind

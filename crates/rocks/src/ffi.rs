@@ -5,7 +5,8 @@ use std::marker::{PhantomData, PhantomPinned};
 use std::ptr;
 use std::slice;
 
-use crate::abi::FurrowFs;
+use abi::FurrowFs;
+
 use crate::error::{Error, ErrorKind, Result};
 
 macro_rules! opaque {

@@ -1,17 +1,14 @@
 //! RocksDB over the zoned file system.
 //!
-//! The crate has all unsafe code at the border to C++ (`cpp/`), in three parts: the file system that RocksDB calls
-//! ([`abi`]), the database wrapper that the engine calls ([`Db`]), and the set-up that runs RocksDB's stock programs on
-//! a zoned device ([`stock`]).
+//! The C++ half (`cpp/`) is a file system for RocksDB over the C functions of `furrow-abi`, and a C face of RocksDB's database. The
+//! Rust half is the database wrapper that the engine calls ([`Db`]), and the set-up that runs RocksDB's stock programs on a
+//! zoned device ([`stock`]).
 //!
 //! ```text
 //!   kv -> Db -> ffi -> cpp/db.cc -> librocksdb -> cpp/file_system.cc -> abi -> fs
-//!              db_bench, ldb, ... -> librocksdb -> (plug-in) cpp/file_system.cc -> abi -> mount, fs
+//!              db_bench, ldb, ... -> librocksdb -> (plug-in) cpp/file_system.cc -> abi -> fs
 //! ```
 
-pub mod abi;
-mod counters;
-mod mount;
 pub mod stock;
 
 #[cfg(feature = "shim")]
@@ -30,14 +27,16 @@ mod flush_events;
 #[cfg(feature = "shim")]
 mod options;
 #[cfg(feature = "shim")]
+mod parallel_abi;
+#[cfg(feature = "shim")]
 mod perf;
 #[cfg(feature = "shim")]
 mod pinned;
-mod replay;
-mod settings;
 #[cfg(feature = "shim")]
 mod unlogged;
 
+#[cfg(feature = "shim")]
+pub use abi::LogReplay;
 #[cfg(feature = "shim")]
 pub use batch::WriteBatch;
 #[cfg(feature = "shim")]
@@ -53,6 +52,5 @@ pub use options::DbOptions;
 pub use perf::{WriteTimes, take_write_times, time_writes};
 #[cfg(feature = "shim")]
 pub use pinned::Pinned;
-pub use replay::LogReplay;
 #[cfg(feature = "shim")]
 pub use unlogged::AppliedMark;

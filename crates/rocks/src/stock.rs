@@ -1,23 +1,18 @@
 //! Runs RocksDB's own programs, unmodified, on a zoned device.
 //!
 //! The program loads the plug-in by `LD_PRELOAD` and finds the file system by `--fs_uri`. With mismatched RocksDB
-//! versions, the plug-in fails silently or crashes. So the program is first started once as a *probe*: the plug-in
-//! announces itself on a pipe (see [`handshake`](crate::stock::Handshake)) and ends the process before `main`. Only
-//! then the program replaces this process by exec, so that signals and exit code are the program's own.
+//! versions, the plug-in fails silently or crashes, so a [probe](abi::preload) announces them first (see
+//! [`handshake`](crate::stock::Handshake)). Only then the program replaces this process by exec, so that signals and
+//! exit code are the program's own.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
-use std::fmt;
-use std::io::{Read, pipe};
-use std::os::fd::AsRawFd;
+use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::time::Duration;
+use std::process::{Command, ExitCode};
 
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::{FdFlags, fcntl_setfd};
+use abi::preload::{Library, PreloadError, preload_value, probe};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -29,15 +24,10 @@ pub const PLUGIN_VARIABLE: &str = "FURROW_PLUGIN";
 pub const LOG_DIR_VARIABLE: &str = "FURROW_LOG_DIR";
 /// Environment variable: with the value `1`, the device is formatted whatever it holds.
 pub const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
-/// Environment variable with the file descriptor to which the plug-in announces itself. Set for probes only.
-const HANDSHAKE_VARIABLE: &str = "FURROW_HANDSHAKE_FD";
 
-const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
+const PLUGIN: Library =
+    Library { file: "libfurrow_rocksdb.so", variable: PLUGIN_VARIABLE, package: "furrow-plugin" };
 const APT_COMMAND: &str = "apt-get install rocksdb-tools";
-/// Longest time until a probe has run the program's constructors.
-const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
-/// Largest number of bytes of a plug-in's announcement.
-const ANNOUNCEMENT_MAX: u64 = 4096;
 /// The database's directory if the program's arguments name none: the zoned file system has no /tmp.
 const DEFAULT_DB: &str = "/db";
 
@@ -154,10 +144,10 @@ pub fn prepare(program: Program, url: &str, args: &[OsString], options: &StockOp
         Some(file) => file.clone(),
         None => find_program(program)?,
     };
-    let plugin = find_plugin(options)?;
+    let plugin = PLUGIN.find(options.plugin.as_deref())?;
     check_url(url)?;
     let preload = preload_value(&plugin)?;
-    probe(&file, &plugin, &preload)?;
+    probe(&file, &plugin, &preload, Handshake::parse)?.check(&plugin)?;
 
     let mut command = Command::new(&file);
     command.env("LD_PRELOAD", preload).args(program_arguments(program, url, args)?);
@@ -215,102 +205,10 @@ fn find_program(program: Program) -> Result<PathBuf> {
         .map_or_else(|| setup_error(format!("{name} is not in PATH; install it with:  {APT_COMMAND}")), Ok)
 }
 
-fn find_plugin(options: &StockOptions) -> Result<PathBuf> {
-    if let Some(file) = options.plugin.clone().or_else(|| env::var_os(PLUGIN_VARIABLE).map(PathBuf::from)) {
-        return match file.canonicalize() {
-            Ok(file) => Ok(file),
-            Err(error) => {
-                setup_error(format!("the plug-in {}: {error}; see {PLUGIN_VARIABLE}", file.display()))
-            }
-        };
+impl From<PreloadError> for Error {
+    fn from(error: PreloadError) -> Error {
+        Error::new(ErrorKind::Setup, error.to_string())
     }
-    let exe = env::current_exe().and_then(|exe| exe.canonicalize());
-    let Some(dir) = exe.as_ref().ok().and_then(|exe| exe.parent()) else {
-        return setup_error(format!(
-            "the path of this program is unknown: set {PLUGIN_VARIABLE} to {PLUGIN_FILE}"
-        ));
-    };
-    let places =
-        [dir.join(PLUGIN_FILE), dir.join("../lib").join(PLUGIN_FILE), dir.join("..").join(PLUGIN_FILE)];
-    places.iter().find_map(|file| file.canonicalize().ok()).map_or_else(
-        || {
-            setup_error(format!(
-                "{PLUGIN_FILE} is neither in {} nor in its ../lib: build it with `cargo build -p furrow-plugin`, \
-                 or set {PLUGIN_VARIABLE}",
-                dir.display()
-            ))
-        },
-        Ok,
-    )
-}
-
-/// The value of LD_PRELOAD: the plug-in, then the libraries that the caller's LD_PRELOAD names.
-fn preload_value(plugin: &Path) -> Result<OsString> {
-    if plugin.as_os_str().as_bytes().iter().any(|byte| matches!(byte, b' ' | b':' | b'$')) {
-        return setup_error(format!(
-            "the plug-in's path {} has a space, a colon or a dollar sign, which LD_PRELOAD cannot carry: move it",
-            plugin.display()
-        ));
-    }
-    let mut value = plugin.as_os_str().to_owned();
-    if let Some(more) = env::var_os("LD_PRELOAD").filter(|more| !more.is_empty()) {
-        value.push(OsStr::new(":"));
-        value.push(more);
-    }
-    Ok(value)
-}
-
-/// Starts the program once as a probe, checks the plug-in's announcement, and ends the program.
-fn probe(program: &Path, plugin: &Path, preload: &OsStr) -> Result<()> {
-    let starting =
-        |e: &dyn fmt::Display| Error::new(ErrorKind::Setup, format!("starting {}: {e}", program.display()));
-    let (mut reader, writer) = pipe().map_err(|e| starting(&e))?;
-    fcntl_setfd(&writer, FdFlags::empty()).map_err(|e| starting(&e))?;
-    let mut child = Command::new(program)
-        // With `--help` the program does no harm if the plug-in is not loaded.
-        .arg("--help")
-        .env("LD_PRELOAD", preload)
-        .env(HANDSHAKE_VARIABLE, writer.as_raw_fd().to_string())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(|e| starting(&e))?;
-    drop(writer);
-    let mut line = String::new();
-    if wait_readable(&reader) {
-        // The read ends when the probe ends, which is right after its announcement.
-        let _not_text = reader.by_ref().take(ANNOUNCEMENT_MAX).read_to_string(&mut line);
-    }
-    let loader_error = kill_probe(&mut child);
-    match Handshake::parse(&line) {
-        Some(handshake) => handshake.check(plugin),
-        None => setup_error(format!(
-            "{} did not load the plug-in {}{}{}; is it linked statically, or set-user-id, or of another machine?",
-            program.display(),
-            plugin.display(),
-            if loader_error.is_empty() { "" } else { ": " },
-            loader_error
-        )),
-    }
-}
-
-/// Waits until the pipe has data or its other end is closed.
-fn wait_readable(pipe: &std::io::PipeReader) -> bool {
-    let timeout = Timespec { tv_sec: PROBE_TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    let mut polled = [PollFd::new(pipe, PollFlags::IN)];
-    poll(&mut polled, Some(&timeout)).is_ok_and(|ready| ready > 0)
-}
-
-/// Ends a probe. Returns the dynamic loader's error message, if the loader printed one.
-fn kill_probe(child: &mut Child) -> String {
-    let _ended_already = child.kill();
-    let mut text = String::new();
-    if let Some(stderr) = child.stderr.take() {
-        let _not_text = stderr.take(ANNOUNCEMENT_MAX).read_to_string(&mut text);
-    }
-    let _ended_already = child.wait();
-    text.lines().find(|line| line.contains("ld.so")).unwrap_or_default().trim().to_owned()
 }
 
 fn setup_error<T>(text: String) -> Result<T> {

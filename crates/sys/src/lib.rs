@@ -1,8 +1,8 @@
 //! Kernel interfaces for zoned drives: asynchronous requests ([`Engine`]), ioctls of zoned block devices, NVMe
 //! commands, and aligned buffers; the memory that a process may have ([`memory`]); and loops that use instructions of the processor at hand ([`gf256`]).
 //!
-//! This crate has system calls and byte layouts only; the backends in `zoned` keep zone states. `sys` and `rocks` hold
-//! all unsafe code of Furrow.
+//! This crate has system calls and byte layouts only; the backends in `zoned` keep zone states. `sys`, `abi`,
+//! `rocks` and `leveldb` hold all unsafe code of Furrow.
 
 pub mod block;
 mod blocking;

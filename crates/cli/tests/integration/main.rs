@@ -7,4 +7,5 @@ mod cli;
 mod common;
 mod export;
 mod figures;
+mod leveldb;
 mod scripts;

@@ -1,9 +1,7 @@
-//! File systems that the plug-in mounts by URL: one mount per URL and process, shared by all of RocksDB's requests
-//! for the URL.
+//! File systems that C++ mounts by URL: one mount per URL and process, shared by all requests for the URL.
 
 use std::collections::BTreeMap;
 use std::env;
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
@@ -15,6 +13,8 @@ use zoned::{DeviceUrl, ZoneKind, ZoneState, ZonedDevice};
 
 use crate::counters::{ArrayTally, COUNTERS_VARIABLE, CountersFile};
 use crate::error::{Error, ErrorKind, Result};
+use crate::fork;
+use crate::open_logs::OpenLogs;
 use crate::settings::{cache, log_options};
 
 /// Environment variable: with the value `1`, the device is formatted whatever it holds.
@@ -27,6 +27,7 @@ struct MountEntry {
 
 struct Mounted {
     fs: Fs,
+    logs: OpenLogs,
     /// The count of the array's writes, if `FURROW_COUNTERS` is set and the device is an array.
     tally: Option<ArrayTally>,
 }
@@ -34,16 +35,6 @@ struct Mounted {
 /// The mounts of this process by URL. The lock is held during a mount and an unmount, so that one URL is not mounted
 /// twice.
 static MOUNTS: Mutex<BTreeMap<String, MountEntry>> = Mutex::new(BTreeMap::new());
-
-/// The id of the process that mounted a file system first, or 0. A forked child has a copy of the mounted state and
-/// none of the threads. The child must not touch the drive, nor the lock of `MOUNTS`, which another thread may have
-/// held at the fork.
-static OWNER: AtomicU32 = AtomicU32::new(0);
-
-fn is_forked() -> bool {
-    let owner = OWNER.load(Ordering::Relaxed);
-    owner != 0 && owner != std::process::id()
-}
 
 /// How long an unmount waits for ending tasks of the file system to release the device.
 const DEVICE_RELEASE: Duration = Duration::from_secs(5);
@@ -54,10 +45,16 @@ const DEVICE_RELEASE_PAUSE: Duration = Duration::from_millis(1);
 pub(crate) struct Mount {
     /// The mounted file system; `None` only while the share is dropped.
     fs: Option<Fs>,
+    logs: OpenLogs,
     url: String,
 }
 
 impl Mount {
+    /// The logs of the mount that are being written.
+    pub(crate) fn logs(&self) -> &OpenLogs {
+        &self.logs
+    }
+
     pub(crate) fn fs(&self) -> &Fs {
         self.fs.as_ref().expect("a share has its file system until it is dropped")
     }
@@ -68,16 +65,8 @@ impl Mount {
 /// A device with empty zones only (new memory, a new drive file) is formatted first. A device with other content is
 /// refused, unless `FURROW_FORMAT=1` says to format it.
 pub(crate) fn mount(url: &str) -> Result<Mount> {
-    if is_forked() {
-        return Err(Error::new(
-            ErrorKind::Invalid,
-            format!(
-                "mounting {url}: the process was forked from one that has mounted a drive; mount after the fork only"
-            ),
-        ));
-    }
+    fork::watch();
     let mut mounts = MOUNTS.lock();
-    OWNER.store(std::process::id(), Ordering::Relaxed);
     let entry = match mounts.entry(url.to_owned()) {
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::btree_map::Entry::Vacant(slot) => {
@@ -85,14 +74,12 @@ pub(crate) fn mount(url: &str) -> Result<Mount> {
         }
     };
     entry.users += 1;
-    Ok(Mount { fs: Some(entry.mounted.fs.clone()), url: url.to_owned() })
+    let Mounted { fs, logs, .. } = &entry.mounted;
+    Ok(Mount { fs: Some(fs.clone()), logs: logs.clone(), url: url.to_owned() })
 }
 
 impl Drop for Mount {
     fn drop(&mut self) {
-        if is_forked() {
-            return;
-        }
         let mut mounts = MOUNTS.lock();
         self.fs = None;
         let last = mounts.get_mut(&self.url).is_some_and(|entry| {
@@ -100,38 +87,47 @@ impl Drop for Mount {
             entry.users == 0
         });
         if last && let Some(entry) = mounts.remove(&self.url) {
-            unmount(&self.url, entry.mounted);
+            unmount(&self.url, entry.mounted, Until::Closed);
         }
     }
 }
 
-/// Unmounts every mount, because programs may leave through `exit` without releasing their file system. A forked
-/// child does not touch the mounts that it inherited.
+/// Unmounts every mount at the end of the process, because programs may leave through `exit` without releasing their file system.
 pub(crate) fn unmount_all() {
-    if is_forked() {
-        return;
-    }
     let mut mounts = MOUNTS.lock();
     while let Some((url, entry)) = mounts.pop_first() {
-        unmount(&url, entry.mounted);
+        // What the program still has open keeps the device open, until the process is gone.
+        unmount(&url, entry.mounted, Until::Unmounted);
     }
 }
 
+/// How long an unmount waits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Until {
+    /// Until all is durable.
+    Unmounted,
+    /// Until the device is closed too, so that the next mount of the URL can open it.
+    Closed,
+}
+
 /// Unmounts the file system of `url` on a thread of its own: at the end of a process the calling thread's thread-local
-/// state may be destroyed already. Returns when the device is closed, so that the next mount of the URL can open it.
-fn unmount(url: &str, Mounted { fs, tally }: Mounted) {
+/// state may be destroyed already.
+fn unmount(url: &str, Mounted { fs, logs, tally }: Mounted, until: Until) {
     let (done, wait) = mpsc::channel();
     let driver = Arc::clone(fs.driver());
     let (device, of_the_task) = (Arc::downgrade(fs.device()), Arc::clone(&driver));
     driver.spawn(
         "unmount",
         Box::pin(async move {
-            let ended = fs.unmount().await;
+            let synced = logs.sync().await;
+            let ended = fs.unmount().await.and(synced);
             if let Some(tally) = tally {
                 tally.append_line();
             }
             drop(fs);
-            wait_until_closed(&*of_the_task, &device).await;
+            if until == Until::Closed {
+                wait_until_closed(&*of_the_task, &device).await;
+            }
             let _nobody_waits = done.send(ended);
         }),
     );
@@ -186,7 +182,11 @@ fn mount_device(url: &str) -> Result<Mounted> {
         error.add(&format!("; {FORMAT_VARIABLE}=1 formats it, and what it holds is lost"));
         error
     })?;
-    Ok(Mounted { fs, tally: array.zip(counters).map(|(array, file)| ArrayTally::new(array, file)) })
+    Ok(Mounted {
+        fs,
+        logs: OpenLogs::default(),
+        tally: array.zip(counters).map(|(array, file)| ArrayTally::new(array, file)),
+    })
 }
 
 /// A device, and the array behind it if the device is an array.

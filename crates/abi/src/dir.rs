@@ -6,43 +6,48 @@ use std::sync::Arc;
 use fs::{Bytes, FileKind, FileLock, Fs};
 use units::{Driver, block_on};
 
-use super::logic::path;
-use super::recovery::Recoveries;
-use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::mount::{self, Mount};
+use crate::open_logs::OpenLogs;
+use crate::recovery::Recoveries;
 use crate::replay::Replays;
+use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+use crate::strings::{bytes, path};
 
-/// A mounted file system, owned by the C++ shim.
+/// A mounted file system, owned by C++.
 #[derive(Debug)]
 pub struct FurrowFs {
     fs: Fs,
     replays: Replays,
     recoveries: Recoveries,
-    /// The plug-in's share in a mount by URL: dropping the last share unmounts. `None` for a file system that Rust code
-    /// mounted.
-    _mount: Option<Mount>,
+    /// The share in a mount by URL: dropping the last share unmounts. `None` for a file system that Rust code mounted.
+    mount: Option<Mount>,
 }
 
 impl FurrowFs {
-    /// A handle of `fs` for C++. Dropping the handle does not unmount.
-    #[cfg(feature = "shim")]
-    pub(crate) fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
-        Box::into_raw(Box::new(FurrowFs { fs, replays, recoveries: Recoveries::default(), _mount: None }))
+    /// A handle of `fs` for C++, which counts the logs that are read by it in `replays`. Freeing the handle does not unmount.
+    pub fn borrowed(fs: Fs, replays: Replays) -> *mut FurrowFs {
+        Box::into_raw(Box::new(FurrowFs { fs, replays, recoveries: Recoveries::default(), mount: None }))
     }
 
-    pub(super) fn fs(&self) -> &Fs {
+    /// The mounted file system.
+    pub fn fs(&self) -> &Fs {
         &self.fs
     }
 
-    pub(super) fn recoveries(&self) -> &Recoveries {
+    /// The logs that the unmount makes durable; `None` for a file system that Rust code mounted.
+    pub(crate) fn logs(&self) -> Option<&OpenLogs> {
+        self.mount.as_ref().map(Mount::logs)
+    }
+
+    pub(crate) fn recoveries(&self) -> &Recoveries {
         &self.recoveries
     }
 
-    pub(super) fn replays(&self) -> &Replays {
+    pub(crate) fn replays(&self) -> &Replays {
         &self.replays
     }
 
-    pub(super) fn driver(&self) -> &Arc<dyn Driver> {
+    pub(crate) fn driver(&self) -> &Arc<dyn Driver> {
         self.fs.driver()
     }
 
@@ -51,7 +56,7 @@ impl FurrowFs {
     }
 }
 
-/// A held file lock, owned by the C++ shim.
+/// A held file lock, owned by C++.
 #[derive(Debug)]
 pub struct FurrowLock {
     _held: FileLock,
@@ -91,15 +96,15 @@ pub unsafe extern "C" fn furrow_mount(
 ) -> FurrowStatus {
     run_entry(|| {
         // SAFETY: the caller guarantees that `url` has `len` readable bytes.
-        let url = unsafe { super::logic::bytes(url, len) };
+        let url = unsafe { bytes(url, len) };
         let url = std::str::from_utf8(url)
-            .map_err(|_| Failure::new(StatusCode::Invalid, "the device URL is not UTF-8: check --fs_uri"))?;
-        let mount = mount::mount(url).map_err(|e| Failure::new(StatusCode::IoError, e.to_string()))?;
+            .map_err(|_| Failure::new(StatusCode::Invalid, "the device URL is not UTF-8"))?;
+        let mount = mount::mount(url)?;
         let handle = Box::new(FurrowFs {
             fs: mount.fs().clone(),
             replays: Replays::default(),
             recoveries: Recoveries::default(),
-            _mount: Some(mount),
+            mount: Some(mount),
         });
         // SAFETY: the caller guarantees that `out` can be written.
         unsafe { *out = Box::into_raw(handle) };
@@ -307,6 +312,22 @@ pub unsafe extern "C" fn furrow_lock(
         unsafe { *out = Box::into_raw(Box::new(lock)) };
         Ok(())
     })
+}
+
+/// Ends the recovery of the database in the directory `name` before its lock is released.
+///
+/// # Safety
+/// `fs` is alive and `name` is valid.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_end_recovery(fs: *const FurrowFs, name: *const c_char, len: usize) {
+    run_infallible_entry((), || {
+        // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
+        let (fs, name) = unsafe { (&*fs, path(name, len)) };
+        // A path that is not UTF-8 has no database.
+        if let Ok(name) = name {
+            fs.recoveries().end(&name);
+        }
+    });
 }
 
 /// Releases a file lock.

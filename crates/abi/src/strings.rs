@@ -6,13 +6,13 @@ use std::slice;
 
 use fs::Lifetime;
 
-use super::status::{Failure, StatusCode};
+use crate::status::{Failure, StatusCode};
 
 /// The `len` bytes at `data` as a slice.
 ///
 /// # Safety
 /// `data` points to `len` readable bytes that do not change during `'a`. Null with length 0 is allowed.
-pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
+pub unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
     if len == 0 || data.is_null() {
         return &[];
     }
@@ -23,8 +23,8 @@ pub(super) unsafe fn bytes<'a>(data: *const c_char, len: usize) -> &'a [u8] {
 /// The path at `data`, of `len` bytes, in the file system's form.
 ///
 /// # Safety
-/// As for [`bytes`].
-pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a, str>, Failure> {
+/// `data` points to `len` readable bytes that do not change during `'a`. Null with length 0 is allowed.
+pub unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a, str>, Failure> {
     // SAFETY: the caller guarantees that `data` has `len` readable bytes.
     let raw = unsafe { bytes(data, len) };
     let text = std::str::from_utf8(raw).map_err(|_| {
@@ -34,7 +34,7 @@ pub(super) unsafe fn path<'a>(data: *const c_char, len: usize) -> Result<Cow<'a,
     Ok(normalise_path(text))
 }
 
-/// Normalises a path. RocksDB concatenates directories and names, so `//`, `/./` and trailing slashes are removed,
+/// Normalises a path. Engines concatenate directories and names, so `//`, `/./` and trailing slashes are removed,
 /// and a relative path begins at the root. A path in normal form, the usual case, is borrowed.
 fn normalise_path(path: &str) -> Cow<'_, str> {
     let fine = path.starts_with('/')
@@ -55,7 +55,7 @@ fn normalise_path(path: &str) -> Cow<'_, str> {
 }
 
 /// The file system's lifetime hint for a value of RocksDB's WriteLifeTimeHint.
-pub(super) fn lifetime_from_hint(hint: u8) -> Lifetime {
+pub(crate) fn lifetime_from_hint(hint: u8) -> Lifetime {
     match hint {
         1 => Lifetime::None,
         2 => Lifetime::Short,
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_that_rocksdb_joined_are_normalised() {
+    fn paths_that_an_engine_joined_are_normalised() {
         for (given, wanted) in [
             ("/db/000001.log", "/db/000001.log"),
             ("/db//LOCK", "/db/LOCK"),

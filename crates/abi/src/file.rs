@@ -9,22 +9,19 @@ use fs::{Bytes, CreateOptions, FileKind, Reader, SequentialReader, Writer};
 use parking_lot::Mutex;
 use units::{Driver, Instant, block_on};
 
-use super::dir::FurrowFs;
-use super::logic::{bytes, lifetime_from_hint, path};
-use super::recovery::RecoveryEnd;
-use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+use crate::dir::FurrowFs;
 use crate::replay::{LogReplay, Replays};
+use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+use crate::strings::{bytes, lifetime_from_hint, path};
 
-/// A file being written, owned by the C++ shim.
+/// A file being written, owned by C++.
 #[derive(Debug)]
 pub struct FurrowWriter {
-    writer: Writer,
+    writer: Arc<Writer>,
     driver: Arc<dyn Driver>,
-    /// The end of the recovery of a database whose options this file holds.
-    _recovery_end: Option<RecoveryEnd>,
 }
 
-/// A file open for reading, owned by the C++ shim.
+/// A file open for reading, owned by C++.
 #[derive(Debug)]
 pub struct FurrowReader {
     reader: Reader,
@@ -63,6 +60,17 @@ impl Drop for FurrowReader {
 }
 
 impl FurrowWriter {
+    /// A handle for C++ of the writer of a file of the given kind.
+    fn new(fs: &FurrowFs, writer: Writer, kind: FileKind) -> *mut FurrowWriter {
+        let writer = Arc::new(writer);
+        if kind == FileKind::Log
+            && let Some(logs) = fs.logs()
+        {
+            logs.add(&writer);
+        }
+        Box::into_raw(Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()) }))
+    }
+
     fn wait(&self, call: impl Future<Output = fs::Result<()>>) -> Result<(), Failure> {
         Ok(block_on(&*self.driver, call)?)
     }
@@ -88,11 +96,9 @@ pub unsafe extern "C" fn furrow_create(
         let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
         let options =
             CreateOptions { kind, lifetime: lifetime_from_hint(hint), preallocate: Bytes(preallocate) };
-        let end = fs.recoveries().end_with(&name);
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()), _recovery_end: end });
         // SAFETY: the caller guarantees that `out` can be written.
-        unsafe { *out = Box::into_raw(handle) };
+        unsafe { *out = FurrowWriter::new(fs, writer, kind) };
         Ok(())
     })
 }
@@ -111,10 +117,10 @@ pub unsafe extern "C" fn furrow_open_append(
     run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
+        let kind = fs.fs().stat(&name)?.kind;
         let writer = block_on(&**fs.driver(), fs.fs().open_append(&name))?;
-        let handle = Box::new(FurrowWriter { writer, driver: Arc::clone(fs.driver()), _recovery_end: None });
         // SAFETY: the caller guarantees that `out` can be written.
-        unsafe { *out = Box::into_raw(handle) };
+        unsafe { *out = FurrowWriter::new(fs, writer, kind) };
         Ok(())
     })
 }
@@ -218,7 +224,7 @@ pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
         // SAFETY: the caller guarantees that `writer` came from this library and is freed once.
         let writer = unsafe { Box::from_raw(writer) };
         if let Err(error) = block_on(&*writer.driver, writer.writer.close()) {
-            tracing::debug!(%error, "closing a file that RocksDB dropped without closing it");
+            tracing::debug!(%error, "closing a file that was dropped without closing it");
         }
     });
 }

@@ -4,9 +4,8 @@ use std::ffi::{c_char, c_void};
 use std::ptr;
 use std::sync::Arc;
 
-use super::dir::FurrowFs;
-use super::logic::path;
-use super::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
+use abi::{Failure, FurrowFs, FurrowStatus, StatusCode, path, run_entry, run_infallible_entry};
+
 use crate::db::Db;
 use crate::engine::{Asked, Engine, EngineError, EngineErrorKind, FamilyFacts, installed};
 use crate::ffi::{FlushCalls, RocksDb, RocksMark};

@@ -7,6 +7,12 @@ use std::ptr;
 
 use fs::{Class, ErrorKind};
 
+use crate::error;
+use crate::fork;
+
+/// The error of every call in a forked child.
+const FORKED: &str = "this process was forked from one that has mounted a drive, and cannot use drives: fork first, or start a program";
+
 /// Rust side of `FurrowStatus` in `furrow_abi.h`: the outcome of a call.
 #[repr(C)]
 #[derive(Debug)]
@@ -21,27 +27,35 @@ pub struct FurrowStatus {
 /// The outcome codes of `furrow_abi.h`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(i32)]
-pub(super) enum StatusCode {
+pub enum StatusCode {
+    /// The file or directory does not exist.
     NotFound = 1,
+    /// No space is left.
     NoSpace = 2,
+    /// The file system or the device failed.
     IoError = 3,
+    /// The request is invalid.
     Invalid = 4,
+    /// Another owner holds the file.
     Busy = 5,
     /// The C++ callback refused to apply a batch; the callback keeps its own RocksDB status.
-    #[cfg(feature = "shim")]
     Applying = 6,
 }
 
-/// Why a call of the shim failed. No failure is marked retryable: a failed write poisons its file until the file is
-/// reopened, and RocksDB would retry its own recovery on the same file for ever.
+/// Why a C function failed. No failure is marked retryable: a failed write poisons its file until the file is reopened, and RocksDB
+/// would retry its own recovery on the same file for ever.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub struct Failure {
+    /// The class of the failure.
     pub code: StatusCode,
+    /// Whether acknowledged data is damaged or gone.
     pub data_loss: bool,
+    /// The whole message.
     pub message: String,
 }
 
 impl Failure {
+    /// A failure without loss of data.
     pub fn new(code: StatusCode, message: impl Into<String>) -> Failure {
         Failure { code, data_loss: false, message: message.into() }
     }
@@ -56,6 +70,18 @@ impl From<fs::Error> for Failure {
             _ => StatusCode::IoError,
         };
         Failure { code, data_loss: error.class() == Class::Corrupt, message: error.to_string() }
+    }
+}
+
+impl From<error::Error> for Failure {
+    fn from(error: error::Error) -> Failure {
+        let code = match error.kind() {
+            error::ErrorKind::NoSpace => StatusCode::NoSpace,
+            error::ErrorKind::Invalid => StatusCode::Invalid,
+            error::ErrorKind::Corrupt | error::ErrorKind::Io => StatusCode::IoError,
+        };
+        let data_loss = error.kind() == error::ErrorKind::Corrupt;
+        Failure { code, data_loss, message: error.to_string() }
     }
 }
 
@@ -77,8 +103,17 @@ impl FurrowStatus {
     }
 }
 
-/// Runs the body of a C function. Success allocates nothing. A panic becomes an I/O error with the panic's message.
-pub(super) fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
+/// Runs the body of a C function that uses a drive. Success allocates nothing. A panic becomes an I/O error with the panic's message. In a
+/// forked child of a process that has mounted a drive, the body does not run.
+pub fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
+    if fork::is_forked() {
+        return FurrowStatus::from_failure(Failure::new(StatusCode::IoError, FORKED));
+    }
+    run_without_drive(body)
+}
+
+/// Runs the body of a C function that uses no drive: as [`run_entry`], in forked children too.
+pub fn run_without_drive(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
     match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => FurrowStatus::OK,
         Ok(Err(failure)) => FurrowStatus::from_failure(failure),
@@ -89,8 +124,11 @@ pub(super) fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowSta
     }
 }
 
-/// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic.
-pub(super) fn run_infallible_entry<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+/// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic, and in a forked child, where objects are not freed.
+pub fn run_infallible_entry<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    if fork::is_forked() {
+        return otherwise;
+    }
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)
 }
 

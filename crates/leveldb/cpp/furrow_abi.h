@@ -1,0 +1,1 @@
+../../abi/cpp/furrow_abi.h

@@ -1,0 +1,183 @@
+#!/usr/bin/env bash
+# Unmodified LevelDB programs against Furrow: plyvel's own tests under Debian's python3-plyvel, plyvel's wheel with its own LevelDB, LevelDB's own
+# tests and db_bench from Debian's source package. Where these cannot be fetched the script says so and does what is left; with FURROW_REQUIRE_LEVELDB=1 that
+# is a failure.
+#
+#   scripts/leveldb.sh         what CI runs
+#   scripts/leveldb.sh all     and LevelDB's tests of its inner parts, over a shared library of that source with all symbols visible
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+what=${1:-ci}
+case $what in
+  ci | all) ;;
+  *) say "usage: scripts/leveldb.sh [ci|all]"; exit 2 ;;
+esac
+
+# What is fetched stays for the next run.
+kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/leveldb")
+python=/usr/bin/python3
+plyvel=1.5.0 # Debian's; its tests are in the source distribution of that version
+wheel=1.5.1  # a wheel with a LevelDB 1.22 of its own
+
+built=$(scripts/build.sh)
+work=$(mktemp -d)
+cleanup() {
+  [ -z "$(jobs -p)" ] || kill $(jobs -p) 2>/dev/null || true
+  rm -rf "$work"
+}
+mkdir -p "$kept" "$work/root"
+
+# Longest time of one program.
+LIMIT=240
+
+skip() {
+  [ "${FURROW_REQUIRE_LEVELDB:-0}" = 0 ] || die "$1, and FURROW_REQUIRE_LEVELDB is set"
+  say "SKIPPED: $1"
+}
+
+# Runs a program on the drive `$1` of its own. Its temporary files lie below the root. Prints what it printed if it fails.
+on_drive() { # drive program arguments
+  local drive=$1
+  shift
+  TMPDIR=$work/root TEST_TMPDIR=$work/root/$drive timeout "$LIMIT" "$built/furrow" leveldb --root "$work/root" \
+    -d "emu:$work/$drive.img?zones=96&zone-size=16MiB" -- "$@" >"$work/$drive.out" 2>&1 </dev/null && return 0
+  local code=$?
+  say "failed with $code: $*"
+  tail -n 40 "$work/$drive.out" >&2
+  return 1
+}
+
+expect() { # drive pattern
+  grep -Eq -- "$2" "$work/$1.out" || { say "no line matches: $2"; tail -n 40 "$work/$1.out" >&2; return 1; }
+}
+
+# The source package of Debian's LevelDB, by apt and its signatures, with package lists of its own.
+fetch_leveldb() {
+  local apt=$work/apt
+  [ ! -d "$kept/leveldb/db" ] || return 0
+  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
+  echo "deb-src http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" >"$apt/sources.list"
+  local options=(-q -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+    -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root)
+  (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only leveldb) \
+    >"$work/apt.out" 2>&1 || return 1
+  rm -rf "$kept/leveldb.part"
+  mkdir "$kept/leveldb.part"
+  tar xzf "$apt"/leveldb_*.orig.tar.gz -C "$kept/leveldb.part" --strip-components=1
+  mv "$kept/leveldb.part" "$kept/leveldb"
+}
+
+# plyvel's tests, and the wheel. pip runs the package's set-up script to name the package.
+fetch_plyvel() {
+  local pip=("$python" -m pip --quiet --disable-pip-version-check)
+  if [ ! -f "$kept/plyvel/test_plyvel.py" ]; then
+    "${pip[@]}" download --no-deps --no-binary plyvel --no-build-isolation -d "$work" "plyvel==$plyvel" >"$work/pip.out" 2>&1 || return 1
+    mkdir -p "$kept/plyvel"
+    # Apart from the package's own directory, which has no compiled module.
+    tar xzf "$work/plyvel-$plyvel.tar.gz" -C "$kept/plyvel" --strip-components=2 "plyvel-$plyvel/test/test_plyvel.py"
+  fi
+  [ -d "$kept/wheel" ] || "${pip[@]}" install --no-deps --only-binary :all: --root-user-action ignore --target "$kept/wheel" "plyvel==$wheel" \
+    >"$work/pip.out" 2>&1
+}
+
+# As root one test fails, on the host as on the drive: it makes a directory that root may not write to.
+plyvel_tests() {
+  on_drive plyvel "$python" -m pytest -q -p no:cacheprovider --rootdir "$kept/plyvel" -k 'not test_open_read_only_dir' \
+    "$kept/plyvel/test_plyvel.py"
+  expect plyvel '^[0-9]+ passed'
+  tail -n 1 "$work/plyvel.out" >&2
+  "$built/furrow" fs check -d "emu:$work/plyvel.img" >&2
+}
+
+plyvel_wheel() {
+  on_drive wheel env PYTHONPATH="$kept/wheel" "$python" -c "
+import os, plyvel
+db = plyvel.DB('$work/root/wheel', create_if_missing=True)
+db.put(b'a', b'b', sync=True)
+assert plyvel.__leveldb_version__ == '1.22' and db.get(b'a') == b'b' and 'CURRENT' in os.listdir('$work/root/wheel')"
+  expect wheel '^furrow: .* is LevelDB 1.22.* stay on the host'
+}
+
+# Tests that use LevelDB's public interface alone, and so run with Debian's library.
+PUBLIC_TESTS=(issues/issue320_test.cc issues/issue178_test.cc db/fault_injection_test.cc util/env_test.cc issues/issue200_test.cc
+  util/status_test.cc util/no_destructor_test.cc)
+# Tests of inner parts.
+INNER_TESTS=(db/db_test.cc db/recovery_test.cc db/corruption_test.cc db/autocompact_test.cc)
+
+compile() { # library test
+  g++ -O0 -w -std=c++17 -DLEVELDB_PLATFORM_POSIX=1 -I"$kept/leveldb" -o "$work/$(basename "$2" .cc)" "$kept/leveldb/$2" "$work/testutil.o" \
+    "$1" -lgtest -lgmock -lpthread
+}
+
+run_test() { # test
+  local name
+  name=$(basename "$1" .cc)
+  on_drive "$name" env "LD_LIBRARY_PATH=$work/lib" "$work/$name"
+  expect "$name" '^\[  PASSED  \] [0-9]+ test|^PASS$'
+  say "$name: $(grep -E '^\[  PASSED  \] [0-9]+ test|^PASS$' "$work/$name.out")"
+}
+
+leveldb_tests() {
+  local test waiting=()
+  g++ -O0 -w -std=c++17 -DLEVELDB_PLATFORM_POSIX=1 -I"$kept/leveldb" -c -o "$work/testutil.o" "$kept/leveldb/util/testutil.cc"
+  # The first tests take longest, so they run while others are compiled.
+  for test in "${PUBLIC_TESTS[@]}"; do
+    compile -lleveldb "$test"
+    run_test "$test" &
+    waiting+=($!)
+  done
+  gcc -O0 -w -DLEVELDB_PLATFORM_POSIX=1 -I"$kept/leveldb" -o "$work/c_test" "$kept/leveldb/db/c_test.c" -lleveldb
+  run_test c_test
+  for test in "${waiting[@]}"; do
+    wait "$test"
+  done
+}
+
+db_bench() {
+  (cd "$kept/leveldb" && g++ -O1 -w -std=c++17 -DNDEBUG -DLEVELDB_PLATFORM_POSIX=1 -I. -o "$work/db_bench" benchmarks/db_bench.cc \
+    util/testutil.cc util/crc32c.cc util/histogram.cc -lleveldb -lgtest -lgmock -lpthread)
+  on_drive db_bench "$work/db_bench" --db="$work/root/bench" --num=100000 --histogram=0 \
+    --benchmarks=fillseq,fillsync,fillrandom,overwrite,readrandom,readseq,readreverse,compact,readrandom,fill100K
+  for benchmark in fillseq fillsync fillrandom overwrite readseq readreverse fill100K; do
+    expect db_bench "$benchmark +: +[0-9.]+ micros/op"
+  done
+  expect db_bench 'readrandom +: +[0-9.]+ micros/op; \([0-9]+ of 100000 found\)'
+  tr '\r' '\n' <"$work/db_bench.out" | grep -E 'micros/op' >&2
+  "$built/furrow" fs check -d "emu:$work/db_bench.img" >&2
+}
+
+# LevelDB's own library hides what these tests use.
+inner_tests() {
+  local sources=() source test
+  for source in "$kept"/leveldb/{db,table,util}/*.cc "$kept"/leveldb/helpers/memenv/memenv.cc; do
+    case $source in
+      *_test.cc | *windows* | */testutil.cc | */leveldbutil.cc) ;;
+      *) sources+=("$source") ;;
+    esac
+  done
+  mkdir -p "$work/lib" "$work/objects"
+  printf '%s\n' "${sources[@]}" | xargs -P "$(nproc)" -I{} sh -c 'g++ -O1 -w -fPIC -std=c++17 -DLEVELDB_PLATFORM_POSIX=1 \
+    -I"$1" -I"$1/include" -c -o "$2/$(echo "$3" | tr / _).o" "$3"' compile "$kept/leveldb" "$work/objects" {}
+  g++ -shared -Wl,-soname,libleveldb.so.1d -o "$work/lib/libleveldb.so.1d" "$work"/objects/*.o -lpthread
+  for test in "${INNER_TESTS[@]}"; do
+    compile "$work/lib/libleveldb.so.1d" "$test"
+    run_test "$test"
+  done
+}
+
+if fetch_plyvel; then
+  step "plyvel's own tests" plyvel_tests
+  step "plyvel's wheel, with a LevelDB of its own" plyvel_wheel
+else
+  tail -n 5 "$work/pip.out" >&2
+  skip "plyvel's tests cannot be fetched by pip"
+fi
+if fetch_leveldb; then
+  step "LevelDB's own tests" leveldb_tests
+  step "LevelDB's db_bench" db_bench
+  [ "$what" != all ] || step "LevelDB's tests of its inner parts" inner_tests
+else
+  tail -n 5 "$work/apt.out" >&2
+  skip "LevelDB's source package cannot be fetched by apt"
+fi
+say "LevelDB's programs: all passed in $SECONDS s"
