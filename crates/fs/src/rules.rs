@@ -64,6 +64,8 @@ rules! {
     ForgottenTail asked as forgets_tails,
     /// Broken rule: a rename or a link does not wait for the file's data.
     NameBeforeData asked as names_before_data,
+    /// Broken rule: bytes that no zone takes count as written.
+    LostBytes asked as forgets_lost_bytes,
     /// Broken rule: no blocks are reserved for accepted bytes.
     NoReservation asked as reserves_nothing,
     /// Broken rule: a truncation leaves the pages behind the file's new end in the page cache.

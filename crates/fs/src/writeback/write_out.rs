@@ -78,6 +78,11 @@ impl Shared {
             }
             return match &self.dirty {
                 None => Err(file.writes.fail(error, true)),
+                Some(_) if self.options.rules().forgets_lost_bytes() => {
+                    let mut content = file.content.write();
+                    content.pages.drop_below(piece.at + piece.data.len() as u64, self.write_buffer_bytes());
+                    Ok(())
+                }
                 Some(dirty) => {
                     tracing::error!(ino = file.ino, %error, "a file's bytes cannot be written: the file ends before them");
                     let error = file.writes.fail(error, false);

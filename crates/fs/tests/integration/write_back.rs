@@ -366,6 +366,17 @@ fn a_file_whose_bytes_no_zone_takes_ends_before_them_and_each_caller_hears_of_it
 }
 
 #[test]
+fn lost_bytes_that_count_as_written_are_found() {
+    let drive = drive();
+    let fs = mounted(&drive, &MountOptions { broken_rule: Some(BrokenRule::LostBytes), ..options() });
+    drive.run(async {
+        let writer = file_that_loses_bytes(&drive, &fs).await;
+        assert!(writer.sync().await.is_ok(), "the broken rule is not seen");
+        assert!(read(&fs, "/data").await.unwrap() != [bytes(32 * KIB, 1), bytes(64 * KIB, 2)].concat());
+    });
+}
+
+#[test]
 fn the_next_opener_hears_of_a_loss_that_nobody_heard_of() {
     let drive = drive();
     let fs = mounted(&drive, &options());
