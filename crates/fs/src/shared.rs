@@ -88,7 +88,7 @@ impl Shared {
                 cache.remove_released(file.ino, &stored);
             }
             if let Some(dirty) = &self.dirty {
-                dirty.set(&file, 0, false);
+                dirty.set(&file, 0, false, self.driver.now());
             }
         }
         self.leave_memory_to_dirty_bytes();

@@ -17,9 +17,9 @@ mod trace;
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
+use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
 use quick_cache::{OptionsBuilder, Weighter};
 use units::Bytes;
@@ -114,7 +114,7 @@ pub(crate) struct PageCache {
     /// The size in bytes, of which bytes outside of the cache may take a part.
     size: u64,
     /// Number of bytes of `size` that are left to others.
-    left: AtomicU64,
+    left: Mutex<u64>,
     page_bytes: usize,
     pages: Cache<PageKey, Page, PageWeight, FixedState>,
     counters: Counters,
@@ -138,7 +138,7 @@ impl PageCache {
             .expect("capacity and number of items are set");
         let pages =
             Cache::with_options(options, PageWeight, FixedState::default(), DefaultLifecycle::default());
-        let left = AtomicU64::new(0);
+        let left = Mutex::new(0);
         Some(PageCache { size: size.0, left, page_bytes, pages, counters: Counters::default() })
     }
 
@@ -151,7 +151,8 @@ impl PageCache {
     pub(crate) fn leave(&self, bytes: u64) {
         let step = (self.size / LEFT_STEPS).max(1);
         let left = bytes.div_ceil(step) * step;
-        if self.left.swap(left, Ordering::AcqRel) != left {
+        let mut before = self.left.lock();
+        if std::mem::replace(&mut *before, left) != left {
             self.pages.set_capacity(self.size.saturating_sub(left).max(step));
         }
     }

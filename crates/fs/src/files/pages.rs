@@ -13,6 +13,9 @@ use zoned::{Buf, BufMut};
 /// The first buffer of a data file has this many bytes, so that a small file needs no long buffer.
 pub(crate) const FIRST_BUFFER_BYTES: usize = 16 << 10;
 
+/// The longest end of a file that is copied for a write. A longer one is written without a copy, apart from its last block.
+const LONGEST_COPY: usize = 64 << 10;
+
 /// The pages of one data file that are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
@@ -105,7 +108,13 @@ impl Pages {
     /// The next part of the file to write: a buffer of `full` bytes or more, or else, if `everything` is asked for, all that is left. `None` if nothing
     /// is to be written. The bytes stay in memory until [`drop_below`](Pages::drop_below).
     pub(crate) fn next_piece(&mut self, everything: bool, full: usize, block: usize) -> Option<Piece> {
-        if self.has_full_buffer(full) {
+        if everything && self.tail.len() > LONGEST_COPY {
+            let (at, tail) = (self.tail_at, std::mem::take(&mut self.tail).freeze());
+            let whole = tail.len() / block * block;
+            self.begin_tail(at + whole as u64, tail.get(whole..).unwrap_or_default(), full);
+            self.buffers.push_back((at, tail.slice(0..whole)));
+        }
+        if self.has_full_buffer(full) || everything && self.has_full_buffer(LONGEST_COPY) {
             self.join_short_buffer(full);
             let (at, data) = self.buffers.front()?.clone();
             let bytes = data.len() as u64;
@@ -127,7 +136,8 @@ impl Pages {
 
     /// Joins a first buffer that is shorter than `full` bytes with the second one.
     fn join_short_buffer(&mut self, full: usize) {
-        let is_short = self.buffers.front().is_some_and(|(_, first)| first.len() < full);
+        let is_short =
+            self.buffers.front().is_some_and(|(_, first)| first.len() < full) && self.buffers.len() > 1;
         if is_short
             && let (Some((at, first)), Some((_, second))) =
                 (self.buffers.pop_front(), self.buffers.pop_front())
@@ -228,5 +238,22 @@ mod tests {
         pages.drop_below(4, 16);
         assert_eq!(pages.next_piece(true, 16, 4).map(|piece| (piece.at, piece.bytes)), Some((4, 2)));
         assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
+    }
+
+    #[test]
+    fn a_long_end_is_written_without_its_last_block_first() {
+        let (full, block) = (1 << 20, 4096);
+        let content: Vec<u8> = (0..200_000_u32).map(|n| (n / 7) as u8).collect();
+        let mut pages = Pages::default();
+        assert_eq!(pages.append(&content, full), 200_000);
+        let mut written = Vec::new();
+        for _ in 0..2 {
+            let piece = pages.next_piece(true, full, block).unwrap();
+            assert_eq!(piece.at as usize, written.len());
+            written.extend_from_slice(piece.data.get(..piece.bytes as usize).unwrap());
+            let end = written.len() as u64;
+            pages.drop_below(end - end % block as u64, full);
+        }
+        assert!(written == content);
     }
 }

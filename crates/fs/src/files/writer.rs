@@ -8,6 +8,7 @@ use units::Bytes;
 use units::sync::Turnstile;
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::files::file::File;
 use crate::files::pages::{FIRST_BUFFER_BYTES, Pages};
 use crate::files::reader::Reader;
 use crate::metadata::format::record::Record;
@@ -145,6 +146,15 @@ impl Drop for Writer {
     }
 }
 
+/// An append, with or without its blocks reserved. Dropping it ends the append, also where it failed.
+struct AppendUnderWay<'a>(&'a File);
+
+impl Drop for AppendUnderWay<'_> {
+    fn drop(&mut self) {
+        self.0.content.write().append_upto = 0;
+    }
+}
+
 impl DataWriter {
     fn check(&self) -> Result<()> {
         self.handle.file.writes.check()?;
@@ -159,18 +169,18 @@ impl DataWriter {
         self.check()?;
         let (shared, file) = (&self.handle.shared, &self.handle.file);
         shared.metadata.check()?;
-        let full = shared.write_buffer_bytes();
-        if shared.dirty.is_some() {
-            shared.reserve(file, data.len() as u64).await?;
+        if shared.dirty.is_none() {
+            return self.append_reserved(data).await;
         }
-        let appended = self.append_reserved(data, full).await;
-        file.content.write().append_upto = 0;
-        appended
+        let _under_way = AppendUnderWay(file);
+        shared.reserve(file, data.len() as u64).await?;
+        self.append_reserved(data).await
     }
 
     /// Appends `data`, for which blocks are reserved where the mount writes back.
-    async fn append_reserved(&self, data: &[u8], full: usize) -> Result<()> {
+    async fn append_reserved(&self, data: &[u8]) -> Result<()> {
         let (shared, file) = (&self.handle.shared, &self.handle.file);
+        let full = shared.write_buffer_bytes();
         let mut rest = data;
         while !rest.is_empty() {
             let (now, _) = rest.split_at(rest.len().min(full));
@@ -280,19 +290,23 @@ impl DataWriter {
         if result.is_ok() && shared.dirty.is_none() {
             result = self.write_out(WriteOut::Everything).await;
         }
+        // With write-back the end of writing waits for no write.
+        let _write_turn = match &shared.dirty {
+            None => Some(file.writes.turn.acquire().await),
+            Some(_) => None,
+        };
         self.is_closed.store(true, Ordering::Release);
-        let _write_turn = file.writes.turn.acquire().await;
         let mut state = shared.state.lock();
         let mut content = file.content.write();
         if shared.dirty.is_none() {
             content.pages = Pages::default();
             content.size = content.stored;
-        } else if content.dirty_bytes() == 0 {
-            content.pages = Pages::default();
-            shared.give_up_reserved(&mut state, &mut content);
         } else if file.writes.has_failed() {
             shared.give_up_reserved(&mut state, &mut content);
         } else {
+            if content.dirty_bytes() == 0 {
+                content.pages = Pages::default();
+            }
             shared.settle_reserved(&mut state, &mut content, 0);
         }
         drop(content);
@@ -307,7 +321,10 @@ impl Writer {
     /// Prepares a writer to append to an existing data file.
     pub(crate) async fn resume(&self) -> Result<()> {
         match &self.inner {
-            Inner::Data(writer) => writer.resume().await,
+            Inner::Data(writer) => {
+                // A writer that does not begin has nothing to end: another one may begin before it is dropped.
+                writer.resume().await.inspect_err(|_| writer.is_closed.store(true, Ordering::Release))
+            }
             Inner::Log(_) => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! The files with bytes in memory only, and how many bytes these are.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -43,10 +43,12 @@ struct Queue {
     by_age: BTreeSet<(Instant, u64)>,
     /// Those of `by_age` with a full buffer.
     full: BTreeSet<(Instant, u64)>,
+    /// True while a writer waits for memory: files are written until it has some.
+    writer_waits: bool,
     /// Everything that became dirty up to this time is to be written.
     everything_upto: Option<Instant>,
     /// Files that lost bytes since the last call of [`DirtyBytes::take_failures`].
-    failed: Vec<(Arc<File>, Error)>,
+    failed: Vec<(Weak<File>, Error)>,
 }
 
 #[derive(Debug)]
@@ -58,6 +60,29 @@ struct DirtyFile {
     has_full_buffer: bool,
     /// True while the task writes the file.
     is_being_written: bool,
+}
+
+/// A writer that waits for memory.
+struct WaitingWriter<'a>(&'a DirtyBytes);
+
+impl<'a> WaitingWriter<'a> {
+    fn begin(dirty: &'a DirtyBytes) -> WaitingWriter<'a> {
+        dirty.queue.lock().writer_waits = true;
+        WaitingWriter(dirty)
+    }
+}
+
+impl Drop for WaitingWriter<'_> {
+    fn drop(&mut self) {
+        self.0.queue.lock().writer_waits = false;
+    }
+}
+
+impl DirtyFile {
+    fn new(file: &Arc<File>, since: Instant) -> DirtyFile {
+        let file = Arc::clone(file);
+        DirtyFile { file, bytes: 0, since, has_full_buffer: false, is_being_written: false }
+    }
 }
 
 impl Queue {
@@ -109,19 +134,21 @@ impl DirtyBytes {
         now: Instant,
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        if !self.turn.has_waiters() && self.try_admit(file, bytes, now) {
-            return Ok(());
-        }
-        let _turn = self.turn.acquire().await;
-        loop {
+        let _turn = match self.turn.try_acquire() {
+            Some(turn) => turn,
+            None => self.turn.acquire().await,
+        };
+        while !self.try_admit(file, bytes, now) {
             let seen = self.fewer.version();
+            let _waiting = WaitingWriter::begin(self);
             if self.try_admit(file, bytes, now) {
-                return Ok(());
+                break;
             }
             check()?;
             self.work.notify();
             self.fewer.changed_since(seen).await;
         }
+        Ok(())
     }
 
     fn try_admit(&self, file: &Arc<File>, bytes: u64, now: Instant) -> bool {
@@ -132,13 +159,7 @@ impl DirtyBytes {
         let begun = queue.total < self.budget / BEGIN_DIVISOR;
         queue.total += bytes;
         let first = queue.files.is_empty();
-        let entry = queue.files.entry(file.ino).or_insert_with(|| DirtyFile {
-            file: Arc::clone(file),
-            bytes: 0,
-            since: now,
-            has_full_buffer: false,
-            is_being_written: false,
-        });
+        let entry = queue.files.entry(file.ino).or_insert_with(|| DirtyFile::new(file, now));
         entry.bytes += bytes;
         queue.enqueue(file.ino);
         let begins = begun && queue.total >= self.budget / BEGIN_DIVISOR;
@@ -151,9 +172,14 @@ impl DirtyBytes {
     }
 
     /// Sets the number of dirty bytes of `file`, and whether one of its buffers is full.
-    pub(crate) fn set(&self, file: &File, bytes: u64, has_full_buffer: bool) {
+    pub(crate) fn set(&self, file: &Arc<File>, bytes: u64, has_full_buffer: bool, now: Instant) {
         let mut queue = self.queue.lock();
         queue.unqueue(file.ino);
+        // A write-back may have ended between the admission of bytes and their append.
+        let first = queue.files.is_empty() && bytes > 0;
+        if bytes > 0 {
+            queue.files.entry(file.ino).or_insert_with(|| DirtyFile::new(file, now));
+        }
         let Some(entry) = queue.files.get_mut(&file.ino) else { return };
         let before = entry.bytes;
         let had_full_buffer = std::mem::replace(&mut entry.has_full_buffer, has_full_buffer);
@@ -167,7 +193,7 @@ impl DirtyBytes {
         if bytes < before {
             self.fewer.notify();
         }
-        if has_full_buffer && !had_full_buffer {
+        if first || has_full_buffer && !had_full_buffer {
             self.work.notify();
         }
     }
@@ -181,7 +207,7 @@ impl DirtyBytes {
         let (ino, what) = match (queue.full.first().copied(), oldest) {
             (_, Some((since, ino))) if is_asked_for(since) || is_due(since) => (ino, WriteOut::Everything),
             (Some((_, ino)), _) => (ino, WriteOut::Buffers),
-            (None, Some((_, ino))) if queue.total >= self.budget / BEGIN_DIVISOR => {
+            (None, Some((_, ino))) if queue.writer_waits || queue.total >= self.budget / BEGIN_DIVISOR => {
                 (ino, WriteOut::Everything)
             }
             _ => return None,
@@ -220,6 +246,11 @@ impl DirtyBytes {
         self.work.notify();
     }
 
+    /// Number of files with dirty bytes.
+    pub(crate) fn file_count(&self) -> usize {
+        self.queue.lock().files.len()
+    }
+
     /// All files with dirty bytes.
     pub(crate) fn files(&self) -> Vec<Arc<File>> {
         self.queue.lock().files.values().map(|entry| Arc::clone(&entry.file)).collect()
@@ -227,17 +258,16 @@ impl DirtyBytes {
 
     /// Notes that `file` lost bytes because of `error`: none of its bytes in memory will be written.
     pub(super) fn note_failure(&self, file: &Arc<File>, error: &Error) {
-        self.set(file, 0, false);
         let mut queue = self.queue.lock();
-        if !queue.failed.iter().any(|(failed, _)| Arc::ptr_eq(failed, file)) {
-            queue.failed.push((Arc::clone(file), error.clone()));
-        }
+        // Nobody asks for the failures of files that are gone.
+        queue.failed.retain(|(failed, _)| failed.strong_count() > 0);
+        queue.failed.push((Arc::downgrade(file), error.clone()));
     }
 
     /// The first error of the files that lost bytes since the last call.
     pub(super) fn take_failures(&self) -> Option<Error> {
         let failed = std::mem::take(&mut self.queue.lock().failed);
-        for (file, _) in &failed {
+        for file in failed.iter().filter_map(|(file, _)| file.upgrade()) {
             file.writes.note_told();
         }
         failed.into_iter().next().map(|(_, error)| error)

@@ -25,11 +25,12 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Drive
         let due = {
             let Some(shared) = shared.upgrade() else { return };
             let Some(dirty) = &shared.dirty else { return };
-            if shared.metadata.is_closed() {
+            let is_closed = shared.metadata.is_closed();
+            if is_closed && running.is_empty() {
                 dirty.wake_writers();
                 return shared.end_background();
             }
-            while shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE {
+            while !is_closed && shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE {
                 let Some((file, what)) = dirty.next(driver.now()) else { break };
                 let shared = Arc::clone(&shared);
                 running.push(Box::pin(async move { write_file(&shared, &file, what).await }));
@@ -37,7 +38,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Drive
             if shared.metadata.check().is_err() {
                 dirty.wake_writers();
             }
-            let may_begin = shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE;
+            let may_begin = !is_closed && shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE;
             if may_begin { dirty.due() } else { None }
         };
         wait(&mut running, &driver, due, &work, seen).await;

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use crate::error::{ErrorKind, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::files::file::{Content, File};
 use crate::files::pages::{Pages, Piece};
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::CacheMode;
 use crate::shared::Shared;
+use crate::writeback::dirty::DirtyBytes;
 use crate::zones::place::PlaceAmount;
 use crate::zones::room::PlaceFor;
 
@@ -76,22 +77,30 @@ impl Shared {
                 tracing::warn!(ino = file.ino, %error, "a zone does not take a file's bytes; they go to another one");
                 continue;
             }
-            return match &self.dirty {
-                None => Err(file.writes.fail(error, true)),
-                Some(_) if self.options.rules().forgets_lost_bytes() => {
-                    let mut content = file.content.write();
-                    content.pages.drop_below(piece.at + piece.data.len() as u64, self.write_buffer_bytes());
-                    Ok(())
-                }
-                Some(dirty) => {
-                    tracing::error!(ino = file.ino, %error, "a file's bytes cannot be written: the file ends before them");
-                    let error = file.writes.fail(error, false);
-                    self.give_up_reserved(&mut self.state.lock(), &mut file.content.write());
-                    dirty.note_failure(file, &error);
-                    Err(error)
-                }
-            };
+            let Some(dirty) = &self.dirty else { return Err(file.writes.fail(error, true)) };
+            if self.options.rules().forgets_lost_bytes() {
+                let end = piece.at + piece.data.len() as u64;
+                file.content.write().pages.drop_below(end, self.write_buffer_bytes());
+                return Ok(());
+            }
+            return self.lose_bytes(dirty, file, error);
         }
+    }
+
+    /// Ends `file` before the bytes that no zone takes. Returns the file's failure, if somebody can still read the file.
+    fn lose_bytes(&self, dirty: &DirtyBytes, file: &Arc<File>, error: Error) -> Result<()> {
+        let mut state = self.state.lock();
+        let Some(is_open) = state.file_node(file.ino).map(|node| node.handles > 0) else { return Ok(()) };
+        tracing::error!(ino = file.ino, %error, "a file's bytes cannot be written: the file ends before them");
+        let error = file.writes.fail(error, false);
+        if !is_open {
+            file.drop_lost_pages();
+        }
+        let mut content = file.content.write();
+        self.give_up_reserved(&mut state, &mut content);
+        self.count_dirty(file, &content);
+        dirty.note_failure(file, &error);
+        Err(error)
     }
 
     /// Writes a piece of `file`, or as much of it as ends with one of the device's optimal writes, and commits its extents: the file's stored bytes end
@@ -129,6 +138,9 @@ impl Shared {
         if let Some(cache) = self.cache.as_ref().filter(|_| self.options.cache_mode == CacheMode::Buffered) {
             let stored = usize::try_from(at - piece.at).ok().and_then(|stored| piece.data.get(..stored));
             cache.store(file.ino, piece.at, stored.unwrap_or_default());
+            if self.state.lock().file_node(file.ino).is_none() {
+                cache.remove(file.ino, std::slice::from_ref(&(piece.at..at)));
+            }
         }
         drop(placed);
         self.metadata.bound_pending().await
@@ -162,13 +174,13 @@ impl Shared {
     }
 
     /// Counts the dirty bytes of `file` anew.
-    pub(crate) fn count_dirty(&self, file: &File, content: &Content) {
+    pub(crate) fn count_dirty(&self, file: &Arc<File>, content: &Content) {
         if let Some(dirty) = &self.dirty {
             let has_full_buffer = content.pages.has_full_buffer(self.write_buffer_bytes());
             // Nobody writes the bytes that a failed write has lost.
             let is_lost = file.writes.has_failed();
             let bytes = if is_lost { 0 } else { content.dirty_bytes() };
-            dirty.set(file, bytes, has_full_buffer && !is_lost);
+            dirty.set(file, bytes, has_full_buffer && !is_lost, self.driver.now());
             self.leave_memory_to_dirty_bytes();
         }
     }

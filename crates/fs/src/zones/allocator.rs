@@ -193,12 +193,12 @@ impl Allocator {
     }
 
     /// Number of empty zones. A zone opened ahead is empty.
-    fn empty_zones(&self) -> usize {
+    pub(super) fn empty_zones(&self) -> usize {
         self.table.free_zone_count() + self.ahead.len()
     }
 
     /// Number of empty zones kept for the recovery of databases.
-    fn reserved_zones(&self) -> usize {
+    pub(super) fn reserved_zones(&self) -> usize {
         self.reserve.left_by_data(self.table.live_log_zones(), self.table.usable_zones())
     }
 
@@ -261,14 +261,7 @@ impl Allocator {
         let reserved = self.reserved_zones();
         let whole = self.table.free_zone_count() >= self.kept
             && (reserved == 0 || self.empty_zones() >= self.kept + reserved);
-        let usable = |z: &&Arc<OpenZone>| {
-            let may_use = match (privileged, z.reclaim) {
-                (false, true) => whole,
-                (true, false) => self.reserved_are_there_without(z.room()),
-                (true, true) | (false, false) => true,
-            };
-            z.has_room() && may_use
-        };
+        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.

@@ -1,7 +1,7 @@
 //! Room for accepted bytes: a writer's bytes that are in memory have blocks reserved, so that a write-back never finds the drive full.
 //!
-//! Only blocks that need no reclaim are reserved ([`Allocator::sure_blocks`]). Logs, zones opened ahead, zones that are given up, and a reclaim that
-//! writes to a writer's zone leave as many as are reserved. A reclaim that takes an empty zone gives one back: accepted bytes wait for it.
+//! Only blocks that need no reclaim are reserved ([`Allocator::sure_blocks`]), beside whole zones for reclaim. Logs, zones opened ahead and zones that are given up
+//! leave as many as are reserved. A reclaim needs less room than the zones kept for it, wherever it finds it, and gives back a zone: accepted bytes wait for it.
 
 use std::sync::Arc;
 
@@ -12,6 +12,7 @@ use crate::files::file::{Content, File};
 use crate::metadata::state::State;
 use crate::options::Lifetime;
 use crate::shared::Shared;
+use crate::writeback::dirty::DirtyBytes;
 use crate::zones::allocator::Allocator;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Stream;
@@ -35,9 +36,17 @@ pub(crate) enum PlaceFor {
 impl Allocator {
     /// Number of blocks of file data that can be written without reclaim.
     fn sure_blocks(&self) -> u64 {
-        let zones = self.table.free_zone_count().saturating_sub(self.kept).min(self.zones_above_reserve());
-        let rooms = self.open.iter().filter(|zone| !zone.reclaim && zone.has_room());
-        zones as u64 * self.zone_blocks + rooms.map(|zone| zone.room()).sum::<u64>()
+        let free = self.table.free_zone_count();
+        let room = |reclaim: bool| {
+            let rooms = self.open.iter().filter(move |zone| zone.reclaim == reclaim && zone.has_room());
+            rooms.map(|zone| zone.room()).sum::<u64>()
+        };
+        let writers = room(false);
+        let zones = free.saturating_sub(self.kept).min(self.zones_above_reserve());
+        // Where a zone that is kept was taken, as much stays free elsewhere.
+        let kept = (self.kept + self.reserved_zones()) as u64 * self.zone_blocks;
+        let all = self.empty_zones() as u64 * self.zone_blocks + writers + room(true);
+        (zones as u64 * self.zone_blocks + writers).min(all.saturating_sub(kept))
     }
 
     /// True if the reserved blocks are there without `blocks` of those that can be written.
@@ -99,7 +108,6 @@ impl Shared {
                     return Ok(());
                 }
                 if state.allocator.exhausted {
-                    file.content.write().append_upto = 0;
                     return Err(state.allocator.no_space());
                 }
                 state.allocator.wanted = true;
@@ -117,10 +125,11 @@ impl Shared {
             let blocks = content.blocks_to_reserve(promised, state.block);
             let more = blocks.saturating_sub(content.reserved);
             if state.allocator.sure_blocks() >= state.allocator.reserved_blocks + more {
-                // Every buffer may need an extent of its own, and one more where a zone ends.
+                // Every buffer and every file may need an extent of its own, and one more where a zone ends.
                 let buffers =
                     state.allocator.reserved_blocks * state.block / self.write_buffer_bytes() as u64;
-                self.metadata.check_room(state, (buffers + 4) * 2 * EXTENT_BYTES)?;
+                let files = self.dirty.as_ref().map_or(0, DirtyBytes::file_count) as u64;
+                self.metadata.check_room(state, (buffers + files + 4) * 2 * EXTENT_BYTES)?;
                 state.allocator.reserved_blocks += more;
                 content.reserved += more;
                 content.promised = promised;
@@ -133,7 +142,7 @@ impl Shared {
     /// Gives up reserved blocks of a file, of which `written` blocks hold bytes now, and those that were reserved ahead of the file's end.
     pub(crate) fn settle_reserved(&self, state: &mut State, content: &mut Content, written: u64) {
         let end = if content.dirty_bytes() == 0 { 0 } else { content.size };
-        content.promised = end.max(content.append_upto);
+        content.promised = content.promised.min(end.max(content.append_upto));
         let needed = content.blocks_to_reserve(content.promised, state.block);
         let left = content.reserved.saturating_sub(written).min(needed);
         state.allocator.reserved_blocks -= content.reserved - left;

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use fs::{
     BrokenRule, Bytes, CreateOptions, ErrorKind, FormatOptions, Fs, IoClass, Lifetime, MountOptions, Writer,
+    ZoneRole,
 };
 use units::{Driver, RealDriver, SplitMix64, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
@@ -393,9 +394,13 @@ fn the_next_opener_hears_of_a_loss_that_nobody_heard_of() {
         assert!(matches!(fs.open_append("/data").await.unwrap_err().kind(), ErrorKind::Device(_)));
         let writer = fs.open_append("/data").await.unwrap();
         assert_eq!(writer.size(), Bytes(32 * 1024));
-        writer.append(&bytes(KIB, 3)).await.unwrap();
-        writer.sync().await.unwrap();
+        for n in 3..6 {
+            writer.append(&bytes(KIB, n)).await.unwrap();
+            writer.sync().await.unwrap();
+        }
         writer.close().await.unwrap();
+        let expected = [bytes(32 * KIB, 1), bytes(KIB, 3), bytes(KIB, 4), bytes(KIB, 5)].concat();
+        assert!(read(&fs, "/data").await.unwrap() == expected);
         assert!(fs.unmount().await.is_err(), "the unmount tells of the loss");
     });
     drive.check();
@@ -416,6 +421,90 @@ fn a_failed_flush_ends_all_writing_and_nobody_waits_for_ever() {
         pause(&fs, Duration::from_secs(20)).await;
         assert!(fs.unmount().await.is_err());
     });
+}
+
+#[test]
+fn the_end_of_writing_waits_for_no_write() {
+    let drive = drive();
+    drive.format();
+    let driver = Arc::clone(&drive.driver);
+    let fs = block_on(&*driver, Fs::mount(Arc::new(SlowDrive(drive)), &options())).expect("mounts");
+    block_on(&*driver, async {
+        let writer = fs.create("/data", &data()).await.unwrap();
+        writer.append(&bytes(100 * KIB, 1)).await.unwrap();
+        pause(&fs, Duration::from_secs(1)).await;
+        let began = fs.driver().now();
+        writer.append(&bytes(10 * KIB, 2)).await.unwrap();
+        writer.close().await.unwrap();
+        assert_eq!(fs.driver().now(), began, "a write of ten seconds is under way");
+        let expected = [bytes(100 * KIB, 1), bytes(10 * KIB, 2)].concat();
+        assert!(read(&fs, "/data").await.unwrap() == expected);
+        fs.unmount().await.unwrap();
+    });
+}
+
+#[test]
+fn files_that_nobody_has_open_keep_no_lost_bytes_in_memory() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        for zone in fs.zone_map().into_iter().filter(|zone| zone.role == ZoneRole::Free) {
+            drive.emu.fail(FaultSpec::all(FaultOp::Write).in_zone(zone.zone));
+        }
+        for n in 0..50 {
+            let writer = fs.create(&format!("/{n}"), &data()).await.unwrap();
+            writer.append(&bytes(100 * KIB, n)).await.unwrap();
+            let _lost = writer.close().await;
+        }
+        pause(&fs, Duration::from_secs(6)).await;
+        drive.emu.clear_faults();
+        for n in 0..50 {
+            assert_eq!(fs.stat(&format!("/{n}")).unwrap().size, Bytes(0));
+        }
+        assert!(fs.sync().await.is_err());
+        fs.sync().await.unwrap();
+    });
+}
+
+/// A buffer is at least one optimal write of the drive, also where that is a large part of a small cache.
+#[test]
+fn a_small_cache_on_a_drive_with_long_optimal_writes_makes_nobody_wait() {
+    let drive = drive();
+    drive.format();
+    let driver = Arc::clone(&drive.driver);
+    let geometry = Geometry { optimal_write: Blocks(160), ..drive.emu.geometry().clone() };
+    let mount = MountOptions { cache: Bytes(4 * MIB), ..options() };
+    let wide = Arc::new(LongOptimalWrites(drive, geometry));
+    let fs = block_on(&*driver, Fs::mount(wide, &mount)).expect("mounts");
+    block_on(&*driver, async {
+        let other = fs.create("/other", &data()).await.unwrap();
+        other.append(&bytes(400 * KIB, 1)).await.unwrap();
+        let writer = fs.create("/data", &data()).await.unwrap();
+        let began = fs.driver().now();
+        for n in 0..4 {
+            writer.append(&bytes(640 * KIB, n)).await.unwrap();
+        }
+        assert!(fs.driver().now() < began.after(Duration::from_secs(1)));
+        fs.unmount().await.unwrap();
+    });
+}
+
+/// A drive that has another geometry.
+#[derive(Debug)]
+struct LongOptimalWrites(Drive, Geometry);
+
+impl ZonedDevice for LongOptimalWrites {
+    fn geometry(&self) -> &Geometry {
+        &self.1
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.0.emu.submit(op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.emu.driver()
+    }
 }
 
 #[test]
@@ -487,9 +576,10 @@ fn threads_find_the_bytes_that_they_appended() {
         Fs::format(&dev, &FormatOptions::default()).await.unwrap();
         Fs::mount(Arc::clone(&dev), &mount).await.unwrap()
     });
+    let left: parking_lot::Mutex<BTreeMap<String, Vec<u8>>> = parking_lot::Mutex::default();
     std::thread::scope(|scope| {
         for thread in 0..4_u64 {
-            let (fs, driver) = (fs.clone(), Arc::clone(&driver));
+            let (fs, driver, left) = (fs.clone(), Arc::clone(&driver), &left);
             scope.spawn(move || {
                 let mut random = Random(SplitMix64::new(thread));
                 for round in 0..12_u64 {
@@ -516,7 +606,20 @@ fn threads_find_the_bytes_that_they_appended() {
                     drop(writer);
                     assert!(block_on(&*driver, read(&fs, &path)).unwrap() == content);
                     if round % 2 == 0 {
-                        block_on(&*driver, fs.rename(&path, &format!("/{thread}"))).unwrap();
+                        let name = format!("/{thread}");
+                        block_on(&*driver, fs.rename(&path, &name)).unwrap();
+                        let writer = block_on(&*driver, fs.open_append(&name)).unwrap();
+                        let more = bytes(random.below(100_000) as usize, 7);
+                        std::thread::scope(|scope| {
+                            // Syncs of everything beside appends.
+                            scope.spawn(|| (0..20).for_each(|_| block_on(&*driver, fs.sync()).unwrap()));
+                            for part in more.chunks(3000) {
+                                block_on(&*driver, writer.append(part)).unwrap();
+                            }
+                        });
+                        block_on(&*driver, writer.close()).unwrap();
+                        content.extend_from_slice(&more);
+                        left.lock().insert(name, content);
                     } else {
                         block_on(&*driver, fs.unlink(&path)).unwrap();
                     }
@@ -524,6 +627,11 @@ fn threads_find_the_bytes_that_they_appended() {
             });
         }
     });
+    block_on(&*driver, fs.unmount()).unwrap();
+    let fs = block_on(&*driver, Fs::mount(Arc::clone(&dev), &mount)).unwrap();
+    for (path, content) in left.into_inner() {
+        assert!(block_on(&*driver, read(&fs, &path)).unwrap() == content, "{path} after an unmount");
+    }
     block_on(&*driver, fs.unmount()).unwrap();
     let report = block_on(&*driver, Fs::check(&dev)).unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
@@ -676,11 +784,15 @@ fn accepted_bytes_find_room_on_drives_that_are_nearly_full() {
     let runs = std::env::var("FURROW_FULL_DRIVES").map_or(80, |runs| runs.parse().expect("a number"));
     let first = std::env::var("FURROW_FULL_DRIVES_FROM").map_or(0, |seed| seed.parse().expect("a number"));
     let (done, over) = mpsc::channel();
-    std::thread::spawn(move || {
-        for seed in first..first + runs {
-            done.send((seed, run_on_a_full_drive(seed, None))).unwrap();
-        }
-    });
+    let runs_on = RealDriver::new();
+    runs_on.spawn(
+        "full-drives",
+        Box::pin(async move {
+            for seed in first..first + runs {
+                done.send((seed, run_on_a_full_drive(seed, None))).unwrap();
+            }
+        }),
+    );
     let mut full = 0;
     for seed in first..first + runs {
         let run = over.recv_timeout(Duration::from_secs(120));
