@@ -104,9 +104,9 @@ PUBLIC_TESTS=(issues/issue320_test.cc issues/issue178_test.cc db/fault_injection
 # Tests of inner parts.
 INNER_TESTS=(db/db_test.cc db/recovery_test.cc db/corruption_test.cc db/autocompact_test.cc)
 
-compile() { # library test
+compile() { # library test [more]
   g++ -O0 -w -std=c++17 -DLEVELDB_PLATFORM_POSIX=1 -I"$kept/leveldb" -o "$work/$(basename "$2" .cc)" "$kept/leveldb/$2" "$work/testutil.o" \
-    "$1" -lgtest -lgmock -lpthread
+    "$1" -lgtest -lgmock -lpthread ${3:-}
 }
 
 run_test() { # test
@@ -148,6 +148,7 @@ db_bench() {
 
 # LevelDB's own library hides what these tests use.
 inner_tests() {
+  need_packages libbenchmark-dev
   local sources=() source test
   for source in "$kept"/leveldb/{db,table,util}/*.cc "$kept"/leveldb/helpers/memenv/memenv.cc; do
     case $source in
@@ -160,7 +161,7 @@ inner_tests() {
     -I"$1" -I"$1/include" -c -o "$2/$(echo "$3" | tr / _).o" "$3"' compile "$kept/leveldb" "$work/objects" {}
   g++ -shared -Wl,-soname,libleveldb.so.1d -o "$work/lib/libleveldb.so.1d" "$work"/objects/*.o -lpthread
   for test in "${INNER_TESTS[@]}"; do
-    compile "$work/lib/libleveldb.so.1d" "$test"
+    compile "$work/lib/libleveldb.so.1d" "$test" -lbenchmark
     run_test "$test"
   done
 }

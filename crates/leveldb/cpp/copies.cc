@@ -15,7 +15,7 @@ constexpr char kDefault[] = "_ZN7leveldb3Env7DefaultEv";
 constexpr char kTakesString[] =
     "_ZN7leveldb3Env17NewAppendableFileERKNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEEEPPNS_12WritableFileE";
 
-// The symbol in the object at `address` or in one that the object is linked with; null if there is none.
+// The symbol in `object` or in one that it is linked with; null if there is none.
 void* SymbolOf(const Dl_info& object, const char* symbol) {
   void* handle = dlopen(object.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
   if (handle == nullptr) {
@@ -24,6 +24,13 @@ void* SymbolOf(const Dl_info& object, const char* symbol) {
   void* found = dlsym(handle, symbol);
   dlclose(handle);  // the object stays loaded
   return found;
+}
+
+// True if `symbol` lies in this library.
+bool IsOwn(const void* symbol) {
+  Dl_info own;
+  Dl_info object;
+  return dladdr(kDefault, &own) != 0 && dladdr(symbol, &object) != 0 && own.dli_fbase == object.dli_fbase;
 }
 
 // Why the copy in `object` does not fit this library; empty if it fits.
@@ -55,8 +62,8 @@ Copy CopyOf(const void* caller) {
   if (dladdr(caller, &object) != 0) {
     found = SymbolOf(object, kDefault);
   }
-  if (found == nullptr) {
-    // The program itself, whose own handle would name this library first.
+  if (found == nullptr || IsOwn(found)) {
+    // The caller is the program itself, which is linked with this library first and with its LevelDB next.
     found = dlsym(RTLD_NEXT, kDefault);
   }
   if (found == nullptr || dladdr(found, &object) == 0) {

@@ -73,11 +73,16 @@ class ZonedEnv final : public leveldb::Env {
   }
 
   Status GetChildren(const std::string& dir, std::vector<std::string>* result) override {
-    result->clear();
+    // With the two names that LevelDB's own Env lists, too.
+    *result = {".", ".."};
     auto each = [](void* context, const char* name, size_t len) noexcept {
       static_cast<std::vector<std::string>*>(context)->emplace_back(name, len);
     };
-    return ToStatus(furrow_read_dir(fs_, dir.data(), dir.size(), result, each));
+    Status status = ToStatus(furrow_read_dir(fs_, dir.data(), dir.size(), result, each));
+    if (!status.ok()) {
+      result->clear();
+    }
+    return status;
   }
 
   // LevelDB before 1.23 has the Delete functions alone, and calls them.

@@ -87,8 +87,9 @@ Status RootedEnv::RefuseDatabaseOfHost(const std::string& name, const Place& pla
   }
   const std::string target = place.name.substr(0, place.name.rfind('/'));
   const std::string parent = target.substr(0, target.rfind('/') + 1);
+  const std::string command = "furrow fs cp -d '" + Device() + "' -r '" + directory + "' 'fs:" + parent + "'";
   return Status::IOError(directory, "the host has a database in this directory, which FURROW_LEVELDB_ROOT would hide: move it to "
-                                    "the drive with `furrow fs cp -d '" + Device() + "' -r " + directory + " fs:" + parent +
+                                    "the drive with `" + command +
                                     "` and rename the host's directory, or choose another root");
 }
 

@@ -151,7 +151,7 @@ fn a_database_of_the_host_is_not_hidden_by_the_root() {
     run_successfully(drive.python_on_host(put));
     for attempt in [put, "plyvel.destroy_db(root + '/db')", "plyvel.repair_db(root + '/db')"] {
         let said = run(drive.python(attempt));
-        let advice = format!("-r {}/db fs:/`", drive.root().display());
+        let advice = format!("-r '{}/db' 'fs:/'`", drive.root().display());
         assert!(said.contains(&advice), "{attempt}: {said}");
     }
     let get = "print(plyvel.DB(root + '/db').get(b'a'))";
