@@ -55,9 +55,16 @@ expect() { # drive pattern
 fetch_leveldb() {
   local apt=$work/apt
   [ ! -d "$kept/leveldb/db" ] || return 0
-  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial"
-  echo "deb-src http://deb.debian.org/debian $(. /etc/os-release && echo "$VERSION_CODENAME") main" >"$apt/sources.list"
-  local options=(-q -o "Dir::Etc::sourcelist=$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null
+  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
+  # The machine's own sources, for source packages.
+  local list
+  for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
+    [ ! -f "$list" ] || sed -n 's/^deb /deb-src /p' "$list" >"$apt/parts/$(basename "$list" .list).list"
+  done
+  for list in /etc/apt/sources.list.d/*.sources; do
+    [ ! -f "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$apt/parts/$(basename "$list")"
+  done
+  local options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
     -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root)
   (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only leveldb) \
     >"$work/apt.out" 2>&1 || return 1
