@@ -141,7 +141,7 @@ leveldb_tests() {
 }
 
 db_bench() {
-  (cd "$kept/leveldb" && g++ -O1 -w -std=c++17 -DNDEBUG -DLEVELDB_PLATFORM_POSIX=1 -I. -o "$work/db_bench" benchmarks/db_bench.cc \
+  (cd "$kept/leveldb" && g++ -O0 -w -std=c++17 -DNDEBUG -DLEVELDB_PLATFORM_POSIX=1 -I. -o "$work/db_bench" benchmarks/db_bench.cc \
     util/testutil.cc util/crc32c.cc util/histogram.cc -lleveldb -lgtest -lgmock -lpthread)
   on_drive db_bench "$work/db_bench" --db="$work/root/bench" --num=100000 --histogram=0 \
     --benchmarks=fillseq,fillsync,fillrandom,overwrite,readrandom,readseq,readreverse,compact,readrandom,fill100K

@@ -13,7 +13,7 @@ no_broken_rules() {
   # A cargo tree that fails ends the step: an empty tree must not pass for one without the feature.
   tree=$(cargo tree --locked -p furrow-sim -f '{p} {f}')
   [[ $tree == *broken-rules* ]] || die "no crate has the feature broken-rules any more: this check looks for it"
-  for package in furrow-cli furrow-plugin; do
+  for package in furrow-cli furrow-plugin furrow-leveldb; do
     tree=$(cargo tree --locked -p "$package" -e no-dev -f '{p} {f}')
     [[ $tree == *"$package"* ]] || die "cargo tree does not list $package"
     [[ $tree != *broken-rules* ]] || die "$package is built with rules that tests break"
