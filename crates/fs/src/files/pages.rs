@@ -13,9 +13,6 @@ use zoned::{Buf, BufMut};
 /// The first buffer of a data file has this many bytes, so that a small file needs no long buffer.
 pub(crate) const FIRST_BUFFER_BYTES: usize = 16 << 10;
 
-/// The longest end of a file that is copied for a write. A longer one is written without a copy, apart from its last block.
-const LONGEST_COPY: usize = 64 << 10;
-
 /// The pages of one data file that are in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
@@ -107,14 +104,22 @@ impl Pages {
 
     /// The next part of the file to write: a buffer of `full` bytes or more, or else, if `everything` is asked for, all that is left. `None` if nothing
     /// is to be written. The bytes stay in memory until [`drop_below`](Pages::drop_below).
-    pub(crate) fn next_piece(&mut self, everything: bool, full: usize, block: usize) -> Option<Piece> {
-        if everything && self.tail.len() > LONGEST_COPY {
+    ///
+    /// An end of up to `longest_copy` bytes is copied. A longer one is written in two pieces, of which the second, the last block, is copied.
+    pub(crate) fn next_piece(
+        &mut self,
+        everything: bool,
+        full: usize,
+        block: usize,
+        longest_copy: usize,
+    ) -> Option<Piece> {
+        if everything && self.tail.len() > longest_copy {
             let (at, tail) = (self.tail_at, std::mem::take(&mut self.tail).freeze());
             let whole = tail.len() / block * block;
             self.begin_tail(at + whole as u64, tail.get(whole..).unwrap_or_default(), full);
             self.buffers.push_back((at, tail.slice(0..whole)));
         }
-        if self.has_full_buffer(full) || everything && self.has_full_buffer(LONGEST_COPY) {
+        if self.has_full_buffer(full) || everything && self.has_full_buffer(longest_copy) {
             self.join_short_buffer(full);
             let (at, data) = self.buffers.front()?.clone();
             let bytes = data.len() as u64;
@@ -189,7 +194,7 @@ mod tests {
     }
 
     fn next(pages: &mut Pages, everything: bool) -> Option<(u64, usize, u64, bool)> {
-        let piece = pages.next_piece(everything, 8, 4)?;
+        let piece = pages.next_piece(everything, 8, 4, 100)?;
         Some((piece.at, piece.data.len(), piece.bytes, piece.is_end))
     }
 
@@ -233,10 +238,10 @@ mod tests {
     fn a_written_tail_keeps_its_partial_last_block() {
         let mut pages = Pages::default();
         assert_eq!(pages.append(&[7; 6], 16), 6);
-        let piece = pages.next_piece(true, 16, 4).unwrap();
+        let piece = pages.next_piece(true, 16, 4, 100).unwrap();
         assert_eq!((piece.at, &*piece.data, piece.bytes), (0, &[7, 7, 7, 7, 7, 7, 0, 0][..], 6));
         pages.drop_below(4, 16);
-        assert_eq!(pages.next_piece(true, 16, 4).map(|piece| (piece.at, piece.bytes)), Some((4, 2)));
+        assert_eq!(pages.next_piece(true, 16, 4, 100).map(|piece| (piece.at, piece.bytes)), Some((4, 2)));
         assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
     }
 
@@ -248,7 +253,7 @@ mod tests {
         assert_eq!(pages.append(&content, full), 200_000);
         let mut written = Vec::new();
         for _ in 0..2 {
-            let piece = pages.next_piece(true, full, block).unwrap();
+            let piece = pages.next_piece(true, full, block, 64 << 10).unwrap();
             assert_eq!(piece.at as usize, written.len());
             written.extend_from_slice(piece.data.get(..piece.bytes as usize).unwrap());
             let end = written.len() as u64;

@@ -19,6 +19,9 @@ const MIN_DATA_BLOCKS_PER_PADDING_BLOCK: u64 = 512;
 /// Number of zones that accepted bytes are written to before they are given up.
 const ZONES_TRIED: u32 = 3;
 
+/// The longest end of a file that is copied for a write-back.
+const LONGEST_COPY: usize = 64 << 10;
+
 /// How much of a file to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WriteOut {
@@ -52,12 +55,14 @@ impl Shared {
         file.writes.check()?;
         let (full, everything) = (self.write_buffer_bytes(), what == WriteOut::Everything);
         let block = usize::try_from(self.block()).expect("a block fits into memory");
+        // One write for an append that waits for it; copies that take no part of the cache otherwise.
+        let longest_copy = if self.dirty.is_some() { LONGEST_COPY } else { usize::MAX };
         let upto = file.content.read().size;
         loop {
             let piece = {
                 let mut content = file.content.write();
                 let everything = everything && content.stored < upto;
-                content.pages.next_piece(everything, full, block)
+                content.pages.next_piece(everything, full, block, longest_copy)
             };
             let Some(piece) = piece else { return Ok(()) };
             self.write_piece(file, &piece).await?;
