@@ -139,6 +139,8 @@ fn after_a_failed_append(
     let drive = Drive::new();
     let world = World::with_broken(&drive, broken_rule, None);
     world.put("a", 1).unwrap();
+    // The next write is the append, and not a background commit of the log's segments.
+    block_on(&**world.fs.driver(), world.fs.sync_names()).unwrap();
     drive.emu.fail(FaultSpec { landed, ..FaultSpec::next(FaultOp::Write) });
     let failed = world.put("a", 2).is_err();
     world.put("b", 1).unwrap();
