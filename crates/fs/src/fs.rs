@@ -17,6 +17,7 @@ use crate::files::path;
 use crate::files::reader::Reader;
 use crate::files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneUse};
 use crate::files::writer::Writer;
+use crate::files::writes::WriteOut;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::{Node, State};
 use crate::metadata::{mkfs, mount};
@@ -29,7 +30,6 @@ use crate::wal::parallel::open;
 use crate::wal::parallel::options::ParallelOptions;
 use crate::wal::parallel::replay::Replay;
 use crate::writeback::dirty::DirtyBytes;
-use crate::writeback::write_out::WriteOut;
 use crate::zones::usage;
 
 /// A mounted file system. Cloning gives another handle of the same mount.

@@ -11,11 +11,11 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::pages::{FIRST_BUFFER_BYTES, Pages};
 use crate::files::reader::Reader;
+use crate::files::writes::WriteOut;
 use crate::metadata::format::record::Record;
 use crate::options::Lifetime;
 use crate::shared::Handle;
 use crate::wal::ordered::file::LogFile;
-use crate::writeback::write_out::WriteOut;
 
 /// Writes a file at its end. A file has one writer at a time, which several threads may call.
 ///

@@ -6,6 +6,15 @@ use units::sync::Turnstile;
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Lifetime;
 
+/// How much of a file to write.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WriteOut {
+    /// The full buffers.
+    Buffers,
+    /// All bytes appended before the call.
+    Everything,
+}
+
 /// The writing of one data file.
 #[derive(Debug, Default)]
 pub(crate) struct FileWrites {

@@ -10,7 +10,7 @@ use units::{Bytes, Instant};
 
 use crate::error::{Error, Result};
 use crate::files::file::File;
-use crate::writeback::write_out::WriteOut;
+use crate::files::writes::WriteOut;
 
 /// All files are written once this part of the budget is dirty.
 const BEGIN_DIVISOR: u64 = 8;

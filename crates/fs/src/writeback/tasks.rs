@@ -9,8 +9,8 @@ use units::sync::Event;
 use units::{Driver, Instant, sleep_until};
 
 use crate::files::file::File;
+use crate::files::writes::WriteOut;
 use crate::shared::Shared;
-use crate::writeback::write_out::WriteOut;
 
 /// Number of files that are written side by side.
 const FILES_AT_ONCE: usize = 8;

@@ -6,12 +6,13 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::files::file::{Content, File};
 use crate::files::pages::{Pages, Piece};
+use crate::files::writes::WriteOut;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::CacheMode;
 use crate::shared::Shared;
 use crate::writeback::dirty::DirtyBytes;
+use crate::zones::allocator::PlaceFor;
 use crate::zones::place::PlaceAmount;
-use crate::zones::room::PlaceFor;
 
 /// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
 /// stripe; at this bound, the padding that avoids such parity is about as long as the parity.
@@ -21,15 +22,6 @@ const ZONES_TRIED: u32 = 3;
 
 /// The longest end of a file that is copied for a write-back.
 const LONGEST_COPY: usize = 64 << 10;
-
-/// How much of a file to write.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum WriteOut {
-    /// The full buffers.
-    Buffers,
-    /// All bytes appended before the call.
-    Everything,
-}
 
 impl Shared {
     /// Bytes of a data file's full buffer: as many of the device's optimal writes as fit, at least one.

@@ -15,7 +15,6 @@ use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::reserve::RecoveryReserve;
-use crate::zones::room::PlaceFor;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
 use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
 
@@ -81,6 +80,17 @@ pub(crate) struct Lease {
 pub(crate) struct LeftZone {
     pub ino: u64,
     pub zone: ZoneId,
+}
+
+/// Whose blocks a write places.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PlaceFor {
+    /// A writer's, who waits and hears of a full drive.
+    Writer,
+    /// Bytes that were accepted, for which blocks are reserved.
+    AcceptedBytes,
+    /// A reclaim's, which may take the zones kept for reclaim.
+    Reclaim,
 }
 
 /// The zone for a write of file data, or why there is none yet.

@@ -13,8 +13,8 @@ use crate::files::extents::Extent;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
+use crate::zones::allocator::PlaceFor;
 use crate::zones::place::PlaceAmount;
-use crate::zones::room::PlaceFor;
 use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
 /// With more dead zones than this the cleaner commits the metadata records that freed them, instead of waiting

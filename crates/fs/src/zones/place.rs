@@ -10,9 +10,9 @@ use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
+use crate::zones::allocator::PlaceFor;
 use crate::zones::allocator::ZoneChoice;
 use crate::zones::open_zone::OpenZone;
-use crate::zones::room::PlaceFor;
 use crate::zones::table::Phase;
 
 /// Bytes of file data in flight to a zone while logs have priority. Drives that buffer writes reach their

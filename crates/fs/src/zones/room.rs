@@ -22,17 +22,6 @@ const RESERVED_AHEAD_BYTES: u64 = 256 << 10;
 /// Bytes of an extent in a metadata snapshot, at most.
 const EXTENT_BYTES: u64 = 72;
 
-/// Whose blocks a write places.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum PlaceFor {
-    /// A writer's, who waits and hears of a full drive.
-    Writer,
-    /// Bytes that were accepted, for which blocks are reserved.
-    AcceptedBytes,
-    /// A reclaim's, which may take the zones kept for reclaim.
-    Reclaim,
-}
-
 impl Allocator {
     /// Number of blocks of file data that can be written without reclaim.
     fn sure_blocks(&self) -> u64 {
