@@ -96,7 +96,7 @@ impl Drop for Mount {
 pub(crate) fn unmount_all() {
     let mut mounts = MOUNTS.lock();
     while let Some((url, entry)) = mounts.pop_first() {
-        // What the program still has open keeps the device open, until the process is gone.
+        // Files that the program still has open keep the device open until the process is gone.
         unmount(&url, entry.mounted, Until::Unmounted);
     }
 }

@@ -476,7 +476,7 @@ impl Fs {
     /// Makes all earlier metadata changes durable, and the data of files closed or synced before; with a page cache all bytes appended to data files before.
     ///
     /// # Errors
-    /// Those of the device; the write failure of one of the files that lost bytes since the last call.
+    /// The device's errors; the write failure of one of the files that lost bytes since the last call.
     pub async fn sync(&self) -> Result<()> {
         self.shared.check_open()?;
         if self.shared.options.read_only {

@@ -36,7 +36,7 @@ pub struct MountOptions {
     /// Bytes of memory for the page cache: pages of data files that were read or written, with what the cache needs to find them. At
     /// least 4 MiB; 0: no cache, every read of written data goes to the device. Default: 0.
     pub cache: Bytes,
-    /// What the page cache does with bytes that are written. Default: [`CacheMode::Buffered`].
+    /// Whether the page cache holds bytes before and after they are written. Default: [`CacheMode::Buffered`].
     pub cache_mode: CacheMode,
     /// How long appended bytes of a data file stay in memory at most, where a page cache keeps them there. Default: 5 s.
     pub longest_in_memory: Duration,

@@ -31,7 +31,7 @@ leveldb::Env* NewZonedEnv(const std::string& url, leveldb::Status* status);
 extern "C" {
 #endif
 
-// The same for programs that use leveldb/c.h. On failure returns null and sets `*errptr` as LevelDB's own functions do.
+// `NewZonedEnv` for programs that use leveldb/c.h. On failure returns null and sets `*errptr` as LevelDB's own functions do.
 // leveldb_env_destroy unmounts the drive.
 struct leveldb_env_t* furrow_leveldb_create_env(const char* url, char** errptr);
 

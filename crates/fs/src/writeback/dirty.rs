@@ -41,7 +41,7 @@ struct Queue {
     files: BTreeMap<u64, DirtyFile>,
     /// The files that nobody was told to write yet, by the time of their oldest dirty byte.
     by_age: BTreeSet<(Instant, u64)>,
-    /// Those of `by_age` with a full buffer.
+    /// The files of `by_age` with a full buffer.
     full: BTreeSet<(Instant, u64)>,
     /// True while a writer waits for memory: files are written until it has some.
     writer_waits: bool,

@@ -637,7 +637,7 @@ fn threads_find_the_bytes_that_they_appended() {
     assert_eq!(report.problems, Vec::<String>::new());
 }
 
-/// What the tasks of one run on a full drive share.
+/// The state shared by the tasks of one run on a full drive.
 #[derive(Clone)]
 struct FullDrive {
     fs: Fs,
