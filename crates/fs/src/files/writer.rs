@@ -1,7 +1,6 @@
 //! The writer of a file.
 
 use std::sync::Arc;
-
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use units::Bytes;

@@ -25,4 +25,5 @@ mod stripes;
 mod superblocks;
 mod threads;
 mod write_back;
+mod write_back_on_full_drives;
 mod zenfs_defects;
