@@ -57,7 +57,7 @@ enum On {
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
     let all = match args.on {
         On::Drive => Target::ALL.to_vec(),
-        On::Array => vec![Target::Fs, Target::Log, Target::Engine],
+        On::Array => vec![Target::Fs, Target::Log, Target::Engine, Target::LevelDb],
     };
     let targets = args.target.map_or(all, |target| vec![target]);
     let mut total = Report::default();

@@ -36,7 +36,9 @@ class RandomReader final : public leveldb::RandomAccessFile {
   FurrowReader* reader_;
 };
 
-// A file that one thread at a time writes.
+// A file that one thread at a time writes. LevelDB frees a full log's writer without a sync, and goes on in the next log: the close within
+// furrow_writer_free ends before the next log gets its first zone, and metadata name that zone only once the closed log's bytes are
+// durable. So a power cut leaves a prefix of all logs.
 class Writer final : public leveldb::WritableFile {
  public:
   // `flushes`: a Flush hands the buffered bytes to the drive.

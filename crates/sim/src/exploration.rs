@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::model::Fault;
 use crate::report::{FailureKind, StateKind};
-use crate::{CrashOptions, Failure, Report, Result, Rng, StateId, Target};
+use crate::{CrashOptions, Failure, Report, Result, Rng, StateId};
 
 /// Most failures that a report describes.
 pub(crate) const MAX_DESCRIBED_FAILURES: usize = 20;
@@ -147,7 +147,7 @@ pub(crate) fn catching_panics(probe: impl FnOnce() -> Vec<Fault>) -> Vec<Fault> 
 /// Number of times that a crash state is judged. RocksDB's threads decide what a second cut of the engine meets, so that a
 /// replay repeats the cut.
 pub(crate) fn probe_attempts(options: &CrashOptions, twice: bool) -> u32 {
-    if options.only.is_some() && twice && options.target == Target::Engine { SECOND_CUT_REPLAYS } else { 1 }
+    if options.only.is_some() && twice && options.target.is_engine() { SECOND_CUT_REPLAYS } else { 1 }
 }
 
 /// The text of the message of a panic.

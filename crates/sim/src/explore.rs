@@ -10,7 +10,7 @@ use zoned::{Op, ZoneId};
 
 use crate::array;
 use crate::choose::Sample;
-use crate::engine::{self, EngineOracle};
+use crate::engine::{self, EngineOracle, EngineWorkload};
 use crate::exploration::{
     Exploration, catching_panics, keep_random, panic_message, probe_attempts, sort_failures,
 };
@@ -58,8 +58,8 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     if options.during.is_some() && options.target != Target::Array {
         return Err(Error::NoCutsDuring(options.target.to_string()));
     }
-    // The engine's workloads, on an array too, are not functions of the seed: their traces are saved, then explored.
-    if options.target == Target::Array || options.on_array && options.target != Target::Engine {
+    // Engines' workloads, on an array too, are not functions of the seed: their traces are saved, then explored.
+    if options.target == Target::Array || options.on_array && !options.target.is_engine() {
         return match (options.trace.is_some(), options.target) {
             (true, _) => Err(Error::NoTrace),
             (false, Target::Array) => array::crash(options),
@@ -71,7 +71,7 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         return explore(options, &trace, Some(&path), options.states);
     }
     if let Some(only) = options.only {
-        if options.target == Target::Engine {
+        if options.target.is_engine() {
             return Err(Error::NeedsTrace(only.to_string()));
         }
         let trace = record(options, only.workload)?;
@@ -82,11 +82,10 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
     let mut workload = 0;
     while report.states < options.states && without_states < MAX_WORKLOADS_WITHOUT_NEW_IMAGE {
         let trace = record(options, workload)?;
-        // RocksDB's threads make every recording different: a replay needs the trace that was recorded.
         let saved = match (&options.trace, options.target) {
             (Some(path), _) => Some(trace_path(path, workload)),
-            (None, Target::Engine) => {
-                let name = format!("furrow-engine-{}-{}.trace", options.seed, std::process::id());
+            (None, target) if target.is_engine() => {
+                let name = format!("furrow-{target}-{}-{}.trace", options.seed, std::process::id());
                 Some(trace_path(&std::env::temp_dir().join(name), workload))
             }
             (None, _) => None,
@@ -94,7 +93,7 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let Some(path) = &saved {
             trace.save(path)?;
         }
-        let shapes = matches!(options.target, Target::Log | Target::Waltz | Target::Engine);
+        let shapes = options.target.is_engine() || matches!(options.target, Target::Log | Target::Waltz);
         let workloads = if shapes { TARGET_LOG_WORKLOADS } else { TARGET_WORKLOADS };
         let share =
             (options.states / workloads).max(MIN_IMAGES_PER_WORKLOAD).min(options.states - report.states);
@@ -139,8 +138,15 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         Target::Fs | Target::Log => {
             files::record(options.target, options.seed, workload, volatile, options.broken_rules)
         }
-        Target::Engine if options.on_array => array::engine::record(options, workload, volatile),
-        Target::Engine => engine::record(options.seed, workload, volatile, options.broken_rules),
+        Target::Engine | Target::LevelDb => {
+            let CrashOptions { target, seed, broken_rules, .. } = *options;
+            let of = EngineWorkload { target, seed, workload, volatile_cache: volatile };
+            if options.on_array {
+                array::engine::record(of, broken_rules)
+            } else {
+                engine::record(of, broken_rules)
+            }
+        }
         Target::Array => unreachable!("the target array records its own workloads"),
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rules),
     };
@@ -153,7 +159,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
 fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
     match trace.target {
         Target::Fs | Target::Log => Box::new(FilesOracle::new(trace, options.broken_rules)),
-        Target::Engine => Box::new(EngineOracle::new(trace, options.broken_rules)),
+        Target::Engine | Target::LevelDb => Box::new(EngineOracle::new(trace, options.broken_rules)),
         Target::Array => unreachable!("a trace is of one drive"),
         Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rules)),
     }
@@ -236,7 +242,7 @@ fn explore_trace(
 /// to several zones in flight.
 fn keep_cuts(cuts: &mut Vec<Cut>, wanted: u64, trace: &Trace) {
     let seed = trace.seed ^ trace.workload;
-    if trace.target != Target::Engine {
+    if !trace.target.is_engine() {
         return keep_random(cuts, wanted, seed);
     }
     let (mut crossing, mut others): (Vec<Cut>, Vec<Cut>) = cuts.drain(..).partition(|cut| cut.crossing);

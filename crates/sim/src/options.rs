@@ -11,7 +11,7 @@ use crate::{BrokenRules, Error, StateId};
 pub struct CrashOptions {
     /// The layer that the workload runs on.
     pub target: Target,
-    /// The targets `fs`, `log` and `engine` on an array of drives, one of which may be lost, instead of on one drive.
+    /// The targets `fs`, `log`, `engine` and `leveldb` on an array of drives, one of which may be lost, instead of on one drive.
     pub on_array: bool,
     /// The seed of all workloads and samples.
     pub seed: u64,
@@ -112,11 +112,19 @@ pub enum Target {
     Array,
     /// A parallel log: many writers, zone replacement, void entries.
     Waltz,
+    /// LevelDB on the file system.
+    LevelDb,
 }
 
 impl Target {
     /// All targets, in the order in which `furrow crash` explores them.
-    pub const ALL: [Target; 5] = [Target::Fs, Target::Log, Target::Engine, Target::Array, Target::Waltz];
+    pub const ALL: [Target; 6] =
+        [Target::Fs, Target::Log, Target::Engine, Target::Array, Target::Waltz, Target::LevelDb];
+
+    /// Whether the workload runs a database engine, whose threads make every recording different: a replay needs the recording.
+    pub(crate) fn is_engine(self) -> bool {
+        matches!(self, Target::Engine | Target::LevelDb)
+    }
 
     pub(crate) fn number(self) -> u32 {
         match self {
@@ -125,6 +133,7 @@ impl Target {
             Target::Engine => 3,
             Target::Array => 4,
             Target::Waltz => 5,
+            Target::LevelDb => 6,
         }
     }
 
@@ -141,6 +150,7 @@ impl fmt::Display for Target {
             Target::Engine => "engine",
             Target::Array => "array",
             Target::Waltz => "waltz",
+            Target::LevelDb => "leveldb",
         })
     }
 }

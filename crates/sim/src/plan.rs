@@ -35,7 +35,9 @@ impl Plan {
                 while planner.acts.len() < steps {
                     match target {
                         Target::Log => planner.log_step(),
-                        Target::Fs | Target::Engine | Target::Array | Target::Waltz => planner.fs_step(),
+                        Target::Fs | Target::Engine | Target::LevelDb | Target::Array | Target::Waltz => {
+                            planner.fs_step()
+                        }
                     }
                 }
                 planner.acts

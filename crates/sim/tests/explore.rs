@@ -1,4 +1,5 @@
-//! Crash explorations of every target: every count of defects is zero. `FURROW_CRASH_STATES=N` asks for N states per target.
+//! Short crash explorations of every target: every count of defects is zero. `FURROW_CRASH_STATES=N` asks for N states per target;
+//! `scripts/crash.sh` explores many more.
 
 use std::fmt::Write as _;
 
@@ -31,35 +32,45 @@ fn describe(report: &Report) -> String {
 
 #[test]
 fn no_power_cut_breaks_the_file_system() {
-    explore(Target::Fs, 1, 40_000);
+    explore(Target::Fs, 1, 4_000);
 }
 
 #[test]
 fn no_power_cut_breaks_a_log() {
-    explore(Target::Log, 2, 30_000);
+    explore(Target::Log, 2, 3_000);
 }
 
 #[test]
 fn no_power_cut_breaks_a_parallel_log() {
-    explore(Target::Waltz, 4, 30_000);
+    explore(Target::Waltz, 4, 3_000);
 }
 
 #[test]
 fn no_power_cut_breaks_the_engine() {
-    explore(Target::Engine, 3, 4_000);
+    explore(Target::Engine, 3, 1_000);
+}
+
+#[test]
+fn no_power_cut_breaks_leveldb() {
+    explore(Target::LevelDb, 7, 2_000);
+}
+
+#[test]
+fn no_power_cut_breaks_leveldb_on_an_array() {
+    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::LevelDb, 8, 300) });
 }
 
 #[test]
 fn no_power_cut_breaks_the_file_system_on_an_array() {
-    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::Fs, 5, 1_000) });
+    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::Fs, 5, 300) });
 }
 
 #[test]
 fn no_power_cut_breaks_the_engine_on_an_array() {
-    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::Engine, 6, 500) });
+    run(CrashOptions { on_array: true, ..CrashOptions::new(Target::Engine, 6, 200) });
 }
 
 #[test]
 fn no_power_cut_breaks_an_array() {
-    explore(Target::Array, 4, 4_000);
+    explore(Target::Array, 4, 1_000);
 }

@@ -6,15 +6,19 @@
 
 pub(crate) use sys::gf256::{add_products, add_unit, add_units_to_both, multiply, remove_last_unit};
 
+use sys::gf256::double;
+
 /// The byte whose product with `byte` is 1; 0 for 0.
 pub(crate) fn inverse(byte: u8) -> u8 {
-    // The 255 bytes other than 0 are a group, so that the power 254 is the inverse.
-    (0..254).fold(1, |power, _| multiply(power, byte))
+    // The 255 bytes other than 0 are a group, so that the power 254 is the inverse: the product of the powers 2, 4, ..., 128.
+    let square = |byte| multiply(byte, byte);
+    let powers = std::iter::successors(Some(square(byte)), |power| Some(square(*power)));
+    powers.take(7).fold(1, multiply)
 }
 
 /// The power of 2 with this exponent.
 pub(crate) fn power_of_2(exponent: u64) -> u8 {
-    (0..exponent % 255).fold(1, |power, _| multiply(power, 2))
+    (0..exponent % 255).fold(1, |power, _| double(power))
 }
 
 #[cfg(test)]

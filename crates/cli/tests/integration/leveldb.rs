@@ -12,7 +12,7 @@ const PYTHON: &str = "/usr/bin/python3";
 fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        let args = ["build", "--quiet", "--offline", "--package", "furrow-leveldb", "--profile", "test"];
+        let args = ["programs", "--offline", "--profile", "test"];
         done(&Command::new(env!("CARGO")).args(args).output().expect("cargo"));
         Path::new(env!("CARGO_BIN_EXE_furrow")).with_file_name("libfurrow_leveldb.so")
     })

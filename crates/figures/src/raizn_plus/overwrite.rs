@@ -36,7 +36,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let streams = Overwrite::of(DRIVES, zone_size);
     // A move costs a few commands beside its copies: zones in random order are not much smaller than a drive's.
     let mut large = Overwrite { order: Order::Random, ..streams };
-    (large.setup.zones, large.setup.zone_size) = (128, Some(Bytes(run.pick(512, 256) * MIB)));
+    (large.setup.zones, large.setup.zone_size) = (run.pick(128, 64), Some(Bytes(run.pick(512, 128) * MIB)));
     let at_rate = |load| Overwrite { rate: Some(RATE_OF_B), ..load };
     let wide = Overwrite::of(DRIVES_OF_DP, zone_size);
     for (name, load) in [(A, streams), (B, at_rate(streams)), (DP, at_rate(wide)), (RANDOM, large)] {

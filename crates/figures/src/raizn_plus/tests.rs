@@ -1,5 +1,6 @@
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use units::{Driver, VirtualDriver};
 
@@ -7,8 +8,11 @@ use super::*;
 use crate::db_bench::{DbBench, Measured};
 use crate::{Row, Run};
 
+/// The rows of a quick run of `figure`. Tests of the same figure share one run.
 fn rows_of_quick_run(figure: &Figure) -> Vec<Row> {
-    figure.rows(&Run { quick: true, progress: &|_| () }).expect("measured")
+    static RUNS: Mutex<BTreeMap<&str, Arc<OnceLock<Vec<Row>>>>> = Mutex::new(BTreeMap::new());
+    let run = Arc::clone(RUNS.lock().expect("no test panics with the lock").entry(figure.name).or_default());
+    run.get_or_init(|| figure.rows(&Run { quick: true, progress: &|_| () }).expect("measured")).clone()
 }
 
 fn value(rows: &[Row], figure: &str, series: &str, x: f64) -> f64 {

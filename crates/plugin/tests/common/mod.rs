@@ -12,7 +12,7 @@ pub const SMALL_DRIVE: &str = "zones=64&zone-size=4MiB";
 pub fn plugin() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        let args = ["build", "--quiet", "--offline", "--package", "furrow-plugin", "--profile"];
+        let args = ["programs", "--offline", "--profile"];
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
         let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
         assert!(built.status.success(), "building the plug-in: {}", output_text(&built));

@@ -1,8 +1,8 @@
-//! The crash explorer's target `engine` on an array: RocksDB and the file system on an array, power cuts of all drives, and the
+//! The crash explorer's targets `engine` and `leveldb` on an array: RocksDB or LevelDB and the file system on an array, power cuts of all drives, and the
 //! failure of one of them.
 //!
-//! Workload and oracle are those of the target `engine` on one drive. The recorded events are those of the drives below the
-//! array, with the workload's steps among them. RocksDB runs threads of its own: the recording is saved, and a replay reads the
+//! Workload and oracle are those of the same target on one drive. The recorded events are those of the drives below the
+//! array, with the workload's steps among them. The engine runs threads of its own: the recording is saved, and a replay reads the
 //! file. Power cuts and drive failures are those of the target `array`. In a few states the mount is cut too; in as many the
 //! database is written on and the power is cut again during those writes.
 
@@ -22,21 +22,23 @@ use super::record::{Entry, RecordedArray, Recording};
 use super::shape::Shape;
 use super::stack::{WITHOUT_DRIVES, add_mount_cuts, cut_during_mounts, cuts, open, step_sink};
 use super::states::{self, Cut};
-use crate::engine::{self, BaseDevice, EngineOracle, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, RecordedDevice};
+use crate::engine::{
+    self, BaseDevice, EngineOracle, EngineWorkload, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, RecordedDevice,
+};
 use crate::model::Fault;
 use crate::oracle::{Probe, SECOND_CUT_EVERY};
 use crate::report::FailureKind;
 use crate::second_cut::Images;
 use crate::trace::{Drive, Event, Trace};
-use crate::{CrashOptions, Error, Recorder, Report, Result, Rng, Target};
+use crate::{BrokenRules, CrashOptions, Error, Recorder, Report, Result, Rng, Target};
 
 /// Latest time at which a drive fails, in microseconds.
 const LATEST_FAILURE_US: u64 = 60_000;
 
 /// Runs a workload on an array and records it. Threads make every recording different.
-pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool) -> Result<Trace> {
-    let shape = shape_of(options.seed, workload, volatile_cache);
-    let seed = options.seed;
+pub(crate) fn record(of: EngineWorkload, broken: BrokenRules) -> Result<Trace> {
+    let EngineWorkload { seed, workload, volatile_cache, .. } = of;
+    let shape = shape_of(seed, workload, volatile_cache);
     let run = || {
         let driver: Arc<dyn units::Driver> = RealDriver::new();
         let drives: Vec<Arc<Emu>> = (0..shape.recorded())
@@ -45,7 +47,7 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
-        let open = options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
+        let open = broken.array_options_with_broken_rule(OpenOptions::default());
         let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, sink))?;
         let sink = Arc::clone(&journal);
         let steps = step_sink(move |step| sink.lock().push(Entry::Step(step)));
@@ -55,16 +57,19 @@ pub(crate) fn record(options: &CrashOptions, workload: u64, volatile_cache: bool
             // No drive below a database is replaced, and no zone wears out: nothing is noted.
             let injected =
                 scope.spawn(|| block_on(&*driver, recorded.inject_failure(&shape, &drives, when, &|_| {})));
-            engine::work((seed, workload), volatile_cache, &recorder, options.broken_rules)?;
+            engine::work(of, &recorder, broken)?;
             injected.join().unwrap_or_else(|_| Err("a panic".into()))
         })?;
         Ok(std::mem::take(&mut *journal.lock()))
     };
     let failed = |why: String| {
-        Error::Workload(format!("engine on an array, seed {seed}, workload {workload} ({shape:?}): {why}"))
+        Error::Workload(format!(
+            "{} on an array, seed {seed}, workload {workload} ({shape:?}): {why}",
+            of.target
+        ))
     };
     let events = events(run().map_err(failed)?);
-    Ok(engine::trace_of((seed, workload), volatile_cache, drive_of(&shape), events))
+    Ok(engine::trace_of(of, drive_of(&shape), events))
 }
 
 /// Explores the power cuts of a recorded workload; see [`CrashOptions`].
@@ -191,7 +196,7 @@ impl EngineOnArray<'_> {
     }
 }
 
-/// RocksDB's threads need the real clock.
+/// The engines' threads need the real clock.
 fn image_drives(images: Images) -> ImageDrives {
     ImageDrives::on(RealDriver::new(), images, 0, Latency::NONE)
 }

@@ -1,5 +1,5 @@
-//! A database on a mounted file system: RocksDB with its own WAL, RocksDB under a parallel WAL, or modelled tables under a
-//! parallel WAL.
+//! A database on a mounted file system: RocksDB with its own WAL, RocksDB under a parallel WAL, modelled tables under a parallel WAL, or
+//! LevelDB.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use fs::wal::LogOptions;
 use fs::{Batching, Fs, MountOptions, ParallelOptions};
 use futures_util::FutureExt as _;
 use kv::parallel_wal::{
-    Applied, Family, FamilyInfo, FsLog, LOG_FILE, Mark, ParallelWal, ParallelWalOptions, RocksTables, Tables,
-    TicketLog, WriteError, WriteOptions,
+    Applied, Family, FamilyInfo, FsLog, LOG_FILE, Mark, ParallelWal, ParallelWalOptions, RecordKind,
+    RocksTables, Tables, TicketLog, WriteError, WriteOptions, parse,
 };
 use rocks::{Db, DbOptions, WriteBatch};
 use units::{block_on, spawn};
@@ -46,6 +46,8 @@ pub(super) struct Database {
 enum Store {
     /// RocksDB with its own WAL.
     Group(Arc<Db>),
+    /// LevelDB, in whose keys the family's number comes first: LevelDB has no families.
+    LevelDb(Arc<level::Db>),
     Rocks {
         db: Arc<Db>,
         parallel_wal: Arc<ParallelWal>,
@@ -99,7 +101,16 @@ impl Database {
     }
 
     fn open_on(fs: &Fs, shape: &Shape, broken: BrokenRules) -> Result<Database, String> {
-        let store = if shape.modelled {
+        let store = if shape.mode == Mode::LevelDb {
+            let options = level::DbOptions {
+                write_buffer: 64 << 10,
+                block_cache: 1 << 20,
+                table_size: 1 << 20,
+                ..level::DbOptions::default()
+            };
+            let db = level::Db::open(fs, DATABASE_DIRECTORY, &options).map_err(error_text)?;
+            Store::LevelDb(Arc::new(db))
+        } else if shape.modelled {
             let tables = ModelTables::open(fs, DATABASE_DIRECTORY, RARE_FAMILY + 1, broken)?;
             model_tables::make_directory(fs, CHECKPOINT_DIRECTORY)?;
             let below = Arc::clone(&tables) as Arc<dyn Tables>;
@@ -128,7 +139,7 @@ impl Database {
                 Store::Rocks { db, parallel_wal, tables }
             }
         };
-        let order = (shape.ordered && shape.mode != Mode::Group).then(KeyOrder::default);
+        let order = (shape.ordered && shape.mode.is_parallel()).then(KeyOrder::default);
         Ok(Database { fs: fs.clone(), store, order, broken })
     }
 
@@ -142,6 +153,11 @@ impl Database {
         let written = match &self.store {
             Store::Group(db) => {
                 db.write(&WriteBatch::from_data(batch), how.synced).map_err(error_text)?;
+                return Ok(Outcome::Done);
+            }
+            Store::LevelDb(db) => {
+                let mut batch = leveldb_batch(batch)?;
+                db.write(&mut batch, how.synced).map_err(error_text)?;
                 return Ok(Outcome::Done);
             }
             Store::Rocks { parallel_wal, tables, .. } => {
@@ -196,6 +212,7 @@ impl Database {
             Store::Group(db) | Store::Rocks { db, .. } => {
                 Ok(db.get(key.as_bytes()).map_err(error_text)?.map(|value| value.to_vec()))
             }
+            Store::LevelDb(db) => db.get(&leveldb_key(0, key.as_bytes())).map_err(error_text),
             Store::Model { tables, .. } => Ok(tables.get(0, key.as_bytes())),
         }
     }
@@ -228,7 +245,9 @@ impl Database {
     ) -> Result<(), String> {
         let run = |store| match store {
             Store::Model { parallel_wal, tables } => run(&parallel_wal, &tables),
-            Store::Group(_) | Store::Rocks { .. } => Err("the step is of modelled tables".into()),
+            Store::Group(_) | Store::LevelDb(_) | Store::Rocks { .. } => {
+                Err("the step is of modelled tables".into())
+            }
         };
         self.run_on_own_thread(run).await
     }
@@ -237,6 +256,7 @@ impl Database {
     pub(super) async fn sync(&self) -> Result<(), String> {
         self.run_on_own_thread(|store| match store {
             Store::Group(db) => db.sync_wal().map_err(error_text),
+            Store::LevelDb(db) => db.write(&mut level::WriteBatch::new(), true).map_err(error_text),
             Store::Rocks { parallel_wal, .. } | Store::Model { parallel_wal, .. } => {
                 parallel_wal.sync().map_err(error_text)
             }
@@ -249,6 +269,10 @@ impl Database {
         let alone = alone && self.order.is_some();
         self.run_on_own_thread(move |store| match store {
             Store::Group(db) => db.flush().map(|()| Outcome::Done).map_err(error_text),
+            Store::LevelDb(db) => {
+                db.compact();
+                Ok(Outcome::Done)
+            }
             Store::Rocks { parallel_wal, tables, .. } => {
                 let flush = || tables.flush();
                 let flushed = if alone { parallel_wal.exclusive(flush) } else { flush() };
@@ -269,7 +293,7 @@ impl Database {
     pub(super) async fn flush_past(&self) -> Result<(), String> {
         self.run_on_own_thread(|store| match store {
             Store::Group(db) | Store::Rocks { db, .. } => db.flush().map_err(error_text),
-            Store::Model { .. } => Err("modelled tables flush all families".into()),
+            Store::LevelDb(_) | Store::Model { .. } => Err("the store flushes all families".into()),
         })
         .await
     }
@@ -336,6 +360,15 @@ impl Database {
                     cursor.status().map_err(error_text)?;
                 }
             }
+            Store::LevelDb(db) => {
+                let mut cursor = db.iter(&[]);
+                while cursor.valid() {
+                    let (family, name) = cursor.key().split_first().ok_or("a key without a family")?;
+                    content.insert((u32::from(*family), name.to_vec()), cursor.value().to_vec());
+                    cursor.next();
+                }
+                cursor.status().map_err(error_text)?;
+            }
             Store::Model { tables, .. } => content = visible_content(&tables.live_contents()),
         }
         Ok(content)
@@ -370,6 +403,10 @@ impl Database {
         };
         match self.store {
             Store::Group(db) => db.close(),
+            Store::LevelDb(db) => {
+                drop(db);
+                Ok(())
+            }
             Store::Rocks { db, parallel_wal, tables } => {
                 close(&parallel_wal)?;
                 tables.wait_for_flush();
@@ -383,6 +420,27 @@ impl Database {
         }
         .map_err(|e| format!("closing the database: {e}"))
     }
+}
+
+/// The key of LevelDB for a key of a family.
+fn leveldb_key(family: u32, key: &[u8]) -> Vec<u8> {
+    let family = u8::try_from(family).expect("RocksDB's families have small numbers");
+    [&[family], key].concat()
+}
+
+/// A batch of puts and deletes in LevelDB's form.
+fn leveldb_batch(batch: &[u8]) -> Result<level::WriteBatch, String> {
+    let mut to = level::WriteBatch::new();
+    for record in parse(batch).map_err(error_text)? {
+        let record = record.map_err(error_text)?;
+        let key = leveldb_key(record.family.0, record.key);
+        match record.kind {
+            RecordKind::Put => to.put(&key, record.value),
+            RecordKind::Delete => to.delete(&key),
+            kind => return Err(format!("LevelDB has no {kind:?}")),
+        }
+    }
+    Ok(to)
 }
 
 /// Opens the parallel WAL of the database over `tables`.

@@ -15,7 +15,7 @@ use crate::linear::{Did, Op, Value, is_linearizable};
 
 use super::database::Content;
 use super::plan::{
-    Act, COUNTER_KEYS, Change, Key, MERGES_PER_COUNTER, STEPS_PER_WRITER, checkpoint_name, step_of, value,
+    Act, COUNTER_KEYS, Change, Key, MERGES_PER_COUNTER, STEPS_PER_WRITER, Values, checkpoint_name, step_of,
 };
 use super::shape::WRITERS;
 use crate::model::{Fault, fault};
@@ -51,7 +51,7 @@ pub(super) fn mark_answered(recorder: &Recorder, writer: usize, index: usize, sa
 
 /// Judges the database content found after power cuts of one workload.
 pub(super) struct Judge {
-    salt: u64,
+    values: Values,
     plan: Vec<Vec<Act>>,
     done: Vec<Vec<StepMarks>>,
     /// For each event, the index of the next event that changes the drive.
@@ -77,7 +77,7 @@ struct HistoryView<'a> {
 }
 
 impl Judge {
-    pub(super) fn new(salt: u64, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
+    pub(super) fn new(values: Values, plan: Vec<Vec<Act>>, events: &[&Event]) -> Judge {
         let mut done = vec![vec![StepMarks::default(); STEPS_PER_WRITER]; WRITERS];
         let mut at = |step: Step, with: &dyn Fn(&mut StepMarks, Value)| {
             let (task, number) = Plan::task_and_index(step);
@@ -113,7 +113,7 @@ impl Judge {
                 next = place;
             }
         }
-        Judge { salt, plan, done, next_io }
+        Judge { values, plan, done, next_io }
     }
 
     /// The rules that the content found after a cut behind the event `cut` breaks.
@@ -299,7 +299,7 @@ impl HistoryView<'_> {
     fn judge_register(&self, key: &Key, ops: &[Op]) -> Option<Fault> {
         let number = self.step_of_value(key);
         if let Some(found) = self.value(key)
-            && number.is_none_or(|id| value(self.judge.salt, id) != *found)
+            && number.is_none_or(|id| self.judge.values.of(id) != *found)
         {
             return Some(fault(FailureKind::Invented, format!("{} has bytes that no step wrote", key.name)));
         }

@@ -1,4 +1,4 @@
-//! The crash explorer's target `engine`: a database on the file system.
+//! The crash explorer's targets `engine` and `leveldb`: a database on the file system.
 //!
 //! Three workloads of five run on RocksDB, with its own WAL, with a parallel WAL, or with a parallel WAL that batches records.
 //! Threads write batches (puts, deletes, range deletes, merges, single deletes, over two column families, synced and not),
@@ -7,6 +7,9 @@
 //! Two workloads of five run on [`model_tables`] under a parallel WAL. In these workloads families are created and dropped, one
 //! family is seldom written, tables are ingested, checkpoints are written, some writes bypass the log, and flushes wait or
 //! fail.
+//!
+//! The workloads of the target `leveldb` run on LevelDB: threads write batches of puts and deletes, synced and not, read, sync, and write memtables
+//! to tables, while LevelDB's own thread flushes and compacts.
 //!
 //! [`judge`] has the rules at every cut.
 
@@ -33,7 +36,8 @@ use zoned::emu::{Emu, Latency, Media};
 pub(crate) use self::database::mount_options;
 use self::database::{Content, Database, Outcome};
 use self::judge::{Judge, mark_answered, mark_begun};
-use self::plan::{Act, Change, Key};
+use self::plan::{Act, Change, Key, Values};
+pub(crate) use self::shape::EngineWorkload;
 use self::shape::{Mode, Shape, WRITERS};
 use crate::model::{Fault, Progress, fault};
 use crate::oracle::{Oracle, Probe};
@@ -41,7 +45,7 @@ use crate::plan::Plan;
 use crate::report::FailureKind;
 use crate::second_cut::{Images, SecondCut};
 use crate::trace::{Drive, Event, Trace};
-use crate::{BrokenRules, Error, Recorder, Result, Rng, Step, Target};
+use crate::{BrokenRules, Error, Recorder, Result, Rng, Step};
 
 /// Longest random delay of an acknowledgement, so that operations of several threads overlap (`MAX_ACK_DELAY`), and of a few appends,
 /// so that a memtable may be flushed while these are in flight (`MAX_LATE_APPEND_DELAY`).
@@ -55,34 +59,30 @@ fn key_after_recovery(n: u64) -> Vec<u8> {
 }
 
 /// Runs a workload on a drive and records it. Threads make every recording different.
-pub(crate) fn record(seed: u64, workload: u64, volatile_cache: bool, broken: BrokenRules) -> Result<Trace> {
-    let drive = Shape::of(seed, workload, volatile_cache).drive;
+pub(crate) fn record(of: EngineWorkload, broken: BrokenRules) -> Result<Trace> {
+    let drive = Shape::of(of).drive;
     let emu = Emu::memory(drive.options("emu:crash", Latency::NONE), RealDriver::new());
     let recorder = Recorder::with_late_appends(emu, MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY);
-    work((seed, workload), volatile_cache, &recorder, broken)
-        .map_err(|e| Error::Workload(format!("engine, seed {seed}, workload {workload}: {e}")))?;
-    Ok(trace_of((seed, workload), volatile_cache, drive, recorder.take()))
+    work(of, &recorder, broken).map_err(|e| {
+        Error::Workload(format!("{}, seed {}, workload {}: {e}", of.target, of.seed, of.workload))
+    })?;
+    Ok(trace_of(of, drive, recorder.take()))
 }
 
 /// The trace of an engine's workload on a given device with drives like `drive`.
-pub(crate) fn trace_of(
-    (seed, workload): (u64, u64),
-    volatile_cache: bool,
-    drive: Drive,
-    events: Vec<Event>,
-) -> Trace {
-    let Shape { ordered, modelled, .. } = Shape::of(seed, workload, volatile_cache);
-    Trace { target: Target::Engine, seed, workload, drive, ordered, modelled, events }
+pub(crate) fn trace_of(of: EngineWorkload, drive: Drive, events: Vec<Event>) -> Trace {
+    let Shape { ordered, modelled, .. } = Shape::of(of);
+    Trace { target: of.target, seed: of.seed, workload: of.workload, drive, ordered, modelled, events }
 }
 
 /// Runs an engine's workload on a given device and records its steps.
 pub(crate) fn work(
-    (seed, workload): (u64, u64),
-    volatile_cache: bool,
+    of: EngineWorkload,
     recorder: &Arc<Recorder>,
     broken: BrokenRules,
 ) -> std::result::Result<(), String> {
-    let shape = Shape::of(seed, workload, volatile_cache);
+    let shape = Shape::of(of);
+    let EngineWorkload { seed, workload, .. } = of;
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
     block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))
         .map_err(|e| e.to_string())?;
@@ -93,8 +93,8 @@ pub(crate) fn work(
     database.set_random_flush_faults(true);
     recorder.ready();
     let recorder = Arc::clone(recorder);
-    let (salt, plan) = (seed ^ workload, plan::plan_steps(seed, workload, &shape));
-    let run = Run { salt, database, recorder, answered: Mutex::default(), mode: shape.mode, plan };
+    let (values, plan) = (Values::new(seed, workload, &shape), plan::plan_steps(seed, workload, &shape));
+    let run = Run { values, database, recorder, answered: Mutex::default(), mode: shape.mode, plan };
     std::thread::scope(|scope| {
         let run = &run;
         let writers: Vec<(usize, &Vec<Act>)> = run.plan.iter().enumerate().collect();
@@ -110,7 +110,7 @@ pub(crate) fn work(
 
 /// State shared by the writers of an engine's workload.
 struct Run {
-    salt: u64,
+    values: Values,
     database: Database,
     recorder: Arc<Recorder>,
     /// Steps that were answered and are not yet promised.
@@ -149,7 +149,7 @@ impl Run {
             self.answered.lock().insert(step);
             self.promise(durable);
         };
-        let batch = |changes: &[Change]| plan::batch(self.salt, plan::id(writer, index), changes);
+        let batch = |changes: &[Change]| plan::batch(self.values, plan::id(writer, index), changes);
         match act {
             Act::Write { changes, sync, logged, refused } => {
                 let how = WriteOptions { synced: *sync, logged: *logged, ..WriteOptions::SYNCED };
@@ -177,9 +177,13 @@ impl Run {
             }
             Act::Flush => {
                 if database.flush(index.is_multiple_of(4)).await? == Outcome::Done {
-                    // A flush of RocksDB with its own WAL covers one family.
-                    let group = self.mode == Mode::Group;
-                    self.promise(if group { self.steps_in_default_family(before) } else { before });
+                    self.promise(match self.mode {
+                        // A flush of RocksDB with its own WAL covers one family.
+                        Mode::Group => self.steps_in_default_family(before),
+                        // A compaction that joins the group of another write leaves the memtable as it is.
+                        Mode::LevelDb => BTreeSet::new(),
+                        Mode::Waltz | Mode::Auto => before,
+                    });
                 }
             }
             Act::CreateFamily(family) => {
@@ -278,7 +282,7 @@ impl EngineOracle {
         // The drive's events: a cut is named by its index among them.
         let events: Vec<&Event> =
             trace.events.iter().filter(|event| !matches!(event, Event::Drive { .. })).collect();
-        let judge = Judge::new(trace.seed ^ trace.workload, plan, &events);
+        let judge = Judge::new(Values::new(trace.seed, trace.workload, &shape), plan, &events);
         EngineOracle { shape, judge, broken }
     }
 

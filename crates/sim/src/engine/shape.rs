@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::Rng;
 use crate::trace::{Drive, Trace};
+use crate::{Rng, Target};
 
 /// Number of concurrent writers of the database.
 pub(super) const WRITERS: usize = 4;
@@ -20,6 +20,25 @@ pub(super) enum Mode {
     Waltz,
     /// A parallel WAL that batches records.
     Auto,
+    /// LevelDB with its own WAL, in place of RocksDB.
+    LevelDb,
+}
+
+impl Mode {
+    /// Whether a parallel WAL stands above the tables.
+    pub(super) fn is_parallel(self) -> bool {
+        matches!(self, Mode::Waltz | Mode::Auto)
+    }
+}
+
+/// A workload of an engine: with the same four properties, the steps are the same.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EngineWorkload {
+    /// [`Target::Engine`] or [`Target::LevelDb`].
+    pub target: Target,
+    pub seed: u64,
+    pub workload: u64,
+    pub volatile_cache: bool,
 }
 
 /// The database, WAL and threads of one workload.
@@ -53,30 +72,38 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    pub(super) fn of(seed: u64, workload: u64, volatile_cache: bool) -> Shape {
-        let drawn = Rng::at(seed, &[workload, 0x04de]).chance(50);
-        Shape::with(seed, workload, volatile_cache, drawn, workload % WORKLOAD_PERIOD % 2 == 1)
+    pub(super) fn of(of: EngineWorkload) -> Shape {
+        let drawn = Rng::at(of.seed, &[of.workload, 0x04de]).chance(50);
+        let modelled = of.target == Target::Engine && of.workload % WORKLOAD_PERIOD % 2 == 1;
+        Shape::with(of, drawn, modelled)
     }
 
     /// The shape of a recorded workload. Traces of older builds are neither ordered nor modelled.
     pub(super) fn of_trace(trace: &Trace) -> Shape {
-        Shape::with(trace.seed, trace.workload, trace.drive.volatile_cache, trace.ordered, trace.modelled)
+        let Trace { target, seed, workload, .. } = *trace;
+        let of = EngineWorkload { target, seed, workload, volatile_cache: trace.drive.volatile_cache };
+        Shape::with(of, trace.ordered, trace.modelled)
     }
 
-    /// The shape of the `n`th opening of a crash state: in any mode, whatever the mode before the cut.
+    /// The shape of the `n`th opening of a crash state: in any mode of the same engine, whatever the mode before the cut.
     pub(super) fn reopened(&self, seed: u64, n: u64) -> Shape {
+        if self.mode == Mode::LevelDb {
+            return *self;
+        }
         let mut rng = Rng::at(seed, &[n, 0x09e4]);
         let mode = match rng.below(3) {
             0 if !self.modelled => Mode::Group,
             0 | 1 => Mode::Waltz,
             _ => Mode::Auto,
         };
-        Shape { mode, ordered: mode != Mode::Group && rng.chance(50), ..*self }
+        Shape { mode, ordered: mode.is_parallel() && rng.chance(50), ..*self }
     }
 
-    fn with(seed: u64, workload: u64, volatile_cache: bool, ordered: bool, modelled: bool) -> Shape {
+    fn with(of: EngineWorkload, ordered: bool, modelled: bool) -> Shape {
+        let EngineWorkload { target, seed, workload, volatile_cache } = of;
         let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
         let mode = match workload % 3 {
+            _ if target == Target::LevelDb => Mode::LevelDb,
             0 => Mode::Waltz,
             1 if !modelled => Mode::Group,
             _ => Mode::Auto,
@@ -88,7 +115,7 @@ impl Shape {
             _ => Drive { zones: 96, zone_size: 32, zone_capacity: 28, max_append: 16, ..tiny },
         };
         let lazy = rng.chance(40);
-        let merges = rng.chance(if lazy { 25 } else { 60 });
+        let merges = rng.chance(if lazy { 25 } else { 60 }) && mode != Mode::LevelDb;
         let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };
         let put_counters = merges && rng.chance(50);
         let closes = rng.chance(50);
@@ -98,7 +125,7 @@ impl Shape {
         let is_buffered = cache.chance(50);
         let time = Duration::from_micros([100, 3000, 5_000_000].get(cache.index(3)).copied().unwrap_or(0));
         let buffered = is_buffered.then_some(time);
-        let ordered = ordered && mode != Mode::Group && !merges;
+        let ordered = ordered && mode.is_parallel() && !merges;
         let threads = if ordered { 1 << Rng::at(seed, &[workload, 0x74ed]).below(3) } else { WRITERS };
         let exact = modelled && (merges || Rng::at(seed, &[workload, 0xe8ac]).chance(50));
         Shape {
@@ -118,8 +145,13 @@ impl Shape {
         }
     }
 
+    /// Whether range deletes are among the writes.
+    pub(super) fn deletes_ranges(&self) -> bool {
+        self.mode != Mode::LevelDb
+    }
+
     /// Whether half of the flushes are of one family. Where batches have marks, such a flush would leave the marks in memory.
     pub(super) fn flushes_past(&self) -> bool {
-        !self.modelled && self.mode != Mode::Group && !self.merges
+        !self.modelled && self.mode.is_parallel() && !self.merges
     }
 }

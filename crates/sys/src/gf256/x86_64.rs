@@ -36,17 +36,32 @@ struct Tables {
     high: __m256i,
 }
 
-#[target_feature(enable = "avx2")]
-fn tables(factor: u8) -> Tables {
-    let table = |shift: u32| {
-        let mut products = [0_u8; 16];
-        for (half, product) in (0_u8..).zip(&mut products) {
-            *product = plain::multiply(factor, half << shift);
+/// The products of each byte with the 16 values of a byte's low half, and with those of its high half.
+#[expect(clippy::indexing_slicing, reason = "evaluated at compile time")]
+static HALF_PRODUCTS: [[[u8; 16]; 2]; 256] = {
+    let mut all = [[[0; 16]; 2]; 256];
+    let mut factor = 0;
+    while factor < 256 {
+        let mut half = 0;
+        while half < 16 {
+            all[factor][0][half] = plain::multiply(factor as u8, half as u8);
+            all[factor][1][half] = plain::multiply(factor as u8, (half as u8) << 4);
+            half += 1;
         }
+        factor += 1;
+    }
+    all
+};
+
+#[target_feature(enable = "avx2")]
+#[expect(clippy::indexing_slicing, reason = "every byte has its products")]
+fn tables(factor: u8) -> Tables {
+    let table = |products: &[u8; 16]| {
         // SAFETY: the array has the 16 bytes that are read.
         _mm256_broadcastsi128_si256(unsafe { _mm_loadu_si128(products.as_ptr().cast()) })
     };
-    Tables { low: table(0), high: table(4) }
+    let [low, high] = &HALF_PRODUCTS[usize::from(factor)];
+    Tables { low: table(low), high: table(high) }
 }
 
 /// The bytes of a vector times the factor of the tables.

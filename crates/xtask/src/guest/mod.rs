@@ -37,12 +37,11 @@ pub fn built() -> PathBuf {
     target().join("debug")
 }
 
-/// Builds the program, the plug-in and the guest's program: the same three as `scripts/build.sh`, so that nothing is built twice.
+/// Builds the program, the preloaded libraries and the guest's program.
 pub fn build() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--profile", "test", "--locked", "--quiet"]);
-    command.args(["-p", "furrow-cli", "-p", "furrow-plugin", "-p", "furrow-guest"]);
+    command.args(["programs", "--profile", "test"]);
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo build failed");
     Ok(())
