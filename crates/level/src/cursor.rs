@@ -3,7 +3,6 @@
 use std::marker::PhantomData;
 use std::ptr::NonNull;
 
-use crate::db::Db;
 use crate::error::Result;
 use crate::ffi::{self, RawIterator};
 
@@ -13,13 +12,13 @@ use crate::ffi::{self, RawIterator};
 #[derive(Debug)]
 pub struct Cursor<'a> {
     raw: NonNull<RawIterator>,
-    /// LevelDB's iterators must be freed before their database.
-    db: PhantomData<&'a Db>,
+    /// The borrow of the database: LevelDB's iterators must be freed before it.
+    db: PhantomData<&'a ()>,
 }
 
 impl<'a> Cursor<'a> {
-    /// Takes over `raw`, an iterator of the database `_db`.
-    pub(crate) fn new(_db: &'a Db, raw: *mut RawIterator) -> Cursor<'a> {
+    /// Takes over `raw`, an iterator of a database that is borrowed as long as `'a`.
+    pub(crate) fn new(raw: *mut RawIterator) -> Cursor<'a> {
         let raw = NonNull::new(raw).expect("C++'s new gives memory or ends the process");
         Cursor { raw, db: PhantomData }
     }

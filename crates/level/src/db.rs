@@ -154,7 +154,7 @@ impl Db {
         let raw = unsafe { ffi::leveldb_create_iterator(self.raw, self.reads) };
         // SAFETY: the iterator is alive, and the key lives during the call.
         unsafe { ffi::leveldb_iter_seek(raw, from.as_ptr().cast(), from.len()) };
-        Cursor::new(self, raw)
+        Cursor::new(raw)
     }
 
     /// Writes the memtable to a table and merges all levels that hold anything. Makes nothing durable for sure: LevelDB skips the memtable of
