@@ -208,8 +208,8 @@ fn main() {
         workloads,
         records,
         operations: records,
-        write_buffer: Bytes(16 << 20),
-        block_cache: Bytes(8 << 20),
+        write_buffer: Some(Bytes(16 << 20)),
+        block_cache: Some(Bytes(8 << 20)),
         cache: Bytes(4 << 20),
         force: true,
         ..YcsbLoad::default()

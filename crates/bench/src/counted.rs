@@ -12,7 +12,7 @@ use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
 pub struct Counted {
     inner: Arc<dyn ZonedDevice>,
     first: AtomicU32,
-    counters: [AtomicU64; 8],
+    counters: [AtomicU64; 9],
 }
 
 /// Numbers of a drive's operations since the count began.
@@ -30,6 +30,8 @@ pub struct Counts {
     pub metadata_bytes: u64,
     /// Number of reads.
     pub reads: u64,
+    /// Bytes of reads.
+    pub read_bytes: u64,
     /// Number of flushes.
     pub flushes: u64,
     /// Number of zone commands: open, close, finish and reset.
@@ -50,20 +52,49 @@ impl Counted {
 
     /// The counts of operations so far.
     pub fn counts(&self) -> Counts {
-        let [appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands] =
-            self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
-        Counts { appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands }
+        let [
+            appends,
+            writes,
+            bytes,
+            metadata_writes,
+            metadata_bytes,
+            reads,
+            read_bytes,
+            flushes,
+            zone_commands,
+        ] = self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
+        Counts {
+            appends,
+            writes,
+            bytes,
+            metadata_writes,
+            metadata_bytes,
+            reads,
+            read_bytes,
+            flushes,
+            zone_commands,
+        }
     }
 
     fn count(&self, op: &Op) {
-        let [appends, writes, bytes, metadata_writes, metadata_bytes, reads, flushes, zone_commands] =
-            &self.counters;
+        let [
+            appends,
+            writes,
+            bytes,
+            metadata_writes,
+            metadata_bytes,
+            reads,
+            read_bytes,
+            flushes,
+            zone_commands,
+        ] = &self.counters;
         let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
         let (zone, length, kind) = match op {
             Op::Append { zone, data, .. } => (Some(*zone), data.len(), appends),
             Op::Write { at, data, .. } => (self.inner.geometry().zone_of(*at), data.len(), writes),
-            Op::Read { .. } => {
+            Op::Read { into, .. } => {
                 add(reads, 1);
+                add(read_bytes, into.len() as u64);
                 return;
             }
             Op::Flush => {
@@ -128,6 +159,7 @@ mod tests {
             metadata_writes: 1,
             metadata_bytes: 8192,
             reads: 0,
+            read_bytes: 0,
             flushes: 1,
             zone_commands: 1,
         };

@@ -22,6 +22,9 @@ pub enum Error {
     /// The database failed.
     #[error("{0}")]
     Db(#[source] rocks::Error),
+    /// LevelDB failed.
+    #[error("{0}")]
+    LevelDb(#[source] level::Error),
 }
 
 impl From<zoned::Error> for Error {
@@ -39,6 +42,12 @@ impl From<fs::Error> for Error {
 impl From<rocks::Error> for Error {
     fn from(error: rocks::Error) -> Error {
         Error::Db(error)
+    }
+}
+
+impl From<level::Error> for Error {
+    fn from(error: level::Error) -> Error {
+        Error::LevelDb(error)
     }
 }
 

@@ -180,6 +180,9 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   }
   rocksdb::BlockBasedTableOptions table;
   table.block_cache = db.cache;
+  if (given.prepopulate) {
+    table.prepopulate_block_cache = rocksdb::BlockBasedTableOptions::PrepopulateBlockCache::kFlushOnly;
+  }
   table.filter_policy.reset(rocksdb::NewBloomFilterPolicy(kBloomBitsPerKey));
   table.cache_index_and_filter_blocks = true;
   table.pin_l0_filter_and_index_blocks_in_cache = true;

@@ -53,7 +53,8 @@ typedef struct {
   uint8_t adds;
   // Number of column families "family1", "family2", ... besides the default one, with the same options.
   uint8_t families;
-  uint8_t reserved[1];
+  // The blocks of flushed memtables go into the block cache.
+  uint8_t prepopulate;
   FurrowFlushEvents events;
 } RocksOptions;
 

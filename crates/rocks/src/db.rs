@@ -59,7 +59,7 @@ fn rocks_options(options: &DbOptions, zone: u64, hub: &Arc<FlushHub>) -> RocksOp
         unlogged: u8::from(options.unlogged),
         adds: u8::from(options.adds),
         families: options.families,
-        reserved: [0; 1],
+        prepopulate: u8::from(options.prepopulate),
         events: hub.callbacks(),
     }
 }

@@ -43,7 +43,7 @@ pub(crate) struct RocksOptions {
     pub unlogged: u8,
     pub adds: u8,
     pub families: u8,
-    pub reserved: [u8; 1],
+    pub prepopulate: u8,
     pub events: FlushCalls,
 }
 

@@ -23,6 +23,9 @@ pub struct DbOptions {
     pub background_jobs: i32,
     /// Bytes of the block cache. Default: 64 MiB.
     pub block_cache: usize,
+    /// The blocks of a memtable that is written to a table go into the block cache (RocksDB's `prepopulate_block_cache=kFlushOnly`). Default:
+    /// off.
+    pub prepopulate: bool,
     /// Bytes of a table file. Default: none, which means a zone's capacity, within 2 and 64 MiB, so that a file fits a
     /// zone and a deleted file frees the zone.
     pub table_size: Option<u64>,
@@ -53,6 +56,7 @@ impl Default for DbOptions {
             write_buffers: 4,
             background_jobs: 4,
             block_cache: 64 << 20,
+            prepopulate: false,
             table_size: None,
             compression: false,
             expiry: false,

@@ -7,6 +7,7 @@ use fs::wal::LogOptions;
 use serde::Serialize;
 use zoned::Bytes;
 
+use super::database::Engine;
 use super::keys::Distribution;
 use super::workload::Workload;
 use crate::counted::Counts;
@@ -22,7 +23,9 @@ const MAX_VALUE_BYTES: u64 = 64 << 20;
 pub struct YcsbLoad {
     /// The URL of the drive, which the workload `load` formats.
     pub device: String,
-    /// The clock of the run: real or dilated; `None` for the one of the drive's URL. RocksDB's threads cannot run on the
+    /// The database engine.
+    pub engine: Engine,
+    /// The clock of the run: real or dilated; `None` for the one of the drive's URL. The engines' threads cannot run on the
     /// virtual one.
     pub clock: Option<Clock>,
     /// Whether to format a drive that holds data.
@@ -44,18 +47,84 @@ pub struct YcsbLoad {
     pub rate: Option<u64>,
     /// Whether each write is made durable before the next.
     pub sync: bool,
-    /// Settings of RocksDB's log in the file system.
+    /// Settings of the engine's log in the file system.
     pub log: LogOptions,
-    /// Bytes of RocksDB's memtable.
-    pub write_buffer: Bytes,
-    /// Bytes of RocksDB's block cache.
-    pub block_cache: Bytes,
-    /// The file system's page cache; 0: none.
+    /// Bytes of a memtable; `None` for 64 MiB of RocksDB, 4 MiB of LevelDB.
+    pub write_buffer: Option<Bytes>,
+    /// Bytes of the engine's block cache; `None` for 64 MiB of RocksDB, 8 MiB of LevelDB.
+    pub block_cache: Option<Bytes>,
+    /// The file system's page cache; 0: none. Not with `memory`.
     pub cache: Bytes,
-    /// What the page cache does with pages that are written.
-    pub cache_mode: CacheMode,
+    /// Bytes of memtables, block cache and page cache together; `None` for no such bound.
+    pub memory: Option<Bytes>,
+    /// Which cache has the memory, and what the page cache does with pages that are written.
+    pub cache_mode: Caching,
+    /// Whether each workload opens the database and closes it.
+    pub reopen: bool,
     /// The seed of keys and operations.
     pub seed: u64,
+}
+
+/// Which cache has the memory of a YCSB load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Caching {
+    /// The file system's page cache, in which written pages stay.
+    #[default]
+    Buffered,
+    /// The file system's page cache; writes go past it.
+    Direct,
+    /// Nobody: no page cache, and the block cache as given.
+    Off,
+    /// The engine's block cache.
+    Engine,
+    /// The engine's block cache, into which RocksDB puts the blocks of memtables that it writes to tables.
+    EnginePrepopulated,
+}
+
+impl Caching {
+    /// All of them, by name.
+    pub const NAMES: [(&str, Caching); 5] = [
+        ("buffered", Caching::Buffered),
+        ("direct", Caching::Direct),
+        ("off", Caching::Off),
+        ("engine", Caching::Engine),
+        ("engine-prepopulated", Caching::EnginePrepopulated),
+    ];
+
+    /// What the page cache does; `None` if there is none.
+    pub(super) fn mount_mode(self) -> Option<CacheMode> {
+        match self {
+            Caching::Buffered => Some(CacheMode::Buffered),
+            Caching::Direct => Some(CacheMode::Direct),
+            Caching::Off | Caching::Engine | Caching::EnginePrepopulated => None,
+        }
+    }
+
+    pub(super) fn prepopulates(self) -> bool {
+        self == Caching::EnginePrepopulated
+    }
+}
+
+/// The bytes that each user of memory of a YCSB load has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Bytes of all memtables that may be in memory at a time.
+    #[serde(serialize_with = "bytes")]
+    pub memtables: Bytes,
+    /// Bytes of one memtable.
+    #[serde(serialize_with = "bytes")]
+    pub write_buffer: Bytes,
+    /// Bytes of the engine's block cache.
+    #[serde(serialize_with = "bytes")]
+    pub block_cache: Bytes,
+    /// Bytes of the file system's page cache.
+    #[serde(serialize_with = "bytes")]
+    pub page_cache: Bytes,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it with a reference")]
+fn bytes<S: serde::Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(bytes.0)
 }
 
 /// The outcome of one YCSB workload.
@@ -65,8 +134,8 @@ pub struct Phase {
     pub workload: Workload,
     /// How records were picked.
     pub distribution: Distribution,
-    /// The time to open the database, the replay of its log included. No other number includes it.
-    pub open_seconds: f64,
+    /// The time to open the database, the replay of its log included; `None` if it was open already. No other number includes it.
+    pub open_seconds: Option<f64>,
     /// Seconds from the first operation to the end of the last one.
     pub seconds: f64,
     /// Number of operations done.
@@ -77,7 +146,10 @@ pub struct Phase {
     pub missing: u64,
     /// Count and latencies of each kind of operation.
     pub kinds: Vec<KindOutcome>,
-    /// The drive's operations during the workload, those of background threads included.
+    /// Seconds from the end of the last operation until the compactions that the workload left had ended, the half second of quiet that shows it
+    /// included.
+    pub compaction_seconds: f64,
+    /// The drive's operations during the workload and the compactions that it left.
     pub device_operations: Counts,
 }
 
@@ -88,6 +160,8 @@ pub struct YcsbOutcome {
     pub clock: Clock,
     /// The factor by which measured times were divided.
     pub dilation: u32,
+    /// The bytes that each user of memory had.
+    pub memory: Memory,
     /// The outcomes of the workloads, in the order in which they ran.
     pub phases: Vec<Phase>,
 }
@@ -96,6 +170,7 @@ impl Default for YcsbLoad {
     fn default() -> YcsbLoad {
         YcsbLoad {
             device: String::from("emu:mem?profile=zn540"),
+            engine: Engine::RocksDb,
             clock: None,
             force: false,
             workloads: vec![Workload::Load, Workload::A],
@@ -107,10 +182,12 @@ impl Default for YcsbLoad {
             rate: None,
             sync: false,
             log: LogOptions::default(),
-            write_buffer: Bytes(64 << 20),
-            block_cache: Bytes(64 << 20),
+            write_buffer: None,
+            block_cache: None,
             cache: Bytes::ZERO,
-            cache_mode: CacheMode::Buffered,
+            memory: None,
+            cache_mode: Caching::Buffered,
+            reopen: false,
             seed: 1,
         }
     }
@@ -139,11 +216,48 @@ impl YcsbLoad {
         } else if log.buffer == 0 {
             String::from("the log's buffer has at least one byte")
         } else if self.clock == Some(Clock::Virtual) {
-            String::from("RocksDB's threads cannot run on the virtual clock: use real, or dilated=N")
+            String::from("an engine's threads cannot run on the virtual clock: use real, or dilated=N")
+        } else if self.memory.is_some() && self.cache > Bytes::ZERO {
+            String::from("the page cache takes what is left of the memory: give one of the two")
         } else {
             return Ok(());
         };
         Err(Error::settings(problem))
+    }
+
+    /// The bytes that each user of memory has.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Settings`] where the memory does not suffice.
+    pub fn shares(&self) -> Result<Memory> {
+        let default = |rocksdb, leveldb| match self.engine {
+            Engine::RocksDb => Bytes(rocksdb),
+            Engine::LevelDb => Bytes(leveldb),
+        };
+        let write_buffer = self.write_buffer.unwrap_or_else(|| default(64 << 20, 4 << 20));
+        let mut block_cache = self.block_cache.unwrap_or_else(|| default(64 << 20, 8 << 20));
+        let memtables = Bytes(write_buffer.0.saturating_mul(self.engine.memtables()));
+        let mut page_cache = if self.cache_mode.mount_mode().is_some() { self.cache } else { Bytes::ZERO };
+        if let Some(memory) = self.memory {
+            let without = |taken: u64| {
+                let left = memory.0.checked_sub(taken).filter(|left| *left > 0).map(Bytes);
+                left.ok_or_else(|| {
+                    let (memory, taken) = (memory.0 >> 20, taken >> 20);
+                    Error::settings(format!(
+                        "a memory of {memory} MiB: memtables and block cache take {taken} MiB"
+                    ))
+                })
+            };
+            match self.cache_mode {
+                Caching::Buffered | Caching::Direct => {
+                    page_cache = without(memtables.0.saturating_add(block_cache.0))?;
+                }
+                Caching::Engine | Caching::EnginePrepopulated => block_cache = without(memtables.0)?,
+                Caching::Off => {}
+            }
+        }
+        Ok(Memory { memtables, write_buffer, block_cache, page_cache })
     }
 
     /// When operation `number` of a load with a rate is due, from the beginning of the workload.

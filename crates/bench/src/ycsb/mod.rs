@@ -1,15 +1,17 @@
-//! The workloads of the Yahoo! Cloud Serving Benchmark on RocksDB over the file system.
+//! The workloads of the Yahoo! Cloud Serving Benchmark on RocksDB or LevelDB over the file system.
 //!
-//! RocksDB runs with its own log, a zoned log, and its own group commit. Each workload opens the database, runs, and
-//! closes it. The time to open the database, the replay of its log included, is reported apart.
+//! The engine runs with its own log, a zoned log, and its own group commit. The database stays open from the first workload to the last one, or
+//! is opened for each; the time to open it, the replay of its log included, is reported apart. Compactions end between workloads.
 
+mod database;
 pub mod keys;
 mod load;
 mod phase;
 mod run;
 mod workload;
 
+pub use database::Engine;
 pub use keys::Distribution;
-pub use load::{Phase, YcsbLoad, YcsbOutcome};
+pub use load::{Caching, Memory, Phase, YcsbLoad, YcsbOutcome};
 pub use run::run;
 pub use workload::{Operation, Workload};

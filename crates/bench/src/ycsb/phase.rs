@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use rocks::{Db, WriteBatch};
 use units::{Driver, Instant, SplitMix64, sleep_until};
 
+use super::database::{Batch, Database};
 use super::keys::{Inserted, Picker, below, scatter};
 use super::load::YcsbLoad;
 use super::workload::{Operation, Workload};
 use crate::Result;
-use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads, scan};
+use crate::load::{Kinds, LONGEST_SCAN, fill, run_threads};
 
 /// State that the workload's threads share.
 pub(super) struct SharedState {
-    pub(super) db: Db,
+    pub(super) db: Arc<Database>,
     pub(super) driver: Arc<dyn Driver>,
     pub(super) load: YcsbLoad,
     pub(super) workload: Workload,
@@ -36,7 +36,7 @@ pub(super) struct SharedState {
 struct Own {
     random: SplitMix64,
     picker: Picker,
-    batch: WriteBatch,
+    batch: Batch,
     value: Vec<u8>,
 }
 
@@ -63,7 +63,7 @@ impl SharedState {
         let mut own = Own {
             random: SplitMix64::new(seed),
             picker: self.picker.clone(),
-            batch: WriteBatch::new(),
+            batch: Batch::new(self.load.engine),
             value: vec![0; usize::try_from(self.load.value.0).unwrap_or_default()],
         };
         let mut tally = kinds();
@@ -106,7 +106,7 @@ impl SharedState {
             Operation::Scan => {
                 let from = key(self.pick(own));
                 let length = 1 + below(&mut own.random, LONGEST_SCAN);
-                scan(&self.db, &from, length)
+                self.db.scan(&from, length)
             }
         }
     }
@@ -116,14 +116,12 @@ impl SharedState {
     }
 
     fn read(&self, record: u64) -> Result<u64> {
-        Ok(u64::from(self.db.get(&key(record))?.is_none()))
+        Ok(u64::from(!self.db.has(&key(record))?))
     }
 
     fn write(&self, record: u64, own: &mut Own) -> Result<()> {
         fill(&mut own.value, &mut own.random);
-        own.batch.clear();
-        own.batch.put(&key(record), &own.value);
-        Ok(self.db.write(&own.batch, self.load.sync)?)
+        self.db.put(&mut own.batch, &key(record), &own.value, self.load.sync)
     }
 }
 

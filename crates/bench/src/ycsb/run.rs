@@ -5,32 +5,29 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use fs::{FormatOptions, Fs, MountOptions};
-use rocks::{Db, DbOptions};
 use units::block_on;
 use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
+use super::database::{DATABASE_PATH, Database, wait_for_compactions};
 use super::keys::{Inserted, Picker};
 use super::load::{Phase, YcsbLoad, YcsbOutcome};
 use super::phase::{self, SharedState, key};
 use super::workload::Workload;
 use crate::{Clock, Counted, Drive, Error, Result};
 
-/// The directory of the database in the file system.
-const DATABASE_PATH: &str = "/ycsb";
-
 /// Runs the workloads one after the other. `seen` is called with the numbers of each finished workload.
 ///
 /// # Errors
 ///
 /// [`Error::Settings`]; `Exists` of the file system where `load` meets a drive that holds data and [`YcsbLoad::force`] is not
-/// set; errors of drive, file system and RocksDB.
+/// set; errors of drive, file system and engine.
 pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     load.validate()?;
     let url: DeviceUrl = load.device.parse()?;
     let clock = match load.clock {
         Some(clock) => Some(clock),
         None if url.is_emulated() && url.options()?.dilation > 1 => None,
-        // RocksDB's threads cannot run on the virtual clock.
+        // An engine's threads cannot run on the virtual clock.
         None => Some(Clock::Real),
     };
     let loads = load.workloads.first() == Some(&Workload::Load);
@@ -45,10 +42,11 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
         let options = FormatOptions { force: load.force, ..FormatOptions::default() };
         block_on(&*driver, Fs::format(&dev, &options))?;
     }
+    let memory = load.shares()?;
     let options = MountOptions {
         log: load.log,
-        cache: load.cache,
-        cache_mode: load.cache_mode,
+        cache: memory.page_cache,
+        cache_mode: load.cache_mode.mount_mode().unwrap_or_default(),
         ..MountOptions::default()
     };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
@@ -63,84 +61,107 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
             _ => error.into(),
         });
     }
+    let run = Run { drive: &drive, fs: &fs, counted: &counted, load };
     let mut records = if loads { 0 } else { load.records };
     let mut phases = Vec::new();
+    let mut open: Option<Arc<Database>> = None;
     for workload in &load.workloads {
-        let phase = one(&drive, &fs, &counted, load, *workload, &mut records)?;
+        let begin = driver.now();
+        let (db, opened) = match open.take() {
+            Some(db) => (db, None),
+            None => {
+                let db = Database::open(&fs, load, &memory, *workload == Workload::Load)?;
+                (Arc::new(db), Some(driver.now().since(begin)))
+            }
+        };
+        let phase = run.workload(*workload, &db, opened, &mut records)?;
         seen(&phase);
         phases.push(phase);
+        if load.reopen {
+            close(db)?;
+        } else {
+            open = Some(db);
+        }
     }
+    open.map_or(Ok(()), close)?;
     block_on(&*driver, fs.unmount())?;
-    Ok(YcsbOutcome { clock: drive.clock(), dilation: drive.dilation(), phases })
+    Ok(YcsbOutcome { clock: drive.clock(), dilation: drive.dilation(), memory, phases })
 }
 
-/// Opens the database, runs a workload on it and closes it. `records` is the number of records, and grows by inserts.
-fn one(
-    drive: &Drive,
-    fs: &Fs,
-    counted: &Arc<Counted>,
-    load: &YcsbLoad,
-    workload: Workload,
-    records: &mut u64,
-) -> Result<Phase> {
-    let driver = Arc::clone(drive.driver());
-    let options = DbOptions {
-        write_buffer: usize::try_from(load.write_buffer.0).unwrap_or(usize::MAX),
-        block_cache: usize::try_from(load.block_cache.0).unwrap_or(usize::MAX),
-        create: workload == Workload::Load,
-        ..DbOptions::default()
-    };
-    let begin = driver.now();
-    let db = Db::open(fs, DATABASE_PATH, &options)?;
-    let open = driver.now().since(begin);
-    let seconds = |time: Duration| time.as_secs_f64() / f64::from(drive.dilation().max(1));
-    if workload == Workload::Load {
-        // The workload `load` writes the same records again, from the first on.
-        *records = 0;
-    } else if db.get(&key(records.saturating_sub(1)))?.is_none() {
-        return Err(Error::settings(format!(
-            "the database does not hold {records} records: run the workload load first, with as many"
-        )));
+fn close(db: Arc<Database>) -> Result<()> {
+    Arc::into_inner(db).map_or(Ok(()), Database::close)
+}
+
+/// A run of workloads on one mounted file system.
+struct Run<'a> {
+    drive: &'a Drive,
+    fs: &'a Fs,
+    counted: &'a Arc<Counted>,
+    load: &'a YcsbLoad,
+}
+
+impl Run<'_> {
+    /// Runs a workload on the open database, which was `opened` for it in this time if it was not open already. `records` is the number of
+    /// records, and grows by inserts.
+    fn workload(
+        &self,
+        workload: Workload,
+        db: &Arc<Database>,
+        opened: Option<Duration>,
+        records: &mut u64,
+    ) -> Result<Phase> {
+        let Run { drive, fs, counted, load } = *self;
+        let driver = Arc::clone(drive.driver());
+        let seconds = |time: Duration| time.as_secs_f64() / f64::from(drive.dilation().max(1));
+        if workload == Workload::Load {
+            // The workload `load` writes the same records again, from the first on.
+            *records = 0;
+        } else if !db.has(&key(records.saturating_sub(1)))? {
+            return Err(Error::settings(format!(
+                "the database does not hold {records} records: run the workload load first, with as many"
+            )));
+        }
+        let operations = if workload == Workload::Load { load.records } else { load.operations };
+        let distribution = load.distribution.unwrap_or(workload.distribution());
+        // The picker has room for twice the expected number of inserts, as operations are drawn at random.
+        let expected = operations.saturating_mul(workload.inserts()) / 50;
+        let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
+        counted.begin(ZoneId(first));
+        let picker = match workload {
+            // The workload `load` inserts only and picks no record.
+            Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
+            _ => Picker::new(distribution, *records, expected),
+        };
+        let work = Arc::new(SharedState {
+            db: Arc::clone(db),
+            load: load.clone(),
+            workload,
+            dilation: drive.dilation(),
+            picker,
+            inserted: Inserted::new(*records),
+            next_record: AtomicU64::new(*records),
+            next: AtomicU64::new(0),
+            operations,
+            begin: driver.now(),
+            failed: Arc::default(),
+            driver: Arc::clone(&driver),
+        });
+        let (own, elapsed) = block_on(&*driver, phase::run(&work))?;
+        *records = work.inserted.below();
+        let ended = driver.now();
+        wait_for_compactions(fs, &*driver, drive.dilation())?;
+        let seconds_run = seconds(elapsed);
+        Ok(Phase {
+            workload,
+            distribution,
+            open_seconds: opened.map(seconds),
+            seconds: seconds_run,
+            operations: own.overall().count(),
+            ops_per_s: if seconds_run > 0.0 { own.overall().count() as f64 / seconds_run } else { 0.0 },
+            missing: own.missing,
+            kinds: own.each(drive.dilation()),
+            compaction_seconds: seconds(driver.now().since(ended)),
+            device_operations: counted.counts(),
+        })
     }
-    let operations = if workload == Workload::Load { load.records } else { load.operations };
-    let distribution = load.distribution.unwrap_or(workload.distribution());
-    // The picker has room for twice the expected number of inserts, as operations are drawn at random.
-    let expected = operations.saturating_mul(workload.inserts()) / 50;
-    let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
-    counted.begin(ZoneId(first));
-    let picker = match workload {
-        // The workload `load` inserts only and picks no record.
-        Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
-        _ => Picker::new(distribution, *records, expected),
-    };
-    let work = Arc::new(SharedState {
-        db,
-        load: load.clone(),
-        workload,
-        dilation: drive.dilation(),
-        picker,
-        inserted: Inserted::new(*records),
-        next_record: AtomicU64::new(*records),
-        next: AtomicU64::new(0),
-        operations,
-        begin: driver.now(),
-        failed: Arc::default(),
-        driver: Arc::clone(&driver),
-    });
-    let (own, elapsed) = block_on(&*driver, phase::run(&work))?;
-    let device_operations = counted.counts();
-    *records = work.inserted.below();
-    work.db.close()?;
-    let seconds_run = seconds(elapsed);
-    Ok(Phase {
-        workload,
-        distribution,
-        open_seconds: seconds(open),
-        seconds: seconds_run,
-        operations: own.overall().count(),
-        ops_per_s: if seconds_run > 0.0 { own.overall().count() as f64 / seconds_run } else { 0.0 },
-        missing: own.missing,
-        kinds: own.each(drive.dilation()),
-        device_operations,
-    })
 }

@@ -3,8 +3,7 @@
 use std::process::ExitCode;
 
 use ::bench::Clock;
-use ::bench::ycsb::{self, Distribution, Phase, Workload, YcsbLoad};
-use ::fs::CacheMode;
+use ::bench::ycsb::{self, Caching, Distribution, Engine, Memory, Phase, Workload, YcsbLoad};
 use ::fs::wal::LogOptions;
 use anyhow::{Context as _, Result};
 use clap::Args;
@@ -21,6 +20,9 @@ use crate::{output, progress, size};
 pub struct YcsbArgs {
     #[command(flatten)]
     device: DeviceArg,
+    /// rocksdb or leveldb
+    #[arg(long, default_value_t = Engine::RocksDb)]
+    engine: Engine,
     /// The workloads to run: load, a, b, c, d, e, f or a range. A list that begins with load formats the drive.
     #[arg(long, default_value = "load,a", value_name = "load,a..f")]
     workload: Workloads,
@@ -45,7 +47,7 @@ pub struct YcsbArgs {
     /// The writes that are made durable before the next one.
     #[arg(long, default_value = "none", value_parser = ["none", "each"])]
     sync: String,
-    /// How entries of RocksDB's log are written to the drive.
+    /// How entries of the engine's log are written to the drive.
     #[arg(long, value_enum, default_value_t = Io::Append)]
     log_io: Io,
     /// The log's buffer.
@@ -54,18 +56,25 @@ pub struct YcsbArgs {
     /// The most appends in flight.
     #[arg(long, default_value_t = 64, value_name = "N")]
     log_window: u32,
-    /// RocksDB's memtable.
-    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
-    write_buffer: Bytes,
-    /// RocksDB's block cache.
-    #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
-    block_cache: Bytes,
+    /// A memtable [default: 64MiB of RocksDB, 4MiB of LevelDB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    write_buffer: Option<Bytes>,
+    /// The engine's block cache [default: 64MiB of RocksDB, 8MiB of LevelDB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    block_cache: Option<Bytes>,
     /// The file system's page cache; 0: none.
     #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
     cache: Bytes,
-    /// buffered: written pages stay in the page cache. direct: writes go past it.
-    #[arg(long, default_value = "buffered", value_parser = ["buffered", "direct"])]
+    /// Memtables, block cache and page cache together: one of the caches takes what the others leave [default: no bound]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    memory: Option<Bytes>,
+    /// buffered: written pages stay in the page cache. direct: writes go past it. off: no page cache. engine: the block cache takes the memory;
+    /// engine-prepopulated: and RocksDB puts the tables of memtables into it.
+    #[arg(long, default_value = "buffered", value_parser = caching_names())]
     cache_mode: String,
+    /// Each workload opens the database and closes it.
+    #[arg(long)]
+    reopen: bool,
     /// The seed of keys and operations.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -75,6 +84,15 @@ pub struct YcsbArgs {
     /// Overwrite a drive that holds data: the data is lost.
     #[arg(long, visible_alias = "yes")]
     force: bool,
+}
+
+fn caching_names() -> clap::builder::PossibleValuesParser {
+    clap::builder::PossibleValuesParser::new(Caching::NAMES.map(|(name, _)| name))
+}
+
+fn caching(name: &str) -> Caching {
+    let found = Caching::NAMES.into_iter().find(|(known, _)| *known == name);
+    found.map_or_else(Caching::default, |(_, caching)| caching)
 }
 
 /// A list of workloads.
@@ -100,6 +118,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
     };
     let load = YcsbLoad {
         device: args.device.device.clone(),
+        engine: args.engine,
         clock: args.clock,
         force: args.force,
         workloads: args.workload.0.clone(),
@@ -114,7 +133,9 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
         write_buffer: args.write_buffer,
         block_cache: args.block_cache,
         cache: args.cache,
-        cache_mode: if args.cache_mode == "direct" { CacheMode::Direct } else { CacheMode::Buffered },
+        memory: args.memory,
+        cache_mode: caching(&args.cache_mode),
+        reopen: args.reopen,
         seed: args.seed,
     };
     let mut rows = Vec::new();
@@ -127,7 +148,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
     if context.json {
         let mut value = with_host(&outcome)?;
         if let Some(fields) = value.as_object_mut() {
-            fields.insert("settings".to_owned(), settings_json(args));
+            fields.insert("settings".to_owned(), settings_json(args, &outcome.memory));
         }
         output::json(&value)?;
         return Ok(ExitCode::SUCCESS);
@@ -136,8 +157,9 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
         rows.extend(phase_table(phase));
     }
     output::line(format!(
-        "{}: {} records of {}, {} {}, sync {}, {} clock",
+        "{}, {}: {} records of {}, {} {}, sync {}, {} clock",
         args.device.device,
+        args.engine,
         args.records,
         size::show(args.value),
         args.threads,
@@ -146,7 +168,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
         outcome.clock
     ))?;
     let (names, _) = latency_cells(&::bench::Latencies::default());
-    let mut header = vec!["workload", "open s", "ops/s", "operation", "count"];
+    let mut header = vec!["workload", "open s", "ops/s", "read", "written", "operation", "count"];
     header.extend(names);
     let right: Vec<&str> =
         header.iter().copied().filter(|name| !["workload", "operation"].contains(name)).collect();
@@ -164,8 +186,10 @@ fn phase_table(phase: &Phase) -> Vec<Vec<String>> {
         let whole = |text: String| if number == 0 { text } else { String::new() };
         let mut row = vec![
             whole(phase.workload.to_string()),
-            whole(format!("{:.3}", phase.open_seconds)),
+            whole(phase.open_seconds.map_or_else(String::new, |seconds| format!("{seconds:.3}"))),
             whole(format!("{:.0}", phase.ops_per_s)),
+            whole(size::show(Bytes(phase.device_operations.read_bytes))),
+            whole(size::show(Bytes(phase.device_operations.bytes))),
             kind.operation.to_owned(),
             kind.count.to_string(),
         ];
@@ -175,10 +199,10 @@ fn phase_table(phase: &Phase) -> Vec<Vec<String>> {
     rows.collect()
 }
 
-fn settings_json(args: &YcsbArgs) -> serde_json::Value {
+fn settings_json(args: &YcsbArgs, memory: &Memory) -> serde_json::Value {
     json!({
         "device": args.device.device,
-        "engine": "rocksdb",
+        "engine": args.engine,
         "records": args.records,
         "operations": args.ops,
         "value": args.value.0,
@@ -188,10 +212,12 @@ fn settings_json(args: &YcsbArgs) -> serde_json::Value {
         "log_io": ::bench::wal::io_name(args.log_io.mode()),
         "log_buffer": args.log_buffer.0,
         "log_window": args.log_window,
-        "write_buffer": args.write_buffer.0,
-        "block_cache": args.block_cache.0,
-        "cache": args.cache.0,
+        "write_buffer": memory.write_buffer.0,
+        "block_cache": memory.block_cache.0,
+        "cache": memory.page_cache.0,
+        "memory": args.memory.map(|memory| memory.0),
         "cache_mode": args.cache_mode,
+        "reopen": args.reopen,
         "seed": args.seed,
     })
 }

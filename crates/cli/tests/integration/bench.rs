@@ -139,6 +139,10 @@ fn a_ycsb_run_with_contradicting_arguments_is_refused() {
             ("--log-window 0", "a window of 0"),
             ("--log-buffer 0", "buffer"),
             ("--clock virtual", "virtual clock"),
+            ("--engine bolt", "rocksdb, leveldb"),
+            ("--cache-mode half", "buffered"),
+            ("--memory 1MiB", "memtables and block cache take 320 MiB"),
+            ("--memory 1GiB --cache 64MiB", "one of the two"),
         ],
     );
 }
@@ -278,8 +282,9 @@ fn a_ycsb_run_reports_each_kind_of_operation_and_the_opening_apart() {
     let result = json(&format!("bench ycsb -d {DRIVE} {args}"));
     let phases = result["phases"].as_array().expect("a list");
     assert_eq!(phases.len(), 3);
+    has_numbers(&phases[0], &["open_seconds"]);
     for (phase, kinds) in phases.iter().zip([&["insert"][..], &["read", "update"], &["insert", "scan"]]) {
-        has_numbers(phase, &["open_seconds", "seconds", "operations", "ops_per_s"]);
+        has_numbers(phase, &["seconds", "operations", "ops_per_s"]);
         assert_eq!(phase["missing"], Value::from(0));
         let found: Vec<&str> = phase["kinds"]
             .as_array()
@@ -293,6 +298,28 @@ fn a_ycsb_run_reports_each_kind_of_operation_and_the_opening_apart() {
         assert_eq!(Some(count), phase["operations"].as_u64());
     }
     assert_eq!(result["settings"]["engine"], Value::from("rocksdb"));
+}
+
+#[test]
+fn a_ycsb_run_gives_its_memory_to_the_cache_that_the_mode_names() {
+    let args = "--workload load,a --records 500 --ops 300 --value 1000 --memory 100MiB --json";
+    for (flags, page_cache, block_cache) in [
+        ("--engine leveldb", 100 - 8 - 8, 8),
+        ("--engine leveldb --cache-mode direct --reopen", 100 - 8 - 8, 8),
+        ("--engine leveldb --cache-mode engine", 0, 100 - 8),
+        ("--engine leveldb --cache-mode off", 0, 8),
+        ("--write-buffer 4MiB --block-cache 2MiB", 100 - 16 - 2, 2),
+        ("--write-buffer 4MiB --cache-mode engine-prepopulated", 0, 100 - 16),
+    ] {
+        let result = json(&format!("bench ycsb -d {DRIVE} {args} {flags}"));
+        let mib = |bytes: u64| Value::from(bytes << 20);
+        assert_eq!(result["memory"]["page_cache"], mib(page_cache), "{flags}: {result}");
+        assert_eq!(result["memory"]["block_cache"], mib(block_cache), "{flags}: {result}");
+        let phases = result["phases"].as_array().expect("a list");
+        assert_eq!(phases[1]["missing"], Value::from(0), "{flags}");
+        assert!(phases[1]["device_operations"]["read_bytes"].is_u64(), "{flags}");
+        assert_eq!(phases[1]["open_seconds"].is_number(), flags.contains("reopen"), "{flags}");
+    }
 }
 
 #[test]

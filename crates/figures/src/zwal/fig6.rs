@@ -80,8 +80,10 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             records: DATABASE_BYTES / value / run.pick(1, 10),
             operations: run.pick(OPERATIONS, OPERATIONS / 10),
             value: Bytes(value),
-            write_buffer: MEMTABLE,
-            block_cache: BLOCK_CACHE,
+            write_buffer: Some(MEMTABLE),
+            block_cache: Some(BLOCK_CACHE),
+            // As in the paper.
+            reopen: true,
             ..YcsbLoad::default()
         };
         let mut of = |mode| {
@@ -132,7 +134,7 @@ impl Published {
                 series,
                 self.name,
                 Unit::Seconds,
-                phase.open_seconds,
+                phase.open_seconds.unwrap_or_default(),
             )
             .note("real clock, the replay of its log included")
         };

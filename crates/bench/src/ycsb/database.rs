@@ -1,0 +1,203 @@
+//! The database of a YCSB load: RocksDB or LevelDB on the file system.
+
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use fs::Fs;
+use serde::{Serialize, Serializer};
+use units::{Driver, block_on, sleep_until};
+
+use super::load::{Memory, YcsbLoad};
+use crate::{Error, Result};
+
+/// The directory of the database in the file system.
+pub(super) const DATABASE_PATH: &str = "/ycsb";
+/// Compactions have ended once no file of the database has changed for this time.
+const QUIET: Duration = Duration::from_millis(500);
+
+/// The database engine of a YCSB load.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Engine {
+    /// RocksDB, with its own log and group commit.
+    #[default]
+    RocksDb,
+    /// LevelDB, the system's library.
+    LevelDb,
+}
+
+impl Engine {
+    const ALL: [Engine; 2] = [Engine::RocksDb, Engine::LevelDb];
+
+    /// The engine's name in arguments and results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Engine::RocksDb => "rocksdb",
+            Engine::LevelDb => "leveldb",
+        }
+    }
+
+    /// Number of memtables that may be in memory at a time.
+    pub(super) fn memtables(self) -> u64 {
+        match self {
+            Engine::RocksDb => rocks::DbOptions::default().write_buffers.unsigned_abs().into(),
+            // The one that is written to, and the one that is written to a table.
+            Engine::LevelDb => 2,
+        }
+    }
+}
+
+impl fmt::Display for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Engine {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Engine, String> {
+        let names = || Engine::ALL.map(Engine::name).join(", ");
+        let found = Engine::ALL.into_iter().find(|engine| engine.name() == text);
+        found.ok_or_else(|| format!("'{text}' is no engine: there are {}", names()))
+    }
+}
+
+impl Serialize for Engine {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// An open database.
+#[derive(Debug)]
+pub(super) enum Database {
+    RocksDb(rocks::Db),
+    LevelDb(level::Db),
+}
+
+/// A write batch of the database's engine.
+pub(super) enum Batch {
+    RocksDb(rocks::WriteBatch),
+    LevelDb(level::WriteBatch),
+}
+
+impl Batch {
+    pub(super) fn new(engine: Engine) -> Batch {
+        match engine {
+            Engine::RocksDb => Batch::RocksDb(rocks::WriteBatch::new()),
+            Engine::LevelDb => Batch::LevelDb(level::WriteBatch::new()),
+        }
+    }
+}
+
+impl Database {
+    /// Opens the database with its share of the load's memory.
+    pub(super) fn open(fs: &Fs, load: &YcsbLoad, memory: &Memory, create: bool) -> Result<Database> {
+        let bytes = |size: units::Bytes| usize::try_from(size.0).unwrap_or(usize::MAX);
+        let (write_buffer, block_cache) = (bytes(memory.write_buffer), bytes(memory.block_cache));
+        Ok(match load.engine {
+            Engine::RocksDb => {
+                let prepopulate = load.cache_mode.prepopulates();
+                let options = rocks::DbOptions {
+                    write_buffer,
+                    block_cache,
+                    prepopulate,
+                    create,
+                    ..rocks::DbOptions::default()
+                };
+                Database::RocksDb(rocks::Db::open(fs, DATABASE_PATH, &options)?)
+            }
+            Engine::LevelDb => {
+                let options =
+                    level::DbOptions { write_buffer, block_cache, create, ..level::DbOptions::default() };
+                Database::LevelDb(level::Db::open(fs, DATABASE_PATH, &options)?)
+            }
+        })
+    }
+
+    /// Whether the key exists.
+    pub(super) fn has(&self, key: &[u8]) -> Result<bool> {
+        Ok(match self {
+            Database::RocksDb(db) => db.get(key)?.is_some(),
+            Database::LevelDb(db) => db.get(key)?.is_some(),
+        })
+    }
+
+    /// Writes one record by `batch`, which is a batch of this database's engine.
+    pub(super) fn put(&self, batch: &mut Batch, key: &[u8], value: &[u8], sync: bool) -> Result<()> {
+        match (self, batch) {
+            (Database::RocksDb(db), Batch::RocksDb(batch)) => {
+                batch.clear();
+                batch.put(key, value);
+                db.write(batch, sync)?;
+            }
+            (Database::LevelDb(db), Batch::LevelDb(batch)) => {
+                batch.clear();
+                batch.put(key, value);
+                db.write(batch, sync)?;
+            }
+            _ => return Err(Error::settings("the batch is of another engine than the database")),
+        }
+        Ok(())
+    }
+
+    /// Reads up to `length` records in order of keys. Returns 1 if the first record is missing, else 0.
+    pub(super) fn scan(&self, from: &[u8], length: u64) -> Result<u64> {
+        match self {
+            Database::RocksDb(db) => crate::load::scan(db, from, length),
+            Database::LevelDb(db) => {
+                let mut cursor = db.iter(from);
+                let missing = u64::from(cursor.key() != from);
+                let mut bytes = 0;
+                for _ in 0..length {
+                    if !cursor.valid() {
+                        break;
+                    }
+                    bytes += cursor.key().len() + cursor.value().len();
+                    cursor.next();
+                }
+                cursor.status()?;
+                std::hint::black_box(bytes);
+                Ok(missing)
+            }
+        }
+    }
+
+    /// Closes the database.
+    pub(super) fn close(self) -> Result<()> {
+        match self {
+            Database::RocksDb(db) => db.close()?,
+            Database::LevelDb(db) => drop(db),
+        }
+        Ok(())
+    }
+}
+
+/// Waits until the engine's background threads change no file of the database any more. Neither engine says that its compactions have ended.
+pub(super) fn wait_for_compactions(fs: &Fs, driver: &dyn Driver, dilation: u32) -> Result<()> {
+    let mut before = file_sizes(fs)?;
+    loop {
+        block_on(driver, sleep_until(driver, driver.now().after(QUIET * dilation.max(1))));
+        let now = file_sizes(fs)?;
+        if now == before {
+            return Ok(());
+        }
+        before = now;
+    }
+}
+
+/// The names and sizes of the database's files but its text log.
+fn file_sizes(fs: &Fs) -> Result<Vec<(String, u64)>> {
+    let mut sizes = Vec::new();
+    for entry in fs.read_dir(DATABASE_PATH)? {
+        // A file may be removed meanwhile.
+        if entry.name != "LOG"
+            && let Ok(stat) = fs.stat(&format!("{DATABASE_PATH}/{}", entry.name))
+        {
+            sizes.push((entry.name, stat.size.0));
+        }
+    }
+    sizes.sort();
+    Ok(sizes)
+}
