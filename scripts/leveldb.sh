@@ -68,10 +68,11 @@ fetch_leveldb() {
     -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root)
   (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only leveldb) \
     >"$work/apt.out" 2>&1 || return 1
-  rm -rf "$kept/leveldb.part"
-  mkdir "$kept/leveldb.part"
-  tar xzf "$apt"/leveldb_*.orig.tar.gz -C "$kept/leveldb.part" --strip-components=1
-  mv "$kept/leveldb.part" "$kept/leveldb"
+  # A function that is called by `if` goes on after an error.
+  rm -rf "$kept/leveldb.part" "$kept/leveldb" &&
+    mkdir "$kept/leveldb.part" &&
+    tar xzf "$apt"/leveldb_*.orig.tar.gz -C "$kept/leveldb.part" --strip-components=1 &&
+    mv "$kept/leveldb.part" "$kept/leveldb"
 }
 
 # plyvel's tests, and the wheel. pip runs the package's set-up script to name the package.
@@ -81,7 +82,7 @@ fetch_plyvel() {
     "${pip[@]}" download --no-deps --no-binary plyvel --no-build-isolation -d "$work" "plyvel==$plyvel" >"$work/pip.out" 2>&1 || return 1
     mkdir -p "$kept/plyvel"
     # Apart from the package's own directory, which has no compiled module.
-    tar xzf "$work/plyvel-$plyvel.tar.gz" -C "$kept/plyvel" --strip-components=2 "plyvel-$plyvel/test/test_plyvel.py"
+    tar xzf "$work/plyvel-$plyvel.tar.gz" -C "$kept/plyvel" --strip-components=2 "plyvel-$plyvel/test/test_plyvel.py" || return 1
   fi
   [ -d "$kept/wheel" ] || "${pip[@]}" install --no-deps --only-binary :all: --root-user-action ignore --target "$kept/wheel" "plyvel==$wheel" \
     >"$work/pip.out" 2>&1

@@ -29,6 +29,8 @@ fn main() {
     }
     let mut build = cc::Build::new();
     build.cpp(true).std("c++17").include(ENV_DIRECTORY).warnings(true).extra_warnings(true).opt_level(2);
+    // A LevelDB that was built without type information and exceptions has no symbols for them.
+    build.flag("-fno-rtti").flag("-fno-exceptions");
     build.files(ENV_SOURCES.iter().map(|name| Path::new(ENV_DIRECTORY).join(name)));
     build.file("cpp/mounted_env.cc");
     if let Some(include) = include {

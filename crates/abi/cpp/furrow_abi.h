@@ -87,7 +87,12 @@ void furrow_writer_free(FurrowWriter* writer);
 
 // Opens a file for reading. `sequential` is 1 for a file that one thread at a time reads from its beginning to its
 // end.
-FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t sequential, FurrowReader** out);
+// How a file is read: at any offset; from its beginning to its end, by one thread at a time; at any offset, and what is read from the device
+// is not kept in the page cache.
+enum { FURROW_READ_RANDOM = 0, FURROW_READ_SEQUENTIAL = 1, FURROW_READ_DIRECT = 2 };
+FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t how, FurrowReader** out);
+// Drops the pages of the page cache that have no bytes but of the `len` bytes at `offset`; `len` is 0 for the rest of the file.
+void furrow_drop_cached(const FurrowReader* reader, uint64_t offset, uint64_t len);
 // Reads a file until `n` bytes are read or the file ends. `got` is the number of bytes read.
 FurrowStatus furrow_read(const FurrowReader* reader, uint64_t offset, size_t n, char* into, size_t* got);
 uint64_t furrow_reader_ino(const FurrowReader* reader);

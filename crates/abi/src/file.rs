@@ -229,8 +229,12 @@ pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
     });
 }
 
-/// Opens a file for reading. `sequential` is not 0 for a file that one thread at a time reads from its beginning to
-/// its end.
+/// The values of `how` of [`furrow_open`] besides 0, a file that is read at any offset: a file that one thread at a time reads from its beginning
+/// to its end; a file that is read at any offset, and whose pages are not kept in the page cache.
+const READ_SEQUENTIAL: u8 = 1;
+const READ_DIRECT: u8 = 2;
+
+/// Opens a file for reading. `how`: `FURROW_READ_RANDOM`, `FURROW_READ_SEQUENTIAL` or `FURROW_READ_DIRECT`.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_reader_free`].
@@ -239,7 +243,7 @@ pub unsafe extern "C" fn furrow_open(
     fs: *const FurrowFs,
     name: *const c_char,
     len: usize,
-    sequential: u8,
+    how: u8,
     out: *mut *mut FurrowReader,
 ) -> FurrowStatus {
     run_entry(|| {
@@ -248,7 +252,8 @@ pub unsafe extern "C" fn furrow_open(
         let ino = fs.fs().stat(&name)?.ino;
         let reader = fs.fs().open(&name)?;
         let driver = Arc::clone(fs.driver());
-        let sequential = (sequential != 0).then(|| SequentialReads {
+        let reader = if how == READ_DIRECT { reader.without_admission() } else { reader };
+        let sequential = (how == READ_SEQUENTIAL).then(|| SequentialReads {
             ahead: Mutex::new(SequentialReader::new(reader.clone())),
             opened: driver.now(),
             replays: fs.replays().clone(),
@@ -298,6 +303,17 @@ pub unsafe extern "C" fn furrow_read(
         unsafe { *got = done };
         Ok(())
     })
+}
+
+/// Drops the pages of the page cache that have no bytes but of the `len` bytes at `offset`; `len` is 0 for the rest of the file.
+///
+/// # Safety
+/// `reader` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_drop_cached(reader: *const FurrowReader, offset: u64, len: u64) {
+    let len = if len == 0 { u64::MAX } else { len };
+    // SAFETY: the caller guarantees that `reader` is alive.
+    run_infallible_entry((), || unsafe { &*reader }.reader.drop_cached(Bytes(offset), Bytes(len)));
 }
 
 /// The inode number of an open file, unique while the file is open.

@@ -147,7 +147,7 @@ fn panic_text(panic: &(dyn Any + Send)) -> &str {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_message_free(message: *mut c_char, len: usize) {
     if !message.is_null() {
-        // SAFETY: by the caller's promise, `message` is the box that `failed` leaked, with its own length.
+        // SAFETY: by the caller's promise, `message` is the box that `from_failure` leaked, with its own length.
         drop(unsafe { Box::from_raw(ptr::slice_from_raw_parts_mut(message.cast::<u8>(), len)) });
     }
 }

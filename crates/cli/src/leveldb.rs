@@ -3,7 +3,7 @@
 use std::env;
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use abi::preload::{Library, PreloadError, check_takes_preload, preload_value, probe};
@@ -49,6 +49,18 @@ enum Flush {
     Drive,
 }
 
+/// An absolute path without `..`: each takes the part before it away, as the library does with a program's names.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(resolved.pop()),
+            part => resolved.push(part),
+        }
+    }
+    resolved
+}
+
 /// Replaces this process by a program whose LevelDB databases lie on a drive.
 pub fn run(context: &Context, args: &LevelDbArgs) -> Result<ExitCode> {
     let (name, arguments) = args.program.split_first().context("no program")?;
@@ -59,7 +71,7 @@ pub fn run(context: &Context, args: &LevelDbArgs) -> Result<ExitCode> {
     check_library(&library, &preload)?;
     // The drive is opened once before: a wrong URL, a held device and an array's member have exit codes of their own.
     context.try_open(&args.device)?;
-    let root = std::path::absolute(&args.root).context("the current directory")?;
+    let root = without_dots(&std::path::absolute(&args.root).context("the current directory")?);
     let flush = match args.flush {
         Flush::Buffer => "buffer",
         Flush::Drive => "drive",

@@ -110,7 +110,7 @@ impl Db {
             let synced = ffi::leveldb_writeoptions_create();
             ffi::leveldb_writeoptions_set_sync(synced, 1);
             let reads = ffi::leveldb_readoptions_create();
-            ffi::leveldb_readoptions_set_verify_checksums(reads, 1);
+            ffi::leveldb_readoptions_set_verify_checksums(reads, u8::from(options.verify_checksums));
             (synced, ffi::leveldb_writeoptions_create(), reads)
         };
         Ok(Db { path: path.to_owned(), raw, synced, unsynced, reads, _parts: parts })
@@ -120,7 +120,7 @@ impl Db {
     /// writes.
     ///
     /// # Errors
-    /// LevelDB's. After a failed write every later one fails too, until the database is opened again.
+    /// LevelDB's. After a write whose append to the log failed, every later one fails too until the database is opened again.
     pub fn write(&self, batch: &mut WriteBatch, sync: bool) -> Result<()> {
         let options = if sync { self.synced } else { self.unsynced };
         let doing = || format!("writing to {}", self.path);

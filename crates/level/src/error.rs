@@ -7,7 +7,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[non_exhaustive]
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Error {
-    /// LevelDB refused or failed. After a failed write every later write of the database fails too.
+    /// LevelDB refused or failed. After a write whose append to the log failed, every later one fails too.
     #[error("{doing}: LevelDB says: {message}")]
     LevelDb {
         /// The operation and its object.

@@ -13,6 +13,8 @@ pub struct DbOptions {
     pub bloom_bits: u8,
     /// Compress tables with Snappy. Default: off.
     pub compression: bool,
+    /// Check the checksum of each block that is read from a table. Default: off, as LevelDB's own; logs and manifests are always checked.
+    pub verify_checksums: bool,
     /// Create the database if it does not exist. Default: on.
     pub create: bool,
 }
@@ -25,6 +27,7 @@ impl Default for DbOptions {
             table_size: 2 << 20,
             bloom_bits: 10,
             compression: false,
+            verify_checksums: false,
             create: true,
         }
     }

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fs::{FormatOptions, Fs, MountOptions};
+use fs::{CreateOptions, FormatOptions, Fs, MountOptions};
 use level::{Db, DbOptions, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -131,6 +131,52 @@ fn a_missing_database_and_one_that_is_open_are_refused_with_the_reason() {
     assert!(held.to_string().contains("LOCK"), "{held}");
     let zero = Db::open(&fs, "/a\0b", &small_options()).unwrap_err();
     assert!(zero.to_string().contains("zero byte"), "{zero}");
+    drop(db);
+    unmount(&fs);
+}
+
+#[test]
+fn what_is_acknowledged_around_a_full_drive_is_there_at_the_next_opening() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    let zone = Blocks(64);
+    let options = EmuOptions { zones: 64, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
+    let emu = Emu::memory(options, Arc::clone(&driver));
+    let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
+    block_on(&*driver, Fs::format(&device, &FormatOptions::default())).unwrap();
+    let fs = mount(&emu);
+    let db = Db::open(&fs, PATH, &small_options()).unwrap();
+    put(&db, 0..1, true);
+    // The log fills the rest of its zone, and finds no other one.
+    block_on(&*driver, async {
+        let writer = fs.create("/filler", &CreateOptions::default()).await.unwrap();
+        while writer.append(&vec![1; 64 << 10]).await.is_ok() {}
+        let _full = writer.close().await;
+    });
+    let mut acknowledged = vec![key(0)];
+    let mut write = |n: u32, value: &[u8], sync: bool| {
+        let mut batch = WriteBatch::new();
+        batch.put(&key(n), value);
+        let written = db.write(&mut batch, sync).is_ok();
+        acknowledged.extend((written && sync).then(|| key(n)));
+        written
+    };
+    let written = (1..60).filter(|n| write(*n, &value(*n).repeat(200), false)).count();
+    assert!(written < 59, "4 MB went into a full drive");
+    block_on(&*driver, async {
+        fs.unlink("/filler").await.unwrap();
+        fs.sync().await.unwrap();
+    });
+    for n in 100..120 {
+        write(n, b"later", true);
+    }
+    drop(db);
+    unmount(&fs);
+    let fs = mount(&emu);
+    let db = Db::open(&fs, PATH, &DbOptions { create: false, ..small_options() }).unwrap();
+    let found = keys(&db);
+    assert!(acknowledged.iter().all(|key| found.contains(key)), "{acknowledged:?} in {found:?}");
+    // Opened again, the database takes writes.
+    put(&db, 5000..5001, true);
     drop(db);
     unmount(&fs);
 }

@@ -36,14 +36,14 @@ class ZonedEnv final : public leveldb::Env {
 
   Status NewSequentialFile(const std::string& name, leveldb::SequentialFile** result) override {
     FurrowReader* reader = nullptr;
-    Status status = ToStatus(furrow_open(fs_, name.data(), name.size(), 1, &reader));
+    Status status = ToStatus(furrow_open(fs_, name.data(), name.size(), FURROW_READ_SEQUENTIAL, &reader));
     *result = status.ok() ? new SequentialReader(reader) : nullptr;
     return status;
   }
 
   Status NewRandomAccessFile(const std::string& name, leveldb::RandomAccessFile** result) override {
     FurrowReader* reader = nullptr;
-    Status status = ToStatus(furrow_open(fs_, name.data(), name.size(), 0, &reader));
+    Status status = ToStatus(furrow_open(fs_, name.data(), name.size(), FURROW_READ_RANDOM, &reader));
     *result = status.ok() ? new RandomReader(reader) : nullptr;
     return status;
   }

@@ -55,7 +55,12 @@ Status RandomReader::Read(uint64_t offset, size_t n, Slice* result, char* scratc
   return ReadAt(reader_, offset, n, result, scratch);
 }
 
-Status Writer::Append(const Slice& data) { return ToStatus(furrow_append(writer_, data.data(), data.size())); }
+Status Writer::Append(const Slice& data) {
+  if (failure_.ok()) {
+    failure_ = ToStatus(furrow_append(writer_, data.data(), data.size()));
+  }
+  return failure_;
+}
 
 Status Writer::Close() { return ToStatus(furrow_close(writer_)); }
 
@@ -63,8 +68,8 @@ Status Writer::Flush() {
   // LevelDB flushes a table after each of its blocks, and a log after each write. Handing these bytes to the drive would cost
   // a block for each, so they stay in the file's buffer until the buffer is full or a Sync comes. docs/leveldb.md says what
   // the death of the process may lose.
-  if (!flushes_) {
-    return Status::OK();
+  if (!flushes_ || !failure_.ok()) {
+    return failure_;
   }
   if (!flushed_) {
     // A log is found after the death of the process once the metadata names its zone, which a sync waits for.
@@ -74,7 +79,7 @@ Status Writer::Flush() {
   return ToStatus(furrow_flush(writer_));
 }
 
-Status Writer::Sync() { return ToStatus(furrow_sync_file(writer_)); }
+Status Writer::Sync() { return failure_.ok() ? ToStatus(furrow_sync_file(writer_)) : failure_; }
 
 void TextLog::Logv(const char* format, std::va_list ap) {
   char line[kLongestLine];

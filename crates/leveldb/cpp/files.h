@@ -36,9 +36,14 @@ class RandomReader final : public leveldb::RandomAccessFile {
   FurrowReader* reader_;
 };
 
-// A file that one thread at a time writes. LevelDB frees a full log's writer without a sync, and goes on in the next log: the close within
-// furrow_writer_free ends before the next log gets its first zone, and metadata name that zone only once the closed log's bytes are
-// durable. So a power cut leaves a prefix of all logs.
+// A file that one thread at a time writes.
+//
+// After a failed append the file takes no more bytes until it is opened anew. LevelDB goes on with a log whose append failed, and then writes the
+// next record where the log's reader does not look for one: writes acknowledged later would be lost with the log's rest. The file system
+// itself lets an append be repeated that failed before its first byte, for want of space.
+//
+// LevelDB frees a full log's writer without a sync, and goes on in the next log. The first append to that one makes the older logs of the
+// directory durable first, so a power cut leaves a prefix of all logs.
 class Writer final : public leveldb::WritableFile {
  public:
   // `flushes`: a Flush hands the buffered bytes to the drive.
@@ -54,6 +59,8 @@ class Writer final : public leveldb::WritableFile {
   FurrowWriter* writer_;
   const bool flushes_;
   bool flushed_ = false;
+  // The first failure of an append.
+  leveldb::Status failure_;
 };
 
 // LevelDB's text log. A line that cannot be written is dropped.

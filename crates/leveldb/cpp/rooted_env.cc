@@ -163,7 +163,7 @@ Status RootedEnv::RenameFile(const std::string& from, const std::string& to) {
     return Status::IOError("renaming " + from + " to " + to, "one lies on the host and one on the drive: copy it");
   }
   if (IsCurrent(to)) {
-    // RepairDB takes no lock.
+    // RepairDB ends with this rename and takes no lock before, where a database of the host is refused otherwise.
     Status refused = RefuseDatabaseOfHost(to, target);
     if (!refused.ok()) {
       return refused;

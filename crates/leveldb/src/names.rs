@@ -14,7 +14,7 @@ pub(crate) enum Place {
     Host,
     /// On the drive, under this path.
     Drive(Vec<u8>),
-    /// The name has a `..`, and with it or without it a part below the root.
+    /// The name has a `..`, and lies below the root if the `..` is resolved, or if it is not.
     Ambiguous,
 }
 

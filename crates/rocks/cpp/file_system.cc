@@ -152,7 +152,7 @@ IOStatus FurrowFileSystem::NewSequentialFile(const std::string& fname, const Fil
     return status;
   }
   FurrowReader* reader = nullptr;
-  status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 1, &reader));
+  status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), FURROW_READ_SEQUENTIAL, &reader));
   if (status.ok()) {
     *result = std::make_unique<SequentialFile>(reader);
   }
@@ -168,7 +168,8 @@ IOStatus FurrowFileSystem::NewRandomAccessFile(const std::string& fname, const F
                                   " is on a zoned device, which no process can map");
   }
   FurrowReader* reader = nullptr;
-  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), 0, &reader));
+  const uint8_t how = options.use_direct_reads ? FURROW_READ_DIRECT : FURROW_READ_RANDOM;
+  IOStatus status = ToIOStatus(furrow_open(fs_, fname.data(), fname.size(), how, &reader));
   if (status.ok()) {
     *result = std::make_unique<RandomAccessFile>(reader);
   }

@@ -22,6 +22,11 @@ class Reader {
 
   rocksdb::IOStatus ReadAt(uint64_t offset, size_t n, rocksdb::Slice* result, char* scratch) const;
   uint64_t ino() const { return furrow_reader_ino(reader_); }
+  // Drops pages of the page cache; `n` is 0 for the rest of the file.
+  rocksdb::IOStatus DropCached(uint64_t offset, size_t n) const {
+    furrow_drop_cached(reader_, offset, n);
+    return rocksdb::IOStatus::OK();
+  }
 
  private:
   FurrowReader* reader_;
@@ -38,7 +43,7 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   rocksdb::IOStatus PositionedRead(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
                                    rocksdb::Slice* result, char* scratch,
                                    rocksdb::IODebugContext* dbg) override;
-  rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
+  rocksdb::IOStatus InvalidateCache(size_t offset, size_t n) override { return reader_.DropCached(offset, n); }
 
  private:
   Reader reader_;
@@ -54,7 +59,7 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
   rocksdb::IOStatus Read(uint64_t offset, size_t n, const rocksdb::IOOptions& options, rocksdb::Slice* result,
                          char* scratch, rocksdb::IODebugContext* dbg) const override;
   size_t GetUniqueId(char* id, size_t max_size) const override;
-  rocksdb::IOStatus InvalidateCache(size_t, size_t) override { return rocksdb::IOStatus::OK(); }
+  rocksdb::IOStatus InvalidateCache(size_t offset, size_t n) override { return reader_.DropCached(offset, n); }
 
  private:
   Reader reader_;

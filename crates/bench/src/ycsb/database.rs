@@ -6,13 +6,11 @@ use std::time::Duration;
 
 use fs::Fs;
 use serde::{Serialize, Serializer};
-use units::{Driver, block_on, sleep_until};
+use units::{block_on, sleep_until};
 
 use super::load::{Memory, YcsbLoad};
 use crate::{Error, Result};
 
-/// The directory of the database in the file system.
-pub(super) const DATABASE_PATH: &str = "/ycsb";
 /// Compactions have ended once no file of the database has changed for this time.
 const QUIET: Duration = Duration::from_millis(500);
 
@@ -34,6 +32,14 @@ impl Engine {
         match self {
             Engine::RocksDb => "rocksdb",
             Engine::LevelDb => "leveldb",
+        }
+    }
+
+    /// The directory of the engine's database in the file system: RocksDB would open LevelDB's.
+    pub(super) fn path(self) -> &'static str {
+        match self {
+            Engine::RocksDb => "/ycsb",
+            Engine::LevelDb => "/ycsb-leveldb",
         }
     }
 
@@ -106,12 +112,12 @@ impl Database {
                     create,
                     ..rocks::DbOptions::default()
                 };
-                Database::RocksDb(rocks::Db::open(fs, DATABASE_PATH, &options)?)
+                Database::RocksDb(rocks::Db::open(fs, load.engine.path(), &options)?)
             }
             Engine::LevelDb => {
                 let options =
                     level::DbOptions { write_buffer, block_cache, create, ..level::DbOptions::default() };
-                Database::LevelDb(level::Db::open(fs, DATABASE_PATH, &options)?)
+                Database::LevelDb(level::Db::open(fs, load.engine.path(), &options)?)
             }
         })
     }
@@ -175,11 +181,12 @@ impl Database {
 }
 
 /// Waits until the engine's background threads change no file of the database any more. Neither engine says that its compactions have ended.
-pub(super) fn wait_for_compactions(fs: &Fs, driver: &dyn Driver, dilation: u32) -> Result<()> {
-    let mut before = file_sizes(fs)?;
+pub(super) fn wait_for_compactions(fs: &Fs, engine: Engine, dilation: u32) -> Result<()> {
+    let driver = &**fs.driver();
+    let mut before = file_sizes(fs, engine.path())?;
     loop {
         block_on(driver, sleep_until(driver, driver.now().after(QUIET * dilation.max(1))));
-        let now = file_sizes(fs)?;
+        let now = file_sizes(fs, engine.path())?;
         if now == before {
             return Ok(());
         }
@@ -187,13 +194,13 @@ pub(super) fn wait_for_compactions(fs: &Fs, driver: &dyn Driver, dilation: u32) 
     }
 }
 
-/// The names and sizes of the database's files but its text log.
-fn file_sizes(fs: &Fs) -> Result<Vec<(String, u64)>> {
+/// The names and sizes of the files of the database in the directory `path`, but its text log.
+fn file_sizes(fs: &Fs, path: &str) -> Result<Vec<(String, u64)>> {
     let mut sizes = Vec::new();
-    for entry in fs.read_dir(DATABASE_PATH)? {
+    for entry in fs.read_dir(path)? {
         // A file may be removed meanwhile.
         if entry.name != "LOG"
-            && let Ok(stat) = fs.stat(&format!("{DATABASE_PATH}/{}", entry.name))
+            && let Ok(stat) = fs.stat(&format!("{path}/{}", entry.name))
         {
             sizes.push((entry.name, stat.size.0));
         }

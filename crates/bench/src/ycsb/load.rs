@@ -73,7 +73,7 @@ pub enum Caching {
     Buffered,
     /// The file system's page cache; writes go past it.
     Direct,
-    /// Nobody: no page cache, and the block cache as given.
+    /// No cache: there is no page cache, and the block cache has the size that the load gives.
     Off,
     /// The engine's block cache.
     Engine,
@@ -98,6 +98,10 @@ impl Caching {
             Caching::Direct => Some(CacheMode::Direct),
             Caching::Off | Caching::Engine | Caching::EnginePrepopulated => None,
         }
+    }
+
+    fn is_of_engine(self) -> bool {
+        matches!(self, Caching::Engine | Caching::EnginePrepopulated)
     }
 
     pub(super) fn prepopulates(self) -> bool {
@@ -219,6 +223,14 @@ impl YcsbLoad {
             String::from("an engine's threads cannot run on the virtual clock: use real, or dilated=N")
         } else if self.memory.is_some() && self.cache > Bytes::ZERO {
             String::from("the page cache takes what is left of the memory: give one of the two")
+        } else if self.cache > Bytes::ZERO && self.cache_mode.mount_mode().is_none() {
+            String::from("a page cache goes with the modes buffered and direct alone")
+        } else if self.memory.is_some() && self.cache_mode == Caching::Off {
+            String::from("the mode off bounds no memory: leave the memory out")
+        } else if self.memory.is_some() && self.block_cache.is_some() && self.cache_mode.is_of_engine() {
+            String::from("the block cache takes what is left of the memory: give one of the two")
+        } else if self.cache_mode.prepopulates() && self.engine == Engine::LevelDb {
+            String::from("LevelDB puts no tables into its block cache: use the mode engine")
         } else {
             return Ok(());
         };

@@ -8,7 +8,7 @@ use fs::{FormatOptions, Fs, MountOptions};
 use units::block_on;
 use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
-use super::database::{DATABASE_PATH, Database, wait_for_compactions};
+use super::database::{Database, wait_for_compactions};
 use super::keys::{Inserted, Picker};
 use super::load::{Phase, YcsbLoad, YcsbOutcome};
 use super::phase::{self, SharedState, key};
@@ -51,12 +51,12 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     };
     let fs = block_on(&*driver, Fs::mount(dev, &options))?;
     // A missing database is refused before it is opened, since opening would make its directory.
-    if !loads && let Err(error) = fs.stat(&format!("{DATABASE_PATH}/CURRENT")) {
+    if !loads && let Err(error) = fs.stat(&format!("{}/CURRENT", load.engine.path())) {
         block_on(&*driver, fs.unmount())?;
         return Err(match error.kind() {
             fs::ErrorKind::NotFound => Error::settings(format!(
-                "{} holds no records yet: run load first, as in --workload load",
-                load.device
+                "{} holds no records of {} yet: run load first, as in --workload load",
+                load.device, load.engine
             )),
             _ => error.into(),
         });
@@ -101,8 +101,8 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Runs a workload on the open database, which was `opened` for it in this time if it was not open already. `records` is the number of
-    /// records, and grows by inserts.
+    /// Runs a workload on the open database. `opened`: the time that opening the database took, if it was opened for this workload. `records` is the
+    /// number of records, and grows by inserts.
     fn workload(
         &self,
         workload: Workload,
@@ -149,7 +149,7 @@ impl Run<'_> {
         let (own, elapsed) = block_on(&*driver, phase::run(&work))?;
         *records = work.inserted.below();
         let ended = driver.now();
-        wait_for_compactions(fs, &*driver, drive.dilation())?;
+        wait_for_compactions(fs, load.engine, drive.dilation())?;
         let seconds_run = seconds(elapsed);
         Ok(Phase {
             workload,

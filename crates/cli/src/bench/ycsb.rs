@@ -68,8 +68,8 @@ pub struct YcsbArgs {
     /// Memtables, block cache and page cache together: one of the caches takes what the others leave [default: no bound]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     memory: Option<Bytes>,
-    /// buffered: written pages stay in the page cache. direct: writes go past it. off: no page cache. engine: the block cache takes the memory;
-    /// engine-prepopulated: and RocksDB puts the tables of memtables into it.
+    /// buffered: written pages stay in the page cache. direct: writes go past it. off: no page cache. engine: the block cache takes the memory.
+    /// engine-prepopulated: the same, and RocksDB puts the blocks of each flushed memtable into the block cache.
     #[arg(long, default_value = "buffered", value_parser = caching_names())]
     cache_mode: String,
     /// Each workload opens the database and closes it.

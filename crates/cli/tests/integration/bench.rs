@@ -143,6 +143,10 @@ fn a_ycsb_run_with_contradicting_arguments_is_refused() {
             ("--cache-mode half", "buffered"),
             ("--memory 1MiB", "memtables and block cache take 320 MiB"),
             ("--memory 1GiB --cache 64MiB", "one of the two"),
+            ("--cache 64MiB --cache-mode engine", "buffered and direct alone"),
+            ("--memory 1GiB --cache-mode off", "leave the memory out"),
+            ("--memory 1GiB --block-cache 8MiB --cache-mode engine", "one of the two"),
+            ("--engine leveldb --cache-mode engine-prepopulated", "use the mode engine"),
         ],
     );
 }
@@ -307,7 +311,6 @@ fn a_ycsb_run_gives_its_memory_to_the_cache_that_the_mode_names() {
         ("--engine leveldb", 100 - 8 - 8, 8),
         ("--engine leveldb --cache-mode direct --reopen", 100 - 8 - 8, 8),
         ("--engine leveldb --cache-mode engine", 0, 100 - 8),
-        ("--engine leveldb --cache-mode off", 0, 8),
         ("--write-buffer 4MiB --block-cache 2MiB", 100 - 16 - 2, 2),
         ("--write-buffer 4MiB --cache-mode engine-prepopulated", 0, 100 - 16),
     ] {

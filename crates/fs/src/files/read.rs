@@ -37,11 +37,11 @@ struct Run<'a> {
 }
 
 /// Reads data file `file` at `offset`. Returns the number of bytes read: fewer than asked only at the end of the file. `streams`: the
-/// sequential reads of the reader.
+/// sequential reads of the reader; `None` for a reader whose pages are not kept in the page cache.
 pub(super) async fn read(
     shared: &Shared,
     file: &File,
-    streams: &Streams,
+    streams: Option<&Streams>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
@@ -58,9 +58,9 @@ pub(super) async fn read(
         done += match next_piece(shared, file, offset, rest, 0) {
             None => break,
             Some(NextPiece::Filled(len)) => len,
-            Some(NextPiece::Device(run)) => match &shared.cache {
+            Some(NextPiece::Device(run)) => match shared.cache.as_ref().zip(streams) {
                 None => run.read(shared, offset, rest).await?,
-                Some(cache) => {
+                Some((cache, streams)) => {
                     drop(run);
                     match cache.load(file.ino, offset).await {
                         None => continue,

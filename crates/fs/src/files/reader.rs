@@ -18,11 +18,36 @@ use crate::wal::ordered::stream::{LogStream, ReadStats};
 pub struct Reader {
     handle: Arc<Handle>,
     streams: Arc<Streams>,
+    /// Whether pages that this reader reads from the device are kept in the page cache.
+    admits: bool,
 }
 
 impl Reader {
     pub(crate) fn new(handle: Arc<Handle>) -> Reader {
-        Reader { handle, streams: Arc::default() }
+        Reader { handle, streams: Arc::default(), admits: true }
+    }
+
+    /// Makes this a reader that leaves the page cache as it is, as direct I/O does: pages in memory are read there, others from the device
+    /// without keeping them.
+    #[must_use]
+    pub fn without_admission(self) -> Reader {
+        Reader { admits: false, ..self }
+    }
+
+    /// Drops the file's pages in the page cache that have no bytes but of the `length` bytes at `offset`. Bytes that are not written to the device
+    /// yet stay in memory. Does nothing without a page cache.
+    pub fn drop_cached(&self, offset: Bytes, length: Bytes) {
+        let file = &self.handle.file;
+        if let Some(cache) = &self.handle.shared.cache {
+            let (size, page) = (file.size(), cache.page_bytes());
+            let end = offset.0.saturating_add(length.0);
+            // The last page of a file has no bytes behind its end.
+            let end = if end >= size { size } else { end - end % page };
+            let from = offset.0.checked_next_multiple_of(page).unwrap_or(u64::MAX);
+            if from < end {
+                cache.remove(file.ino, std::slice::from_ref(&(from..end)));
+            }
+        }
     }
 
     /// Reads the file at `offset`. Returns the number of bytes read: fewer than asked only at the end of the
@@ -41,7 +66,8 @@ impl Reader {
         if self.handle.file.kind == FileKind::Log {
             return self.handle.shared.read_log(&self.handle.file, offset, into).await;
         }
-        read::read(&self.handle.shared, &self.handle.file, &self.streams, offset.0, into).await
+        let streams = self.admits.then_some(&*self.streams);
+        read::read(&self.handle.shared, &self.handle.file, streams, offset.0, into).await
     }
 
     /// The length so far.

@@ -77,6 +77,65 @@ fn what_was_written_or_read_is_read_from_memory() {
 }
 
 #[test]
+fn a_reader_without_admission_finds_pages_and_keeps_none() {
+    let drive = drive(4096);
+    let (counter, fs) = mounted(&drive, &options(8 * MIB));
+    let content = bytes(300_000, 1);
+    drive.run(async {
+        write(&fs, "/data", &content).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    let dev: Arc<dyn ZonedDevice> = counter.clone();
+    let fs = drive.run(Fs::mount(dev, &options(8 * MIB))).expect("mounts");
+    counter.take();
+    drive.run(async {
+        let (kept, direct) = (fs.open("/data").unwrap(), fs.open("/data").unwrap().without_admission());
+        let mut into = vec![0; 20_000];
+        for _ in 0..2 {
+            direct.read_at(Bytes(100_000), &mut into).await.unwrap();
+            assert_eq!(into, content[100_000..120_000]);
+            assert!(counter.take().0 > 0, "the pages were not kept");
+        }
+        kept.read_at(Bytes(100_000), &mut into).await.unwrap();
+        assert!(counter.take().0 > 0);
+        direct.read_at(Bytes(100_000), &mut into).await.unwrap();
+        assert_eq!(
+            (counter.take(), &into[..]),
+            ((0, 0), &content[100_000..120_000]),
+            "pages of another reader"
+        );
+        fs.unmount().await.unwrap();
+    });
+}
+
+#[test]
+fn dropped_pages_are_read_again_and_pages_beside_them_are_not() {
+    let drive = drive(4096);
+    let (counter, fs) = mounted(&drive, &options(8 * MIB));
+    let content = bytes(300_000, 1);
+    drive.run(async {
+        write(&fs, "/data", &content).await.unwrap();
+        let reader = fs.open("/data").unwrap();
+        // The pages 3 to 6 lie within these bytes: the file's bytes from 12,288 to 28,672.
+        reader.drop_cached(Bytes(9_000), Bytes(20_000));
+        let mut into = vec![0; 12_288];
+        reader.read_at(Bytes::ZERO, &mut into).await.unwrap();
+        assert_eq!(counter.take(), (0, 0));
+        let mut into = vec![0; 300_000 - 28_672];
+        reader.read_at(Bytes(28_672), &mut into).await.unwrap();
+        assert_eq!(counter.take(), (0, 0));
+        assert_eq!(read(&fs, "/data").await.unwrap(), content);
+        let (_, blocks) = counter.take();
+        assert_eq!(blocks, 4);
+        reader.drop_cached(Bytes::ZERO, Bytes(u64::MAX));
+        assert_eq!(read(&fs, "/data").await.unwrap(), content);
+        let (_, blocks) = counter.take();
+        assert_eq!(blocks, 300_000_u64.div_ceil(4096));
+        fs.unmount().await.unwrap();
+    });
+}
+
+#[test]
 fn concurrent_reads_of_a_page_are_one_device_read() {
     let drive = drive(4096);
     let (_, fs) = mounted(&drive, &options(8 * MIB));

@@ -106,6 +106,7 @@ impl Database {
                 write_buffer: 64 << 10,
                 block_cache: 1 << 20,
                 table_size: 1 << 20,
+                verify_checksums: true,
                 ..level::DbOptions::default()
             };
             let db = level::Db::open(fs, DATABASE_DIRECTORY, &options).map_err(error_text)?;
@@ -238,7 +239,7 @@ impl Database {
         spawn(&**self.fs.driver(), "sim-apart", async move { run(store) }).await
     }
 
-    /// Runs a step of modelled tables by [`run_on_own_thread`](Database::apart).
+    /// Runs a step of modelled tables as [`run_on_own_thread`](Database::run_on_own_thread) does.
     async fn run_on_model_tables(
         &self,
         run: impl FnOnce(&ParallelWal, &ModelTables) -> Result<(), String> + Send + 'static,

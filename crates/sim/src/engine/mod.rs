@@ -135,7 +135,7 @@ impl Run {
         Ok(())
     }
 
-    /// Runs a step of a writer. `batches_before_writers`: the steps that were answered before the step began, and are not yet promised.
+    /// Runs a step of a writer. `before`: the steps that were answered before the step began, and are not yet promised.
     async fn run(
         &self,
         act: &Act,
