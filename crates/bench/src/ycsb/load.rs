@@ -7,7 +7,7 @@ use fs::wal::LogOptions;
 use serde::Serialize;
 use zoned::Bytes;
 
-use super::database::Engine;
+use super::engine::Engine;
 use super::keys::Distribution;
 use super::workload::Workload;
 use crate::counted::Counts;

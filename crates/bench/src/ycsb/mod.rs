@@ -4,13 +4,14 @@
 //! is opened for each; the time to open it, the replay of its log included, is reported apart. Compactions end between workloads.
 
 mod database;
+mod engine;
 pub mod keys;
 mod load;
 mod phase;
 mod run;
 mod workload;
 
-pub use database::Engine;
+pub use engine::Engine;
 pub use keys::Distribution;
 pub use load::{Caching, Memory, Phase, YcsbLoad, YcsbOutcome};
 pub use run::run;
