@@ -113,3 +113,16 @@ fn check_library(library: &Path, preload: &OsString) -> Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_dots_take_the_part_before_them_away() {
+        for (given, expected) in [("/a/b/../c", "/a/c"), ("/a/..", "/"), ("/../a", "/a"), ("/a/./b", "/a/b")]
+        {
+            assert_eq!(without_dots(Path::new(given)), Path::new(expected), "{given}");
+        }
+    }
+}
