@@ -87,9 +87,12 @@ void furrow_writer_free(FurrowWriter* writer);
 
 // Opens a file for reading. `sequential` is 1 for a file that one thread at a time reads from its beginning to its
 // end.
-// How a file is read: at any offset; from its beginning to its end, by one thread at a time; at any offset, and what is read from the device
-// is not kept in the page cache.
-enum { FURROW_READ_RANDOM = 0, FURROW_READ_SEQUENTIAL = 1, FURROW_READ_DIRECT = 2 };
+// Ways to read a file.
+enum {
+  FURROW_READ_RANDOM = 0,      // at any offset
+  FURROW_READ_SEQUENTIAL = 1,  // from the beginning to the end, by one thread at a time
+  FURROW_READ_DIRECT = 2,      // at any offset; pages read from the device are not kept in the page cache
+};
 FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t how, FurrowReader** out);
 // Drops the pages of the page cache that have no bytes but of the `len` bytes at `offset`; `len` is 0 for the rest of the file.
 void furrow_drop_cached(const FurrowReader* reader, uint64_t offset, uint64_t len);

@@ -229,9 +229,9 @@ pub unsafe extern "C" fn furrow_writer_free(writer: *mut FurrowWriter) {
     });
 }
 
-/// The values of `how` of [`furrow_open`] besides 0, a file that is read at any offset: a file that one thread at a time reads from its beginning
-/// to its end; a file that is read at any offset, and whose pages are not kept in the page cache.
+/// `FURROW_READ_SEQUENTIAL`: one thread at a time reads the file from its beginning to its end.
 const READ_SEQUENTIAL: u8 = 1;
+/// `FURROW_READ_DIRECT`: the file is read at any offset, and pages read from the device are not kept in the page cache.
 const READ_DIRECT: u8 = 2;
 
 /// Opens a file for reading. `how`: `FURROW_READ_RANDOM`, `FURROW_READ_SEQUENTIAL` or `FURROW_READ_DIRECT`.

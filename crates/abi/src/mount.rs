@@ -179,7 +179,7 @@ fn mount_device(url: &str) -> Result<Mounted> {
     }
     let fs = block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
         let mut error = failed(e);
-        // A device that holds something else, or is damaged. A real drive is formatted by `furrow fs mkfs` alone.
+        // Formatting helps where the device holds another content or a damaged one. `furrow fs mkfs` alone formats real drives.
         if array::url::is_emulated(url) && matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid) {
             error.add(&format!("; {FORMAT_VARIABLE}=1 formats it, and what it holds is lost"));
         }

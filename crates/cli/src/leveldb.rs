@@ -49,7 +49,8 @@ enum Flush {
     Drive,
 }
 
-/// An absolute path without `..`: each takes the part before it away, as the library does with a program's names.
+/// The absolute path `path` with each `..` resolved as text: a `..` takes the part before it away. Symbolic links are not followed, as the
+/// library does not follow those in a program's names.
 fn without_dots(path: &Path) -> PathBuf {
     let mut resolved = PathBuf::new();
     for part in path.components() {

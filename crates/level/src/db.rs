@@ -24,7 +24,8 @@ pub struct Db {
     _parts: Parts,
 }
 
-/// What an open database uses. As a field of [`Db`] it is dropped after the database is closed.
+/// The options, block cache, filter policy and Env of an open database. LevelDB uses them until the database is closed: a [`Db`] closes the
+/// database first, and its fields are dropped afterwards.
 #[derive(Debug)]
 struct Parts {
     options: *mut RawOptions,
@@ -54,7 +55,7 @@ impl Drop for Parts {
 }
 
 impl Parts {
-    /// The options of a database with the files of `env`, and what they name.
+    /// Options for a database with the files of `env`, with a block cache and a filter policy of their own.
     fn new(env: *mut RawEnv, given: &DbOptions) -> Parts {
         // SAFETY: each call makes an object; `new` in C++ never gives null.
         unsafe {

@@ -82,7 +82,7 @@ pub enum Caching {
 }
 
 impl Caching {
-    /// All of them, by name.
+    /// Every value with its name in arguments.
     pub const NAMES: [(&str, Caching); 5] = [
         ("buffered", Caching::Buffered),
         ("direct", Caching::Direct),
@@ -91,7 +91,7 @@ impl Caching {
         ("engine-prepopulated", Caching::EnginePrepopulated),
     ];
 
-    /// What the page cache does; `None` if there is none.
+    /// The page cache's mode in the mount; `None` for a mount without a page cache.
     pub(super) fn mount_mode(self) -> Option<CacheMode> {
         match self {
             Caching::Buffered => Some(CacheMode::Buffered),
