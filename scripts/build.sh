@@ -3,5 +3,5 @@
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 use_cargo
-cargo programs --profile test >&2
+cargo programs --bins --profile test >&2
 printf '%s\n' "${CARGO_TARGET_DIR:-target}/debug"

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 
 use bytesize::ByteSize;
 use fs::Bytes;
-use fs::wal::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions, LogZones};
 
 use crate::error::{Error, ErrorKind, Result};
 
@@ -13,6 +13,7 @@ const VARIABLE_PREFIX: &str = "FURROW_WAL_";
 const IO: &str = "FURROW_WAL_IO";
 const BUFFER_VARIABLE: &str = "FURROW_WAL_BUFFER";
 const WINDOW_VARIABLE: &str = "FURROW_WAL_WINDOW";
+const ZONES_VARIABLE: &str = "FURROW_WAL_ZONES";
 
 /// Environment variable: the size of the file system's page cache.
 const CACHE_VARIABLE: &str = "FURROW_CACHE";
@@ -28,7 +29,7 @@ pub(crate) fn log_options() -> Result<LogOptions> {
 }
 
 fn check_names(mut names: impl Iterator<Item = String>) -> Result<()> {
-    let known = [IO, BUFFER_VARIABLE, WINDOW_VARIABLE];
+    let known = [IO, BUFFER_VARIABLE, WINDOW_VARIABLE, ZONES_VARIABLE];
     match names.find(|name| name.starts_with(VARIABLE_PREFIX) && !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
@@ -49,6 +50,14 @@ fn read_options(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
             "append" => IoMode::Append,
             "write" => IoMode::Write,
             _ => return refuse(IO, &value, "append or write"),
+        };
+    }
+    if let Some(value) = text(ZONES_VARIABLE) {
+        options.zones = match value.as_str() {
+            "auto" => LogZones::Auto,
+            "conventional" => LogZones::Conventional,
+            "sequential" => LogZones::Sequential,
+            _ => return refuse(ZONES_VARIABLE, &value, "auto, conventional or sequential"),
         };
     }
     if let Some(value) = text(WINDOW_VARIABLE) {
@@ -110,8 +119,19 @@ mod tests {
     #[test]
     fn set_variables_are_used_and_unset_ones_have_defaults() {
         assert_eq!(of(&[]), Ok(LogOptions::default()));
-        let all = [(IO, "write"), (BUFFER_VARIABLE, "4KiB"), (WINDOW_VARIABLE, "7")];
-        let expected = LogOptions { mode: IoMode::Write, buffer: 4096, window: 7, ..LogOptions::default() };
+        let all = [
+            (IO, "write"),
+            (BUFFER_VARIABLE, "4KiB"),
+            (WINDOW_VARIABLE, "7"),
+            (ZONES_VARIABLE, "sequential"),
+        ];
+        let expected = LogOptions {
+            mode: IoMode::Write,
+            buffer: 4096,
+            window: 7,
+            zones: LogZones::Sequential,
+            ..LogOptions::default()
+        };
         assert_eq!(of(&all), Ok(expected));
     }
 
@@ -130,6 +150,7 @@ mod tests {
             (BUFFER_VARIABLE, "1TiB"),
             (WINDOW_VARIABLE, "0"),
             (WINDOW_VARIABLE, "many"),
+            (ZONES_VARIABLE, "2"),
         ] {
             let error = of(&[(name, value)]).expect_err("nonsense").to_string();
             assert!(error.contains(&format!("{name}={value}")), "{error}");

@@ -46,6 +46,8 @@ rules! {
     Generation asked as reuses_generations,
     /// Broken rule: an ordered log's recovery keeps entries behind a gap.
     Gap asked as keeps_entries_behind_gaps,
+    /// Broken rule: a block of an ordered log that is rewritten in place keeps its sequence.
+    RewriteSequence asked as keeps_sequences_of_rewritten_blocks,
     /// Broken rule: an ordered log does not wait at its barriers.
     Barrier asked as ignores_barriers,
     /// Broken rule: `sync` of an ordered log waits for the operations in flight before the buffer is sent,

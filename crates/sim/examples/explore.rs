@@ -5,12 +5,13 @@ use fs::BrokenRule;
 use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Target, crash};
 use units::{Driver, RealDriver};
 
-const FS_RULES: [(&str, BrokenRule); 10] = [
+const FS_RULES: [(&str, BrokenRule); 11] = [
     ("sync", BrokenRule::Sync),
     ("rename", BrokenRule::Rename),
     ("torntail", BrokenRule::TornTail),
     ("reset", BrokenRule::Reset),
     ("gap", BrokenRule::Gap),
+    ("rewritesequence", BrokenRule::RewriteSequence),
     ("barrier", BrokenRule::Barrier),
     ("syncorder", BrokenRule::SyncOrder),
     ("needs", BrokenRule::Needs),

@@ -6,7 +6,7 @@ use zoned::Blocks;
 use zoned::emu::{EmuOptions, Latency, Media};
 
 use crate::trace::Drive;
-use crate::{Error, Result};
+use crate::{Error, Result, Rng};
 
 /// Virtual latencies of the emulated drive's operations during a workload.
 pub(crate) fn latency() -> Latency {
@@ -48,6 +48,19 @@ impl Drive {
             1 => Drive { zones: 28, ..tiny },
             _ => Drive { max_open: 5, max_active: 5, ..tiny },
         }
+    }
+
+    /// Adds conventional zones to the drives of some workloads: logs lie there and in sequential zones. From a generator of its own, so that
+    /// older seeds keep their workloads.
+    pub(crate) fn with_conventional_zones(self, seed: u64, workload: u64) -> Drive {
+        let mut rng = Rng::at(seed, &[workload, 0xc0e1]);
+        if !rng.chance(30) {
+            return self;
+        }
+        let for_logs = [1, 1, 2, 4].get(rng.index(4)).copied().unwrap_or(1);
+        // The superblocks lie in zones 0 and 1.
+        let conventional = 2 + for_logs;
+        Drive { zones: self.zones + conventional, conventional, ..self }
     }
 
     /// The emulator's settings for the trace's drive.

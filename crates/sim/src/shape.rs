@@ -36,7 +36,7 @@ impl Shape {
     /// The shape of one workload of `seed`.
     pub(crate) fn of(target: Target, seed: u64, workload: u64, volatile_cache: bool) -> Shape {
         let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
-        match target {
+        let shape = match target {
             Target::Log => Shape::of_logs(&mut rng, workload, volatile_cache),
             Target::Fs | Target::Engine | Target::LevelDb | Target::Array | Target::Waltz => {
                 let drive = Drive::of_workload(volatile_cache, workload);
@@ -45,7 +45,8 @@ impl Shape {
                 let buffered = Shape::draw_buffered(target, seed, workload);
                 Shape { drive, log, style: Style::default(), buffered }
             }
-        }
+        };
+        Shape { drive: shape.drive.with_conventional_zones(seed, workload), ..shape }
     }
 
     fn of_logs(rng: &mut Rng, workload: u64, volatile_cache: bool) -> Shape {
@@ -121,6 +122,7 @@ mod tests {
         assert!(some(&|s| s.style.overlap && s.style.tasks == 3));
         let parts = |s: &Shape| s.log.buffer / s.drive.block_size as usize > s.drive.max_append as usize;
         assert!(some(&parts), "entries of several parts");
-        assert!(shapes.iter().all(|s| s.drive.reorders && s.drive.conventional == 0));
+        assert!(some(&|s| s.drive.conventional == 3) && some(&|s| s.drive.conventional == 0));
+        assert!(shapes.iter().all(|s| s.drive.reorders));
     }
 }

@@ -69,6 +69,11 @@ fn a_log_that_keeps_entries_behind_a_gap_is_found() {
 }
 
 #[test]
+fn versions_of_a_block_under_one_sequence_are_found() {
+    rule_break_is_found(Target::Log, 17, BrokenRule::RewriteSequence);
+}
+
+#[test]
 fn a_log_that_does_not_wait_at_its_barriers_is_found() {
     rule_break_is_found(Target::Log, 18, BrokenRule::Barrier);
 }

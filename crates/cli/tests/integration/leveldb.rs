@@ -12,8 +12,8 @@ const PYTHON: &str = "/usr/bin/python3";
 fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // --lib: the program that other tests run stays as it is.
-        let args = ["programs", "--lib", "--offline", "--profile"];
+        // Without --bins: the program that other tests run stays as it is.
+        let args = ["programs", "--offline", "--profile"];
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
         done(&Command::new(env!("CARGO")).args(args).arg(profile).output().expect("cargo"));
         Path::new(env!("CARGO_BIN_EXE_furrow")).with_file_name("libfurrow_leveldb.so")

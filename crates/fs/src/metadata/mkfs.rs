@@ -78,7 +78,7 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
         metadata_zones: metadata,
         features_compat: 0,
         features_ro_compat: 0,
-        features_incompat: 0,
+        features_incompat: if geometry.conventional > 2 { superblock::CONVENTIONAL_LOGS } else { 0 },
     };
     let flush = async || dev.flush().await.map_err(|e| Error::device(DOING, e));
     reset_zones(dev, &report).await?;

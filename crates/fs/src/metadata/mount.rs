@@ -11,7 +11,7 @@ use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::cache::{PageCache, check_cache_size};
 use crate::device::{self, Device, IoClass};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::stat::{Superblock, ZoneRole};
 use crate::metadata::format::record::Record;
@@ -22,6 +22,7 @@ use crate::metadata::replay::{Replayed, replay};
 use crate::metadata::state::State;
 use crate::options::{CacheMode, FileKind, MountOptions};
 use crate::shared::Shared;
+use crate::wal::options::LogZones;
 use crate::wal::ordered::read;
 use crate::wal::ordered::recover::recover_with;
 use crate::wal::segment::Segment;
@@ -60,6 +61,7 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     if !options.read_only {
         trim_parallel_logs(&mut replayed.state, &report)?;
     }
+    prefer_conventional_zones(&superblock, &mut replayed.state, options.log.zones)?;
     let torn = replayed.torn && !options.rules().writes_behind_torn_tails();
     let shared = shared_state(device, superblock, options, replayed, &report);
     if options.read_only {
@@ -208,6 +210,19 @@ fn trim_parallel_logs(state: &mut State, report: &[ZoneInfo]) -> Result<()> {
             }
         }
     }
+    Ok(())
+}
+
+/// Decides whether logs take segments in conventional zones.
+fn prefer_conventional_zones(superblock: &Superblock, state: &mut State, zones: LogZones) -> Result<()> {
+    let known = superblock.features_incompat & superblock::CONVENTIONAL_LOGS != 0;
+    let there = known && !state.allocator.conventional.is_empty();
+    if zones == LogZones::Conventional && !there {
+        let why = "logs are to lie in conventional zones, and the file system has none for logs: the drive needs more than two \
+                   conventional zones when the file system is made";
+        return Err(Error::new(ErrorKind::Invalid, "mounting").because(why));
+    }
+    state.allocator.prefers_conventional = there && zones != LogZones::Sequential;
     Ok(())
 }
 

@@ -97,7 +97,7 @@ impl State {
             orphans: BTreeMap::new(),
             next_ino: ROOT_INO + 1,
             next_generation: 1,
-            allocator: Allocator::new(zones),
+            allocator: Allocator::new(zones, block),
             journal: Journal::default(),
             released: Vec::new(),
             names: 0,
@@ -361,7 +361,15 @@ impl State {
             (content.extents.cut(0, self.block), std::mem::take(&mut content.log.segments))
         };
         self.free(freed);
-        self.free(segments.iter().map(|s| (s.zone, s.end.minus(s.start).0)).collect());
+        self.free_segments(segments.iter().map(|s| (s.zone, s.start.0..s.end.0)).collect());
+    }
+
+    /// Frees blocks of segments of logs.
+    fn free_segments(&mut self, freed: Vec<(ZoneId, Range<u64>)>) {
+        for (zone, blocks) in &freed {
+            self.allocator.conventional.free(*zone, blocks.clone(), self.journal.applied);
+        }
+        self.free(freed.into_iter().map(|(zone, blocks)| (zone, blocks.end - blocks.start)).collect());
     }
 
     fn free(&mut self, freed: Freed) {
@@ -443,6 +451,12 @@ impl State {
         let file = self.log_file(ino)?;
         let fits = self.allocator.table.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
         let blocks = segment.end.minus(segment.start).0;
+        let conventional = &mut self.allocator.conventional;
+        // In a replay every record is durable.
+        conventional.release_durable(self.journal.durable);
+        let fits = fits
+            && (!conventional.has(segment.zone)
+                || conventional.take(segment.zone, segment.start.0..segment.end.0));
         if !fits || !self.allocator.table.add_live(segment.zone, blocks, ZoneRole::Log) {
             return Err(damaged_metadata_error(format!(
                 "log {ino} has a segment in zone {}: no log zone has that",
@@ -470,24 +484,24 @@ impl State {
         keep: usize,
     ) -> Result<()> {
         let file = self.log_file(ino)?;
-        let mut freed: Vec<(ZoneId, u64)> = Vec::new();
+        let mut freed: Vec<(ZoneId, Range<u64>)> = Vec::new();
         {
             let mut content = file.content.write();
             let log = &mut content.log;
             self.parts -= (log.segments.len() - keep.min(log.segments.len())) as u64;
             for s in log.segments.drain(keep.min(log.segments.len())..) {
-                freed.push((s.zone, s.end.minus(s.start).0));
+                freed.push((s.zone, s.start.0..s.end.0));
             }
             if let Some(last) = log.segments.last_mut() {
                 let end = last_end.clamp(last.start.0, last.end.0);
-                freed.push((last.zone, last.end.0 - end));
+                freed.push((last.zone, end..last.end.0));
                 last.end.0 = end;
             }
             log.sealed = Some(sealed);
             (content.size, content.stored) = (sealed.0, sealed.0);
             content.modified_ms = modified_ms;
         }
-        self.free(freed);
+        self.free_segments(freed);
         Ok(())
     }
 

@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 4 | magic | `FuLe` |
 //! | 4 | 2 | version | 2 |
-//! | 6 | 2 | flags | bit 0: padding, without stream bytes and sequence; bit 1: in an odd region, see below; bit 2: a void entry, bit 3: the payload has a list of known tickets, see [`parallel`](crate::wal::parallel); the others are zero |
+//! | 6 | 2 | flags | bit 0: padding, without stream bytes and sequence; bit 1: in an odd region, see below; bit 2: a void entry, bit 3: the payload has a list of known tickets, see [`parallel`](crate::wal::parallel); bit 4: rewritten in place, see below; the others are zero |
 //! | 8 | 8 | log | the log's id: its inode number |
 //! | 16 | 8 | generation | the generation of the entry's zone |
 //! | 24 | 8 | sequence | counts the log's entries, across zones and epochs; shared by the parts of one entry |
@@ -34,6 +34,13 @@
 //! entry before it was acknowledged, so its address is higher than theirs: an entry that was not found before the next
 //! region, or the log's next segment, begins does not exist. Appends are reordered within a region only.
 //!
+//! # Entries rewritten in place
+//!
+//! In a conventional zone an ordered log rewrites its last block while the block has room. Each version of the block is an entry of one
+//! part with all bytes of the version before and more behind them, under a sequence of its own: with bit 4 set the entry stands for
+//! every sequence from `needs` to its own. A power cut leaves one version whole, since a drive writes a block of a conventional zone
+//! wholly or not at all. Entries behind an older version are then behind a gap in the sequence, and do not count.
+//!
 //! # Why a payload is never taken for an entry
 //!
 //! After a torn entry, recovery looks for the next entry block by block. A record that embeds an old entry of the same log,
@@ -59,6 +66,8 @@ const FLAG_PADDING: u16 = 1;
 const FLAG_ODD: u16 = 2;
 const FLAG_VOID: u16 = 4;
 const FLAG_KNOWN: u16 = 8;
+const FLAG_REWRITTEN: u16 = 16;
+const FLAGS: u16 = FLAG_PADDING | FLAG_ODD | FLAG_VOID | FLAG_KNOWN | FLAG_REWRITTEN;
 /// The bytes at the start of an entry's second and later blocks that the mask changes.
 const MASKED_WORD_BYTES: usize = MAGIC.len();
 
@@ -110,6 +119,8 @@ pub struct EntryHeader {
     pub void: bool,
     /// In a parallel log: the entry's payload lists acknowledged tickets above `needs`.
     pub known: bool,
+    /// The entry holds every sequence from `needs` to its own: a version of a block that is rewritten in place.
+    pub rewritten: bool,
     /// The log's id.
     pub log: u64,
     /// The generation of the zone that holds the entry.
@@ -172,6 +183,7 @@ impl EntryHeader {
             odd: raw.flags.get() & FLAG_ODD != 0,
             void: raw.flags.get() & FLAG_VOID != 0,
             known: raw.flags.get() & FLAG_KNOWN != 0,
+            rewritten: raw.flags.get() & FLAG_REWRITTEN != 0,
             log: raw.log.get(),
             generation: raw.generation.get(),
             sequence: raw.sequence.get(),
@@ -185,9 +197,10 @@ impl EntryHeader {
             crc: raw.crc.get(),
         };
         let checks = [
-            ("flags", raw.flags.get() & !(FLAG_PADDING | FLAG_ODD | FLAG_VOID | FLAG_KNOWN) == 0),
+            ("flags", raw.flags.get() & !FLAGS == 0),
             ("needs", header.needs <= header.sequence),
             ("part", header.part < header.parts),
+            ("parts", !header.rewritten || header.parts == 1),
             ("length", header.total() <= MAX_PART),
             ("open", header.open == u32::MAX || u64::from(header.open) <= header.sequence),
         ];
@@ -205,6 +218,7 @@ impl EntryHeader {
             odd: false,
             void: false,
             known: false,
+            rewritten: false,
             log: 1,
             generation: 1,
             sequence,
@@ -224,6 +238,11 @@ impl EntryHeader {
         if self.open == u32::MAX { 0 } else { self.sequence.saturating_sub(self.open.into()) }
     }
 
+    /// The lowest sequence that the entry stands for.
+    pub(super) fn first_sequence(&self) -> u64 {
+        if self.rewritten { self.needs } else { self.sequence }
+    }
+
     /// Bytes of the entry's header and payload.
     pub fn total(&self) -> usize {
         HEADER_SIZE.saturating_add(usize::try_from(self.length).unwrap_or(usize::MAX))
@@ -235,6 +254,7 @@ impl EntryHeader {
             | bit(self.odd, FLAG_ODD)
             | bit(self.void, FLAG_VOID)
             | bit(self.known, FLAG_KNOWN)
+            | bit(self.rewritten, FLAG_REWRITTEN)
     }
 
     fn raw(&self) -> Raw {
@@ -358,6 +378,7 @@ mod tests {
             odd: false,
             void: false,
             known: false,
+            rewritten: false,
             log: 0x0102_0304_0506_0708,
             generation: 42,
             sequence: 9,
@@ -404,6 +425,26 @@ mod tests {
         assert_eq!((found.epoch, found.part, found.parts, found.mask, found.padding), (3, 1, 2, 1, false));
         assert_eq!((found.open, found.proven()), (5, 4));
         assert_eq!(sealed(&payload), golden);
+    }
+
+    #[test]
+    fn the_golden_version_of_a_rewritten_block_decodes_and_encodes_to_the_same_bytes() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/log-entry-rewritten-v2.bin");
+        let header = EntryHeader { rewritten: true, needs: 6, part: 0, parts: 1, ..header(5) };
+        let mut part = vec![0; BLOCK];
+        part[HEADER_SIZE..][..5].copy_from_slice(b"bytes");
+        header.seal(&mut part, &home(), BLOCK);
+        if std::env::var_os("FURROW_WRITE_GOLDEN").is_some() {
+            std::fs::write(path, &part).expect("the golden file can be written");
+        }
+        let golden = std::fs::read(path).expect("the golden file is committed");
+        let (found, payload) = decode(&golden, &home(), BLOCK as u32).expect("the golden entry decodes");
+        assert_eq!((found.first_sequence(), found.sequence, payload.as_slice()), (6, 9, &b"bytes"[..]));
+        assert_eq!(part, golden);
+        // A block is rewritten as one part.
+        let mut two = golden;
+        two[46] = 2;
+        assert_eq!(EntryHeader::parse(&two), Err(BadEntry::Field("parts")));
     }
 
     #[test]

@@ -104,6 +104,14 @@ impl LogIndex {
         }
     }
 
+    /// Replaces the index's last part by a longer version of it, which was written to the same block at `lba`.
+    pub(super) fn replace_last(&mut self, lba: Lba, length: u32, mask: u32) {
+        if let Some(before) = self.extents.pop_if(|last| last.lba == lba) {
+            self.end = before.offset;
+        }
+        self.push(lba, length, mask);
+    }
+
     /// Reads a log from stream offset `offset` on; returns the number of bytes, fewer than asked for only at
     /// the end of the index.
     ///

@@ -25,7 +25,7 @@ pub(crate) mod stats;
 pub(crate) mod window;
 
 pub use index::{Check, LogIndex};
-pub use options::{IoMode, LogOptions};
+pub use options::{IoMode, LogOptions, LogZones};
 pub use ordered::{Cut, LogIdentity, LogWriter, MEMORY, ReadStats, Recovered, recover};
 pub use segment::{Next, Segment, SegmentSource};
 pub use stats::LogStats;

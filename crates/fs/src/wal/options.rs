@@ -14,6 +14,18 @@ pub enum IoMode {
     Append,
 }
 
+/// In which zones ordered logs lie.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum LogZones {
+    /// In conventional zones where the drive has such zones for logs, else in sequential ones.
+    #[default]
+    Auto,
+    /// In conventional zones while these have space. Mounting a file system without such zones for logs is `Invalid`.
+    Conventional,
+    /// In sequential zones.
+    Sequential,
+}
+
 /// The settings of an ordered log's writer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogOptions {
@@ -27,6 +39,8 @@ pub struct LogOptions {
     /// nothing. A crash of the process loses up to `window` times `buffer` bytes of unsynced data, and the buffer. Default
     /// 64; always 1 in `write` mode.
     pub window: usize,
+    /// In which zones a mount's ordered logs lie. Default: auto.
+    pub zones: LogZones,
     /// Bytes of a region: after so many bytes of entries the log waits until nothing is in flight (ZWAL's barrier, section
     /// 4.4), which bounds how far recovery looks for a missing entry; 0 for no barriers. Default: 0.
     #[cfg(feature = "log-barriers")]
@@ -67,6 +81,7 @@ impl Default for LogOptions {
             buffer: LogOptions::DEFAULT_BUFFER,
             mode: IoMode::Append,
             window: LogOptions::DEFAULT_WINDOW,
+            zones: LogZones::Auto,
             #[cfg(feature = "log-barriers")]
             barrier: 0,
             #[cfg(feature = "broken-rules")]

@@ -13,6 +13,7 @@ use crate::error::{Error, ErrorKind};
 use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 use crate::wal::segment::Segment;
+use crate::zones::conventional::ConventionalSpace;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::reserve::RecoveryReserve;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
@@ -22,6 +23,10 @@ use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Strea
 #[derive(Debug)]
 pub(crate) struct Allocator {
     pub table: ZoneTable,
+    /// The space of the conventional zones.
+    pub conventional: ConventionalSpace,
+    /// True if logs take segments in conventional zones while there is space.
+    pub prefers_conventional: bool,
     /// The data zones: file data is being written to them.
     pub open: Vec<Arc<OpenZone>>,
     /// How the open zones that the device allows are divided; `None` before the mount has decided it.
@@ -65,7 +70,7 @@ pub(crate) struct Allocator {
     pub stuck: Vec<ZoneId>,
 }
 
-/// The zone that an open log writes to, and its segment.
+/// The zone that an open log writes to, and its segment. A conventional zone holds no open-zone slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub zone: ZoneId,
@@ -103,9 +108,11 @@ pub(super) enum ZoneChoice {
 }
 
 impl Allocator {
-    /// The allocator of the zones in `table`, before a mount has decided on the use of each zone.
-    pub(crate) fn new(table: ZoneTable) -> Allocator {
+    /// The allocator of the zones in `table`, before a mount has decided on the use of each zone. `block`: bytes of a block.
+    pub(crate) fn new(table: ZoneTable, block: u64) -> Allocator {
         Allocator {
+            conventional: ConventionalSpace::new(table.conventional(), block),
+            prefers_conventional: false,
             table,
             open: Vec::new(),
             slots: None,

@@ -12,6 +12,7 @@ use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
+use crate::options::FileKind;
 use crate::shared::Shared;
 use crate::wal::ordered::writer::ReleasedSegment;
 use crate::wal::segment::Segment;
@@ -62,6 +63,19 @@ enum SegmentSearchOutcome {
 }
 
 impl Allocator {
+    /// Leases a segment in a conventional zone to ordered log `ino`; `None` where the log is to take one in a sequential zone. The caller
+    /// commits the segment's metadata record. `durable`: number of metadata records that are durable.
+    fn find_conventional_segment(&mut self, ino: u64, durable: u64) -> Option<SegmentSearchOutcome> {
+        if !self.prefers_conventional {
+            return None;
+        }
+        let (zone, blocks) = self.conventional.find(durable)?;
+        let Some(generation) = self.take_generation() else { return Some(SegmentSearchOutcome::Wait) };
+        let segment = Segment { zone, generation, start: blocks.start, end: blocks.end };
+        self.replace_lease(ino, Lease { zone, segment, active: false }, true);
+        Some(SegmentSearchOutcome::Segment(segment, true))
+    }
+
     /// Leases a segment to log `ino`. The caller commits the segment's metadata record.
     fn find_segment(&mut self, ino: u64) -> SegmentSearchOutcome {
         let leased = self.leases.get(&ino).is_some_and(|lease| lease.active);
@@ -133,7 +147,14 @@ impl Allocator {
     /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the zone that the log leaves.
     fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> SegmentSearchOutcome {
         self.table.set(segment.zone, Phase::Log, ZoneRole::Log);
-        let before = self.leases.insert(ino, Lease { zone: segment.zone, segment, active: true });
+        self.replace_lease(ino, Lease { zone: segment.zone, segment, active: true }, both);
+        self.table.note_state(segment.zone, as_state, segment.start.0);
+        SegmentSearchOutcome::Segment(segment, both)
+    }
+
+    /// Notes that log `ino` goes on in another segment. `both`: the segment's zone may be active beside the zone that the log leaves.
+    fn replace_lease(&mut self, ino: u64, lease: Lease, both: bool) {
+        let before = self.leases.insert(ino, lease);
         if let Some(before) = before.filter(|lease| lease.active) {
             // The log's old zone counts as full. A log asks for a segment when its last one, which ends where
             // the zone ends, is used up. Entries for the old zone may still be buffered. They fill the zone,
@@ -145,8 +166,6 @@ impl Allocator {
                 self.leaving.push(LeftZone { ino, zone: before.zone });
             }
         }
-        self.table.note_state(segment.zone, as_state, segment.start.0);
-        SegmentSearchOutcome::Segment(segment, both)
     }
 
     /// Ends the lease of log `ino`. `pointer`: the block at which the zone's write pointer is; `u64::MAX` for the zone's end,
@@ -219,10 +238,10 @@ impl State {
 }
 
 impl Shared {
-    /// The next segment of open log `ino`, the number of the segment's record, and whether the segment's zone is active
+    /// The next segment of open log `ino` of kind `kind`, the number of the segment's record, and whether the segment's zone is active
     /// beside the zone that the log leaves. Until the record is durable, a power cut loses the content of the segment. Waits
     /// only where no zone is available at once.
-    pub(crate) async fn next_segment(&self, ino: u64) -> Result<(Segment, u64, bool)> {
+    pub(crate) async fn next_segment(&self, ino: u64, kind: FileKind) -> Result<(Segment, u64, bool)> {
         let mut waits: Option<WaitingLog<'_>> = None;
         let mut give_up: Option<Instant> = None;
         let mut look: Option<Instant> = None;
@@ -233,7 +252,14 @@ impl Shared {
             self.metadata.check()?;
             let found = {
                 let mut state = self.state.lock();
-                let mut found = state.allocator.find_segment(ino);
+                // Blocks of conventional zones are used again under the same rule as zones that are reset.
+                let early = self.options.rules().resets_early();
+                let durable = if early { u64::MAX } else { state.journal.durable };
+                let allocator = &mut state.allocator;
+                // Only ordered logs write to addresses that they choose.
+                let in_place =
+                    (kind == FileKind::Log).then(|| allocator.find_conventional_segment(ino, durable));
+                let mut found = in_place.flatten().unwrap_or_else(|| allocator.find_segment(ino));
                 let now = self.driver.now();
                 let look_now = look.is_some_and(|at| now >= at);
                 if matches!(found, SegmentSearchOutcome::TooMany)

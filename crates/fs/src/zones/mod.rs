@@ -6,12 +6,13 @@
 //!     -------- over --------
 //!   allocator
 //!     -------- over --------
-//!   table   open_zone   slots   reserve   pins   pool
+//!   table   conventional   open_zone   slots   reserve   pins   pool
 //! ```
 
 pub(crate) mod ahead;
 pub(crate) mod allocator;
 pub(crate) mod cleaner;
+pub(crate) mod conventional;
 pub(crate) mod lease;
 pub(crate) mod open_zone;
 pub(crate) mod pins;

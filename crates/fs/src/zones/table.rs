@@ -22,9 +22,10 @@ pub(crate) const MIN_RECLAIM_GAIN_DIVISOR: u64 = 64;
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Phase {
-    /// The zone is never used for files: it holds the superblock or metadata, is conventional, or is worn
-    /// out.
+    /// The zone is never used for files: it holds the superblock or metadata, or is worn out.
     Unusable,
+    /// Conventional: segments of ordered logs may lie in the zone, which is neither opened nor reset.
+    Conventional,
     /// Empty.
     Free,
     /// The zone is open, and file data is written to it.
@@ -115,6 +116,7 @@ impl ZoneTable {
         for info in report {
             let worn = matches!(info.state, ZoneState::ReadOnly | ZoneState::Offline);
             let usable = info.zone.0 >= files_from && info.kind == ZoneKind::Sequential && !worn;
+            let conventional = info.zone.0 >= 2 && info.kind == ZoneKind::Conventional && !worn;
             let role = match info.zone.0 {
                 n if n < 2 => ZoneRole::Superblock,
                 n if n >= geometry.conventional && n < files_from => ZoneRole::Metadata,
@@ -124,6 +126,7 @@ impl ZoneTable {
             let opened = info.state.is_active() && info.pointer == Blocks::ZERO;
             let empty = info.state == ZoneState::Empty || opened;
             let phase = match (usable, empty) {
+                (false, _) if conventional => Phase::Conventional,
                 (false, _) => Phase::Unusable,
                 (true, true) => Phase::Free,
                 (true, false) => Phase::Full,
@@ -225,7 +228,7 @@ impl ZoneTable {
         }
         entry.live += blocks;
         self.live_logs += usize::from(entry.has_live_log());
-        self.live += blocks;
+        self.live += if entry.phase == Phase::Conventional { 0 } else { blocks };
         self.dead.remove(&zone.0);
         true
     }
@@ -237,7 +240,11 @@ impl ZoneTable {
         entry.live = entry.live.checked_sub(blocks).expect("no more blocks die than were live");
         self.live_logs += usize::from(entry.has_live_log());
         entry.freed_by = entry.freed_by.max(by);
-        self.live -= blocks;
+        match entry.phase {
+            Phase::Conventional if entry.live == 0 => entry.role = ZoneRole::Free,
+            Phase::Conventional => {}
+            _ => self.live -= blocks,
+        }
         if entry.live == 0 && entry.phase == Phase::Full {
             self.dead.insert(zone.0);
         }
@@ -297,7 +304,12 @@ impl ZoneTable {
         self.live_logs
     }
 
-    /// Number of live blocks in all zones.
+    /// The conventional zones that logs may use, and their capacities in blocks.
+    pub(crate) fn conventional(&self) -> impl Iterator<Item = (ZoneId, u64)> {
+        self.iter().filter(|(_, z)| z.phase == Phase::Conventional).map(|(zone, z)| (zone, z.capacity))
+    }
+
+    /// Number of live blocks in the zones that [`ZoneTable::usable`] counts, and in worn ones.
     pub(crate) fn live(&self) -> u64 {
         self.live
     }

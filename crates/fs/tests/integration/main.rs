@@ -4,6 +4,7 @@
 
 mod basics;
 mod common;
+mod conventional_logs;
 mod damage;
 mod foreign_zones;
 mod full;

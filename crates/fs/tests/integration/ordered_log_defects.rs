@@ -298,6 +298,7 @@ impl ForgedLog {
             odd: false,
             void: false,
             known: false,
+            rewritten: false,
             log: ForgedLog::LOG,
             generation: self.segment.generation,
             sequence,

@@ -15,8 +15,8 @@ const APT_COMMAND: &str = "apt-get install libleveldb-dev python3-plyvel";
 pub fn library() -> &'static Path {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     BUILT.get_or_init(|| {
-        // --lib: the program that other tests run stays as it is.
-        let args = ["programs", "--lib", "--offline", "--profile"];
+        // Without --bins: the program that other tests run stays as it is.
+        let args = ["programs", "--offline", "--profile"];
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
         let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
         assert!(built.status.success(), "building the library: {}", output_text(&built));

@@ -12,8 +12,8 @@ pub const SMALL_DRIVE: &str = "zones=64&zone-size=4MiB";
 pub fn plugin() -> PathBuf {
     static BUILT: OnceLock<PathBuf> = OnceLock::new();
     let built = BUILT.get_or_init(|| {
-        // --lib: the program that other tests run stays as it is.
-        let args = ["programs", "--lib", "--offline", "--profile"];
+        // Without --bins: the program that other tests run stays as it is.
+        let args = ["programs", "--offline", "--profile"];
         let profile = if cfg!(debug_assertions) { "test" } else { "release" };
         let built = Command::new(env!("CARGO")).args(args).arg(profile).output().unwrap();
         assert!(built.status.success(), "building the plug-in: {}", output_text(&built));

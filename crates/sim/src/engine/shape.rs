@@ -114,6 +114,7 @@ impl Shape {
             0 => Drive { zones: 160, zone_size: 16, zone_capacity: 14, ..tiny },
             _ => Drive { zones: 96, zone_size: 32, zone_capacity: 28, max_append: 16, ..tiny },
         };
+        let drive = drive.with_conventional_zones(seed, workload);
         let lazy = rng.chance(40);
         let merges = rng.chance(if lazy { 25 } else { 60 }) && mode != Mode::LevelDb;
         let log_limit = if rng.chance(40) { 40 * 4096 } else { 1 << 30 };

@@ -41,7 +41,7 @@ pub fn built() -> PathBuf {
 pub fn build() -> Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["programs", "--profile", "test"]);
+    command.args(["programs", "--bins", "--profile", "test"]);
     let status = command.status().context("cannot run cargo")?;
     ensure!(status.success(), "cargo build failed");
     Ok(())

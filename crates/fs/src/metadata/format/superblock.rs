@@ -7,7 +7,7 @@
 //! | 12 | 4 | crc | CRC32C of these 512 bytes with this field zero |
 //! | 16 | 8 | compat | features that older builds may ignore |
 //! | 24 | 8 | ro_compat | features that older builds may read, not write |
-//! | 32 | 8 | incompat | features that older builds must refuse |
+//! | 32 | 8 | incompat | features that older builds must refuse; bit 0: logs in conventional zones |
 //! | 40 | 16 | uuid | identity of the file system |
 //! | 56 | 4 | block_size | bytes |
 //! | 60 | 4 | zones | number of zones |
@@ -40,8 +40,10 @@ pub(crate) const SIZE: usize = 512;
 pub(crate) const MAX_LABEL: usize = 64;
 /// The read-only-compatible features this build knows.
 const KNOWN_RO_COMPAT: u64 = 0;
+/// Incompatible feature: segments of ordered logs may lie in conventional zones.
+pub(crate) const CONVENTIONAL_LOGS: u64 = 1;
 /// The incompatible features this build knows.
-const KNOWN_INCOMPAT: u64 = 0;
+const KNOWN_INCOMPAT: u64 = CONVENTIONAL_LOGS;
 
 #[derive(FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned, Clone)]
 #[repr(C)]

@@ -10,6 +10,9 @@ use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home, MAX_PART, copy_unmasked}
 use crate::wal::options::{IoMode, LogOptions};
 use crate::wal::segment::{Next, Segment};
 
+/// The log's last block in a conventional zone is rewritten only if a block divided by this number is free in it.
+const LEAST_ROOM_DIVISOR: usize = 8;
+
 /// Sizes of a log's entries and regions that stay the same while the log is open.
 #[derive(Clone, Debug)]
 pub(super) struct EntryLimits {
@@ -21,8 +24,12 @@ pub(super) struct EntryLimits {
     /// Long entries end at multiples of this many blocks within their zone.
     optimal: u64,
     zone_size: Blocks,
+    /// Zones below this number are conventional.
+    conventional: u32,
     /// Blocks of the log's longest region; zero for no bound.
     region: u64,
+    /// Broken rule: a block that is rewritten keeps its sequence.
+    keeps_sequences: bool,
 }
 
 impl EntryLimits {
@@ -43,8 +50,15 @@ impl EntryLimits {
             entry: Blocks(entry.clamp(1, EntryLimits::MAX_ENTRY_BLOCKS)),
             optimal: geometry.optimal_write.0.max(1),
             zone_size: geometry.zone_size,
+            conventional: geometry.conventional,
+            keeps_sequences: options.rules().keeps_sequences_of_rewritten_blocks(),
             region: (barrier / block_size).max(usize::from(barrier > 0)) as u64,
         }
+    }
+
+    /// True if blocks of `zone` can be rewritten in place.
+    pub(super) fn is_conventional(&self, zone: ZoneId) -> bool {
+        zone.0 < self.conventional
     }
 
     /// Bytes of the log's longest entry.
@@ -133,6 +147,8 @@ pub(super) struct SealedEntry {
     pub(super) alone: bool,
     pub(super) data: Buf,
     pub(super) parts: Vec<Part>,
+    /// Stream bytes at the entry's start that the version before of the same block holds too; 0 unless the entry rewrites a block.
+    carried: usize,
     /// Number of the entry's parts that the device has acknowledged.
     pub(super) acknowledged: usize,
 }
@@ -144,6 +160,18 @@ pub(super) enum AppendStop {
     Done,
     /// The segment is full: the caller gives the buffer another segment and appends the rest.
     NeedsSegment,
+}
+
+/// The log's last block, in a conventional zone, while it has room: the next entry rewrites the block.
+#[derive(Debug)]
+struct Tail {
+    zone: ZoneId,
+    generation: u64,
+    lba: Lba,
+    /// The lowest sequence that the block stands for.
+    first: u64,
+    /// The block's stream bytes.
+    bytes: Vec<u8>,
 }
 
 /// The open entry of an ordered log, which takes the appended bytes, and the segment for its parts.
@@ -163,9 +191,15 @@ pub(super) struct EntryBuffer {
     segment: Option<Segment>,
     /// True if the next part may be submitted only when no earlier part is in flight.
     waits_for_earlier: bool,
+    /// The log's last block, if the next entry rewrites it.
+    tail: Option<Tail>,
+    /// If the open entry rewrites a block: the lowest sequence that the block stands for, and the number of bytes that the block holds already.
+    rewrites: Option<(u64, usize)>,
     /// The first block of the open entry's next part, within the segment's zone.
     next: Blocks,
     pub(super) next_sequence: u64,
+    /// Number of versions of blocks that got no sequence of their own, under the broken rule.
+    without_sequence: u64,
     /// Every entry below this sequence is safe from a power cut.
     pub(super) durable: u64,
 }
@@ -183,8 +217,11 @@ impl EntryBuffer {
             filled: 0,
             segment: None,
             waits_for_earlier: false,
+            tail: None,
+            rewrites: None,
             next: Blocks::ZERO,
             next_sequence: first_sequence,
+            without_sequence: 0,
             durable: first_sequence,
         }
     }
@@ -211,9 +248,29 @@ impl EntryBuffer {
         self.data.as_ref().map_or(0, |d| d.len())
     }
 
-    /// Bytes of the log's stream in the buffer.
+    /// Bytes of the log's stream in the buffer that no sealed entry holds.
     pub(super) fn pending(&self) -> u64 {
-        self.parts.iter().map(|part| part.length as u64).sum()
+        self.parts.iter().map(|part| part.length as u64).sum::<u64>() - self.carried() as u64
+    }
+
+    fn carried(&self) -> usize {
+        self.rewrites.map_or(0, |(_, carried)| carried)
+    }
+
+    /// True if the open entry rewrites the log's last block.
+    pub(super) fn rewrites_a_block(&self) -> bool {
+        self.rewrites.is_some()
+    }
+
+    /// The stream bytes of the log's last block, if that block has been written and is to be rewritten.
+    pub(super) fn rewritten_bytes(&self) -> &[u8] {
+        match (&self.tail, self.rewrites, &self.data) {
+            (Some(tail), ..) => &tail.bytes,
+            (None, Some((_, carried)), Some(data)) => {
+                data.get(HEADER_SIZE..HEADER_SIZE + carried).unwrap_or_default()
+            }
+            _ => &[],
+        }
     }
 
     /// Copies as much of `data` into the buffer as the segment has room for, and seals full entries into
@@ -245,6 +302,12 @@ impl EntryBuffer {
                 self.seal(identity, queue);
                 continue;
             }
+            if self.parts.is_empty()
+                && let Some(tail) = self.tail.take()
+            {
+                self.continue_block(tail);
+                continue;
+            }
             let Some(segment) = self.unused() else {
                 return (taken, AppendStop::NeedsSegment);
             };
@@ -256,11 +319,38 @@ impl EntryBuffer {
         }
     }
 
-    fn begin_part(&mut self, segment: &Segment, blocks: Blocks) {
+    /// Begins an entry that rewrites the log's last block, with the bytes that the block holds.
+    fn continue_block(&mut self, tail: Tail) {
+        let Tail { zone, generation, lba, first, bytes } = tail;
+        let room = self.limits.block_size;
+        let data = self.data();
+        data.resize(HEADER_SIZE, 0);
+        data.extend_from_slice(&bytes);
+        self.most = Blocks(1);
+        self.rewrites = Some((first, bytes.len()));
+        // Two writes of one block in flight may land in either order.
+        let waits_for_earlier = true;
+        self.parts.push(Part {
+            zone,
+            generation,
+            lba,
+            at: 0,
+            room,
+            length: bytes.len(),
+            mask: 0,
+            waits_for_earlier,
+        });
+    }
+
+    /// The memory of the open entry.
+    fn data(&mut self) -> &mut BufMut {
         let capacity = self.limits.bytes(self.limits.entry);
         let spare = &mut self.spare;
-        let data =
-            self.data.get_or_insert_with(|| spare.pop().unwrap_or_else(|| BufMut::with_capacity(capacity)));
+        self.data.get_or_insert_with(|| spare.pop().unwrap_or_else(|| BufMut::with_capacity(capacity)))
+    }
+
+    fn begin_part(&mut self, segment: &Segment, blocks: Blocks) {
+        let data = self.data();
         let at = data.len();
         data.resize(at + HEADER_SIZE, 0);
         let zone_start = Lba(u64::from(segment.zone.0) * self.limits.zone_size.0);
@@ -298,17 +388,19 @@ impl EntryBuffer {
         }
         let alone = self.limits.region > 0 && self.filled == 0 && 2 * blocks > self.limits.region;
         self.filled += blocks;
+        let rewrites = self.rewrites.take();
         for (part, number) in parts.iter_mut().zip(0_u16..) {
             let header = EntryHeader {
                 padding: false,
                 odd: self.region % 2 == 1,
                 void: false,
                 known: false,
+                rewritten: rewrites.is_some(),
                 log: identity.log,
                 generation: part.generation,
                 sequence,
                 // An entry of an ordered log counts only if every entry before it exists.
-                needs: sequence,
+                needs: rewrites.map_or(sequence, |(first, _)| first),
                 epoch: identity.epoch,
                 part: number,
                 parts: count,
@@ -317,13 +409,38 @@ impl EntryBuffer {
                 open: u32::try_from(sequence - self.durable).unwrap_or(u32::MAX),
                 crc: 0,
             };
+            let header = self.under_rules(header);
             let home = Home { uuid: identity.uuid, zone: part.zone };
             if let Some(bytes) = data.get_mut(part.at..part.at + part.room) {
                 part.mask = header.seal(bytes, &home, block_size).mask;
             }
         }
         let (region, data) = (self.region, data.freeze());
-        queue.push_back(SealedEntry { sequence, region, alone, data, parts, acknowledged: 0 });
+        let (first, carried) = rewrites.unwrap_or((sequence, 0));
+        let entry = SealedEntry { sequence, region, alone, data, parts, acknowledged: 0, carried };
+        self.tail = self.tail_of(&entry, first);
+        queue.push_back(entry);
+    }
+
+    /// The header as the rules have it: unchanged, unless the rule for rewritten blocks is broken.
+    fn under_rules(&mut self, header: EntryHeader) -> EntryHeader {
+        if !self.limits.keeps_sequences {
+            return header;
+        }
+        self.without_sequence += u64::from(header.rewritten);
+        let sequence = header.sequence - self.without_sequence;
+        EntryHeader { rewritten: false, sequence, needs: sequence, open: u32::MAX, ..header }
+    }
+
+    /// The block of `entry` as the log's tail, if the entry has one block, in a conventional zone, with enough room to rewrite it.
+    fn tail_of(&self, entry: &SealedEntry, first: u64) -> Option<Tail> {
+        let [part] = entry.parts.as_slice() else { return None };
+        let used = HEADER_SIZE + part.length;
+        let one = part.room == self.limits.block_size && self.limits.is_conventional(part.zone);
+        let worth_it = used + self.limits.block_size / LEAST_ROOM_DIVISOR <= part.room;
+        let bytes = entry.data.get(part.at + HEADER_SIZE..part.at + used)?;
+        let &Part { zone, generation, lba, .. } = part;
+        (one && worth_it).then(|| Tail { zone, generation, lba, first, bytes: bytes.to_vec() })
     }
 
     /// Keeps the memory of a written entry for a later entry.
@@ -339,14 +456,24 @@ impl EntryBuffer {
     /// Copies the buffered stream bytes from offset `skip` on into `into`; returns their number.
     pub(super) fn copy_to(&self, skip: u64, into: &mut [u8]) -> usize {
         let data = self.data.as_deref().unwrap_or_default();
-        copy_parts(data, &self.parts, self.limits.block_size, skip, into)
+        copy_parts(data, &self.parts, self.limits.block_size, skip + self.carried() as u64, into)
     }
 }
 
 impl SealedEntry {
-    /// Bytes of the log's stream in the entry.
+    /// Bytes of the log's stream in the entry that no entry before holds.
     pub(super) fn length(&self) -> u64 {
-        self.parts.iter().map(|p| p.length as u64).sum()
+        self.parts.iter().map(|p| p.length as u64).sum::<u64>() - self.carried as u64
+    }
+
+    /// True if the entry rewrites a block.
+    pub(super) fn rewrites_a_block(&self) -> bool {
+        self.carried > 0
+    }
+
+    /// The stream bytes at the entry's start that the version before of the same block holds too.
+    pub(super) fn rewritten_bytes(&self) -> &[u8] {
+        self.data.get(HEADER_SIZE..HEADER_SIZE + self.carried).unwrap_or_default()
     }
 
     /// The blocks of `part`, as they are written to the device.
@@ -354,9 +481,9 @@ impl SealedEntry {
         self.data.slice(part.at..part.at + part.room)
     }
 
-    /// Copies the entry's stream bytes from offset `skip` on into `into`; returns their number.
+    /// Copies the entry's stream bytes that no entry before holds, from offset `skip` on, into `into`; returns their number.
     pub(super) fn copy_to(&self, block_size: usize, skip: u64, into: &mut [u8]) -> usize {
-        copy_parts(&self.data, &self.parts, block_size, skip, into)
+        copy_parts(&self.data, &self.parts, block_size, skip + self.carried as u64, into)
     }
 }
 

@@ -17,6 +17,7 @@ use crate::device::{self, IoClass};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
+use crate::options::FileKind;
 use crate::shared::{Handle, Shared};
 use crate::wal::index::LogIndex;
 use crate::wal::ordered::buffer::LogIdentity;
@@ -63,7 +64,7 @@ impl SegmentSource for FileSegmentSource {
             let closed =
                 || Error::new(ErrorKind::Closed, "extending a log").because("the file system is gone");
             let shared = self.shared.upgrade().ok_or_else(closed)?;
-            let (segment, record, beside) = shared.next_segment(self.ino).await?;
+            let (segment, record, beside) = shared.next_segment(self.ino, FileKind::Log).await?;
             self.metadata.needed.fetch_max(record, Ordering::AcqRel);
             self.metadata.left_a_zone.store(true, Ordering::Release);
             Ok(Next { segment, beside })

@@ -35,7 +35,7 @@ pub(super) struct Sorter {
     next: u64,
     /// The lowest sequence that is decided not to exist; `next` if there is none.
     absent: u64,
-    /// Parts of entries that are not decided yet, by sequence.
+    /// Parts of entries that are not decided yet, by the lowest sequence that each entry stands for.
     held: BTreeMap<u64, Vec<Part>>,
     /// Parts in `held` that have their bytes in memory, in the order in which the scan found them.
     in_memory: VecDeque<HeldPart>,
@@ -63,7 +63,8 @@ pub(super) struct Sorter {
 struct HeldPart {
     /// Number of bytes that had been scanned when the part was found.
     at: u64,
-    sequence: u64,
+    /// The lowest sequence that the part's entry stands for.
+    first: u64,
     part: u16,
 }
 
@@ -115,17 +116,18 @@ impl Sorter {
             self.drop_part(&part);
             return;
         }
-        if header.sequence == self.next && header.parts == 1 && !self.held.contains_key(&header.sequence) {
+        let first = header.first_sequence();
+        if first == self.next && header.parts == 1 && !self.held.contains_key(&first) {
             self.decide_one(part);
         } else {
-            let (sequence, number) = (header.sequence, header.part);
-            let entry = self.held.entry(sequence).or_default();
+            let number = header.part;
+            let entry = self.held.entry(first).or_default();
             // The scan found the same part twice: the first one counts.
             if entry.iter().any(|p| p.found.header.part == number) {
                 return;
             }
             if part.payload.is_some() {
-                self.in_memory.push_back(HeldPart { at, sequence, part: number });
+                self.in_memory.push_back(HeldPart { at, first, part: number });
             }
             entry.push(part);
         }
@@ -157,13 +159,12 @@ impl Sorter {
         while let Some(entry) = self.held.first_entry()
             && *entry.key() < end
         {
-            let (sequence, parts) = entry.remove_entry();
+            let (first, parts) = entry.remove_entry();
             if is_whole(&parts) {
-                self.next = sequence;
                 self.decide(parts);
             } else {
                 parts.iter().for_each(|part| self.drop_part(part));
-                self.next = sequence + 1;
+                self.next = first + 1;
             }
         }
         if end != u64::MAX {
@@ -177,28 +178,25 @@ impl Sorter {
     /// Decides an entry of which all parts were found, when all entries before it are decided.
     fn decide(&mut self, mut parts: Vec<Part>) {
         parts.sort_unstable_by_key(|part| part.found.header.part);
+        let Some(last) = parts.first().map(|part| part.found.header.sequence) else { return };
         let counts = parts.first().is_some_and(|part| self.exists(part));
         for part in parts {
             if counts { self.keep_part(part) } else { self.drop_part(&part) }
         }
-        self.next += 1;
+        self.next = last + 1;
     }
 
     /// As [`Sorter::decide`], for an entry of one part, the usual case.
     fn decide_one(&mut self, part: Part) {
-        if self.exists(&part) {
-            self.keep_part(part)
-        } else {
-            self.drop_part(&part)
-        }
-        self.next += 1;
+        self.next = part.found.header.sequence + 1;
+        if self.exists(&part) { self.keep_part(part) } else { self.drop_part(&part) }
     }
 
     /// Notes that the next entry of the log exists; returns whether the entry counts.
     fn exists(&mut self, part: &Part) -> bool {
         let header = part.found.header;
-        if header.sequence == self.absent {
-            self.absent += 1;
+        if header.first_sequence() == self.absent {
+            self.absent = header.sequence + 1;
         }
         header.needs <= self.absent || self.keep_gaps
     }
@@ -232,7 +230,7 @@ impl Sorter {
     /// stay known, so the bytes can be read again.
     pub(super) fn drop_bytes(&mut self, before: u64) {
         while let Some(oldest) = self.in_memory.front().filter(|c| c.at < before) {
-            if let Some(parts) = self.held.get_mut(&oldest.sequence) {
+            if let Some(parts) = self.held.get_mut(&oldest.first) {
                 for part in parts.iter_mut().filter(|p| p.found.header.part == oldest.part) {
                     part.payload = None;
                 }

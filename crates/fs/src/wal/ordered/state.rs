@@ -173,6 +173,10 @@ impl WriterState {
                 if self.latencies.queueing() && self.operations.len() >= IN_FLIGHT_TO_DELAY_PARTLY_FILLED {
                     break;
                 }
+                // The last block is rewritten when its write has ended: meanwhile more records can join.
+                if self.buffer.rewrites_a_block() && !self.operations.is_empty() {
+                    break;
+                }
                 self.buffer.seal(&self.identity, &mut self.queue);
                 sealed = self.size;
             }
@@ -194,15 +198,16 @@ impl WriterState {
             let single = lone && last && self.next.0 + 1 == self.buffer.next_sequence;
             // The operation may be a write if a caller waits for everything that was appended: then no
             // further entry follows at once.
-            let write =
-                lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
+            let conventional = self.buffer.limits.is_conventional(zone);
+            let write = conventional
+                || lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
             let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             let (sequence, part) = self.next;
             let since = self.dev.driver().now();
             let tag = PartTag { sequence, part, write_at: write.then_some(lba), single, since };
             self.stats.count(write, blocks);
             self.operations.add(self.dev.submit(op), tag);
-            (self.exclusive, self.region) = (write, region);
+            (self.exclusive, self.region) = (write && !conventional, region);
             self.next = if last { (sequence + 1, 0) } else { (sequence, part + 1) };
             sent = true;
         }
@@ -279,7 +284,11 @@ impl WriterState {
         {
             for part in &entry.parts {
                 let length = u32::try_from(part.length).expect("a part is shorter than MAX_PART");
-                self.written.push(part.lba, length, part.mask);
+                if entry.rewrites_a_block() {
+                    self.written.replace_last(part.lba, length, part.mask);
+                } else {
+                    self.written.push(part.lba, length, part.mask);
+                }
             }
             self.buffer.recycle(entry.data);
         }
@@ -311,11 +320,32 @@ impl WriterState {
         }
     }
 
+    /// The bytes of the log's last block on the device, if the block is being rewritten or will be: a read of the block could see any
+    /// version.
+    fn rewritten_bytes(&self) -> &[u8] {
+        match self.queue.front() {
+            Some(entry) => entry.rewritten_bytes(),
+            None => self.buffer.rewritten_bytes(),
+        }
+    }
+
+    /// The stream offset from which on reads are served from memory.
+    pub(super) fn in_memory_from(&self) -> u64 {
+        self.written.size().0 - self.rewritten_bytes().len() as u64
+    }
+
     /// Copies the log's bytes that are in memory, from stream offset `offset` on; returns their number.
     pub(super) fn copy_from_memory(&self, offset: u64, into: &mut [u8]) -> usize {
         let block_size = self.buffer.limits.block_size;
         let mut start = self.written.size().0;
         let mut filled = 0;
+        if let Some(skip) = offset.checked_sub(self.in_memory_from()) {
+            let bytes = usize::try_from(skip).ok().and_then(|skip| self.rewritten_bytes().get(skip..));
+            for (to, from) in into.iter_mut().zip(bytes.unwrap_or_default()) {
+                *to = *from;
+                filled += 1;
+            }
+        }
         for entry in &self.queue {
             let (at, end) = (offset + filled as u64, start + entry.length());
             if (start..end).contains(&at) {

@@ -270,7 +270,9 @@ impl LogWriter {
     pub async fn read_at(&self, offset: Bytes, into: &mut [u8]) -> Result<usize> {
         let (plan, total) = {
             let state = self.state.lock();
-            let plan = state.written.plan(self.dev.geometry(), offset.0, into.len());
+            let on_device = state.in_memory_from().saturating_sub(offset.0);
+            let len = into.len().min(usize::try_from(on_device).unwrap_or(usize::MAX));
+            let plan = state.written.plan(self.dev.geometry(), offset.0, len);
             // Bytes in memory are copied under the lock: an entry leaves memory once it is on the device.
             let filled = plan.len;
             let tail = into.get_mut(filled..).unwrap_or_default();

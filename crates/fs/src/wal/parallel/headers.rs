@@ -29,6 +29,7 @@ impl Headers {
             odd: false,
             void: false,
             known: false,
+            rewritten: false,
             log: self.log,
             generation: 0,
             sequence: ticket,

@@ -13,6 +13,7 @@ use units::sync::Event;
 use zoned::{Action, Durability};
 
 use crate::error::{Error, ErrorKind, Result};
+use crate::options::FileKind;
 use crate::shared::Handle;
 use crate::wal::entry::{EntryHeader, HEADER_SIZE};
 use crate::wal::parallel::append::Appender;
@@ -274,7 +275,8 @@ impl Maintenance {
         if self.keeps_room {
             self.check_room()?;
         }
-        let (segment, record, beside) = shared.next_segment(self.handle.file.ino).await?;
+        let (segment, record, beside) =
+            shared.next_segment(self.handle.file.ino, FileKind::ParallelLog).await?;
         let zone = LogZone::new(Next { segment, beside }, self.appender.headers.uuid);
         self.segments.push(Arc::clone(&zone));
         // If this commit fails, the file system is read-only from now on.

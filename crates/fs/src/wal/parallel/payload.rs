@@ -277,6 +277,7 @@ mod tests {
             odd: false,
             void: false,
             known: false,
+            rewritten: false,
             log: 12,
             generation: 42,
             sequence,

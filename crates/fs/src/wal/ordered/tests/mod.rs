@@ -1,6 +1,7 @@
 //! Tests of the ordered log as a whole, on an emulated drive.
 
 mod appending;
+mod in_place;
 mod power;
 mod reading;
 mod recovery;

@@ -54,11 +54,12 @@ fn check(media: Media, segments: &[Segment], bounds: &SurvivingBytes) -> Result<
     Ok(all.len())
 }
 
-/// Runs appends and syncs, and cuts the power before, during and after each device operation. Checks every
+/// Runs appends and syncs on a drive with `conventional` conventional zones, and cuts the power before, during and after each device operation. Checks every
 /// outcome of a cut if there are at most `bound`; otherwise the first `bound` outcomes and as many random
 /// ones.
 fn explore(
     broken_rule: Option<BrokenRule>,
+    conventional: u32,
     buffer: usize,
     transfer: u64,
     steps: &[(usize, bool)],
@@ -66,7 +67,7 @@ fn explore(
 ) -> Result<usize, String> {
     let delay =
         Latency { write: Duration::from_micros(10), flush: Duration::from_micros(100), ..Latency::NONE };
-    let bench = Bench::new(EmuOptions { latency: delay, ..EmuOptions::tiny() }, transfer);
+    let bench = Bench::new(EmuOptions { latency: delay, conventional, ..EmuOptions::tiny() }, transfer);
     let options = LogOptions { buffer: buffer * BLOCK, broken_rule, ..LogOptions::default() };
     let writer = LogWriter::new(
         bench.dev(),
@@ -119,7 +120,7 @@ const STEPS: [(usize, bool); 7] =
 
 #[test]
 fn nothing_synced_is_lost_and_a_prefix_survives() {
-    let states = explore(None, 3, 64, &STEPS, 300).expect("no state is wrong");
+    let states = explore(None, 0, 3, 64, &STEPS, 300).expect("no state is wrong");
     assert!(states >= 100, "{states} distinct images");
 }
 
@@ -127,13 +128,48 @@ fn nothing_synced_is_lost_and_a_prefix_survives() {
 fn entries_in_parts_and_across_zones_survive_power_cuts() {
     let steps =
         [(30_000, true), (25_000, false), (100, false), (33_000, true), (9000, false), (50_000, true)];
-    let states = explore(None, 5, 2, &steps, 200).expect("no state is wrong");
+    let states = explore(None, 0, 5, 2, &steps, 200).expect("no state is wrong");
+    assert!(states >= 100, "{states} distinct images");
+}
+
+/// Records that fill a block of a conventional zone in several versions, with and without a sync in between, and records longer than a block.
+const SHORT_STEPS: [(usize, bool); 14] = [
+    (100, true),
+    (50, false),
+    (900, true),
+    (1, true),
+    (2500, false),
+    (300, true),
+    (5000, false),
+    (200, true),
+    (3000, true),
+    (3500, false),
+    (10, true),
+    (9000, true),
+    (700, false),
+    (20, true),
+];
+
+#[test]
+fn blocks_rewritten_in_place_survive_power_cuts() {
+    let mut states = 0;
+    for (conventional, buffer, transfer) in [(32, 1, 64), (32, 3, 64), (32, 5, 2), (2, 2, 64)] {
+        states += explore(None, conventional, buffer, transfer, &SHORT_STEPS, 300)
+            .unwrap_or_else(|found| panic!("{conventional} conventional zones, buffer {buffer}: {found}"));
+    }
     assert!(states >= 100, "{states} distinct images");
 }
 
 #[test]
+fn versions_of_a_block_under_one_sequence_are_found_out() {
+    let found = explore(Some(BrokenRule::RewriteSequence), 32, 1, 64, &SHORT_STEPS, 300)
+        .expect_err("the broken rule shows");
+    assert!(found.starts_with("invented"), "{found}");
+}
+
+#[test]
 fn a_sync_that_does_not_flush_is_found_out() {
-    let found = explore(Some(BrokenRule::Sync), 3, 64, &STEPS, 300).expect_err("the broken rule shows");
+    let found = explore(Some(BrokenRule::Sync), 0, 3, 64, &STEPS, 300).expect_err("the broken rule shows");
     assert!(found.starts_with("lost"), "{found}");
 }
 

@@ -23,6 +23,7 @@ fn sealed(zone: u32, sequence: u64, (part, parts): (u16, u16), odd: bool, payloa
         odd,
         void: false,
         known: false,
+        rewritten: false,
         log: LOG,
         generation: GENERATION,
         sequence,

@@ -191,6 +191,7 @@ fn forged_entry(sequence: u64) -> Vec<u8> {
         odd: false,
         void: false,
         known: false,
+        rewritten: false,
         log: LOG,
         generation: GENERATION,
         sequence,

@@ -1,0 +1,143 @@
+//! Tests of ordered logs in conventional zones: what they hold, what they leave to others, and where they go when those zones are full.
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
+
+use crate::common::{Drive, bytes, log, read, write};
+use fs::wal::{LogOptions, LogZones};
+use fs::{ErrorKind, Fs, MountOptions, ZoneRole};
+use units::Blocks;
+use zoned::emu::{EmuOptions, Seeded};
+
+/// A drive with two conventional zones for logs, of 14 blocks each.
+fn options() -> EmuOptions {
+    EmuOptions { conventional: 4, ..EmuOptions::tiny() }
+}
+
+fn mount_with(drive: &Drive, zones: LogZones) -> fs::Result<Fs> {
+    let log = LogOptions { zones, ..LogOptions::default() };
+    drive.run(Fs::mount(drive.dev(), &MountOptions { log, ..MountOptions::default() }))
+}
+
+/// The zones that logs have blocks in.
+fn log_zones(fs: &Fs) -> Vec<u32> {
+    let map = fs.zone_map();
+    map.iter().filter(|z| z.role == ZoneRole::Log && z.live > Blocks::ZERO).map(|z| z.zone.0).collect()
+}
+
+async fn append_synced(fs: &Fs, path: &str, records: usize, len: usize) {
+    let writer = fs.create(path, &log()).await.unwrap();
+    for record in 0..records {
+        writer.append(&bytes(len, record as u8)).await.unwrap();
+        writer.sync().await.unwrap();
+    }
+    writer.close().await.unwrap();
+}
+
+fn content(records: usize, len: usize) -> Vec<u8> {
+    (0..records).flat_map(|record| bytes(len, record as u8)).collect()
+}
+
+#[test]
+fn short_records_share_the_blocks_of_a_conventional_zone() {
+    let (drive, fs) = Drive::formatted(options());
+    drive.run(append_synced(&fs, "/a", 300, 100));
+    assert_eq!(log_zones(&fs), [2]);
+    // 40 records share a block, and the segment ends behind the last one.
+    assert_eq!(fs.zone_map()[2].live, Blocks(8));
+    drive.run(fs.unmount()).unwrap();
+    let fs = drive.mount();
+    assert_eq!(drive.run(read(&fs, "/a")).unwrap(), content(300, 100));
+    drive.run(fs.remove("/a")).unwrap();
+    assert_eq!((log_zones(&fs), fs.zone_map()[2].role), (vec![], ZoneRole::Free));
+    drive.run(fs.unmount()).unwrap();
+    drive.check();
+}
+
+#[test]
+fn sequential_zones_take_the_logs_that_conventional_ones_have_no_room_for() {
+    let (drive, fs) = Drive::formatted(options());
+    drive.run(async {
+        for (path, records) in [("/a", 40), ("/b", 60)] {
+            append_synced(&fs, path, records, 2000).await;
+        }
+    });
+    let zones = log_zones(&fs);
+    assert!(zones.starts_with(&[2, 3]) && zones.len() > 2, "{zones:?}");
+    // Nothing was unmounted: the logs of the cut state are recovered.
+    for seed in 0..20 {
+        let after = drive.cut(&mut Seeded::new(seed));
+        let fs = after.mount();
+        for (path, records) in [("/a", 40), ("/b", 60)] {
+            assert_eq!(after.run(read(&fs, path)).unwrap(), content(records, 2000), "seed {seed}");
+        }
+        after.run(fs.unmount()).unwrap();
+        after.check();
+    }
+}
+
+#[test]
+fn blocks_of_removed_logs_are_used_again_and_their_entries_do_not_come_back() {
+    let (drive, fs) = Drive::formatted(options());
+    drive.run(async {
+        for round in 0..50 {
+            append_synced(&fs, "/a", 3 + round % 5, 3000).await;
+            fs.rename("/a", "/b").await.unwrap();
+            fs.sync().await.unwrap();
+        }
+    });
+    assert!(log_zones(&fs).iter().all(|zone| *zone < 4), "{:?}", log_zones(&fs));
+    let after = drive.cut(&mut Seeded::new(1));
+    let fs = after.mount();
+    assert_eq!(after.run(read(&fs, "/b")).unwrap(), content(3 + 49 % 5, 3000));
+}
+
+#[test]
+fn logs_in_conventional_zones_hold_no_open_zone() {
+    let few = EmuOptions {
+        max_open: Some(4),
+        max_active: Some(4),
+        zones: 48,
+        conventional: 12,
+        ..EmuOptions::tiny()
+    };
+    let (drive, fs) = Drive::formatted(few);
+    drive.run(async {
+        let mut logs = Vec::new();
+        for name in 0..10 {
+            let writer = fs.create(&format!("/{name}"), &log()).await.unwrap();
+            writer.append(b"entry").await.unwrap();
+            writer.sync().await.unwrap();
+            logs.push(writer);
+        }
+        write(&fs, "/data", &bytes(100_000, 1)).await.unwrap();
+        for writer in logs {
+            writer.close().await.unwrap();
+        }
+    });
+    assert_eq!(log_zones(&fs), (2..12).collect::<Vec<u32>>());
+}
+
+#[test]
+fn the_zones_of_logs_can_be_chosen() {
+    let (drive, fs) = Drive::formatted(options());
+    drive.run(fs.unmount()).unwrap();
+    for (zones, conventional) in
+        [(LogZones::Sequential, false), (LogZones::Conventional, true), (LogZones::Auto, true)]
+    {
+        let fs = mount_with(&drive, zones).unwrap();
+        drive.run(append_synced(&fs, "/a", 3, 100));
+        assert_eq!(log_zones(&fs).iter().all(|zone| *zone < 4), conventional, "{zones:?}");
+        drive.run(async {
+            fs.remove("/a").await.unwrap();
+            fs.unmount().await.unwrap();
+        });
+    }
+    // The superblocks take two conventional zones.
+    for conventional in [0, 2] {
+        let (drive, fs) = Drive::formatted(EmuOptions { conventional, ..EmuOptions::tiny() });
+        drive.run(fs.unmount()).unwrap();
+        let error = mount_with(&drive, LogZones::Conventional).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert!(error.to_string().contains("conventional"), "{error}");
+        drive.run(append_synced(&mount_with(&drive, LogZones::Auto).unwrap(), "/a", 3, 100));
+    }
+}
