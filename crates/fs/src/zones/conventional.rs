@@ -6,6 +6,7 @@
 //! A conventional zone is never reset: what an earlier segment left there has another generation. Superblocks lie in zones 0 and 1,
 //! which logs do not use.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
@@ -91,7 +92,8 @@ impl ConventionalSpace {
             self.zones.iter().flat_map(|(zone, free)| free.iter().map(|(start, end)| (*zone, *start, *end)))
         };
         let whole = ranges().find(|(_, start, end)| end - start >= self.segment);
-        let (zone, start, end) = whole.or_else(|| ranges().max_by_key(|(_, start, end)| end - start))?;
+        let longest = || ranges().min_by_key(|(_, start, end)| Reverse(end - start));
+        let (zone, start, end) = whole.or_else(longest)?;
         Some((zone, Blocks(start)..Blocks(end.min(start + self.segment))))
     }
 

@@ -46,7 +46,7 @@ fn short_records_share_the_blocks_of_a_conventional_zone() {
     drive.run(fs.unmount()).unwrap();
     let fs = drive.mount();
     assert_eq!(drive.run(read(&fs, "/a")).unwrap(), content(300, 100));
-    drive.run(fs.remove("/a")).unwrap();
+    drive.run(fs.unlink("/a")).unwrap();
     assert_eq!((log_zones(&fs), fs.zone_map()[2].role), (vec![], ZoneRole::Free));
     drive.run(fs.unmount()).unwrap();
     drive.check();
@@ -127,7 +127,7 @@ fn the_zones_of_logs_can_be_chosen() {
         drive.run(append_synced(&fs, "/a", 3, 100));
         assert_eq!(log_zones(&fs).iter().all(|zone| *zone < 4), conventional, "{zones:?}");
         drive.run(async {
-            fs.remove("/a").await.unwrap();
+            fs.unlink("/a").await.unwrap();
             fs.unmount().await.unwrap();
         });
     }
