@@ -4,7 +4,7 @@ use std::fmt;
 use std::num::NonZeroU64;
 use std::str::FromStr;
 
-use fs::wal::{IoMode, LogOptions};
+use fs::wal::{IoMode, LogOptions, LogZones};
 use serde::{Serialize, Serializer};
 use zoned::Bytes;
 
@@ -54,6 +54,9 @@ pub struct WalLoad {
     /// Whether entries reach the drive by writes or by appends.
     #[serde(serialize_with = "io_mode")]
     pub io: IoMode,
+    /// In which zones ordered logs lie.
+    #[serde(serialize_with = "log_zones")]
+    pub zones: LogZones,
     /// The kind of log, and the thread that appends; `batch` in JSON.
     #[serde(rename = "batch")]
     pub wal: LogMode,
@@ -88,6 +91,7 @@ impl Default for WalLoad {
             clock: None,
             force: false,
             io: log.mode,
+            zones: log.zones,
             wal: LogMode::Each,
             threads: 1,
             record: Bytes(4096),
@@ -139,6 +143,7 @@ impl WalLoad {
             buffer: size(self.buffer),
             mode: self.io,
             window: self.window as usize,
+            zones: self.zones,
             barrier: size(self.barrier),
             ..LogOptions::default()
         }
@@ -229,6 +234,14 @@ pub fn io_name(mode: IoMode) -> &'static str {
 
 pub(crate) fn io_mode<S: Serializer>(mode: &IoMode, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(io_name(*mode))
+}
+
+fn log_zones<S: Serializer>(zones: &LogZones, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(match zones {
+        LogZones::Auto => "auto",
+        LogZones::Conventional => "conventional",
+        LogZones::Sequential => "sequential",
+    })
 }
 
 pub(crate) fn bytes<S: Serializer>(bytes: &Bytes, serializer: S) -> Result<S::Ok, S::Error> {

@@ -32,6 +32,8 @@ pub struct WalOutcome {
     pub appends: u64,
     /// Bytes written to the drive, metadata included, for each byte of a record.
     pub write_amplification: f64,
+    /// Bytes of the drive that the closed log takes, for each byte of a record. `None` where several logs were written.
+    pub space_amplification: Option<f64>,
     /// The counts of all operations of the drive.
     pub device_operations: Counts,
     /// Number of logs that were written.

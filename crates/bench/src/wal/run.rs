@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use fs::{FormatOptions, Fs, MountOptions};
+use fs::{FormatOptions, Fs, MountOptions, ZoneRole};
 use units::{Driver, Spawned, block_on, spawn};
 use zoned::{Bytes, ZoneId, ZonedDevice};
 
@@ -66,6 +66,8 @@ struct Measured {
     elapsed: Duration,
     counts: Counts,
     logs: u64,
+    /// Bytes of the drive that the logs take once they are closed.
+    taken: u64,
 }
 
 /// Formats the drive and runs a log's load on it. Blocks; on the virtual clock this thread may run nothing else.
@@ -131,9 +133,12 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
     let elapsed = driver.now().since(begin);
     let counts = counted.counts();
     work.logs.close().await?;
+    let block_size = fs.device().geometry().block_size;
+    let of_logs = fs.zone_map().into_iter().filter(|zone| zone.role == ZoneRole::Log);
+    let taken = of_logs.map(|zone| zone.live.bytes(block_size).0).sum();
     fs.unmount().await?;
     let times = AppendLatencies::fit(load.records()).then_some(times);
-    Ok(Measured { recorder, times, elapsed, counts, logs: work.logs.logs_made() })
+    Ok(Measured { recorder, times, elapsed, counts, logs: work.logs.logs_made(), taken })
 }
 
 fn record_bytes(load: &WalLoad) -> Vec<u8> {
@@ -192,6 +197,7 @@ fn outcome(load: WalLoad, dilation: u32, measured: Measured, limit: Limit) -> Wa
         worst_over_neighbours: measured.times.and_then(|times| times.worst_ratio(load.threads)),
         appends: counts.appends + counts.writes,
         write_amplification: over((counts.bytes + counts.metadata_bytes) as f64, payload),
+        space_amplification: (measured.logs == 1).then(|| over(measured.taken as f64, payload)),
         device_operations: counts,
         logs: measured.logs,
         of_limit: if synced { over(ops_per_s, limit.ops_per_s) } else { over(of_raw, share) },

@@ -1,7 +1,7 @@
 //! Parts that the benchmark commands share: the `--io` flag, errors, the host in JSON, columns of latencies.
 
 use ::bench::{Error, Host, Latencies};
-use ::fs::wal::IoMode;
+use ::fs::wal::{IoMode, LogZones};
 use anyhow::Result;
 use clap::ValueEnum;
 use serde::Serialize;
@@ -35,6 +35,28 @@ impl Io {
         match self {
             Io::Write => IoMode::Write,
             Io::Append => IoMode::Append,
+        }
+    }
+}
+
+/// [`LogZones`] as a flag.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub enum Zones {
+    /// In conventional zones where the drive has such zones for logs.
+    Auto,
+    /// In conventional zones while these have space; a drive without is refused.
+    Conventional,
+    /// In sequential zones.
+    Sequential,
+}
+
+impl Zones {
+    /// The file system's type for the flag's value.
+    pub fn of_logs(self) -> LogZones {
+        match self {
+            Zones::Auto => LogZones::Auto,
+            Zones::Conventional => LogZones::Conventional,
+            Zones::Sequential => LogZones::Sequential,
         }
     }
 }

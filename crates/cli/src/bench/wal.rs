@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use units::Bytes;
 
-use super::result::{Io, failed, latency_cells, with_host};
+use super::result::{Io, Zones, failed, latency_cells, with_host};
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::{output, size};
@@ -58,6 +58,9 @@ pub struct WalArgs {
     /// parallelism to spare.
     #[arg(long, alias = "batch", default_value_t = LogMode::Each, value_name = "each|group|waltz|auto")]
     wal: LogMode,
+    /// Where ordered logs lie.
+    #[arg(long, value_enum, default_value_t = Zones::Auto)]
+    zones: Zones,
     /// Writers.
     #[arg(long, default_value_t = 1, value_name = "N")]
     threads: u32,
@@ -103,6 +106,7 @@ pub fn run(context: &Context, args: &WalArgs) -> Result<ExitCode> {
         clock: args.clock,
         force: args.force,
         io: args.io.mode(),
+        zones: args.zones.of_logs(),
         wal: args.wal,
         threads: args.threads,
         record: args.record,
@@ -254,6 +258,9 @@ fn print_outcome(outcome: &WalOutcome) -> Result<()> {
     );
     if let Some(share) = outcome.of_writers {
         line.push_str(&format!(", {:.1} % of what this many writers can reach", share * 100.0));
+    }
+    if let Some(space) = outcome.space_amplification {
+        line.push_str(&format!("; {space:.2} bytes of the drive for each byte"));
     }
     output::line(line)?;
     if let Some(worst) = outcome.worst_over_neighbours {
