@@ -8,7 +8,7 @@
 //! - The zone shows one of its lives: the newest one with something promised, or a later one.
 //! - Every promised write of that life is there: acknowledged as durable, or acknowledged before a flush began that succeeded.
 //! - Below the write pointer every block has the content of its acknowledged write. A block whose write was not acknowledged has its
-//!   content, or garbage of the drive.
+//!   content, or garbage of the drive. The same holds below an unknown block, at or above the durable ones, of a zone that comes back full.
 //! - No block is there above a block that no write was submitted for.
 //!
 //! A trace carries one more kind of numbers: a promise of a step of task `ZONES + n` says that a step of zone `n` was acknowledged.
@@ -407,6 +407,8 @@ impl StageOracle {
         let attempted = progress.attempted.get(zone).copied().unwrap_or(0);
         let is_full = found.info.state == ZoneState::Full;
         let mut faults = Vec::new();
+        // The end of the blocks that are durable: the highest promised one, and all below.
+        let mut durable = 0;
         // For each block the submitted write that it belongs to.
         let mut writes: Vec<Option<usize>> = vec![None; self.workload.drive.zone_capacity as usize];
         let of_life = acts.iter().enumerate().take(attempted).filter(|(_, (of, _))| *of == life);
@@ -416,30 +418,39 @@ impl StageOracle {
                 Act::Write { at, blocks, .. } => {
                     let end = at + blocks;
                     writes.iter_mut().take(end as usize).skip(*at as usize).for_each(|of| *of = Some(index));
+                    durable = if promised { durable.max(end) } else { durable };
                     if promised && !is_full && found.info.pointer.0 < end {
                         let what =
                             format!("blocks {at}..{end} are promised, the pointer is {}", found.info.pointer);
                         faults.push(fault(FailureKind::Lost, what));
                     }
                 }
-                Act::Finish if promised && !is_full => {
-                    faults.push(fault(FailureKind::Lost, "the finish is promised".into()));
+                Act::Finish if promised => {
+                    durable = self.workload.drive.zone_capacity.into();
+                    if !is_full {
+                        faults.push(fault(FailureKind::Lost, "the finish is promised".into()));
+                    }
                 }
                 _ => {}
             }
         }
-        let gap = writes.iter().position(Option::is_none).unwrap_or(writes.len());
+        let mut gap = writes.iter().position(Option::is_none).unwrap_or(writes.len());
         if !is_full && found.info.pointer.0 > gap as u64 {
             let what = format!("the pointer is {}, and block {gap} was never submitted", found.info.pointer);
             faults.push(fault(FailureKind::Invented, what));
         }
         for (block, content) in found.content.chunks(size as usize).enumerate() {
-            let write = writes.get(block).copied().flatten().filter(|_| block < gap);
+            let is_durable = (block as u64) < durable;
+            let write = writes.get(block).copied().flatten().filter(|_| block < gap || is_durable);
             if let Some(index) = write {
                 if content == block_content(self.salt, (zone, life, block as u64), size) {
                     continue;
                 }
-                if progress.is_promised(ZONES + zone, index) {
+                let acknowledged = progress.is_promised(ZONES + zone, index);
+                // A zone that comes back full hides where its pointer was.
+                if acknowledged && is_full && !is_durable {
+                    gap = block;
+                } else if acknowledged {
                     faults.push(fault(FailureKind::Lost, format!("block {block} was acknowledged")));
                     continue;
                 }
