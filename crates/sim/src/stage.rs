@@ -8,7 +8,8 @@
 //! - The zone shows one of its lives: the newest one with something promised, or a later one.
 //! - Every promised write of that life is there: acknowledged as durable, or acknowledged before a flush began that succeeded.
 //! - Below the write pointer every block has the content of its acknowledged write. A block whose write was not acknowledged has its
-//!   content, or garbage of the drive. The same holds below an unknown block, at or above the durable ones, of a zone that comes back full.
+//!   content, or garbage of the drive.
+//! - A zone that comes back full hides its pointer: the first block that lacks acknowledged content, above the durable blocks, stands for it.
 //! - No block is there above a block that no write was submitted for.
 //!
 //! A trace carries one more kind of numbers: a promise of a step of task `ZONES + n` says that a step of zone `n` was acknowledged.

@@ -129,7 +129,7 @@ fn durable_writes_behind_a_stage_survive_a_power_cut() {
             let staged = stage(&array);
             let order = shuffled_pieces(40, seed);
             let (done, in_flight) = order.split_at(20);
-            let how = |at: u64| if at % 2 == 0 { Durability::Durable } else { Durability::Cached };
+            let how = |at: u64| if at.is_multiple_of(2) { Durability::Durable } else { Durability::Cached };
             let ios: Vec<Io<()>> = done.iter().map(|at| write(&staged, *at, PIECE, how(*at))).collect();
             for done in join_all(ios).await {
                 done.expect("written");
