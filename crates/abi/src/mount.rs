@@ -219,8 +219,8 @@ fn open_device(url: &str, driver: &Arc<dyn Driver>) -> Result<Opened> {
             .map_err(|e| Error::fs(format!("formatting {url}"), &e))?;
     }
     if let DeviceUrl::Array(members) = &parsed {
-        let array = array::url::assemble(members, driver).map_err(failed)?;
-        return Ok((Arc::clone(&array) as Arc<dyn ZonedDevice>, Some(array)));
+        let opened = array::url::assemble(members, driver).map_err(failed)?;
+        return Ok((opened.device, Some(opened.array)));
     }
     Ok((parsed.open_or_create(Arc::clone(driver)).map_err(failed)?, None))
 }

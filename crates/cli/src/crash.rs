@@ -14,7 +14,7 @@ use crate::output;
 /// `furrow crash`
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// The layer to explore: fs, log, engine, array or waltz [default: one after the other]
+    /// The layer to explore: fs, log, engine, array, waltz, leveldb or stage [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
     /// Run fs, log and engine on one drive, or on an array of which one drive may fail.

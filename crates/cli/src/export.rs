@@ -104,8 +104,8 @@ impl Opened {
         let driver = context.driver();
         let (device, array): (Arc<dyn ZonedDevice>, _) = match url.parse()? {
             DeviceUrl::Array(rest) => {
-                let array = ::array::url::assemble(&rest, driver)?;
-                (Arc::clone(&array) as Arc<dyn ZonedDevice>, Some((array, rest)))
+                let opened = ::array::url::assemble(&rest, driver)?;
+                (opened.device, Some((opened.array, rest)))
             }
             other => {
                 let device = other.open_or_create(Arc::clone(driver))?;

@@ -41,8 +41,8 @@ fn open(options: &ServeOptions, driver: &Arc<dyn Driver>) -> Result<OpenDevice> 
     let opening = |error: zoned::Error| failed("opening", error.to_string());
     let url: DeviceUrl = options.device.parse().map_err(opening)?;
     if let DeviceUrl::Array(rest) = &url {
-        let array = ::array::url::assemble(rest, driver).map_err(opening)?;
-        return Ok((Arc::clone(&array) as Arc<dyn ZonedDevice>, Some(OpenArray::new(array, rest))));
+        let opened = ::array::url::assemble(rest, driver).map_err(opening)?;
+        return Ok((opened.device, Some(OpenArray::new(opened.array, rest))));
     }
     if !options.format_if_blank {
         return Ok((url.open(Arc::clone(driver)).map_err(opening)?, None));

@@ -41,7 +41,7 @@ pub enum Error {
     )]
     NoTrace,
     /// The target runs on one drive only.
-    #[error("the target {0} runs on one drive: take fs, log or engine on an array")]
+    #[error("the target {0} runs on one drive: take fs, log, engine or leveldb on an array")]
     NotOnArray(String),
     /// Only the target `array` can cut the power during one kind of work alone.
     #[error("the target {0} takes all cuts: --during goes with --target array")]
@@ -53,6 +53,6 @@ pub enum Error {
     #[error("'{0}' is never under way: take rebuild, restore, move, reclaim, appends or reset")]
     During(String),
     /// The target's name cannot be parsed.
-    #[error("'{0}' is no target: take fs, log, waltz, array or engine")]
+    #[error("'{0}' is no target: take fs, log, waltz, array, stage, engine or leveldb")]
     Target(String),
 }

@@ -19,6 +19,7 @@ use crate::model::Progress;
 use crate::oracle::{Oracle, Probe, SECOND_CUT_EVERY};
 use crate::plan::Plan;
 use crate::replay::{Completions, Replay};
+use crate::stage::{self, StageOracle};
 use crate::trace::{Event, OpNumber, Trace};
 use crate::waltz::{self, WaltzOracle};
 use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
@@ -27,7 +28,7 @@ use crate::{CrashOptions, Error, Outcome, Report, Result, Rng, StateId, Target};
 const MAX_ENUMERATED_OUTCOMES: u64 = 16;
 /// Number of random outcomes tried of a power cut with more than [`MAX_ENUMERATED_OUTCOMES`].
 const SAMPLED_OUTCOMES: u64 = 12;
-/// Number of workloads, roughly, over which an exploration spreads. Logs and engines have more, as their workloads differ in
+/// Number of workloads, roughly, over which an exploration spreads. Logs, stages and engines have more, as their workloads differ in
 /// shape.
 const TARGET_WORKLOADS: u64 = 10;
 const TARGET_LOG_WORKLOADS: u64 = 60;
@@ -93,7 +94,8 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
         if let Some(path) = &saved {
             trace.save(path)?;
         }
-        let shapes = options.target.is_engine() || matches!(options.target, Target::Log | Target::Waltz);
+        let shapes = options.target.is_engine()
+            || matches!(options.target, Target::Log | Target::Waltz | Target::Stage);
         let workloads = if shapes { TARGET_LOG_WORKLOADS } else { TARGET_WORKLOADS };
         let share =
             (options.states / workloads).max(MIN_IMAGES_PER_WORKLOAD).min(options.states - report.states);
@@ -149,6 +151,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         }
         Target::Array => unreachable!("the target array records its own workloads"),
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rules),
+        Target::Stage => stage::record(options.seed, workload, volatile, options.broken_rules),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -162,6 +165,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
         Target::Engine | Target::LevelDb => Box::new(EngineOracle::new(trace, options.broken_rules)),
         Target::Array => unreachable!("a trace is of one drive"),
         Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rules)),
+        Target::Stage => Box::new(StageOracle::new(trace, options.broken_rules)),
     }
 }
 

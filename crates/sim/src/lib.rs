@@ -34,6 +34,7 @@ mod rng;
 mod rules;
 mod second_cut;
 mod shape;
+mod stage;
 mod state;
 mod trace;
 mod tree;

@@ -114,12 +114,21 @@ pub enum Target {
     Waltz,
     /// LevelDB on the file system.
     LevelDb,
+    /// A stage before a drive: several writers of each zone, at addresses of their own.
+    Stage,
 }
 
 impl Target {
     /// All targets, in the order in which `furrow crash` explores them.
-    pub const ALL: [Target; 6] =
-        [Target::Fs, Target::Log, Target::Engine, Target::Array, Target::Waltz, Target::LevelDb];
+    pub const ALL: [Target; 7] = [
+        Target::Fs,
+        Target::Log,
+        Target::Engine,
+        Target::Array,
+        Target::Waltz,
+        Target::LevelDb,
+        Target::Stage,
+    ];
 
     /// Whether the workload runs a database engine, whose threads make every recording different: a replay needs the recording.
     pub(crate) fn is_engine(self) -> bool {
@@ -134,6 +143,7 @@ impl Target {
             Target::Array => 4,
             Target::Waltz => 5,
             Target::LevelDb => 6,
+            Target::Stage => 7,
         }
     }
 
@@ -151,6 +161,7 @@ impl fmt::Display for Target {
             Target::Array => "array",
             Target::Waltz => "waltz",
             Target::LevelDb => "leveldb",
+            Target::Stage => "stage",
         })
     }
 }

@@ -35,9 +35,12 @@ impl Plan {
                 while planner.acts.len() < steps {
                     match target {
                         Target::Log => planner.log_step(),
-                        Target::Fs | Target::Engine | Target::LevelDb | Target::Array | Target::Waltz => {
-                            planner.fs_step()
-                        }
+                        Target::Fs
+                        | Target::Engine
+                        | Target::LevelDb
+                        | Target::Array
+                        | Target::Waltz
+                        | Target::Stage => planner.fs_step(),
                     }
                 }
                 planner.acts

@@ -3,9 +3,15 @@
 //! A rule can be broken with the cargo feature `broken-rules` only, which no release build has: without the feature
 //! [`BrokenRules`] has no field.
 
+use std::sync::Arc;
+
 use array::OpenOptions;
 use fs::MountOptions;
 use kv::parallel_wal::ParallelWalOptions;
+use zoned::{Bytes, Stage, ZonedDevice};
+
+/// A new stage, or the error of its device.
+type StageResult = zoned::Result<Arc<dyn ZonedDevice>>;
 
 /// The safety rule of each layer that is broken on purpose. Default: none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -22,6 +28,9 @@ pub struct BrokenRules {
     /// The broken rule of the modelled tables below a parallel WAL.
     #[cfg(feature = "broken-rules")]
     pub tables: Option<BrokenRule>,
+    /// The broken rule of a stage before a drive.
+    #[cfg(feature = "broken-rules")]
+    pub stage: Option<zoned::BrokenRule>,
 }
 
 /// The safety rules of the modelled tables that a test can break.
@@ -52,6 +61,11 @@ impl BrokenRules {
     /// Options of a parallel WAL with its rule broken.
     pub(crate) fn wal_options_with_broken_rule(self, options: ParallelWalOptions) -> ParallelWalOptions {
         ParallelWalOptions { broken_rule: self.engine, ..options }
+    }
+
+    /// A stage before `device`, with the stage's rule broken.
+    pub(crate) fn stage(self, device: Arc<dyn ZonedDevice>, window: Bytes) -> StageResult {
+        Stage::with_broken_rule(device, window, self.stage)
     }
 
     /// Whether the writer puts two writes of one key in order. The broken rule drops the writer's order where the parallel WAL
@@ -88,6 +102,10 @@ impl BrokenRules {
 
     pub(crate) fn wal_options_with_broken_rule(self, options: ParallelWalOptions) -> ParallelWalOptions {
         options
+    }
+
+    pub(crate) fn stage(self, device: Arc<dyn ZonedDevice>, window: Bytes) -> StageResult {
+        Stage::over(device, window)
     }
 
     pub(crate) fn keeps_key_order(self) -> bool {

@@ -443,6 +443,19 @@ fn an_engine_of_ordered_writes_whose_log_writes_no_void_entries_is_found() {
 }
 
 #[test]
+fn a_staged_write_that_is_acknowledged_before_it_is_written_is_found() {
+    let run = |stage, states| {
+        let broken_rules = BrokenRules { stage, ..BrokenRules::default() };
+        let options = CrashOptions::new(Target::Stage, 25, states);
+        crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
+    };
+    let report = run(Some(zoned::BrokenRule::EarlyAcknowledgement), MAX_STATES);
+    assert!(report.lost > 0, "not found in {} states", report.states);
+    let clean = run(None, report.states.max(CLEAN_STATES));
+    assert!(clean.is_clean(), "with the rule intact: {clean:?}");
+}
+
+#[test]
 fn a_section_that_an_array_leaves_ahead_of_a_gap_is_found() {
     is_found_in_an_array(61, array::BrokenRule::SectionGap);
 }

@@ -46,6 +46,11 @@ fn no_power_cut_breaks_a_parallel_log() {
 }
 
 #[test]
+fn no_power_cut_breaks_a_stage() {
+    explore(Target::Stage, 9, 3_000);
+}
+
+#[test]
 fn no_power_cut_breaks_the_engine() {
     explore(Target::Engine, 3, 1_000);
 }

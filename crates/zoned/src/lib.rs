@@ -33,6 +33,8 @@ pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
 pub use sequential_zones::SequentialZones;
+#[cfg(feature = "broken-rules")]
+pub use stage::BrokenRule;
 pub use stage::Stage;
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};

@@ -6,7 +6,7 @@
 //! | `array:PATH` | those that the file lists, one URL on a line; `#` begins a comment |
 //! | `array:NAME` | the drives of this machine that are members of the array with this label or UUID |
 //!
-//! Settings of the mount come last: `array:PATH?appends=auto` ([`OpenOptions::appends`]). Functions here that take the part of a URL
+//! Settings come last: `array:PATH?appends=auto` ([`OpenOptions::appends`]), `array:PATH?stage=1MiB` ([`Stage`]). Functions here that take the part of a URL
 //! after `array:` take it with its settings.
 
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use units::block_on;
 use zoned::contents::{Signature, peek};
 use zoned::discover::Machine;
-use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, ZonedDevice};
+use zoned::{DeviceUrl, Driver, Error, ErrorKind, Result, Stage, ZonedDevice};
 
 use crate::admin::status::status_of_members;
 use crate::admin::url_settings::{is_url_list, split, url_error};
@@ -169,25 +169,41 @@ pub fn forget(rest: &str, drive: &str) -> Result<bool> {
     })
 }
 
+/// An open array, and the device for its clients.
+#[derive(Clone, Debug)]
+pub struct OpenedArray {
+    /// The array, which takes orders. Zones are written through `device` only.
+    pub array: Arc<Array>,
+    /// The array itself, or the [`Stage`] before it that the URL asks for.
+    pub device: Arc<dyn ZonedDevice>,
+}
+
 /// Opens the array that `rest` names, with the settings in `rest`.
 ///
-/// Errors: those of [`members`] and [`Array::open`]; [`ErrorKind::Invalid`] for bad settings.
-pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<Arc<Array>> {
-    let options = open_options(rest)?;
+/// Errors: those of [`members`] and [`Array::open`]; [`ErrorKind::Invalid`] for bad settings, or a stage whose window is shorter than a
+/// block.
+pub fn assemble(rest: &str, driver: &Arc<dyn Driver>) -> Result<OpenedArray> {
+    let (_, settings) = split(rest)?;
     let devices = members(rest, driver)?;
-    block_on(&**driver, Array::open(devices, options))
+    let array = block_on(&**driver, Array::open(devices, settings.options))?;
+    let device = Arc::clone(&array) as Arc<dyn ZonedDevice>;
+    let device = match settings.stage {
+        Some(window) => Stage::over(device, window)?,
+        None => device,
+    };
+    Ok(OpenedArray { array, device })
 }
 
 /// The settings of the mount in `rest`, the part of an array's URL after `array:`.
 ///
 /// Errors: [`ErrorKind::Invalid`] for an unknown setting or a bad value.
 pub fn open_options(rest: &str) -> Result<OpenOptions> {
-    Ok(split(rest)?.1)
+    Ok(split(rest)?.1.options)
 }
 
 /// Opens the array that `rest` names as a device: `zoned` calls this for `array:` URLs after [`zoned::register_array_opener`].
 pub fn open(rest: &str, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-    Ok(assemble(rest, &driver)?)
+    Ok(assemble(rest, &driver)?.device)
 }
 
 /// True if `rest` is a file that lists the members.
@@ -345,7 +361,7 @@ mod tests {
     use std::sync::atomic::{AtomicU32, Ordering};
 
     use zoned::emu::{Emu, EmuOptions};
-    use zoned::{Geometry, Io, Op};
+    use zoned::{Buf, BufMut, Durability, Geometry, Io, Lba, Op};
 
     use super::*;
     use crate::CreateOptions;
@@ -468,7 +484,7 @@ mod tests {
         let hold = |n: usize| zoned::open(&urls[n], Arc::clone(&driver)).expect("not in use");
         let spare = hold(4);
         assert_eq!(members(&list, &driver).expect("the members are there").len(), 4);
-        let array = assemble(&list, &driver).expect("opened without its spare");
+        let array = assemble(&list, &driver).expect("opened without its spare").array;
         let spares = array.status().spares;
         assert!(spares.len() == 1 && spares[0].device.is_none(), "the spare stays listed: {spares:?}");
         drop((array, spare));
@@ -480,6 +496,46 @@ mod tests {
         let error = members(&list, &driver).expect_err("two drives are held");
         assert!(matches!(error.kind(), ErrorKind::Held { .. }), "{error}");
         drop((member, spare));
+        std::fs::remove_dir_all(&folder).expect("removed");
+    }
+
+    #[test]
+    fn a_staged_array_takes_writes_ahead_of_the_pointer_and_a_bad_window_loses_nothing() {
+        let folder = std::env::temp_dir().join(format!("furrow-array-staged-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let driver: Arc<dyn Driver> = units::VirtualDriver::new(1);
+        let url = |n| format!("emu:{}?zones=8&zone-size=2MiB", folder.join(format!("{n}.img")).display());
+        let list = (0..3).map(url).collect::<Vec<_>>().join(",");
+        {
+            let drives: Vec<Arc<dyn ZonedDevice>> = list
+                .split(',')
+                .map(|url| zoned::open_or_create(url, Arc::clone(&driver)).expect("a drive file"))
+                .collect();
+            block_on(&*driver, crate::create(&drives, &CreateOptions::default())).expect("created");
+        }
+        let block = |n: u64| Buf::copy_from(&[n as u8 + 1; 4096]);
+        {
+            let staged = open(&format!("{list}?stage=16KiB"), Arc::clone(&driver)).expect("opened");
+            assert!(staged.details().contains(&("stage", "16384 bytes ahead of the write pointer".into())));
+            let ahead = [3, 1, 2].map(|n| staged.write(Lba(n), block(n), Durability::Cached));
+            let beyond =
+                staged.write(Lba(4), block(4), Durability::Cached).wait().expect_err("a window ahead");
+            assert_eq!(beyond.kind(), ErrorKind::NotAtWritePointer, "{beyond}");
+            staged.write(Lba(0), block(0), Durability::Durable).wait().expect("written");
+            ahead.into_iter().for_each(|io| io.wait().expect("written"));
+        }
+        for (window, part) in
+            [("0", "a size above 0"), ("x", "a size above 0"), ("1KiB", "at least a block of 4096")]
+        {
+            let error = open(&format!("{list}?stage={window}"), Arc::clone(&driver)).expect_err(window);
+            assert!(error.kind() == ErrorKind::Invalid && error.to_string().contains(part), "{error}");
+        }
+        let plain = open(&list, Arc::clone(&driver)).expect("opened");
+        let ahead = plain.write(Lba(9), block(9), Durability::Cached).wait().expect_err("without a stage");
+        assert_eq!(ahead.kind(), ErrorKind::NotAtWritePointer, "{ahead}");
+        let found = plain.read(Lba(0), BufMut::zeroed(4 * 4096)).wait().expect("read");
+        (0..4).for_each(|n| assert!(found[n * 4096..][..4096] == *block(n as u64), "block {n}"));
+        drop(plain);
         std::fs::remove_dir_all(&folder).expect("removed");
     }
 

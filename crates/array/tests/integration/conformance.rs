@@ -6,7 +6,7 @@ use std::time::Duration;
 use array::{Array, CreateOptions, OpenOptions};
 use units::{Driver, RealDriver, VirtualDriver, block_on};
 use zoned::emu::{DeferredDevice, Emu, EmuOptions, Latency};
-use zoned::{Blocks, Bytes, ZonedDevice};
+use zoned::{Blocks, Bytes, Stage, ZonedDevice};
 
 /// Shapes of tested arrays: drives, blocks in a stripe unit, blocks in a zone, the zone's capacity, open
 /// limit, active limit.
@@ -139,6 +139,19 @@ fn an_array_of_drives_with_conventional_zones_conforms() {
                 drives = drives.into_iter().map(defer).collect();
             }
             assert_conforms(&array(shape, drives, without));
+        }
+    }
+}
+
+#[test]
+fn a_staged_array_conforms() {
+    for shape in 0..ARRAY_SHAPES.len() {
+        for (late, without) in [(false, None), (true, None), (true, Some(1))] {
+            let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+            let latency = if late { Latency::all(Duration::from_micros(15)) } else { Latency::NONE };
+            let array = array(shape, drives(shape, latency, true, &driver), without);
+            let window = Bytes(16 * u64::from(array.geometry().block_size));
+            assert_conforms(&Stage::over(array, window).expect("a stage"));
         }
     }
 }

@@ -38,6 +38,7 @@ mod reset_cuts;
 mod scrub;
 mod spare_faults;
 mod spares;
+mod staged;
 mod stripes;
 mod throughput;
 mod torn_zones;

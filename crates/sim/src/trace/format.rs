@@ -6,7 +6,7 @@
 //! |---|---|---|---|
 //! | 0 | 8 | magic | `FURTRACE` |
 //! | 8 | 4 | version | 1 |
-//! | 12 | 4 | target | 1 fs, 2 log, 3 engine |
+//! | 12 | 4 | target | 1 fs, 2 log, 3 engine, 5 waltz, 6 leveldb, 7 stage |
 //! | 16 | 8 | seed | the workload's seed |
 //! | 24 | 8 | workload | which workload of the seed |
 //! | 32 | 4 x 9 | drive | block size, zones, conventional, zone size, zone capacity, open, active, append, atomic |

@@ -21,6 +21,7 @@
 //! A write that ends further ahead of the pointer than the window is refused at once, as is one that would wait when [`WINDOWS`] windows of
 //! writes wait already.
 
+mod rules;
 mod zone;
 
 use std::fmt;
@@ -28,10 +29,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytesize::ByteSize;
 use parking_lot::Mutex;
 use units::{Instant, sleep_until};
 
 use crate::checks::{check_append, locate_transfer};
+#[cfg(feature = "broken-rules")]
+pub use crate::stage::rules::BrokenRule;
+use crate::stage::rules::Rules;
 use crate::stage::zone::{Put, Refusal, Run, StagedWrite, StagedZone};
 use crate::{
     Action, Blocks, Buf, Bytes, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op,
@@ -54,6 +59,7 @@ struct Staged {
     zones: Vec<Mutex<StagedZone<Completer>>>,
     /// Blocks of the waiting writes of all zones.
     waiting: AtomicU64,
+    rules: Rules,
 }
 
 /// The steps after a change of a zone's staged writes, taken without the zone's lock.
@@ -72,12 +78,40 @@ struct Work {
 }
 
 impl Stage {
+    /// The window that the setting `stage=TEXT` of a URL names.
+    ///
+    /// # Errors
+    /// A text that says why `text` is no size above 0.
+    pub fn window(text: &str) -> std::result::Result<Bytes, String> {
+        match text.parse::<ByteSize>() {
+            Ok(size) if size.as_u64() > 0 => Ok(Bytes(size.as_u64())),
+            _ => Err(format!("stage={text}: a size above 0 is needed, as in 1MiB")),
+        }
+    }
+
     /// A stage before `device`. Waits on the calling thread for a report of all zones.
     ///
     /// # Errors
     /// [`ErrorKind::Invalid`] if the window is shorter than a block, [`ErrorKind::Damaged`] if a report leaves zones out, or the device's
     /// error.
     pub fn over(device: Arc<dyn ZonedDevice>, window: Bytes) -> Result<Arc<dyn ZonedDevice>> {
+        Stage::with_rules(device, window, Rules::default())
+    }
+
+    /// As [`Stage::over`], with a safety rule broken.
+    ///
+    /// # Errors
+    /// Those of [`Stage::over`].
+    #[cfg(feature = "broken-rules")]
+    pub fn with_broken_rule(
+        device: Arc<dyn ZonedDevice>,
+        window: Bytes,
+        broken: Option<BrokenRule>,
+    ) -> Result<Arc<dyn ZonedDevice>> {
+        Stage::with_rules(device, window, Rules { broken })
+    }
+
+    fn with_rules(device: Arc<dyn ZonedDevice>, window: Bytes, rules: Rules) -> Result<Arc<dyn ZonedDevice>> {
         let geometry = device.geometry();
         let blocks = window.0 / u64::from(geometry.block_size);
         if blocks == 0 {
@@ -90,7 +124,8 @@ impl Stage {
             let why = format!("the device reports {} zones of {}", zones.len(), geometry.zones);
             return Err(Error::new(ErrorKind::Damaged, &geometry.name, "open").because(why));
         }
-        Ok(Arc::new(Stage(Arc::new(Staged { device, window: blocks, zones, waiting: AtomicU64::new(0) }))))
+        let waiting = AtomicU64::new(0);
+        Ok(Arc::new(Stage(Arc::new(Staged { device, window: blocks, zones, waiting, rules }))))
     }
 }
 
@@ -142,15 +177,19 @@ impl Staged {
     fn write(self: &Arc<Self>, id: ZoneId, write: impl FnOnce(Completer) -> StagedWrite<Completer>) -> Io {
         let (completer, io) = Io::pair(self.device.driver(), &self.device.geometry().name);
         let write = write(completer);
-        self.change(id, |zone, now, work| match self.take(zone, write, now) {
-            Put::Held => {}
-            Put::Device(write) => work.refused_by_device.push(self.pass(zone, id, write)),
+        let held = self.change(id, |zone, now, work| match self.take(zone, write, now) {
+            Put::Held => true,
+            Put::Device(write) => {
+                work.refused_by_device.push(self.pass(zone, id, write));
+                false
+            }
             Put::Refused(write, why) => {
                 let error = self.refusal(id, &write, why);
                 work.failed.push((write.waiter, error));
+                false
             }
         });
-        io
+        if held && self.rules.acknowledges_early() { Io::ready(Ok(Done::Unit)) } else { io }
     }
 
     /// Puts a write into its zone. A write above the pointer is refused if the stage holds too much.

@@ -3,8 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytesize::ByteSize;
-
 use crate::{Bytes, Error, ErrorKind, Result, Stage, ZonedDevice};
 
 /// The error for an invalid URL.
@@ -18,11 +16,8 @@ pub(super) const STAGE: (&str, &str) =
 
 /// The length of the stage's window that the parameters name.
 pub(super) fn stage(url: &str, parameters: &BTreeMap<&'static str, String>) -> Result<Option<Bytes>> {
-    let Some(text) = parameters.get(STAGE.0) else { return Ok(None) };
-    match text.parse::<ByteSize>() {
-        Ok(size) if size.as_u64() > 0 => Ok(Some(Bytes(size.as_u64()))),
-        _ => Err(invalid(url, format!("stage={text}: a size above 0 is needed, as in 1MiB"))),
-    }
+    let window = parameters.get(STAGE.0).map(|text| Stage::window(text)).transpose();
+    window.map_err(|why| invalid(url, why))
 }
 
 /// The device, behind a stage if `window` is given.
