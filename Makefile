@@ -34,7 +34,7 @@ test: ## every test, the stock programs, the crash explorer, a stock kernel in a
 stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, sst_dump
 	@exec scripts/stock.sh
 
-leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_bench
+leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_bench, Minetest's server, Litecoin's daemon
 	@exec scripts/leveldb.sh
 
 crash: ## only the crash explorer

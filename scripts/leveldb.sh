@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Unmodified LevelDB programs against Furrow: plyvel's own tests under Debian's python3-plyvel, plyvel's wheel with its own LevelDB, LevelDB's own
-# tests and db_bench from Debian's source package. Where these cannot be fetched the script says so and does what is left; with FURROW_REQUIRE_LEVELDB=1 that
-# is a failure.
+# tests and db_bench from Debian's source package, Debian's Minetest server and Litecoin daemon. Where these cannot be fetched the script says so and does
+# what is left; with FURROW_REQUIRE_LEVELDB=1 that is a failure.
 #
 #   scripts/leveldb.sh         what CI runs
 #   scripts/leveldb.sh all     and LevelDB's tests of its inner parts, over a shared library of that source with all symbols visible
@@ -26,6 +26,10 @@ cleanup() {
   rm -rf "$work"
 }
 mkdir -p "$kept" "$work/root"
+daemons=$kept/daemons/usr
+# Runs a program with the libraries that came with the daemons.
+with_libraries=(env "LD_LIBRARY_PATH=$daemons/lib/$(uname -m)-linux-gnu" "HOME=$work")
+minetest=("${with_libraries[@]}" "$daemons/lib/minetest/minetestserver" --config "$work/minetest.conf" --logfile "" --world "$work/root/world")
 
 # Longest time of one program.
 LIMIT=240
@@ -51,28 +55,51 @@ expect() { # drive pattern
   grep -Eq -- "$2" "$work/$1.out" || { say "no line matches: $2"; tail -n 40 "$work/$1.out" >&2; return 1; }
 }
 
-# The source package of Debian's LevelDB, by apt and its signatures, with package lists of its own.
-fetch_leveldb() {
-  local apt=$work/apt
-  [ ! -d "$kept/leveldb/db" ] || return 0
-  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$apt/parts"
-  # The machine's own sources, for source packages.
+# apt with package lists of its own, which need no root and have source packages too.
+own_apt() { # arguments
+  (cd "$work/apt" && apt-get -q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$work/apt/parts" -o "Dir::State::lists=$work/apt/lists" \
+    -o "Dir::Cache=$work/apt/cache" -o APT::Sandbox::User=root -o Debug::NoLocking=1 "$@") >>"$work/apt.out" 2>&1 </dev/null
+}
+
+update_lists() {
+  [ ! -d "$work/apt" ] || return 0
+  mkdir -p "$work/apt/lists/partial" "$work/apt/cache/archives/partial" "$work/apt/parts"
+  # The machine's own sources.
   local list
   for list in /etc/apt/sources.list /etc/apt/sources.list.d/*.list; do
-    [ ! -f "$list" ] || sed -n 's/^deb /deb-src /p' "$list" >"$apt/parts/$(basename "$list" .list).list"
+    [ ! -f "$list" ] || sed -n 's/^deb \(.*\)/deb \1\ndeb-src \1/p' "$list" >"$work/apt/parts/$(basename "$list" .list).list"
   done
   for list in /etc/apt/sources.list.d/*.sources; do
-    [ ! -f "$list" ] || sed 's/^Types:.*/Types: deb-src/' "$list" >"$apt/parts/$(basename "$list")"
+    [ ! -f "$list" ] || sed 's/^Types:.*/Types: deb deb-src/' "$list" >"$work/apt/parts/$(basename "$list")"
   done
-  local options=(-q -o Dir::Etc::sourcelist=/dev/null -o "Dir::Etc::sourceparts=$apt/parts"
-    -o "Dir::State::lists=$apt/lists" -o "Dir::Cache=$apt/cache" -o APT::Sandbox::User=root)
-  (cd "$apt" && apt-get "${options[@]}" update && apt-get "${options[@]}" source --download-only leveldb) \
-    >"$work/apt.out" 2>&1 || return 1
-  # A function that is called by `if` goes on after an error.
+  own_apt update
+}
+
+# The functions below are called by `if`, and so go on after an error: each command's outcome is looked at.
+
+# The source package of Debian's LevelDB.
+fetch_leveldb() {
+  [ ! -d "$kept/leveldb/db" ] || return 0
+  update_lists && own_apt source --download-only leveldb || return 1
   rm -rf "$kept/leveldb.part" "$kept/leveldb" &&
     mkdir "$kept/leveldb.part" &&
-    tar xzf "$apt"/leveldb_*.orig.tar.gz -C "$kept/leveldb.part" --strip-components=1 &&
+    tar xzf "$work"/apt/leveldb_*.orig.tar.gz -C "$kept/leveldb.part" --strip-components=1 &&
     mv "$kept/leveldb.part" "$kept/leveldb"
+}
+
+# Debian's Minetest server and Litecoin daemon, and what they need that the machine lacks. They are unpacked and not installed: the package of the
+# server starts a service.
+fetch_daemons() {
+  local package
+  [ ! -d "$kept/daemons" ] || return 0
+  update_lists && own_apt -y install --download-only --reinstall --no-install-recommends minetest-server minetest-data litecoind || return 1
+  rm -rf "$kept/daemons.part" && mkdir -p "$kept/daemons.part/usr/lib/share" || return 1
+  for package in "$work"/apt/cache/archives/*.deb; do
+    dpkg-deb -x "$package" "$kept/daemons.part" || return 1
+  done
+  # The server looks for its data at ../share/minetest from its own directory.
+  ln -s ../../share/games/minetest "$kept/daemons.part/usr/lib/share/minetest" &&
+    mv "$kept/daemons.part" "$kept/daemons"
 }
 
 # plyvel's tests, and the wheel. pip runs the package's set-up script to name the package.
@@ -174,6 +201,97 @@ inner_tests() {
   done
 }
 
+# Migrates the world's map to the backend `$1`.
+migrate() {
+  on_drive minetest "${minetest[@]}" --migrate "$1"
+  expect minetest "Successfully migrated $blocks blocks"
+}
+
+# A world that the server generates goes from SQLite to LevelDB on the drive and back.
+minetest_migration() {
+  local world=$work/root/world blocks
+  mkdir -p "$world/worldmods/generate"
+  printf '%s\n' 'bind_address = 127.0.0.1' 'fixed_map_seed = 1' >"$work/minetest.conf"
+  printf '%s\n' 'gameid = devtest' 'backend = sqlite3' >"$world/world.mt"
+  echo 'name = generate' >"$world/worldmods/generate/mod.conf"
+  # The server ends when it has generated the blocks around the origin.
+  cat >"$world/worldmods/generate/init.lua" <<'LUA'
+minetest.after(0, function()
+  minetest.emerge_area({x = -80, y = -40, z = -80}, {x = 79, y = 39, z = 79}, function(_, _, left)
+    if left == 0 then minetest.request_shutdown() end
+  end)
+end)
+LUA
+  timeout "$LIMIT" "${minetest[@]}" --port "$(free_port)" >"$work/minetest.out" 2>&1 </dev/null || { tail -n 40 "$work/minetest.out" >&2; return 1; }
+  blocks=$("$python" -c 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute("select count(*) from blocks").fetchone())' "$world/map.sqlite")
+  [ "$blocks" -ge 1000 ] || die "the server generated $blocks blocks alone"
+
+  migrate leveldb
+  [ ! -e "$world/map.db" ] || die "the map's LevelDB lies on the host"
+  mv "$world/map.sqlite" "$work/before.sqlite"
+  migrate sqlite3
+  "$python" - "$work/before.sqlite" "$world/map.sqlite" <<'PYTHON'
+import sqlite3, sys
+before, after = (sqlite3.connect(name).execute("select pos, data from blocks order by pos").fetchall() for name in sys.argv[1:])
+if before != after:
+    sys.exit(f"{len(before)} blocks went to LevelDB and {len(after)} came back, {len(set(before) - set(after))} of them changed or missing")
+PYTHON
+  say "$blocks blocks came back as they were"
+  "$built/furrow" fs check -d "emu:$work/minetest.img" >&2
+}
+
+litecoin_cli() { # arguments
+  timeout 60 "${with_libraries[@]}" "$daemons/bin/litecoin-cli" "${litecoin[@]}" "$@"
+}
+
+# Starts the daemon, without peers and wallet, and waits until it answers. Sets `daemon`, its process number.
+start_litecoind() { # drive flush
+  "$built/furrow" leveldb --root "$work/root" --flush "$2" -d "$1" -- "${with_libraries[@]}" \
+    "$daemons/lib/litecoin/litecoind" "${litecoin[@]}" -connect=0 -listen=0 -disablewallet >>"$work/litecoin.out" 2>&1 </dev/null &
+  daemon=$!
+  litecoin_cli -rpcwait getblockcount >/dev/null || { tail -n 40 "$work/litecoin.out" >&2; return 1; }
+}
+
+stop_litecoind() {
+  litecoin_cli stop >/dev/null
+  wait "$daemon"
+}
+
+# The height, the last block and a hash of all unspent outputs. The daemon writes its databases before: the index of blocks with sync, then the
+# unspent outputs without.
+chain_state() {
+  litecoin_cli gettxoutsetinfo | grep -E '"(height|bestblock|hash_serialized_2)"'
+}
+
+# A killed daemon has the blocks of its index again. It connects those anew that its unspent outputs lack: none where LevelDB hands each write to a drive
+# that outlives the process.
+litecoin_killed() { # flush of the drive
+  local daemon written drive="emu:$work/litecoin-$1.img?zones=96&zone-size=16MiB&cache=$2" data=$work/root/litecoin-$1
+  local litecoin=(-regtest "-datadir=$data" "-rpcport=$(free_port)")
+  mkdir -p "$data"
+  start_litecoind "$drive" "$1"
+  litecoin_cli generatetodescriptor 200 'raw(51)' >/dev/null
+  written=$(chain_state)
+  grep -q '"height": 200,' <<<"$written" || die "the chain has not 200 blocks: $written"
+  litecoin_cli generatetodescriptor 20 'raw(51)' >/dev/null
+  kill -KILL "$daemon"
+  wait "$daemon" 2>/dev/null || true
+
+  start_litecoind "$drive" "$1"
+  [ "$1" = buffer ] || grep -q 'Loaded best chain: .* height=200 ' "$data/regtest/debug.log" || die "the unspent outputs are older than their last write"
+  litecoin_cli waitforblockheight 200 30000 >/dev/null
+  [ "$(chain_state)" = "$written" ] || die "the chain is another after the kill: $(chain_state), and was $written"
+  [ "$(litecoin_cli verifychain 4 0)" = true ] || die "verifychain refuses the chain"
+  litecoin_cli generatetodescriptor 20 'raw(51)' >/dev/null
+  written=$(chain_state)
+  stop_litecoind
+  "$built/furrow" fs check -d "$drive" >&2
+
+  start_litecoind "$drive" "$1"
+  [ "$(chain_state)" = "$written" ] || die "the chain is another after the restart: $(chain_state), and was $written"
+  stop_litecoind
+}
+
 if fetch_plyvel; then
   step "plyvel's own tests" plyvel_tests
   step "plyvel's wheel, with a LevelDB of its own" plyvel_wheel
@@ -188,5 +306,13 @@ if fetch_leveldb; then
 else
   tail -n 5 "$work/apt.out" >&2
   skip "LevelDB's source package cannot be fetched by apt"
+fi
+if fetch_daemons; then
+  step "Minetest's server moves a map to LevelDB and back" minetest_migration
+  step "Litecoin's daemon is killed" litecoin_killed buffer volatile
+  step "Litecoin's daemon is killed, with each write on the drive" litecoin_killed drive none
+else
+  tail -n 5 "$work/apt.out" >&2
+  skip "Minetest's server and Litecoin's daemon cannot be fetched by apt"
 fi
 say "LevelDB's programs: all passed in $SECONDS s"

@@ -72,7 +72,8 @@ FurrowStatus furrow_lock(const FurrowFs* fs, const char* path, size_t len, Furro
 void furrow_end_recovery(const FurrowFs* fs, const char* dir, size_t len);
 void furrow_unlock(FurrowLock* lock);
 
-// Creates a file for writing. `lifetime` is RocksDB's WriteLifeTimeHint; `log` is 1 for a write-ahead log.
+// Creates a file for writing. `lifetime` is RocksDB's WriteLifeTimeHint; `log` is 1 for a write-ahead log. `preallocate` is
+// the expected size in bytes, 0 if it is not known.
 FurrowStatus furrow_create(const FurrowFs* fs, const char* path, size_t len, uint8_t log, uint8_t lifetime,
                            uint64_t preallocate, FurrowWriter** out);
 FurrowStatus furrow_open_append(const FurrowFs* fs, const char* path, size_t len, FurrowWriter** out);

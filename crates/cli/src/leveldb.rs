@@ -9,10 +9,12 @@ use std::process::{Command, ExitCode};
 use abi::preload::{Library, PreloadError, check_takes_preload, preload_value, probe};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
+use units::Bytes;
 
 use crate::args::DeviceArg;
 use crate::context::Context;
 use crate::exit::Failure;
+use crate::size;
 
 const LIBRARY: Library =
     Library { file: "libfurrow_leveldb.so", variable: "FURROW_LEVELDB_LIBRARY", package: "furrow-leveldb" };
@@ -32,6 +34,9 @@ pub struct LevelDbArgs {
     /// Where a flush of a log ends.
     #[arg(long, env = "FURROW_LEVELDB_FLUSH", value_enum, default_value_t = Flush::Buffer)]
     flush: Flush,
+    /// The size of most tables (max_file_size in LevelDB's options), where it is about the capacity of a zone: the tables get zones to themselves
+    #[arg(long, env = "FURROW_LEVELDB_TABLE_SIZE", value_name = "SIZE", value_parser = size::parse)]
+    table_size: Option<Bytes>,
     /// The library that the program preloads [default: beside this program, or in its ../lib]
     #[arg(long, env = LIBRARY.variable, value_name = "FILE")]
     library: Option<PathBuf>,
@@ -83,6 +88,7 @@ pub fn run(context: &Context, args: &LevelDbArgs) -> Result<ExitCode> {
         .env("FURROW_LEVELDB", &args.device.device)
         .env("FURROW_LEVELDB_ROOT", root)
         .env("FURROW_LEVELDB_FLUSH", flush)
+        .env("FURROW_LEVELDB_TABLE_SIZE", args.table_size.unwrap_or_default().0.to_string())
         .exec();
     Err(Failure::refused(format!("running {}: {error}", program.display())))
 }

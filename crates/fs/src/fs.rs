@@ -182,6 +182,7 @@ impl Fs {
             let older =
                 if options.kind == FileKind::Log { open_logs(&state, parent, ino) } else { Vec::new() };
             let handle = self.handle_for_writing(&mut state, ino, DOING, path)?;
+            handle.file.writes.status.lock().expected = options.preallocate.0;
             (handle, older, std::mem::take(&mut state.released))
         };
         shared.free_pages(released);

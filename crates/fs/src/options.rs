@@ -164,6 +164,7 @@ pub struct CreateOptions {
     pub kind: FileKind,
     /// The expected lifetime of the file. Default: not set.
     pub lifetime: Lifetime,
-    /// The expected size of the file in bytes; zero when unknown. A hint only.
+    /// The expected size of a data file in bytes; zero when unknown. A hint only: a file that is expected to fill three quarters of a zone or more, and no more
+    /// than one, begins in an empty zone that no other file's data gets into while there are zones to open. Its removal leaves nothing to relocate.
     pub preallocate: Bytes,
 }

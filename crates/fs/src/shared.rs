@@ -90,6 +90,7 @@ impl Shared {
             if let Some(dirty) = &self.dirty {
                 dirty.set(&file, 0, false, self.driver.now());
             }
+            self.release_own_zone(&file);
         }
         self.leave_memory_to_dirty_bytes();
     }

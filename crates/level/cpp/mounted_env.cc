@@ -7,10 +7,11 @@ struct leveldb_env_t {
   bool is_default;
 };
 
-// An Env over `fs`, which it takes over. The caller frees it with leveldb_env_destroy, after the databases that use it.
-extern "C" leveldb_env_t* furrow_level_env(FurrowFs* fs) noexcept {
+// An Env over `fs`, which it takes over, for databases whose tables have `table_size` bytes. The caller frees it with leveldb_env_destroy, after the
+// databases that use it.
+extern "C" leveldb_env_t* furrow_level_env(FurrowFs* fs, uint64_t table_size) noexcept {
   leveldb_env_t* env = new leveldb_env_t;
-  env->rep = furrow::NewEnv(fs, leveldb::Env::Default(), false);
+  env->rep = furrow::NewEnv(fs, leveldb::Env::Default(), false, table_size);
   env->is_default = false;
   return env;
 }

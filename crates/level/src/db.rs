@@ -86,8 +86,9 @@ impl Db {
     /// # Errors
     /// LevelDB's, among them that of a database that somebody has open.
     pub fn open(fs: &Fs, path: &str, options: &DbOptions) -> Result<Db> {
+        let fs = FurrowFs::borrowed(fs.clone(), Replays::default());
         // SAFETY: C++ owns the handle from here on.
-        let env = unsafe { ffi::furrow_level_env(FurrowFs::borrowed(fs.clone(), Replays::default())) };
+        let env = unsafe { ffi::furrow_level_env(fs, options.table_size as u64) };
         Db::open_with(env, path, options)
     }
 

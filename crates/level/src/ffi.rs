@@ -34,7 +34,7 @@ pub(crate) const SNAPPY: c_int = 1;
 
 #[expect(improper_ctypes, reason = "C++ only hands a FurrowFs back")]
 unsafe extern "C" {
-    pub(crate) fn furrow_level_env(fs: *mut FurrowFs) -> *mut RawEnv;
+    pub(crate) fn furrow_level_env(fs: *mut FurrowFs, table_size: u64) -> *mut RawEnv;
     pub(crate) fn furrow_level_host_env() -> *mut RawEnv;
 }
 

@@ -7,7 +7,8 @@ pub struct DbOptions {
     pub write_buffer: usize,
     /// Bytes of the block cache, which holds uncompressed blocks. Default: 8 MiB, LevelDB's own.
     pub block_cache: usize,
-    /// Bytes of a table file, 1 MiB to 1 GiB. Default: 2 MiB, LevelDB's own.
+    /// Bytes of a table file, 1 MiB to 1 GiB. Tables of three quarters of a zone's capacity or more, and no more than all of it, get zones to themselves.
+    /// Default: 2 MiB, LevelDB's own.
     pub table_size: usize,
     /// Bits of the Bloom filters per key; 0: no filters. Default: 10.
     pub bloom_bits: u8,

@@ -23,6 +23,8 @@ bool EndsWith(const std::string& name, const std::string& suffix) {
 // True for a write-ahead log.
 bool IsLog(const std::string& name) { return EndsWith(name, ".log"); }
 
+bool IsTable(const std::string& name) { return EndsWith(name, ".ldb"); }
+
 std::string DirectoryOf(const std::string& name) {
   const size_t slash = name.rfind('/');
   return slash == std::string::npos ? "" : name.substr(0, slash);
@@ -30,8 +32,8 @@ std::string DirectoryOf(const std::string& name) {
 
 class ZonedEnv final : public leveldb::Env {
  public:
-  ZonedEnv(FurrowFs* fs, leveldb::Env* base, bool flush_to_drive)
-      : fs_(fs), base_(base), flush_to_drive_(flush_to_drive) {}
+  ZonedEnv(FurrowFs* fs, leveldb::Env* base, bool flush_to_drive, uint64_t table_size)
+      : fs_(fs), base_(base), flush_to_drive_(flush_to_drive), table_size_(table_size) {}
   ~ZonedEnv() override { furrow_release(fs_); }
 
   Status NewSequentialFile(const std::string& name, leveldb::SequentialFile** result) override {
@@ -52,7 +54,7 @@ class ZonedEnv final : public leveldb::Env {
     FurrowWriter* writer = nullptr;
     const bool log = IsLog(name);
     Status status = ToStatus(furrow_create(fs_, name.data(), name.size(), log ? 1 : 0,
-                                           log ? kLifetimeShort : kLifetimeUnknown, 0, &writer));
+                                           log ? kLifetimeShort : kLifetimeUnknown, IsTable(name) ? table_size_ : 0, &writer));
     *result = status.ok() ? new Writer(writer, log && flush_to_drive_) : nullptr;
     return status;
   }
@@ -157,6 +159,7 @@ class ZonedEnv final : public leveldb::Env {
   FurrowFs* fs_;
   leveldb::Env* base_;
   bool flush_to_drive_;
+  uint64_t table_size_;
 };
 
 // Runs after the program's exit handlers and static destructors, and unmounts the drives that the program left mounted.
@@ -166,8 +169,8 @@ __attribute__((destructor)) void Unload() { furrow_unmount_all(); }
 
 bool IsCurrent(const std::string& name) { return EndsWith(name, "/CURRENT"); }
 
-leveldb::Env* NewEnv(FurrowFs* fs, leveldb::Env* base, bool flush_to_drive) {
-  return new ZonedEnv(fs, base, flush_to_drive);
+leveldb::Env* NewEnv(FurrowFs* fs, leveldb::Env* base, bool flush_to_drive, uint64_t table_size) {
+  return new ZonedEnv(fs, base, flush_to_drive, table_size);
 }
 
 }  // namespace furrow

@@ -66,7 +66,7 @@ Env* RootedEnv::Drive(Status* error) {
   FurrowFs* fs = nullptr;
   FurrowStatus status = furrow_mount(device.data(), device.size(), &fs);
   if (status.code == FURROW_OK) {
-    Env* drive = NewEnv(fs, host_, furrow_leveldb_flushes(settings_) != 0);
+    Env* drive = NewEnv(fs, host_, furrow_leveldb_flushes(settings_) != 0, furrow_leveldb_table_size(settings_));
     drive_.store(drive, std::memory_order_release);
     return drive;
   }

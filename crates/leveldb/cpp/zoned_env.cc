@@ -21,7 +21,7 @@ leveldb::Env* NewZonedEnv(const std::string& url, const ZonedEnvOptions& options
     return nullptr;
   }
   leveldb::Env* base = options.base != nullptr ? options.base : leveldb::Env::Default();
-  return NewEnv(fs, base, options.flush_to_drive);
+  return NewEnv(fs, base, options.flush_to_drive, options.table_size);
 }
 
 leveldb::Env* NewZonedEnv(const std::string& url, leveldb::Status* status) {

@@ -5,6 +5,7 @@
 
 #ifdef __cplusplus
 
+#include <cstdint>
 #include <string>
 
 #include "leveldb/env.h"
@@ -14,6 +15,8 @@ namespace furrow {
 struct ZonedEnvOptions {
   // Each flush of a log hands the log's buffer to the drive: writes without sync then survive the death of the process.
   bool flush_to_drive = false;
+  // leveldb::Options::max_file_size of the databases, where it is about the capacity of the drive's zones: their tables get zones to themselves.
+  uint64_t table_size = 0;
   // The Env of threads, clock and sleep; null for LevelDB's default one.
   leveldb::Env* base = nullptr;
 };

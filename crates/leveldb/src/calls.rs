@@ -56,6 +56,16 @@ pub unsafe extern "C" fn furrow_leveldb_flushes(settings: *const FurrowLevelDb) 
     u8::from(unsafe { &*settings }.0.flush_to_drive)
 }
 
+/// The size of most tables in bytes; 0 if it is not known.
+///
+/// # Safety
+/// `settings` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_leveldb_table_size(settings: *const FurrowLevelDb) -> u64 {
+    // SAFETY: the caller guarantees that `settings` is alive.
+    unsafe { &*settings }.0.table_size
+}
+
 /// Calls `on_drive` with a name's path on the drive; does not call it for a name of the host.
 ///
 /// # Safety

@@ -2,6 +2,8 @@
 
 use std::ffi::OsString;
 
+use bytesize::ByteSize;
+
 use crate::names::Root;
 
 /// Environment variable with the URL of the drive.
@@ -10,6 +12,8 @@ const DEVICE: &str = "FURROW_LEVELDB";
 const ROOT: &str = "FURROW_LEVELDB_ROOT";
 /// Environment variable that says where a flush of a log ends: `buffer` or `drive`.
 const FLUSH: &str = "FURROW_LEVELDB_FLUSH";
+/// Environment variable with the size of most tables.
+const TABLE_SIZE: &str = "FURROW_LEVELDB_TABLE_SIZE";
 /// Environment variable with the path of this library, for `furrow leveldb`.
 const LIBRARY: &str = "FURROW_LEVELDB_LIBRARY";
 
@@ -22,6 +26,8 @@ pub(crate) struct Settings {
     pub root: Root,
     /// Whether each flush of a log hands the log's buffer to the drive. LevelDB flushes its log after every write.
     pub flush_to_drive: bool,
+    /// The size of most tables in bytes; 0 if it is not known.
+    pub table_size: u64,
 }
 
 /// Why the settings are refused: names the variable, its value and what it wants.
@@ -40,16 +46,18 @@ impl Settings {
         let mut device = None;
         let mut root = None;
         let mut flush = None;
+        let mut table_size = None;
         for (name, value) in variables {
             let name = name.to_string_lossy();
             let slot = match &*name {
                 DEVICE => &mut device,
                 ROOT => &mut root,
                 FLUSH => &mut flush,
+                TABLE_SIZE => &mut table_size,
                 LIBRARY => continue,
                 _ if name.starts_with(DEVICE) => {
                     return refuse(format!(
-                        "{name} in the environment is not known: there are {DEVICE}, {ROOT} and {FLUSH}"
+                        "{name} in the environment is not known: there are {DEVICE}, {ROOT}, {FLUSH} and {TABLE_SIZE}"
                     ));
                 }
                 _ => continue,
@@ -57,7 +65,7 @@ impl Settings {
             *slot = Some(value.to_str().ok_or_else(|| SettingsError(format!("{name} is not UTF-8")))?);
         }
         let (device, root) = match (device, root) {
-            (None, None) if flush.is_none() => return Ok(None),
+            (None, None) if flush.is_none() && table_size.is_none() => return Ok(None),
             (Some(device), Some(root)) => (device, root),
             (Some(device), None) => {
                 return refuse(format!(
@@ -66,7 +74,9 @@ impl Settings {
                 ));
             }
             (None, _) => {
-                return refuse(format!("{ROOT} or {FLUSH} is set, and {DEVICE} names no drive"));
+                return refuse(format!(
+                    "{ROOT}, {FLUSH} or {TABLE_SIZE} is set, and {DEVICE} names no drive"
+                ));
             }
         };
         if device.is_empty() {
@@ -84,7 +94,14 @@ impl Settings {
             Some("drive") => true,
             Some(other) => return refuse(format!("{FLUSH}={other}: it wants buffer or drive")),
         };
-        Ok(Some(Settings { device: device.to_owned(), root: root_directory, flush_to_drive }))
+        let table_size = match table_size.map(|size| (size, size.parse())) {
+            None => 0,
+            Some((_, Ok(ByteSize(size)))) => size,
+            Some((other, Err(_))) => {
+                return refuse(format!("{TABLE_SIZE}={other}: it wants a size, such as 16000KiB"));
+            }
+        };
+        Ok(Some(Settings { device: device.to_owned(), root: root_directory, flush_to_drive, table_size }))
     }
 }
 
@@ -103,9 +120,11 @@ mod tests {
         let settings = read(&[(DEVICE, "emu:mem"), (ROOT, "/data/")]).unwrap().unwrap();
         assert_eq!(settings.device, "emu:mem");
         assert_eq!(settings.root, Root::parse("/data").unwrap());
-        assert!(!settings.flush_to_drive);
+        assert_eq!((settings.flush_to_drive, settings.table_size), (false, 0));
         let settings = read(&[(DEVICE, "emu:mem"), (ROOT, "/"), (FLUSH, "drive")]).unwrap().unwrap();
         assert!(settings.flush_to_drive);
+        let settings = read(&[(DEVICE, "emu:mem"), (ROOT, "/"), (TABLE_SIZE, "15MiB")]).unwrap().unwrap();
+        assert_eq!(settings.table_size, 15 << 20);
     }
 
     #[test]
@@ -114,6 +133,8 @@ mod tests {
             (&[(DEVICE, "emu:mem")][..], ROOT),
             (&[(ROOT, "/data")], DEVICE),
             (&[(FLUSH, "drive")], DEVICE),
+            (&[(TABLE_SIZE, "2MiB")], DEVICE),
+            (&[(DEVICE, "emu:mem"), (ROOT, "/a"), (TABLE_SIZE, "large")], "FURROW_LEVELDB_TABLE_SIZE=large"),
             (&[(DEVICE, ""), (ROOT, "/data")], DEVICE),
             (&[(DEVICE, "emu:mem"), (ROOT, "data")], "FURROW_LEVELDB_ROOT=data"),
             (&[(DEVICE, "emu:mem"), (ROOT, "")], "FURROW_LEVELDB_ROOT="),

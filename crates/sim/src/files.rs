@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, MountOptions, Uuid, Writer};
+use fs::{CreateOptions, ErrorKind, FileKind, FormatOptions, Fs, Lifetime, MountOptions, Uuid, Writer};
 use parking_lot::Mutex;
 use units::{Bytes, Driver, VirtualDriver, block_on, sleep_until, spawn};
 use zoned::ZonedDevice;
@@ -230,7 +230,11 @@ impl TaskRunner {
             Act::Mkdir { path } => self.fs.mkdir(path).await,
             Act::Rmdir { path } => self.fs.rmdir(path).await,
             Act::Create { file, path, kind, lifetime } => {
-                let options = CreateOptions { kind: *kind, lifetime: *lifetime, preallocate: Bytes(0) };
+                // Of long-lived files a zone's bytes are expected, although few of them get so long: their zones are theirs until they are closed.
+                let geometry = self.fs.device().geometry();
+                let zone = geometry.zone_capacity.bytes(geometry.block_size);
+                let preallocate = if *lifetime == Lifetime::Long { zone } else { Bytes(0) };
+                let options = CreateOptions { kind: *kind, lifetime: *lifetime, preallocate };
                 let writer = self.fs.create(path, &options).await?;
                 self.writers.insert(*file, writer);
                 Ok(())

@@ -312,6 +312,8 @@ impl DataWriter {
         if let Some(node) = state.file_node(file.ino) {
             node.writing = false;
         }
+        drop(state);
+        shared.release_own_zone(file);
         result
     }
 }

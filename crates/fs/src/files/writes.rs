@@ -28,6 +28,8 @@ pub(crate) struct FileWrites {
 pub(crate) struct WriteStatus {
     /// The expected lifetime of the bytes appended from now on.
     pub lifetime: Lifetime,
+    /// The expected size of the file in bytes; 0: not known.
+    pub expected: u64,
     /// Number of blocks of file data written, and of padding blocks behind them.
     pub blocks: (u64, u64),
     pub failure: Option<WriteFailure>,

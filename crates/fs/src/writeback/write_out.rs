@@ -11,7 +11,7 @@ use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::options::CacheMode;
 use crate::shared::Shared;
 use crate::writeback::dirty::DirtyBytes;
-use crate::zones::allocator::PlaceFor;
+use crate::zones::allocator::{LONGEST_REST_DIVISOR, OwnZone, PlaceFor};
 use crate::zones::place::PlaceAmount;
 
 /// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
@@ -107,6 +107,7 @@ impl Shared {
             let status = file.writes.status.lock();
             (status.lifetime, status.blocks)
         };
+        let own = self.own_zone(file, piece.at);
         let block = self.block();
         let amount = if piece.is_end {
             let blocks = piece.data.len() as u64 / block;
@@ -116,7 +117,7 @@ impl Shared {
             PlaceAmount::Whole
         };
         let who = if self.dirty.is_some() { PlaceFor::AcceptedBytes } else { PlaceFor::Writer };
-        let placed = self.place(lifetime, &piece.data, amount, who).await?;
+        let placed = self.place(lifetime, &piece.data, amount, own, who).await?;
         {
             let (written, padded) = &mut file.writes.status.lock().blocks;
             *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();
@@ -140,7 +141,35 @@ impl Shared {
             }
         }
         drop(placed);
+        self.release_own_zone(file);
         self.metadata.bound_pending().await
+    }
+
+    /// Whether a write at offset `at` of `file` goes to a zone that is kept for the file: where the file is expected to fill most of a zone, and not more.
+    fn own_zone(&self, file: &File, at: u64) -> OwnZone {
+        let expected = file.writes.status.lock().expected;
+        let capacity = self.device.geometry().zone_capacity.0 * self.block();
+        match at {
+            _ if expected > capacity || expected < capacity - capacity / LONGEST_REST_DIVISOR => OwnZone::No,
+            0 => OwnZone::Begin(file.ino),
+            _ => OwnZone::Continue(file.ino),
+        }
+    }
+
+    /// Ends the keeping of a zone for `file` where the file is written: no writer has it open, or nobody can read it any more, and no byte is in memory only.
+    pub(crate) fn release_own_zone(&self, file: &File) {
+        if self.own_zone(file, 0) == OwnZone::No {
+            return;
+        }
+        let mut state = self.state.lock();
+        let is_written = match state.file_node(file.ino) {
+            Some(node) => !node.writing && file.content.read().dirty_bytes() == 0,
+            None => true,
+        };
+        if is_written && state.allocator.release_own_zone(file.ino) {
+            drop(state);
+            self.kick_cleaner();
+        }
     }
 
     /// Commits the extents of bytes of `file` that were written, the last of which end at file offset `end`, and drops their pages. Returns false where nobody

@@ -19,6 +19,9 @@ use crate::zones::reserve::RecoveryReserve;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
 use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
 
+/// A file gets a zone to itself if it leaves no more of the zone unused than the zone divided by this number.
+pub(crate) const LONGEST_REST_DIVISOR: u64 = 4;
+
 /// The zones of a mount by use: the zones that writes may go to, and the empty zones kept for a purpose.
 #[derive(Debug)]
 pub(crate) struct Allocator {
@@ -96,6 +99,17 @@ pub(crate) enum PlaceFor {
     AcceptedBytes,
     /// A reclaim's, which may take the zones kept for reclaim.
     Reclaim,
+}
+
+/// Whether a write goes to a zone that is kept for its file, by the file's inode.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OwnZone {
+    /// The file shares zones with others.
+    No,
+    /// The write is the file's first one: a zone is opened for the file if there is one to open.
+    Begin(u64),
+    /// The write goes to the zone that is kept for the file, if there is one.
+    Continue(u64),
 }
 
 /// The zone for a write of file data, or why there is none yet.
@@ -233,7 +247,8 @@ impl Allocator {
             self.reserved_are_there_without(room)
         };
         let may_go = self.open.iter().enumerate().filter(|(_, zone)| spared(zone));
-        let idle = may_go.into_iter().find_map(|(i, z)| Some((i, z.retire()?)));
+        let (owned, shared): (Vec<_>, Vec<_>) = may_go.partition(|(_, zone)| zone.owner().is_some());
+        let idle = shared.into_iter().chain(owned).find_map(|(i, z)| Some((i, z.retire()?)));
         if let Some((index, pointer)) = idle {
             let zone = self.open.remove(index).zone;
             self.table.note_state(zone, ZoneState::Closed, pointer);
@@ -270,8 +285,52 @@ impl Allocator {
         (zones + rooms).saturating_sub(kept + self.reserved_blocks)
     }
 
+    /// The zone that is kept for a file; `None` where the file shares zones with others. A new one leaves an open-zone slot to data that shares zones.
+    fn choose_own_zone(&mut self, lifetime: Lifetime, own: OwnZone, who: PlaceFor) -> Option<Arc<OpenZone>> {
+        let (OwnZone::Begin(ino) | OwnZone::Continue(ino)) = own else { return None };
+        let kept = self.open.iter().find(|zone| zone.owner() == Some(ino) && zone.has_room());
+        if kept.is_some() || own != OwnZone::Begin(ino) {
+            return kept.cloned();
+        }
+        if self.data_slots_taken() + 1 >= self.data_slots() || !self.slot_free() || !self.may_take_free(who) {
+            return None;
+        }
+        let zone = self.table.next_free_zone(Allocator::data_stream(lifetime, false))?;
+        let open = self.open_zone(zone, lifetime, false);
+        open.set_owner(Some(ino));
+        Some(open)
+    }
+
+    /// Ends the keeping of a zone for file `ino`, which is written. The zone is queued for a finish, so that no other file's data gets into it; where much of
+    /// it is unused, it goes to all files instead if they have none of that lifetime. Returns true where a zone was queued.
+    pub(crate) fn release_own_zone(&mut self, ino: u64) -> bool {
+        let Some(index) = self.open.iter().position(|zone| zone.owner() == Some(ino)) else { return false };
+        let Some(open) = self.open.get(index).cloned() else { return false };
+        let is_long = open.room() > open.capacity / LONGEST_REST_DIVISOR;
+        let shares_lifetime =
+            |zone: &Arc<OpenZone>| zone.owner().is_none() && !zone.reclaim && zone.lifetime == open.lifetime;
+        let is_needed = is_long && !self.open.iter().any(|zone| shares_lifetime(zone) && zone.has_room());
+        open.set_owner(None);
+        if is_needed || !self.reserved_are_there_without(open.room()) {
+            return false;
+        }
+        let Some(pointer) = open.retire() else { return false };
+        self.open.remove(index);
+        self.table.note_state(open.zone, ZoneState::Closed, pointer);
+        self.finishing.push(open.zone);
+        true
+    }
+
+    /// Number of data zones that may be open at once.
+    fn data_slots(&self) -> usize {
+        self.slots.map_or(MAX_OPEN_DATA_ZONES, |slots| slots.data)
+    }
+
     /// Chooses the zone for the next write of file data with `lifetime`.
-    pub(super) fn choose_zone(&mut self, lifetime: Lifetime, who: PlaceFor) -> ZoneChoice {
+    pub(super) fn choose_zone(&mut self, lifetime: Lifetime, own: OwnZone, who: PlaceFor) -> ZoneChoice {
+        if let Some(zone) = self.choose_own_zone(lifetime, own, who) {
+            return ZoneChoice::Zone(zone);
+        }
         let privileged = who == PlaceFor::Reclaim;
         // While all zones kept for reclaim and for recovery are empty, reclaim can empty any zone, so every writer may use
         // reclaim's zone.
@@ -282,20 +341,21 @@ impl Allocator {
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
-            (z.reclaim != privileged, a.abs_diff(b))
+            // Another file's zone is for data that finds no other room.
+            (z.owner().is_some(), z.reclaim != privileged, a.abs_diff(b))
         };
         let best = self.open.iter().filter(usable).min_by_key(distance).cloned();
         if let Some(zone) = &best
-            && distance(&zone) == (false, 0)
+            && distance(&zone) == (false, false, 0)
         {
             return ZoneChoice::Zone(Arc::clone(zone));
         }
-        let data_slots = self.slots.map_or(MAX_OPEN_DATA_ZONES, |s| s.data);
+        let data_slots = self.data_slots();
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(who)
             // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
-            && (best.is_none() || self.table.free_zone_count() > self.kept + data_slots)
+            && (best.as_ref().is_none_or(|zone| zone.owner().is_some()) || self.table.free_zone_count() > self.kept + data_slots)
             && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, privileged))
         {
             return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));

@@ -13,7 +13,7 @@ use crate::files::extents::Extent;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
-use crate::zones::allocator::PlaceFor;
+use crate::zones::allocator::{OwnZone, PlaceFor};
 use crate::zones::place::PlaceAmount;
 use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
@@ -306,7 +306,7 @@ impl Shared {
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
         let block = self.block();
-        let placed = self.place(lifetime, data, PlaceAmount::Whole, PlaceFor::Reclaim).await?;
+        let placed = self.place(lifetime, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {

@@ -17,6 +17,8 @@ pub(crate) struct OpenZone {
     /// Opened by reclaim.
     pub reclaim: bool,
     pub(super) capacity: u64,
+    /// The inode of the file that the zone is kept for, 0 for a zone of all files. Changes under the lock of the file system's state.
+    owner: AtomicU64,
     /// The next block of the zone to write. Locked while a write is submitted, so that submission order is
     /// write pointer order.
     pub(super) next: Mutex<u64>,
@@ -47,6 +49,7 @@ impl OpenZone {
             lifetime,
             reclaim,
             capacity,
+            owner: AtomicU64::new(0),
             next: Mutex::new(next),
             hint: AtomicU64::new(next),
             in_flight: AtomicU32::new(0),
@@ -54,6 +57,16 @@ impl OpenZone {
             writing: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         })
+    }
+
+    /// The inode of the file that the zone is kept for.
+    pub(super) fn owner(&self) -> Option<u64> {
+        Some(self.owner.load(Ordering::Acquire)).filter(|ino| *ino != 0)
+    }
+
+    /// Keeps the zone for a file, or gives it to all files.
+    pub(super) fn set_owner(&self, owner: Option<u64>) {
+        self.owner.store(owner.unwrap_or_default(), Ordering::Release);
     }
 
     pub(super) fn has_room(&self) -> bool {

@@ -10,8 +10,7 @@ use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
-use crate::zones::allocator::PlaceFor;
-use crate::zones::allocator::ZoneChoice;
+use crate::zones::allocator::{OwnZone, PlaceFor, ZoneChoice};
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
 
@@ -84,6 +83,7 @@ impl Shared {
         lifetime: Lifetime,
         data: &Buf,
         amount: PlaceAmount,
+        own: OwnZone,
         who: PlaceFor,
     ) -> Result<Placed<'_>> {
         let device =
@@ -101,7 +101,7 @@ impl Shared {
                 break;
             }
             let seen = self.space.version();
-            let open = match self.choose_data_zone(lifetime, who) {
+            let open = match self.choose_data_zone(lifetime, own, who) {
                 Ok(Some(open)) => open,
                 Ok(None) if ios.is_empty() => {
                     self.kick_cleaner();
@@ -197,13 +197,18 @@ impl Shared {
     }
 
     /// A zone for a write of file data; `None` if one may be found after the next change of `space`.
-    fn choose_data_zone(&self, lifetime: Lifetime, who: PlaceFor) -> Result<Option<Arc<OpenZone>>> {
+    fn choose_data_zone(
+        &self,
+        lifetime: Lifetime,
+        own: OwnZone,
+        who: PlaceFor,
+    ) -> Result<Option<Arc<OpenZone>>> {
         let privileged = who == PlaceFor::Reclaim;
         self.check_open()?;
         // A write fails after a failed metadata write: the cleaner stops, and would not finish a zone for it.
         self.metadata.check()?;
         let mut state = self.state.lock();
-        match state.allocator.choose_zone(lifetime, who) {
+        match state.allocator.choose_zone(lifetime, own, who) {
             ZoneChoice::Zone(zone) => return Ok(Some(zone)),
             ZoneChoice::Wait if !privileged => {}
             ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,

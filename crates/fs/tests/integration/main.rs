@@ -14,6 +14,7 @@ mod log_reading;
 mod log_zones;
 mod operations;
 mod ordered_log_defects;
+mod own_zones;
 mod page_cache;
 mod parallel_failures;
 mod parallel_log;

@@ -33,7 +33,11 @@ impl FullDrive {
         for round in 0..rounds {
             let path = format!("/{name}-{round}");
             let lifetime = LIFETIMES[random.below(4) as usize];
-            let options = CreateOptions { lifetime, ..CreateOptions::default() };
+            // Long-lived files get zones to themselves, which few of them fill.
+            let geometry = fs.device().geometry();
+            let zone = geometry.zone_capacity.bytes(geometry.block_size);
+            let preallocate = if lifetime == Lifetime::Long { zone } else { Bytes(0) };
+            let options = CreateOptions { lifetime, preallocate, ..CreateOptions::default() };
             let Ok(writer) = fs.create(&path, &options).await else { continue };
             let (mut content, mut full) = (Vec::new(), false);
             for part in 0..=random.below(6) {
