@@ -153,6 +153,7 @@ fn write_entries(dev: &Arc<dyn ZonedDevice>, bytes: &[u8]) -> Segment {
             odd: flags & 2 != 0,
             void: flags & 4 != 0,
             known: flags & 8 != 0,
+            rewritten: flags & 16 != 0 && parts == 1,
             log: LOG + u64::from(flags >> 7),
             generation: GENERATION,
             sequence,
