@@ -61,7 +61,7 @@ struct PaperArgs {
 struct BufferedArgs {
     #[command(flatten)]
     paper: PaperArgs,
-    /// Records of each database, and operations of each workload [default: 100000]
+    /// Records of each database, and operations of each workload [default: 80000, and 20000 operations]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(buffered::MIN_RECORDS..=MAX_RECORDS))]
     records: Option<u64>,
     /// Runs of which each number is the median [default: each figure's own]

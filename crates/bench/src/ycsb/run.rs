@@ -199,3 +199,49 @@ impl Run<'_> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ycsb::Engine;
+
+    /// Small tables on a small drive: 64 zones of 1 MiB, without delay.
+    fn load(engine: Engine, utilisation: f64) -> YcsbLoad {
+        YcsbLoad {
+            device: String::from("emu:mem?zones=64&zone-size=1MiB"),
+            engine,
+            workloads: vec![Workload::Load; 4],
+            records: 5000,
+            write_buffer: Some(units::Bytes(256 << 10)),
+            block_cache: Some(units::Bytes(1 << 20)),
+            table_size: Some(units::Bytes(256 << 10)),
+            utilisation,
+            ..YcsbLoad::default()
+        }
+    }
+
+    #[test]
+    fn what_reclaim_moves_on_a_drive_in_use_is_counted_as_a_part_of_what_is_written() {
+        let sums = |utilisation| {
+            let phases = run(&load(Engine::RocksDb, utilisation), &|_| ()).expect("it fits").phases;
+            assert!(phases.iter().all(|phase| phase.operations == 5000 && phase.missing == 0));
+            let of = |value: fn(&Phase) -> u64| phases.iter().map(value).sum::<u64>();
+            (of(|phase| phase.reclaimed_bytes), of(|phase| phase.device_operations.bytes))
+        };
+        let (moved, written) = sums(0.75);
+        assert!(0 < moved && moved < written, "{moved} of {written}");
+        // The whole run fits a drive that holds nothing else twice over.
+        assert!(sums(0.0).0 < moved, "nothing takes room");
+    }
+
+    #[test]
+    fn a_utilisation_that_cannot_be_is_refused() {
+        let refusal = |load: &YcsbLoad| run(load, &|_| ()).expect_err("refused").to_string();
+        assert!(refusal(&load(Engine::LevelDb, 1.0)).contains("below 1"));
+        assert!(refusal(&load(Engine::LevelDb, f64::NAN)).contains("utilisation"));
+        let reads = YcsbLoad { workloads: vec![Workload::A], ..load(Engine::LevelDb, 0.5) };
+        assert!(refusal(&reads).contains("load formats"));
+        let little = refusal(&load(Engine::LevelDb, 0.01));
+        assert!(little.contains("4 MiB of records"), "{little}");
+    }
+}

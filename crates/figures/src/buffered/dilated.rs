@@ -7,7 +7,7 @@ use bench::ycsb::{Engine, Workload, YcsbLoad};
 
 use super::comparison::compare;
 use super::fig5::MEMORY;
-use super::setup::{engine_name, load, records};
+use super::setup::{engine_name, load};
 use crate::{Error, Figure, Panel, Result, Row, Run, Shape};
 
 const X: &str = "dilation";
@@ -32,21 +32,20 @@ const DILATIONS: &[u32] = &[1, 4, 16];
 const QUICK_DILATIONS: &[u32] = &[2];
 
 /// Records for each operation: with the longest dilation an operation that misses takes over a millisecond.
-const RECORDS_PER_OPERATION: u64 = 5;
+const RECORDS_PER_OPERATION: u64 = 10;
 
 /// Runs of which each number is the median.
 const RUNS: u32 = 1;
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
-    let workloads =
-        run.pick(vec![Workload::Load, Workload::A, Workload::C, Workload::D], vec![Workload::Load]);
+    let workloads = run.pick(vec![Workload::Load, Workload::C, Workload::D], vec![Workload::Load]);
     let mut rows = Vec::new();
     for (engine, figure) in PLACES {
         for dilation in run.pick(DILATIONS, QUICK_DILATIONS) {
             let factor = NonZeroU32::new(*dilation)
                 .ok_or_else(|| Error::new(engine_name(engine), "a dilation of 0"))?;
             let clock = if *dilation == 1 { Clock::Real } else { Clock::Dilated(factor) };
-            let load = load(engine, records(run));
+            let load = load(engine, run);
             let load = YcsbLoad {
                 clock: Some(clock),
                 workloads: workloads.clone(),

@@ -5,7 +5,7 @@
 use bench::ycsb::{Engine, Workload, YcsbLoad};
 
 use super::comparison::compare;
-use super::setup::{load, records};
+use super::setup::load;
 use crate::{Figure, Panel, Result, Row, Run, Shape};
 
 const X: &str = "memory, times the data";
@@ -78,7 +78,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for place in &PLACES {
         for share in run.pick(MEMORY, QUICK_MEMORY) {
-            let load = YcsbLoad { workloads: workloads.clone(), ..load(place.engine, records(run)) };
+            let load = YcsbLoad { workloads: workloads.clone(), ..load(place.engine, run) };
             for compared in compare(run, load, *share, run.runs.unwrap_or(RUNS))? {
                 let (rate, read) = match compared.name {
                     "load" => (place.load_rate, place.load_read),

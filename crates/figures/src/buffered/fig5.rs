@@ -6,7 +6,7 @@
 use bench::ycsb::{Engine, Workload, YcsbLoad};
 
 use super::comparison::{Compared, compare};
-use super::setup::{engine_name, load, records};
+use super::setup::{engine_name, load};
 use crate::{Figure, Panel, Result, Row, Run, Shape};
 
 const X: &str = "YCSB workload";
@@ -66,7 +66,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     let mut rows = Vec::new();
     for place in &PLACES {
         let compare = |workloads: &[Workload]| {
-            let load = YcsbLoad { workloads: workloads.to_vec(), ..load(place.engine, records(run)) };
+            let load = YcsbLoad { workloads: workloads.to_vec(), ..load(place.engine, run) };
             compare(run, load, MEMORY, runs)
         };
         let warm = compare(run.pick(WARM, QUICK_WARM))?;

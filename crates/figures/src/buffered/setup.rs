@@ -10,8 +10,11 @@ use crate::Run;
 pub const MIN_RECORDS: u64 = 80_000;
 
 /// Records of a run, and of a quick one, which leaves the smallest memories out.
-const RECORDS: u64 = 100_000;
+const RECORDS: u64 = MIN_RECORDS;
 const QUICK_RECORDS: u64 = 6_000;
+
+/// Records for each operation of a workload, where the run does not say how many records there are: then there are as many operations.
+const RECORDS_PER_OPERATION: u64 = 4;
 
 /// Bytes of a value: YCSB's ten fields of 100 bytes.
 const VALUE: Bytes = Bytes(1000);
@@ -56,6 +59,11 @@ pub(super) fn records(run: &Run<'_>) -> u64 {
     run.records.unwrap_or(run.pick(RECORDS, QUICK_RECORDS))
 }
 
+/// Operations of each workload of the run but `load`.
+fn operations(run: &Run<'_>) -> u64 {
+    run.records.unwrap_or(records(run) / RECORDS_PER_OPERATION)
+}
+
 /// The URL of the drive with zones of `zone` bytes.
 pub(super) fn drive(zone: Bytes) -> String {
     let zone = zone.0;
@@ -64,8 +72,13 @@ pub(super) fn drive(zone: Bytes) -> String {
     )
 }
 
-/// A load of `records` records and as many operations, one thread, uncompressed and never synced, on the real clock. No workloads and no memory.
-pub(super) fn load(engine: Engine, records: u64) -> YcsbLoad {
+/// A load of the run's records and operations: one thread, uncompressed and never synced, on the real clock. No workloads and no memory.
+pub(super) fn load(engine: Engine, run: &Run<'_>) -> YcsbLoad {
+    of_records(engine, records(run), operations(run))
+}
+
+/// The same with so many records and operations.
+pub(super) fn of_records(engine: Engine, records: u64, operations: u64) -> YcsbLoad {
     let data = data(records);
     YcsbLoad {
         device: drive(ZONE),
@@ -73,7 +86,7 @@ pub(super) fn load(engine: Engine, records: u64) -> YcsbLoad {
         clock: Some(Clock::Real),
         workloads: Vec::new(),
         records,
-        operations: records,
+        operations,
         value: VALUE,
         write_buffer: Some(Bytes((data.0 / memtable_divisor(engine)).max(MEMTABLE_MIN))),
         table_size: (engine == Engine::RocksDb).then_some(Bytes(data.0 / ROCKSDB_TABLE_DIVISOR)),
