@@ -49,6 +49,9 @@ const QUICK_USES: &[u32] = &[90];
 const MAX_RECORDS: u64 = 320_000;
 const ZONE_MIN: u64 = 1 << 20;
 
+/// Records of a run that does not say how many: no memory is to be a share of them.
+const RECORDS: u64 = 40_000;
+
 /// Small tables for each zone: LevelDB's 2 MiB in the paper's zones; the smallest that LevelDB takes have 1 MiB.
 const SMALL_TABLES_PER_ZONE: u64 = 16;
 const TABLE_MIN: u64 = 1 << 20;
@@ -74,7 +77,7 @@ struct Sums {
 }
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
-    let records = records(run).min(MAX_RECORDS);
+    let records = records(run, RECORDS).min(MAX_RECORDS);
     let zone = zone(records);
     let small = Bytes((zone.0 / SMALL_TABLES_PER_ZONE).max(TABLE_MIN));
     let tables = run.pick(vec![(ZONE_TABLES, zone), (SMALL_TABLES, small)], vec![(ZONE_TABLES, zone)]);

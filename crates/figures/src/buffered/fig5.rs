@@ -31,7 +31,7 @@ pub(super) const FIGURE: Figure = Figure {
 pub(super) const MEMORY: f64 = 0.8;
 
 /// Runs of which each number is the median.
-const RUNS: u32 = 3;
+const RUNS: u32 = 1;
 
 /// The workloads behind one another on one open database. The first two are fresh too.
 const WARM: &[Workload] = &[Workload::Load, Workload::A, Workload::B, Workload::C, Workload::D, Workload::C];
@@ -62,7 +62,7 @@ const PLACES: [Place; 2] = [
 ];
 
 fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
-    let runs = run.runs.unwrap_or(run.pick(RUNS, 1));
+    let runs = run.runs.unwrap_or(RUNS);
     let mut rows = Vec::new();
     for place in &PLACES {
         let compare = |workloads: &[Workload]| {

@@ -54,14 +54,14 @@ fn memtable_divisor(engine: Engine) -> u64 {
 /// Bytes of the smallest memtable that both engines take.
 const MEMTABLE_MIN: u64 = 64 << 10;
 
-/// Records of each database of the run.
-pub(super) fn records(run: &Run<'_>) -> u64 {
-    run.records.unwrap_or(run.pick(RECORDS, QUICK_RECORDS))
+/// Records of each database of the run: `own` in a full run that does not say how many.
+pub(super) fn records(run: &Run<'_>, own: u64) -> u64 {
+    run.records.unwrap_or(run.pick(own, QUICK_RECORDS))
 }
 
 /// Operations of each workload of the run but `load`.
 fn operations(run: &Run<'_>) -> u64 {
-    run.records.unwrap_or(records(run) / RECORDS_PER_OPERATION)
+    run.records.unwrap_or(records(run, RECORDS) / RECORDS_PER_OPERATION)
 }
 
 /// The URL of the drive with zones of `zone` bytes.
@@ -74,7 +74,7 @@ pub(super) fn drive(zone: Bytes) -> String {
 
 /// A load of the run's records and operations: one thread, uncompressed and never synced, on the real clock. No workloads and no memory.
 pub(super) fn load(engine: Engine, run: &Run<'_>) -> YcsbLoad {
-    of_records(engine, records(run), operations(run))
+    of_records(engine, records(run, RECORDS), operations(run))
 }
 
 /// The same with so many records and operations.
