@@ -1,8 +1,9 @@
 //! A drive that counts its operations.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::Mutex;
 use serde::Serialize;
 use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
 
@@ -12,7 +13,7 @@ use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
 pub struct Counted {
     inner: Arc<dyn ZonedDevice>,
     first: AtomicU32,
-    counters: [AtomicU64; 9],
+    counts: Mutex<Counts>,
 }
 
 /// Numbers of a drive's operations since the count began.
@@ -41,79 +42,52 @@ pub struct Counts {
 impl Counted {
     /// Counts the operations of `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>) -> Arc<Counted> {
-        Arc::new(Counted { inner, first: AtomicU32::new(0), counters: Default::default() })
+        Arc::new(Counted { inner, first: AtomicU32::new(0), counts: Mutex::default() })
     }
 
     /// Starts the count of operations at zero; zones below `first` are the metadata's.
     pub fn begin(&self, first: ZoneId) {
         self.first.store(first.0, Ordering::Relaxed);
-        self.counters.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        *self.counts.lock() = Counts::default();
     }
 
     /// The counts of operations so far.
     pub fn counts(&self) -> Counts {
-        let [
-            appends,
-            writes,
-            bytes,
-            metadata_writes,
-            metadata_bytes,
-            reads,
-            read_bytes,
-            flushes,
-            zone_commands,
-        ] = self.counters.each_ref().map(|counter| counter.load(Ordering::Relaxed));
-        Counts {
-            appends,
-            writes,
-            bytes,
-            metadata_writes,
-            metadata_bytes,
-            reads,
-            read_bytes,
-            flushes,
-            zone_commands,
-        }
+        *self.counts.lock()
     }
 
     fn count(&self, op: &Op) {
-        let [
-            appends,
-            writes,
-            bytes,
-            metadata_writes,
-            metadata_bytes,
-            reads,
-            read_bytes,
-            flushes,
-            zone_commands,
-        ] = &self.counters;
-        let add = |counter: &AtomicU64, n: u64| counter.fetch_add(n, Ordering::Relaxed);
-        let (zone, length, kind) = match op {
-            Op::Append { zone, data, .. } => (Some(*zone), data.len(), appends),
-            Op::Write { at, data, .. } => (self.inner.geometry().zone_of(*at), data.len(), writes),
+        let geometry = self.inner.geometry();
+        let is_data = |zone: ZoneId| zone.0 >= self.first.load(Ordering::Relaxed);
+        let mut counts = self.counts.lock();
+        let (zone, bytes) = match op {
+            Op::Append { zone, data, .. } => (Some(*zone), data.len() as u64),
+            Op::Write { at, data, .. } => (geometry.zone_of(*at), data.len() as u64),
             Op::Read { into, .. } => {
-                add(reads, 1);
-                add(read_bytes, into.len() as u64);
+                counts.reads += 1;
+                counts.read_bytes += into.len() as u64;
                 return;
             }
             Op::Flush => {
-                add(flushes, 1);
+                counts.flushes += 1;
                 return;
             }
             Op::Zone { action: Action::Open | Action::Close | Action::Finish | Action::Reset, .. } => {
-                add(zone_commands, 1);
+                counts.zone_commands += 1;
                 return;
             }
             Op::Report { .. } => return,
         };
-        if zone.is_some_and(|zone| zone.0 >= self.first.load(Ordering::Relaxed)) {
-            add(kind, 1);
-            add(bytes, length as u64);
-        } else {
-            add(metadata_writes, 1);
-            add(metadata_bytes, length as u64);
+        if !zone.is_some_and(is_data) {
+            counts.metadata_writes += 1;
+            counts.metadata_bytes += bytes;
+            return;
         }
+        match op {
+            Op::Append { .. } => counts.appends += 1,
+            _ => counts.writes += 1,
+        }
+        counts.bytes += bytes;
     }
 }
 

@@ -1,11 +1,10 @@
-//! Parts that loads on RocksDB share: threads with counts by kind of operation, values, scans.
+//! Parts that loads on databases share: threads with counts by kind of operation, values, scans.
 
 use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use rocks::Db;
 use serde::Serialize;
 use units::{Driver, SplitMix64, spawn};
 
@@ -102,9 +101,49 @@ pub(crate) fn fill(value: &mut [u8], random: &mut SplitMix64) {
     }
 }
 
-/// Scans `count` records, or fewer at the end of the keys. Returns 1 if the first record is missing, else 0.
-pub(crate) fn scan(db: &Db, from: &[u8], length: u64) -> Result<u64> {
-    let mut cursor = db.iter(from)?;
+/// A position in a database, in the order of keys.
+pub(crate) trait Cursor {
+    fn valid(&self) -> bool;
+    /// The key of the cursor's entry; empty if the cursor is not valid.
+    fn key(&self) -> &[u8];
+    /// The value of the cursor's entry; empty if the cursor is not valid.
+    fn value(&self) -> &[u8];
+    fn next(&mut self);
+    /// The first error that the cursor met.
+    fn status(&self) -> Result<()>;
+}
+
+macro_rules! engine_cursor {
+    ($cursor:ty) => {
+        impl Cursor for $cursor {
+            fn valid(&self) -> bool {
+                <$cursor>::valid(self)
+            }
+
+            fn key(&self) -> &[u8] {
+                <$cursor>::key(self)
+            }
+
+            fn value(&self) -> &[u8] {
+                <$cursor>::value(self)
+            }
+
+            fn next(&mut self) {
+                <$cursor>::next(self);
+            }
+
+            fn status(&self) -> Result<()> {
+                Ok(<$cursor>::status(self)?)
+            }
+        }
+    };
+}
+
+engine_cursor!(rocks::Cursor);
+engine_cursor!(level::Cursor<'_>);
+
+/// Scans up to `length` records with `cursor`, which was made at the key `from`. Returns 1 if the record `from` is missing, else 0.
+pub(crate) fn scan(mut cursor: impl Cursor, from: &[u8], length: u64) -> Result<u64> {
     let missing = u64::from(cursor.key() != from);
     let mut bytes = 0;
     for _ in 0..length {

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ::bench::Host;
 use ::figures::table::{Settings, Table};
-use ::figures::{Figure, PROFILES, Row, Run, raizn, raizn_plus, svg, waltz, zwal};
+use ::figures::{Figure, PROFILES, Row, Run, buffered, raizn, raizn_plus, svg, waltz, zwal};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
@@ -34,6 +34,8 @@ enum Set {
     Raizn(PaperArgs),
     /// Atomic writes, db_bench, memory and reclaim as in the RAIZN dissertation's chapter 5 (RAIZN+), almost all of it in virtual time.
     RaiznPlus(PaperArgs),
+    /// RocksDB and LevelDB over the page cache as in the paper on buffered I/O for zones. Wants a quiet machine.
+    Buffered(BufferedArgs),
 }
 
 #[derive(Debug, Args)]
@@ -55,6 +57,24 @@ struct PaperArgs {
     quick: bool,
 }
 
+#[derive(Debug, Args)]
+struct BufferedArgs {
+    #[command(flatten)]
+    paper: PaperArgs,
+    /// Records of each database, and operations of each workload [default: 80000, and 20000 operations]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(buffered::MIN_RECORDS..=MAX_RECORDS))]
+    records: Option<u64>,
+    /// Runs of which each number is the median [default: each figure's own]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MAX_RUNS))]
+    runs: Option<u32>,
+}
+
+/// The most records of a database: the drive, in memory, has 8 GiB.
+const MAX_RECORDS: u64 = 2_000_000;
+
+/// The most runs of which a number is the median.
+const MAX_RUNS: i64 = 99;
+
 /// Measures the figures. A figure that fails is reported, the other figures are measured, and the exit code is 1.
 pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let (figures, out, quick) = match &args.set {
@@ -63,6 +83,13 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
         Set::Waltz(args) => (chosen_figures(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
         Set::RaiznPlus(args) => (chosen_figures(&raizn_plus::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Raizn(args) => (chosen_figures(&raizn::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Buffered(BufferedArgs { paper: args, .. }) => {
+            (chosen_figures(&buffered::FIGURES, &args.only)?, &args.out, args.quick)
+        }
+    };
+    let (records, runs) = match &args.set {
+        Set::Buffered(args) => (args.records, args.runs),
+        _ => (None, None),
     };
     if let Some(out) = &out.out {
         std::fs::create_dir_all(out).with_context(|| format!("making the directory {}", out.display()))?;
@@ -75,7 +102,8 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
     let mut failed = 0;
     for figure in &figures {
         let report = |what: &str| bar.set_message(format!("{}: {what}", figure.name));
-        let measured = figure.rows(&Run { quick, progress: &report }).map_err(anyhow::Error::from);
+        let measured =
+            figure.rows(&Run { quick, records, runs, progress: &report }).map_err(anyhow::Error::from);
         let written = measured.and_then(|rows| {
             match &out.out {
                 Some(directory) => write_files(directory, figure, &settings, &rows)?,

@@ -10,13 +10,25 @@ use crate::svg::Panel;
 pub struct Run<'a> {
     /// Whether to run shorter measurements. The rows' notes say so.
     pub quick: bool,
+    /// Records of each database, where a figure's size is the caller's to choose; `None`: the figure's own.
+    pub records: Option<u64>,
+    /// Runs of which a number is the median, where a figure's rows are such medians; `None`: the figure's own.
+    pub runs: Option<u32>,
     /// A function that is called with the name of each step of the measurement.
     pub progress: &'a dyn Fn(&str),
 }
 
 impl fmt::Debug for Run<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Run").field("quick", &self.quick).finish_non_exhaustive()
+        let Run { quick, records, runs, progress: _ } = self;
+        let mut fields = f.debug_struct("Run");
+        fields.field("quick", quick).field("records", records).field("runs", runs).finish_non_exhaustive()
+    }
+}
+
+impl Default for Run<'_> {
+    fn default() -> Self {
+        Run { quick: false, records: None, runs: None, progress: &|_| () }
     }
 }
 

@@ -1,9 +1,10 @@
-//! The figures of the ZWAL, WALTZ and RAIZN papers beside Furrow's numbers, as JSON, CSV and charts.
+//! The figures of the ZWAL, WALTZ, RAIZN and buffered-I/O papers beside Furrow's numbers, as JSON, CSV and charts.
 //!
 //! A [`Figure`] measures its rows. The `furrow figures` command runs the figures and writes the files.
 
 #![forbid(unsafe_code)]
 
+pub mod buffered;
 pub mod closed_loop;
 mod db_bench;
 mod figure;
@@ -11,6 +12,7 @@ pub mod profiles;
 pub mod raizn;
 pub mod raizn_plus;
 mod row;
+mod spread;
 pub mod svg;
 pub mod table;
 pub mod waltz;

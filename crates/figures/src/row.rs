@@ -142,14 +142,16 @@ pub enum Unit {
     MibPerS,
     /// KiB of memory.
     Kib,
+    /// MiB read or moved.
+    Mib,
     /// A ratio: one rate over another.
     Times,
 }
 
 impl Unit {
     /// All units of numbers.
-    pub const ALL: [Unit; 7] =
-        [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Kib, Unit::Times];
+    pub const ALL: [Unit; 8] =
+        [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Kib, Unit::Mib, Unit::Times];
 
     /// The unit's symbol.
     pub fn name(self) -> &'static str {
@@ -160,14 +162,15 @@ impl Unit {
             Unit::Kiops => "kIOPS",
             Unit::MibPerS => "MiB/s",
             Unit::Kib => "KiB",
+            Unit::Mib => "MiB",
             Unit::Times => "x",
         }
     }
 
-    /// Whether higher or lower numbers of the unit are better: times and memory are better low, rates high.
+    /// Whether higher or lower numbers of the unit are better: times, memory and transferred bytes are better low, rates high.
     pub fn better(self) -> Better {
         match self {
-            Unit::Us | Unit::Ms | Unit::Seconds | Unit::Kib => Better::Lower,
+            Unit::Us | Unit::Ms | Unit::Seconds | Unit::Kib | Unit::Mib => Better::Lower,
             Unit::Kiops | Unit::MibPerS | Unit::Times => Better::Higher,
         }
     }

@@ -59,7 +59,7 @@ fn smallzone_is_as_published() {
 
 #[test]
 fn the_figure_has_every_published_number_once() {
-    let rows = PROFILES.rows(&Run { quick: false, progress: &|_| () }).unwrap();
+    let rows = PROFILES.rows(&Run::default()).unwrap();
     let mut names: Vec<String> =
         rows.iter().map(|row| format!("{}, {}, {}", row.series, row.x, row.unit.name())).collect();
     assert_eq!(names.len(), NUMBERS, "{names:#?}");

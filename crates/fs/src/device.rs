@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Every part of a mount is handed a view of its class ([`Device::class`]), which is a device itself. All views lead to
-//! [`OperationQueue::submit`], which passes each operation on at once, in the order of the calls, and counts it.
+//! [`OperationQueue::submit`], which passes each operation on at once, in the order of the calls, and counts it and the bytes that it
+//! writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -80,7 +81,15 @@ impl Device {
 
     /// Number of operations of `class` submitted since the mount.
     pub(crate) fn submitted(&self, class: IoClass) -> u64 {
-        self.queue.submitted.get(class as usize).map_or(0, |count| count.0.load(Ordering::Relaxed))
+        self.queue.submitted.get(class as usize).map_or(0, |count| count.operations.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of the writes and appends of `class` submitted since the mount.
+    pub(crate) fn written_bytes(&self, class: IoClass) -> u64 {
+        self.queue
+            .submitted
+            .get(class as usize)
+            .map_or(0, |count| count.written_bytes.load(Ordering::Relaxed))
     }
 }
 
@@ -100,16 +109,22 @@ struct OperationQueue {
     submitted: [OperationCount; IoClass::ALL.len()],
 }
 
-/// An operation counter in a cache line of its own: threads that read and threads that append do not slow
+/// The counters of a class in a cache line of their own: threads that read and threads that append do not slow
 /// each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct OperationCount(AtomicU64);
+struct OperationCount {
+    operations: AtomicU64,
+    written_bytes: AtomicU64,
+}
 
 impl OperationQueue {
     fn submit(&self, class: IoClass, op: Op) -> Io {
         if let Some(count) = self.submitted.get(class as usize) {
-            count.0.fetch_add(1, Ordering::Relaxed);
+            count.operations.fetch_add(1, Ordering::Relaxed);
+            if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
+                count.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
+            }
         }
         self.device.submit(op)
     }

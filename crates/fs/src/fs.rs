@@ -140,6 +140,11 @@ impl Fs {
         self.shared.device.submitted(class)
     }
 
+    /// Bytes that device operations of `class` wrote since the mount: of [`IoClass::Reclaim`], the bytes that reclaim moved.
+    pub fn written_bytes(&self, class: IoClass) -> Bytes {
+        Bytes(self.shared.device.written_bytes(class))
+    }
+
     /// What the page cache holds, and what it did since the mount.
     pub fn cache_stats(&self) -> CacheStats {
         let cache = self.shared.cache.as_ref().map(PageCache::stats).unwrap_or_default();

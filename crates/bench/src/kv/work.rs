@@ -198,7 +198,7 @@ impl SharedState {
                         Some(_) => mixgraph::scan_length(&mut own.random),
                         None => 1 + below(&mut own.random, LONGEST_SCAN),
                     };
-                    own.tally.kinds.missing += scan(self.database.db(), &key, length)?;
+                    own.tally.kinds.missing += scan(self.database.db().iter(&key)?, &key, length)?;
                 }
             }
             let end = self.driver.now();

@@ -7,6 +7,7 @@ use units::{block_on, sleep_until};
 
 use super::engine::Engine;
 use super::load::{Memory, YcsbLoad};
+use crate::load::scan;
 use crate::{Error, Result};
 
 /// Compactions have ended once no file of the database has changed for this time.
@@ -46,14 +47,16 @@ impl Database {
                     write_buffer,
                     block_cache,
                     prepopulate,
+                    table_size: load.table_size.map(|size| size.0),
                     create,
                     ..rocks::DbOptions::default()
                 };
                 Database::RocksDb(rocks::Db::open(fs, load.engine.path(), &options)?)
             }
             Engine::LevelDb => {
-                let options =
-                    level::DbOptions { write_buffer, block_cache, create, ..level::DbOptions::default() };
+                let defaults = level::DbOptions::default();
+                let table_size = load.table_size.map_or(defaults.table_size, bytes);
+                let options = level::DbOptions { write_buffer, block_cache, table_size, create, ..defaults };
                 Database::LevelDb(level::Db::open(fs, load.engine.path(), &options)?)
             }
         })
@@ -88,22 +91,8 @@ impl Database {
     /// Reads up to `length` records in order of keys. Returns 1 if the first record is missing, else 0.
     pub(super) fn scan(&self, from: &[u8], length: u64) -> Result<u64> {
         match self {
-            Database::RocksDb(db) => crate::load::scan(db, from, length),
-            Database::LevelDb(db) => {
-                let mut cursor = db.iter(from);
-                let missing = u64::from(cursor.key() != from);
-                let mut bytes = 0;
-                for _ in 0..length {
-                    if !cursor.valid() {
-                        break;
-                    }
-                    bytes += cursor.key().len() + cursor.value().len();
-                    cursor.next();
-                }
-                cursor.status()?;
-                std::hint::black_box(bytes);
-                Ok(missing)
-            }
+            Database::RocksDb(db) => scan(db.iter(from)?, from, length),
+            Database::LevelDb(db) => scan(db.iter(from), from, length),
         }
     }
 

@@ -53,6 +53,11 @@ pub struct YcsbLoad {
     pub write_buffer: Option<Bytes>,
     /// Bytes of the engine's block cache; `None` for 64 MiB of RocksDB, 8 MiB of LevelDB.
     pub block_cache: Option<Bytes>,
+    /// Bytes of a table; `None` for a zone's capacity within 2 and 64 MiB of RocksDB, 2 MiB of LevelDB.
+    pub table_size: Option<Bytes>,
+    /// Share of the file system's capacity that is in use once all records are inserted: a file of zeros takes what the records, their
+    /// keys included, do not. 0, the default: no such file. Only with the workload `load`.
+    pub utilisation: f64,
     /// The file system's page cache; 0: none. Not with `memory`.
     pub cache: Bytes,
     /// Bytes of memtables, block cache and page cache together; `None` for no such bound.
@@ -155,6 +160,8 @@ pub struct Phase {
     pub compaction_seconds: f64,
     /// The drive's operations during the workload and the compactions that it left.
     pub device_operations: Counts,
+    /// Bytes that reclaim moved in the same time; a part of the written bytes.
+    pub reclaimed_bytes: u64,
 }
 
 /// The outcome of a YCSB load.
@@ -188,6 +195,8 @@ impl Default for YcsbLoad {
             log: LogOptions::default(),
             write_buffer: None,
             block_cache: None,
+            table_size: None,
+            utilisation: 0.0,
             cache: Bytes::ZERO,
             memory: None,
             cache_mode: Caching::Buffered,
@@ -217,6 +226,10 @@ impl YcsbLoad {
             String::from("a rate is above 0")
         } else if log.window == 0 || log.window > LogOptions::MAX_WINDOW {
             format!("a window of {}: from 1 to {}", log.window, LogOptions::MAX_WINDOW)
+        } else if !(0.0..1.0).contains(&self.utilisation) {
+            format!("a utilisation of {}: from 0 to below 1", self.utilisation)
+        } else if self.utilisation > 0.0 && self.workloads.first() != Some(&Workload::Load) {
+            String::from("a utilisation goes with a drive that load formats")
         } else if log.buffer == 0 {
             String::from("the log's buffer has at least one byte")
         } else if self.clock == Some(Clock::Virtual) {

@@ -125,6 +125,9 @@ impl SharedState {
     }
 }
 
+/// Bytes of a key.
+pub(super) const KEY_BYTES: u64 = 24;
+
 /// The key of a record: the keys of neighbouring records lie far from each other.
 pub(super) fn key(record: u64) -> Vec<u8> {
     format!("user{:020}", scatter(record)).into_bytes()
@@ -138,6 +141,6 @@ mod tests {
     fn keys_are_as_long_as_each_other_and_no_two_are_the_same() {
         let keys: std::collections::BTreeSet<Vec<u8>> = (0..100_000).map(key).collect();
         assert_eq!(keys.len(), 100_000);
-        assert!(keys.iter().all(|key| key.len() == 24));
+        assert!(keys.iter().all(|key| key.len() as u64 == KEY_BYTES));
     }
 }

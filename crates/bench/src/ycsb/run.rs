@@ -4,16 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use fs::{FormatOptions, Fs, MountOptions};
+use fs::{CreateOptions, FormatOptions, Fs, IoClass, Lifetime, MountOptions};
 use units::block_on;
 use zoned::{DeviceUrl, ZoneId, ZonedDevice};
 
 use super::database::{Database, wait_for_compactions};
 use super::keys::{Inserted, Picker};
 use super::load::{Phase, YcsbLoad, YcsbOutcome};
-use super::phase::{self, SharedState, key};
+use super::phase::{self, KEY_BYTES, SharedState, key};
 use super::workload::Workload;
 use crate::{Clock, Counted, Drive, Error, Result};
+
+/// The file of zeros that a load's utilisation asks for, and the bytes of a write to it.
+const FILLER: &str = "/filler";
+const FILLER_WRITE_BYTES: usize = 1 << 20;
 
 /// Runs the workloads one after the other. `seen` is called with the numbers of each finished workload.
 ///
@@ -61,6 +65,7 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
             _ => error.into(),
         });
     }
+    block_on(&*driver, fill_up(&fs, load))?;
     let run = Run { drive: &drive, fs: &fs, counted: &counted, load };
     let mut records = if loads { 0 } else { load.records };
     let mut phases = Vec::new();
@@ -86,6 +91,33 @@ pub fn run(load: &YcsbLoad, seen: &dyn Fn(&Phase)) -> Result<YcsbOutcome> {
     open.map_or(Ok(()), close)?;
     block_on(&*driver, fs.unmount())?;
     Ok(YcsbOutcome { clock: drive.clock(), dilation: drive.dilation(), memory, phases })
+}
+
+/// Writes the file of zeros that the load's utilisation asks for.
+async fn fill_up(fs: &Fs, load: &YcsbLoad) -> Result<()> {
+    let wanted = (fs.statfs().capacity.0 as f64 * load.utilisation) as u64;
+    if wanted == 0 {
+        return Ok(());
+    }
+    let records = load.records.saturating_mul(load.value.0 + KEY_BYTES);
+    let mut left = wanted.checked_sub(records).ok_or_else(|| {
+        let (records, wanted) = (records >> 20, wanted >> 20);
+        Error::settings(format!(
+            "{records} MiB of records, where the utilisation leaves room for {wanted} MiB"
+        ))
+    })?;
+    let options = CreateOptions { lifetime: Lifetime::Extreme, ..CreateOptions::default() };
+    let file = fs.create(FILLER, &options).await?;
+    let zeros = vec![0; FILLER_WRITE_BYTES];
+    while left > 0 {
+        let bytes = usize::try_from(left).unwrap_or(usize::MAX).min(zeros.len());
+        let part = zeros.get(..bytes).unwrap_or_default();
+        file.append(part).await?;
+        left -= bytes as u64;
+    }
+    file.sync().await?;
+    file.close().await?;
+    Ok(())
 }
 
 fn close(db: Arc<Database>) -> Result<()> {
@@ -127,6 +159,7 @@ impl Run<'_> {
         let expected = operations.saturating_mul(workload.inserts()) / 50;
         let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
         counted.begin(ZoneId(first));
+        let reclaimed = fs.written_bytes(IoClass::Reclaim);
         let picker = match workload {
             // The workload `load` inserts only and picks no record.
             Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
@@ -162,6 +195,53 @@ impl Run<'_> {
             kinds: own.each(drive.dilation()),
             compaction_seconds: seconds(driver.now().since(ended)),
             device_operations: counted.counts(),
+            reclaimed_bytes: fs.written_bytes(IoClass::Reclaim).0 - reclaimed.0,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ycsb::Engine;
+
+    /// Small tables on a small drive: 64 zones of 1 MiB, without delay.
+    fn load(engine: Engine, utilisation: f64) -> YcsbLoad {
+        YcsbLoad {
+            device: String::from("emu:mem?zones=64&zone-size=1MiB"),
+            engine,
+            workloads: vec![Workload::Load; 6],
+            records: 3000,
+            write_buffer: Some(units::Bytes(256 << 10)),
+            block_cache: Some(units::Bytes(1 << 20)),
+            table_size: Some(units::Bytes(256 << 10)),
+            utilisation,
+            ..YcsbLoad::default()
+        }
+    }
+
+    #[test]
+    fn what_reclaim_moves_on_a_drive_in_use_is_counted_as_a_part_of_what_is_written() {
+        let sums = |utilisation| {
+            let phases = run(&load(Engine::RocksDb, utilisation), &|_| ()).expect("it fits").phases;
+            assert!(phases.iter().all(|phase| phase.operations == 3000 && phase.missing == 0));
+            let of = |value: fn(&Phase) -> u64| phases.iter().map(value).sum::<u64>();
+            (of(|phase| phase.reclaimed_bytes), of(|phase| phase.device_operations.bytes))
+        };
+        let (moved, written) = sums(0.7);
+        assert!(0 < moved && moved < written, "{moved} of {written}");
+        // The whole run fits a drive that holds nothing else twice over.
+        assert!(sums(0.0).0 < moved, "nothing takes room");
+    }
+
+    #[test]
+    fn a_utilisation_that_cannot_be_is_refused() {
+        let refusal = |load: &YcsbLoad| run(load, &|_| ()).expect_err("refused").to_string();
+        assert!(refusal(&load(Engine::LevelDb, 1.0)).contains("below 1"));
+        assert!(refusal(&load(Engine::LevelDb, f64::NAN)).contains("utilisation"));
+        let reads = YcsbLoad { workloads: vec![Workload::A], ..load(Engine::LevelDb, 0.5) };
+        assert!(refusal(&reads).contains("load formats"));
+        let little = refusal(&load(Engine::LevelDb, 0.01));
+        assert!(little.contains("2 MiB of records"), "{little}");
     }
 }

@@ -137,6 +137,7 @@ pub fn run(context: &Context, args: &YcsbArgs) -> Result<ExitCode> {
         cache_mode: caching(&args.cache_mode),
         reopen: args.reopen,
         seed: args.seed,
+        ..YcsbLoad::default()
     };
     let mut rows = Vec::new();
     let spinner = progress::spinner();

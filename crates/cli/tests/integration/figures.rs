@@ -63,3 +63,16 @@ fn with_json_all_rows_are_in_one_object() {
     assert_eq!((row["figure"].as_str(), row["better"].as_str()), (Some("fig2a"), Some("higher")));
     assert!(row["note"].as_str().is_some_and(|note| note.contains("quick")), "{row}");
 }
+
+#[test]
+fn too_few_records_and_runs_of_the_buffered_figures_are_usage_errors() {
+    for (args, said) in [(["--records", "79999"], "80000"), (["--runs", "0"], "1..=99")] {
+        let output = furrow(&[&["buffered"], &args[..]].concat(), "");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(text.contains(said), "{text}");
+    }
+    let unknown = furrow(&["buffered", "--only", "fig2"], "");
+    let text = String::from_utf8_lossy(&unknown.stderr).into_owned();
+    assert!(unknown.status.code() == Some(2) && text.contains("buffered-fig4, buffered-fig5"), "{text}");
+}

@@ -11,7 +11,7 @@ use crate::{Row, Run, Unit};
 use bench::Clock;
 
 fn rows_of_quick_run(figure: &Figure) -> Vec<Row> {
-    figure.rows(&Run { quick: true, progress: &|_| () }).unwrap()
+    figure.rows(&Run { quick: true, ..Run::default() }).unwrap()
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn the_model_of_conventional_drives_falls_when_it_has_to_collect_and_recovers() 
 #[test]
 fn db_bench_is_given_the_array_a_drive_and_the_models_and_its_numbers_fill_the_panels() {
     zoned::register_array_opener(::array::url::open);
-    let run = Run { quick: true, progress: &|_| () };
+    let run = Run { quick: true, ..Run::default() };
     let ran = RefCell::new(Vec::new());
     // The test does not run db_bench: it mounts the device that db_bench would get.
     let bench = |bench: &DbBench| {

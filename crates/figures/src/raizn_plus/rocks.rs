@@ -5,6 +5,7 @@ use std::path::Path;
 
 use crate::db_bench::DbBench;
 use crate::raizn::rocks::{Bench, MEMORY_DIRECTORY, Place, Size, WORKLOADS, workloads};
+use crate::spread::Spread;
 use crate::{Figure, Panel, Result, Row, Run, Shape, Unit};
 
 const X: &str = "db_bench workload";
@@ -43,18 +44,14 @@ pub(super) fn rows(run: &Run<'_>, dir: &Path, bench: Bench<'_>) -> Result<Vec<Ro
         }
     }
     let mut rows = Vec::new();
-    let [fixed, halves] = &mut rates;
-    for (name, (fixed, halves)) in WORKLOADS.into_iter().zip(fixed.iter_mut().zip(halves)) {
-        let medians = [fixed, halves].map(|rates| {
-            rates.sort_by(f64::total_cmp);
-            let at = |n: usize| rates.get(n).copied().unwrap_or(0.0);
-            (at(rates.len() / 2), at(0), at(rates.len().saturating_sub(1)), rates.len())
-        });
-        for (place, (median, least, most, runs)) in PLACES.into_iter().zip(medians) {
-            let note = format!("median of {runs} runs, {least:.1} to {most:.1}; {}", size.note(name));
-            rows.push(Row::new("fig5.15", place.series(), name, Unit::Kiops, median).note(&note));
+    let [fixed, halves] = &rates;
+    for (name, (fixed, halves)) in WORKLOADS.into_iter().zip(fixed.iter().zip(halves)) {
+        let medians = [Spread::of(fixed), Spread::of(halves)];
+        for (place, spread) in PLACES.into_iter().zip(medians) {
+            let note = format!("{}; {}", spread.note(), size.note(name));
+            rows.push(Row::new("fig5.15", place.series(), name, Unit::Kiops, spread.median).note(&note));
         }
-        let [(fixed, ..), (halves, ..)] = medians;
+        let [fixed, halves] = medians.map(|spread| spread.median);
         let ratio =
             Row::new("fig5.15-ratio", Place::ArrayOfHalves.series(), name, Unit::Times, halves / fixed);
         rows.push(ratio.note("goal 0.97"));

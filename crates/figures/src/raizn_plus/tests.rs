@@ -12,7 +12,7 @@ use crate::{Row, Run};
 fn rows_of_quick_run(figure: &Figure) -> Vec<Row> {
     static RUNS: Mutex<BTreeMap<&str, Arc<OnceLock<Vec<Row>>>>> = Mutex::new(BTreeMap::new());
     let run = Arc::clone(RUNS.lock().expect("no test panics with the lock").entry(figure.name).or_default());
-    run.get_or_init(|| figure.rows(&Run { quick: true, progress: &|_| () }).expect("measured")).clone()
+    run.get_or_init(|| figure.rows(&Run { quick: true, ..Run::default() }).expect("measured")).clone()
 }
 
 fn value(rows: &[Row], figure: &str, series: &str, x: f64) -> f64 {
@@ -93,7 +93,7 @@ fn db_bench_runs_on_both_placements_in_turn() {
         std::fs::write(file, line).expect("written");
         Ok(Measured { rate: 1000.0 * ran.borrow().len() as f64, p99: Some(100.0) })
     };
-    let run = Run { quick: true, progress: &|_| () };
+    let run = Run { quick: true, ..Run::default() };
     let rows = rocks::rows(&run, &std::env::temp_dir(), &bench).expect("measured");
     let (fixed, halves) = (ran.borrow()[0].0, ran.borrow()[4].0);
     assert!(halves.0 * 2 <= fixed.0 && fixed.0 < halves.0 * 3, "{fixed} {halves}");
@@ -132,7 +132,7 @@ fn a_database_is_overwritten_and_the_room_it_commits_is_sampled() {
         std::fs::write(file, lines.join("\n")).expect("written");
         Ok(Measured { rate: 1000.0, p99: None })
     };
-    let run = Run { quick: true, progress: &|_| () };
+    let run = Run { quick: true, ..Run::default() };
     let rows = database::rows(&run, &std::env::temp_dir(), &bench).expect("measured");
     let overwrite = ("overwrite", true);
     assert_eq!(*ran.borrow(), [("fillseq", false), overwrite, overwrite, overwrite]);

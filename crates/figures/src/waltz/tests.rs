@@ -33,7 +33,7 @@ fn every_figure_and_table_of_the_paper_s_evaluation_is_found_by_its_number() {
 
 #[test]
 fn writes_wait_for_each_other_and_appends_do_not() {
-    let rows = fig3::FIGURE.rows(&Run { quick: true, progress: &|_| () }).unwrap();
+    let rows = fig3::FIGURE.rows(&Run { quick: true, ..Run::default() }).unwrap();
     let at = |figure: &str, series: &str, threads: u32| {
         let found =
             rows.iter().find(|row| row.figure == figure && row.series == series && row.x == threads.into());
@@ -51,7 +51,7 @@ fn writes_wait_for_each_other_and_appends_do_not() {
 #[test]
 fn a_quick_run_with_rocksdb_fills_its_panels() {
     let figure = ablation::FIGURE;
-    let rows = figure.rows(&Run { quick: true, progress: &|_| () }).unwrap();
+    let rows = figure.rows(&Run { quick: true, ..Run::default() }).unwrap();
     for panel in figure.panels {
         let series: Vec<&str> =
             rows.iter().filter(|row| row.figure == panel.figure).map(|row| &*row.series).collect();

@@ -4,7 +4,7 @@ use super::*;
 use crate::{PROFILES, Row, Run};
 
 fn rows_of_quick_run(figure: &Figure) -> Vec<Row> {
-    figure.rows(&Run { quick: true, progress: &|_| () }).unwrap()
+    figure.rows(&Run { quick: true, ..Run::default() }).unwrap()
 }
 
 #[test]

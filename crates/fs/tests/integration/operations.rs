@@ -10,11 +10,12 @@ use zoned::{Geometry, Io, Op, ZonedDevice};
 
 use crate::common::{Drive, bytes, log, read, write};
 
-/// A drive that counts its operations.
+/// A drive that counts its operations and the bytes written to it.
 #[derive(Debug)]
 struct CountingDrive {
     emu: Arc<Emu>,
     operations: AtomicU64,
+    written: AtomicU64,
 }
 
 impl ZonedDevice for CountingDrive {
@@ -24,6 +25,9 @@ impl ZonedDevice for CountingDrive {
 
     fn submit(&self, op: Op) -> Io {
         self.operations.fetch_add(1, Ordering::Relaxed);
+        if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
+            self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
+        }
         self.emu.submit(op)
     }
 
@@ -46,7 +50,8 @@ fn classes_with_new_operations(before: &[u64], after: &[u64]) -> Vec<IoClass> {
 fn each_device_operation_is_counted_in_the_io_class_of_its_purpose() {
     let drive = Drive::new(EmuOptions::tiny());
     drive.format();
-    let counted = Arc::new(CountingDrive { emu: drive.emu.clone(), operations: AtomicU64::new(0) });
+    let (operations, written) = (AtomicU64::new(0), AtomicU64::new(0));
+    let counted = Arc::new(CountingDrive { emu: drive.emu.clone(), operations, written });
     let dev: Arc<dyn ZonedDevice> = counted.clone();
     drive.run(async {
         let fs = Fs::mount(dev, &MountOptions::default()).await.unwrap();
@@ -62,6 +67,7 @@ fn each_device_operation_is_counted_in_the_io_class_of_its_purpose() {
         };
         write(&fs, "/data", &bytes(50_000, 1)).await.unwrap();
         assert!(since(&fs).await.contains(&IoClass::Write));
+        assert_eq!(fs.written_bytes(IoClass::Write), Bytes(50_000_u64.next_multiple_of(4096)));
         read(&fs, "/data").await.unwrap();
         assert_eq!(since(&fs).await, [IoClass::Read]);
         let writer = fs.create("/log", &log()).await.unwrap();
@@ -86,5 +92,8 @@ fn each_device_operation_is_counted_in_the_io_class_of_its_purpose() {
         assert!(since(&fs).await.contains(&IoClass::Reclaim));
         fs.unmount().await.unwrap();
         assert_eq!(counts(&fs).iter().sum::<u64>(), counted.operations.load(Ordering::Relaxed));
+        let written: u64 = IoClass::ALL.iter().map(|class| fs.written_bytes(*class).0).sum();
+        assert_eq!(written, counted.written.load(Ordering::Relaxed));
+        assert_eq!(fs.written_bytes(IoClass::Read), Bytes(0));
     });
 }
