@@ -1,5 +1,7 @@
 use std::collections::BTreeSet;
 
+use bench::stage::Way;
+
 use super::*;
 use crate::{Row, Run};
 
@@ -26,6 +28,19 @@ fn figures_and_their_panels_are_told_apart_by_their_names() {
     assert_eq!(panels.iter().collect::<BTreeSet<_>>().len(), panels.len(), "{panels:?}");
     for word in FIGURES.iter().map(|figure| figure.name).chain(panels) {
         assert_eq!(FIGURES.iter().filter(|figure| figure.is_called(word)).count(), 1, "{word}");
+    }
+}
+
+#[test]
+fn staged_writes_of_several_threads_are_as_fast_as_one_thread_in_order() {
+    let rows = rows_of_quick_run(&fig1::FIGURE);
+    assert_panels_are_full(&fig1::FIGURE, &rows);
+    for figure in ["buffered1-one", "buffered1-many"] {
+        for size in [4.0, 16.0, 64.0] {
+            let rate = |way| value(&rows, figure, fig1::name(way), size);
+            assert!(rate(Way::Staged) >= 0.95 * rate(Way::Ordered), "{figure}, {size} KiB: {rows:?}");
+        }
+        assert!(value(&rows, figure, "lock", 4.0) < value(&rows, figure, "lane", 4.0), "{figure}");
     }
 }
 
