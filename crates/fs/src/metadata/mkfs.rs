@@ -84,9 +84,14 @@ pub(crate) async fn format(dev: &Arc<dyn ZonedDevice>, options: &FormatOptions) 
     reset_zones(dev, &report).await?;
     flush().await?;
     let header = Header { uuid, epoch: 1, nonce: dev.driver().random(), index: 0, first_sequence: 0 };
+    // No reset clears conventional zones: another file system with the same UUID, made on the drive before, had other generations.
+    let next_generation = match sb.features_incompat & superblock::CONVENTIONAL_LOGS {
+        0 => 1,
+        _ => 1 + u64::from(u32::try_from(dev.driver().random() >> 32).unwrap_or_default()),
+    };
     let mut chain = Chain::begin(header, ZoneId(first));
     let mut records = VecDeque::from([
-        Record::Counters { next_ino: ROOT_INO + 1, next_generation: 1 },
+        Record::Counters { next_ino: ROOT_INO + 1, next_generation },
         Record::End { count: 1 },
     ]);
     chain.write(dev, &mut records, Durability::Durable).await?;

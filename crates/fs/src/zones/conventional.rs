@@ -7,7 +7,7 @@
 //! which logs do not use.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
 
 use units::{Blocks, Bytes, ZoneId};
@@ -29,6 +29,8 @@ struct FreedRange {
 pub(crate) struct ConventionalSpace {
     /// The zones that logs may use, with their free ranges: from each first block to the block after the last.
     zones: BTreeMap<ZoneId, BTreeMap<u64, u64>>,
+    /// Zones in which a log could not be written: they take no further segments in this mount.
+    avoided: BTreeSet<ZoneId>,
     /// Ranges freed by records that may not be durable, oldest record first.
     freed: VecDeque<FreedRange>,
     /// Blocks of a segment.
@@ -40,6 +42,7 @@ impl ConventionalSpace {
     pub(crate) fn new(zones: impl Iterator<Item = (ZoneId, u64)>, block: u64) -> ConventionalSpace {
         ConventionalSpace {
             zones: zones.map(|(zone, capacity)| (zone, BTreeMap::from([(0, capacity)]))).collect(),
+            avoided: BTreeSet::new(),
             freed: VecDeque::new(),
             segment: (SEGMENT.0 / block).max(1),
         }
@@ -75,6 +78,13 @@ impl ConventionalSpace {
         }
     }
 
+    /// Gives no further segments in `zone`: a write there failed, and the zone may be worn out.
+    pub(crate) fn avoid(&mut self, zone: ZoneId) {
+        if self.has(zone) {
+            self.avoided.insert(zone);
+        }
+    }
+
     /// Makes the blocks free that the first `durable` metadata records freed.
     pub(crate) fn release_durable(&mut self, durable: u64) {
         while self.freed.front().is_some_and(|freed| freed.by <= durable)
@@ -88,9 +98,9 @@ impl ConventionalSpace {
     /// of metadata records that are durable.
     pub(crate) fn find(&mut self, durable: u64) -> Option<(ZoneId, Range<Blocks>)> {
         self.release_durable(durable);
-        let ranges = || {
-            self.zones.iter().flat_map(|(zone, free)| free.iter().map(|(start, end)| (*zone, *start, *end)))
-        };
+        let usable = || self.zones.iter().filter(|(zone, _)| !self.avoided.contains(zone));
+        let ranges =
+            || usable().flat_map(|(zone, free)| free.iter().map(|(start, end)| (*zone, *start, *end)));
         let whole = ranges().find(|(_, start, end)| end - start >= self.segment);
         let longest = || ranges().min_by_key(|(_, start, end)| Reverse(end - start));
         let (zone, start, end) = whole.or_else(longest)?;
@@ -144,6 +154,16 @@ mod tests {
         assert_eq!(taken(&mut space, 8), Some(0..1024));
         assert_eq!(taken(&mut space, 8), None);
         assert_eq!(taken(&mut space, 9), Some(1024..2048));
+    }
+
+    #[test]
+    fn a_zone_with_a_failed_write_takes_no_further_segments() {
+        let mut space = ConventionalSpace::new([(ZONE, 2048), (ZoneId(3), 2048)].into_iter(), 4096);
+        assert_eq!(space.find(0).map(|(zone, _)| zone), Some(ZONE));
+        space.avoid(ZONE);
+        assert_eq!(space.find(0).map(|(zone, _)| zone), Some(ZoneId(3)));
+        space.avoid(ZoneId(3));
+        assert_eq!(space.find(0), None);
     }
 
     #[test]

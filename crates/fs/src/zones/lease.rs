@@ -180,10 +180,14 @@ impl Allocator {
         // be.
         let (mine, others) = std::mem::take(&mut self.leaving).into_iter().partition(|l| l.ino == ino);
         self.leaving = others;
+        let lease = self.leases.remove(&ino);
         if pointer.is_none() {
             self.finishing.extend(mine.into_iter().map(|left: LeftZone| left.zone));
+            if let Some(lease) = lease {
+                self.conventional.avoid(lease.zone);
+            }
         }
-        let Some(lease) = self.leases.remove(&ino).filter(|lease| lease.active) else { return };
+        let Some(lease) = lease.filter(|lease| lease.active) else { return };
         let Some(zone) = self.table.get(lease.zone).copied() else { return };
         match pointer {
             Some(0) if zone.state == ZoneState::ExplicitOpen => self.add_ahead(lease.zone),

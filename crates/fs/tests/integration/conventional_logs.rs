@@ -3,8 +3,9 @@
 
 use crate::common::{Drive, bytes, log, read, write};
 use fs::wal::{LogOptions, LogZones};
-use fs::{ErrorKind, Fs, MountOptions, ZoneRole};
+use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ZoneRole};
 use units::Blocks;
+use uuid::Uuid;
 use zoned::emu::{EmuOptions, Seeded};
 
 /// A drive with two conventional zones for logs, of 14 blocks each.
@@ -140,4 +141,27 @@ fn the_zones_of_logs_can_be_chosen() {
         assert!(error.to_string().contains("conventional"), "{error}");
         drive.run(append_synced(&mount_with(&drive, LogZones::Auto).unwrap(), "/a", 3, 100));
     }
+}
+
+#[test]
+fn a_file_system_made_again_under_its_uuid_reads_no_log_of_the_one_before() {
+    let drive = Drive::new(options());
+    let format = FormatOptions { uuid: Some(Uuid::from_u128(7)), force: true, ..FormatOptions::default() };
+    let dev = drive.dev();
+    drive.run(Fs::format(&dev, &format)).unwrap();
+    let fs = drive.mount();
+    drive.run(append_synced(&fs, "/a", 5, 3000));
+    drive.run(fs.unmount()).unwrap();
+    drive.run(Fs::format(&dev, &format)).unwrap();
+    let fs = drive.mount();
+    let writer = drive.run(async {
+        let writer = fs.create("/a", &log()).await.unwrap();
+        writer.append(b"new").await.unwrap();
+        writer.sync().await.unwrap();
+        writer
+    });
+    // The log was not closed: its recovery looks at all blocks of its segment.
+    let after = drive.cut(&mut Seeded::new(3));
+    assert_eq!(after.run(read(&after.mount(), "/a")).unwrap(), b"new");
+    drop(writer);
 }

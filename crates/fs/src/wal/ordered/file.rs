@@ -254,7 +254,7 @@ impl LogFile {
             let all = &content.log.segments;
             // A log's last segment without an entry is given back to the file system.
             let same = |a: &Segment, b: &Segment| (a.zone, a.start) == (b.zone, b.start);
-            let handed = lease.and_then(|l| all.iter().position(|s| same(s, &l.segment)));
+            let handed = lease.and_then(|l| all.iter().rposition(|s| same(s, &l.segment)));
             let unwritten = lease.is_some_and(|l| unused.is_some_and(|u| same(&u, &l.segment)));
             let old = all.iter().filter(|s| s.start < s.end).count();
             let keep = match handed {
