@@ -4,8 +4,9 @@
 use crate::common::{Drive, bytes, log, read, write};
 use fs::wal::{LogOptions, LogZones};
 use fs::{ErrorKind, FormatOptions, Fs, MountOptions, ZoneRole};
-use units::Blocks;
+use units::{Blocks, ZoneId};
 use uuid::Uuid;
+use zoned::ZoneState;
 use zoned::emu::{EmuOptions, Seeded};
 
 /// A drive with two conventional zones for logs, of 14 blocks each.
@@ -164,4 +165,31 @@ fn a_file_system_made_again_under_its_uuid_reads_no_log_of_the_one_before() {
     let after = drive.cut(&mut Seeded::new(3));
     assert_eq!(after.run(read(&after.mount(), "/a")).unwrap(), b"new");
     drop(writer);
+}
+
+#[test]
+fn a_worn_zone_ends_its_log_and_takes_no_other() {
+    let (drive, fs) = Drive::formatted(options());
+    drive.run(async {
+        let worn = fs.create("/a", &log()).await.unwrap();
+        worn.append(b"durable").await.unwrap();
+        worn.sync().await.unwrap();
+        drive.emu.wear(ZoneId(2), ZoneState::ReadOnly);
+        worn.append(b"lost").await.unwrap();
+        worn.sync().await.unwrap_err();
+        worn.close().await.unwrap_err();
+        append_synced(&fs, "/b", 3, 100).await;
+        assert_eq!(read(&fs, "/a").await.unwrap(), b"durable");
+        assert_eq!(read(&fs, "/b").await.unwrap(), content(3, 100));
+    });
+    assert_eq!(log_zones(&fs), [2, 3]);
+    drive.run(fs.unmount()).unwrap();
+    // The next mount finds the zone worn.
+    let fs = drive.mount();
+    drive.run(async {
+        append_synced(&fs, "/c", 3, 100).await;
+        assert_eq!(read(&fs, "/a").await.unwrap(), b"durable");
+        fs.unmount().await.unwrap();
+    });
+    drive.check();
 }
