@@ -53,6 +53,7 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     }
     let mut replayed = replay(dev, &superblock, &report, &mut |_, _| {}).await?;
     if !options.read_only {
+        prefer_conventional_zones(&superblock, &mut replayed.state, options.log.zones)?;
         // Writes of a killed process may still be in the device's cache. The mount relies on them, so it
         // flushes the cache.
         device::flush(dev, "mounting").await?;
@@ -61,7 +62,6 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
     if !options.read_only {
         trim_parallel_logs(&mut replayed.state, &report)?;
     }
-    prefer_conventional_zones(&superblock, &mut replayed.state, options.log.zones)?;
     let torn = replayed.torn && !options.rules().writes_behind_torn_tails();
     let shared = shared_state(device, superblock, options, replayed, &report);
     if options.read_only {
@@ -178,7 +178,7 @@ async fn recover_logs(
             next_sequence: found.next_sequence,
             last_end,
             modified_ms,
-            segments: u32::try_from(keep).expect("a log has fewer segments than zones"),
+            segments: u32::try_from(keep).expect("segments are counted in 32 bits"),
         };
         if options.read_only {
             let mut content = file.content.write();

@@ -388,6 +388,7 @@ impl State {
             .table
             .get(extent.zone)
             .is_some_and(|z| extent.start.0.saturating_add(blocks) <= z.capacity);
+        let fits = fits && !self.allocator.conventional.has(extent.zone);
         if fits && self.allocator.table.add_live(extent.zone, blocks, ZoneRole::Data { lifetime }) {
             return Ok(());
         }
@@ -449,14 +450,16 @@ impl State {
 
     fn add_segment(&mut self, ino: u64, segment: Segment) -> Result<()> {
         let file = self.log_file(ino)?;
-        let fits = self.allocator.table.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
-        let blocks = segment.end.minus(segment.start).0;
+        let fits = segment.start <= segment.end
+            && self.allocator.table.get(segment.zone).is_some_and(|z| segment.end.0 <= z.capacity);
+        let blocks = segment.end.0.saturating_sub(segment.start.0);
         let conventional = &mut self.allocator.conventional;
         // In a replay every record is durable.
         conventional.release_durable(self.journal.durable);
         let fits = fits
             && (!conventional.has(segment.zone)
-                || conventional.take(segment.zone, segment.start.0..segment.end.0));
+                || file.kind == FileKind::Log
+                    && conventional.take(segment.zone, segment.start.0..segment.end.0));
         if !fits || !self.allocator.table.add_live(segment.zone, blocks, ZoneRole::Log) {
             return Err(damaged_metadata_error(format!(
                 "log {ino} has a segment in zone {}: no log zone has that",
@@ -626,8 +629,7 @@ fn file_records(file: &File, records: &mut Vec<Record>) {
                 records.push(Record::Segment { ino, segment });
             }
             if let Some((size, next_sequence)) = log.sealed {
-                let segments =
-                    u32::try_from(log.segments.len()).expect("a log has fewer segments than zones");
+                let segments = u32::try_from(log.segments.len()).expect("segments are counted in 32 bits");
                 let last_end = log.segments.last().map_or(units::Blocks::ZERO, |s| s.end);
                 records.push(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments });
             }

@@ -106,9 +106,9 @@ impl LogIndex {
 
     /// Replaces the index's last part by a longer version of it, which was written to the same block at `lba`.
     pub(super) fn replace_last(&mut self, lba: Lba, length: u32, mask: u32) {
-        if let Some(before) = self.extents.pop_if(|last| last.lba == lba) {
-            self.end = before.offset;
-        }
+        let before = self.extents.pop_if(|last| last.lba == lba);
+        debug_assert!(before.is_some(), "the last part lies at {lba:?}");
+        self.end = before.map_or(self.end, |before| before.offset);
         self.push(lba, length, mask);
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::{Blocks, Lba};
 use uuid::Uuid;
-use zoned::{BufMut, Io, ZoneKind, ZonedDevice};
+use zoned::{BufMut, Io, ZonedDevice};
 
 use crate::error::{Error, Result};
 use crate::wal::chunk::{Memory, Payload, ReadBuffer};
@@ -158,13 +158,13 @@ async fn chunk_reads(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result
     let mut chunks = VecDeque::new();
     for (number, segment) in segments.iter().enumerate() {
         let zones = segment.zone.0..segment.zone.0.saturating_add(1);
-        let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
         // The scan stops at a zone's write pointer: no entry lies behind it, and some devices refuse to read
         // there. A conventional zone has none.
-        let end = match report.first() {
-            Some(info) if info.kind == ZoneKind::Conventional => segment.end,
-            Some(info) => info.pointer.min(segment.end),
-            None => Blocks::ZERO,
+        let end = if geometry.is_conventional(segment.zone) {
+            segment.end
+        } else {
+            let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
+            report.first().map_or(Blocks::ZERO, |info| info.pointer.min(segment.end))
         };
         let mut start = segment.start;
         while start < end {

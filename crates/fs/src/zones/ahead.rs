@@ -100,7 +100,7 @@ impl Allocator {
 
     /// Number of zones that logs hold open: every log zone that is not known to be full.
     pub(crate) fn log_slots_taken(&self) -> usize {
-        let leased = self.leases.values().filter(|lease| lease.active).count();
+        let leased = self.leases.values().filter(|lease| lease.holds_slot).count();
         leased + self.leaving.len()
     }
 
@@ -134,7 +134,8 @@ impl Allocator {
     /// Number of empty zones that data leaves to be opened ahead for logs: only while a log is open and space
     /// can be reclaimed.
     pub(crate) fn kept_for_logs(&self) -> usize {
-        if self.leases.is_empty() || self.exhausted { 0 } else { self.zones_still_to_open() }
+        let needs_zones = self.leases.values().any(|lease| lease.holds_slot);
+        if needs_zones && !self.exhausted { self.zones_still_to_open() } else { 0 }
     }
 
     /// Takes an empty zone to open ahead, if one more is to be opened.

@@ -73,14 +73,14 @@ pub(crate) struct Allocator {
     pub stuck: Vec<ZoneId>,
 }
 
-/// The zone that an open log writes to, and its segment. A conventional zone holds no open-zone slot.
+/// The zone that an open log writes to, and its segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lease {
     pub zone: ZoneId,
     /// The segment that the log's writer got last.
     pub segment: Segment,
-    /// True if the log still writes to the zone, which then holds an open-zone slot.
-    pub active: bool,
+    /// True if the zone holds an open-zone slot: the log still writes to it, and the zone is not conventional.
+    pub holds_slot: bool,
 }
 
 /// A zone that the open log with inode `ino` has left.

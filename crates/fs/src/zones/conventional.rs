@@ -62,9 +62,12 @@ impl ConventionalSpace {
     #[must_use]
     pub(crate) fn take(&mut self, zone: ZoneId, blocks: Range<u64>) -> bool {
         let Some(free) = self.zones.get_mut(&zone) else { return false };
-        let Some((&start, &end)) = free.range(..=blocks.start).next_back() else { return blocks.is_empty() };
+        if blocks.is_empty() {
+            return true;
+        }
+        let Some((&start, &end)) = free.range(..=blocks.start).next_back() else { return false };
         if blocks.end > end {
-            return blocks.is_empty();
+            return false;
         }
         free.remove(&start);
         free.extend([(start, blocks.start), (blocks.end, end)].into_iter().filter(|(from, to)| from < to));
@@ -92,6 +95,11 @@ impl ConventionalSpace {
         {
             self.add(zone, blocks);
         }
+    }
+
+    /// Number of the last record that freed blocks which are not free yet.
+    pub(crate) fn freed_by(&self) -> Option<u64> {
+        self.freed.back().map(|freed| freed.by)
     }
 
     /// A place for a log's next segment: a whole segment, or else the longest free range. `None` if no block is free. `durable`: number
@@ -191,5 +199,8 @@ mod tests {
         assert!(space.take(ZONE, 0..100) && space.take(ZONE, 200..2048));
         assert!(!space.take(ZoneId(1), 0..1), "logs do not use the zones of the superblocks");
         assert!(space.take(ZONE, 50..50), "an empty segment takes nothing");
+        space.free(ZONE, 0..2048, 0);
+        space.release_durable(0);
+        assert!(space.take(ZONE, 50..50) && space.take(ZONE, 0..2048));
     }
 }

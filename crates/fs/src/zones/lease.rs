@@ -70,15 +70,25 @@ impl Allocator {
             return None;
         }
         let (zone, blocks) = self.conventional.find(durable)?;
+        // The reserve for recovery grows with the number of zones that have live segments of logs.
+        let has_live_log = self.table.get(zone).is_some_and(|zone| zone.live > 0);
+        if !has_live_log && !self.log_leaves_reserve() {
+            return None;
+        }
         let Some(generation) = self.take_generation() else { return Some(SegmentSearchOutcome::Wait) };
         let segment = Segment { zone, generation, start: blocks.start, end: blocks.end };
-        self.replace_lease(ino, Lease { zone, segment, active: false }, true);
+        self.replace_lease(ino, Lease { zone, segment, holds_slot: false }, true);
         Some(SegmentSearchOutcome::Segment(segment, true))
+    }
+
+    /// Number of the last record that freed blocks of conventional zones and may not be durable; `None` where logs are to lie elsewhere.
+    fn freed_in_conventional_zones(&self) -> Option<u64> {
+        self.conventional.freed_by().filter(|_| self.prefers_conventional)
     }
 
     /// Leases a segment to log `ino`. The caller commits the segment's metadata record.
     fn find_segment(&mut self, ino: u64) -> SegmentSearchOutcome {
-        let leased = self.leases.get(&ino).is_some_and(|lease| lease.active);
+        let leased = self.leases.get(&ino).is_some_and(|lease| lease.holds_slot);
         let may_hold_more = self.lease_allowed();
         if !leased && !may_hold_more {
             return SegmentSearchOutcome::TooMany;
@@ -147,7 +157,7 @@ impl Allocator {
     /// Leases `segment` to log `ino`. `both`: the zone is active already, beside the zone that the log leaves.
     fn lease(&mut self, ino: u64, segment: Segment, as_state: ZoneState, both: bool) -> SegmentSearchOutcome {
         self.table.set(segment.zone, Phase::Log, ZoneRole::Log);
-        self.replace_lease(ino, Lease { zone: segment.zone, segment, active: true }, both);
+        self.replace_lease(ino, Lease { zone: segment.zone, segment, holds_slot: true }, both);
         self.table.note_state(segment.zone, as_state, segment.start.0);
         SegmentSearchOutcome::Segment(segment, both)
     }
@@ -155,7 +165,7 @@ impl Allocator {
     /// Notes that log `ino` goes on in another segment. `both`: the segment's zone may be active beside the zone that the log leaves.
     fn replace_lease(&mut self, ino: u64, lease: Lease, both: bool) {
         let before = self.leases.insert(ino, lease);
-        if let Some(before) = before.filter(|lease| lease.active) {
+        if let Some(before) = before.filter(|lease| lease.holds_slot) {
             // The log's old zone counts as full. A log asks for a segment when its last one, which ends where
             // the zone ends, is used up. Entries for the old zone may still be buffered. They fill the zone,
             // and fail if the zone is finished before.
@@ -187,7 +197,7 @@ impl Allocator {
                 self.conventional.avoid(lease.zone);
             }
         }
-        let Some(lease) = lease.filter(|lease| lease.active) else { return };
+        let Some(lease) = lease.filter(|lease| lease.holds_slot) else { return };
         let Some(zone) = self.table.get(lease.zone).copied() else { return };
         match pointer {
             Some(0) if zone.state == ZoneState::ExplicitOpen => self.add_ahead(lease.zone),
@@ -218,7 +228,7 @@ impl State {
     /// up with a finish, which costs milliseconds on a drive (some fill the zone up to its capacity), and
     /// blocks that cannot be written before the zone is reset.
     fn release_idle_log(&mut self, but: u64) -> Result<bool> {
-        let active = self.allocator.leases.iter().filter(|(ino, lease)| **ino != but && lease.active);
+        let active = self.allocator.leases.iter().filter(|(ino, lease)| **ino != but && lease.holds_slot);
         let leases: Vec<(u64, ZoneId)> = active.map(|(ino, lease)| (*ino, lease.zone)).collect();
         for (ino, zone) in leases {
             let Some(file) = self.file(ino) else { continue };
@@ -229,7 +239,7 @@ impl State {
             let released = writer.and_then(|writer| writer.release_segment(IDLE_LOG_AGE));
             let Some(ReleasedSegment { rest, size, next_sequence }) = released else { continue };
             // The idle log's next segment record undoes this seal, and the log continues.
-            let segments = u32::try_from(segments).expect("a log has fewer segments than zones");
+            let segments = u32::try_from(segments).expect("segments are counted in 32 bits");
             let last_end = rest.start;
             self.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;
             // One rest more than usual is kept: the log that waits takes one at once.
@@ -264,6 +274,8 @@ impl Shared {
                 let in_place =
                     (kind == FileKind::Log).then(|| allocator.find_conventional_segment(ino, durable));
                 let mut found = in_place.flatten().unwrap_or_else(|| allocator.find_segment(ino));
+                let freed_by =
+                    (kind == FileKind::Log).then(|| state.allocator.freed_in_conventional_zones()).flatten();
                 let now = self.driver.now();
                 let look_now = look.is_some_and(|at| now >= at);
                 if matches!(found, SegmentSearchOutcome::TooMany)
@@ -277,7 +289,10 @@ impl Shared {
                         state.commit(Record::Segment { ino, segment })?;
                         let upto = state.journal.applied;
                         state.allocator.commit_soon = upto;
-                        Some((segment, upto, beside))
+                        Ok((segment, upto, beside))
+                    }
+                    SegmentSearchOutcome::Starved | SegmentSearchOutcome::TooMany if freed_by.is_some() => {
+                        Err(freed_by)
                     }
                     SegmentSearchOutcome::Starved if state.allocator.exhausted => {
                         return Err(state.allocator.no_space());
@@ -292,19 +307,27 @@ impl Shared {
                             look = Some(self.notify_space_after(IDLE_LOG_SEARCH_INTERVAL));
                         }
                         give_up.get_or_insert_with(|| self.notify_space_after(WAIT_FOR_LOG_CLOSE));
-                        None
+                        Err(None)
                     }
                     SegmentSearchOutcome::Starved => {
                         state.allocator.wanted = true;
-                        None
+                        Err(None)
                     }
-                    SegmentSearchOutcome::Wait => None,
+                    SegmentSearchOutcome::Wait => Err(None),
                 }
             };
             self.kick_cleaner();
-            if let Some(found) = found {
-                self.open_zone_for_log(&found.0).await;
-                return Ok(found);
+            match found {
+                Ok(found) => {
+                    self.open_zone_for_log(&found.0).await;
+                    return Ok(found);
+                }
+                // Blocks that this record freed are there once the record is durable.
+                Err(Some(freed_by)) => {
+                    self.metadata.commit_upto(freed_by).await?;
+                    continue;
+                }
+                Err(None) => {}
             }
             self.log_waits.fetch_add(1, Ordering::Relaxed);
             self.space.changed_since(seen).await;
@@ -315,6 +338,7 @@ impl Shared {
     async fn open_zone_for_log(&self, segment: &Segment) {
         if !self.options.open_ahead
             && segment.start == Blocks::ZERO
+            && !self.device.geometry().is_conventional(segment.zone)
             && let Err(error) = self.device.class(IoClass::Log).zone(segment.zone, Action::Open).await
         {
             tracing::debug!(zone = %segment.zone, %error, "opening a log's zone failed; writing opens it");

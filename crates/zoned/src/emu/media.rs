@@ -187,10 +187,12 @@ impl Media {
     fn try_read(&self, at: Lba, into: &mut BufMut) -> Result<()> {
         let (id, offset, blocks) = self.locate_transfer("read", at, into.len())?;
         let size = u64::from(self.geometry.block_size);
+        // A conventional zone that is worn to read-only keeps its content.
+        let conventional = self.geometry.is_conventional(id);
         let zone = self.lock(id);
         let readable = match zone.state {
             ZoneState::Offline => return Err(self.error(ErrorKind::ZoneOffline, "read", id).at(at)),
-            ZoneState::Conventional => u64::MAX,
+            _ if conventional => u64::MAX,
             ZoneState::Full if !self.geometry.read_past_pointer => self.geometry.zone_capacity.0,
             _ => zone.written,
         };
@@ -201,16 +203,13 @@ impl Media {
             )));
         }
         // Chunks are reused, so blocks past the pointer are zeroed rather than read.
-        let held = match zone.state {
-            ZoneState::Conventional => blocks,
-            _ => zone.written.saturating_sub(offset).min(blocks),
-        };
+        let held = if conventional { blocks } else { zone.written.saturating_sub(offset).min(blocks) };
         let (data, rest) = into.split_at_mut((held * size) as usize);
         rest.fill(0);
-        let below = match (&self.drive, zone.state) {
-            (None, _) => 0,
-            (Some(_), ZoneState::Conventional) => held,
-            (Some(_), _) => zone.stored.saturating_sub(offset).min(held),
+        let below = match &self.drive {
+            None => 0,
+            Some(_) if conventional => held,
+            Some(_) => zone.stored.saturating_sub(offset).min(held),
         };
         let (lower, upper) = data.split_at_mut((below * size) as usize);
         if let (Some(drive), false) = (&self.drive, lower.is_empty()) {
@@ -468,11 +467,12 @@ impl Media {
     pub fn fingerprint(&self) -> u128 {
         let size = u64::from(self.geometry.block_size);
         let mut hash = Hash128::default();
-        for slot in &self.zones {
+        for (id, slot) in (0..).map(ZoneId).zip(&self.zones) {
             let zone = slot.0.lock();
             let (state, readable) = match zone.state {
                 ZoneState::Conventional => (1_u32, self.geometry.zone_size.0),
                 ZoneState::Full => (2, zone.written),
+                ZoneState::ReadOnly if self.geometry.is_conventional(id) => (3, self.geometry.zone_size.0),
                 ZoneState::ReadOnly => (3, zone.written),
                 ZoneState::Offline => (4, 0),
                 _ => (0, zone.written),

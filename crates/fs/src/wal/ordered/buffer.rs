@@ -191,6 +191,8 @@ pub(super) struct EntryBuffer {
     segment: Option<Segment>,
     /// True if the next part may be submitted only when no earlier part is in flight.
     waits_for_earlier: bool,
+    /// The log rewrites its last block while the block has room, in a conventional zone.
+    pub(super) rewrites_pay: bool,
     /// The log's last block, if the next entry rewrites it.
     tail: Option<Tail>,
     /// If the open entry rewrites a block: the lowest sequence that the block stands for, and the number of bytes that the block holds already.
@@ -217,6 +219,7 @@ impl EntryBuffer {
             filled: 0,
             segment: None,
             waits_for_earlier: false,
+            rewrites_pay: true,
             tail: None,
             rewrites: None,
             next: Blocks::ZERO,
@@ -440,7 +443,13 @@ impl EntryBuffer {
         let worth_it = used + self.limits.block_size / LEAST_ROOM_DIVISOR <= part.room;
         let bytes = entry.data.get(part.at + HEADER_SIZE..part.at + used)?;
         let &Part { zone, generation, lba, .. } = part;
-        (one && worth_it).then(|| Tail { zone, generation, lba, first, bytes: bytes.to_vec() })
+        (one && worth_it && self.rewrites_pay).then(|| Tail {
+            zone,
+            generation,
+            lba,
+            first,
+            bytes: bytes.to_vec(),
+        })
     }
 
     /// Keeps the memory of a written entry for a later entry.

@@ -269,7 +269,7 @@ impl LogFile {
             Some(unused) => unused.start,
             None => last.map_or(Blocks::ZERO, |l| l.end),
         };
-        let segments = u32::try_from(segments).expect("a log has fewer segments than zones");
+        let segments = u32::try_from(segments).expect("segments are counted in 32 bits");
         let modified_ms = self.handle.shared.driver.unix_millis();
         let next_sequence = self.writer.next_sequence();
         state.commit(Record::Seal { ino, size, next_sequence, last_end, modified_ms, segments })?;

@@ -2,6 +2,7 @@
 
 pub(crate) mod buffer;
 pub(crate) mod file;
+mod in_place;
 pub(crate) mod operations;
 pub(crate) mod read;
 pub(crate) mod recover;

@@ -22,11 +22,11 @@ use crate::wal::segment::Segment;
 /// - its sequence lies between its epoch's cut and the next one's,
 /// - all its parts exist, and
 /// - **every sequence below its `needs` exists**. In an ordered log `needs` is the entry's own sequence, so a
-///   gap ends the log.
+///   gap ends the log. A version of a block that was rewritten in place stands for every sequence from `needs` to its own.
 ///
 /// An entry is looked for within its region and segment, as [`entry`](crate::wal::entry) describes them.
 ///
-/// Reads each block below the zones' write pointers once, in large reads. Memory: the reads in flight, some 100 bytes
+/// Reads each block below the zones' write pointers, and each block of segments in conventional zones, once, in large reads. Memory: the reads in flight, some 100 bytes
 /// for each entry of a region, and the index. Fails where the device fails, and where the cuts are not in order.
 ///
 /// A caller that relies on the result flushes a volatile device cache first, as a mount does: entries of a killed

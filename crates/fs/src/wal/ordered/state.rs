@@ -12,8 +12,9 @@ use zoned::{Done, Durability, Op, ZonedDevice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::index::LogIndex;
 use crate::wal::latencies::Latencies;
-use crate::wal::options::{IoMode, LogOptions};
+use crate::wal::options::{IoMode, LogOptions, LogZones};
 use crate::wal::ordered::buffer::{EntryBuffer, LogIdentity, SealedEntry};
+use crate::wal::ordered::in_place::InPlace;
 use crate::wal::ordered::operations::{FlushTag, Operations, PartTag};
 use crate::wal::stats::LogStats;
 use crate::wal::window::Window;
@@ -42,6 +43,7 @@ pub(super) struct WriterState {
     pub(super) operations: Operations,
     window: Window,
     latencies: Latencies,
+    in_place: InPlace,
     /// True while a write is in flight: no other operation may go to the zone.
     exclusive: bool,
     /// The region of the log entries in flight.
@@ -92,6 +94,7 @@ impl WriterState {
             operations: Operations::default(),
             window: Window::new(most),
             latencies: Latencies::default(),
+            in_place: InPlace::new(options.zones == LogZones::Conventional),
             exclusive: false,
             region: 0,
             written: index,
@@ -198,12 +201,16 @@ impl WriterState {
             let single = lone && last && self.next.0 + 1 == self.buffer.next_sequence;
             // The operation may be a write if a caller waits for everything that was appended: then no
             // further entry follows at once.
-            let conventional = self.buffer.limits.is_conventional(zone);
+            let (conventional, is_rewrite) =
+                (self.buffer.limits.is_conventional(zone), entry.rewrites_a_block());
             let write = conventional
                 || lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
             let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             let (sequence, part) = self.next;
             let since = self.dev.driver().now();
+            if conventional && single && sealed <= self.wanted && blocks == 1 {
+                self.in_place.submitted(sequence, is_rewrite, since);
+            }
             let tag = PartTag { sequence, part, write_at: write.then_some(lba), single, since };
             self.stats.count(write, blocks);
             self.operations.add(self.dev.submit(op), tag);
@@ -274,11 +281,14 @@ impl WriterState {
         }
         part.lba = lba;
         entry.acknowledged += 1;
+        let is_conventional = self.buffer.limits.is_conventional(part.zone);
         let (bytes, blocks) = (part.length as u64, part.blocks(self.buffer.limits.block_size));
         let now = self.dev.driver().now();
         self.last_write = now;
         self.window.acknowledged(now, bytes, full);
-        self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
+        if !is_conventional {
+            self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
+        }
         while self.queue.front().is_some_and(|entry| entry.acknowledged == entry.parts.len())
             && let Some(entry) = self.queue.pop_front()
         {
@@ -313,6 +323,8 @@ impl WriterState {
     fn make_durable(&mut self, bytes: u64, sequence: u64) {
         self.durable = self.durable.max(bytes);
         self.buffer.durable = self.buffer.durable.max(sequence);
+        self.in_place.durable(sequence, self.dev.driver().now());
+        self.buffer.rewrites_pay = self.in_place.pays();
         for (_, waker) in self.waiting.range_mut(..=(self.durable, u64::MAX)) {
             if let Some(waker) = waker.take() {
                 waker.wake();

@@ -244,6 +244,8 @@ impl LogWriter {
     /// A log is idle when everything appended is safe from a power cut and its newest write is at least `idle`
     /// old. The caller may hold the file system's lock: this call never waits.
     pub(crate) fn release_segment(&self, idle: Duration) -> Option<ReleasedSegment> {
+        // An append that waits for the next segment has one that this writer does not know yet.
+        let _turn = self.appending.try_acquire()?;
         let mut state = self.state.try_lock()?;
         let age = self.dev.driver().now().since(state.last_write);
         let busy = state.durable < state.size || state.has_operations() || age < idle;
