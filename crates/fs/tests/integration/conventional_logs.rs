@@ -41,6 +41,8 @@ fn content(records: usize, len: usize) -> Vec<u8> {
 #[test]
 fn short_records_share_the_blocks_of_a_conventional_zone() {
     let (drive, fs) = Drive::formatted(options());
+    drive.run(fs.unmount()).unwrap();
+    let fs = mount_with(&drive, LogZones::Conventional).unwrap();
     drive.run(append_synced(&fs, "/a", 300, 100));
     assert_eq!(log_zones(&fs), [2]);
     // 36 records share a block: it is not rewritten for less than an eighth of it. The segment ends behind the last block.

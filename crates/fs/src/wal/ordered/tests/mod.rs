@@ -22,7 +22,7 @@ use zoned::{Action, Buf, BufMut, Durability, Geometry, Io, Op, ZonedDevice};
 use crate::error::{Error, ErrorKind, Result};
 use crate::wal::entry::{EntryHeader, HEADER_SIZE, Home};
 use crate::wal::index::{Check, LogIndex};
-use crate::wal::options::{IoMode, LogOptions};
+use crate::wal::options::{IoMode, LogOptions, LogZones};
 use crate::wal::ordered::buffer::LogIdentity;
 use crate::wal::ordered::recover::recover;
 use crate::wal::ordered::recovered::{Cut, Recovered};
@@ -185,7 +185,8 @@ impl Bench {
     }
 
     fn writer(&self, blocks: usize) -> LogWriter {
-        let options = LogOptions { buffer: blocks * BLOCK, ..LogOptions::default() };
+        let zones = LogZones::Conventional;
+        let options = LogOptions { buffer: blocks * BLOCK, zones, ..LogOptions::default() };
         LogWriter::new(
             self.dev(),
             identity(1),

@@ -68,7 +68,8 @@ fn explore(
     let delay =
         Latency { write: Duration::from_micros(10), flush: Duration::from_micros(100), ..Latency::NONE };
     let bench = Bench::new(EmuOptions { latency: delay, conventional, ..EmuOptions::tiny() }, transfer);
-    let options = LogOptions { buffer: buffer * BLOCK, broken_rule, ..LogOptions::default() };
+    let zones = LogZones::Conventional;
+    let options = LogOptions { buffer: buffer * BLOCK, zones, broken_rule, ..LogOptions::default() };
     let writer = LogWriter::new(
         bench.dev(),
         identity(1),
