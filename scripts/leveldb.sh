@@ -266,7 +266,7 @@ chain_state() {
 # A killed daemon has the blocks of its index again. It connects those anew that its unspent outputs lack: none where LevelDB hands each write to a drive
 # that outlives the process.
 litecoin_killed() { # flush of the drive
-  local daemon written drive="emu:$work/litecoin-$1.img?zones=96&zone-size=16MiB&cache=$2" data=$work/root/litecoin-$1
+  local daemon written code drive="emu:$work/litecoin-$1.img?zones=96&zone-size=16MiB&cache=$2" data=$work/root/litecoin-$1
   local litecoin=(-regtest "-datadir=$data" "-rpcport=$(free_port)")
   mkdir -p "$data"
   start_litecoind "$drive" "$1"
@@ -275,7 +275,9 @@ litecoin_killed() { # flush of the drive
   grep -q '"height": 200,' <<<"$written" || die "the chain has not 200 blocks: $written"
   litecoin_cli generatetodescriptor 20 'raw(51)' >/dev/null
   kill -KILL "$daemon"
-  wait "$daemon" 2>/dev/null || true
+  code=0
+  wait "$daemon" 2>/dev/null || code=$?
+  [ "$code" = 137 ] || die "the daemon ended with $code before it was killed"
 
   start_litecoind "$drive" "$1"
   [ "$1" = buffer ] || grep -q 'Loaded best chain: .* height=200 ' "$data/regtest/debug.log" || die "the unspent outputs are older than their last write"

@@ -141,7 +141,7 @@ impl Sums {
         self.moved / self.written
     }
 
-    /// The same on the model of a block drive: nothing is moved by the host, and the drive writes `amplification` times the bytes.
+    /// The sums of the same run on the model of a block drive: the host moves nothing, and the drive writes `amplification` times the bytes.
     fn on_block_drive(&self, amplification: f64) -> Sums {
         let moved = self.written * (amplification - 1.0);
         Sums { seconds: self.seconds + (moved - self.moved) / BANDWIDTH, moved, ..*self }

@@ -77,7 +77,7 @@ pub(super) fn load(engine: Engine, run: &Run<'_>) -> YcsbLoad {
     of_records(engine, records(run, RECORDS), operations(run))
 }
 
-/// The same with so many records and operations.
+/// A YCSB load on the figures' drive with `records` records and `operations` operations a workload.
 pub(super) fn of_records(engine: Engine, records: u64, operations: u64) -> YcsbLoad {
     let data = data(records);
     YcsbLoad {

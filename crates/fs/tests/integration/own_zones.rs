@@ -61,7 +61,7 @@ fn the_zone_of_a_removed_table_needs_a_reset_alone() {
         drive.run(async {
             write_table_beside_another_file(&drive, &fs).await;
             assert_eq!(live(&fs), [12, 12], "cache {cache}");
-            // What comes after the table does not get into its zone either.
+            // A file written after the table gets into another zone too.
             write(&fs, "/later", &bytes(2 * BLOCK, 1)).await.unwrap();
             assert_eq!(live(&fs), [12, 14], "cache {cache}");
             fs.unlink("/table").await.unwrap();

@@ -101,7 +101,7 @@ impl Stage {
     /// As [`Stage::over`], with a safety rule broken.
     ///
     /// # Errors
-    /// Those of [`Stage::over`].
+    /// The errors of [`Stage::over`].
     #[cfg(feature = "broken-rules")]
     pub fn with_broken_rule(
         device: Arc<dyn ZonedDevice>,

@@ -192,7 +192,7 @@ pub(super) struct EntryBuffer {
     /// True if the next part may be submitted only when no earlier part is in flight.
     waits_for_earlier: bool,
     /// The log rewrites its last block while the block has room, in a conventional zone.
-    pub(super) rewrites_pay: bool,
+    pub(super) prefers_rewrites: bool,
     /// The log's last block, if the next entry rewrites it.
     tail: Option<Tail>,
     /// If the open entry rewrites a block: the lowest sequence that the block stands for, and the number of bytes that the block holds already.
@@ -219,7 +219,7 @@ impl EntryBuffer {
             filled: 0,
             segment: None,
             waits_for_earlier: false,
-            rewrites_pay: true,
+            prefers_rewrites: true,
             tail: None,
             rewrites: None,
             next: Blocks::ZERO,
@@ -443,7 +443,7 @@ impl EntryBuffer {
         let worth_it = used + self.limits.block_size / LEAST_ROOM_DIVISOR <= part.room;
         let bytes = entry.data.get(part.at + HEADER_SIZE..part.at + used)?;
         let &Part { zone, generation, lba, .. } = part;
-        (one && worth_it && self.rewrites_pay).then(|| Tail {
+        (one && worth_it && self.prefers_rewrites).then(|| Tail {
             zone,
             generation,
             lba,

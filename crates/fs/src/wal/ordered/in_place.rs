@@ -35,7 +35,7 @@ impl InPlace {
     }
 
     /// True if the last block is to be rewritten while it has room.
-    pub(super) fn pays(&self) -> bool {
+    pub(super) fn prefers_rewrites(&self) -> bool {
         let is_as_fast = match (self.other_block, self.rewrite) {
             (Some(other), Some(rewrite)) => rewrite <= other + other / SAME_TIME_DIVISOR,
             _ => false,
@@ -75,12 +75,12 @@ mod tests {
             in_place.durable(sequence + 1, now);
         };
         for (sequence, micros) in [5300, 160].into_iter().enumerate() {
-            assert!(!in_place.pays());
+            assert!(!in_place.prefers_rewrites());
             took(&mut in_place, sequence as u64, false, micros);
         }
-        assert!(in_place.pays(), "the first trial");
+        assert!(in_place.prefers_rewrites(), "the first trial");
         took(&mut in_place, 2, true, 5300);
-        assert!(!in_place.pays());
+        assert!(!in_place.prefers_rewrites());
     }
 
     /// A log of a caller that syncs each record, on a drive with these times; returns the number of rewrites among `writes`.
@@ -88,7 +88,7 @@ mod tests {
         let (mut in_place, mut now, mut rewrites) = (InPlace::new(always), Instant::ORIGIN, 0);
         for sequence in 0..writes {
             // A block takes 8 records.
-            let is_rewrite = sequence % 8 != 0 && in_place.pays();
+            let is_rewrite = sequence % 8 != 0 && in_place.prefers_rewrites();
             in_place.submitted(sequence, is_rewrite, now);
             now = now.after(if is_rewrite { rewrite } else { other });
             in_place.durable(sequence + 1, now);

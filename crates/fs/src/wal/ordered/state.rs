@@ -324,7 +324,7 @@ impl WriterState {
         self.durable = self.durable.max(bytes);
         self.buffer.durable = self.buffer.durable.max(sequence);
         self.in_place.durable(sequence, self.dev.driver().now());
-        self.buffer.rewrites_pay = self.in_place.pays();
+        self.buffer.prefers_rewrites = self.in_place.prefers_rewrites();
         for (_, waker) in self.waiting.range_mut(..=(self.durable, u64::MAX)) {
             if let Some(waker) = waker.take() {
                 waker.wake();
