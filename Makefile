@@ -40,7 +40,7 @@ leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_ben
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
 
-fuzz: ## only the fuzz targets, 20 s each: SECONDS_EACH=3600 make fuzz for longer
+fuzz: ## only the fuzz targets, 10 s each: SECONDS_EACH=3600 make fuzz for longer
 	@exec scripts/fuzz.sh
 
 guest: ## only the kernel backends, on a stock Debian kernel in QEMU

@@ -224,7 +224,7 @@ end)
 LUA
   timeout "$LIMIT" "${minetest[@]}" --port "$(free_port)" >"$work/minetest.out" 2>&1 </dev/null || { tail -n 40 "$work/minetest.out" >&2; return 1; }
   blocks=$("$python" -c 'import sqlite3, sys; print(*sqlite3.connect(sys.argv[1]).execute("select count(*) from blocks").fetchone())' "$world/map.sqlite")
-  [ "$blocks" -ge 1000 ] || die "the server generated $blocks blocks alone"
+  [ "$blocks" -ge 1000 ] || die "the server generated only $blocks blocks"
 
   migrate leveldb
   [ ! -e "$world/map.db" ] || die "the map's LevelDB lies on the host"
@@ -253,19 +253,22 @@ start_litecoind() { # drive flush
 }
 
 stop_litecoind() {
+  local code=0
   litecoin_cli stop >/dev/null
-  wait "$daemon"
+  timeout "$LIMIT" tail --pid="$daemon" -f /dev/null || { kill -9 "$daemon"; die "litecoind did not end within $LIMIT s"; }
+  wait "$daemon" || code=$?
+  [ "$code" = 0 ] || die "litecoind ended with $code"
 }
 
-# The height, the last block and a hash of all unspent outputs. The daemon writes its databases before: the index of blocks with sync, then the
-# unspent outputs without.
+# The height, the last block and a hash of all unspent outputs. `gettxoutsetinfo` makes the daemon write its databases first: the index of blocks
+# with sync, then the unspent outputs without.
 chain_state() {
   litecoin_cli gettxoutsetinfo | grep -E '"(height|bestblock|hash_serialized_2)"'
 }
 
-# A killed daemon has the blocks of its index again. It connects those anew that its unspent outputs lack: none where LevelDB hands each write to a drive
-# that outlives the process.
-litecoin_killed() { # flush of the drive
+# A killed daemon finds all blocks of its index again. The blocks that its database of unspent outputs lacks are connected anew: none where LevelDB
+# hands each write to a drive that outlives the process.
+litecoin_killed() { # when logs are flushed, the drive's cache
   local daemon written code drive="emu:$work/litecoin-$1.img?zones=96&zone-size=16MiB&cache=$2" data=$work/root/litecoin-$1
   local litecoin=(-regtest "-datadir=$data" "-rpcport=$(free_port)")
   mkdir -p "$data"

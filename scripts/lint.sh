@@ -21,7 +21,8 @@ no_broken_rules() {
 }
 step "no rules to break in what is released" no_broken_rules
 # Tests build all crates with these rules.
-step "what is released compiles without them" cargo check --locked --quiet -p furrow-cli -p furrow-plugin -p furrow-leveldb
+step "what is released compiles without them" \
+  cargo clippy --locked --quiet -p furrow-cli -p furrow-plugin -p furrow-leveldb -- -D warnings
 step "RocksDB 10's headers" sh crates/rocks/tests/headers.sh
 step "a statically linked RocksDB" sh crates/rocks/tests/static_link.sh
 step "a statically linked LevelDB" sh crates/leveldb/tests/static_link.sh

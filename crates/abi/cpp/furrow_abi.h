@@ -97,6 +97,17 @@ enum {
 FurrowStatus furrow_open(const FurrowFs* fs, const char* path, size_t len, uint8_t how, FurrowReader** out);
 // Drops the pages of the page cache that have no bytes but of the `len` bytes at `offset`; `len` is 0 for the rest of the file.
 void furrow_drop_cached(const FurrowReader* reader, uint64_t offset, uint64_t len);
+// Begins to read the `len` bytes at `offset` into the page cache. Returns 1; 0 where nothing is read ahead: without a page cache, or of a
+// file that keeps nothing there.
+uint8_t furrow_read_ahead(const FurrowReader* reader, uint64_t offset, uint64_t len);
+// Orders in which a file may be read.
+enum {
+  FURROW_ACCESS_UNKNOWN = 0,
+  FURROW_ACCESS_RANDOM = 1,
+  FURROW_ACCESS_SEQUENTIAL = 2,
+};
+// Announces the order in which a file will be read.
+void furrow_expect_access(const FurrowReader* reader, uint8_t pattern);
 // Reads a file until `n` bytes are read or the file ends. `got` is the number of bytes read.
 FurrowStatus furrow_read(const FurrowReader* reader, uint64_t offset, size_t n, char* into, size_t* got);
 uint64_t furrow_reader_ino(const FurrowReader* reader);

@@ -5,7 +5,7 @@ use std::ffi::c_char;
 use std::slice;
 use std::sync::Arc;
 
-use fs::{Bytes, CreateOptions, FileKind, Reader, SequentialReader, Writer};
+use fs::{AccessPattern, Bytes, CreateOptions, FileKind, Reader, SequentialReader, Writer};
 use parking_lot::Mutex;
 use units::{Driver, Instant, block_on};
 
@@ -13,6 +13,10 @@ use crate::dir::FurrowFs;
 use crate::replay::{LogReplay, Replays};
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::strings::{bytes, lifetime_from_hint, path};
+
+/// `FURROW_ACCESS_RANDOM` and `FURROW_ACCESS_SEQUENTIAL`.
+const ACCESS_RANDOM: u8 = 1;
+const ACCESS_SEQUENTIAL: u8 = 2;
 
 /// A file being written, owned by C++.
 #[derive(Debug)]
@@ -314,6 +318,33 @@ pub unsafe extern "C" fn furrow_drop_cached(reader: *const FurrowReader, offset:
     let len = if len == 0 { u64::MAX } else { len };
     // SAFETY: the caller guarantees that `reader` is alive.
     run_infallible_entry((), || unsafe { &*reader }.reader.drop_cached(Bytes(offset), Bytes(len)));
+}
+
+/// Begins to read the `len` bytes at `offset` into the page cache. Returns 1; 0 where nothing is read ahead: without a page cache, or of a file that
+/// keeps nothing there.
+///
+/// # Safety
+/// `reader` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_read_ahead(reader: *const FurrowReader, offset: u64, len: u64) -> u8 {
+    // SAFETY: the caller guarantees that `reader` is alive.
+    run_infallible_entry(0, || u8::from(unsafe { &*reader }.reader.read_ahead(Bytes(offset), Bytes(len))))
+}
+
+/// Announces the order in which a file will be read: `FURROW_ACCESS_RANDOM`, `FURROW_ACCESS_SEQUENTIAL`, any other value for an order that is
+/// not known.
+///
+/// # Safety
+/// `reader` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_expect_access(reader: *const FurrowReader, pattern: u8) {
+    let pattern = match pattern {
+        ACCESS_RANDOM => AccessPattern::Random,
+        ACCESS_SEQUENTIAL => AccessPattern::Sequential,
+        _ => AccessPattern::Unknown,
+    };
+    // SAFETY: the caller guarantees that `reader` is alive.
+    run_infallible_entry((), || unsafe { &*reader }.reader.expect(pattern));
 }
 
 /// The inode number of an open file, unique while the file is open.

@@ -81,9 +81,12 @@ fn read_options(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
     Ok(options)
 }
 
-/// The size of the page cache in this process's environment; 0, no cache, if unset.
+/// The size of the page cache in this process's environment; if unset, the default for the memory that this process may have.
 pub(crate) fn cache() -> Result<Bytes> {
-    env::var_os(CACHE_VARIABLE).map_or(Ok(Bytes::ZERO), |value| cache_size(&value.to_string_lossy()))
+    match env::var_os(CACHE_VARIABLE) {
+        None => Ok(fs::default_cache_size()),
+        Some(value) => cache_size(&value.to_string_lossy()),
+    }
 }
 
 fn cache_size(value: &str) -> Result<Bytes> {

@@ -1,5 +1,5 @@
 //! Which pages a page cache should keep: hit ratios of policies of replacement, replayed over the calls that RocksDB's files made of the page
-//! cache while YCSB's load, A and D ran on the drive model `zn540`.
+//! cache while YCSB's load, A, C and D ran on the drive model `zn540`.
 //!
 //! `cargo bench -p furrow-bench --features cache-trace --bench cache_policies [RECORDS]`
 
@@ -202,21 +202,22 @@ fn replay(policy: &mut dyn Policy, events: &[CacheEvent], counted: usize) -> f64
 }
 
 fn main() {
-    let records = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(300_000);
+    let records: u64 = std::env::args().filter_map(|arg| arg.parse().ok()).next().unwrap_or(1_000_000);
     let load = |workloads: Vec<Workload>| YcsbLoad {
         device: "emu:mem?profile=zn540&zones=256&zone-size=32MiB&zone-capacity=32MiB".to_owned(),
         workloads,
         records,
         operations: records,
-        write_buffer: Some(Bytes(16 << 20)),
-        block_cache: Some(Bytes(8 << 20)),
+        write_buffer: Some(Bytes(records * 1000 / 120)),
+        table_size: Some(Bytes(records * 1000 / 30)),
+        block_cache: Some(Bytes(records * 1000 / 120)),
         cache: Bytes(4 << 20),
         force: true,
         ..YcsbLoad::default()
     };
     let data_pages = usize::try_from(records * 1024 / 4096).unwrap();
     println!("records {records}, pages of data {data_pages}");
-    for workload in [Workload::Load, Workload::A, Workload::D] {
+    for workload in [Workload::Load, Workload::A, Workload::C, Workload::D] {
         let workloads =
             if workload == Workload::Load { vec![workload] } else { vec![Workload::Load, workload] };
         // The load fills the cache for the other workloads, and its reads do not count then.
@@ -230,15 +231,15 @@ fn main() {
         .unwrap();
         let (recorded, counted): (Vec<CacheEvent>, usize) = (recorded.into_inner(), counted.get());
         println!("workload {workload}: {} calls", recorded.len());
-        for share in [0.1, 0.2, 0.4, 0.8] {
+        for share in [0.1, 0.4, 0.76] {
             let room = (data_pages as f64 * share) as usize;
-            print!("  {share:.1}: ");
+            print!("  {share}: ");
             let mut policies: Vec<(String, Box<dyn Policy>)> = vec![
                 ("lru".to_owned(), Box::new(Lru { room, pages: Queue::default() })),
                 ("2q".to_owned(), Box::new(TwoQueues::new(room, room / 4))),
                 ("2q-half".to_owned(), Box::new(TwoQueues::new(room, room / 2))),
             ];
-            for hot in [0.97, 0.9, 0.75, 0.5, 0.25, 0.1] {
+            for hot in [0.97, 0.75, 0.5, 0.25, 0.1, 0.05, 0.02] {
                 policies.push((format!("quick {hot}"), Box::new(Quick::new(room, hot))));
             }
             for (name, mut policy) in policies {

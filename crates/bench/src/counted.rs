@@ -1,31 +1,35 @@
 //! A drive that counts its operations.
 
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
+use fs::Superblock;
 use parking_lot::Mutex;
 use serde::Serialize;
 use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
 
-/// Passes every operation to the drive below, and counts it. Writes to the zones of metadata, those below a bound, are counted
-/// apart.
+/// Passes every operation to the drive below, and counts it. Writes to the zones of a file system's superblocks and metadata log are
+/// counted apart.
 #[derive(Debug)]
 pub struct Counted {
     inner: Arc<dyn ZonedDevice>,
-    first: AtomicU32,
+    metadata: Mutex<Range<u32>>,
     counts: Mutex<Counts>,
 }
+
+/// The first zones of a device hold the superblocks, one each.
+const SUPERBLOCK_ZONES: u32 = 2;
 
 /// Numbers of a drive's operations since the count began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Number of appends to data zones, which lie from the bound on.
+    /// Number of appends to zones of data and logs.
     pub appends: u64,
-    /// Number of writes to data zones.
+    /// Number of writes to zones of data and logs.
     pub writes: u64,
-    /// Bytes of appends and writes to data zones.
+    /// Bytes of appends and writes to zones of data and logs.
     pub bytes: u64,
-    /// Number of writes and appends of the metadata: to zones below the bound.
+    /// Number of writes and appends to the zones of superblocks and of the metadata log.
     pub metadata_writes: u64,
     /// Bytes of the metadata's writes and appends.
     pub metadata_bytes: u64,
@@ -42,12 +46,18 @@ pub struct Counts {
 impl Counted {
     /// Counts the operations of `inner`.
     pub fn new(inner: Arc<dyn ZonedDevice>) -> Arc<Counted> {
-        Arc::new(Counted { inner, first: AtomicU32::new(0), counts: Mutex::default() })
+        Arc::new(Counted { inner, metadata: Mutex::default(), counts: Mutex::default() })
     }
 
-    /// Starts the count of operations at zero; zones below `first` are the metadata's.
-    pub fn begin(&self, first: ZoneId) {
-        self.first.store(first.0, Ordering::Relaxed);
+    /// Starts the count of operations at zero. The device holds the file system with this superblock.
+    pub fn begin(&self, superblock: &Superblock) {
+        let first = superblock.metadata_first.0;
+        self.begin_beside(first..first.saturating_add(superblock.metadata_zones));
+    }
+
+    /// Starts the count of operations at zero, with the metadata log in the zones `metadata`.
+    fn begin_beside(&self, metadata: Range<u32>) {
+        *self.metadata.lock() = metadata;
         *self.counts.lock() = Counts::default();
     }
 
@@ -58,7 +68,8 @@ impl Counted {
 
     fn count(&self, op: &Op) {
         let geometry = self.inner.geometry();
-        let is_data = |zone: ZoneId| zone.0 >= self.first.load(Ordering::Relaxed);
+        let metadata = self.metadata.lock().clone();
+        let is_data = |zone: ZoneId| zone.0 >= SUPERBLOCK_ZONES && !metadata.contains(&zone.0);
         let mut counts = self.counts.lock();
         let (zone, bytes) = match op {
             Op::Append { zone, data, .. } => (Some(*zone), data.len() as u64),
@@ -114,13 +125,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_operation_is_counted_once_and_on_its_side_of_the_bound() {
+    fn every_operation_is_counted_once_and_logs_below_the_metadata_are_data() {
         let drive = zoned::open("emu:mem?zones=8&zone-size=1MiB", VirtualDriver::new(1)).unwrap();
         let counted = Counted::new(drive);
-        counted.begin(ZoneId(2));
+        counted.begin_beside(4..6);
         let dev: Arc<dyn ZonedDevice> = counted.clone();
         let data = || Buf::copy_from(&[1; 8192]);
         dev.append(ZoneId(1), data(), Durability::Cached).wait().unwrap();
+        dev.append(ZoneId(5), data(), Durability::Cached).wait().unwrap();
         dev.append(ZoneId(2), data(), Durability::Cached).wait().unwrap();
         dev.write(dev.geometry().start(ZoneId(3)), data(), Durability::Cached).wait().unwrap();
         dev.flush().wait().unwrap();
@@ -130,15 +142,15 @@ mod tests {
             appends: 1,
             writes: 1,
             bytes: 16_384,
-            metadata_writes: 1,
-            metadata_bytes: 8192,
+            metadata_writes: 2,
+            metadata_bytes: 16_384,
             reads: 0,
             read_bytes: 0,
             flushes: 1,
             zone_commands: 1,
         };
         assert_eq!(counted.counts(), expected);
-        counted.begin(ZoneId(2));
+        counted.begin_beside(4..6);
         assert_eq!(counted.counts(), Counts::default());
     }
 }

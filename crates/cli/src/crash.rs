@@ -17,7 +17,7 @@ pub struct CrashArgs {
     /// The layer to explore: fs, log, engine, array, waltz, leveldb or stage [default: one after the other]
     #[arg(long)]
     target: Option<Target>,
-    /// Run fs, log and engine on one drive, or on an array of which one drive may fail.
+    /// Run fs, log, engine and leveldb on one drive, or on an array of which one drive may fail.
     #[arg(long, value_enum, default_value_t = On::Drive)]
     on: On,
     /// The seed of workloads and samples.

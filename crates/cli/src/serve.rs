@@ -65,9 +65,9 @@ pub struct ServeArgs {
     /// RocksDB's block cache.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     block_cache: Bytes,
-    /// The file system's page cache; 0: none.
-    #[arg(long, default_value = "0", value_name = "SIZE", value_parser = size::parse)]
-    cache: Bytes,
+    /// The file system's page cache; 0: none [default: a sixteenth of the memory, 32 MiB to 1 GiB]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
+    cache: Option<Bytes>,
     /// RocksDB's memtable [default: 64MiB, less on a small drive]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     write_buffer: Option<Bytes>,
@@ -110,7 +110,7 @@ pub fn run(context: &Context, args: ServeArgs) -> Result<ExitCode> {
         stall_seconds: args.stall_seconds,
         idle_seconds: args.idle_seconds,
         block_cache: bytes(args.block_cache)?,
-        cache: args.cache.0,
+        cache: args.cache.unwrap_or_else(fs::default_cache_size).0,
         write_buffer: args.write_buffer.map(bytes).transpose()?,
     };
     options.validate().map_err(|error| Failure::usage(error.to_string()))?;

@@ -111,6 +111,7 @@ impl Fs {
         }
         let committed = if shared.options.read_only { Ok(()) } else { self.sync().await };
         shared.metadata.close();
+        shared.end_log_writers().await;
         shared.metadata.wait_for_roll().await;
         loop {
             let seen = shared.space.version();

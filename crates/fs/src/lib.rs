@@ -40,11 +40,12 @@ mod zones;
 
 #[cfg(feature = "cache-trace")]
 pub use cache::{CacheEvent, take_cache_events};
-pub use cache::{CacheStats, check_cache_size};
+pub use cache::{CacheStats, check_cache_size, default_cache_size};
 pub use device::IoClass;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use files::reader::{Reader, SequentialReader};
 pub use files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
+pub use files::streams::AccessPattern;
 pub use files::writer::Writer;
 pub use fs::{FileLock, Fs, Recovery};
 pub use options::{CacheMode, CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};

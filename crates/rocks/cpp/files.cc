@@ -62,6 +62,25 @@ size_t RandomAccessFile::GetUniqueId(char* id, size_t max_size) const {
   return UniqueId(reader_.ino(), id, max_size);
 }
 
+IOStatus RandomAccessFile::Prefetch(uint64_t offset, size_t n, const IOOptions&, IODebugContext*) {
+  return reader_.ReadAhead(offset, n) ? IOStatus::OK() : IOStatus::NotSupported("Prefetch without a page cache");
+}
+
+void RandomAccessFile::Hint(AccessPattern pattern) {
+  switch (pattern) {
+    case kRandom:
+      return reader_.ExpectAccess(FURROW_ACCESS_RANDOM);
+    case kSequential:
+      return reader_.ExpectAccess(FURROW_ACCESS_SEQUENTIAL);
+    case kNormal:
+      return reader_.ExpectAccess(FURROW_ACCESS_UNKNOWN);
+    // RocksDB asks for what it will need with Prefetch, and for what it will not need with InvalidateCache.
+    case kWillNeed:
+    case kWontNeed:
+      return;
+  }
+}
+
 IOStatus WritableFile::Append(const Slice& data, const IOOptions&, IODebugContext*) {
   return ToIOStatus(furrow_append(writer_, data.data(), data.size()));
 }

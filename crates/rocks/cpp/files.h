@@ -27,6 +27,10 @@ class Reader {
     furrow_drop_cached(reader_, offset, n);
     return rocksdb::IOStatus::OK();
   }
+  // Begins to read into the page cache; false without one.
+  bool ReadAhead(uint64_t offset, size_t n) const { return furrow_read_ahead(reader_, offset, n) != 0; }
+  // `access` is one of FURROW_ACCESS_*.
+  void ExpectAccess(uint8_t access) const { furrow_expect_access(reader_, access); }
 
  private:
   FurrowReader* reader_;
@@ -50,8 +54,7 @@ class SequentialFile : public rocksdb::FSSequentialFile {
   uint64_t offset_ = 0;
 };
 
-// A file that any number of threads read at any offset. Prefetch stays NotSupported, so that RocksDB reads ahead into
-// its own buffer.
+// A file that any number of threads read at any offset.
 class RandomAccessFile : public rocksdb::FSRandomAccessFile {
  public:
   explicit RandomAccessFile(FurrowReader* reader) : reader_(reader) {}
@@ -60,6 +63,10 @@ class RandomAccessFile : public rocksdb::FSRandomAccessFile {
                          char* scratch, rocksdb::IODebugContext* dbg) const override;
   size_t GetUniqueId(char* id, size_t max_size) const override;
   rocksdb::IOStatus InvalidateCache(size_t offset, size_t n) override { return reader_.DropCached(offset, n); }
+  // NotSupported without a page cache: RocksDB then reads ahead into a buffer of its own.
+  rocksdb::IOStatus Prefetch(uint64_t offset, size_t n, const rocksdb::IOOptions& options,
+                             rocksdb::IODebugContext* dbg) override;
+  void Hint(AccessPattern pattern) override;
 
  private:
   Reader reader_;

@@ -58,6 +58,8 @@ pub enum ErrorKind {
     IllegalMove,
     /// An append to, or a zone command on, a conventional zone.
     Conventional,
+    /// As much waits as the device takes at a time.
+    Busy,
     /// The medium failed.
     Media,
     /// The device has no room to begin an empty zone: worn zones have used up its reserve.
@@ -111,7 +113,7 @@ impl ErrorKind {
     pub fn class(self) -> Class {
         use ErrorKind as K;
         match self {
-            K::TooManyOpen | K::TooManyActive | K::Held { .. } | K::InUse => Class::Retry,
+            K::TooManyOpen | K::TooManyActive | K::Busy | K::Held { .. } | K::InUse => Class::Retry,
             K::ZoneFull | K::NoSpace => Class::NoSpace,
             K::Media | K::ZoneOffline | K::ZoneReadOnly | K::Damaged => Class::Corrupt,
             K::Gone | K::Unknown | K::Host => Class::Fatal,
@@ -136,6 +138,7 @@ impl ErrorKind {
             K::BadLength => "not a whole number of blocks",
             K::ReadPastPointer => "reads past the write pointer",
             K::IllegalMove => "the zone's state does not allow it",
+            K::Busy => "busy",
             K::Conventional => "a conventional zone does not take it",
             K::Media => "the medium failed",
             K::Held { .. } => "held by another process",

@@ -83,7 +83,7 @@ fn a_finish_and_a_reset_fail_what_waits_and_the_zone_has_a_next_life() {
             let error = ahead.await.expect_err("a gap");
             let missing = staged.geometry().start(ZoneId(ZONE)).plus(Blocks(10 * PIECE));
             assert_eq!(error.kind(), ErrorKind::Gap, "{error}");
-            assert!(error.to_string().contains(&format!("block {missing} was never written")), "{error}");
+            assert!(error.to_string().contains(&format!("the first missing block is {missing}")), "{error}");
             if action == Action::Finish {
                 assert_eq!(info(&staged).await.state, ZoneState::Full);
                 verify(&staged, ZONE, 0, 10 * PIECE).await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fs::{FormatOptions, Fs, MountOptions};
 use units::block_on;
-use zoned::{DeviceUrl, ZoneId, ZonedDevice};
+use zoned::{DeviceUrl, ZonedDevice};
 
 use super::background::Background;
 use super::engine;
@@ -46,9 +46,8 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     progress("filling the database");
     work.fill()?;
     progress("running");
-    let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
     let before = Background::of(work.database.db());
-    counted.begin(ZoneId(first));
+    counted.begin(fs.superblock());
     let (mut tally, elapsed) = block_on(&*driver, work.run())?;
     let counts = counted.counts();
     let background = Background::of(work.database.db()).since(before);

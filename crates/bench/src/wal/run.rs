@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fs::{FormatOptions, Fs, MountOptions, ZoneRole};
 use units::{Driver, Spawned, block_on, spawn};
-use zoned::{Bytes, ZoneId, ZonedDevice};
+use zoned::{Bytes, ZonedDevice};
 
 use super::group::{Group, Waiter};
 use super::limit::{self, Limit};
@@ -101,8 +101,7 @@ async fn write(load: &WalLoad, counted: &Arc<Counted>) -> Result<Measured> {
             LogTarget::Parallel(Parallel::open(&fs, load.wal == LogMode::Auto, roll, &record).await?)
         }
     };
-    let first = superblock.metadata_first.0.saturating_add(superblock.metadata_zones);
-    counted.begin(ZoneId(first));
+    counted.begin(&superblock);
     let begin = driver.now();
     let work = Arc::new(SharedState {
         driver: Arc::clone(&driver),

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fs::{CreateOptions, FormatOptions, Fs, IoClass, Lifetime, MountOptions};
 use units::block_on;
-use zoned::{DeviceUrl, ZoneId, ZonedDevice};
+use zoned::{DeviceUrl, ZonedDevice};
 
 use super::database::{Database, wait_for_compactions};
 use super::keys::{Inserted, Picker};
@@ -157,8 +157,7 @@ impl Run<'_> {
         let distribution = load.distribution.unwrap_or(workload.distribution());
         // The picker has room for twice the expected number of inserts, as operations are drawn at random.
         let expected = operations.saturating_mul(workload.inserts()) / 50;
-        let first = fs.superblock().metadata_first.0.saturating_add(fs.superblock().metadata_zones);
-        counted.begin(ZoneId(first));
+        counted.begin(fs.superblock());
         let reclaimed = fs.written_bytes(IoClass::Reclaim);
         let picker = match workload {
             // The workload `load` inserts only and picks no record.

@@ -15,7 +15,7 @@ mod counters;
 #[cfg(feature = "cache-trace")]
 mod trace;
 
-use std::ops::Range;
+use std::ops::{Range, RangeInclusive};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -36,6 +36,12 @@ const LEAST_PAGE_BYTES: usize = 4096;
 /// The least size of a cache other than 0.
 const LEAST_CACHE: Bytes = Bytes(4 << 20);
 
+/// The default size of a program's page cache is the memory that it may have, divided by this number.
+const MEMORY_DIVISOR: u64 = 16;
+
+/// The least and the greatest default size.
+const DEFAULT_SIZES: RangeInclusive<u64> = 32 << 20..=1 << 30;
+
 /// The most bytes that are read ahead of a sequential read.
 const LONGEST_WINDOW: u64 = 1 << 20;
 
@@ -54,7 +60,7 @@ const SHARDS: usize = 16;
 ///
 /// A table is written once and read once, by its compaction: such pages need more room than the 3 % that `quick_cache` leaves them by
 /// default. Measured by `bench/benches/cache_policies.rs` (ADR 0030).
-const HOT_SHARE: f64 = 0.75;
+const HOT_SHARE: f64 = 0.1;
 
 /// Fails with `Invalid` where a page cache of `size` bytes is too small to be of use, or larger than the memory that this process may have.
 /// 0 is no cache.
@@ -72,6 +78,18 @@ pub fn check_cache_size(size: Bytes) -> Result<()> {
         )),
         _ => Ok(()),
     }
+}
+
+/// The page cache's size in programs that are not told one: a sixteenth of the memory that this process may have, 32 MiB to 1 GiB.
+pub fn default_cache_size() -> Bytes {
+    default_size_within(sys::memory::limit())
+}
+
+/// The default size for a process that may have `memory` bytes; `None` where the kernel does not say.
+fn default_size_within(memory: Option<u64>) -> Bytes {
+    let (least, greatest) = DEFAULT_SIZES.into_inner();
+    let memory = memory.unwrap_or_default();
+    Bytes((memory / MEMORY_DIVISOR).clamp(least, greatest))
 }
 
 /// The name of a page.

@@ -87,3 +87,10 @@ fn sizes_below_the_least_are_refused() {
     let error = check_cache_size(Bytes(1 << 60)).unwrap_err();
     assert!(error.to_string().contains("larger than"), "{error}");
 }
+
+#[test]
+fn the_default_size_is_a_sixteenth_of_the_memory_within_bounds() {
+    let mib = |memory: u64| default_size_within(Some(memory << 20)).0 >> 20;
+    assert_eq!([1, 512, 1024, 4096, 16 << 10, 1 << 20].map(mib), [32, 32, 64, 256, 1024, 1024]);
+    assert_eq!(default_size_within(None), Bytes(32 << 20));
+}

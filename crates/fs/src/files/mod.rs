@@ -10,6 +10,6 @@ pub(crate) mod path;
 mod read;
 pub(crate) mod reader;
 pub(crate) mod stat;
-mod streams;
+pub(crate) mod streams;
 pub(crate) mod writer;
 pub(crate) mod writes;

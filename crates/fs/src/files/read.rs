@@ -1,5 +1,7 @@
 //! Reads of data files: each goes through [`read`], which takes the bytes from memory or from the device.
 
+use std::ops::Range;
+
 use units::{Blocks, Lba};
 use zoned::BufMut;
 
@@ -8,7 +10,7 @@ use crate::device::IoClass;
 use crate::error::{Error, Result};
 use crate::files::file::File;
 use crate::files::pages::PageLookup;
-use crate::files::streams::Streams;
+use crate::files::streams::{Ahead, Streams};
 use crate::shared::Shared;
 use crate::zones::pins::Pin;
 use crate::zones::pool::MAX_POOLED_BLOCKS;
@@ -64,7 +66,10 @@ pub(super) async fn read(
                     drop(run);
                     match cache.load(file.ino, offset).await {
                         None => continue,
-                        Some(guard) => load(shared, cache, (file, streams), guard, offset, rest).await?,
+                        Some(guard) => {
+                            let ahead = Ahead::Streams(streams);
+                            load(shared, cache, (file, ahead), guard, offset, rest).await?
+                        }
                     }
                 }
             },
@@ -73,19 +78,36 @@ pub(super) async fn read(
     Ok(done)
 }
 
+/// Reads the pages with bytes of `range` that are not in the page cache into it. Ends at the first page that cannot be read: the read
+/// that needs the page reports why.
+pub(super) async fn read_ahead(shared: &Shared, file: &File, range: Range<u64>) -> Result<()> {
+    let Some(cache) = &shared.cache else { return Ok(()) };
+    let mut page = range.start - range.start % cache.page_bytes();
+    while page < range.end {
+        if let TryLoad::Absent(guard) = cache.try_load(file.ino, page) {
+            let ahead = Ahead::UpTo(range.end);
+            if load(shared, cache, (file, ahead), guard, page, &mut [0]).await? == 0 {
+                return Ok(());
+            }
+        }
+        page = page.saturating_add(cache.page_bytes());
+    }
+    Ok(())
+}
+
 /// Reads the file at `offset` from the device, and stores the pages read in the cache. `guard` is the page's with the byte at
 /// `offset`. Returns the number of bytes copied to `into`; 0 only at the end of the file.
 async fn load(
     shared: &Shared,
     cache: &PageCache,
-    (file, streams): (&File, &Streams),
+    (file, ahead): (&File, Ahead<'_>),
     guard: LoadGuard<'_>,
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
     let first = offset - offset % cache.page_bytes();
     let longest = longest_read(shared).min(cache.longest_window());
-    let to = match next_piece(shared, file, offset, into, streams.window(first, longest)) {
+    let to = match next_piece(shared, file, offset, into, ahead.window(first, longest)) {
         None => return Ok(0),
         Some(NextPiece::Filled(len)) => return Ok(len),
         Some(NextPiece::Device(run)) => run.to,
@@ -116,7 +138,7 @@ async fn load(
         return run.read(shared, offset, into).await;
     }
     run.to = run.to.min(end);
-    streams.note(first, run.to, longest);
+    ahead.note(first, run.to, longest);
     let buffer = run.read_blocks(shared).await?;
     for (page, guard) in guards {
         let bytes = run.to.saturating_sub(page).min(cache.page_bytes());

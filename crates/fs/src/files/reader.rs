@@ -6,10 +6,13 @@ use units::Bytes;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::read;
-use crate::files::streams::Streams;
+use crate::files::streams::{AccessPattern, Streams};
 use crate::options::FileKind;
 use crate::shared::Handle;
 use crate::wal::ordered::stream::{LogStream, ReadStats};
+
+/// The part of the page cache that one call of [`Reader::read_ahead`] may fill.
+const READ_AHEAD_DIVISOR: u64 = 4;
 
 /// Reads a file at any offset. A read sees all bytes appended so far, and works after the file's removal.
 ///
@@ -48,6 +51,29 @@ impl Reader {
                 cache.remove(file.ino, std::slice::from_ref(&(from..end)));
             }
         }
+    }
+
+    /// Begins to read the `length` bytes at `offset` into the page cache, at most a quarter of the cache. Returns without waiting for the device.
+    /// False where nothing is read ahead: without a page cache, of a log, and of a reader that leaves the cache as it is.
+    pub fn read_ahead(&self, offset: Bytes, length: Bytes) -> bool {
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
+        let Some(cache) = shared.cache.as_ref().filter(|_| self.admits && file.kind == FileKind::Data) else {
+            return false;
+        };
+        let most = cache.stats().capacity.0 / READ_AHEAD_DIVISOR;
+        let end = offset.0.saturating_add(length.0.min(most)).min(file.size());
+        let handle = Arc::clone(&self.handle);
+        shared.driver.drive(Box::pin(async move {
+            if let Err(error) = read::read_ahead(&handle.shared, &handle.file, offset.0..end).await {
+                tracing::debug!(%error, ino = handle.file.ino, "a read ahead of the reader failed");
+            }
+        }));
+        true
+    }
+
+    /// Announces the order in which this reader and its clones will read the file: how far the page cache reads ahead of them.
+    pub fn expect(&self, pattern: AccessPattern) {
+        self.streams.expect(pattern);
     }
 
     /// Reads the file at `offset`. Returns the number of bytes read: fewer than asked only at the end of the

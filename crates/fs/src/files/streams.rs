@@ -14,6 +14,44 @@ const SLACK: u64 = 32 << 10;
 /// Number of sequential reads that one reader tells apart.
 const STREAMS: usize = 4;
 
+/// The order in which a reader says that it will read a file.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub enum AccessPattern {
+    /// Nothing is known: sequential reads are found by themselves.
+    #[default]
+    Unknown,
+    /// Each read at another offset: nothing is read ahead.
+    Random,
+    /// From some offset on to the end: the first miss already reads ahead as far as the longest read.
+    Sequential,
+}
+
+/// How far a miss reads on.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Ahead<'a> {
+    /// As far as the reader's sequential reads pay.
+    Streams(&'a Streams),
+    /// Up to this file offset.
+    UpTo(u64),
+}
+
+impl Ahead<'_> {
+    /// Bytes to read from the page at file offset `page` on, at most `longest`.
+    pub(super) fn window(self, page: u64, longest: u64) -> u64 {
+        match self {
+            Ahead::Streams(streams) => streams.window(page, longest),
+            Ahead::UpTo(end) => end.saturating_sub(page).min(longest),
+        }
+    }
+
+    /// Notes a read from the device that began with the page at `page` and ended at file offset `end`.
+    pub(super) fn note(self, page: u64, end: u64, longest: u64) {
+        if let Ahead::Streams(streams) = self {
+            streams.note(page, end, longest);
+        }
+    }
+}
+
 /// A read that may be sequential.
 #[derive(Clone, Copy, Default, Debug)]
 struct Stream {
@@ -30,22 +68,39 @@ impl Stream {
     }
 }
 
-/// The reads of one reader that may be sequential, the newest last.
+/// The reads of one reader that may be sequential.
 #[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<[Stream; STREAMS]>);
+pub(crate) struct Streams(Mutex<ReaderStreams>);
+
+#[derive(Debug, Default)]
+struct ReaderStreams {
+    pattern: AccessPattern,
+    /// The newest is the last one.
+    streams: [Stream; STREAMS],
+}
 
 impl Streams {
+    /// From now on the reader reads in the order `pattern`.
+    pub(super) fn expect(&self, pattern: AccessPattern) {
+        self.0.lock().pattern = pattern;
+    }
+
     /// Bytes to read from the page at file offset `page` on, which is not in memory. At most `longest`; 0 where the miss continues no
     /// stream, and the reader takes what was asked for.
     pub(super) fn window(&self, page: u64, longest: u64) -> u64 {
-        let streams = self.0.lock();
-        let stream = streams.iter().rev().find(|stream| stream.continues_at(page));
+        let reader = self.0.lock();
+        match reader.pattern {
+            AccessPattern::Random => return 0,
+            AccessPattern::Sequential => return longest,
+            AccessPattern::Unknown => {}
+        }
+        let stream = reader.streams.iter().rev().find(|stream| stream.continues_at(page));
         stream.map_or(0, |stream| stream.window.min(longest))
     }
 
     /// Notes a read from the device that began with the page at `page` and ended at file offset `end`.
     pub(super) fn note(&self, page: u64, end: u64, longest: u64) {
-        let mut streams = self.0.lock();
+        let streams = &mut self.0.lock().streams;
         let at = streams.iter().rposition(|stream| stream.continues_at(page));
         let window = at.and_then(|at| streams.get(at)).map_or(FIRST_WINDOW, |stream| stream.window * 2);
         // The stream becomes the newest; a new one takes the place of the oldest.
@@ -88,6 +143,17 @@ mod tests {
     fn random_reads_read_no_further() {
         let streams = Streams::default();
         assert!([0, 81_920, 40_960, 4_096_000].iter().all(|page| miss(&streams, *page) == 4096));
+    }
+
+    #[test]
+    fn the_announced_order_decides_how_far_a_miss_reads() {
+        let streams = Streams::default();
+        streams.expect(AccessPattern::Random);
+        assert_eq!([0, 4096, 8192, 12_288].map(|page| miss(&streams, page)), [4096; 4]);
+        streams.expect(AccessPattern::Sequential);
+        assert_eq!(miss(&streams, 1 << 20), LONGEST);
+        streams.expect(AccessPattern::Unknown);
+        assert_eq!(miss(&streams, 8 << 20), 4096);
     }
 
     #[test]

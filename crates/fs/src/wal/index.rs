@@ -107,7 +107,7 @@ impl LogIndex {
     /// Replaces the index's last part by a longer version of it, which was written to the same block at `lba`.
     pub(super) fn replace_last(&mut self, lba: Lba, length: u32, mask: u32) {
         let before = self.extents.pop_if(|last| last.lba == lba);
-        debug_assert!(before.is_some(), "the last part lies at {lba:?}");
+        assert!(before.is_some(), "the log's last part lies at {lba:?}");
         self.end = before.map_or(self.end, |before| before.offset);
         self.push(lba, length, mask);
     }

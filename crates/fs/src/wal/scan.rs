@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use units::{Blocks, Lba};
 use uuid::Uuid;
-use zoned::{BufMut, Io, ZonedDevice};
+use zoned::{BufMut, Io, ZoneState, ZonedDevice};
 
 use crate::error::{Error, Result};
 use crate::wal::chunk::{Memory, Payload, ReadBuffer};
@@ -151,7 +151,7 @@ impl Scan {
     }
 }
 
-/// The reads that cover all segments of the log up to their zones' write pointers.
+/// The reads that cover all segments of the log: each up to its zone's write pointer, or to its end in a conventional zone.
 async fn chunk_reads(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result<VecDeque<ChunkRead>> {
     let geometry = dev.geometry();
     let step = Blocks((CHUNK_BYTES / u64::from(geometry.block_size)).min(geometry.max_transfer.0).max(1));
@@ -159,12 +159,13 @@ async fn chunk_reads(dev: &Arc<dyn ZonedDevice>, segments: &[Segment]) -> Result
     for (number, segment) in segments.iter().enumerate() {
         let zones = segment.zone.0..segment.zone.0.saturating_add(1);
         // The scan stops at a zone's write pointer: no entry lies behind it, and some devices refuse to read
-        // there. A conventional zone has none.
-        let end = if geometry.is_conventional(segment.zone) {
-            segment.end
-        } else {
-            let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
-            report.first().map_or(Blocks::ZERO, |info| info.pointer.min(segment.end))
+        // there. A conventional zone has none, and an offline zone gives no block.
+        let report = dev.report(zones).await.map_err(|e| Error::device("recover a log", e))?;
+        let end = match report.first() {
+            None => segment.start,
+            Some(info) if info.state == ZoneState::Offline => segment.start,
+            Some(_) if geometry.is_conventional(segment.zone) => segment.end,
+            Some(info) => info.pointer.min(segment.end),
         };
         let mut start = segment.start;
         while start < end {

@@ -103,6 +103,14 @@ impl Shared {
     /// Writes a piece of `file`, or as much of it as ends with one of the device's optimal writes, and commits its extents: the file's stored bytes end
     /// behind those written.
     async fn place_piece(&self, file: &Arc<File>, piece: &Piece) -> Result<()> {
+        let placed = self.place_and_record(file, piece).await;
+        // Also where the file was removed meanwhile, and where its own zone took nothing.
+        self.release_own_zone(file);
+        placed?;
+        self.metadata.bound_pending().await
+    }
+
+    async fn place_and_record(&self, file: &Arc<File>, piece: &Piece) -> Result<()> {
         let (lifetime, (written, padded)) = {
             let status = file.writes.status.lock();
             (status.lifetime, status.blocks)
@@ -140,9 +148,7 @@ impl Shared {
                 cache.remove(file.ino, std::slice::from_ref(&(piece.at..at)));
             }
         }
-        drop(placed);
-        self.release_own_zone(file);
-        self.metadata.bound_pending().await
+        Ok(())
     }
 
     /// Whether a write at offset `at` of `file` goes to a zone that is kept for the file: where the file is expected to fill most of a zone, and not more.
@@ -156,7 +162,8 @@ impl Shared {
         }
     }
 
-    /// Ends the keeping of a zone for `file` where the file is written: no writer has it open, or nobody can read it any more, and no byte is in memory only.
+    /// Ends the keeping of a zone for `file` where nothing more will be written: the file has no reader and no name left, or it has no writer and no byte
+    /// that is in memory only.
     pub(crate) fn release_own_zone(&self, file: &File) {
         if self.own_zone(file, 0) == OwnZone::No {
             return;

@@ -131,11 +131,15 @@ impl Allocator {
         self.table.free_zone_count() > 2 * (self.kept + LOW_FREE_ZONES)
     }
 
-    /// Number of empty zones that data leaves to be opened ahead for logs: only while a log is open and space
+    /// True if a log has a segment in a sequential zone.
+    fn logs_need_zones(&self) -> bool {
+        self.leases.values().any(|lease| lease.holds_slot)
+    }
+
+    /// Number of empty zones that data leaves to be opened ahead for logs: only while a log has a segment in a sequential zone and space
     /// can be reclaimed.
     pub(crate) fn kept_for_logs(&self) -> usize {
-        let needs_zones = self.leases.values().any(|lease| lease.holds_slot);
-        if needs_zones && !self.exhausted { self.zones_still_to_open() } else { 0 }
+        if self.logs_need_zones() && !self.exhausted { self.zones_still_to_open() } else { 0 }
     }
 
     /// Takes an empty zone to open ahead, if one more is to be opened.
@@ -144,8 +148,8 @@ impl Allocator {
         if self.zones_still_to_open() == 0 && !wide || !self.may_open_ahead() || self.exhausted {
             return None;
         }
-        // Without an open log, the last empty zones are left to data.
-        let least = if self.leases.is_empty() { self.kept + LOW_FREE_ZONES } else { self.kept };
+        // Where no log needs zones, the last empty ones are left to data.
+        let least = if self.logs_need_zones() { self.kept } else { self.kept + LOW_FREE_ZONES };
         let zone = self.table.next_free_zone(Stream::Log).filter(|_| self.table.free_zone_count() > least)?;
         if !self.log_leaves_reserved_blocks() {
             return None;

@@ -205,6 +205,12 @@ impl Allocator {
             && self.log_leaves_reserved_blocks()
     }
 
+    /// True if one more zone may have live segments of logs without taking an empty zone: the reserve for recovery grows, and is still whole.
+    pub(crate) fn reserve_may_grow(&self) -> bool {
+        let reserved = self.reserve.left_by_log(self.table.live_log_zones(), self.table.usable_zones());
+        reserved == 0 || self.empty_zones() >= self.kept + reserved
+    }
+
     /// True if file data that takes an empty zone leaves the reserve for recovery whole.
     pub(crate) fn data_leaves_reserve(&self) -> bool {
         self.leaves(self.reserved_zones())

@@ -15,6 +15,9 @@ use units::{Blocks, Bytes, ZoneId};
 /// Bytes of a log's segment in a conventional zone: recovery reads such a segment to its end, because the zone has no write pointer.
 const SEGMENT: Bytes = Bytes(4 << 20);
 
+/// A free range shorter than a segment divided by this number takes no segment.
+const SHORTEST_DIVISOR: u64 = 16;
+
 /// A range of blocks that a metadata record freed.
 #[derive(Debug)]
 struct FreedRange {
@@ -35,17 +38,22 @@ pub(crate) struct ConventionalSpace {
     freed: VecDeque<FreedRange>,
     /// Blocks of a segment.
     segment: u64,
+    /// Shorter free ranges are left: a segment costs a metadata record.
+    shortest: u64,
 }
 
 impl ConventionalSpace {
     /// The space of `zones`, each with its capacity in blocks, all free. `block`: bytes of a block.
     pub(crate) fn new(zones: impl Iterator<Item = (ZoneId, u64)>, block: u64) -> ConventionalSpace {
-        ConventionalSpace {
-            zones: zones.map(|(zone, capacity)| (zone, BTreeMap::from([(0, capacity)]))).collect(),
-            avoided: BTreeSet::new(),
-            freed: VecDeque::new(),
-            segment: (SEGMENT.0 / block).max(1),
-        }
+        let mut largest = 0;
+        let whole = |(zone, capacity): (ZoneId, u64)| {
+            largest = capacity.max(largest);
+            (zone, BTreeMap::from([(0, capacity)]))
+        };
+        let zones = zones.map(whole).collect();
+        let segment = (SEGMENT.0 / block).max(1);
+        let shortest = (segment.min(largest) / SHORTEST_DIVISOR).max(1);
+        ConventionalSpace { zones, avoided: BTreeSet::new(), freed: VecDeque::new(), segment, shortest }
     }
 
     /// True if segments of logs may lie in `zone`.
@@ -102,16 +110,22 @@ impl ConventionalSpace {
         self.freed.back().map(|freed| freed.by)
     }
 
-    /// A place for a log's next segment: a whole segment, or else the longest free range. `None` if no block is free. `durable`: number
-    /// of metadata records that are durable.
-    pub(crate) fn find(&mut self, durable: u64) -> Option<(ZoneId, Range<Blocks>)> {
+    /// A place for a log's next segment in one of the zones that `may_use` accepts: a whole segment, or else the longest free range. `None` if
+    /// there is no range worth a segment. `durable`: number of metadata records that are durable.
+    pub(crate) fn find(
+        &mut self,
+        durable: u64,
+        may_use: impl Fn(ZoneId) -> bool,
+    ) -> Option<(ZoneId, Range<Blocks>)> {
         self.release_durable(durable);
-        let usable = || self.zones.iter().filter(|(zone, _)| !self.avoided.contains(zone));
+        let is_usable = |zone| !self.avoided.contains(&zone) && may_use(zone);
+        let usable = || self.zones.iter().filter(|(zone, _)| is_usable(**zone));
         let ranges =
             || usable().flat_map(|(zone, free)| free.iter().map(|(start, end)| (*zone, *start, *end)));
         let whole = ranges().find(|(_, start, end)| end - start >= self.segment);
         let longest = || ranges().min_by_key(|(_, start, end)| Reverse(end - start));
-        let (zone, start, end) = whole.or_else(longest)?;
+        let (zone, start, end) =
+            whole.or_else(longest).filter(|(_, start, end)| end - start >= self.shortest)?;
         Some((zone, Blocks(start)..Blocks(end.min(start + self.segment))))
     }
 
@@ -145,7 +159,7 @@ mod tests {
 
     /// Takes the next segment; the blocks that it has.
     fn taken(space: &mut ConventionalSpace, durable: u64) -> Option<Range<u64>> {
-        let (zone, blocks) = space.find(durable)?;
+        let (zone, blocks) = space.find(durable, |_| true)?;
         let blocks = blocks.start.0..blocks.end.0;
         assert!(space.take(zone, blocks.clone()), "{blocks:?} are free");
         Some(blocks)
@@ -167,11 +181,29 @@ mod tests {
     #[test]
     fn a_zone_with_a_failed_write_takes_no_further_segments() {
         let mut space = ConventionalSpace::new([(ZONE, 2048), (ZoneId(3), 2048)].into_iter(), 4096);
-        assert_eq!(space.find(0).map(|(zone, _)| zone), Some(ZONE));
+        let find = |space: &mut ConventionalSpace| space.find(0, |_| true).map(|(zone, _)| zone);
+        assert_eq!(find(&mut space), Some(ZONE));
         space.avoid(ZONE);
-        assert_eq!(space.find(0).map(|(zone, _)| zone), Some(ZoneId(3)));
+        assert_eq!(find(&mut space), Some(ZoneId(3)));
         space.avoid(ZoneId(3));
-        assert_eq!(space.find(0), None);
+        assert_eq!(find(&mut space), None);
+    }
+
+    #[test]
+    fn another_zone_is_found_where_the_first_may_not_be_used() {
+        let mut space = ConventionalSpace::new([(ZONE, 2048), (ZoneId(3), 2048)].into_iter(), 4096);
+        assert_eq!(space.find(0, |zone| zone != ZONE).map(|(zone, _)| zone), Some(ZoneId(3)));
+        assert_eq!(space.find(0, |_| false), None);
+    }
+
+    #[test]
+    fn ranges_too_short_for_a_segment_are_left_until_they_join_others() {
+        let mut space = space(1024);
+        assert_eq!(taken(&mut space, 0), Some(0..1024));
+        space.free(ZONE, 100..163, 0);
+        assert_eq!(taken(&mut space, 0), None, "63 blocks are less than a sixteenth");
+        space.free(ZONE, 163..164, 0);
+        assert_eq!(taken(&mut space, 0), Some(100..164));
     }
 
     #[test]

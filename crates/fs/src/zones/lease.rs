@@ -52,7 +52,7 @@ pub(crate) fn offer_rest(allocator: &mut Allocator, zone: ZoneId, pointer: u64, 
 
 /// The outcome of a search for a log's next segment.
 enum SegmentSearchOutcome {
-    /// A segment, and whether its zone is active beside the zone that the log leaves.
+    /// A segment, and whether the log may write to it before the zone that the log leaves is full.
     Segment(Segment, bool),
     /// The log waits: a zone or an open-zone slot becomes free without reclaim.
     Wait,
@@ -69,12 +69,11 @@ impl Allocator {
         if !self.prefers_conventional {
             return None;
         }
-        let (zone, blocks) = self.conventional.find(durable)?;
         // The reserve for recovery grows with the number of zones that have live segments of logs.
-        let has_live_log = self.table.get(zone).is_some_and(|zone| zone.live > 0);
-        if !has_live_log && !self.log_leaves_reserve() {
-            return None;
-        }
+        let may_grow = self.reserve_may_grow();
+        let table = &self.table;
+        let has_live_log = |zone| table.get(zone).is_some_and(|zone| zone.live > 0);
+        let (zone, blocks) = self.conventional.find(durable, |zone| may_grow || has_live_log(zone))?;
         let Some(generation) = self.take_generation() else { return Some(SegmentSearchOutcome::Wait) };
         let segment = Segment { zone, generation, start: blocks.start, end: blocks.end };
         self.replace_lease(ino, Lease { zone, segment, holds_slot: false }, true);
@@ -193,9 +192,6 @@ impl Allocator {
         let lease = self.leases.remove(&ino);
         if pointer.is_none() {
             self.finishing.extend(mine.into_iter().map(|left: LeftZone| left.zone));
-            if let Some(lease) = lease {
-                self.conventional.avoid(lease.zone);
-            }
         }
         let Some(lease) = lease.filter(|lease| lease.holds_slot) else { return };
         let Some(zone) = self.table.get(lease.zone).copied() else { return };

@@ -205,7 +205,7 @@ impl Staged {
 
     fn append(self: &Arc<Self>, id: ZoneId, blocks: u64, data: Buf, how: Durability) -> Io {
         self.change_and_submit(id, Op::Append { zone: id, data, how }, |zone, now| {
-            (zone.appended(blocks, now), "an append took the place of the write")
+            (zone.appended(blocks, now), "an append wrote the block at the write pointer")
         })
     }
 
@@ -239,9 +239,11 @@ impl Staged {
         op: Op,
         change: impl FnOnce(&mut StagedZone<Completer>, Instant) -> (Vec<StagedWrite<Completer>>, &'static str),
     ) -> Io {
+        // An append writes the block that was missing.
+        let is_append = matches!(op, Op::Append { .. });
         let moves_pointer = !matches!(op, Op::Zone { action: Action::Open | Action::Close, .. });
         let submitted = self.change(id, |zone, now, work| {
-            let missing = zone.gap().map(|(missing, _)| missing);
+            let missing = zone.gap().and_then(|(missing, _)| missing).filter(|_| !is_append);
             let (failed, why) = change(zone, now);
             for write in failed {
                 let error = self.gap_error(id, &write, missing, why);
@@ -409,8 +411,11 @@ impl Staged {
     }
 
     fn refusal(&self, id: ZoneId, write: &StagedWrite<Completer>, why: Refusal) -> Error {
-        let error = self.error(ErrorKind::NotAtWritePointer, id, write.offset);
-        error.because(match why {
+        let kind = match why {
+            Refusal::NoRoom | Refusal::PointerUnknown => ErrorKind::Busy,
+            Refusal::BeyondWindow { .. } | Refusal::Overlaps => ErrorKind::NotAtWritePointer,
+        };
+        self.error(kind, id, write.offset).because(match why {
             Refusal::BeyondWindow { pointer } => format!(
                 "the pointer is at block {pointer}, and the stage takes {} blocks ahead of it",
                 self.window
@@ -432,7 +437,7 @@ impl Staged {
     ) -> Error {
         let error = self.error(ErrorKind::Gap, id, write.offset);
         error.because(match missing {
-            Some(missing) => format!("{why}; block {} was never written", self.address(id, missing)),
+            Some(missing) => format!("{why}; the first missing block is {}", self.address(id, missing)),
             None => why.to_owned(),
         })
     }
@@ -452,8 +457,9 @@ async fn watch_gap(staged: Weak<Staged>, driver: Arc<dyn Driver>, id: ZoneId) {
                 zone.watched = true;
                 return Some(until);
             }
+            let why = format!("the write pointer has not moved for {} s", PATIENCE.as_secs());
             for write in zone.take_waiting() {
-                let error = staged.gap_error(id, &write, Some(missing), "waited for 30 s");
+                let error = staged.gap_error(id, &write, missing, &why);
                 work.failed.push((write.waiter, error));
             }
             None

@@ -66,7 +66,7 @@ enum Pointer {
 pub(super) struct Reported<W> {
     /// Writes below the pointer, or to a worn zone: the device has to refuse them.
     pub refused: Vec<StagedWrite<W>>,
-    /// Writes above the missing block: they fail at once, since whoever was to write the block may have been told of the failure.
+    /// Writes above the missing block: they fail at once, since the writer of the missing block may have received an error already.
     pub above: Vec<StagedWrite<W>>,
     /// The first block, from the zone's start, that neither the device nor a waiting write has.
     pub missing: u64,
@@ -134,6 +134,7 @@ impl<W> StagedZone<W> {
             Pointer::At(pointer) if from > pointer && write.blocks > room => {
                 return Put::Refused(write, Refusal::NoRoom);
             }
+            Pointer::Unknown if write.blocks > room => return Put::Refused(write, Refusal::NoRoom),
             Pointer::Unknown if !self.waiting.is_empty() && self.waiting_blocks + write.blocks > window => {
                 return Put::Refused(write, Refusal::PointerUnknown);
             }
@@ -250,12 +251,13 @@ impl<W> StagedZone<W> {
         Reported { refused, above, missing }
     }
 
-    /// The first block that is missing below the waiting writes, and since when; `None` if none waits, or the pointer is not known.
-    pub fn gap(&self) -> Option<(u64, Instant)> {
-        match self.pointer {
-            Pointer::At(pointer) if !self.waiting.is_empty() => Some((pointer, self.since)),
-            _ => None,
-        }
+    /// Since when writes wait, and the first block that is missing below them, where the pointer is known; `None` if none waits.
+    pub fn gap(&self) -> Option<(Option<u64>, Instant)> {
+        let missing = match self.pointer {
+            Pointer::At(pointer) => Some(pointer),
+            Pointer::Unknown | Pointer::Worn => None,
+        };
+        (!self.waiting.is_empty()).then_some((missing, self.since))
     }
 
     /// Takes all waiting writes.
@@ -330,7 +332,7 @@ mod tests {
             assert!(matches!(put(&mut zone, offset, 2), Put::Held));
             assert!(run(&mut zone).is_empty());
         }
-        assert_eq!(zone.gap(), Some((0, Instant(7))));
+        assert_eq!(zone.gap(), Some((Some(0), Instant(7))));
         assert!(matches!(put(&mut zone, 0, 2), Put::Held));
         assert_eq!(run(&mut zone), [0, 2, 4, 6]);
         assert_eq!((zone.gap(), zone.waiting_blocks()), (None, 0));
@@ -380,6 +382,14 @@ mod tests {
         assert!(!zone.begin_report(), "one report is enough");
         assert!(matches!(put(&mut zone, 10, 2), Put::Held));
         assert!(matches!(put(&mut zone, 20, 7), Put::Refused(_, Refusal::PointerUnknown)));
+        let too_long =
+            StagedWrite { offset: 30, blocks: 3, data: Buf::copy_from(&[]), durable: false, waiter: 30 };
+        assert!(matches!(zone.put(too_long, (WINDOW, 2), Instant(8)), Put::Refused(_, Refusal::NoRoom)));
+        assert_eq!(
+            zone.gap(),
+            Some((None, Instant(7))),
+            "writes that wait for a report fail after a time too"
+        );
         // The first of the three is there already, and the last lies above a gap.
         let reported = zone.reported(Some(&info(ZoneState::ImplicitOpen, 4)));
         assert_eq!(

@@ -219,7 +219,7 @@ impl EntryBuffer {
             filled: 0,
             segment: None,
             waits_for_earlier: false,
-            prefers_rewrites: true,
+            prefers_rewrites: false,
             tail: None,
             rewrites: None,
             next: Blocks::ZERO,
@@ -258,6 +258,16 @@ impl EntryBuffer {
 
     fn carried(&self) -> usize {
         self.rewrites.map_or(0, |(_, carried)| carried)
+    }
+
+    /// True if the next entry rewrites the log's last block.
+    pub(super) fn keeps_tail(&self) -> bool {
+        self.tail.is_some()
+    }
+
+    /// True if the next part goes to a conventional zone.
+    pub(super) fn is_in_conventional_zone(&self) -> bool {
+        self.segment.is_some_and(|segment| self.limits.is_conventional(segment.zone))
     }
 
     /// True if the open entry rewrites the log's last block.
@@ -480,7 +490,7 @@ impl SealedEntry {
         self.carried > 0
     }
 
-    /// The stream bytes at the entry's start that the version before of the same block holds too.
+    /// The stream bytes at the entry's start that the previous version of the block holds already.
     pub(super) fn rewritten_bytes(&self) -> &[u8] {
         self.data.get(HEADER_SIZE..HEADER_SIZE + self.carried).unwrap_or_default()
     }

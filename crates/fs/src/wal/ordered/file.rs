@@ -1,7 +1,7 @@
 //! A log file: the ordered log of [`crate::wal`] as a file, with segments from the file system's zones.
 //!
-//! A zone belongs to one open log at a time (a lease). The unwritten rest of the zone of a closed log is offered to the
-//! next log (a rest). A log takes a zone opened ahead without waiting; `sync` waits until the metadata record that gives the
+//! A sequential zone belongs to one open log at a time (a lease). The unwritten rest of the zone of a closed log is offered to the
+//! next log (a rest). Segments of several logs may lie in one conventional zone. A log takes a zone opened ahead without waiting; `sync` waits until the metadata record that gives the
 //! zone to the log is durable.
 
 use std::future::Future;
@@ -69,6 +69,21 @@ impl SegmentSource for FileSegmentSource {
             self.metadata.left_a_zone.store(true, Ordering::Release);
             Ok(Next { segment, beside })
         })
+    }
+}
+
+impl Shared {
+    /// Ends the writers of all ordered logs for good, and waits for their operations in flight. Another mount may use the blocks of a
+    /// conventional zone that this one has leased to a log: a write there after the unmount would destroy what the other mount wrote.
+    pub(crate) async fn end_log_writers(&self) {
+        let writers: Vec<Arc<LogWriter>> = {
+            let state = self.state.lock();
+            state.files().filter_map(|node| node.file.content.read().log.writer.clone()).collect()
+        };
+        for writer in writers {
+            let why = "the file system was unmounted";
+            writer.end(Error::new(ErrorKind::Closed, "writing a log").because(why)).await;
+        }
     }
 }
 
@@ -225,14 +240,16 @@ impl LogFile {
         let result = match closed {
             Ok(index) => self.seal(&mut state, index),
             Err(error) => {
-                // The close failed: how many of the log's entries reached the device is unknown. The next
-                // opening recovers the log.
+                // How many of the log's entries reached the device is unknown. The next opening recovers the log.
                 let mut content = file.content.write();
                 content.log.sealed = None;
                 content.log.index = None;
                 content.size = self.writer.durable().0;
                 drop(content);
                 state.allocator.end_lease(file.ino, None);
+                if let Some(zone) = self.writer.failed_zone() {
+                    state.allocator.conventional.avoid(zone);
+                }
                 Err(error)
             }
         };

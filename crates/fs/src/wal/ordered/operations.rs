@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 use units::sync::Event;
-use units::{Instant, Lba};
+use units::{Instant, Lba, ZoneId};
 use zoned::{Done, Io};
 
 /// A device operation of a log in flight.
@@ -38,6 +38,8 @@ pub(super) struct PartTag {
     pub(super) sequence: u64,
     /// The number of the carried part within its entry.
     pub(super) part: usize,
+    /// The zone that the operation goes to.
+    pub(super) zone: ZoneId,
     /// The address that the operation writes to; `None` for an append.
     pub(super) write_at: Option<Lba>,
     /// True if the log had nothing else to send when the operation was submitted.

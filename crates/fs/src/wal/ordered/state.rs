@@ -6,7 +6,7 @@ use std::ops::Bound::{Excluded, Unbounded};
 use std::sync::Arc;
 use std::task::Waker;
 
-use units::Instant;
+use units::{Instant, ZoneId};
 use zoned::{Done, Durability, Op, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
@@ -65,6 +65,8 @@ pub(super) struct WriterState {
     pub(super) next_id: u64,
     pub(super) closed: bool,
     pub(super) failed: Option<Error>,
+    /// The zone in which a write failed.
+    pub(super) failed_zone: Option<ZoneId>,
     /// Time when the device acknowledged the newest write; before the first write, the time of the opening.
     pub(super) last_write: Instant,
     pub(super) stats: LogStats,
@@ -107,6 +109,7 @@ impl WriterState {
             next_id: 0,
             closed: false,
             failed: None,
+            failed_zone: None,
             stats: LogStats::default(),
         }
     }
@@ -173,14 +176,19 @@ impl WriterState {
                 }
                 // The open entry stays in the buffer, because it would only wait on the drive: meanwhile more
                 // records can join it.
-                if self.latencies.queueing() && self.operations.len() >= IN_FLIGHT_TO_DELAY_PARTLY_FILLED {
+                let delays_entries = self.latencies.queueing() && !self.buffer.is_in_conventional_zone();
+                if delays_entries && self.operations.len() >= IN_FLIGHT_TO_DELAY_PARTLY_FILLED {
                     break;
                 }
                 // The last block is rewritten when its write has ended: meanwhile more records can join.
                 if self.buffer.rewrites_a_block() && !self.operations.is_empty() {
                     break;
                 }
+                self.buffer.prefers_rewrites = self.in_place.prefers_rewrites();
                 self.buffer.seal(&self.identity, &mut self.queue);
+                if self.buffer.keeps_tail() {
+                    self.in_place.will_rewrite();
+                }
                 sealed = self.size;
             }
             let Some((entry, ahead)) = self.next_entry() else { break };
@@ -208,10 +216,10 @@ impl WriterState {
             let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             let (sequence, part) = self.next;
             let since = self.dev.driver().now();
-            if conventional && single && sealed <= self.wanted && blocks == 1 {
+            if conventional && single && blocks == 1 && !self.waiting.is_empty() {
                 self.in_place.submitted(sequence, is_rewrite, since);
             }
-            let tag = PartTag { sequence, part, write_at: write.then_some(lba), single, since };
+            let tag = PartTag { sequence, part, zone, write_at: write.then_some(lba), single, since };
             self.stats.count(write, blocks);
             self.operations.add(self.dev.submit(op), tag);
             (self.exclusive, self.region) = (write && !conventional, region);
@@ -265,6 +273,7 @@ impl WriterState {
                 return;
             }
             (Err(error), _) => {
+                self.failed_zone = Some(tag.zone);
                 self.poison(Error::device("write a log entry", error));
                 return;
             }
@@ -324,7 +333,6 @@ impl WriterState {
         self.durable = self.durable.max(bytes);
         self.buffer.durable = self.buffer.durable.max(sequence);
         self.in_place.durable(sequence, self.dev.driver().now());
-        self.buffer.prefers_rewrites = self.in_place.prefers_rewrites();
         for (_, waker) in self.waiting.range_mut(..=(self.durable, u64::MAX)) {
             if let Some(waker) = waker.take() {
                 waker.wake();

@@ -7,8 +7,8 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use units::Bytes;
 use units::sync::{Event, Turnstile, step_back};
+use units::{Bytes, ZoneId};
 use zoned::ZonedDevice;
 
 use crate::error::{Error, ErrorKind, Result};
@@ -244,7 +244,7 @@ impl LogWriter {
     /// A log is idle when everything appended is safe from a power cut and its newest write is at least `idle`
     /// old. The caller may hold the file system's lock: this call never waits.
     pub(crate) fn release_segment(&self, idle: Duration) -> Option<ReleasedSegment> {
-        // An append that waits for the next segment has one that this writer does not know yet.
+        // While an append waits in `next_segment`, the file system may have leased a segment that `state.buffer` does not hold yet.
         let _turn = self.appending.try_acquire()?;
         let mut state = self.state.try_lock()?;
         let age = self.dev.driver().now().since(state.last_write);
@@ -283,6 +283,18 @@ impl LogWriter {
         let check = Check { uuid: self.identity.uuid, log: self.identity.log };
         plan.read(&self.dev, check, into).await?;
         Ok(total)
+    }
+
+    /// The zone in which a write of the log failed.
+    pub(crate) fn failed_zone(&self) -> Option<ZoneId> {
+        self.state.lock().failed_zone
+    }
+
+    /// Ends the writer for good: every later call fails with `error`, unless an earlier failure has ended it. No operation of the log is in
+    /// flight when the call returns, and none follows.
+    pub(crate) async fn end(&self, error: Error) {
+        self.state.lock().poison(error);
+        self.drive(|state| (!state.has_operations()).then_some(())).await;
     }
 
     /// Counts of the log's device operations so far.

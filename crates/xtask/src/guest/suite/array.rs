@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Result;
 
 use super::lab::{Lab, drives, follow, plug_or_unplug};
-use super::report::Report;
+use super::report::GroupReport;
 use crate::guest::job::Job;
 use crate::guest::machine::Machine;
 use crate::guest::qmp::Monitor;
@@ -16,7 +16,7 @@ const ARRAY_TEST_LIMIT: Duration = Duration::from_secs(2000);
 const ARRAY_AND_SPARE_DRIVES: usize = 5;
 
 /// Runs the tests.
-pub fn run(lab: &Lab, report: &Report) -> Result<()> {
+pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     let machine = Machine {
         drives: drives(ARRAY_AND_SPARE_DRIVES + 1),
         pluggable: true,

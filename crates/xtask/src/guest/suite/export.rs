@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 
 use super::lab::{Lab, drives, follow, is_required, plug_or_unplug, refuse_requests};
-use super::report::Report;
+use super::report::GroupReport;
 use crate::guest::cache;
 use crate::guest::job::{EXPORT_KILL_LIMIT, EXPORT_KILLS, Job};
 use crate::guest::kernel::{Flavour, Kernel};
@@ -21,7 +21,7 @@ const TESTS_THAT_KILL: u32 = 7;
 const ARRAY_AND_NEW_DRIVES: usize = 7;
 
 /// Runs the tests. The emulated drives that are exported are files in the guest's memory.
-pub fn run(lab: &Lab, report: &Report) -> Result<()> {
+pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     let machine = Machine {
         drives: drives(ARRAY_AND_NEW_DRIVES),
         pluggable: true,
@@ -46,7 +46,7 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
 }
 
 /// Runs the tests of f2fs, which Debian's full kernel has alone.
-fn f2fs(lab: &Lab, report: &Report, job: Job, limit: Duration) -> Result<()> {
+fn f2fs(lab: &Lab, report: &GroupReport<'_>, job: Job, limit: Duration) -> Result<()> {
     let machine = Machine { file_systems: true, memory_mb: 3072, ..Machine::default() };
     let kernel = match Kernel::get(Flavour::Full, &cache()) {
         Err(why) if !is_required() => {

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::lab::{Lab, drives, follow};
-use super::report::Report;
+use super::report::GroupReport;
 use crate::guest::job::{Job, NullBlk};
 use crate::guest::machine::Machine;
 use crate::guest::qmp::Monitor;
@@ -21,7 +21,7 @@ const FAILING_FLUSHES: usize = 8;
 const SLOW_DRIVE_IOPS: u32 = 20;
 
 /// Runs the tests.
-pub fn run(lab: &Lab, report: &Report) -> Result<()> {
+pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     let machine = Machine { drives: drives(4), pluggable: true, ..Machine::default() };
     let worn = NullBlk { read_only: vec![10], offline: vec![11], size_mb: 512, ..NullBlk::default() };
     let job = Job { null_blk: vec![worn], ..Job::default() };

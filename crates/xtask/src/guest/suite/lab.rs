@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use serde_json::json;
 
-use super::report::Report;
+use super::report::GroupReport;
 use crate::guest::job::{Event, Job, ONLY};
 use crate::guest::kernel::Kernel;
 use crate::guest::machine::{Machine, RunningMachine, ZnsDrive, serial};
@@ -66,7 +66,7 @@ impl Lab {
 /// Prints the guest's events until its test ends, at most `limit`. `ask` executes the test's requests.
 pub(super) fn follow(
     running: &mut RunningMachine,
-    report: &Report,
+    report: &GroupReport<'_>,
     limit: Duration,
     mut ask: impl FnMut(&mut RunningMachine, &str) -> Result<String>,
 ) -> Result<()> {

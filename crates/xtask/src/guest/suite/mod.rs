@@ -8,13 +8,14 @@ mod lab;
 mod report;
 mod resets;
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
 use self::lab::{Lab, REQUIRED, drives, follow, is_required, refuse_requests};
-use self::report::Report;
+use self::report::{GroupReport, Report};
 use super::clock;
 use super::job::{Job, NullBlk};
 use super::kernel::{Flavour, Kernel};
@@ -24,10 +25,10 @@ use super::{build, cache};
 /// `cargo xtask guest test`
 #[derive(Debug, Args)]
 pub struct TestArgs {
-    /// The tests to run; all of them by default
+    /// The groups of tests to run; all of them by default
     #[arg(value_name = "NAME")]
     names: Vec<String>,
-    /// Say what tests there are
+    /// Say what groups there are
     #[arg(long)]
     list: bool,
     /// Decides what chance decides [default: the time]
@@ -44,65 +45,78 @@ pub struct TestArgs {
     no_build: bool,
 }
 
-/// A test of the suite: starts machines and injects faults into them.
-struct SuiteTest {
+/// Groups that run at the same time. A machine waits for its drives, clocks and boots for half of its time.
+const GROUPS_AT_ONCE: usize = 2;
+
+/// A group of tests: starts machines and injects faults into them.
+struct Group {
     name: &'static str,
     about: &'static str,
-    run: fn(&Lab, &Report) -> Result<()>,
+    run: fn(&Lab, &GroupReport<'_>) -> Result<()>,
+    /// True if no other group runs beside this one, since it measures rates.
+    alone: bool,
 }
 
-const SUITE_TESTS: &[SuiteTest] = &[
-    SuiteTest {
-        name: "conformance",
-        about: "the device contract on every kind of kernel device, with io_uring and without",
-        run: conformance,
-    },
-    SuiteTest {
-        name: "stock",
-        about: "mkfs, logs, db_bench, the server with redis-cli, on drives with few open zones",
-        run: stock,
-    },
-    SuiteTest {
-        name: "resets",
-        about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
-        run: resets::run,
-    },
-    SuiteTest {
-        name: "faults",
-        about: "failing reads, writes and flushes, worn zones, a slow drive, a drive that is unplugged",
-        run: faults::run,
-    },
-    SuiteTest {
-        name: "array",
-        about: "arrays over both interfaces; under redis-benchmark a drive is unplugged, replaced, rebuilt",
-        run: array::run,
-    },
-    SuiteTest {
+/// The groups, the longest ones first.
+const GROUPS: &[Group] = &[
+    Group {
         name: "export",
         about: "emulator and array as block devices: conformance, blkzone, fio, btrfs, f2fs, kill -9, --recover",
         run: export::run,
+        alone: false,
     },
-    SuiteTest {
+    Group {
+        name: "array",
+        about: "arrays over both interfaces; under redis-benchmark a drive is unplugged, replaced, rebuilt",
+        run: array::run,
+        alone: false,
+    },
+    Group {
+        name: "resets",
+        about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
+        run: resets::run,
+        alone: false,
+    },
+    Group {
+        name: "faults",
+        about: "failing reads, writes and flushes, worn zones, a slow drive, a drive that is unplugged",
+        run: faults::run,
+        alone: false,
+    },
+    Group {
+        name: "stock",
+        about: "mkfs, logs, db_bench, the server with redis-cli, on drives with few open zones",
+        run: stock,
+        alone: false,
+    },
+    Group {
+        name: "conformance",
+        about: "the device contract on every kind of kernel device, with io_uring and without",
+        run: conformance,
+        alone: false,
+    },
+    Group {
         name: "rates",
         about: "appends beside a bare loop, block writes beside fio's: measured, not judged",
         run: rates,
+        alone: true,
     },
 ];
 
 /// Runs the tests of the suite; true if all passed.
 pub fn run(args: &TestArgs) -> Result<bool> {
     if args.list {
-        for case in SUITE_TESTS {
-            println!("{:12} {}", case.name, case.about);
+        for group in GROUPS {
+            println!("{:12} {}", group.name, group.about);
         }
         return Ok(true);
     }
-    let chosen: Vec<&SuiteTest> = match args.names.as_slice() {
-        [] => SUITE_TESTS.iter().collect(),
+    let chosen: Vec<&Group> = match args.names.as_slice() {
+        [] => GROUPS.iter().collect(),
         names => names
             .iter()
             .map(|name| {
-                SUITE_TESTS.iter().find(|case| case.name == name).with_context(|| format!("no test {name}"))
+                GROUPS.iter().find(|group| group.name == name).with_context(|| format!("no group {name}"))
             })
             .collect::<Result<_>>()?,
     };
@@ -122,15 +136,39 @@ pub fn run(args: &TestArgs) -> Result<bool> {
     let seed = args.seed.unwrap_or_else(clock::seed);
     let lab = Lab { kernel, seed, device: args.device.clone(), only: args.only.clone() };
     let report = Report::new();
-    for case in chosen {
-        let start = clock::now();
-        println!("guest {}: {}", case.name, case.about);
-        if let Err(why) = (case.run)(&lab, &report) {
-            report.failure(case.name, &format!("{why:#}"));
-        }
-        println!("guest {}: {:.1} s", case.name, start.elapsed().as_secs_f64());
+    let (alone, shared): (Vec<&Group>, Vec<&Group>) = chosen.into_iter().partition(|group| group.alone);
+    run_side_by_side(&shared, &lab, &report);
+    for group in alone {
+        group.run_and_report(&lab, &report);
     }
     report.finish(&cache().join("results.json"))
+}
+
+/// Runs the groups, [`GROUPS_AT_ONCE`] of them at a time.
+fn run_side_by_side(groups: &[&Group], lab: &Lab, report: &Report) {
+    let next = Mutex::new(groups.iter());
+    let take = || next.lock().unwrap_or_else(PoisonError::into_inner).next();
+    std::thread::scope(|scope| {
+        for _ in 0..GROUPS_AT_ONCE {
+            scope.spawn(|| {
+                while let Some(group) = take() {
+                    group.run_and_report(lab, report);
+                }
+            });
+        }
+    });
+}
+
+impl Group {
+    fn run_and_report(&self, lab: &Lab, report: &Report) {
+        let start = clock::now();
+        println!("guest {}: {}", self.name, self.about);
+        let report = report.group(self.name);
+        if let Err(why) = (self.run)(lab, &report) {
+            report.failure(&format!("{why:#}"));
+        }
+        println!("guest {}: {:.1} s", self.name, start.elapsed().as_secs_f64());
+    }
 }
 
 /// The guest's kernel. Fails without a kernel or QEMU.
@@ -142,7 +180,7 @@ fn kernel_if_available() -> Result<Kernel> {
 /// Number of conventional zones of the null_blk device that has some.
 const NULL_BLK_CONVENTIONAL_ZONES: u32 = 4;
 
-fn conformance(lab: &Lab, report: &Report) -> Result<()> {
+fn conformance(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
     let conventional = NullBlk { conventional: NULL_BLK_CONVENTIONAL_ZONES, ..NullBlk::default() };
     let null_blk = vec![NullBlk::default(), conventional];
@@ -151,14 +189,14 @@ fn conformance(lab: &Lab, report: &Report) -> Result<()> {
     follow(&mut running, report, Duration::from_secs(900), refuse_requests)
 }
 
-fn stock(lab: &Lab, report: &Report) -> Result<()> {
+fn stock(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     let machine = Machine { drives: drives(2), ..Machine::default() };
     let mut running =
         lab.start(&machine, &["furrow", "redis-cli", "redis-benchmark"], "stock", "-", Job::default())?;
     follow(&mut running, report, Duration::from_secs(1800), refuse_requests)
 }
 
-fn rates(lab: &Lab, report: &Report) -> Result<()> {
+fn rates(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     let machine = Machine { drives: drives(1), ..Machine::default() };
     let mut running = lab.start(&machine, &["fio"], "rates", "-", Job::default())?;
     follow(&mut running, report, Duration::from_secs(1800), refuse_requests)

@@ -11,10 +11,17 @@ use serde_json::{Value, json};
 use crate::guest::clock;
 use crate::guest::job::Event;
 
-/// The results so far. Tests may run side by side.
+/// The results so far. Groups of tests run side by side.
 pub struct Report {
     start: Instant,
     found: Mutex<TestResults>,
+}
+
+/// The results of one group of tests.
+#[derive(Clone, Copy)]
+pub struct GroupReport<'a> {
+    all: &'a Report,
+    name: &'static str,
 }
 
 #[derive(Default)]
@@ -30,44 +37,9 @@ impl Report {
         Report { start: clock::now(), found: Mutex::default() }
     }
 
-    /// Records a guest's event; true if the event is a failure.
-    pub fn event(&self, event: &Event) -> bool {
-        let mut found = self.found();
-        if let Ok(value) = serde_json::to_value(event) {
-            found.events.push(value);
-        }
-        match event {
-            Event::Test { name, millis, failure: None } => {
-                println!("  ok     {:6.1} s  {name}", seconds(*millis));
-                found.passed += 1;
-                false
-            }
-            Event::Test { name, millis, failure: Some(why) } => {
-                println!("  FAILED {:6.1} s  {name}: {why}", seconds(*millis));
-                found.failures.push(name.clone());
-                true
-            }
-            Event::Note { text } => {
-                println!("                   {text}");
-                false
-            }
-            Event::Measured { name, value, unit } => {
-                println!("                   {name}: {value:.2} {unit}");
-                false
-            }
-            _ => false,
-        }
-    }
-
-    /// Records a test on the host that passed.
-    pub fn success(&self, name: &str, since: Instant) {
-        let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.event(&Event::Test { name: name.to_owned(), millis, failure: None });
-    }
-
-    /// Records a test that could not be completed.
-    pub fn failure(&self, name: &str, why: &str) {
-        self.event(&Event::Test { name: name.to_owned(), millis: 0, failure: Some(why.to_owned()) });
+    /// The receiver of the results of the group `name`.
+    pub fn group(&self, name: &'static str) -> GroupReport<'_> {
+        GroupReport { all: self, name }
     }
 
     /// Writes the results as JSON and a summary; true if there were tests, and all passed.
@@ -87,6 +59,53 @@ impl Report {
 
     fn found(&self) -> MutexGuard<'_, TestResults> {
         self.found.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl GroupReport<'_> {
+    /// Records a guest's event; true if the event is a failure.
+    pub fn event(&self, event: &Event) -> bool {
+        let mut found = self.all.found();
+        if let Ok(mut value) = serde_json::to_value(event) {
+            if let Some(fields) = value.as_object_mut() {
+                fields.insert("group".to_owned(), json!(self.name));
+            }
+            found.events.push(value);
+        }
+        let group = self.name;
+        match event {
+            Event::Test { name, millis, failure: None } => {
+                println!("{group:12} ok     {:6.1} s  {name}", seconds(*millis));
+                found.passed += 1;
+                false
+            }
+            Event::Test { name, millis, failure: Some(why) } => {
+                println!("{group:12} FAILED {:6.1} s  {name}: {why}", seconds(*millis));
+                found.failures.push(format!("{group}: {name}"));
+                true
+            }
+            Event::Note { text } => {
+                println!("{group:12}                  {text}");
+                false
+            }
+            Event::Measured { name, value, unit } => {
+                println!("{group:12}                  {name}: {value:.2} {unit}");
+                false
+            }
+            _ => false,
+        }
+    }
+
+    /// Records a test on the host that passed.
+    pub fn success(&self, name: &str, since: Instant) {
+        let millis = u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.event(&Event::Test { name: name.to_owned(), millis, failure: None });
+    }
+
+    /// Records a group that could not be completed.
+    pub fn failure(&self, why: &str) {
+        let name = "the rest of the group".to_owned();
+        self.event(&Event::Test { name, millis: 0, failure: Some(why.to_owned()) });
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::chance::SeededChance;
 use super::lab::{Lab, drives};
-use super::report::Report;
+use super::report::GroupReport;
 use crate::guest::clock;
 use crate::guest::job::{Event, Job};
 use crate::guest::machine::{Machine, RunningMachine};
@@ -30,7 +30,7 @@ const MAX_MOUNT_TIME: Duration = Duration::from_millis(400);
 const EVENT_LIMIT: Duration = Duration::from_secs(120);
 
 /// Runs both machines.
-pub fn run(lab: &Lab, report: &Report) -> Result<()> {
+pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     println!("                   --seed {} has the same moments again", lab.seed);
     let results = std::thread::scope(|scope| {
         let share = TOTAL_RESETS / 2;
@@ -52,7 +52,7 @@ pub fn run(lab: &Lab, report: &Report) -> Result<()> {
 struct ResetMachine<'a> {
     running: RunningMachine,
     monitor: Monitor,
-    report: &'a Report,
+    report: &'a GroupReport<'a>,
     device: &'a str,
     chance: SeededChance,
     start: Instant,
@@ -71,7 +71,12 @@ enum GuestStage {
 }
 
 impl<'a> ResetMachine<'a> {
-    fn start(lab: &Lab, report: &'a Report, device: &'a str, stream: u64) -> Result<ResetMachine<'a>> {
+    fn start(
+        lab: &Lab,
+        report: &'a GroupReport<'a>,
+        device: &'a str,
+        stream: u64,
+    ) -> Result<ResetMachine<'a>> {
         let machine = Machine {
             drives: drives(1),
             cpus: 1,

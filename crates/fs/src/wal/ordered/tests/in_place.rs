@@ -30,6 +30,40 @@ fn short_synced_records_share_blocks() {
 }
 
 #[test]
+fn an_automatic_log_measures_two_writes_before_it_rewrites_a_block() {
+    let latency = zoned::emu::Latency::all(std::time::Duration::from_micros(20));
+    let bench = Bench::new(EmuOptions { conventional: 32, latency, ..EmuOptions::tiny() }, 64);
+    let writer = bench.writer_in(LogZones::Auto, 16);
+    bench.run(sync_records(&writer, 0, 100, 2));
+    assert_eq!(writer.index().len(), 2, "a block each");
+    bench.run(sync_records(&writer, 200, 100, 2));
+    assert_eq!(writer.index().len(), 3, "the first rewrite");
+    bench.run(sync_records(&writer, 400, 100, 34));
+    assert_eq!(writer.index().len(), 4, "one block for 34 records");
+}
+
+#[test]
+fn an_ended_writer_sends_nothing_more() {
+    let latency = zoned::emu::Latency::all(std::time::Duration::from_micros(20));
+    let bench = Bench::new(EmuOptions { conventional: 32, latency, ..EmuOptions::tiny() }, 64);
+    let writer = Arc::new(bench.writer(2));
+    let appending = Arc::clone(&writer);
+    let append = units::spawn(&*bench.driver, "append", async move {
+        // The window takes a part of this record at a time.
+        appending.append(&pattern(0, 400 * BLOCK)).await
+    });
+    bench.run(async {
+        units::sleep_until(&*bench.driver, bench.driver.now().after(std::time::Duration::from_micros(30)))
+            .await;
+        writer.end(Error::new(ErrorKind::Closed, "a test")).await;
+        let writes = bench.drive.writes.load(Ordering::Relaxed);
+        assert!((1..200).contains(&writes), "{writes} writes before the end");
+        assert_eq!(append.await.expect_err("the writer was ended").kind(), ErrorKind::Closed);
+        assert_eq!(bench.drive.writes.load(Ordering::Relaxed), writes);
+    });
+}
+
+#[test]
 fn sequential_zones_keep_a_block_for_each_sync() {
     let bench = Bench::tiny();
     let writer = bench.writer(16);

@@ -185,7 +185,10 @@ impl Bench {
     }
 
     fn writer(&self, blocks: usize) -> LogWriter {
-        let zones = LogZones::Conventional;
+        self.writer_in(LogZones::Conventional, blocks)
+    }
+
+    fn writer_in(&self, zones: LogZones, blocks: usize) -> LogWriter {
         let options = LogOptions { buffer: blocks * BLOCK, zones, ..LogOptions::default() };
         LogWriter::new(
             self.dev(),
