@@ -172,6 +172,44 @@ fn concurrent_reads_of_a_page_are_one_device_read() {
 }
 
 #[test]
+fn bytes_asked_for_ahead_are_in_memory_before_they_are_read() {
+    let drive = drive(4096);
+    let (_, fs) = mounted(&drive, &options(8 * MIB));
+    let content = bytes(600_000, 1);
+    drive.run(async {
+        write(&fs, "/data", &content).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    for cache in [0, 8 * MIB] {
+        let counter = Counter::over(&drive);
+        let dev: Arc<dyn ZonedDevice> = counter.clone();
+        let fs = drive.run(Fs::mount(dev, &options(cache))).expect("mounts");
+        counter.take();
+        drive.run(async {
+            let reader = fs.open("/data").unwrap();
+            let begun = reader.read_ahead(Bytes(100_000), Bytes(300_000));
+            assert_eq!(begun, cache > 0);
+            assert!(!fs.open("/data").unwrap().without_admission().read_ahead(Bytes::ZERO, Bytes(4096)));
+            let mut into = vec![0; 300_000];
+            // The first read waits for its page, and the other ones are read meanwhile.
+            reader.read_at(Bytes(100_000), &mut into[..4096]).await.unwrap();
+            let later = fs.driver().now().after(Duration::from_millis(100));
+            units::sleep_until(&**fs.driver(), later).await;
+            let (reads, blocks) = counter.take();
+            reader.read_at(Bytes(100_000), &mut into).await.unwrap();
+            assert_eq!(into, content[100_000..400_000]);
+            if cache > 0 {
+                assert!(reads <= 4 && blocks == 74, "{reads} reads of {blocks} blocks");
+                assert_eq!(counter.take(), (0, 0));
+            }
+            // A range behind the end is empty.
+            assert_eq!(reader.read_ahead(Bytes(1 << 40), Bytes(1 << 40)), cache > 0);
+            fs.unmount().await.unwrap();
+        });
+    }
+}
+
+#[test]
 fn sequential_reads_read_ahead_and_random_reads_do_not() {
     let drive = drive(4096);
     let (counter, fs) = mounted(&drive, &MountOptions { write_buffer: 1 << 20, ..options(8 * MIB) });
