@@ -50,8 +50,8 @@ impl Drive {
         }
     }
 
-    /// Adds conventional zones to the drives of some workloads: logs lie there and in sequential zones. From a generator of its own, so that
-    /// older seeds keep their workloads.
+    /// Adds conventional zones to the drives of some workloads: logs lie there and in sequential zones. The draw has a generator of its
+    /// own: the other draws of a workload are as they were before drives had such zones.
     pub(crate) fn with_conventional_zones(self, seed: u64, workload: u64) -> Drive {
         let mut rng = Rng::at(seed, &[workload, 0xc0e1]);
         if !rng.chance(30) {

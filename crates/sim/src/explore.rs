@@ -19,6 +19,7 @@ use crate::model::Progress;
 use crate::oracle::{Oracle, Probe, SECOND_CUT_EVERY};
 use crate::plan::Plan;
 use crate::replay::{Completions, Replay};
+use crate::report::StateKind;
 use crate::stage::{self, StageOracle};
 use crate::trace::{Event, OpNumber, Trace};
 use crate::waltz::{self, WaltzOracle};
@@ -327,7 +328,9 @@ impl CutExplorer<'_> {
             Some(only) => id.twice = only.twice,
             None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(SECOND_CUT_EVERY) == 0,
         }
-        if !exploration.is_new(fingerprint, cut.promises, &[]) {
+        let has_conventional_zones = self.trace.drive.conventional > 0;
+        let kinds = has_conventional_zones.then_some(StateKind::ConventionalZones);
+        if !exploration.is_new(fingerprint, cut.promises, kinds.as_slice()) {
             return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };

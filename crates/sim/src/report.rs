@@ -19,7 +19,7 @@ pub struct Report {
     pub mount_failures: u64,
     /// Images that mount, and in which `check` finds problems.
     pub check_failures: u64,
-    /// Of the distinct images of arrays: the number of each kind. An image may be of several kinds.
+    /// Of the distinct images: the number of each kind. An image may be of several kinds.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub kinds: BTreeMap<StateKind, u64>,
     /// The first described failures of the exploration.
@@ -27,7 +27,7 @@ pub struct Report {
     pub failures: Vec<Failure>,
 }
 
-/// A kind of crash state of an array.
+/// A kind of crash state: most are of arrays.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StateKind {
@@ -57,6 +57,8 @@ pub enum StateKind {
     JoinedZones,
     /// The array's writes are atomic.
     AtomicWrites,
+    /// The drive has conventional zones, in which logs lie.
+    ConventionalZones,
     /// A physical zone wears out before the cut, at the cut or after the mount.
     WornZone,
 }
