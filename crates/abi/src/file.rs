@@ -14,7 +14,7 @@ use crate::replay::{LogReplay, Replays};
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::strings::{bytes, lifetime_from_hint, path};
 
-/// `FURROW_ACCESS_RANDOM` and `FURROW_ACCESS_SEQUENTIAL`.
+/// The values of `FURROW_ACCESS_RANDOM` and `FURROW_ACCESS_SEQUENTIAL` in `furrow_abi.h`.
 const ACCESS_RANDOM: u8 = 1;
 const ACCESS_SEQUENTIAL: u8 = 2;
 

@@ -17,7 +17,7 @@ pub struct Counted {
     counts: Mutex<Counts>,
 }
 
-/// The first zones of a device hold the superblocks, one each.
+/// Number of zones at the start of a device that hold the superblocks.
 const SUPERBLOCK_ZONES: u32 = 2;
 
 /// Numbers of a drive's operations since the count began.

@@ -385,7 +385,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
     }
 }
 
-/// What a case leaves out or changes.
+/// The rules of the file system that a test breaks on purpose, each of which loom must find. The default breaks none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Broken {
     /// A truncation leaves the pages in the cache.
@@ -407,6 +407,7 @@ struct Mount {
     broken: Broken,
 }
 
+/// Bytes of a full buffer of appended bytes.
 const FULL: usize = 2 * BLOCK;
 
 impl Mount {
@@ -431,7 +432,7 @@ impl Mount {
         content.size += bytes.len() as u64;
     }
 
-    /// Writes what is in memory only to `zone`, from block `start` on.
+    /// Writes the appended bytes that no extent names yet to `zone`, from block `start` on.
     fn write_back(&self, zone: u32, start: u64) {
         let block = BLOCK as u64;
         let Some(piece) = self.file.content.write().pages.next_piece(true, FULL, BLOCK, usize::MAX) else {

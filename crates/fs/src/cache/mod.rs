@@ -80,7 +80,7 @@ pub fn check_cache_size(size: Bytes) -> Result<()> {
     }
 }
 
-/// The page cache's size in programs that are not told one: a sixteenth of the memory that this process may have, 32 MiB to 1 GiB.
+/// The page cache's size in a program whose user gives no size: a sixteenth of the memory that this process may have, 32 MiB to 1 GiB.
 pub fn default_cache_size() -> Bytes {
     default_size_within(sys::memory::limit())
 }

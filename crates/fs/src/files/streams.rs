@@ -17,7 +17,7 @@ const STREAMS: usize = 4;
 /// The order in which a reader says that it will read a file.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub enum AccessPattern {
-    /// Nothing is known: sequential reads are found by themselves.
+    /// The reader has announced no order: the page cache finds sequential reads by their misses.
     #[default]
     Unknown,
     /// Each read at another offset: nothing is read ahead.
@@ -75,7 +75,7 @@ pub(crate) struct Streams(Mutex<ReaderStreams>);
 #[derive(Debug, Default)]
 struct ReaderStreams {
     pattern: AccessPattern,
-    /// The newest is the last one.
+    /// The streams of the reader, the newest last.
     streams: [Stream; STREAMS],
 }
 

@@ -104,7 +104,7 @@ impl Shared {
     /// behind those written.
     async fn place_piece(&self, file: &Arc<File>, piece: &Piece) -> Result<()> {
         let placed = self.place_and_record(file, piece).await;
-        // Also where the file was removed meanwhile, and where its own zone took nothing.
+        // The file may have been removed during the write: no later write or close would give its own zone back.
         self.release_own_zone(file);
         placed?;
         self.metadata.bound_pending().await

@@ -38,7 +38,7 @@ pub(crate) struct ConventionalSpace {
     freed: VecDeque<FreedRange>,
     /// Blocks of a segment.
     segment: u64,
-    /// Shorter free ranges are left: a segment costs a metadata record.
+    /// Blocks of the shortest free range that may become a segment: every segment costs a metadata record.
     shortest: u64,
 }
 
