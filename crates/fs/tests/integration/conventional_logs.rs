@@ -195,3 +195,58 @@ fn a_worn_zone_ends_its_log_and_takes_no_other() {
     });
     drive.check();
 }
+
+/// A log whose zone goes offline while the log is open loses its entries. Everything else can be read after the next mount.
+#[test]
+fn an_offline_zone_with_an_open_log_does_not_prevent_the_mount() {
+    let (drive, fs) = Drive::formatted(options());
+    drive.run(fs.unmount()).unwrap();
+    let fs = mount_with(&drive, LogZones::Conventional).unwrap();
+    drive.run(async {
+        write(&fs, "/data", &bytes(9000, 3)).await.unwrap();
+        fs.sync().await.unwrap();
+        let writer = fs.create("/open", &log()).await.unwrap();
+        writer.append(&bytes(100, 1)).await.unwrap();
+        writer.sync().await.unwrap();
+        assert_eq!(log_zones(&fs), [2]);
+        fs.unmount().await.unwrap();
+        writer.close().await.unwrap_err();
+    });
+    drive.emu.wear(ZoneId(2), ZoneState::Offline);
+    let fs = drive.run(Fs::mount(drive.dev(), &MountOptions::default())).expect("mounts");
+    assert_eq!(drive.run(read(&fs, "/data")).unwrap(), bytes(9000, 3));
+    drive.run(fs.unmount()).unwrap();
+}
+
+/// A mount gives the blocks of an open log's segment to other logs. The older mount's writer, in the middle of an append, writes nothing more.
+#[test]
+fn a_writer_of_an_ended_mount_writes_over_no_log_of_the_next_one() {
+    let latency = zoned::emu::Latency::all(std::time::Duration::from_micros(50));
+    let (drive, fs) = Drive::formatted(EmuOptions { latency, ..options() });
+    drive.run(fs.unmount()).unwrap();
+    let options = |window| {
+        let log = LogOptions { zones: LogZones::Conventional, window, buffer: 4096, ..LogOptions::default() };
+        MountOptions { log, ..MountOptions::default() }
+    };
+    drive.run(async {
+        let first = Fs::mount(drive.dev(), &options(1)).await.unwrap();
+        let writer = std::sync::Arc::new(first.create("/older", &log()).await.unwrap());
+        first.sync().await.unwrap();
+        let appending = std::sync::Arc::clone(&writer);
+        let append = units::spawn(&**first.driver(), "append", async move {
+            // Ten blocks, one at a time.
+            appending.append(&bytes(40_000, 1)).await
+        });
+        let soon = first.driver().now().after(std::time::Duration::from_micros(120));
+        units::sleep_until(&**first.driver(), soon).await;
+        first.unmount().await.unwrap();
+        let second = Fs::mount(drive.dev(), &options(64)).await.unwrap();
+        append_synced(&second, "/newer", 20, 3000).await;
+        append.await.expect_err("the mount has ended");
+        assert_eq!(read(&second, "/newer").await.unwrap(), content(20, 3000));
+        second.unmount().await.unwrap();
+        let third = Fs::mount(drive.dev(), &options(64)).await.unwrap();
+        assert_eq!(read(&third, "/newer").await.unwrap(), content(20, 3000));
+        third.unmount().await.unwrap();
+    });
+}
