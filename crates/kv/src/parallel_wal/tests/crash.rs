@@ -212,6 +212,15 @@ fn no_acknowledged_batch_is_lost_torn_or_repeated_by_a_cut() {
     }
 }
 
+#[test]
+fn in_the_model_a_flush_that_ends_late_does_not_take_the_floor_away() {
+    let world = World::new(DEFAULT);
+    let sealed = world.tables.state.lock().live.clone();
+    world.parallel_wal.exactly_once().unwrap();
+    world.tables.install(sealed);
+    assert!(world.tables.state.lock().durable.floor.is_some());
+}
+
 /// Histories that break each rule of the checker. `protocol.rs` tests the steps of the protocol that keep the rules.
 #[test]
 fn the_checker_reports_lost_torn_repeated_and_returning_batches() {

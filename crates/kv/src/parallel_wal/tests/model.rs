@@ -46,7 +46,7 @@ type FamilyData = BTreeMap<(u32, Vec<u8>), Vec<i64>>;
 pub struct Contents {
     pub data: FamilyData,
     pub sequence: u64,
-    floor: Option<u64>,
+    pub floor: Option<u64>,
     marks: BTreeSet<u64>,
 }
 
@@ -136,6 +136,14 @@ impl ModelTables {
         Applied { last: Sequence(self.state.lock().live.apply(batch, mark)) }
     }
 
+    /// Ends a flush of the memtables `sealed`: a flush of younger memtables that ended earlier holds.
+    pub fn install(&self, sealed: Contents) {
+        let mut state = self.state.lock();
+        if state.durable.sequence <= sealed.sequence {
+            state.durable = sealed;
+        }
+    }
+
     /// Flushes one family alone, past the parallel WAL.
     pub fn flush_family(&self, family: u32) {
         let parallel_wal = self.parallel_wal.get().and_then(Weak::upgrade).unwrap();
@@ -195,14 +203,10 @@ impl Tables for ModelTables {
             parallel_wal.flush_begins()?;
         }
         std::thread::yield_now();
-        {
-            let mut state = self.state.lock();
-            if state.durable.sequence <= sealed.sequence {
-                state.durable = sealed.clone();
-            }
-        }
+        let sequence = sealed.sequence;
+        self.install(sealed);
         if let Some(parallel_wal) = parallel_wal {
-            parallel_wal.all_flushed(Sequence(sealed.sequence));
+            parallel_wal.all_flushed(Sequence(sequence));
         }
         let over = self.asked.lock().take();
         if let Some(over) = over {
@@ -232,6 +236,8 @@ impl Tables for ModelTables {
         let mut state = self.state.lock();
         state.live.set_floor(floor);
         state.live.marks.clear();
+        // As in RocksDB the floor is a record with a sequence, so that memtables sealed before it are older.
+        state.live.sequence += 1;
         Ok(())
     }
 
