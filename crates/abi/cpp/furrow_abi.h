@@ -105,6 +105,8 @@ enum {
   FURROW_ACCESS_UNKNOWN = 0,
   FURROW_ACCESS_RANDOM = 1,
   FURROW_ACCESS_SEQUENTIAL = 2,
+  // One pass from the beginning to the end, after which the bytes are not needed.
+  FURROW_ACCESS_ONCE = 3,
 };
 // Announces the order in which a file will be read.
 void furrow_expect_access(const FurrowReader* reader, uint8_t pattern);

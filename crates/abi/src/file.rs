@@ -14,9 +14,10 @@ use crate::replay::{LogReplay, Replays};
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::strings::{bytes, lifetime_from_hint, path};
 
-/// The values of `FURROW_ACCESS_RANDOM` and `FURROW_ACCESS_SEQUENTIAL` in `furrow_abi.h`.
+/// The values of `FURROW_ACCESS_RANDOM`, `FURROW_ACCESS_SEQUENTIAL` and `FURROW_ACCESS_ONCE` in `furrow_abi.h`.
 const ACCESS_RANDOM: u8 = 1;
 const ACCESS_SEQUENTIAL: u8 = 2;
+const ACCESS_ONCE: u8 = 3;
 
 /// A file being written, owned by C++.
 #[derive(Debug)]
@@ -331,7 +332,7 @@ pub unsafe extern "C" fn furrow_read_ahead(reader: *const FurrowReader, offset: 
     run_infallible_entry(0, || u8::from(unsafe { &*reader }.reader.read_ahead(Bytes(offset), Bytes(len))))
 }
 
-/// Announces the order in which a file will be read: `FURROW_ACCESS_RANDOM`, `FURROW_ACCESS_SEQUENTIAL`, any other value for an order that is
+/// Announces the order in which a file will be read: one of `FURROW_ACCESS_*`; any other value stands for an order that is
 /// not known.
 ///
 /// # Safety
@@ -341,6 +342,7 @@ pub unsafe extern "C" fn furrow_expect_access(reader: *const FurrowReader, patte
     let pattern = match pattern {
         ACCESS_RANDOM => AccessPattern::Random,
         ACCESS_SEQUENTIAL => AccessPattern::Sequential,
+        ACCESS_ONCE => AccessPattern::Once,
         _ => AccessPattern::Unknown,
     };
     // SAFETY: the caller guarantees that `reader` is alive.

@@ -72,8 +72,9 @@ void RandomAccessFile::Hint(AccessPattern pattern) {
       return reader_.ExpectAccess(FURROW_ACCESS_RANDOM);
     case kSequential:
       return reader_.ExpectAccess(FURROW_ACCESS_SEQUENTIAL);
+    // RocksDB gives its tables this hint when a compaction begins to read them (access_hint_on_compaction_start).
     case kNormal:
-      return reader_.ExpectAccess(FURROW_ACCESS_UNKNOWN);
+      return reader_.ExpectAccess(FURROW_ACCESS_ONCE);
     // RocksDB asks for what it will need with Prefetch, and for what it will not need with InvalidateCache.
     case kWillNeed:
     case kWontNeed:

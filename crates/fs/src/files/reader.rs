@@ -71,7 +71,8 @@ impl Reader {
         true
     }
 
-    /// Announces the order in which this reader and its clones will read the file: how far the page cache reads ahead of them.
+    /// Announces the order in which this reader and its clones will read the file: how far the page cache reads ahead of them, and which pages
+    /// it need not keep.
     pub fn expect(&self, pattern: AccessPattern) {
         self.streams.expect(pattern);
     }
@@ -92,8 +93,15 @@ impl Reader {
         if self.handle.file.kind == FileKind::Log {
             return self.handle.shared.read_log(&self.handle.file, offset, into).await;
         }
+        let (shared, file) = (&self.handle.shared, &self.handle.file);
         let streams = self.admits.then_some(&*self.streams);
-        read::read(&self.handle.shared, &self.handle.file, streams, offset.0, into).await
+        let read = read::read(shared, file, streams, offset.0, into).await?;
+        if let Some((cache, streams)) = shared.cache.as_ref().zip(streams)
+            && let Some(passed) = streams.passed(offset.0, read, cache.page_bytes())
+        {
+            cache.remove(file.ino, &[passed]);
+        }
+        Ok(read)
     }
 
     /// The length so far.

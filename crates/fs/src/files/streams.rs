@@ -2,6 +2,11 @@
 //!
 //! A sequential read misses the page cache where its last read from the device ended, or a little behind: pages there may be in memory. Each
 //! such miss reads on for twice as long as the one before, from [`FIRST_WINDOW`] to the longest read.
+//!
+//! A reader may also announce one pass over the file, after which nobody needs the bytes: the pages behind the pass leave the page cache.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -24,6 +29,9 @@ pub enum AccessPattern {
     Random,
     /// From some offset on to the end: the first miss already reads ahead as far as the longest read.
     Sequential,
+    /// One pass from the file's beginning to its end, after which the bytes are not needed, as a compaction reads its inputs. A page leaves
+    /// the page cache when a read of the pass has reached its end. Reads at other offsets are as for `Unknown` and may be in between.
+    Once,
 }
 
 /// How far a miss reads on.
@@ -68,9 +76,22 @@ impl Stream {
     }
 }
 
+/// The value of [`Streams::pass`] while no pass was announced.
+const NO_PASS: u64 = u64::MAX;
+
 /// The reads of one reader that may be sequential.
-#[derive(Debug, Default)]
-pub(crate) struct Streams(Mutex<ReaderStreams>);
+#[derive(Debug)]
+pub(crate) struct Streams {
+    reader: Mutex<ReaderStreams>,
+    /// The file offset behind the last read of a pass over the file, or [`NO_PASS`].
+    pass: AtomicU64,
+}
+
+impl Default for Streams {
+    fn default() -> Streams {
+        Streams { reader: Mutex::default(), pass: AtomicU64::new(NO_PASS) }
+    }
+}
 
 #[derive(Debug, Default)]
 struct ReaderStreams {
@@ -82,17 +103,31 @@ struct ReaderStreams {
 impl Streams {
     /// From now on the reader reads in the order `pattern`.
     pub(super) fn expect(&self, pattern: AccessPattern) {
-        self.0.lock().pattern = pattern;
+        self.reader.lock().pattern = pattern;
+        let pass = if pattern == AccessPattern::Once { 0 } else { NO_PASS };
+        self.pass.store(pass, Ordering::Relaxed);
+    }
+
+    /// The bytes that a pass over the file no longer needs after a read of `len` bytes at `offset`: the whole pages of `page` bytes up to the
+    /// read's end. `None` where the read is not the next one of a pass.
+    pub(super) fn passed(&self, offset: u64, len: usize, page: u64) -> Option<Range<u64>> {
+        // Most readers have no pass: the load leaves the cache line shared.
+        if self.pass.load(Ordering::Relaxed) != offset {
+            return None;
+        }
+        let end = offset.saturating_add(len as u64);
+        self.pass.compare_exchange(offset, end, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(offset - offset % page..end - end % page).filter(|range| !range.is_empty())
     }
 
     /// Bytes to read from the page at file offset `page` on, which is not in memory. At most `longest`; 0 where the miss continues no
     /// stream, and the reader takes what was asked for.
     pub(super) fn window(&self, page: u64, longest: u64) -> u64 {
-        let reader = self.0.lock();
+        let reader = self.reader.lock();
         match reader.pattern {
             AccessPattern::Random => return 0,
             AccessPattern::Sequential => return longest,
-            AccessPattern::Unknown => {}
+            AccessPattern::Unknown | AccessPattern::Once => {}
         }
         let stream = reader.streams.iter().rev().find(|stream| stream.continues_at(page));
         stream.map_or(0, |stream| stream.window.min(longest))
@@ -100,7 +135,7 @@ impl Streams {
 
     /// Notes a read from the device that began with the page at `page` and ended at file offset `end`.
     pub(super) fn note(&self, page: u64, end: u64, longest: u64) {
-        let streams = &mut self.0.lock().streams;
+        let streams = &mut self.reader.lock().streams;
         let at = streams.iter().rposition(|stream| stream.continues_at(page));
         let window = at.and_then(|at| streams.get(at)).map_or(FIRST_WINDOW, |stream| stream.window * 2);
         // The stream becomes the newest; a new one takes the place of the oldest.
@@ -154,6 +189,20 @@ mod tests {
         assert_eq!(miss(&streams, 1 << 20), LONGEST);
         streams.expect(AccessPattern::Unknown);
         assert_eq!(miss(&streams, 8 << 20), 4096);
+    }
+
+    #[test]
+    fn a_pass_leaves_whole_pages_behind_it_and_other_reads_none() {
+        let streams = Streams::default();
+        assert_eq!(streams.passed(0, 8192, 4096), None, "no pass is announced");
+        streams.expect(AccessPattern::Once);
+        assert_eq!(streams.passed(0, 3000, 4096), None, "the first page is needed again");
+        assert_eq!(streams.passed(12_288, 4096, 4096), None, "another reader's");
+        assert_eq!(streams.passed(3000, 6000, 4096), Some(0..8192));
+        assert_eq!(streams.passed(9000, 7384, 4096), Some(8192..16_384), "up to the end of a page");
+        assert_eq!(streams.passed(3000, 6000, 4096), None, "the pass is further");
+        streams.expect(AccessPattern::Random);
+        assert_eq!(streams.passed(16_384, 8192, 4096), None);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use fs::{BrokenRule, Bytes, CacheMode, FormatOptions, Fs, MountOptions};
+use fs::{AccessPattern, BrokenRule, Bytes, CacheMode, FormatOptions, Fs, MountOptions};
 use units::{Driver, RealDriver, SplitMix64, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Blocks, ZonedDevice};
@@ -207,6 +207,38 @@ fn bytes_asked_for_ahead_are_in_memory_before_they_are_read() {
             fs.unmount().await.unwrap();
         });
     }
+}
+
+#[test]
+fn pages_behind_an_announced_pass_leave_the_cache() {
+    let drive = drive(4096);
+    let (counter, fs) = mounted(&drive, &options(8 * MIB));
+    let content = bytes(400_000, 1);
+    drive.run(async {
+        write(&fs, "/data", &content).await.unwrap();
+        let reader = fs.open("/data").unwrap();
+        let mut into = vec![0; 100_000];
+        reader.read_at(Bytes(300_000), &mut into).await.unwrap();
+        let all = fs.cache_stats().pages;
+        assert!(all >= 97, "{all} pages");
+        reader.expect(AccessPattern::Once);
+        // A read at another offset is no part of the pass.
+        reader.read_at(Bytes(200_000), &mut into).await.unwrap();
+        assert_eq!(fs.cache_stats().pages, all);
+        for at in (0..240_000).step_by(3000) {
+            reader.read_at(Bytes(at as u64), &mut into[..3000]).await.unwrap();
+            assert!(into[..3000] == content[at..at + 3000]);
+        }
+        assert_eq!(fs.cache_stats().pages, all - 240_000 / 4096);
+        // Bytes behind the pass are read from the device, and stay from then on.
+        for misses in [true, false] {
+            counter.take();
+            reader.read_at(Bytes(1000), &mut into).await.unwrap();
+            assert!(into == content[1000..101_000]);
+            assert_eq!(counter.take().0 > 0, misses);
+        }
+        fs.unmount().await.unwrap();
+    });
 }
 
 #[test]
