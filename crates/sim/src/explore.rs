@@ -51,6 +51,8 @@ struct Cut {
     promises: u64,
     /// Whether appends to several zones are in flight at the cut.
     crossing: bool,
+    /// Whether appended bytes of files were in memory only, as the workload's last step saw it.
+    dirty: bool,
 }
 
 /// Explores a target.
@@ -183,7 +185,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
         .unwrap_or(0);
     let mut progress = Progress::new(tasks);
     let mut promises = 0;
-    let mut ready = false;
+    let (mut ready, mut dirty) = (false, false);
     let mut cuts: Vec<Cut> = Vec::new();
     let mut in_flight: BTreeMap<OpNumber, ZoneId> = BTreeMap::new();
     for (at, event) in trace.events.iter().enumerate() {
@@ -202,6 +204,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
                 }
             }
             Event::Ready => ready = true,
+            Event::Dirty { bytes } => dirty = *bytes > 0,
             Event::Submit { op, what: Op::Append { zone, .. } } => drop(in_flight.insert(*op, *zone)),
             Event::Acked { op, .. } | Event::Refused { op } => drop(in_flight.remove(op)),
             Event::Submit { .. } | Event::Failed { .. } | Event::Drive { .. } => {}
@@ -210,7 +213,7 @@ fn cuts(trace: &Trace) -> Vec<Cut> {
             let mut zones = in_flight.values();
             let first = zones.next();
             let crossing = zones.any(|zone| Some(zone) != first);
-            cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises, crossing });
+            cuts.push(Cut { event: at, progress: Arc::new(progress.clone()), promises, crossing, dirty });
         }
     }
     cuts
@@ -328,9 +331,12 @@ impl CutExplorer<'_> {
             Some(only) => id.twice = only.twice,
             None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(SECOND_CUT_EVERY) == 0,
         }
-        let has_conventional_zones = self.trace.drive.conventional > 0;
-        let kinds = has_conventional_zones.then_some(StateKind::ConventionalZones);
-        if !exploration.is_new(fingerprint, cut.promises, kinds.as_slice()) {
+        let kinds = [
+            (StateKind::ConventionalZones, self.trace.drive.conventional > 0),
+            (StateKind::DirtyPages, cut.dirty),
+        ];
+        let kinds: Vec<StateKind> = kinds.into_iter().filter(|(_, is)| *is).map(|(kind, _)| kind).collect();
+        if !exploration.is_new(fingerprint, cut.promises, &kinds) {
             return;
         }
         let probe = Probe { twice: id.twice, seed: fingerprint as u64, event: cut.event };

@@ -165,6 +165,7 @@ impl TaskRunner {
             let step = Plan::step(self.task, index);
             let covers = self.steps_made_durable(acts, index, act);
             self.recorder.attempt(step);
+            self.note_dirty_bytes();
             if let Err(error) = self.act(act, index).await {
                 self.recorder.failed(step);
                 // A full drive, or more open logs than zones, is no defect. The task ends; a cut may keep or drop its last
@@ -173,6 +174,7 @@ impl TaskRunner {
                 tracing::debug!(task = self.task, index, %error, "a step failed");
                 return if full { Ok(()) } else { Err(error) };
             }
+            self.note_dirty_bytes();
             {
                 let mut ledger = self.ledger.lock();
                 if let Some(done) = ledger.done.get_mut(self.task) {
@@ -194,6 +196,14 @@ impl TaskRunner {
             writer.close().await?;
         }
         Ok(())
+    }
+
+    /// Records how many bytes of files are in memory only, in a mount with a page cache.
+    fn note_dirty_bytes(&self) {
+        let cache = self.fs.cache_stats();
+        if cache.capacity > Bytes(0) {
+            self.recorder.dirty(cache.dirty.0);
+        }
     }
 
     /// The steps that the return of `act` promises to be durable, computed when `act` begins.

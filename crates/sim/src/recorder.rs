@@ -86,6 +86,11 @@ impl Recorder {
         self.mark(Event::Failed { step });
     }
 
+    /// Records that `bytes` of files are in memory only.
+    pub fn dirty(&self, bytes: u64) {
+        self.mark(Event::Dirty { bytes });
+    }
+
     /// Records that the file system is formatted and mounted: cuts are taken from here on.
     pub fn ready(&self) {
         self.mark(Event::Ready);

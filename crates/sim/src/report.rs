@@ -59,6 +59,8 @@ pub enum StateKind {
     AtomicWrites,
     /// The drive has conventional zones, in which logs lie.
     ConventionalZones,
+    /// Appended bytes of files were in memory only at the cut.
+    DirtyPages,
     /// A physical zone wears out before the cut, at the cut or after the mount.
     WornZone,
 }

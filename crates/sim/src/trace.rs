@@ -53,6 +53,11 @@ pub enum Event {
     },
     /// The file system is formatted and mounted: cuts are taken from here on.
     Ready,
+    /// Bytes of files that are in memory only, from here on.
+    Dirty {
+        /// Number of bytes.
+        bytes: u64,
+    },
     /// The operations after this event are those of the named drive, one of several below an array.
     Drive {
         /// The number of the drive in the recording.
@@ -81,6 +86,7 @@ impl Clone for Event {
             Event::Acknowledged { step } => Event::Acknowledged { step: *step },
             Event::Failed { step } => Event::Failed { step: *step },
             Event::Ready => Event::Ready,
+            Event::Dirty { bytes } => Event::Dirty { bytes: *bytes },
             Event::Drive { drive } => Event::Drive { drive: *drive },
         }
     }

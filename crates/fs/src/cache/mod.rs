@@ -226,6 +226,10 @@ impl PageCache {
     /// As [`load`](PageCache::load), for the page that begins at `offset`, without waiting for another reader.
     pub(crate) fn try_load(&self, ino: u64, offset: u64) -> TryLoad<'_> {
         let key = self.key(ino, offset);
+        // A look-up ahead of the reader is no use of the page.
+        if self.pages.peek(&key).is_some() {
+            return TryLoad::InMemory;
+        }
         match self.pages.get_value_or_guard(&key, Some(std::time::Duration::ZERO)) {
             GuardResult::Guard(guard) => {
                 #[cfg(feature = "cache-trace")]

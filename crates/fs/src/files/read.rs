@@ -18,6 +18,10 @@ use crate::zones::pool::MAX_POOLED_BLOCKS;
 /// The longest device read of file data, in blocks: as long as a pooled buffer.
 const MAX_READ_BLOCKS: u64 = MAX_POOLED_BLOCKS as u64;
 
+/// A device read passes over at most this many bytes of pages in memory: their transfer takes less time than a second read, but a window of a
+/// mebibyte with one page missing is no reason to read all of it.
+const LONGEST_GAP: u64 = 32 << 10;
+
 /// The next part of a read from a data file.
 enum NextPiece<'a> {
     /// This many bytes were filled in from memory or with zeros, without a device read.
@@ -113,17 +117,18 @@ async fn load(
         Some(NextPiece::Device(run)) => run.to,
     };
     let mut guards = vec![(first, guard)];
-    let mut page = first;
+    let (mut page, mut last) = (first, first);
     while let Some(next) = page.checked_add(cache.page_bytes()).filter(|next| *next < to) {
         match cache.try_load(file.ino, next) {
-            TryLoad::Absent(guard) => guards.push((next, guard)),
-            // The run passes over a page in memory: one long read costs less than two.
-            TryLoad::InMemory => {}
-            TryLoad::ReadByAnother => break,
+            TryLoad::Absent(guard) => {
+                guards.push((next, guard));
+                last = next;
+            }
+            TryLoad::InMemory if next - last <= LONGEST_GAP => {}
+            TryLoad::InMemory | TryLoad::ReadByAnother => break,
         }
         page = next;
     }
-    let last = guards.last().map_or(first, |(page, _)| *page);
     let end = last.saturating_add(cache.page_bytes());
     // Extents are looked up again behind all guards: a truncation removes pages after it has cut the extents, so that bytes read by older
     // extents are not stored.

@@ -3,7 +3,8 @@
 //! A sequential read misses the page cache where its last read from the device ended, or a little behind: pages there may be in memory. Each
 //! such miss reads on for twice as long as the one before, from [`FIRST_WINDOW`] to the longest read.
 //!
-//! A reader may also announce one pass over the file, after which nobody needs the bytes: the pages behind the pass leave the page cache.
+//! A reader may also announce one pass over the file, after which nobody needs the bytes: a miss of the pass reads as far as the longest read,
+//! and the pages behind the pass leave the page cache.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,8 +30,9 @@ pub enum AccessPattern {
     Random,
     /// From some offset on to the end: the first miss already reads ahead as far as the longest read.
     Sequential,
-    /// One pass from the file's beginning to its end, after which the bytes are not needed, as a compaction reads its inputs. A page leaves
-    /// the page cache when a read of the pass has reached its end. Reads at other offsets are as for `Unknown` and may be in between.
+    /// One pass from the file's beginning to its end, after which the bytes are not needed, as a compaction reads its inputs. A miss of the
+    /// pass reads ahead as far as the longest read, and a page leaves the page cache when a read of the pass has reached its end. Reads at
+    /// other offsets are as for `Unknown` and may be in between.
     Once,
 }
 
@@ -123,6 +125,11 @@ impl Streams {
     /// Bytes to read from the page at file offset `page` on, which is not in memory. At most `longest`; 0 where the miss continues no
     /// stream, and the reader takes what was asked for.
     pub(super) fn window(&self, page: u64, longest: u64) -> u64 {
+        // The pass has reached the page, or ended a little before it.
+        let pass = self.pass.load(Ordering::Relaxed);
+        if pass != NO_PASS && page.abs_diff(pass) <= SLACK {
+            return longest;
+        }
         let reader = self.reader.lock();
         match reader.pattern {
             AccessPattern::Random => return 0,
@@ -201,8 +208,13 @@ mod tests {
         assert_eq!(streams.passed(3000, 6000, 4096), Some(0..8192));
         assert_eq!(streams.passed(9000, 7384, 4096), Some(8192..16_384), "up to the end of a page");
         assert_eq!(streams.passed(3000, 6000, 4096), None, "the pass is further");
+        assert_eq!(
+            [16_384, 24_576, 1 << 20].map(|page| streams.window(page, LONGEST)),
+            [LONGEST, LONGEST, 0]
+        );
         streams.expect(AccessPattern::Random);
         assert_eq!(streams.passed(16_384, 8192, 4096), None);
+        assert_eq!(streams.window(16_384, LONGEST), 0);
     }
 
     #[test]

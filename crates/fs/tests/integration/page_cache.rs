@@ -437,6 +437,27 @@ fn pages_in_memory_do_not_divide_long_reads() {
     }
 }
 
+#[test]
+fn a_window_ends_before_many_pages_in_memory() {
+    let drive = drive(4096);
+    let (counter, fs) = mounted(&drive, &MountOptions { write_buffer: 1 << 20, ..options(8 * MIB) });
+    drive.run(async {
+        write(&fs, "/data", &bytes(256 << 10, 1)).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    let dev: Arc<dyn ZonedDevice> = counter.clone();
+    let fs = drive.run(Fs::mount(dev, &options(8 * MIB))).expect("mounts");
+    drive.run(async {
+        let in_memory = fs.open("/data").unwrap();
+        in_memory.read_at(Bytes(32 << 10), &mut vec![0; 128 << 10]).await.unwrap();
+        counter.take();
+        let reader = fs.open("/data").unwrap();
+        reader.expect(AccessPattern::Sequential);
+        reader.read_at(Bytes(0), &mut [0; 4096]).await.unwrap();
+        assert_eq!(counter.take(), (1, 8), "up to the pages in memory");
+    });
+}
+
 /// Random operations on some files, beside a model, with a cache smaller than the files.
 #[test]
 fn files_have_their_content_whatever_the_cache_holds() {

@@ -18,11 +18,11 @@
 //!
 //! | offset | size | field | meaning |
 //! |---|---|---|---|
-//! | 0 | 1 | kind | 1 write, 2 append, 3 flush, 4 zone command, 5 acked, 6 attempt, 7 acknowledged, 8 failed, 9 ready, 10 refused, 11 drive |
+//! | 0 | 1 | kind | 1 write, 2 append, 3 flush, 4 zone command, 5 acked, 6 attempt, 7 acknowledged, 8 failed, 9 ready, 10 refused, 11 drive, 12 dirty |
 //! | 1 | 1 | detail | write, append: 1 durable; zone: 1 open, 2 close, 3 finish, 4 reset; acked: 1 with an address |
 //! | 2 | 2 | reserved | zero |
 //! | 4 | 4 | length | payload bytes |
-//! | 8 | 8 | id | the operation's or the step's number; drive: of which one the operations behind it are |
+//! | 8 | 8 | id | the operation's or the step's number; drive: of which one the operations behind it are; dirty: bytes of files that are in memory only |
 //! | 16 | 8 | place | write: first block; append and zone command: the zone; acked: the address of an append |
 //! | 24 | 8 | reserved | zero |
 //!
@@ -146,6 +146,7 @@ fn encode(trace: &Trace) -> Vec<u8> {
             Event::Failed { step } => (8, 0, step.0, 0, &[]),
             Event::Ready => (9, 0, 0, 0, &[]),
             Event::Refused { op } => (10, 0, op.0, 0, &[]),
+            Event::Dirty { bytes } => (12, 0, *bytes, 0, &[]),
             Event::Drive { drive } => (11, 0, u64::from(*drive), 0, &[]),
         };
         let length = u32::try_from(payload.len()).expect("an operation is shorter than a zone");
@@ -270,6 +271,7 @@ fn decode_event(record: &EventRecord, payload: &[u8]) -> Result<Event> {
             let drive = u32::try_from(record.id.get());
             Event::Drive { drive: drive.map_err(|_| Error::Trace("a drive's number is too large"))? }
         }
+        12 => Event::Dirty { bytes: record.id.get() },
         _ => return Err(Error::Trace("an event's kind is unknown")),
     })
 }
@@ -324,6 +326,7 @@ mod tests {
             Event::Acked { op: OpNumber(2), at: None },
             Event::Acknowledged { step: Step(7) },
             Event::Failed { step: Step(8) },
+            Event::Dirty { bytes: 5000 },
         ];
         Trace { target: Target::Log, seed: 42, workload: 3, drive, ordered: false, modelled: false, events }
     }
