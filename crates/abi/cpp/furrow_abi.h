@@ -72,9 +72,15 @@ FurrowStatus furrow_lock(const FurrowFs* fs, const char* path, size_t len, Furro
 void furrow_end_recovery(const FurrowFs* fs, const char* dir, size_t len);
 void furrow_unlock(FurrowLock* lock);
 
-// Creates a file for writing. `lifetime` is RocksDB's WriteLifeTimeHint; `log` is 1 for a write-ahead log. `preallocate` is
-// the expected size in bytes, 0 if it is not known.
-FurrowStatus furrow_create(const FurrowFs* fs, const char* path, size_t len, uint8_t log, uint8_t lifetime,
+// Kinds of file.
+enum {
+  FURROW_KIND_DATA = 0,
+  FURROW_KIND_LOG = 1,
+  // Synced often, and too short for a zone: a log where logs go to conventional zones, data elsewhere.
+  FURROW_KIND_SHORT_LOG = 2,
+};
+// Creates a file for writing. `lifetime` is RocksDB's WriteLifeTimeHint. `preallocate` is the expected size in bytes, 0 if it is not known.
+FurrowStatus furrow_create(const FurrowFs* fs, const char* path, size_t len, uint8_t kind, uint8_t lifetime,
                            uint64_t preallocate, FurrowWriter** out);
 FurrowStatus furrow_open_append(const FurrowFs* fs, const char* path, size_t len, FurrowWriter** out);
 FurrowStatus furrow_append(const FurrowWriter* writer, const char* data, size_t len);

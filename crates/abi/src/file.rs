@@ -14,6 +14,10 @@ use crate::replay::{LogReplay, Replays};
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
 use crate::strings::{bytes, lifetime_from_hint, path};
 
+/// The values of `FURROW_KIND_DATA` and `FURROW_KIND_SHORT_LOG` in `furrow_abi.h`.
+const KIND_DATA: u8 = 0;
+const KIND_SHORT_LOG: u8 = 2;
+
 /// The values of `FURROW_ACCESS_RANDOM`, `FURROW_ACCESS_SEQUENTIAL` and `FURROW_ACCESS_ONCE` in `furrow_abi.h`.
 const ACCESS_RANDOM: u8 = 1;
 const ACCESS_SEQUENTIAL: u8 = 2;
@@ -81,7 +85,7 @@ impl FurrowWriter {
     }
 }
 
-/// Creates a file for writing.
+/// Creates a file for writing. `kind` is one of `FURROW_KIND_*`.
 ///
 /// # Safety
 /// `fs` is alive; `name` and `out` are valid; the result goes to [`furrow_writer_free`].
@@ -90,7 +94,7 @@ pub unsafe extern "C" fn furrow_create(
     fs: *const FurrowFs,
     name: *const c_char,
     len: usize,
-    log: u8,
+    kind: u8,
     hint: u8,
     preallocate: u64,
     out: *mut *mut FurrowWriter,
@@ -98,7 +102,11 @@ pub unsafe extern "C" fn furrow_create(
     run_entry(|| {
         // SAFETY: the caller guarantees that `fs` is alive and that `name` has `len` readable bytes.
         let (fs, name) = unsafe { (&*fs, path(name, len)?) };
-        let kind = if log == 0 { FileKind::Data } else { FileKind::Log };
+        let kind = match kind {
+            KIND_DATA => FileKind::Data,
+            KIND_SHORT_LOG if !fs.fs().logs_go_to_conventional_zones() => FileKind::Data,
+            _ => FileKind::Log,
+        };
         let options =
             CreateOptions { kind, lifetime: lifetime_from_hint(hint), preallocate: Bytes(preallocate) };
         let writer = block_on(&**fs.driver(), fs.fs().create(&name, &options))?;

@@ -152,6 +152,11 @@ impl Fs {
         CacheStats { dirty: Bytes(self.shared.dirty.as_ref().map_or(0, DirtyBytes::total)), ..cache }
     }
 
+    /// Whether new logs go to conventional zones first: the drive has some for logs, and [`LogOptions`](crate::wal::LogOptions) allow it.
+    pub fn logs_go_to_conventional_zones(&self) -> bool {
+        self.shared.state.lock().allocator.prefers_conventional
+    }
+
     /// The superblock.
     pub fn superblock(&self) -> &Superblock {
         &self.shared.superblock

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use fs::{CreateOptions, FormatOptions, Fs, MountOptions};
+use fs::{CreateOptions, FileKind, FormatOptions, Fs, MountOptions};
 use level::{Db, DbOptions, WriteBatch};
 use units::{Blocks, Driver, RealDriver, block_on};
 use zoned::ZonedDevice;
@@ -12,8 +12,18 @@ use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
 const PATH: &str = "/db";
 
 fn formatted_drive(driver: &Arc<dyn Driver>) -> Arc<Emu> {
+    drive_with_conventional_zones(driver, 0)
+}
+
+fn drive_with_conventional_zones(driver: &Arc<dyn Driver>, conventional: u32) -> Arc<Emu> {
     let zone = Blocks(1024);
-    let options = EmuOptions { zones: 48, zone_size: zone, zone_capacity: zone, ..EmuOptions::default() };
+    let options = EmuOptions {
+        zones: 48 + conventional,
+        conventional,
+        zone_size: zone,
+        zone_capacity: zone,
+        ..EmuOptions::default()
+    };
     let emu = Emu::memory(options, Arc::clone(driver));
     let device: Arc<dyn ZonedDevice> = Arc::clone(&emu) as Arc<dyn ZonedDevice>;
     block_on(&**driver, Fs::format(&device, &FormatOptions::default())).unwrap();
@@ -93,12 +103,33 @@ fn what_was_written_is_read_in_order_also_by_the_next_opening() {
 }
 
 #[test]
+fn the_manifest_is_a_log_where_logs_go_to_conventional_zones() {
+    let driver: Arc<dyn Driver> = RealDriver::new();
+    for (conventional, expected) in [(0, FileKind::Data), (4, FileKind::Log)] {
+        let emu = drive_with_conventional_zones(&driver, conventional);
+        for opening in 1..4 {
+            let fs = mount(&emu);
+            let db = Db::open(&fs, PATH, &small_options()).unwrap();
+            put(&db, 0..opening * 500, false);
+            db.compact();
+            let names = fs.read_dir(PATH).unwrap();
+            let manifests: Vec<_> =
+                names.iter().filter(|entry| entry.name.starts_with("MANIFEST-")).collect();
+            assert!(manifests.len() == 1 && manifests[0].kind == expected, "{manifests:?}");
+            assert_eq!(keys(&db), (0..opening * 500).map(key).collect::<Vec<_>>());
+            drop(db);
+            unmount(&fs);
+        }
+    }
+}
+
+#[test]
 fn a_power_cut_leaves_a_prefix_with_all_synced_writes_also_while_logs_change() {
     // A memtable of 64 KiB is full after some of these values: the log changes close to the synced write.
     let long = [7; 9000];
     for round in 0..60 {
         let driver: Arc<dyn Driver> = RealDriver::new();
-        let emu = formatted_drive(&driver);
+        let emu = drive_with_conventional_zones(&driver, round % 2 * 4);
         let fs = mount(&emu);
         let db = Db::open(&fs, PATH, &small_options()).unwrap();
         let synced = 5 + round % 6;

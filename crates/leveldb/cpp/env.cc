@@ -23,6 +23,9 @@ bool EndsWith(const std::string& name, const std::string& suffix) {
 // True for a write-ahead log.
 bool IsLog(const std::string& name) { return EndsWith(name, ".log"); }
 
+// True for the list of the database's tables, which takes a record for each change of them.
+bool IsManifest(const std::string& name) { return name.compare(name.rfind('/') + 1, 9, "MANIFEST-") == 0; }
+
 bool IsTable(const std::string& name) { return EndsWith(name, ".ldb"); }
 
 std::string DirectoryOf(const std::string& name) {
@@ -53,7 +56,8 @@ class ZonedEnv final : public leveldb::Env {
   Status NewWritableFile(const std::string& name, leveldb::WritableFile** result) override {
     FurrowWriter* writer = nullptr;
     const bool log = IsLog(name);
-    Status status = ToStatus(furrow_create(fs_, name.data(), name.size(), log ? 1 : 0,
+    const uint8_t kind = log ? FURROW_KIND_LOG : IsManifest(name) ? FURROW_KIND_SHORT_LOG : FURROW_KIND_DATA;
+    Status status = ToStatus(furrow_create(fs_, name.data(), name.size(), kind,
                                            log ? kLifetimeShort : kLifetimeUnknown, IsTable(name) ? table_size_ : 0, &writer));
     *result = status.ok() ? new Writer(writer, log && flush_to_drive_) : nullptr;
     return status;
@@ -139,7 +143,7 @@ class ZonedEnv final : public leveldb::Env {
   Status NewLogger(const std::string& name, leveldb::Logger** result) override {
     FurrowWriter* writer = nullptr;
     Status status =
-        ToStatus(furrow_create(fs_, name.data(), name.size(), 0, kLifetimeUnknown, 0, &writer));
+        ToStatus(furrow_create(fs_, name.data(), name.size(), FURROW_KIND_DATA, kLifetimeUnknown, 0, &writer));
     *result = status.ok() ? new TextLog(writer) : nullptr;
     return status;
   }

@@ -188,7 +188,7 @@ IOStatus FurrowFileSystem::NewWritableFile(const std::string& fname, const FileO
   std::string database = DatabaseOfOptions(fname);
   FurrowWriter* writer = nullptr;
   status = ToIOStatus(furrow_create(
-      fs_, fname.data(), fname.size(), wal ? 1 : 0, static_cast<uint8_t>(FirstHint(fname, options)),
+      fs_, fname.data(), fname.size(), wal ? FURROW_KIND_LOG : FURROW_KIND_DATA, static_cast<uint8_t>(FirstHint(fname, options)),
       wal ? log_preallocation_.load(std::memory_order_relaxed) : 0, &writer));
   if (!status.ok()) {
     // RocksDB opens the database without the file of its options, too.
@@ -386,7 +386,7 @@ IOStatus FurrowFileSystem::NewLogger(const std::string& fname, const IOOptions&,
   } else {
     FurrowWriter* writer = nullptr;
     IOStatus status = ToIOStatus(
-        furrow_create(fs_, fname.data(), fname.size(), 0, static_cast<uint8_t>(Env::WLTH_NOT_SET), 0, &writer));
+        furrow_create(fs_, fname.data(), fname.size(), FURROW_KIND_DATA, static_cast<uint8_t>(Env::WLTH_NOT_SET), 0, &writer));
     if (!status.ok()) {
       return status;
     }

@@ -6,6 +6,7 @@ mod device;
 mod export;
 mod exported;
 mod faults;
+mod leveldb;
 mod order;
 mod pattern;
 mod rates;
@@ -25,6 +26,8 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
         "conformance" => conformance::run(&mut checks, device)?,
         "stock" => stock::run(&mut checks, device)?,
         "resets" => resets::run(&mut checks, device)?,
+        "leveldb" => leveldb::run(&mut checks)?,
+        "leveldb-resets" => leveldb::run_until_reset(&mut checks, device)?,
         "faults" => faults::run(&mut checks)?,
         "array" => array::run(&mut checks)?,
         "export" => export::run(&mut checks)?,

@@ -14,6 +14,9 @@ use super::kernel;
 /// The file of Furrow's RocksDB plug-in, in the directory of the `furrow` program.
 const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
 
+/// The file of Furrow's LevelDB library, in the same directory.
+const LEVELDB_FILE: &str = "libfurrow_leveldb.so";
+
 /// Files of the host, with their paths in the guest.
 #[derive(Clone, Debug, Default)]
 pub struct Programs {
@@ -36,6 +39,24 @@ impl Programs {
             self.add(name, built)?;
         }
         self.add_as(&format!("/bin/{PLUGIN_FILE}"), &built.join(PLUGIN_FILE))
+    }
+
+    /// Adds the `furrow` program, its LevelDB library, and test programs of LevelDB, which the host's compiler makes.
+    pub fn add_furrow_and_leveldb(&mut self, built: &Path) -> Result<()> {
+        self.add("furrow", built)?;
+        self.add_as(&format!("/bin/{LEVELDB_FILE}"), &built.join(LEVELDB_FILE))?;
+        let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../leveldb/tests/programs");
+        for name in ["synced", "fill"] {
+            let program = built.join(format!("leveldb-{name}"));
+            let source = sources.join(format!("{name}.c"));
+            // Another machine may be about to start with the same program.
+            let new = tempfile::NamedTempFile::new_in(built)?.into_temp_path();
+            let flags = ["-O1", "-Wall", "-o"];
+            kernel::run(Command::new("gcc").args(flags).arg(&new).arg(&source).arg("-lleveldb"))?;
+            new.persist(&program)?;
+            self.add_as(&format!("/bin/leveldb-{name}"), &program)?;
+        }
+        Ok(())
     }
 
     /// Adds a file of the host under the given name, with the libraries that it loads.

@@ -48,6 +48,7 @@ impl Lab {
         for name in with {
             match *name {
                 "furrow" => programs.add_furrow(&built())?,
+                "furrow-leveldb" => programs.add_furrow_and_leveldb(&built())?,
                 name => programs.add(name, &built())?,
             }
         }

@@ -5,6 +5,7 @@ mod chance;
 mod export;
 mod faults;
 mod lab;
+mod leveldb;
 mod report;
 mod resets;
 
@@ -75,6 +76,12 @@ const GROUPS: &[Group] = &[
         name: "resets",
         about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
         run: resets::run,
+        alone: false,
+    },
+    Group {
+        name: "leveldb",
+        about: "LevelDB's programs: 10 machine resets, 10 kills with logs in conventional zones, bytes beside zoned btrfs",
+        run: leveldb::run,
         alone: false,
     },
     Group {

@@ -37,7 +37,8 @@ pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
         let machines: Vec<_> = (1..)
             .zip(DEVICES)
             .map(|(stream, device)| {
-                scope.spawn(move || ResetMachine::start(lab, report, device, stream)?.run(share))
+                let test = ResetTest { name: "resets", programs: &[] };
+                scope.spawn(move || ResetMachine::start(lab, report, test, device, stream)?.run(share))
             })
             .collect();
         machines.into_iter().map(|machine| machine.join()).collect::<Vec<_>>()
@@ -48,8 +49,17 @@ pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     Ok(())
 }
 
+/// The test that runs in a machine that is reset: it asks for the state, reports one test when it has found all that was acknowledged, then
+/// what it acknowledges.
+#[derive(Clone, Copy)]
+pub(super) struct ResetTest<'a> {
+    pub(super) name: &'a str,
+    /// The programs that the test starts.
+    pub(super) programs: &'a [&'a str],
+}
+
 /// A machine that is reset, and the writes acknowledged by its guest.
-struct ResetMachine<'a> {
+pub(super) struct ResetMachine<'a> {
     running: RunningMachine,
     monitor: Monitor,
     report: &'a GroupReport<'a>,
@@ -71,9 +81,10 @@ enum GuestStage {
 }
 
 impl<'a> ResetMachine<'a> {
-    fn start(
+    pub(super) fn start(
         lab: &Lab,
         report: &'a GroupReport<'a>,
+        test: ResetTest<'_>,
         device: &'a str,
         stream: u64,
     ) -> Result<ResetMachine<'a>> {
@@ -84,7 +95,7 @@ impl<'a> ResetMachine<'a> {
             survives_reset: true,
             ..Machine::default()
         };
-        let running = lab.start(&machine, &[], "resets", device, Job::default())?;
+        let running = lab.start(&machine, test.programs, test.name, device, Job::default())?;
         Ok(ResetMachine {
             monitor: Monitor::connect(&running.monitor())?,
             running,
@@ -98,7 +109,7 @@ impl<'a> ResetMachine<'a> {
         })
     }
 
-    fn run(mut self, resets: u64) -> Result<()> {
+    pub(super) fn run(mut self, resets: u64) -> Result<()> {
         for reset in 1..=resets {
             self.round().with_context(|| format!("{}, before reset {reset}", self.device))?;
             self.monitor.execute("system_reset", json!({}))?;
