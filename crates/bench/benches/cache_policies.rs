@@ -7,6 +7,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
+use std::hash::BuildHasher as _;
 
 use bench::ycsb::{self, Workload, YcsbLoad};
 use foldhash::fast::FixedState;
@@ -184,6 +185,27 @@ impl Policy for Quick {
     }
 }
 
+/// The library's policy, which takes in half of the runs of 64 pages that are written while it is full, as the page cache does.
+struct HalfOfWrites(Quick);
+
+impl Policy for HalfOfWrites {
+    fn read(&mut self, page: Page) -> bool {
+        self.0.read(page)
+    }
+
+    fn store(&mut self, (ino, page): Page) {
+        let cache = &self.0.0;
+        let has_room = cache.weight() < cache.capacity() / 50 * 49;
+        if has_room || FixedState::default().hash_one((ino, page / 64)) & 1 == 0 {
+            self.0.store((ino, page));
+        }
+    }
+
+    fn remove(&mut self, page: Page) {
+        self.0.remove(page);
+    }
+}
+
 /// Replays the calls. The hit ratio of the reads from call `counted` on.
 fn replay(policy: &mut dyn Policy, events: &[CacheEvent], counted: usize) -> f64 {
     let (mut reads, mut hits) = (0_u64, 0_u64);
@@ -241,6 +263,9 @@ fn main() {
             ];
             for hot in [0.97, 0.75, 0.5, 0.25, 0.1, 0.05, 0.02] {
                 policies.push((format!("quick {hot}"), Box::new(Quick::new(room, hot))));
+            }
+            for hot in [0.5, 0.1] {
+                policies.push((format!("half {hot}"), Box::new(HalfOfWrites(Quick::new(room, hot)))));
             }
             for (name, mut policy) in policies {
                 print!("{name} {:.3}  ", replay(&mut *policy, &recorded, counted));

@@ -11,6 +11,7 @@
 //! only, and by the growth of the file's last, shorter page. Reclaim, which moves blocks between zones, does not touch the cache. Pages that no extent names yet are not here: see
 //! [`files::pages`](crate::files::pages).
 
+mod admission;
 mod counters;
 #[cfg(feature = "cache-trace")]
 mod trace;
@@ -24,6 +25,7 @@ use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
 use quick_cache::{OptionsBuilder, Weighter};
 use units::Bytes;
 
+use self::admission::Admission;
 pub use self::counters::CacheStats;
 use self::counters::Counters;
 #[cfg(feature = "cache-trace")]
@@ -60,7 +62,15 @@ const SHARDS: usize = 16;
 ///
 /// A table is written once and read once, by its compaction: such pages need more room than the 3 % that `quick_cache` leaves them by
 /// default. Measured by `bench/benches/cache_policies.rs` (ADR 0030).
-const HOT_SHARE: f64 = 0.1;
+const HOT_SHARE: f64 = 0.5;
+
+/// A cache is full when less than its capacity divided by this number is free. The parts of the cache never fill up alike.
+const FULL_DIVISOR: u64 = 50;
+
+/// True if a cache of the given weight takes in pages without the loss of others.
+fn has_room(weight: u64, capacity: u64) -> bool {
+    weight < capacity - capacity / FULL_DIVISOR
+}
 
 /// Fails with `Invalid` where a page cache of `size` bytes is too small to be of use, or larger than the memory that this process may have.
 /// 0 is no cache.
@@ -135,6 +145,7 @@ pub(crate) struct PageCache {
     left: Mutex<u64>,
     page_bytes: usize,
     pages: Cache<PageKey, Page, PageWeight, FixedState>,
+    admission: Admission,
     counters: Counters,
 }
 
@@ -157,7 +168,8 @@ impl PageCache {
         let pages =
             Cache::with_options(options, PageWeight, FixedState::default(), DefaultLifecycle::default());
         let left = Mutex::new(0);
-        Some(PageCache { size: size.0, left, page_bytes, pages, counters: Counters::default() })
+        let admission = Admission::new(items);
+        Some(PageCache { size: size.0, left, page_bytes, pages, admission, counters: Counters::default() })
     }
 
     /// The most bytes that are read ahead: a window is a small part of the cache.
@@ -190,6 +202,7 @@ impl PageCache {
         let key = self.key(ino, offset);
         #[cfg(feature = "cache-trace")]
         trace::record(CacheEvent::Read(ino, key.page));
+        self.admission.read(key);
         let copied = self.pages.get(&key).map_or(0, |page| self.copy_from(&page, offset, into));
         if copied > 0 {
             self.counters.count_hit(key.page);
@@ -247,16 +260,22 @@ impl PageCache {
         let _removed_meanwhile = guard.insert(Page::from(bytes));
     }
 
-    /// Stores the pages that begin within `bytes`, the bytes of file `ino` at `offset` that extents name.
+    /// Stores the pages that begin within `bytes`, the bytes of file `ino` at `offset` that extents name, which were just written. A full cache
+    /// may take in a part of them alone.
     pub(crate) fn store(&self, ino: u64, offset: u64, bytes: &[u8]) {
         let Some(first_page) = offset.checked_next_multiple_of(self.page_bytes()) else { return };
         let before = first_page - offset;
         let whole = usize::try_from(before).ok().and_then(|before| bytes.get(before..)).unwrap_or_default();
         let first = first_page / self.page_bytes();
+        let has_room = has_room(self.pages.weight(), self.pages.capacity());
         for (page, bytes) in (first..).zip(whole.chunks(self.page_bytes)) {
             #[cfg(feature = "cache-trace")]
             trace::record(CacheEvent::Stored(ino, page));
-            self.pages.insert(PageKey { ino, page }, Page::from(bytes));
+            let key = PageKey { ino, page };
+            self.admission.written(key);
+            if has_room || self.admission.takes_in(key) {
+                self.pages.insert(key, Page::from(bytes));
+            }
         }
     }
 
@@ -267,7 +286,9 @@ impl PageCache {
             #[cfg(feature = "cache-trace")]
             trace::record(CacheEvent::Removed(ino, pages.clone()));
             for page in pages {
-                self.pages.remove(&PageKey { ino, page });
+                let key = PageKey { ino, page };
+                self.admission.removed(key);
+                self.pages.remove(&key);
             }
         }
     }
@@ -284,6 +305,7 @@ impl PageCache {
             let pages = range.start / self.page_bytes()..range.end.div_ceil(self.page_bytes());
             trace::record(CacheEvent::Removed(ino, pages));
         }
+        self.admission.file_removed(ino);
         self.pages.retain(|key, _| key.ino != ino);
     }
 
