@@ -47,8 +47,8 @@ const DEFAULT_SIZES: RangeInclusive<u64> = 32 << 20..=1 << 30;
 /// The most bytes that are read ahead of a sequential read.
 const LONGEST_WINDOW: u64 = 1 << 20;
 
-/// The cache's size changes in steps of its size divided by this number.
-const LEFT_STEPS: u64 = 16;
+/// The pages' part of the cache changes in steps of the cache's size divided by this number.
+const LEFT_STEPS: u64 = 64;
 
 /// Bytes of memory that a page needs beside its data: its key and links in the cache, the allocator's header, and the share of
 /// the names of pages that have left the cache.
@@ -178,12 +178,15 @@ impl PageCache {
     }
 
     /// Leaves `bytes` of the cache's size to bytes outside of the cache, rounded up to a step.
+    ///
+    /// A step stays left when `bytes` become fewer: otherwise each write of a few bytes would push a step of pages out of memory.
     pub(crate) fn leave(&self, bytes: u64) {
         let step = (self.size / LEFT_STEPS).max(1);
-        let left = bytes.div_ceil(step) * step;
-        let mut before = self.left.lock();
-        if std::mem::replace(&mut *before, left) != left {
-            self.pages.set_capacity(self.size.saturating_sub(left).max(step));
+        let needed = bytes.div_ceil(step) * step;
+        let mut left = self.left.lock();
+        if needed > *left || needed + 2 * step <= *left {
+            *left = if needed > *left { needed } else { needed + step };
+            self.pages.set_capacity(self.size.saturating_sub(*left).max(step));
         }
     }
 

@@ -79,6 +79,17 @@ fn the_cache_stays_within_its_size() {
 }
 
 #[test]
+fn bytes_that_come_and_go_outside_of_the_cache_push_no_pages_out_each_time() {
+    let (cache, step) = (cache(), (8 << 20) / LEFT_STEPS);
+    let left = |bytes| {
+        cache.leave(bytes);
+        ((8 << 20) - cache.pages.capacity()) / step
+    };
+    assert_eq!([1, 0, step, 0].map(left), [1, 1, 1, 1]);
+    assert_eq!([step + 1, step, 10 * step, 9 * step, 8 * step, 0].map(left), [2, 2, 10, 10, 9, 1]);
+}
+
+#[test]
 fn sizes_below_the_least_are_refused() {
     assert!(check_cache_size(Bytes::ZERO).is_ok());
     assert!(check_cache_size(LEAST_CACHE).is_ok());
