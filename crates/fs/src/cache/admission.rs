@@ -14,14 +14,14 @@ use quick_cache::{OptionsBuilder, UnitWeighter};
 
 use super::{HOT_SHARE, PageKey, has_room};
 
-/// Pages of a file that are sampled together, and taken in together or not at all: what is left out is one device read.
+/// Pages of a file that are taken in together or not at all: what is left out is one device read.
 const RUN_PAGES: u64 = 64;
 
 /// Pages in a model's cache, as long as it is a sample of at most one page in [`MOST_PAGES_PER_SAMPLE`].
 const MODEL_PAGES: usize = 2048;
 
 /// The models see at least one page in this many.
-const MOST_PAGES_PER_SAMPLE: u64 = 32;
+const MOST_PAGES_PER_SAMPLE: usize = 32;
 
 /// Reads of sampled pages between two decisions.
 const READS_PER_DECISION: u64 = 2048;
@@ -62,8 +62,8 @@ impl Model {
 /// The rule by which a full cache takes in written pages.
 #[derive(Debug)]
 pub(super) struct Admission {
-    /// One run of pages in this many is sampled.
-    runs_per_sample: u64,
+    /// One page in this many is sampled.
+    pages_per_sample: u64,
     takes_all: Model,
     takes_half: Model,
     /// Reads of sampled pages since the mount.
@@ -75,10 +75,10 @@ pub(super) struct Admission {
 impl Admission {
     /// The rule of a cache with room for `pages`.
     pub(super) fn new(pages: usize) -> Admission {
-        let runs_per_sample = (pages / MODEL_PAGES).clamp(1, MOST_PAGES_PER_SAMPLE as usize);
-        let room = (pages / runs_per_sample).max(1);
+        let pages_per_sample = (pages / MODEL_PAGES).clamp(1, MOST_PAGES_PER_SAMPLE);
+        let room = (pages / pages_per_sample).max(1);
         Admission {
-            runs_per_sample: runs_per_sample as u64,
+            pages_per_sample: pages_per_sample as u64,
             takes_all: Model::new(room),
             takes_half: Model::new(room),
             reads: AtomicU64::new(0),
@@ -88,12 +88,12 @@ impl Admission {
 
     /// Whether a full cache takes in the page, which was written.
     pub(super) fn takes_in(&self, key: PageKey) -> bool {
-        !self.half_is_better.load(Ordering::Relaxed) || is_in_half(run_hash(key))
+        !self.half_is_better.load(Ordering::Relaxed) || is_in_half(key)
     }
 
     /// Notes that a page was read, from memory or not.
     pub(super) fn read(&self, key: PageKey) {
-        if !self.is_sampled(run_hash(key)) {
+        if !self.is_sampled(key) {
             return;
         }
         self.takes_all.read(key);
@@ -109,11 +109,10 @@ impl Admission {
 
     /// Notes that a page was written.
     pub(super) fn written(&self, key: PageKey) {
-        let run = run_hash(key);
-        if self.is_sampled(run) {
+        if self.is_sampled(key) {
             self.takes_all.pages.insert(key, ());
             let half = &self.takes_half.pages;
-            if has_room(half.weight(), half.capacity()) || is_in_half(run) {
+            if has_room(half.weight(), half.capacity()) || is_in_half(key) {
                 half.insert(key, ());
             }
         }
@@ -121,7 +120,7 @@ impl Admission {
 
     /// Notes that a page was removed.
     pub(super) fn removed(&self, key: PageKey) {
-        if self.is_sampled(run_hash(key)) {
+        if self.is_sampled(key) {
             self.takes_all.pages.remove(&key);
             self.takes_half.pages.remove(&key);
         }
@@ -134,19 +133,15 @@ impl Admission {
         }
     }
 
-    fn is_sampled(&self, run: u64) -> bool {
-        (run >> 1).is_multiple_of(self.runs_per_sample)
+    /// Pages are sampled one by one: those of a run hit or miss together.
+    fn is_sampled(&self, key: PageKey) -> bool {
+        FixedState::default().hash_one(key).is_multiple_of(self.pages_per_sample)
     }
 }
 
-/// A number of the run of pages that a page belongs to, the same on every machine.
-fn run_hash(key: PageKey) -> u64 {
-    FixedState::default().hash_one((key.ino, key.page / RUN_PAGES))
-}
-
-/// Whether a run of pages is in the half of the writes that is taken in.
-fn is_in_half(run: u64) -> bool {
-    run & 1 == 0
+/// Whether the run of a page is in the half of the writes that is taken in; the same on every machine.
+fn is_in_half(key: PageKey) -> bool {
+    FixedState::default().hash_one((key.ino, key.page / RUN_PAGES)) & 1 == 0
 }
 
 #[cfg(test)]
