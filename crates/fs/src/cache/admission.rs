@@ -26,10 +26,10 @@ const MOST_PAGES_PER_SAMPLE: usize = 32;
 /// Reads of sampled pages between two decisions.
 const READS_PER_DECISION: u64 = 2048;
 
-/// Half of the writes is better by this part of the reads at least, or all of them are taken in.
-const MARGIN_DIVISOR: u64 = 64;
+/// The other rule must be better by this part of the reads, or the cache stays at the one that it has.
+const MARGIN_DIVISOR: u64 = 128;
 
-/// A cache of page names, and its hits since the last decision.
+/// A cache of page names, and its hits. At each decision half of them are forgotten.
 #[derive(Debug)]
 struct Model {
     pages: Cache<PageKey, (), UnitWeighter, FixedState>,
@@ -99,11 +99,16 @@ impl Admission {
         self.takes_all.read(key);
         self.takes_half.read(key);
         if (self.reads.fetch_add(1, Ordering::Relaxed) + 1).is_multiple_of(READS_PER_DECISION) {
-            let [all, half] =
-                [&self.takes_all, &self.takes_half].map(|model| model.hits.swap(0, Ordering::Relaxed));
+            let [all, half] = [&self.takes_all, &self.takes_half].map(|model| {
+                let hits = model.hits.load(Ordering::Relaxed);
+                model.hits.fetch_sub(hits / 2, Ordering::Relaxed);
+                hits
+            });
+            // The hits that are left are those of twice as many reads.
+            let margin = 2 * READS_PER_DECISION / MARGIN_DIVISOR;
             let was_better = self.half_is_better.load(Ordering::Relaxed);
-            let margin = if was_better { 0 } else { READS_PER_DECISION / MARGIN_DIVISOR };
-            self.half_is_better.store(half > all + margin, Ordering::Relaxed);
+            let is_better = if was_better { half + margin > all } else { half > all + margin };
+            self.half_is_better.store(is_better, Ordering::Relaxed);
         }
     }
 
