@@ -12,7 +12,7 @@ use foldhash::fast::FixedState;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, UnitWeighter};
 
-use super::{HOT_SHARE, PageKey, has_room};
+use crate::cache::rules::{HOT_SHARE, PageKey, has_room};
 
 /// Pages of a file that are taken in together or not at all: what is left out is one device read.
 const RUN_PAGES: u64 = 64;

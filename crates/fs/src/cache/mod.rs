@@ -13,6 +13,7 @@
 
 mod admission;
 mod counters;
+mod rules;
 #[cfg(feature = "cache-trace")]
 mod trace;
 
@@ -28,6 +29,7 @@ use units::Bytes;
 use self::admission::Admission;
 pub use self::counters::CacheStats;
 use self::counters::Counters;
+use self::rules::{HOT_SHARE, PageKey, has_room};
 #[cfg(feature = "cache-trace")]
 pub use self::trace::{CacheEvent, take_cache_events};
 use crate::error::{Error, ErrorKind, Result};
@@ -58,20 +60,6 @@ const BYTES_BESIDE_A_PAGE: usize = 160;
 /// machine.
 const SHARDS: usize = 16;
 
-/// The share of the cache for pages that were used more than once while in memory.
-///
-/// A table is written once and read once, by its compaction: such pages need more room than the 3 % that `quick_cache` leaves them by
-/// default. Measured by `bench/benches/cache_policies.rs` (ADR 0030).
-const HOT_SHARE: f64 = 0.5;
-
-/// A cache is full when less than its capacity divided by this number is free. The parts of the cache never fill up alike.
-const FULL_DIVISOR: u64 = 50;
-
-/// True if a cache of the given weight takes in pages without the loss of others.
-fn has_room(weight: u64, capacity: u64) -> bool {
-    weight < capacity - capacity / FULL_DIVISOR
-}
-
 /// Fails with `Invalid` where a page cache of `size` bytes is too small to be of use, or larger than the memory that this process may have.
 /// 0 is no cache.
 pub fn check_cache_size(size: Bytes) -> Result<()> {
@@ -100,14 +88,6 @@ fn default_size_within(memory: Option<u64>) -> Bytes {
     let (least, greatest) = DEFAULT_SIZES.into_inner();
     let memory = memory.unwrap_or_default();
     Bytes((memory / MEMORY_DIVISOR).clamp(least, greatest))
-}
-
-/// The name of a page.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct PageKey {
-    ino: u64,
-    /// The page's number in the file, counted from 0.
-    page: u64,
 }
 
 /// The bytes of a page from the page's start. Shorter than a page where the file ended when the page was read or written.

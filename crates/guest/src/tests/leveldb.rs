@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Lines, Read};
-use std::process::{Child, ChildStdout};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -33,7 +33,7 @@ const KILLS: u64 = 10;
 const BATCHES_PER_KILL: u64 = 150;
 
 /// Records of 1,000 bytes of the comparison, and of how many writes one is synced.
-const RECORDS: &str = "32768";
+const RECORDS: &str = "16384";
 const WRITES_PER_SYNC: &str = "64";
 /// Bytes of a sector in a block device's counts.
 const SECTOR: u64 = 512;
@@ -45,12 +45,19 @@ struct Program {
 }
 
 impl Program {
-    /// Starts the program, which first reads the batches below `acknowledged`.
-    fn start(device: &str, acknowledged: u64) -> Result<Program> {
+    /// Starts the program, which first reads the batches below `acknowledged`. `zones`: where its logs lie, as FURROW_WAL_ZONES says it.
+    fn start(device: &str, zones: &str, acknowledged: u64) -> Result<Program> {
         std::fs::create_dir_all(ROOT)?;
-        let number = acknowledged.to_string();
-        let line = ["furrow", "leveldb", "-d", device, "--root", ROOT, "--", SYNCED, DATABASE, &number];
-        let mut child = shell::start(&line)?;
+        let mut command = Command::new("furrow");
+        command
+            .args(["leveldb", "-d", device, "--root", ROOT, "--", SYNCED, DATABASE])
+            .arg(acknowledged.to_string());
+        command
+            .env("FURROW_WAL_ZONES", zones)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().context("cannot run furrow")?;
         let lines = BufReader::new(child.stdout.take().context("no pipe")?).lines();
         Ok(Program { child, lines })
     }
@@ -93,7 +100,7 @@ pub fn run_until_reset(checks: &mut Checks, device: &str) -> Result<()> {
         if acknowledged == 0 {
             format(device)?;
         }
-        let mut program = Program::start(device, acknowledged)?;
+        let mut program = Program::start(device, "auto", acknowledged)?;
         let first = program.next_batch()?;
         control.note(format!("{acknowledged} batches acknowledged and there"))?;
         opened = Some((program, first));
@@ -116,13 +123,16 @@ pub fn run(checks: &mut Checks) -> Result<()> {
         format(null_blk)?;
         let mut acknowledged = 0;
         for kill in 0..KILLS {
-            let mut program = Program::start(null_blk, acknowledged)?;
+            let mut program = Program::start(null_blk, "conventional", acknowledged)?;
             for _ in 0..=kill * 67 % BATCHES_PER_KILL {
                 acknowledged = program.next_batch()? + 1;
             }
         }
         // The last opening reads all of them.
-        ensure!(Program::start(null_blk, acknowledged)?.next_batch()? == acknowledged, "batches are missing");
+        ensure!(
+            Program::start(null_blk, "conventional", acknowledged)?.next_batch()? == acknowledged,
+            "batches are missing"
+        );
         control.note(format!("{acknowledged} batches, each there after each kill"))
     })?;
     checks.check("the bytes of LevelDB's work, beside zoned btrfs", 3 * LIMIT, bytes_beside_btrfs)

@@ -326,7 +326,6 @@ mod tests {
             Event::Acked { op: OpNumber(2), at: None },
             Event::Acknowledged { step: Step(7) },
             Event::Failed { step: Step(8) },
-            Event::Dirty { bytes: 5000 },
         ];
         Trace { target: Target::Log, seed: 42, workload: 3, drive, ordered: false, modelled: false, events }
     }
@@ -354,6 +353,7 @@ mod tests {
         trace.events.push(Event::Acked { op: OpNumber(1), at: Some(Lba(0)) });
         trace.events.push(Event::Refused { op: OpNumber(3) });
         trace.events.push(Event::Drive { drive: 4 });
+        trace.events.push(Event::Dirty { bytes: 5000 });
         let again = Trace::decode(&trace.encode()).expect("valid");
         assert_eq!(format!("{again:?}"), format!("{trace:?}"));
     }
