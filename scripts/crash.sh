@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The crash explorer with CI's budget: at least 400,000 distinct states over the seven targets, 250,000 of them of arrays, of which 60,000
 # have lost two drives, 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight, and 20,000 in
-# resets; three targets are run on arrays too; at least 5,000 states have logs in conventional zones; nothing lost, nothing invented, every
+# resets; three targets are run on arrays too; at least 5,000 states have logs in conventional zones, and 10,000 dirty pages at the cut; nothing lost, nothing invented, every
 # state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows from the commit, so that each change explores
 # workloads of its own. SEED=N explores seed N alone.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -25,6 +25,7 @@ cleanup() { rm -rf "$work"; }
 total=0
 two_drives_lost=0
 conventional=0
+dirty=0
 failed=0
 late=()
 array_seconds=0
@@ -60,6 +61,7 @@ explore_seed() { # target, seed, states, flags
   fi
   total=$((total + found))
   conventional=$((conventional + $(states_of conventional_zones)))
+  dirty=$((dirty + $(states_of dirty_pages)))
   [ "$target" != array ] ||
     two_drives_lost=$((two_drives_lost + $(states_of two_drives_lost)))
 }
@@ -91,6 +93,8 @@ explore leveldb 1000 --on array --trace "$traces/leveldb-array-SEED.trace"
   die "only $two_drives_lost states of arrays have lost two drives: 60000 are wanted"
 [ "$conventional" -ge 5000 ] || [ -n "${SEED:-}" ] ||
   die "only $conventional states have logs in conventional zones: 5000 are wanted"
+[ "$dirty" -ge 10000 ] || [ -n "${SEED:-}" ] ||
+  die "only $dirty states have dirty pages at the cut: 10000 are wanted"
 [ "$failed" = 0 ] || die "the crash explorer found something, or was not done: see the counts above; traces are in $traces"
 for line in "${late[@]}"; do say "crash $line: OVER ITS BUDGET, this machine is slow, or busy"; done
 say "crash explorer: $total states, $two_drives_lost of them of arrays without two drives; nothing lost, nothing invented"

@@ -253,7 +253,7 @@ fn main() {
         .unwrap();
         let (recorded, counted): (Vec<CacheEvent>, usize) = (recorded.into_inner(), counted.get());
         println!("workload {workload}: {} calls", recorded.len());
-        for share in [0.1, 0.4, 0.76] {
+        for share in [0.1, 0.4, 0.7] {
             let room = (data_pages as f64 * share) as usize;
             print!("  {share}: ");
             let mut policies: Vec<(String, Box<dyn Policy>)> = vec![

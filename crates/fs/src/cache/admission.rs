@@ -9,10 +9,10 @@ use std::hash::BuildHasher as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
+use quick_cache::UnitWeighter;
 use quick_cache::sync::{Cache, DefaultLifecycle};
-use quick_cache::{OptionsBuilder, UnitWeighter};
 
-use crate::cache::rules::{HOT_SHARE, PageKey, has_room};
+use crate::cache::rules::{self, PageKey, has_room};
 
 /// Pages of a file that are taken in together or not at all: what is left out is one device read.
 const RUN_PAGES: u64 = 64;
@@ -38,13 +38,7 @@ struct Model {
 
 impl Model {
     fn new(room: usize) -> Model {
-        let options = OptionsBuilder::new()
-            .shards(1)
-            .hot_allocation(HOT_SHARE)
-            .estimated_items_capacity(room)
-            .weight_capacity(room as u64)
-            .build()
-            .expect("capacity and number of items are set");
+        let options = rules::options(1, room, room as u64);
         let pages =
             Cache::with_options(options, UnitWeighter, FixedState::default(), DefaultLifecycle::default());
         Model { pages, hits: AtomicU64::new(0) }
@@ -104,7 +98,7 @@ impl Admission {
                 model.hits.fetch_sub(hits / 2, Ordering::Relaxed);
                 hits
             });
-            // The hits that are left are those of twice as many reads.
+            // With half of the older hits kept, `all` and `half` are the hits of some twice as many reads.
             let margin = 2 * READS_PER_DECISION / MARGIN_DIVISOR;
             let was_better = self.half_is_better.load(Ordering::Relaxed);
             let is_better = if was_better { half + margin > all } else { half > all + margin };

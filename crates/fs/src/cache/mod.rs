@@ -3,8 +3,8 @@
 //! ```text
 //!   files/read   --copy--> hit: a look-up and a copy, without a lock of the file
 //!                --load--> miss: one reader reads the page from the device, the others wait for it
-//!   files/writer --store-> pages that were written and that an extent names
-//!   truncation, last name and handle gone --remove-> frees the pages at once
+//!   writeback    --store-> pages that were written and that an extent names; a full cache may take half of them (admission)
+//!   truncation, last name and handle gone, behind a compaction's pass --remove-> frees the pages at once
 //! ```
 //!
 //! A page is named by its file and its number in the file. Inodes are not used twice, and a page's bytes change by a truncation
@@ -22,14 +22,14 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
+use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
-use quick_cache::{OptionsBuilder, Weighter};
 use units::Bytes;
 
 use self::admission::Admission;
 pub use self::counters::CacheStats;
 use self::counters::Counters;
-use self::rules::{HOT_SHARE, PageKey, has_room};
+use self::rules::{PageKey, has_room};
 #[cfg(feature = "cache-trace")]
 pub use self::trace::{CacheEvent, take_cache_events};
 use crate::error::{Error, ErrorKind, Result};
@@ -138,13 +138,7 @@ impl PageCache {
         }
         let page_bytes = block.max(LEAST_PAGE_BYTES);
         let items = usize::try_from(size.0).unwrap_or(usize::MAX) / (page_bytes + BYTES_BESIDE_A_PAGE);
-        let options = OptionsBuilder::new()
-            .shards(SHARDS)
-            .hot_allocation(HOT_SHARE)
-            .estimated_items_capacity(items)
-            .weight_capacity(size.0)
-            .build()
-            .expect("capacity and number of items are set");
+        let options = rules::options(SHARDS, items, size.0);
         let pages =
             Cache::with_options(options, PageWeight, FixedState::default(), DefaultLifecycle::default());
         let left = Mutex::new(0);

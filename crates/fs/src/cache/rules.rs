@@ -1,5 +1,7 @@
 //! The rules that the page cache and its models follow.
 
+use quick_cache::{Options, OptionsBuilder};
+
 /// The name of a page.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct PageKey {
@@ -12,7 +14,18 @@ pub(crate) struct PageKey {
 ///
 /// A table is written once and read once, by its compaction: such pages need more room than the 3 % that `quick_cache` leaves them by
 /// default. Measured by `bench/benches/cache_policies.rs` (ADR 0030).
-pub(super) const HOT_SHARE: f64 = 0.5;
+const HOT_SHARE: f64 = 0.5;
+
+/// The settings of a cache in `shards` parts with room for some `pages`, which weigh `weight` together.
+pub(super) fn options(shards: usize, pages: usize, weight: u64) -> Options {
+    OptionsBuilder::new()
+        .shards(shards)
+        .hot_allocation(HOT_SHARE)
+        .estimated_items_capacity(pages)
+        .weight_capacity(weight)
+        .build()
+        .expect("capacity and number of items are set")
+}
 
 /// A cache is full when less than its capacity divided by this number is free. The parts of the cache never fill up alike.
 const FULL_DIVISOR: u64 = 50;

@@ -111,7 +111,7 @@ impl Streams {
     }
 
     /// The bytes that a pass over the file no longer needs after a read of `len` bytes at `offset`: the whole pages of `page` bytes up to the
-    /// read's end. `None` where the read is not the next one of a pass.
+    /// read's end. `None` where the read is not the next one of a pass, or ends no page.
     pub(super) fn passed(&self, offset: u64, len: usize, page: u64) -> Option<Range<u64>> {
         // Most readers have no pass: the load leaves the cache line shared.
         if self.pass.load(Ordering::Relaxed) != offset {

@@ -47,6 +47,18 @@ fn mounted(drive: &Drive, options: &MountOptions) -> (Arc<Counter>, Fs) {
     (counter, fs)
 }
 
+/// A mount with an empty page cache of 8 MiB, of a drive with the file `/data`.
+fn mounted_with_file(drive: &Drive, content: &[u8]) -> (Arc<Counter>, Fs) {
+    let (counter, fs) = mounted(drive, &MountOptions { write_buffer: 1 << 20, ..options(8 * MIB) });
+    drive.run(async {
+        write(&fs, "/data", content).await.unwrap();
+        fs.unmount().await.unwrap();
+    });
+    let dev: Arc<dyn ZonedDevice> = counter.clone();
+    let fs = drive.run(Fs::mount(dev, &options(8 * MIB))).expect("mounts");
+    (counter, fs)
+}
+
 #[test]
 fn what_was_written_or_read_is_read_from_memory() {
     for block_size in [512, 4096, 16384] {
@@ -244,14 +256,8 @@ fn pages_behind_an_announced_pass_leave_the_cache() {
 #[test]
 fn sequential_reads_read_ahead_and_random_reads_do_not() {
     let drive = drive(4096);
-    let (counter, fs) = mounted(&drive, &MountOptions { write_buffer: 1 << 20, ..options(8 * MIB) });
     let content = bytes(1_000_000, 1);
-    drive.run(async {
-        write(&fs, "/data", &content).await.unwrap();
-        fs.unmount().await.unwrap();
-    });
-    let dev: Arc<dyn ZonedDevice> = counter.clone();
-    let fs = drive.run(Fs::mount(dev, &options(8 * MIB))).expect("mounts");
+    let (counter, fs) = mounted_with_file(&drive, &content);
     counter.take();
     drive.run(async {
         let reader = fs.open("/data").unwrap();
@@ -413,13 +419,7 @@ fn reads_end_at_the_largest_offset() {
 fn pages_in_memory_do_not_divide_long_reads() {
     for len in [16 << 10, 256 << 10] {
         let drive = drive(4096);
-        let (counter, fs) = mounted(&drive, &MountOptions { write_buffer: 1 << 20, ..options(8 * MIB) });
-        drive.run(async {
-            write(&fs, "/data", &bytes(1 << 20, 1)).await.unwrap();
-            fs.unmount().await.unwrap();
-        });
-        let dev: Arc<dyn ZonedDevice> = counter.clone();
-        let fs = drive.run(Fs::mount(dev, &options(8 * MIB))).expect("mounts");
+        let (counter, fs) = mounted_with_file(&drive, &bytes(1 << 20, 1));
         drive.run(async {
             let mut into = vec![0; len];
             for at in (0..1 << 20).step_by(32 << 10) {
@@ -440,13 +440,7 @@ fn pages_in_memory_do_not_divide_long_reads() {
 #[test]
 fn a_window_ends_before_many_pages_in_memory() {
     let drive = drive(4096);
-    let (counter, fs) = mounted(&drive, &MountOptions { write_buffer: 1 << 20, ..options(8 * MIB) });
-    drive.run(async {
-        write(&fs, "/data", &bytes(256 << 10, 1)).await.unwrap();
-        fs.unmount().await.unwrap();
-    });
-    let dev: Arc<dyn ZonedDevice> = counter.clone();
-    let fs = drive.run(Fs::mount(dev, &options(8 * MIB))).expect("mounts");
+    let (counter, fs) = mounted_with_file(&drive, &bytes(256 << 10, 1));
     drive.run(async {
         let in_memory = fs.open("/data").unwrap();
         in_memory.read_at(Bytes(32 << 10), &mut vec![0; 128 << 10]).await.unwrap();
