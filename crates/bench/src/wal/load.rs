@@ -139,6 +139,10 @@ impl WalLoad {
 
     pub(super) fn log_options(&self) -> LogOptions {
         let size = |bytes: Bytes| usize::try_from(bytes.0).expect("checked when the load was validated");
+        #[allow(
+            clippy::needless_update,
+            reason = "LogOptions has one more field where fs is built with broken-rules"
+        )]
         LogOptions {
             buffer: size(self.buffer),
             mode: self.io,
