@@ -428,7 +428,7 @@ impl Mount {
 
     fn append(&self, bytes: &[u8]) {
         let mut content = self.file.content.write();
-        assert_eq!(content.pages.append(bytes, FULL), bytes.len());
+        assert_eq!(content.pages.append(bytes, FULL, zoned::BufMut::with_capacity), bytes.len());
         content.size += bytes.len() as u64;
     }
 

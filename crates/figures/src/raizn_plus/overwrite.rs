@@ -39,9 +39,17 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     (large.setup.zones, large.setup.zone_size) = (run.pick(128, 64), Some(Bytes(run.pick(512, 128) * MIB)));
     let at_rate = |load| Overwrite { rate: Some(RATE_OF_B), ..load };
     let wide = Overwrite::of(DRIVES_OF_DP, zone_size);
-    for (name, load) in [(A, streams), (B, at_rate(streams)), (DP, at_rate(wide)), (RANDOM, large)] {
-        (run.progress)(name);
-        let passes = load.run().map_err(|e| Error::new("overwriting the array", e))?;
+    let loads = [(A, streams), (B, at_rate(streams)), (DP, at_rate(wide)), (RANDOM, large)];
+    // Each load has a virtual clock of its own.
+    let measured = std::thread::scope(|scope| {
+        let running = loads.map(|(name, load)| {
+            (run.progress)(name);
+            scope.spawn(move || load.run())
+        });
+        running.map(|load| load.join().expect("a load that panics is a defect"))
+    });
+    for ((name, load), passes) in loads.into_iter().zip(measured) {
+        let passes = passes.map_err(|e| Error::new("overwriting the array", e))?;
         let size = load.setup.zone_size.map_or(0, |size| size.0 / MIB);
         let note = format!(
             "virtual clock, {} zones of {size} MiB a drive, 8 writes of 1 MiB in flight each; {} first writes waited for a reclaim",

@@ -81,10 +81,11 @@ impl Pages {
     }
 
     /// Appends the front of `data` to the file's tail, which is full at `full` bytes and then becomes a buffer. Returns the number of bytes taken.
-    pub(crate) fn append(&mut self, data: &[u8], full: usize) -> usize {
+    /// `buffer` makes an empty buffer with room for a number of bytes.
+    pub(crate) fn append(&mut self, data: &[u8], full: usize, buffer: impl FnOnce(usize) -> BufMut) -> usize {
         if self.tail.is_empty() {
             let first = if self.tail_at == 0 { FIRST_BUFFER_BYTES.min(full) } else { full };
-            self.tail = BufMut::with_capacity(first.max(data.len().min(full)));
+            self.tail = buffer(first.max(data.len().min(full)));
         }
         let (now, _) = data.split_at(data.len().min(full.saturating_sub(self.tail.len())));
         self.tail.extend_from_slice(now);
@@ -201,9 +202,12 @@ mod tests {
     #[test]
     fn bytes_in_buffers_and_in_the_tail_are_read_until_they_are_written() {
         let mut pages = Pages::default();
-        assert_eq!((pages.append(&[1; 6], 8), next(&mut pages, false)), (6, None));
-        assert_eq!((pages.append(&[2; 6], 8), next(&mut pages, false)), (2, Some((0, 8, 8, false))));
-        assert_eq!((pages.append(&[3; 4], 8), pages.end()), (4, 12));
+        assert_eq!((pages.append(&[1; 6], 8, BufMut::with_capacity), next(&mut pages, false)), (6, None));
+        assert_eq!(
+            (pages.append(&[2; 6], 8, BufMut::with_capacity), next(&mut pages, false)),
+            (2, Some((0, 8, 8, false)))
+        );
+        assert_eq!((pages.append(&[3; 4], 8, BufMut::with_capacity), pages.end()), (4, 12));
         assert_eq!(look_up(&pages, 5, 9), (PageLookup::Hit(3), vec![1, 2, 2, 0, 0, 0, 0, 0, 0]));
         assert_eq!(look_up(&pages, 9, 9).0, PageLookup::Hit(3));
         pages.drop_below(8, 8);
@@ -214,21 +218,33 @@ mod tests {
     #[test]
     fn bytes_behind_the_end_of_a_write_return_to_an_empty_tail() {
         let mut pages = Pages::default();
-        assert_eq!(pages.append(&[7; 8], 8), 8);
+        assert_eq!(pages.append(&[7; 8], 8, BufMut::with_capacity), 8);
         pages.drop_below(4, 8);
         assert_eq!(look_up(&pages, 0, 8).0, PageLookup::Miss(4));
         assert_eq!(next(&mut pages, true), Some((4, 4, 4, true)));
-        assert_eq!((pages.append(&[8; 8], 8), next(&mut pages, false)), (4, Some((4, 8, 8, false))));
+        assert_eq!(
+            (pages.append(&[8; 8], 8, BufMut::with_capacity), next(&mut pages, false)),
+            (4, Some((4, 8, 8, false)))
+        );
     }
 
     #[test]
     fn bytes_behind_the_end_of_a_write_are_joined_with_the_next_buffer() {
         let mut pages = Pages::default();
-        assert_eq!((pages.append(&[7; 8], 8), pages.append(&[8; 2], 8)), (8, 2));
+        assert_eq!(
+            (
+                pages.append(&[7; 8], 8, BufMut::with_capacity),
+                pages.append(&[8; 2], 8, BufMut::with_capacity)
+            ),
+            (8, 2)
+        );
         pages.drop_below(4, 8);
         assert_eq!(next(&mut pages, false), None, "less than a buffer");
         assert_eq!(next(&mut pages, true), Some((4, 8, 6, true)));
-        assert_eq!((pages.append(&[9; 6], 8), next(&mut pages, false)), (6, Some((4, 12, 12, false))));
+        assert_eq!(
+            (pages.append(&[9; 6], 8, BufMut::with_capacity), next(&mut pages, false)),
+            (6, Some((4, 12, 12, false)))
+        );
         assert_eq!(look_up(&pages, 7, 3), (PageLookup::Hit(3), vec![7, 8, 8]));
         pages.drop_below(16, 8);
         assert!(pages.is_empty());
@@ -237,7 +253,7 @@ mod tests {
     #[test]
     fn a_written_tail_keeps_its_partial_last_block() {
         let mut pages = Pages::default();
-        assert_eq!(pages.append(&[7; 6], 16), 6);
+        assert_eq!(pages.append(&[7; 6], 16, BufMut::with_capacity), 6);
         let piece = pages.next_piece(true, 16, 4, 100).unwrap();
         assert_eq!((piece.at, &*piece.data, piece.bytes), (0, &[7, 7, 7, 7, 7, 7, 0, 0][..], 6));
         pages.drop_below(4, 16);
@@ -250,7 +266,7 @@ mod tests {
         let (full, block) = (1 << 20, 4096);
         let content: Vec<u8> = (0..200_000_u32).map(|n| (n / 7) as u8).collect();
         let mut pages = Pages::default();
-        assert_eq!(pages.append(&content, full), 200_000);
+        assert_eq!(pages.append(&content, full, BufMut::with_capacity), 200_000);
         let mut written = Vec::new();
         for _ in 0..2 {
             let piece = pages.next_piece(true, full, block, 64 << 10).unwrap();

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use units::Bytes;
 use units::sync::Turnstile;
+use zoned::BufMut;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
@@ -189,7 +190,10 @@ impl DataWriter {
             }
             let is_full = {
                 let mut content = file.content.write();
-                let taken = content.pages.append(now, full);
+                let taken = content.pages.append(now, full, |bytes| match &shared.dirty {
+                    Some(dirty) => dirty.buffer(bytes, full),
+                    None => BufMut::with_capacity(bytes),
+                });
                 content.size += taken as u64;
                 rest = rest.get(taken..).unwrap_or_default();
                 shared.count_dirty(file, &content);

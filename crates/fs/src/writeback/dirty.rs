@@ -7,10 +7,12 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use units::sync::{Event, Turnstile};
 use units::{Bytes, Instant};
+use zoned::{Buf, BufMut};
 
 use crate::error::{Error, Result};
 use crate::files::file::File;
 use crate::files::writes::WriteOut;
+use crate::writeback::spare::SpareBuffers;
 
 /// All files are written once this part of the budget is dirty.
 const BEGIN_DIVISOR: u64 = 8;
@@ -32,6 +34,7 @@ pub(crate) struct DirtyBytes {
     fewer: Event,
     /// Writers wait for memory in order.
     turn: Turnstile,
+    spare: SpareBuffers,
 }
 
 #[derive(Debug, Default)]
@@ -113,7 +116,23 @@ impl DirtyBytes {
             work: Event::new(),
             fewer: Event::new(),
             turn: Turnstile::new(),
+            spare: SpareBuffers::new(budget.0),
         }
+    }
+
+    /// An empty buffer for appended bytes, with room for `bytes` of the `full` bytes that a full buffer has.
+    pub(crate) fn buffer(&self, bytes: usize, full: usize) -> BufMut {
+        self.spare.get(bytes, full)
+    }
+
+    /// Takes a buffer of appended bytes back, which were written.
+    pub(super) fn reuse(&self, written: Buf, full: usize) {
+        self.spare.put(written, full);
+    }
+
+    /// Bytes of memory that dirty bytes and spare buffers take, where a full buffer has `full` bytes.
+    pub(super) fn memory(&self, full: usize) -> u64 {
+        self.total() + self.spare.bytes(full)
     }
 
     /// Bytes that a file's buffer may have.

@@ -10,5 +10,6 @@
 //! and the end of writing the rest.
 
 pub(crate) mod dirty;
+mod spare;
 pub(crate) mod tasks;
 pub(crate) mod write_out;

@@ -58,6 +58,9 @@ impl Shared {
             };
             let Some(piece) = piece else { return Ok(()) };
             self.write_piece(file, &piece).await?;
+            if let Some(dirty) = &self.dirty {
+                dirty.reuse(piece.data, full);
+            }
         }
     }
 
@@ -218,10 +221,10 @@ impl Shared {
         }
     }
 
-    /// Makes the page cache as much smaller as there are dirty bytes: both have one budget.
+    /// Makes the page cache as much smaller as dirty bytes and spare buffers take: all have one budget.
     pub(crate) fn leave_memory_to_dirty_bytes(&self) {
         if let (Some(dirty), Some(cache)) = (&self.dirty, &self.cache) {
-            cache.leave(dirty.total());
+            cache.leave(dirty.memory(self.write_buffer_bytes()));
         }
     }
 
