@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::str::FromStr;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum};
@@ -14,9 +15,9 @@ use crate::output;
 /// `furrow crash`
 #[derive(Debug, Args)]
 pub struct CrashArgs {
-    /// The layer to explore: fs, log, engine, array, waltz, leveldb or stage [default: one after the other]
+    /// The layer to explore: fs, log, engine, array, waltz, leveldb or stage [default: one after the other], or turns: simulated groups of nodes
     #[arg(long)]
-    target: Option<Target>,
+    target: Option<Explored>,
     /// Run fs, log, engine and leveldb on one drive, or on an array of which one drive may fail.
     #[arg(long, value_enum, default_value_t = On::Drive)]
     on: On,
@@ -44,6 +45,32 @@ pub struct CrashArgs {
     /// Threads that check states [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
+    /// Target turns: the number of simulated groups.
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
+    runs: u64,
+    /// Target turns: the number of the first simulated group.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    from: u64,
+}
+
+/// What to explore.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Explored {
+    /// Crash states of a layer.
+    States(Target),
+    /// Groups of nodes whose snapshots take turns.
+    Turns,
+}
+
+impl FromStr for Explored {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Explored, String> {
+        match text {
+            "turns" => Ok(Explored::Turns),
+            _ => text.parse().map(Explored::States).map_err(|error: sim::Error| format!("{error}; or turns")),
+        }
+    }
 }
 
 /// The device below a target.
@@ -59,7 +86,11 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
         On::Drive => Target::ALL.to_vec(),
         On::Array => vec![Target::Fs, Target::Log, Target::Engine, Target::LevelDb],
     };
-    let targets = args.target.map_or(all, |target| vec![target]);
+    let targets = match args.target {
+        None => all,
+        Some(Explored::States(target)) => vec![target],
+        Some(Explored::Turns) => return run_turns(context, &args),
+    };
     let mut total = Report::default();
     for target in targets {
         let start = context.now();
@@ -82,6 +113,30 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
         output::line(serde_json::to_string(&total)?)?;
     }
     Ok(if total.is_clean() { ExitCode::SUCCESS } else { Code::Failure.into() })
+}
+
+/// Simulates groups whose snapshots take turns: exit code 1 where a run failed.
+fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
+    let start = context.now();
+    let report =
+        sim::explore_turns(args.seed, args.from, args.runs, sim::TurnsRules::default(), args.first_failure);
+    if context.json {
+        output::line(serde_json::to_string(&report)?)?;
+    } else {
+        output::line(format!(
+            "turns: {} runs, {} snapshots, {} of them at a hard limit, {} runs failed, {:.1} s",
+            report.runs,
+            report.snapshots,
+            report.unbidden,
+            report.failed,
+            context.now().since(start).as_secs_f64()
+        ))?;
+        for failure in &report.failures {
+            output::line(format!("  run {}, {}", failure.run, failure.what))?;
+            output::line(format!("    again: {}", failure.replay_command))?;
+        }
+    }
+    Ok(if report.failed == 0 { ExitCode::SUCCESS } else { Code::Failure.into() })
 }
 
 fn print_report(target: Target, report: &Report, seconds: f64) -> Result<()> {

@@ -38,8 +38,10 @@ mod stage;
 mod state;
 mod trace;
 mod tree;
+mod turns;
 mod waltz;
 
+pub use self::turns::{TurnsFailure, TurnsReport, TurnsRules, explore_turns};
 pub use choose::Sample;
 pub use error::{Error, Result};
 pub use explore::crash;

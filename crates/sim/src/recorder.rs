@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use units::sleep_until;
-use zoned::{Done, Driver, Geometry, Io, Lba, Op, ZonedDevice};
+use zoned::{Buf, Done, Driver, Geometry, Io, Lba, Op, ZonedDevice};
 
 use crate::trace::{Event, OpNumber, Step, copy_of};
 
@@ -134,7 +134,8 @@ impl ZonedDevice for Recorder {
     }
 
     fn submit(&self, op: Op) -> Io {
-        let Some(what) = copy_of(&op) else { return self.inner.submit(op) };
+        // The layer above uses the buffer of a write again if nobody shares the buffer: the recorder must not.
+        let Some(what) = copy_of(&op, |data| Buf::copy_from(data)) else { return self.inner.submit(op) };
         let may_be_late = !self.tail.is_zero() && matches!(op, Op::Append { .. });
         // The operation is submitted under the lock, so that operations are recorded in the order in which the device takes
         // them.

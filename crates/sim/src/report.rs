@@ -59,7 +59,7 @@ pub enum StateKind {
     AtomicWrites,
     /// The drive has conventional zones, in which logs lie.
     ConventionalZones,
-    /// Appended bytes of files were in memory only at the cut.
+    /// Appended bytes of files were in memory only before or after the workload's last step before the cut.
     DirtyPages,
     /// A physical zone wears out before the cut, at the cut or after the mount.
     WornZone,

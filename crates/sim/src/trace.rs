@@ -78,7 +78,7 @@ impl Clone for Event {
         match self {
             Event::Submit { op, what } => Event::Submit {
                 op: *op,
-                what: copy_of(what).expect("a read leaves nothing behind: no event"),
+                what: copy_of(what, Buf::clone).expect("a read leaves nothing behind: no event"),
             },
             Event::Acked { op, at } => Event::Acked { op: *op, at: *at },
             Event::Refused { op } => Event::Refused { op: *op },
@@ -145,12 +145,11 @@ impl Trace {
     }
 }
 
-/// A copy of an operation that shares the buffer of a write. `None` for reads and reports, which leave nothing on the medium.
-pub(crate) fn copy_of(op: &Op) -> Option<Op> {
-    let shared = |data: &Buf| data.clone();
+/// A copy of an operation, whose bytes are those of a write as `bytes` copies or shares them. `None` for reads and reports, which leave nothing on the medium.
+pub(crate) fn copy_of(op: &Op, bytes: impl Fn(&Buf) -> Buf) -> Option<Op> {
     Some(match op {
-        Op::Write { at, data, how } => Op::Write { at: *at, data: shared(data), how: *how },
-        Op::Append { zone, data, how } => Op::Append { zone: *zone, data: shared(data), how: *how },
+        Op::Write { at, data, how } => Op::Write { at: *at, data: bytes(data), how: *how },
+        Op::Append { zone, data, how } => Op::Append { zone: *zone, data: bytes(data), how: *how },
         Op::Flush => Op::Flush,
         Op::Zone { zone, action } => Op::Zone { zone: *zone, action: *action },
         Op::Read { .. } | Op::Report { .. } => return None,

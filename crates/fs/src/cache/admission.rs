@@ -29,7 +29,7 @@ const READS_PER_DECISION: u64 = 2048;
 /// The other rule must be better by this part of the reads, or the cache stays at the one that it has.
 const MARGIN_DIVISOR: u64 = 128;
 
-/// A cache of page names, and its hits. At each decision half of them are forgotten.
+/// A cache of page names, and the number of its hits, which each decision halves.
 #[derive(Debug)]
 struct Model {
     pages: Cache<PageKey, (), UnitWeighter, FixedState>,

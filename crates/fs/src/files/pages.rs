@@ -21,6 +21,8 @@ pub(crate) struct Pages {
     buffers: VecDeque<(u64, Buf)>,
     /// The end of the file.
     tail: BufMut,
+    /// Number of bytes that the tail has room for. The buffer of the tail may have a little more.
+    tail_room: usize,
     /// The file offset at which the tail begins: a multiple of the block size.
     tail_at: u64,
 }
@@ -83,11 +85,17 @@ impl Pages {
     /// Appends the front of `data` to the file's tail, which is full at `full` bytes and then becomes a buffer. Returns the number of bytes taken.
     /// `buffer` makes an empty buffer with room for a number of bytes.
     pub(crate) fn append(&mut self, data: &[u8], full: usize, buffer: impl FnOnce(usize) -> BufMut) -> usize {
-        if self.tail.is_empty() {
-            let first = if self.tail_at == 0 { FIRST_BUFFER_BYTES.min(full) } else { full };
-            self.tail = buffer(first.max(data.len().min(full)));
-        }
         let (now, _) = data.split_at(data.len().min(full.saturating_sub(self.tail.len())));
+        let needed = self.tail.len() + now.len();
+        if self.tail.is_empty() || needed > self.tail_room {
+            // A buffer that grows in place would lose the alignment that direct I/O wants.
+            let first = if self.tail_at == 0 { FIRST_BUFFER_BYTES } else { full };
+            let room = if self.tail.is_empty() { first } else { 2 * self.tail_room };
+            let room = room.max(needed).min(full.max(needed));
+            let mut longer = buffer(room);
+            longer.extend_from_slice(&self.tail);
+            (self.tail, self.tail_room) = (longer, room);
+        }
         self.tail.extend_from_slice(now);
         if self.tail.len() >= full {
             let bytes = std::mem::take(&mut self.tail).freeze();
@@ -179,8 +187,10 @@ impl Pages {
 
     /// Begins a tail at file offset `at` with `bytes`, and reserves memory for `room` bytes.
     pub(crate) fn begin_tail(&mut self, at: u64, bytes: &[u8], room: usize) {
+        let room = room.max(bytes.len());
         self.tail = BufMut::with_capacity(room);
         self.tail.extend_from_slice(bytes);
+        self.tail_room = room;
         self.tail_at = at;
     }
 }

@@ -31,7 +31,7 @@ pub enum AccessPattern {
     /// From some offset on to the end: the first miss already reads ahead as far as the longest read.
     Sequential,
     /// One pass from the file's beginning to its end, after which the bytes are not needed, as a compaction reads its inputs. A miss of the
-    /// pass reads ahead as far as the longest read, and a page leaves the page cache when a read of the pass has reached its end. Reads at
+    /// pass reads ahead as far as the longest read, and a page leaves the page cache when a read of the pass has reached the page's end. Reads at
     /// other offsets are as for `Unknown` and may be in between.
     Once,
 }
@@ -111,21 +111,22 @@ impl Streams {
     }
 
     /// The bytes that a pass over the file no longer needs after a read of `len` bytes at `offset`: the whole pages of `page` bytes up to the
-    /// read's end. `None` where the read is not the next one of a pass, or ends no page.
+    /// read's end. `None` where the read does not continue a pass, or ends no page.
+    ///
+    /// A pass continues behind blocks that the engine has in a cache of its own, if these are short.
     pub(super) fn passed(&self, offset: u64, len: usize, page: u64) -> Option<Range<u64>> {
         // Most readers have no pass: the load leaves the cache line shared.
-        if self.pass.load(Ordering::Relaxed) != offset {
-            return None;
-        }
+        let pass = self.pass.load(Ordering::Relaxed);
+        offset.checked_sub(pass).filter(|skipped| *skipped <= SLACK)?;
         let end = offset.saturating_add(len as u64);
-        self.pass.compare_exchange(offset, end, Ordering::Relaxed, Ordering::Relaxed).ok()?;
-        Some(offset - offset % page..end - end % page).filter(|range| !range.is_empty())
+        self.pass.compare_exchange(pass, end, Ordering::Relaxed, Ordering::Relaxed).ok()?;
+        Some(pass - pass % page..end - end % page).filter(|range| !range.is_empty())
     }
 
     /// Bytes to read from the page at file offset `page` on, which is not in memory. At most `longest`; 0 where the miss continues no
     /// stream, and the reader takes what was asked for.
     pub(super) fn window(&self, page: u64, longest: u64) -> u64 {
-        // The pass has reached the page, or ended a little before it.
+        // The page is next in the pass, or near.
         let pass = self.pass.load(Ordering::Relaxed);
         if pass != NO_PASS && page.abs_diff(pass) <= SLACK {
             return longest;
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(streams.passed(0, 8192, 4096), None, "no pass is announced");
         streams.expect(AccessPattern::Once);
         assert_eq!(streams.passed(0, 3000, 4096), None, "the first page is needed again");
-        assert_eq!(streams.passed(12_288, 4096, 4096), None, "another reader's");
+        assert_eq!(streams.passed(36_864, 4096, 4096), None, "another reader's");
         assert_eq!(streams.passed(3000, 6000, 4096), Some(0..8192));
         assert_eq!(streams.passed(9000, 7384, 4096), Some(8192..16_384), "up to the end of a page");
         assert_eq!(streams.passed(3000, 6000, 4096), None, "the pass is further");
@@ -212,8 +213,13 @@ mod tests {
             [16_384, 24_576, 1 << 20].map(|page| streams.window(page, LONGEST)),
             [LONGEST, LONGEST, 0]
         );
+        assert_eq!(
+            streams.passed(16_384 + SLACK, 4096, 4096),
+            Some(16_384..53_248),
+            "blocks between are elsewhere"
+        );
         streams.expect(AccessPattern::Random);
-        assert_eq!(streams.passed(16_384, 8192, 4096), None);
+        assert_eq!(streams.passed(53_248, 8192, 4096), None);
         assert_eq!(streams.window(16_384, LONGEST), 0);
     }
 

@@ -125,7 +125,7 @@ impl DirtyBytes {
         self.spare.get(bytes, full)
     }
 
-    /// Takes a buffer of appended bytes back, which were written.
+    /// Takes back a buffer whose bytes were written.
     pub(super) fn reuse(&self, written: Buf, full: usize) {
         self.spare.put(written, full);
     }

@@ -1,4 +1,4 @@
-//! Buffers of appended bytes that are used again: fresh memory is cleared by the kernel first, which takes longer than the append's own copy.
+//! Buffers of appended bytes that are used again. The kernel clears fresh memory first, and takes longer for that than an append for its copy.
 
 use parking_lot::Mutex;
 use zoned::{Buf, BufMut};
@@ -25,11 +25,11 @@ impl SpareBuffers {
         spare.unwrap_or_else(|| BufMut::with_capacity(bytes))
     }
 
-    /// Keeps a written buffer of `full` bytes or more, unless somebody still reads the buffer or there are enough.
+    /// Keeps a written buffer of `full` bytes, unless somebody still shares the buffer or there are enough.
     ///
     /// A buffer's capacity decides nothing: where the allocator puts a buffer differs from run to run.
     pub(super) fn put(&self, written: Buf, full: usize) {
-        let is_full = written.len() >= full;
+        let is_full = written.len() == full;
         let Ok(mut buffer) = written.try_into_mut() else { return };
         let mut kept = self.kept.lock();
         if is_full && (kept.len() as u64 + 1) * full as u64 <= self.most_bytes {
@@ -46,7 +46,12 @@ impl SpareBuffers {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
+    use units::Bytes;
+
     use super::*;
+    use crate::writeback::dirty::DirtyBytes;
 
     const FULL: usize = 64 << 10;
 
@@ -66,6 +71,15 @@ mod tests {
         assert_eq!(spare.bytes(FULL), 2 * FULL as u64, "a third buffer is more than the mount's share");
         let (second, again) = (spare.get(FULL, FULL), spare.get(FULL, FULL));
         assert_eq!((Some(again.as_ptr()), again.len(), second.len()), (first, 0, 0));
+    }
+
+    #[test]
+    fn spare_buffers_count_in_the_budget_with_dirty_bytes() {
+        let dirty = DirtyBytes::new(Bytes(32 * FULL as u64), Duration::from_secs(5));
+        dirty.reuse(Buf::zeroed(FULL), FULL);
+        assert_eq!(dirty.memory(FULL), FULL as u64);
+        let _tail = dirty.buffer(FULL, FULL);
+        assert_eq!(dirty.memory(FULL), 0, "appended bytes count from here on");
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Shared {
             self.write_piece(file, &piece).await?;
             if let Some(dirty) = &self.dirty {
                 dirty.reuse(piece.data, full);
+                self.leave_memory_to_dirty_bytes();
             }
         }
     }

@@ -1,0 +1,626 @@
+//! A simulated group: machines with clocks of their own, a network, elections, and the work that turns are for.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use ::turns::{
+    Action, Event, Grant, Leader, Members, Node, NodeId, Options, Ping, Report, Revoke, Status, Term,
+};
+use units::Bytes;
+
+use super::machine::{ENTRY, Machine, Machines};
+use super::rules::TurnsRules;
+use crate::Rng;
+
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLISECOND;
+const MB: u64 = 1_000_000;
+
+/// Machines look at their work this often.
+const TICK: u64 = 50 * MILLISECOND;
+/// Faults happen, and the log grows, up to this time.
+const FAULTS_END: u64 = 40 * SECOND;
+/// All work is done at this time.
+const RUN_ENDS: u64 = 140 * SECOND;
+/// A change of the membership may leave more turns than the new one allows for this long: the leases end meanwhile.
+const AFTER_CHANGE: u64 = 4 * SECOND;
+
+/// What a machine sends to another one.
+#[derive(Clone, Debug)]
+enum Message {
+    Ping(Ping),
+    Report(Report),
+    Grant(Grant),
+    Revoke(Revoke),
+}
+
+#[derive(Clone, Debug)]
+enum Happening {
+    Tick,
+    Delivery {
+        from: usize,
+        to: usize,
+        message: Message,
+    },
+    /// The bytes that a life of a machine wrote are durable.
+    Flushed {
+        machine: usize,
+        life: u64,
+    },
+    Fault,
+    Restart(usize),
+    /// A majority elects a leader, if it can the preferred one.
+    Election {
+        preferred: Option<usize>,
+    },
+    Heal,
+}
+
+/// One run.
+pub(super) struct Group {
+    rules: TurnsRules,
+    options: Options,
+    rng: Rng,
+    now: u64,
+    /// What will happen, by time and number.
+    planned: BTreeMap<(u64, u64), Happening>,
+    next_number: u64,
+    machines: Machines,
+    members: Members,
+    /// The newest term.
+    term: Term,
+    /// The voters after the change of members that is under way.
+    changing_to: Option<BTreeSet<NodeId>>,
+    /// When the members last changed.
+    changed_at: Option<u64>,
+    /// Entries of the group's log.
+    committed: u64,
+    /// True for a run without faults.
+    is_calm: bool,
+    /// Of a hundred messages so many are lost, and so many late, by about a lease at most.
+    lost: u64,
+    late: u64,
+    snapshot: u64,
+    limit: u64,
+    growth: u64,
+    drive_rate: u64,
+    /// True if syncs are so few that their times say nothing of the drive.
+    is_blind: bool,
+    /// The first thing that must not be.
+    pub violation: Option<String>,
+    /// Snapshots that became durable, and those taken at the hard limit.
+    pub done: u64,
+    pub unbidden: u64,
+}
+
+impl Group {
+    pub(super) fn new(seed: u64, run: u64, rules: TurnsRules) -> Group {
+        let mut rng = Rng::at(seed, &[0x7075, run]);
+        let drift = match rng.below(4) {
+            0 => 0,
+            1 => 1_000,
+            _ => 100_000,
+        };
+        let options = Options {
+            lease: Duration::from_secs(2),
+            report_age: Duration::from_millis(500),
+            drift: u32::try_from(drift).expect("a small number"),
+            least_rate: Bytes(20 * MB),
+            least_log: Bytes(20 * MB),
+            longest_log: Bytes(4_000 * MB),
+            most_behind: 20_000,
+            hands_over: rng.chance(75),
+            hand_over_patience: Duration::from_secs(2),
+        };
+        let count = 3 + rng.below(5);
+        let (is_calm, is_blind) = (rng.chance(25), rng.chance(33));
+        let snapshot = (50 + rng.below(100)) * MB;
+        let growth = (5 + rng.below(15)) * MB;
+        // Where nothing fails the work fits: every node in turn, with an election and a lease between each two.
+        let seconds = count * 8 + 20;
+        let limit = snapshot + growth * if is_calm { seconds } else { 5 + rng.below(seconds) };
+        let setup = (count, snapshot, drift, options);
+        let machines = (1..=count).map(|id| Machine::new(NodeId(id), setup, &mut rng));
+        let machines = Machines(machines.collect());
+        let (lost, late) = if is_calm { (0, 0) } else { (rng.below(15), rng.below(25)) };
+        let mut group = Group {
+            rules,
+            options,
+            members: Members::of((1..=count).map(NodeId)),
+            rng,
+            now: 0,
+            planned: BTreeMap::new(),
+            next_number: 0,
+            machines,
+            term: Term(0),
+            changing_to: None,
+            changed_at: None,
+            committed: 0,
+            is_calm,
+            lost,
+            late,
+            snapshot,
+            limit,
+            growth,
+            drive_rate: (100 + 100 * count) * MB,
+            is_blind,
+            violation: None,
+            done: 0,
+            unbidden: 0,
+        };
+        group.plan(0, Happening::Election { preferred: None });
+        group.plan(TICK, Happening::Tick);
+        group.plan(FAULTS_END, Happening::Heal);
+        if !group.is_calm {
+            group.plan(SECOND, Happening::Fault);
+        }
+        group
+    }
+
+    /// Runs to the end, or to the first violation.
+    pub(super) fn run(&mut self) {
+        while let Some(((at, _), happening)) = self.planned.pop_first() {
+            if at >= RUN_ENDS || self.violation.is_some() {
+                break;
+            }
+            self.now = at;
+            self.happen(happening);
+            self.check_turns();
+        }
+        if self.violation.is_none() {
+            self.check_end();
+        }
+    }
+
+    fn plan(&mut self, after: u64, happening: Happening) {
+        self.planned.insert((self.now + after, self.next_number), happening);
+        self.next_number += 1;
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Tick => {
+                self.grow();
+                self.note_undisturbed();
+                for machine in 0..self.machines.len() {
+                    self.work(machine);
+                    self.lead(machine, Event::Tick);
+                }
+                self.plan(TICK, Happening::Tick);
+            }
+            Happening::Delivery { from, to, message } => self.deliver(from, to, message),
+            Happening::Flushed { machine, life } => self.flushed(machine, life),
+            Happening::Fault => self.fault(),
+            Happening::Restart(machine) => self.restart(machine),
+            Happening::Election { preferred } => self.elect(preferred),
+            Happening::Heal => self.heal(),
+        }
+    }
+
+    /// The side of the newest leader, if that leader is up and has a majority of every configuration.
+    fn leading_side(&self) -> Option<usize> {
+        let leads = |machine: &&Machine| {
+            machine.is_up && machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term)
+        };
+        let side = self.machines.iter().find(leads)?.side;
+        self.has_majority(side).then_some(side)
+    }
+
+    fn has_majority(&self, side: usize) -> bool {
+        self.members.configurations().all(|voters| {
+            let reachable = voters.iter().filter(|id| {
+                let machine = self.machine(**id).and_then(|at| self.machines.get(at));
+                machine.is_some_and(|machine| machine.is_up && machine.side == side)
+            });
+            2 * reachable.count() > voters.len()
+        })
+    }
+
+    fn note_undisturbed(&mut self) {
+        let sides: Vec<usize> = self.machines.iter().map(|machine| machine.side).collect();
+        for machine in
+            self.machines.iter_mut().filter(|machine| machine.is_up && !machine.is_at_work(self.now))
+        {
+            for (at, side) in machine.undisturbed_at.iter_mut().zip(&sides) {
+                if *side == machine.side {
+                    *at = self.now;
+                }
+            }
+        }
+    }
+
+    fn machine(&self, id: NodeId) -> Option<usize> {
+        usize::try_from(id.0).ok()?.checked_sub(1).filter(|at| *at < self.machines.len())
+    }
+
+    /// The group's log grows where a majority is led, and the machines of that side follow.
+    fn grow(&mut self) {
+        let Some(side) = self.leading_side() else { return };
+        if self.now < FAULTS_END {
+            self.committed += self.growth * TICK / SECOND / ENTRY;
+        }
+        for machine in self.machines.iter_mut().filter(|machine| machine.is_up && machine.side == side) {
+            // A machine that lacks entries gets them ten times as fast as they are made.
+            let most = 10 * self.growth * TICK / SECOND / ENTRY;
+            let more = (self.committed - machine.applied).min(most);
+            machine.applied += more;
+            machine.entries += more;
+            machine.log += more * ENTRY;
+        }
+    }
+
+    fn status(&self, machine: usize) -> Status {
+        let machine = self.machines.at(machine);
+        let alone = Duration::from_micros(100);
+        let is_disturbed = machine.is_slow || machine.writes || machine.flushes_in_turn.is_some();
+        Status {
+            log: Bytes(machine.log),
+            entries: machine.entries,
+            snapshot: Bytes(self.snapshot),
+            left: machine.left.map(Bytes),
+            room: Bytes(self.limit.saturating_sub(machine.log)),
+            behind: self.committed - machine.applied,
+            sync_p99: if is_disturbed && !self.is_blind { 5 * alone } else { alone },
+            sync_p99_alone: alone,
+        }
+    }
+
+    /// A machine writes its snapshot for a tick, if it may.
+    fn work(&mut self, at: usize) {
+        let status = self.status(at);
+        let now = self.now;
+        let is_wanted = status.left.is_some() || status.log >= status.snapshot.max(self.options.least_log);
+        let machine = self.machines.at_mut(at);
+        machine.writes = false;
+        if !machine.is_up || status.left == Some(Bytes::ZERO) {
+            return;
+        }
+        // What a tick wrote is on the drive before the next one.
+        machine.node.quiet();
+        if !is_wanted {
+            return;
+        }
+        let clock = machine.clock(now);
+        let Some(rate) = machine.node.rate(clock, &status) else { return };
+        let unbidden = machine.node.unbidden();
+        self.unbidden += unbidden - std::mem::replace(&mut machine.unbidden, unbidden);
+        let left = machine.left.unwrap_or_else(|| {
+            machine.begun_at = (machine.log, machine.entries);
+            self.snapshot
+        });
+        let drive_rate = if machine.is_slow { self.drive_rate / 10 } else { self.drive_rate };
+        let left = left.saturating_sub(rate.0.min(drive_rate) * TICK / SECOND);
+        (machine.left, machine.writes) = (Some(left), true);
+        if left == 0 {
+            let life = machine.life;
+            machine.flushes_in_turn = machine.node.ends_at();
+            if self.rules.ends_turns_when_written() {
+                machine.node.durable();
+            }
+            let takes = 20 + self.rng.below(if self.is_calm { 100 } else { 1_500 });
+            self.plan(takes * MILLISECOND, Happening::Flushed { machine: at, life });
+        }
+    }
+
+    fn flushed(&mut self, at: usize, life: u64) {
+        let machine = self.machines.at_mut(at);
+        if !machine.is_up || machine.life != life {
+            return;
+        }
+        machine.node.durable();
+        machine.log -= machine.begun_at.0.min(machine.log);
+        machine.entries -= machine.begun_at.1.min(machine.entries);
+        machine.left = None;
+        machine.flushes_in_turn = None;
+        self.done += 1;
+    }
+
+    fn send(&mut self, from: usize, to: usize, message: Message) {
+        let (sender, receiver) = (self.machines.at(from), self.machines.at(to));
+        if from == to {
+            return self.plan(0, Happening::Delivery { from, to, message });
+        }
+        if sender.side != receiver.side || self.rng.chance(self.lost) {
+            return;
+        }
+        let percent = if self.rng.chance(50) { self.rng.below(105) } else { 85 + self.rng.below(20) };
+        let late = if self.rng.chance(self.late) {
+            self.options.lease / 100 * percent as u32
+        } else {
+            Duration::ZERO
+        };
+        let delay = late.as_nanos() as u64 + (1 + self.rng.below(20)) * MILLISECOND;
+        self.plan(delay, Happening::Delivery { from, to, message });
+    }
+
+    fn deliver(&mut self, from: usize, to: usize, message: Message) {
+        if !self.machines.at(to).is_up {
+            return;
+        }
+        let clock = self.machines.at(to).clock(self.now);
+        match message {
+            Message::Ping(ping) => {
+                self.hear_of(to, ping.term);
+                if !self.machines.at(to).is_at_work(self.now) {
+                    self.machines.at_mut(to).note_undisturbed(from, self.now);
+                }
+                let status = self.status(to);
+                let report = self.machines.at_mut(to).node.report(clock, ping, status);
+                if let Some(report) = report {
+                    self.send(to, from, Message::Report(report));
+                }
+            }
+            Message::Report(report) => self.lead(to, Event::Report(report)),
+            Message::Grant(grant) => {
+                self.machines.at_mut(to).node.granted(clock, &grant);
+            }
+            Message::Revoke(revoke) => self.machines.at_mut(to).node.revoked(&revoke),
+        }
+    }
+
+    /// A machine that hears of a newer leader leads no longer.
+    fn hear_of(&mut self, at: usize, term: Term) {
+        let machine = self.machines.at_mut(at);
+        if machine.leader.as_ref().is_some_and(|leader| leader.term() < term) {
+            machine.leader = None;
+        }
+        machine.node.follow(term);
+    }
+
+    fn lead(&mut self, at: usize, event: Event) {
+        let machine = self.machines.at_mut(at);
+        let clock = machine.clock(self.now);
+        let Some(leader) = machine.leader.as_mut().filter(|_| machine.is_up) else { return };
+        let me = NodeId(at as u64 + 1);
+        for action in leader.step(clock, event) {
+            match action {
+                Action::Ping(ping) => {
+                    for to in 0..self.machines.len() {
+                        self.send(at, to, Message::Ping(ping));
+                    }
+                }
+                Action::Grant(grant) => {
+                    self.check_leaders_grant(at, me, &grant);
+                    self.check_others(at, &grant);
+                    if let Some(to) = self.machine(grant.node) {
+                        self.send(at, to, Message::Grant(grant));
+                    }
+                }
+                Action::Revoke(revoke) => {
+                    if let Some(to) = self.machine(revoke.node) {
+                        self.send(at, to, Message::Revoke(revoke));
+                    }
+                }
+                Action::HandOver(node) => {
+                    self.machines.at_mut(at).handed_over_at = Some(clock);
+                    if self.rng.chance(90) {
+                        let preferred = self.machine(node);
+                        self.plan(50 * MILLISECOND, Happening::Election { preferred });
+                    }
+                }
+            }
+        }
+    }
+
+    /// A side with a majority of every configuration elects a leader.
+    fn elect(&mut self, preferred: Option<usize>) {
+        let can_lead = |at: &usize| {
+            let machine = self.machines.at(*at);
+            let is_voter = self.members.voters().contains(&NodeId(*at as u64 + 1));
+            machine.is_up && is_voter && self.has_majority(machine.side)
+        };
+        let able: Vec<usize> = (0..self.machines.len()).filter(can_lead).collect();
+        let chosen = preferred.filter(|at| able.contains(at)).or_else(|| {
+            let at = self.rng.index(able.len());
+            able.get(at).copied()
+        });
+        let Some(chosen) = chosen else { return self.plan(SECOND, Happening::Election { preferred: None }) };
+        self.term.0 += 1;
+        let (term, side, now) = (self.term, self.machines.at(chosen).side, self.now);
+        for at in 0..self.machines.len() {
+            if self.machines.at(at).is_up && self.machines.at(at).side == side {
+                self.hear_of(at, term);
+            }
+        }
+        let (members, options) = (self.members.clone(), self.options);
+        let rules = self.rules;
+        let machine = self.machines.at_mut(chosen);
+        machine.node.lead(term);
+        let leader = Leader::new(NodeId(chosen as u64 + 1), term, members, options, machine.clock(now));
+        machine.leader = Some(rules.leader(leader));
+        machine.handed_over_at = None;
+    }
+
+    fn fault(&mut self) {
+        if self.now >= FAULTS_END {
+            return;
+        }
+        let machines = self.machines.len();
+        let at = self.rng.index(machines);
+        match self.rng.below(8) {
+            0 => {
+                for machine in self.machines.iter_mut() {
+                    machine.side = self.rng.index(2);
+                }
+            }
+            1 => self.machines.iter_mut().for_each(|machine| machine.side = 0),
+            2 => self.kill(at),
+            3 => self.machines.at_mut(at).is_slow = !self.machines.at(at).is_slow,
+            4 => self.plan(0, Happening::Election { preferred: None }),
+            5 => self.cut_leader_off(),
+            _ => self.change_members(at),
+        }
+        // A majority without a leader elects one.
+        if self.leading_side().is_none() {
+            let pause = (100 + self.rng.below(900)) * MILLISECOND;
+            self.plan(pause, Happening::Election { preferred: None });
+        }
+        let pause = (500 + self.rng.below(3_500)) * MILLISECOND;
+        self.plan(pause, Happening::Fault);
+    }
+
+    /// The newest leader and a part of the others, less than half, are on a side of their own: that leader goes on without knowing.
+    fn cut_leader_off(&mut self) {
+        let leads =
+            |machine: &Machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term);
+        let Some(leading) = self.machines.iter().position(leads) else { return };
+        let mut others = (self.machines.len() - 1) / 2;
+        let first = self.rng.index(self.machines.len());
+        for machine in self.machines.iter_mut() {
+            machine.side = 0;
+        }
+        self.machines.at_mut(leading).side = 1;
+        for step in 0..self.machines.len() {
+            let at = (first + step) % self.machines.len();
+            if at != leading && others > 1 {
+                self.machines.at_mut(at).side = 1;
+                others -= 1;
+            }
+        }
+    }
+
+    fn kill(&mut self, at: usize) {
+        let machine = self.machines.at_mut(at);
+        if !machine.is_up {
+            return;
+        }
+        machine.is_up = false;
+        machine.leader = None;
+        (machine.left, machine.flushes_in_turn) = (None, None);
+        let pause = (200 + self.rng.below(5_000)) * MILLISECOND;
+        self.plan(pause, Happening::Restart(at));
+    }
+
+    fn restart(&mut self, at: usize) {
+        let machine = self.machines.at_mut(at);
+        machine.is_up = true;
+        machine.life += 1;
+        machine.unbidden = 0;
+        machine.node = Node::new(NodeId(at as u64 + 1), machine.life, self.options);
+        // A voter keeps its term on its drive.
+        machine.node.follow(self.term);
+    }
+
+    /// The newest leader begins, or ends, the removal or return of a voter, if its side has majorities.
+    fn change_members(&mut self, at: usize) {
+        if self.leading_side().is_none() {
+            return;
+        }
+        let voters: BTreeSet<NodeId> = self.members.configurations().next().cloned().unwrap_or_default();
+        let members = match self.changing_to.take() {
+            Some(new) => Members::of(new),
+            None => {
+                let mut new = voters.clone();
+                let id = NodeId(at as u64 + 1);
+                if !new.remove(&id) {
+                    new.insert(id);
+                }
+                if new.len() < 3 {
+                    return;
+                }
+                self.changing_to = Some(new.clone());
+                Members::joint(voters, new)
+            }
+        };
+        self.members = members.clone();
+        self.changed_at = Some(self.now);
+        // A leader that is no voter any more makes way.
+        let leading = self
+            .machines
+            .iter()
+            .position(|machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term));
+        if let Some(leading) = leading {
+            if self.members.voters().contains(&NodeId(leading as u64 + 1)) {
+                self.lead(leading, Event::Members(members));
+            } else {
+                self.machines.at_mut(leading).leader = None;
+                self.plan(0, Happening::Election { preferred: None });
+            }
+        }
+    }
+
+    fn heal(&mut self) {
+        (self.lost, self.late) = (0, 0);
+        for machine in self.machines.iter_mut() {
+            (machine.side, machine.is_slow) = (0, false);
+        }
+        if self.leading_side().is_none() {
+            self.plan(SECOND, Happening::Election { preferred: None });
+        }
+        self.plan(6 * SECOND, Happening::Election { preferred: None });
+    }
+
+    fn violates(&mut self, what: String) {
+        let at = Duration::from_nanos(self.now);
+        self.violation.get_or_insert_with(|| format!("after {at:?}: {what}"));
+    }
+
+    /// No configuration has more turns at once than it allows.
+    fn check_turns(&mut self) {
+        if self.changed_at.is_some_and(|changed| self.now < changed + AFTER_CHANGE) {
+            return;
+        }
+        let at_work: Vec<NodeId> = (0..self.machines.len())
+            .filter(|at| self.machines.at(*at).is_at_work(self.now))
+            .map(|at| NodeId(at as u64 + 1))
+            .collect();
+        let most = self.members.configurations().find_map(|voters| {
+            let most = Members::most_turns(voters.len());
+            let voters_at_work = at_work.iter().filter(|id| voters.contains(id)).count();
+            (voters_at_work > most).then_some((voters.len(), most))
+        });
+        if let Some((voters, most)) = most {
+            self.violates(format!("{at_work:?} have turns at once: {voters} voters allow {most}"));
+        }
+    }
+
+    /// A leader that can hand over has no turn before it tried.
+    fn check_leaders_grant(&mut self, at: usize, me: NodeId, grant: &Grant) {
+        let machine = self.machines.at(at);
+        let patience = self.options.hand_over_patience;
+        let clock = machine.clock(self.now);
+        let has_turn = machine.node.ends_at().is_some();
+        let tried = machine.handed_over_at.is_some_and(|asked| clock.since(asked) >= patience);
+        if grant.node == me && self.options.hands_over && !has_turn && !tried {
+            self.violates(format!("{me:?} leads, can hand over, and takes a turn"));
+        }
+    }
+
+    /// A grant leaves enough other voters that the leader has heard of within a report age, when they were undisturbed.
+    fn check_others(&mut self, leading: usize, grant: &Grant) {
+        let since = self.now.saturating_sub(self.options.report_age.as_nanos() as u64 + 2 * TICK);
+        let leader = self.machines.at(leading).leader.as_ref();
+        let is_old = leader.is_some_and(|leader| leader.term() != self.term);
+        let enough = |voters: &BTreeSet<NodeId>| {
+            let others = voters.iter().filter(|id| **id != grant.node).filter_map(|id| self.machine(*id));
+            let undisturbed =
+                others.filter(|at| self.machines.at(*at).was_undisturbed(leading, since)).count();
+            undisturbed >= Members::undisturbed(voters.len())
+        };
+        // A leader before may not know the newest members.
+        let has_changed = self.changed_at.is_some_and(|changed| self.now < changed + AFTER_CHANGE)
+            || is_old && self.changed_at.is_some();
+        if !has_changed && !self.members.configurations().all(enough) {
+            self.violates(format!(
+                "{:?} has a turn from node {}, which hears of too few others",
+                grant.node,
+                leading + 1
+            ));
+        }
+    }
+
+    fn check_end(&mut self) {
+        if self.is_calm && self.unbidden > 0 {
+            return self
+                .violates(format!("{} snapshots at the hard limit, although the work fits", self.unbidden));
+        }
+        for at in 0..self.machines.len() {
+            let status = self.status(at);
+            let is_voter = self.members.voters().contains(&NodeId(at as u64 + 1));
+            let is_due = status.left.is_some() || status.log >= status.snapshot.max(self.options.least_log);
+            if is_voter && is_due {
+                return self.violates(format!("node {} never had its turn: {status:?}", at + 1));
+            }
+        }
+    }
+}

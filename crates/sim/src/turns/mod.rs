@@ -1,0 +1,88 @@
+//! The target `turns`: simulated groups whose machines die, part, drift and change members, under the rules of the crate `turns`.
+//!
+//! Of each run: never more turns at once than the group allows, by true time; never one on a leader that could hand over; where nothing
+//! fails, no node reaches its hard limit; and after all faults every snapshot that is due is taken.
+
+mod group;
+mod machine;
+mod rules;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use serde::Serialize;
+
+use self::group::Group;
+pub use self::rules::TurnsRules;
+
+/// The most described failures of a report.
+const MAX_DESCRIBED: usize = 20;
+
+/// What simulated runs found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TurnsReport {
+    /// Runs.
+    pub runs: u64,
+    /// Snapshots that became durable.
+    pub snapshots: u64,
+    /// Snapshots that a node took at its hard limit, without a turn. In runs without faults this is a failure.
+    pub unbidden: u64,
+    /// Runs in which something happened that must not.
+    pub failed: u64,
+    /// The first failures, by run.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<TurnsFailure>,
+}
+
+/// A run in which something happened that must not.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+pub struct TurnsFailure {
+    /// The number of the run.
+    pub run: u64,
+    /// When, and what.
+    pub what: String,
+    /// The command that repeats the run.
+    pub replay_command: String,
+}
+
+/// Simulates `runs` groups of `seed`, from run number `first` on, on all processors. `first_failure`: until one fails.
+pub fn explore_turns(
+    seed: u64,
+    first: u64,
+    runs: u64,
+    rules: TurnsRules,
+    first_failure: bool,
+) -> TurnsReport {
+    let (next, report) = (AtomicU64::new(first), Mutex::new(TurnsReport::default()));
+    let threads = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                loop {
+                    let run = next.fetch_add(1, Ordering::Relaxed);
+                    if run >= first + runs || first_failure && report.lock().failed > 0 {
+                        return;
+                    }
+                    let mut group = Group::new(seed, run, rules);
+                    group.run();
+                    add(&mut report.lock(), seed, run, group);
+                }
+            });
+        }
+    });
+    let mut report = report.into_inner();
+    report.failures.sort();
+    report
+}
+
+fn add(report: &mut TurnsReport, seed: u64, run: u64, group: Group) {
+    report.runs += 1;
+    report.snapshots += group.done;
+    report.unbidden += group.unbidden;
+    let Some(what) = group.violation else { return };
+    report.failed += 1;
+    if report.failures.len() < MAX_DESCRIBED {
+        let replay_command = format!("furrow crash --target turns --seed {seed} --from {run} --runs 1");
+        report.failures.push(TurnsFailure { run, what, replay_command });
+    }
+}

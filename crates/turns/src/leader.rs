@@ -1,0 +1,350 @@
+//! The leader's part: who may do heavy work now.
+
+use std::collections::BTreeMap;
+
+use units::{Bytes, Instant};
+
+use crate::members::Members;
+use crate::message::{Grant, NodeId, Ping, Report, ReportId, Revoke, Term};
+use crate::options::Options;
+use crate::rate::LogGrowth;
+use crate::rules::Rules;
+
+/// Nodes are asked this many times within [`Options::report_age`].
+const PINGS_PER_REPORT_AGE: u32 = 4;
+
+/// A node counts as disturbed if its log's syncs take more than this many times as long as alone.
+const DISTURBED: u32 = 2;
+
+/// What a leader learns.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    /// Time has passed.
+    Tick,
+    /// A report has arrived. The leader's own node reports too.
+    Report(Report),
+    /// The group has other voters.
+    Members(Members),
+    /// A recovery of the group began (true) or ended: no turns meanwhile.
+    Recovery(bool),
+}
+
+/// What the caller has to do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    /// Send the ping to every node of the group, the leader's own among them.
+    Ping(Ping),
+    /// Send the grant to its node: a new turn, or a longer one.
+    Grant(Grant),
+    /// Send the request to stop to its node.
+    Revoke(Revoke),
+    /// Have the group's consensus make this node the leader.
+    HandOver(NodeId),
+}
+
+/// One leadership: made when a node becomes the leader, dropped when it is no longer.
+#[derive(Debug)]
+pub struct Leader {
+    me: NodeId,
+    term: Term,
+    options: Options,
+    members: Members,
+    /// Turns that leaders before granted are over at this time.
+    grants_from: Instant,
+    recovers: bool,
+    pinged_at: Option<Instant>,
+    nodes: BTreeMap<NodeId, Known>,
+    growth: LogGrowth,
+    hand_over: HandOver,
+    rules: Rules,
+}
+
+/// What the leader knows of one node.
+#[derive(Debug)]
+struct Known {
+    report: Report,
+    turn: Option<GrantedTurn>,
+}
+
+/// A turn that this leader granted and that may last.
+#[derive(Clone, Copy, Debug)]
+struct GrantedTurn {
+    /// The report that the last grant answers.
+    report: ReportId,
+    /// When that grant was sent.
+    granted_at: Instant,
+    /// When the turn is over by every clock.
+    over_at: Instant,
+}
+
+/// The leader's attempt to lead no longer, so that its node can have a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum HandOver {
+    NotTried,
+    AskedAt(Instant),
+    /// The leader still leads.
+    Failed,
+}
+
+impl Leader {
+    /// Node `me` became the leader of `members` at `now`.
+    pub fn new(me: NodeId, term: Term, members: Members, options: Options, now: Instant) -> Leader {
+        let old_leases = options.stretched(options.lease + options.report_age);
+        Leader {
+            me,
+            term,
+            options,
+            members,
+            grants_from: now.after(old_leases),
+            recovers: false,
+            pinged_at: None,
+            nodes: BTreeMap::new(),
+            growth: LogGrowth::default(),
+            hand_over: HandOver::NotTried,
+            rules: Rules::default(),
+        }
+    }
+
+    /// Breaks a rule, to prove that a test finds the fault.
+    #[cfg(feature = "broken-rules")]
+    #[must_use]
+    pub fn breaking(mut self, rule: Option<crate::BrokenRule>) -> Leader {
+        self.rules.broken = rule;
+        self
+    }
+
+    /// The leader's term.
+    pub fn term(&self) -> Term {
+        self.term
+    }
+
+    /// Takes in what happened by `now`, the time by this machine's clock, and says what to do. Call it with [`Event::Tick`] at least four times
+    /// within a report age.
+    pub fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
+        match event {
+            Event::Tick => {}
+            Event::Report(report) => self.learn(now, report),
+            Event::Members(members) => self.members = members,
+            Event::Recovery(recovers) => self.recovers = recovers,
+        }
+        let mut actions = Vec::new();
+        self.ping(now, &mut actions);
+        self.end_turns(now);
+        self.renew_or_revoke(now, &mut actions);
+        if !self.recovers && (now >= self.grants_from || self.rules.waits_for_no_lease()) {
+            self.grant_to_those_due(now, &mut actions);
+        }
+        actions
+    }
+
+    fn ping(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let pause = self.options.report_age / PINGS_PER_REPORT_AGE;
+        if self.pinged_at.is_none_or(|pinged| now.since(pinged) >= pause) {
+            self.pinged_at = Some(now);
+            actions.push(Action::Ping(Ping { term: self.term, asked_at: now }));
+        }
+    }
+
+    fn learn(&mut self, now: Instant, report: Report) {
+        if report.term != self.term || report.asked_at > now {
+            return;
+        }
+        if report.node == self.me {
+            self.growth.note(now, report.status.log);
+        }
+        let Some(known) = self.nodes.get_mut(&report.node) else {
+            self.nodes.insert(report.node, Known { report, turn: None });
+            return;
+        };
+        let (old, new) = (&known.report, &report);
+        let is_newer =
+            new.asked_at > old.asked_at || new.id.life == old.id.life && new.id.number > old.id.number;
+        if !is_newer {
+            return;
+        }
+        let waits = !self.rules.waits_for_no_lease();
+        known.turn = known.turn.filter(|turn| {
+            // A node that was restarted takes no grant of its life before, and does no work of that life.
+            let may_last =
+                waits && new.id.life == turn.report.life && new.refuses_below <= turn.report.number;
+            may_last || new.turn.is_some()
+        });
+        known.report = report;
+    }
+
+    fn end_turns(&mut self, now: Instant) {
+        for known in self.nodes.values_mut() {
+            known.turn = known.turn.filter(|turn| now < turn.over_at);
+        }
+    }
+
+    fn renew_or_revoke(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let with_turns: Vec<NodeId> =
+            self.nodes.iter().filter(|(_, known)| known.turn.is_some()).map(|(node, _)| *node).collect();
+        for node in with_turns {
+            let Some(known) = self.nodes.get(&node) else { continue };
+            let (Some(turn), report) = (known.turn, &known.report) else { continue };
+            let (has_taken, is_new) = (report.turn.is_some(), report.id > turn.report);
+            if self.recovers || !self.leaves_enough_undisturbed(now, node) {
+                if has_taken && is_new {
+                    actions.push(Action::Revoke(Revoke { node, term: self.term }));
+                }
+            } else if has_taken
+                && is_new
+                && self.is_fresh(now, report)
+                && now.since(turn.granted_at) >= self.options.lease / 2
+            {
+                actions.push(self.grant(now, node));
+            }
+        }
+    }
+
+    /// Grants turns to nodes whose snapshot is due: the one with the least room first, the leader's own node last.
+    fn grant_to_those_due(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let mut due: Vec<(Bytes, NodeId)> = self
+            .nodes
+            .iter()
+            .filter(|(_, known)| {
+                known.turn.is_none() && known.report.turn.is_none() && self.is_fresh(now, &known.report)
+            })
+            .filter(|(_, known)| self.is_due(&known.report))
+            .map(|(node, known)| (known.report.status.room, *node))
+            .collect();
+        due.sort_unstable();
+        if self.rules.wants_most_entries_and_bytes() {
+            self.keep_most_entries_and_bytes(&mut due);
+        }
+        if self.rules.treats_leaders_like_any() {
+            for (_, node) in due {
+                if self.leaves_enough_undisturbed(now, node) {
+                    actions.push(self.grant(now, node));
+                }
+            }
+            return;
+        }
+        let me = self.me;
+        for (_, node) in due.iter().copied().filter(|(_, node)| *node != me) {
+            if self.leaves_enough_undisturbed(now, node) {
+                actions.push(self.grant(now, node));
+            }
+        }
+        let Some(room) = due.iter().find(|(_, node)| *node == self.me).map(|(room, _)| *room) else { return };
+        if !self.nodes.iter().any(|(node, known)| *node != me && self.goes_before(now, known, room)) {
+            self.lead_no_longer_or_go(now, actions);
+        }
+    }
+
+    /// True if the leader's node, which has `room`, waits for another node: one with a turn, or whose snapshot is due. Nodes whose snapshots are due again and again
+    /// do not keep a leader with half of their room waiting up to its limit.
+    fn goes_before(&self, now: Instant, other: &Known, room: Bytes) -> bool {
+        let report = &other.report;
+        let is_due = self.is_fresh(now, report) && self.is_due(report);
+        (other.turn.is_some() || is_due) && report.status.room.0 / 2 <= room.0
+    }
+
+    fn keep_most_entries_and_bytes(&self, due: &mut Vec<(Bytes, NodeId)>) {
+        let of = |node: &NodeId| self.nodes.get(node).map(|known| known.report.status);
+        let entries = due.iter().filter_map(|(_, node)| of(node)).map(|status| status.entries).max();
+        let bytes = due.iter().filter_map(|(_, node)| of(node)).map(|status| status.log).max();
+        due.retain(|(_, node)| {
+            of(node).is_some_and(|status| Some(status.entries) == entries && Some(status.log) == bytes)
+        });
+    }
+
+    /// The leader's own snapshot is due, and nobody else's before it: another node is to lead first. Where none can, the leader has a turn while all others are undisturbed.
+    fn lead_no_longer_or_go(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self.options.hands_over {
+            match self.hand_over {
+                HandOver::AskedAt(asked) if now.since(asked) < self.options.hand_over_patience => return,
+                HandOver::AskedAt(_) => self.hand_over = HandOver::Failed,
+                HandOver::NotTried => {
+                    if let Some(node) = self.successor(now) {
+                        self.hand_over = HandOver::AskedAt(now);
+                        actions.push(Action::HandOver(node));
+                    }
+                    return;
+                }
+                HandOver::Failed => {}
+            }
+        }
+        let voters = self.members.voters();
+        if voters.iter().filter(|node| **node != self.me).all(|node| self.is_undisturbed(now, *node)) {
+            self.hand_over = HandOver::NotTried;
+            actions.push(self.grant(now, self.me));
+        }
+    }
+
+    /// The undisturbed voter of all configurations with the most room whose own snapshot is not due.
+    fn successor(&self, now: Instant) -> Option<NodeId> {
+        let can_lead = |node: &NodeId| self.members.configurations().all(|voters| voters.contains(node));
+        self.nodes
+            .iter()
+            .filter(|(node, known)| {
+                **node != self.me
+                    && can_lead(node)
+                    && self.is_undisturbed(now, **node)
+                    && !self.is_due(&known.report)
+            })
+            .max_by_key(|(_, known)| known.report.status.room)
+            .map(|(node, _)| *node)
+    }
+
+    fn grant(&mut self, now: Instant, node: NodeId) -> Action {
+        let rate = self.rate(now, node);
+        let options = &self.options;
+        let lasts = if self.rules.ignores_drift() { options.lease } else { options.stretched(options.lease) };
+        let known = self.nodes.get_mut(&node).expect("a grant answers a report");
+        let report = known.report.id;
+        let over_at = now.after(lasts);
+        known.turn = Some(GrantedTurn { report, granted_at: now, over_at });
+        Action::Grant(Grant { node, term: self.term, report, lease: self.options.lease, rate })
+    }
+
+    /// Bytes a second that `node` is to write, so that no node that waits reaches its limit.
+    fn rate(&self, now: Instant, node: NodeId) -> Bytes {
+        let least = self.options.least_rate;
+        let Some(known) = self.nodes.get(&node) else { return least };
+        let status = &known.report.status;
+        let waiting = self.nodes.values().filter(|other| {
+            other.turn.is_none() && self.is_fresh(now, &other.report) && self.is_due(&other.report)
+        });
+        let together = self.members.configurations().map(|c| Members::most_turns(c.len())).min().unwrap_or(1);
+        let waves = 1 + waiting.count().div_ceil(together.max(1));
+        self.growth.rate(status.left.unwrap_or(status.snapshot), status.room, waves).max(least)
+    }
+
+    fn is_fresh(&self, now: Instant, report: &Report) -> bool {
+        now.since(report.asked_at) <= self.options.report_age || self.rules.trusts_stale_reports()
+    }
+
+    /// True if the node's snapshot is due, or one was begun.
+    fn is_due(&self, report: &Report) -> bool {
+        let (options, status) = (&self.options, &report.status);
+        status.left.is_some()
+            || status.log >= status.snapshot.max(options.least_log)
+            || status.log >= options.longest_log
+    }
+
+    /// True if `node` was heard of, lacks few entries, syncs nearly as fast as alone, and has no turn.
+    fn is_undisturbed(&self, now: Instant, node: NodeId) -> bool {
+        self.nodes.get(&node).is_some_and(|known| {
+            let status = &known.report.status;
+            known.turn.is_none()
+                && known.report.turn.is_none()
+                && self.is_fresh(now, &known.report)
+                && status.behind <= self.options.most_behind
+                && status.sync_p99 <= DISTURBED * status.sync_p99_alone
+        })
+    }
+
+    /// True if, without `node`, each configuration has as many undisturbed voters as it needs.
+    fn leaves_enough_undisturbed(&self, now: Instant, node: NodeId) -> bool {
+        self.members.configurations().all(|voters| {
+            let others = voters.iter().filter(|other| **other != node && self.is_undisturbed(now, **other));
+            others.count() >= Members::undisturbed(voters.len())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

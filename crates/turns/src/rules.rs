@@ -1,0 +1,45 @@
+//! Safety rules that a test can break, to prove that another test finds the fault. Without the feature `broken-rules` no rule can be broken: each function
+//! that asks whether a rule is broken is the constant `false`.
+
+macro_rules! rules {
+    ($($(#[$doc:meta])* $variant:ident asked as $question:ident,)*) => {
+        /// A rule that a leader or a node breaks on purpose.
+        #[cfg(feature = "broken-rules")]
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum BrokenRule {
+            $($(#[$doc])* $variant,)*
+        }
+
+        /// The rule that is broken, if any.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+        pub(crate) struct Rules {
+            #[cfg(feature = "broken-rules")]
+            pub(crate) broken: Option<BrokenRule>,
+        }
+
+        impl Rules {
+            $(
+                $(#[$doc])*
+                pub(crate) fn $question(self) -> bool {
+                    #[cfg(feature = "broken-rules")]
+                    return self.broken == Some(BrokenRule::$variant);
+                    #[cfg(not(feature = "broken-rules"))]
+                    return false;
+                }
+            )*
+        }
+    };
+}
+
+rules! {
+    /// Broken rule: a leader takes a turn to be over once a report shows none, although the grant may be on its way, and a new leader does not wait.
+    Lease asked as waits_for_no_lease,
+    /// Broken rule: a leader takes a lease to end by the holder's clock when it ends by the leader's own.
+    Drift asked as ignores_drift,
+    /// Broken rule: a grant rests on reports of any age.
+    StaleReports asked as trusts_stale_reports,
+    /// Broken rule: a leader grants itself turns as any other node.
+    LeaderLikeAny asked as treats_leaders_like_any,
+    /// Broken rule: only a node with both the most entries and the most bytes since its snapshot gets a turn (ZOOKEEPER-3657).
+    EntriesAndBytes asked as wants_most_entries_and_bytes,
+}
