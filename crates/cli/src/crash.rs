@@ -124,7 +124,7 @@ fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
         output::line(serde_json::to_string(&report)?)?;
     } else {
         output::line(format!(
-            "turns: {} runs, {} snapshots, {} of them at a hard limit, {} runs failed, {:.1} s",
+            "turns: {} runs, {} snapshots, {} times one at a hard limit without a turn, {} runs failed, {:.1} s",
             report.runs,
             report.snapshots,
             report.unbidden,

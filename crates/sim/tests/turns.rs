@@ -12,7 +12,7 @@ fn is_found(seed: u64, rules: TurnsRules) -> String {
         broken.failures.first().unwrap_or_else(|| panic!("{rules:?} was not found in {} runs", broken.runs));
     let intact = explore_turns(seed, failure.run, 1, TurnsRules::default(), true);
     assert_eq!(intact.failures, [], "with the rule intact");
-    assert_eq!((failure.run, intact.runs), (failure.run, 1));
+    assert_eq!(intact.runs, 1);
     failure.what.clone()
 }
 
@@ -28,7 +28,7 @@ fn a_lease_that_is_not_waited_out_is_found() {
 
 #[test]
 fn a_drift_that_is_not_waited_out_is_found() {
-    let what = is_found(3, leader(BrokenRule::Drift));
+    let what = is_found(1, leader(BrokenRule::Drift));
     assert!(what.contains("turns at once"), "{what}");
 }
 

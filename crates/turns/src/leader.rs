@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use units::{Bytes, Instant};
 
 use crate::members::Members;
-use crate::message::{Grant, NodeId, Ping, Report, ReportId, Revoke, Term};
+use crate::message::{Grant, NodeId, Ping, Report, ReportId, Revoke, Term, TurnKind};
 use crate::options::Options;
 use crate::rate::LogGrowth;
 use crate::rules::Rules;
@@ -16,6 +16,9 @@ const PINGS_PER_REPORT_AGE: u32 = 4;
 /// A node counts as disturbed if its log's syncs take more than this many times as long as alone.
 const DISTURBED: u32 = 2;
 
+/// A handing over that failed is tried again after this many times [`Options::hand_over_patience`].
+const RETRY_HAND_OVER_AFTER: u32 = 10;
+
 /// What a leader learns.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
@@ -23,9 +26,9 @@ pub enum Event {
     Tick,
     /// A report has arrived. The leader's own node reports too.
     Report(Report),
-    /// The group has other voters.
+    /// The group has other voters. Only voters take turns: the snapshots of other nodes disturb no majority.
     Members(Members),
-    /// A recovery of the group began (true) or ended: no turns meanwhile.
+    /// A recovery of the group began (true) or ended: turns are revoked, and none is granted meanwhile.
     Recovery(bool),
 }
 
@@ -64,6 +67,8 @@ pub struct Leader {
 struct Known {
     report: Report,
     turn: Option<GrantedTurn>,
+    /// The report that the last revocation answers.
+    revoked: Option<ReportId>,
 }
 
 /// A turn that this leader granted and that may last.
@@ -82,8 +87,8 @@ struct GrantedTurn {
 enum HandOver {
     NotTried,
     AskedAt(Instant),
-    /// The leader still leads.
-    Failed,
+    /// The leader still led at this time.
+    FailedAt(Instant),
 }
 
 impl Leader {
@@ -124,7 +129,11 @@ impl Leader {
         match event {
             Event::Tick => {}
             Event::Report(report) => self.learn(now, report),
-            Event::Members(members) => self.members = members,
+            Event::Members(members) => {
+                self.members = members;
+                let voters = self.members.voters();
+                self.nodes.retain(|node, _| voters.contains(node));
+            }
             Event::Recovery(recovers) => self.recovers = recovers,
         }
         let mut actions = Vec::new();
@@ -146,14 +155,15 @@ impl Leader {
     }
 
     fn learn(&mut self, now: Instant, report: Report) {
-        if report.term != self.term || report.asked_at > now {
+        let is_of_voter = self.members.configurations().any(|voters| voters.contains(&report.node));
+        if report.term != self.term || report.asked_at > now || !is_of_voter {
             return;
         }
         if report.node == self.me {
             self.growth.note(now, report.status.log);
         }
         let Some(known) = self.nodes.get_mut(&report.node) else {
-            self.nodes.insert(report.node, Known { report, turn: None });
+            self.nodes.insert(report.node, Known { report, turn: None, revoked: None });
             return;
         };
         let (old, new) = (&known.report, &report);
@@ -165,9 +175,8 @@ impl Leader {
         let waits = !self.rules.waits_for_no_lease();
         known.turn = known.turn.filter(|turn| {
             // A node that was restarted takes no grant of its life before, and does no work of that life.
-            let may_last =
-                waits && new.id.life == turn.report.life && new.refuses_below <= turn.report.number;
-            may_last || new.turn.is_some()
+            let takes_grant = waits && new.refuses_below <= turn.report.number;
+            new.id.life == turn.report.life && (takes_grant || new.turn == Some(TurnKind::Granted))
         });
         known.report = report;
     }
@@ -179,21 +188,30 @@ impl Leader {
     }
 
     fn renew_or_revoke(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        let with_turns: Vec<NodeId> =
-            self.nodes.iter().filter(|(_, known)| known.turn.is_some()).map(|(node, _)| *node).collect();
-        for node in with_turns {
-            let Some(known) = self.nodes.get(&node) else { continue };
-            let (Some(turn), report) = (known.turn, &known.report) else { continue };
-            let (has_taken, is_new) = (report.turn.is_some(), report.id > turn.report);
-            if self.recovers || !self.leaves_enough_undisturbed(now, node) {
-                if has_taken && is_new {
-                    actions.push(Action::Revoke(Revoke { node, term: self.term }));
-                }
-            } else if has_taken
-                && is_new
-                && self.is_fresh(now, report)
-                && now.since(turn.granted_at) >= self.options.lease / 2
+        let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
+        for node in nodes {
+            let Some(Known { report, turn, revoked }) = self.nodes.get(&node) else { continue };
+            // A turn of the leader before lasts, and is not renewed.
+            let is_ours = turn.is_some_and(|turn| {
+                report.id.life == turn.report.life && report.id.number > turn.report.number
+            });
+            if report.turn != Some(TurnKind::Granted)
+                || !self.is_fresh(now, report)
+                || turn.is_some() && !is_ours
             {
+                continue;
+            }
+            let is_told = revoked
+                .is_some_and(|revoked| report.id.life == revoked.life && report.id.number <= revoked.number);
+            let is_old = turn.is_some_and(|turn| now.since(turn.granted_at) >= self.options.lease / 2);
+            if self.recovers || is_ours && !(self.is_due(report) && self.leaves_enough_undisturbed(now, node))
+            {
+                if !is_told {
+                    let told = report.id;
+                    actions.push(Action::Revoke(Revoke { node, term: self.term }));
+                    self.nodes.get_mut(&node).expect("looked up above").revoked = Some(told);
+                }
+            } else if is_ours && is_old {
                 actions.push(self.grant(now, node));
             }
         }
@@ -205,7 +223,10 @@ impl Leader {
             .nodes
             .iter()
             .filter(|(_, known)| {
-                known.turn.is_none() && known.report.turn.is_none() && self.is_fresh(now, &known.report)
+                // A node that went without a turn gets one, and with it a rate at which its work ends.
+                known.turn.is_none()
+                    && known.report.turn != Some(TurnKind::Granted)
+                    && self.is_fresh(now, &known.report)
             })
             .filter(|(_, known)| self.is_due(&known.report))
             .map(|(node, known)| (known.report.status.room, *node))
@@ -223,19 +244,25 @@ impl Leader {
             return;
         }
         let me = self.me;
-        for (_, node) in due.iter().copied().filter(|(_, node)| *node != me) {
+        let own_room = due.iter().find(|(_, node)| *node == me).map(|(room, _)| *room);
+        if self.nodes.get(&me).is_some_and(|known| !self.is_due(&known.report)) {
+            self.hand_over = HandOver::NotTried;
+        }
+        let is_leaders_turn = own_room.is_some_and(|room| {
+            !self.nodes.iter().any(|(node, known)| *node != me && self.goes_before(now, known, room))
+        });
+        if is_leaders_turn {
+            return self.lead_no_longer_or_go(now, actions);
+        }
+        for (_, node) in due.into_iter().filter(|(_, node)| *node != me) {
             if self.leaves_enough_undisturbed(now, node) {
                 actions.push(self.grant(now, node));
             }
         }
-        let Some(room) = due.iter().find(|(_, node)| *node == self.me).map(|(room, _)| *room) else { return };
-        if !self.nodes.iter().any(|(node, known)| *node != me && self.goes_before(now, known, room)) {
-            self.lead_no_longer_or_go(now, actions);
-        }
     }
 
     /// True if the leader's node, which has `room`, waits for another node: one with a turn, or whose snapshot is due. Nodes whose snapshots are due again and again
-    /// do not keep a leader with half of their room waiting up to its limit.
+    /// do not keep a leader with less than half of their room waiting up to its limit.
     fn goes_before(&self, now: Instant, other: &Known, room: Bytes) -> bool {
         let report = &other.report;
         let is_due = self.is_fresh(now, report) && self.is_due(report);
@@ -251,42 +278,49 @@ impl Leader {
         });
     }
 
-    /// The leader's own snapshot is due, and nobody else's before it: another node is to lead first. Where none can, the leader has a turn while all others are undisturbed.
+    /// The leader's own snapshot is next: another node is to lead first. Where no other voter can, or none took over, the leader has a turn while all others are undisturbed.
     fn lead_no_longer_or_go(&mut self, now: Instant, actions: &mut Vec<Action>) {
-        if self.options.hands_over {
-            match self.hand_over {
-                HandOver::AskedAt(asked) if now.since(asked) < self.options.hand_over_patience => return,
-                HandOver::AskedAt(_) => self.hand_over = HandOver::Failed,
-                HandOver::NotTried => {
-                    if let Some(node) = self.successor(now) {
-                        self.hand_over = HandOver::AskedAt(now);
-                        actions.push(Action::HandOver(node));
-                    }
-                    return;
-                }
-                HandOver::Failed => {}
+        let patience = self.options.hand_over_patience;
+        if let HandOver::AskedAt(asked) = self.hand_over {
+            if now.since(asked) < patience {
+                return;
             }
+            self.hand_over = HandOver::FailedAt(asked.after(patience));
+        }
+        if let HandOver::FailedAt(failed) = self.hand_over
+            && now.since(failed) >= RETRY_HAND_OVER_AFTER * patience
+        {
+            self.hand_over = HandOver::NotTried;
+        }
+        if self.hand_over == HandOver::NotTried
+            && self.options.hands_over
+            && self.successors().next().is_some()
+        {
+            if let Some(node) = self.successor(now) {
+                self.hand_over = HandOver::AskedAt(now);
+                actions.push(Action::HandOver(node));
+            }
+            return;
         }
         let voters = self.members.voters();
         if voters.iter().filter(|node| **node != self.me).all(|node| self.is_undisturbed(now, *node)) {
-            self.hand_over = HandOver::NotTried;
             actions.push(self.grant(now, self.me));
         }
     }
 
-    /// The undisturbed voter of all configurations with the most room whose own snapshot is not due.
+    /// The other voters of all configurations.
+    fn successors(&self) -> impl Iterator<Item = NodeId> {
+        let is_in_all = |node: &NodeId| self.members.configurations().all(|voters| voters.contains(node));
+        self.members.voters().into_iter().filter(move |node| *node != self.me && is_in_all(node))
+    }
+
+    /// The undisturbed successor with the most room, if there is one whose own snapshot is not due.
     fn successor(&self, now: Instant) -> Option<NodeId> {
-        let can_lead = |node: &NodeId| self.members.configurations().all(|voters| voters.contains(node));
-        self.nodes
-            .iter()
-            .filter(|(node, known)| {
-                **node != self.me
-                    && can_lead(node)
-                    && self.is_undisturbed(now, **node)
-                    && !self.is_due(&known.report)
-            })
-            .max_by_key(|(_, known)| known.report.status.room)
-            .map(|(node, _)| *node)
+        let undisturbed = self.successors().filter(|node| self.is_undisturbed(now, *node));
+        undisturbed.max_by_key(|node| {
+            let known = self.nodes.get(node);
+            known.map(|known| (!self.is_due(&known.report), known.report.status.room))
+        })
     }
 
     fn grant(&mut self, now: Instant, node: NodeId) -> Action {
@@ -300,17 +334,22 @@ impl Leader {
         Action::Grant(Grant { node, term: self.term, report, lease: self.options.lease, rate })
     }
 
-    /// Bytes a second that `node` is to write, so that no node that waits reaches its limit.
+    /// Bytes a second that `node` is to write, so that neither the node nor one that waits for the turn's end reaches its limit.
     fn rate(&self, now: Instant, node: NodeId) -> Bytes {
         let least = self.options.least_rate;
         let Some(known) = self.nodes.get(&node) else { return least };
         let status = &known.report.status;
-        let waiting = self.nodes.values().filter(|other| {
-            other.turn.is_none() && self.is_fresh(now, &other.report) && self.is_due(&other.report)
-        });
+        let waits = |other: &&Known| {
+            other.report.node != node
+                && other.turn.is_none()
+                && self.is_fresh(now, &other.report)
+                && self.is_due(&other.report)
+        };
+        let waiting = || self.nodes.values().filter(waits).map(|other| other.report.status.room);
+        let room = waiting().fold(status.room, Bytes::min);
         let together = self.members.configurations().map(|c| Members::most_turns(c.len())).min().unwrap_or(1);
-        let waves = 1 + waiting.count().div_ceil(together.max(1));
-        self.growth.rate(status.left.unwrap_or(status.snapshot), status.room, waves).max(least)
+        let waves = 1 + waiting().count().div_ceil(together.max(1));
+        self.growth.rate(status.left.unwrap_or(status.snapshot), room, waves).max(least)
     }
 
     fn is_fresh(&self, now: Instant, report: &Report) -> bool {
@@ -333,7 +372,7 @@ impl Leader {
                 && known.report.turn.is_none()
                 && self.is_fresh(now, &known.report)
                 && status.behind <= self.options.most_behind
-                && status.sync_p99 <= DISTURBED * status.sync_p99_alone
+                && status.sync_p99 <= status.sync_p99_alone.saturating_mul(DISTURBED)
         })
     }
 

@@ -22,8 +22,9 @@
 //!   leader's own clock.
 //! - **A new leader grants nothing** for one lease and one report age. A leader that was deposed without knowing hears of no majority any more
 //!   after one report age, because a majority has voted in the new term, and its last grant ends one lease later.
-//! - **A turn ends when its work is durable**, not when it is written: until then the drive has the work in its queue.
-//! - A node at its hard limit ([`Status::room`] is zero) goes without a turn, and counts that ([`Node::unbidden`]).
+//! - **A turn ends when its work is durable**, not when it is written: until then the drive has the work in its queue. Only a lease that ends, because the leader does not renew it,
+//!   ends a turn while the last bytes may still be on their way to the drive.
+//! - A node at its hard limit ([`Status::room`] is zero) goes without a turn, and counts that ([`Node::unbidden`]). The leader gives such a node a turn as soon as enough others are undisturbed.
 #![forbid(unsafe_code)]
 
 mod leader;

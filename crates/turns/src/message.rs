@@ -24,7 +24,7 @@ pub struct Ping {
 /// Names a report of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReportId {
-    /// The life of the node: a number that the node has not used before a restart.
+    /// The life of the node: a number that no earlier process of the node had.
     pub life: u64,
     /// The number of the report within that life.
     pub number: u64,

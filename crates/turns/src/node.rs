@@ -23,7 +23,11 @@ pub struct Node {
     next_report: u64,
     refuses_below: u64,
     turn: Option<Turn>,
+    /// The number of the report that the last grant answered.
+    answered: Option<u64>,
     unbidden: u64,
+    /// True if the snapshot that is not durable yet was counted as unbidden.
+    is_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -34,11 +38,14 @@ enum Turn {
         rate: Bytes,
         is_stopped: bool,
     },
-    Unbidden,
+    Unbidden {
+        since: Instant,
+    },
 }
 
 impl Node {
-    /// A node `me` whose process has just started. `life` is a number that no earlier process of the node had.
+    /// A node `me` whose process has just started. `life` is a number that no earlier process of the node had. Call [`follow`](Node::follow) with the term that
+    /// the node's consensus has on its drive before anything else.
     pub fn new(me: NodeId, life: u64, options: Options) -> Node {
         Node {
             me,
@@ -49,7 +56,9 @@ impl Node {
             next_report: 0,
             refuses_below: 0,
             turn: None,
+            answered: None,
             unbidden: 0,
+            is_counted: false,
         }
     }
 
@@ -58,7 +67,7 @@ impl Node {
         self.term
     }
 
-    /// Number of snapshots that this life of the node took at its hard limit, without a turn.
+    /// Number of snapshots that this life of the node took, or went on with, at its hard limit without a turn.
     pub fn unbidden(&self) -> u64 {
         self.unbidden
     }
@@ -92,7 +101,7 @@ impl Node {
         }
         let turn = self.turn.map(|turn| match turn {
             Turn::Granted { .. } => TurnKind::Granted,
-            Turn::Unbidden => TurnKind::Unbidden,
+            Turn::Unbidden { .. } => TurnKind::Unbidden,
         });
         Some(Report {
             node: self.me,
@@ -105,11 +114,13 @@ impl Node {
         })
     }
 
-    /// Takes a grant. Returns false if the node refuses it: it is of another term, of an earlier life, or too late.
+    /// Takes a grant. Returns false if the node refuses the grant: one of another term or an earlier life, one that is too late, one that was sent before the turn was
+    /// revoked or a later grant.
     pub fn granted(&mut self, now: Instant, grant: &Grant) -> bool {
         self.expire(now);
         let is_ours = grant.node == self.me && grant.term == self.term && grant.report.life == self.life;
-        if !is_ours || grant.report.number < self.refuses_below {
+        let is_older = self.answered.is_some_and(|answered| grant.report.number < answered);
+        if !is_ours || is_older || grant.report.number < self.refuses_below {
             return false;
         }
         let sent = self.sent.iter().find(|(number, _)| *number == grant.report.number);
@@ -118,12 +129,15 @@ impl Node {
         if ends_at <= now {
             return false;
         }
+        self.answered = Some(grant.report.number);
         self.turn = Some(match self.turn {
             Some(Turn::Granted { ends_at: before, .. }) => {
                 Turn::Granted { ends_at: ends_at.max(before), rate: grant.rate, is_stopped: false }
             }
             // The node goes on at the rate of a turn that everybody knows of.
-            Some(Turn::Unbidden) | None => Turn::Granted { ends_at, rate: grant.rate, is_stopped: false },
+            Some(Turn::Unbidden { .. }) | None => {
+                Turn::Granted { ends_at, rate: grant.rate, is_stopped: false }
+            }
         });
         true
     }
@@ -144,17 +158,22 @@ impl Node {
     }
 
     /// The rate in bytes a second at which the node may write its snapshot now; `None`: not at all. Ask before each piece, and let a piece take a small part
-    /// of a lease. A node whose `status` has no room left goes without a turn, at the least rate.
+    /// of a lease. A node whose `status` has no room left goes without a turn, at the least rate, and twice as fast after each lease that this takes: the log may grow faster
+    /// than the least rate lets a snapshot end.
     pub fn rate(&mut self, now: Instant, status: &Status) -> Option<Bytes> {
         self.expire(now);
         if self.turn.is_none() && status.room == Bytes::ZERO {
-            self.turn = Some(Turn::Unbidden);
-            self.unbidden += 1;
+            self.turn = Some(Turn::Unbidden { since: now });
+            self.unbidden += u64::from(!std::mem::replace(&mut self.is_counted, true));
         }
         match self.turn? {
             Turn::Granted { is_stopped: true, .. } => None,
             Turn::Granted { rate, .. } => Some(rate),
-            Turn::Unbidden => Some(self.options.least_rate),
+            Turn::Unbidden { since } => {
+                let leases = now.since(since).as_nanos() / self.options.lease.as_nanos().max(1);
+                let times = 1_u64.checked_shl(u32::try_from(leases).unwrap_or(u32::MAX)).unwrap_or(u64::MAX);
+                Some(Bytes(self.options.least_rate.0.saturating_mul(times)))
+            }
         }
     }
 
@@ -162,7 +181,7 @@ impl Node {
     pub fn ends_at(&self) -> Option<Instant> {
         match self.turn {
             Some(Turn::Granted { ends_at, .. }) => Some(ends_at),
-            Some(Turn::Unbidden) | None => None,
+            Some(Turn::Unbidden { .. }) | None => None,
         }
     }
 
@@ -170,6 +189,7 @@ impl Node {
     pub fn durable(&mut self) {
         self.turn = None;
         self.refuses_below = self.next_report;
+        self.is_counted = false;
     }
 
     fn expire(&mut self, now: Instant) {
@@ -181,6 +201,8 @@ impl Node {
     fn stop(&mut self) {
         if let Some(Turn::Granted { is_stopped, .. }) = &mut self.turn {
             *is_stopped = true;
+            // A renewal that is on its way does not undo this.
+            self.refuses_below = self.next_report;
         }
     }
 
@@ -277,23 +299,41 @@ mod tests {
         assert!(node.granted(at(1), &grant(&report)));
         node.revoked(&Revoke { node: NodeId(1), term: Term(1) });
         let flushing = node.report(at(2), ping(1), full()).unwrap();
-        assert_eq!((flushing.turn, node.rate(at(2), &full())), (Some(TurnKind::Granted), None));
+        assert_eq!((flushing.turn, flushing.refuses_below), (Some(TurnKind::Granted), 1));
+        assert_eq!(node.rate(at(2), &full()), None);
         assert!(node.granted(at(3), &grant(&flushing)));
         assert!(node.rate(at(3), &full()).is_some());
     }
 
     #[test]
-    fn a_node_without_room_goes_at_the_least_rate_and_counts_once() {
+    fn a_node_without_room_goes_at_a_rising_rate_and_counts_once() {
         let mut node = node();
-        let none = Status::default();
-        for _ in 0..3 {
-            assert_eq!(node.rate(at(1), &none), Some(Options::default().least_rate));
-        }
-        let report = node.report(at(1), ping(1), none).unwrap();
+        let (none, least) = (Status::default(), Options::default().least_rate.0);
+        let rates = [1, 10, 11, 21, 31].map(|seconds| node.rate(at(seconds), &none));
+        assert_eq!(rates, [1, 1, 2, 4, 8].map(|times| Some(Bytes(times * least))), "leases of 10 s");
+        assert!(node.rate(at(100_000), &none).is_some());
+        let report = node.report(at(100_001), ping(1), none).unwrap();
         assert_eq!((report.turn, node.unbidden()), (Some(TurnKind::Unbidden), 1));
         node.revoked(&Revoke { node: NodeId(1), term: Term(1) });
-        assert!(node.rate(at(1), &none).is_some(), "the limit is hard");
+        assert!(node.rate(at(100_001), &none).is_some(), "the limit is hard");
+        assert!(node.granted(at(100_002), &grant(&report)));
+        assert_eq!(node.rate(at(100_002), &none), Some(Bytes(1000)), "a turn has a rate of its own");
+        assert_eq!(node.rate(at(100_012), &none), Some(Bytes(least)), "the turn is over");
+        assert_eq!(node.unbidden(), 1, "still the same snapshot");
         node.durable();
-        assert_eq!(node.rate(at(2), &full()), None);
+        assert_eq!(node.rate(at(100_013), &full()), None);
+    }
+
+    #[test]
+    fn an_older_grant_changes_nothing() {
+        let mut node = node();
+        let first = node.report(at(1), ping(1), full()).unwrap();
+        let second = node.report(at(2), ping(1), full()).unwrap();
+        assert!(node.granted(at(2), &grant(&second)));
+        assert!(!node.granted(at(3), &Grant { rate: Bytes(5), ..grant(&first) }));
+        assert_eq!(node.rate(at(3), &full()), Some(Bytes(1000)));
+        node.revoked(&Revoke { node: NodeId(1), term: Term(1) });
+        assert!(!node.granted(at(3), &grant(&second)), "it was sent before the revocation");
+        assert_eq!(node.rate(at(3), &full()), None);
     }
 }

@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use units::Bytes;
 
+/// No time of a group's turns is longer.
+const LONGEST: Duration = Duration::from_secs(24 * 3600);
+
 /// The settings of a group's turns: the same on every node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Options {
@@ -11,7 +14,7 @@ pub struct Options {
     pub lease: Duration,
     /// The greatest age of a report that a grant rests on. Nodes are asked four times as often.
     pub report_age: Duration,
-    /// The most by which the speeds of two nodes' clocks differ, in parts per million.
+    /// The most by which the fastest clock of a node runs faster than the slowest one, in parts per million.
     pub drift: u32,
     /// The rate of a turn, in bytes a second, is never lower: a turn that hardly goes on disturbs for ever.
     pub least_rate: Bytes,
@@ -48,12 +51,19 @@ impl Options {
     /// Says what is wrong with the settings.
     ///
     /// # Errors
-    /// A lease that is not longer than two report ages (no turn could be renewed), a report age below a millisecond, a drift above 10 %, a rate of zero.
+    /// A lease that is not longer than two report ages (no turn could be renewed) or longer than a day, a report age below a millisecond, a patience of more than
+    /// a day, a drift above 10 %, a rate or a least length of the log of zero.
     pub fn check(&self) -> Result<(), String> {
         if self.report_age < Duration::from_millis(1) {
             return Err(format!("a report age of {:?} is too short: at least 1 ms", self.report_age));
         }
-        if self.lease <= 2 * self.report_age {
+        for (name, time) in [("lease", self.lease), ("patience with a handing over", self.hand_over_patience)]
+        {
+            if time > LONGEST {
+                return Err(format!("a {name} of {time:?} is longer than a day"));
+            }
+        }
+        if self.lease / 2 <= self.report_age {
             return Err(format!(
                 "a lease of {:?} ends before its renewal: it must be longer than two report ages of {:?}",
                 self.lease, self.report_age
@@ -61,6 +71,9 @@ impl Options {
         }
         if self.drift > 100_000 {
             return Err(format!("a drift of {} parts per million is more than 100000", self.drift));
+        }
+        if self.least_log == Bytes::ZERO {
+            return Err(String::from("with a least log of 0 bytes a snapshot is due right after a snapshot"));
         }
         if self.least_rate == Bytes::ZERO {
             return Err(String::from("a turn with a least rate of 0 bytes a second never ends"));
@@ -89,6 +102,9 @@ mod tests {
             (Options { report_age: Duration::ZERO, ..good }, "too short"),
             (Options { drift: 100_001, ..good }, "drift"),
             (Options { least_rate: Bytes::ZERO, ..good }, "never ends"),
+            (Options { least_log: Bytes::ZERO, ..good }, "right after"),
+            (Options { lease: Duration::MAX, report_age: Duration::MAX, ..good }, "longer than a day"),
+            (Options { hand_over_patience: Duration::MAX, ..good }, "patience"),
         ] {
             assert!(bad.check().expect_err("refused").contains(word), "{bad:?}");
         }

@@ -35,6 +35,7 @@ impl LogGrowth {
     }
 
     /// The rate in bytes a second at which `bytes` are written in half of the time until the log has grown by `room`, where `waves` nodes write one after the other.
+    /// Without room: as fast as the drive is.
     pub(crate) fn rate(&self, bytes: Bytes, room: Bytes, waves: usize) -> Bytes {
         if room == Bytes::ZERO {
             return Bytes(u64::MAX);

@@ -18,10 +18,12 @@ const MB: u64 = 1_000_000;
 
 /// Machines look at their work this often.
 const TICK: u64 = 50 * MILLISECOND;
-/// Faults happen, and the log grows, up to this time.
+/// Faults happen up to this time, and the log of a run with faults grows.
 const FAULTS_END: u64 = 40 * SECOND;
+/// The log of a run without faults grows up to this time, longer than any limit allows without turns.
+const CALM_GROWTH_ENDS: u64 = 100 * SECOND;
 /// All work is done at this time.
-const RUN_ENDS: u64 = 140 * SECOND;
+const RUN_ENDS: u64 = 160 * SECOND;
 /// A change of the membership may leave more turns than the new one allows for this long: the leases end meanwhile.
 const AFTER_CHANGE: u64 = 4 * SECOND;
 
@@ -80,8 +82,6 @@ pub(super) struct Group {
     /// Of a hundred messages so many are lost, and so many late, by about a lease at most.
     lost: u64,
     late: u64,
-    snapshot: u64,
-    limit: u64,
     growth: u64,
     drive_rate: u64,
     /// True if syncs are so few that their times say nothing of the drive.
@@ -119,7 +119,7 @@ impl Group {
         // Where nothing fails the work fits: every node in turn, with an election and a lease between each two.
         let seconds = count * 8 + 20;
         let limit = snapshot + growth * if is_calm { seconds } else { 5 + rng.below(seconds) };
-        let setup = (count, snapshot, drift, options);
+        let setup = (count, snapshot, limit, drift, options);
         let machines = (1..=count).map(|id| Machine::new(NodeId(id), setup, &mut rng));
         let machines = Machines(machines.collect());
         let (lost, late) = if is_calm { (0, 0) } else { (rng.below(15), rng.below(25)) };
@@ -139,8 +139,6 @@ impl Group {
             is_calm,
             lost,
             late,
-            snapshot,
-            limit,
             growth,
             drive_rate: (100 + 100 * count) * MB,
             is_blind,
@@ -218,15 +216,23 @@ impl Group {
 
     fn note_undisturbed(&mut self) {
         let sides: Vec<usize> = self.machines.iter().map(|machine| machine.side).collect();
-        for machine in
-            self.machines.iter_mut().filter(|machine| machine.is_up && !machine.is_at_work(self.now))
-        {
-            for (at, side) in machine.undisturbed_at.iter_mut().zip(&sides) {
-                if *side == machine.side {
-                    *at = self.now;
-                }
+        for at in (0..self.machines.len()).filter(|at| self.is_undisturbed(*at)).collect::<Vec<_>>() {
+            let machine = self.machines.at_mut(at);
+            let own = machine.side;
+            for (leading, _) in sides.iter().enumerate().filter(|(_, side)| **side == own) {
+                machine.note_undisturbed(leading, self.now);
             }
         }
+    }
+
+    /// True if a machine is up, lacks few entries, has no turn of any kind, and syncs nearly as fast as alone.
+    fn is_undisturbed(&self, at: usize) -> bool {
+        let (machine, status) = (self.machines.at(at), self.status(at));
+        machine.is_up
+            && !machine.is_at_work(self.now)
+            && !machine.is_unbidden
+            && status.behind <= self.options.most_behind
+            && status.sync_p99 <= 2 * status.sync_p99_alone
     }
 
     fn machine(&self, id: NodeId) -> Option<usize> {
@@ -236,7 +242,7 @@ impl Group {
     /// The group's log grows where a majority is led, and the machines of that side follow.
     fn grow(&mut self) {
         let Some(side) = self.leading_side() else { return };
-        if self.now < FAULTS_END {
+        if self.now < if self.is_calm { CALM_GROWTH_ENDS } else { FAULTS_END } {
             self.committed += self.growth * TICK / SECOND / ENTRY;
         }
         for machine in self.machines.iter_mut().filter(|machine| machine.is_up && machine.side == side) {
@@ -256,9 +262,9 @@ impl Group {
         Status {
             log: Bytes(machine.log),
             entries: machine.entries,
-            snapshot: Bytes(self.snapshot),
+            snapshot: Bytes(machine.snapshot),
             left: machine.left.map(Bytes),
-            room: Bytes(self.limit.saturating_sub(machine.log)),
+            room: Bytes(machine.limit.saturating_sub(machine.log)),
             behind: self.committed - machine.applied,
             sync_p99: if is_disturbed && !self.is_blind { 5 * alone } else { alone },
             sync_p99_alone: alone,
@@ -281,16 +287,19 @@ impl Group {
             return;
         }
         let clock = machine.clock(now);
-        let Some(rate) = machine.node.rate(clock, &status) else { return };
+        let rate = machine.node.rate(clock, &status);
+        machine.is_unbidden = rate.is_some() && machine.node.ends_at().is_none();
+        let Some(rate) = rate else { return };
         let unbidden = machine.node.unbidden();
         self.unbidden += unbidden - std::mem::replace(&mut machine.unbidden, unbidden);
         let left = machine.left.unwrap_or_else(|| {
             machine.begun_at = (machine.log, machine.entries);
-            self.snapshot
+            machine.snapshot
         });
         let drive_rate = if machine.is_slow { self.drive_rate / 10 } else { self.drive_rate };
         let left = left.saturating_sub(rate.0.min(drive_rate) * TICK / SECOND);
         (machine.left, machine.writes) = (Some(left), true);
+        let writes_on = !machine.is_unbidden && machine.leases_end.is_none_or(|end| end <= clock);
         if left == 0 {
             let life = machine.life;
             machine.flushes_in_turn = machine.node.ends_at();
@@ -299,6 +308,9 @@ impl Group {
             }
             let takes = 20 + self.rng.below(if self.is_calm { 100 } else { 1_500 });
             self.plan(takes * MILLISECOND, Happening::Flushed { machine: at, life });
+        }
+        if writes_on {
+            self.violates(format!("node {} writes after its lease", at + 1));
         }
     }
 
@@ -310,8 +322,8 @@ impl Group {
         machine.node.durable();
         machine.log -= machine.begun_at.0.min(machine.log);
         machine.entries -= machine.begun_at.1.min(machine.entries);
-        machine.left = None;
-        machine.flushes_in_turn = None;
+        (machine.left, machine.flushes_in_turn, machine.leases_end) = (None, None, None);
+        machine.is_unbidden = false;
         self.done += 1;
     }
 
@@ -341,18 +353,25 @@ impl Group {
         match message {
             Message::Ping(ping) => {
                 self.hear_of(to, ping.term);
-                if !self.machines.at(to).is_at_work(self.now) {
+                let status = self.status(to);
+                if self.is_undisturbed(to) {
                     self.machines.at_mut(to).note_undisturbed(from, self.now);
                 }
-                let status = self.status(to);
                 let report = self.machines.at_mut(to).node.report(clock, ping, status);
                 if let Some(report) = report {
+                    self.machines.at_mut(to).sent.insert(report.id.number, clock);
                     self.send(to, from, Message::Report(report));
                 }
             }
             Message::Report(report) => self.lead(to, Event::Report(report)),
             Message::Grant(grant) => {
-                self.machines.at_mut(to).node.granted(clock, &grant);
+                let machine = self.machines.at_mut(to);
+                let sent = machine.sent.get(&grant.report.number).copied();
+                if machine.node.granted(clock, &grant)
+                    && let Some(sent) = sent
+                {
+                    machine.leases_end = machine.leases_end.max(Some(sent.after(grant.lease)));
+                }
             }
             Message::Revoke(revoke) => self.machines.at_mut(to).node.revoked(&revoke),
         }
@@ -417,18 +436,32 @@ impl Group {
         let Some(chosen) = chosen else { return self.plan(SECOND, Happening::Election { preferred: None }) };
         self.term.0 += 1;
         let (term, side, now) = (self.term, self.machines.at(chosen).side, self.now);
-        for at in 0..self.machines.len() {
-            if self.machines.at(at).is_up && self.machines.at(at).side == side {
-                self.hear_of(at, term);
-            }
+        for at in self.voters_for(chosen, side) {
+            self.hear_of(at, term);
         }
         let (members, options) = (self.members.clone(), self.options);
         let rules = self.rules;
         let machine = self.machines.at_mut(chosen);
+        machine.leads_members = Some(members.clone());
+        machine.recovers = false;
         machine.node.lead(term);
         let leader = Leader::new(NodeId(chosen as u64 + 1), term, members, options, machine.clock(now));
         machine.leader = Some(rules.leader(leader));
         machine.handed_over_at = None;
+    }
+
+    /// The machines of `side` that vote for the machine `chosen`: a majority of each configuration, or all.
+    fn voters_for(&mut self, chosen: usize, side: usize) -> Vec<usize> {
+        let can_vote: Vec<usize> = (0..self.machines.len())
+            .filter(|at| self.machines.at(*at).is_up && self.machines.at(*at).side == side)
+            .collect();
+        let voting: Vec<usize> =
+            can_vote.iter().copied().filter(|at| *at == chosen || self.rng.chance(60)).collect();
+        let is_majority = self.members.configurations().all(|voters| {
+            let votes = voting.iter().filter(|at| voters.contains(&NodeId(**at as u64 + 1)));
+            2 * votes.count() > voters.len()
+        });
+        if is_majority { voting } else { can_vote }
     }
 
     fn fault(&mut self) {
@@ -437,7 +470,7 @@ impl Group {
         }
         let machines = self.machines.len();
         let at = self.rng.index(machines);
-        match self.rng.below(8) {
+        match self.rng.below(9) {
             0 => {
                 for machine in self.machines.iter_mut() {
                     machine.side = self.rng.index(2);
@@ -448,6 +481,7 @@ impl Group {
             3 => self.machines.at_mut(at).is_slow = !self.machines.at(at).is_slow,
             4 => self.plan(0, Happening::Election { preferred: None }),
             5 => self.cut_leader_off(),
+            6 => self.recover(),
             _ => self.change_members(at),
         }
         // A majority without a leader elects one.
@@ -457,6 +491,18 @@ impl Group {
         }
         let pause = (500 + self.rng.below(3_500)) * MILLISECOND;
         self.plan(pause, Happening::Fault);
+    }
+
+    /// A recovery of the group begins, or ends.
+    fn recover(&mut self) {
+        let leads =
+            |machine: &Machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term);
+        if let Some(leading) = self.machines.iter().position(leads) {
+            let machine = self.machines.at_mut(leading);
+            machine.recovers = !machine.recovers;
+            let event = Event::Recovery(machine.recovers);
+            self.lead(leading, event);
+        }
     }
 
     /// The newest leader and a part of the others, less than half, are on a side of their own: that leader goes on without knowing.
@@ -486,7 +532,8 @@ impl Group {
         }
         machine.is_up = false;
         machine.leader = None;
-        (machine.left, machine.flushes_in_turn) = (None, None);
+        (machine.left, machine.flushes_in_turn, machine.leases_end) = (None, None, None);
+        machine.is_unbidden = false;
         let pause = (200 + self.rng.below(5_000)) * MILLISECOND;
         self.plan(pause, Happening::Restart(at));
     }
@@ -496,9 +543,11 @@ impl Group {
         machine.is_up = true;
         machine.life += 1;
         machine.unbidden = 0;
-        machine.node = Node::new(NodeId(at as u64 + 1), machine.life, self.options);
         // A voter keeps its term on its drive.
-        machine.node.follow(self.term);
+        let term = machine.node.term();
+        machine.node = Node::new(NodeId(at as u64 + 1), machine.life, self.options);
+        machine.node.follow(term);
+        machine.sent.clear();
     }
 
     /// The newest leader begins, or ends, the removal or return of a voter, if its side has majorities.
@@ -531,6 +580,7 @@ impl Group {
             .position(|machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term));
         if let Some(leading) = leading {
             if self.members.voters().contains(&NodeId(leading as u64 + 1)) {
+                self.machines.at_mut(leading).leads_members = Some(members.clone());
                 self.lead(leading, Event::Members(members));
             } else {
                 self.machines.at_mut(leading).leader = None;
@@ -544,9 +594,13 @@ impl Group {
         for machine in self.machines.iter_mut() {
             (machine.side, machine.is_slow) = (0, false);
         }
-        if self.leading_side().is_none() {
-            self.plan(SECOND, Happening::Election { preferred: None });
+        let recovering: Vec<usize> =
+            (0..self.machines.len()).filter(|at| self.machines.at(*at).recovers).collect();
+        for at in recovering {
+            self.machines.at_mut(at).recovers = false;
+            self.lead(at, Event::Recovery(false));
         }
+        // Every machine that was killed is up again then.
         self.plan(6 * SECOND, Happening::Election { preferred: None });
     }
 
@@ -574,38 +628,39 @@ impl Group {
         }
     }
 
-    /// A leader that can hand over has no turn before it tried.
+    /// A leader that can hand over has no turn before it tried, not long ago.
     fn check_leaders_grant(&mut self, at: usize, me: NodeId, grant: &Grant) {
         let machine = self.machines.at(at);
         let patience = self.options.hand_over_patience;
         let clock = machine.clock(self.now);
         let has_turn = machine.node.ends_at().is_some();
-        let tried = machine.handed_over_at.is_some_and(|asked| clock.since(asked) >= patience);
+        let waited = machine.handed_over_at.map(|asked| clock.since(asked));
+        let tried = waited.is_some_and(|waited| (patience..12 * patience).contains(&waited));
         if grant.node == me && self.options.hands_over && !has_turn && !tried {
             self.violates(format!("{me:?} leads, can hand over, and takes a turn"));
         }
     }
 
-    /// A grant leaves enough other voters that the leader has heard of within a report age, when they were undisturbed.
+    /// A grant leaves enough other voters, of the members that the leader knows, that were undisturbed and that the leader could hear of within a report age.
     fn check_others(&mut self, leading: usize, grant: &Grant) {
-        let since = self.now.saturating_sub(self.options.report_age.as_nanos() as u64 + 2 * TICK);
-        let leader = self.machines.at(leading).leader.as_ref();
-        let is_old = leader.is_some_and(|leader| leader.term() != self.term);
-        let enough = |voters: &BTreeSet<NodeId>| {
+        let report_age = u64::try_from(self.options.report_age.as_nanos()).expect("short");
+        let since = self.now.saturating_sub(report_age + 2 * TICK);
+        let Some(members) = self.machines.at(leading).leads_members.clone() else { return };
+        let is_enough = members.configurations().all(|voters| {
             let others = voters.iter().filter(|id| **id != grant.node).filter_map(|id| self.machine(*id));
             let undisturbed =
                 others.filter(|at| self.machines.at(*at).was_undisturbed(leading, since)).count();
             undisturbed >= Members::undisturbed(voters.len())
-        };
-        // A leader before may not know the newest members.
-        let has_changed = self.changed_at.is_some_and(|changed| self.now < changed + AFTER_CHANGE)
-            || is_old && self.changed_at.is_some();
-        if !has_changed && !self.members.configurations().all(enough) {
+        });
+        if !is_enough {
             self.violates(format!(
                 "{:?} has a turn from node {}, which hears of too few others",
                 grant.node,
                 leading + 1
             ));
+        }
+        if self.machines.at(leading).recovers {
+            self.violates(format!("{:?} has a turn during a recovery", grant.node));
         }
     }
 

@@ -1,6 +1,8 @@
 //! One machine of a simulated group.
 
-use ::turns::{Leader, Node, NodeId, Options};
+use std::collections::BTreeMap;
+
+use ::turns::{Leader, Members, Node, NodeId, Options};
 use units::Instant;
 
 use crate::Rng;
@@ -10,6 +12,10 @@ pub(super) const ENTRY: u64 = 1_000;
 
 /// One machine of the group.
 pub(super) struct Machine {
+    /// Bytes of the machine's snapshots.
+    pub snapshot: u64,
+    /// The longest log.
+    pub limit: u64,
     pub is_up: bool,
     pub life: u64,
     /// What the machine's clock shows at the true time 0.
@@ -33,6 +39,16 @@ pub(super) struct Machine {
     pub left: Option<u64>,
     /// True if the machine wrote its snapshot in the last tick.
     pub writes: bool,
+    /// True while the machine writes at its limit, without a turn.
+    pub is_unbidden: bool,
+    /// When the reports of this life were sent, by the machine's clock.
+    pub sent: BTreeMap<u64, Instant>,
+    /// The end of the leases that the machine took since its last snapshot, by its clock.
+    pub leases_end: Option<Instant>,
+    /// The members that the machine's leadership knows.
+    pub leads_members: Option<Members>,
+    /// True while the machine, as the leader, knows of a recovery.
+    pub recovers: bool,
     /// When the machine was last up, without a turn, and on the side of each machine.
     pub undisturbed_at: Vec<u64>,
     /// The end of the turn, by the machine's clock, in which the bytes were written that are not durable yet.
@@ -44,10 +60,13 @@ impl Machine {
     /// A machine of a group of `count`, with a clock and a log of its own.
     pub(super) fn new(
         id: NodeId,
-        (count, snapshot, drift, options): (u64, u64, u64, Options),
+        (count, snapshot, limit, drift, options): (u64, u64, u64, u64, Options),
         rng: &mut Rng,
     ) -> Machine {
+        let snapshot = snapshot / 2 + rng.below(snapshot / 2);
         Machine {
+            snapshot,
+            limit: limit + rng.below(limit / 2),
             is_up: true,
             life: 1,
             clock_offset: rng.below(1_000_000_000_000),
@@ -63,6 +82,11 @@ impl Machine {
             begun_at: (0, 0),
             left: None,
             writes: false,
+            is_unbidden: false,
+            sent: BTreeMap::new(),
+            leases_end: None,
+            leads_members: None,
+            recovers: false,
             undisturbed_at: vec![0; usize::try_from(count).expect("a small group")],
             flushes_in_turn: None,
             unbidden: 0,

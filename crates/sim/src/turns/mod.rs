@@ -1,7 +1,8 @@
 //! The target `turns`: simulated groups whose machines die, part, drift and change members, under the rules of the crate `turns`.
 //!
-//! Of each run: never more turns at once than the group allows, by true time; never one on a leader that could hand over; where nothing
-//! fails, no node reaches its hard limit; and after all faults every snapshot that is due is taken.
+//! Of each run: never more turns at once than the group allows, by true time; each turn rests on enough other nodes that were undisturbed and in reach of the leader
+//! within a report age; nobody writes after a lease; never a turn on a leader that could hand over, or during a recovery; where nothing fails, no node reaches its
+//! hard limit; and after all faults every snapshot that is due is taken.
 
 mod group;
 mod machine;
@@ -25,11 +26,11 @@ pub struct TurnsReport {
     pub runs: u64,
     /// Snapshots that became durable.
     pub snapshots: u64,
-    /// Snapshots that a node took at its hard limit, without a turn. In runs without faults this is a failure.
+    /// Times that a node began a snapshot, or went on with one, at its hard limit without a turn. In runs without faults this is a failure.
     pub unbidden: u64,
     /// Runs in which something happened that must not.
     pub failed: u64,
-    /// The first failures, by run.
+    /// The first failures that were found, by run.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub failures: Vec<TurnsFailure>,
 }
@@ -60,7 +61,7 @@ pub fn explore_turns(
             scope.spawn(|| {
                 loop {
                     let run = next.fetch_add(1, Ordering::Relaxed);
-                    if run >= first + runs || first_failure && report.lock().failed > 0 {
+                    if run >= first.saturating_add(runs) || first_failure && report.lock().failed > 0 {
                         return;
                     }
                     let mut group = Group::new(seed, run, rules);
