@@ -4,7 +4,6 @@
 # and the compiler counts edges and comparisons by flags that stable has.
 #
 #   scripts/fuzz.sh [TARGET...]
-#   scripts/fuzz.sh build      only compiles them
 #   SECONDS_EACH=3600 scripts/fuzz.sh resp
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -21,7 +20,6 @@ program=$PWD/crates/fuzz
 fuzzer=$(realpath "$target/debug/furrow-fuzz")
 cargo build --profile test --locked --quiet --workspace --example dictionary
 dictionary=$(realpath "$target/debug/examples/dictionary")
-[ "${1:-}" != build ] || exit 0
 [ $# -gt 0 ] || set -- $(cd "$program/corpus" && ls)
 
 golden() { # the directories of golden files that fit a target

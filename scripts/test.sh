@@ -4,12 +4,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 step "setup" scripts/setup.sh test
 use_cargo
-step "building the tests" cargo test --workspace --locked --no-run --quiet
-# The fuzz targets are compiled with what running tests leave of the processors, once cargo has begun to run them. The step "fuzz targets" tells of an error.
-(sleep 20 && exec nice -n 19 scripts/fuzz.sh build) >/dev/null 2>&1 &
-building=$!
 step "tests" cargo test --workspace --locked --no-fail-fast
-wait "$building" || say "the fuzz targets were not built beside the tests"
 examples() {
   local example
   # Built by the tests already, with the features of the whole workspace.
