@@ -47,7 +47,7 @@ fn a_turn_that_ends_before_its_snapshot_is_durable_is_found() {
 #[test]
 fn a_leader_that_takes_turns_like_any_node_is_found() {
     let what = is_found(1, leader(BrokenRule::LeaderLikeAny));
-    assert!(what.contains("can hand over, and takes a turn"), "{what}");
+    assert!(what.contains("can hand over, and begins a turn"), "{what}");
 }
 
 #[test]

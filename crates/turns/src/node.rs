@@ -32,15 +32,18 @@ pub struct Node {
 
 #[derive(Clone, Copy, Debug)]
 enum Turn {
-    /// `is_stopped`: nothing more is written, and the turn ends once nothing is in flight.
-    Granted {
-        ends_at: Instant,
-        rate: Bytes,
-        is_stopped: bool,
-    },
-    Unbidden {
-        since: Instant,
-    },
+    Granted(GrantedTurn),
+    Unbidden { since: Instant },
+}
+
+#[derive(Clone, Copy, Debug)]
+struct GrantedTurn {
+    ends_at: Instant,
+    rate: Bytes,
+    /// Nothing more is written, and the turn ends once nothing is in flight.
+    is_stopped: bool,
+    /// Since when the node went on without a turn before this one: it does so again afterwards.
+    unbidden_since: Option<Instant>,
 }
 
 impl Node {
@@ -100,7 +103,7 @@ impl Node {
             self.sent.pop_front();
         }
         let turn = self.turn.map(|turn| match turn {
-            Turn::Granted { .. } => TurnKind::Granted,
+            Turn::Granted(_) => TurnKind::Granted,
             Turn::Unbidden { .. } => TurnKind::Unbidden,
         });
         Some(Report {
@@ -130,15 +133,16 @@ impl Node {
             return false;
         }
         self.answered = Some(grant.report.number);
-        self.turn = Some(match self.turn {
-            Some(Turn::Granted { ends_at: before, .. }) => {
-                Turn::Granted { ends_at: ends_at.max(before), rate: grant.rate, is_stopped: false }
-            }
-            // The node goes on at the rate of a turn that everybody knows of.
-            Some(Turn::Unbidden { .. }) | None => {
-                Turn::Granted { ends_at, rate: grant.rate, is_stopped: false }
-            }
-        });
+        let turn = GrantedTurn { ends_at, rate: grant.rate, is_stopped: false, unbidden_since: None };
+        self.turn = Some(Turn::Granted(match self.turn {
+            Some(Turn::Granted(before)) => GrantedTurn {
+                ends_at: ends_at.max(before.ends_at),
+                unbidden_since: before.unbidden_since,
+                ..turn
+            },
+            Some(Turn::Unbidden { since }) => GrantedTurn { unbidden_since: Some(since), ..turn },
+            None => turn,
+        }));
         true
     }
 
@@ -152,7 +156,7 @@ impl Node {
     /// No byte of the snapshot is on its way to the drive, or in a cache from which it will be written: a turn that was stopped ends. Call it after
     /// [`revoked`](Node::revoked) and [`lead`](Node::lead).
     pub fn quiet(&mut self) {
-        if matches!(self.turn, Some(Turn::Granted { is_stopped: true, .. })) {
+        if matches!(self.turn, Some(Turn::Granted(GrantedTurn { is_stopped: true, .. }))) {
             self.end_granted_turn();
         }
     }
@@ -167,8 +171,7 @@ impl Node {
             self.unbidden += u64::from(!std::mem::replace(&mut self.is_counted, true));
         }
         match self.turn? {
-            Turn::Granted { is_stopped: true, .. } => None,
-            Turn::Granted { rate, .. } => Some(rate),
+            Turn::Granted(turn) => (!turn.is_stopped).then_some(turn.rate),
             Turn::Unbidden { since } => {
                 let leases = now.since(since).as_nanos() / self.options.lease.as_nanos().max(1);
                 let times = 1_u64.checked_shl(u32::try_from(leases).unwrap_or(u32::MAX)).unwrap_or(u64::MAX);
@@ -180,7 +183,7 @@ impl Node {
     /// When the granted turn ends unless it is renewed.
     pub fn ends_at(&self) -> Option<Instant> {
         match self.turn {
-            Some(Turn::Granted { ends_at, .. }) => Some(ends_at),
+            Some(Turn::Granted(turn)) => Some(turn.ends_at),
             Some(Turn::Unbidden { .. }) | None => None,
         }
     }
@@ -199,16 +202,16 @@ impl Node {
     }
 
     fn stop(&mut self) {
-        if let Some(Turn::Granted { is_stopped, .. }) = &mut self.turn {
-            *is_stopped = true;
+        if let Some(Turn::Granted(turn)) = &mut self.turn {
+            turn.is_stopped = true;
             // A renewal that is on its way does not undo this.
             self.refuses_below = self.next_report;
         }
     }
 
     fn end_granted_turn(&mut self) {
-        if matches!(self.turn, Some(Turn::Granted { .. })) {
-            self.turn = None;
+        if let Some(Turn::Granted(turn)) = self.turn {
+            self.turn = turn.unbidden_since.map(|since| Turn::Unbidden { since });
             self.refuses_below = self.next_report;
         }
     }
@@ -318,7 +321,10 @@ mod tests {
         assert!(node.rate(at(100_001), &none).is_some(), "the limit is hard");
         assert!(node.granted(at(100_002), &grant(&report)));
         assert_eq!(node.rate(at(100_002), &none), Some(Bytes(1000)), "a turn has a rate of its own");
-        assert_eq!(node.rate(at(100_012), &none), Some(Bytes(least)), "the turn is over");
+        let flushing = Status { left: Some(Bytes::ZERO), ..none };
+        let report = node.report(at(100_012), ping(1), flushing).unwrap();
+        assert_eq!(report.turn, Some(TurnKind::Unbidden), "the turn is over, and the node goes on");
+        assert!(node.rate(at(100_012), &none).is_some_and(|rate| rate.0 > least));
         assert_eq!(node.unbidden(), 1, "still the same snapshot");
         node.durable();
         assert_eq!(node.rate(at(100_013), &full()), None);

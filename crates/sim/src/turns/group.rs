@@ -367,10 +367,14 @@ impl Group {
             Message::Grant(grant) => {
                 let machine = self.machines.at_mut(to);
                 let sent = machine.sent.get(&grant.report.number).copied();
+                let begins = machine.node.ends_at().is_none();
                 if machine.node.granted(clock, &grant)
                     && let Some(sent) = sent
                 {
                     machine.leases_end = machine.leases_end.max(Some(sent.after(grant.lease)));
+                    if begins && from == to {
+                        self.check_leaders_turn(to);
+                    }
                 }
             }
             Message::Revoke(revoke) => self.machines.at_mut(to).node.revoked(&revoke),
@@ -390,7 +394,6 @@ impl Group {
         let machine = self.machines.at_mut(at);
         let clock = machine.clock(self.now);
         let Some(leader) = machine.leader.as_mut().filter(|_| machine.is_up) else { return };
-        let me = NodeId(at as u64 + 1);
         for action in leader.step(clock, event) {
             match action {
                 Action::Ping(ping) => {
@@ -399,7 +402,6 @@ impl Group {
                     }
                 }
                 Action::Grant(grant) => {
-                    self.check_leaders_grant(at, me, &grant);
                     self.check_others(at, &grant);
                     if let Some(to) = self.machine(grant.node) {
                         self.send(at, to, Message::Grant(grant));
@@ -628,16 +630,14 @@ impl Group {
         }
     }
 
-    /// A leader that can hand over has no turn before it tried, not long ago.
-    fn check_leaders_grant(&mut self, at: usize, me: NodeId, grant: &Grant) {
+    /// A leader that can hand over begins no turn before it tried, not long ago.
+    fn check_leaders_turn(&mut self, at: usize) {
         let machine = self.machines.at(at);
         let patience = self.options.hand_over_patience;
-        let clock = machine.clock(self.now);
-        let has_turn = machine.node.ends_at().is_some();
-        let waited = machine.handed_over_at.map(|asked| clock.since(asked));
+        let waited = machine.handed_over_at.map(|asked| machine.clock(self.now).since(asked));
         let tried = waited.is_some_and(|waited| (patience..12 * patience).contains(&waited));
-        if grant.node == me && self.options.hands_over && !has_turn && !tried {
-            self.violates(format!("{me:?} leads, can hand over, and takes a turn"));
+        if self.options.hands_over && !tried {
+            self.violates(format!("node {} leads, can hand over, and begins a turn", at + 1));
         }
     }
 
