@@ -1,5 +1,5 @@
-//! What a page cache that is full at the beginning of a workload can save over an empty one: the operations of YCSB's C and D that miss, where both
-//! caches keep the pages used last. `cache_bounds [RECORDS]`
+//! Counts the operations of YCSB's workloads C and D that miss a page cache, which is full at the beginning, or empty, and keeps the pages used last:
+//! `cache_bounds [RECORDS]`.
 //!
 //! Records lie in order of their keys, four to a block of the table, and a miss is an operation with a page that is not in memory. The full cache begins with
 //! random pages. Reads of the youngest records (D) are answered by memtables. Compactions, and pages of tables that are written meanwhile, are left out.

@@ -4,13 +4,18 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::{Args, ValueEnum};
 use sim::{CrashOptions, During, Report, StateId, Target};
 
 use crate::context::Context;
 use crate::exit::Code;
 use crate::output;
+
+/// The images of each target, where `--states` is not given.
+const DEFAULT_STATES: u64 = 2000;
+/// The simulated groups, where `--runs` is not given.
+const DEFAULT_RUNS: u64 = 1000;
 
 /// `furrow crash`
 #[derive(Debug, Args)]
@@ -24,9 +29,9 @@ pub struct CrashArgs {
     /// The seed of workloads and samples.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Distinct images to check of each target: at least 1.
-    #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u64).range(1..))]
-    states: u64,
+    /// Distinct images to check of each target: at least 1 [default: 2000]
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    states: Option<u64>,
     /// Explore this recorded trace; record to the file if it does not exist.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
@@ -45,15 +50,15 @@ pub struct CrashArgs {
     /// Threads that check states [default: as many as there are processors]
     #[arg(long, value_name = "N")]
     threads: Option<usize>,
-    /// Target turns: the number of simulated groups.
-    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
-    runs: u64,
-    /// Target turns: the number of the first simulated group.
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    from: u64,
+    /// Target turns: the number of simulated groups [default: 1000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    runs: Option<u64>,
+    /// Target turns: the number of the first simulated group [default: 0]
+    #[arg(long, value_name = "N")]
+    from: Option<u64>,
 }
 
-/// What to explore.
+/// The argument of `--target`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Explored {
     /// Crash states of a layer.
@@ -82,14 +87,20 @@ enum On {
 
 /// Explores crash states: exit code 1 where a state failed.
 pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
+    if args.target == Some(Explored::Turns) {
+        return run_turns(context, &args);
+    }
+    if args.runs.is_some() || args.from.is_some() {
+        bail!("--runs and --from go with --target turns: the other targets explore --states");
+    }
+    let states = args.states.unwrap_or(DEFAULT_STATES);
     let all = match args.on {
         On::Drive => Target::ALL.to_vec(),
         On::Array => vec![Target::Fs, Target::Log, Target::Engine, Target::LevelDb],
     };
     let targets = match args.target {
-        None => all,
         Some(Explored::States(target)) => vec![target],
-        Some(Explored::Turns) => return run_turns(context, &args),
+        Some(Explored::Turns) | None => all,
     };
     let mut total = Report::default();
     for target in targets {
@@ -102,7 +113,7 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
             during: args.during,
             first_failure: args.first_failure,
             threads: args.threads,
-            ..CrashOptions::new(target, args.seed, args.states)
+            ..CrashOptions::new(target, args.seed, states)
         })?;
         if !context.json {
             print_report(target, &report, context.now().since(start).as_secs_f64())?;
@@ -117,9 +128,21 @@ pub fn run(context: &Context, args: CrashArgs) -> Result<ExitCode> {
 
 /// Simulates groups whose snapshots take turns: exit code 1 where a run failed.
 fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
+    let of_states = [
+        ("--states", args.states.is_some()),
+        ("--on", args.on != On::Drive),
+        ("--trace", args.trace.is_some()),
+        ("--state", args.state.is_some()),
+        ("--volatile-cache", args.volatile_cache.is_some()),
+        ("--during", args.during.is_some()),
+        ("--threads", args.threads.is_some()),
+    ];
+    if let Some((option, _)) = of_states.iter().find(|(_, is_given)| *is_given) {
+        bail!("{option} does not go with --target turns, which simulates --runs groups --from a number on");
+    }
     let start = context.now();
-    let report =
-        sim::explore_turns(args.seed, args.from, args.runs, sim::TurnsRules::default(), args.first_failure);
+    let (from, runs) = (args.from.unwrap_or(0), args.runs.unwrap_or(DEFAULT_RUNS));
+    let report = sim::explore_turns(args.seed, from, runs, sim::TurnsRules::default(), args.first_failure);
     if context.json {
         output::line(serde_json::to_string(&report)?)?;
     } else {
@@ -127,7 +150,7 @@ fn run_turns(context: &Context, args: &CrashArgs) -> Result<ExitCode> {
             "turns: {} runs, {} snapshots, {} times one at a hard limit without a turn, {} runs failed, {:.1} s",
             report.runs,
             report.snapshots,
-            report.unbidden,
+            report.forced,
             report.failed,
             context.now().since(start).as_secs_f64()
         ))?;

@@ -2,38 +2,7 @@
 //! the feature `broken-rules` no rule can be broken: each function that asks whether a rule is broken is the
 //! constant `false`, and the branch behind it is not compiled.
 
-macro_rules! rules {
-    ($($(#[$doc:meta])* $variant:ident asked as $question:ident,)*) => {
-        /// A safety rule that a mount breaks on purpose.
-        #[cfg(feature = "broken-rules")]
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum BrokenRule {
-            $($(#[$doc])* $variant,)*
-        }
-
-        /// The safety rule that a mount or a log breaks, if any.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub(crate) struct Rules {
-            #[cfg(feature = "broken-rules")]
-            pub(crate) broken: Option<BrokenRule>,
-        }
-
-        impl Rules {
-            $(
-                $(#[$doc])*
-                #[inline]
-                pub(crate) fn $question(self) -> bool {
-                    #[cfg(feature = "broken-rules")]
-                    return self.broken == Some(BrokenRule::$variant);
-                    #[cfg(not(feature = "broken-rules"))]
-                    return false;
-                }
-            )*
-        }
-    };
-}
-
-rules! {
+units::broken_rules! {
     /// Broken rule: `sync` does not flush the device.
     Sync asked as skips_flushes,
     /// Broken rule: a rename removes the old name first and adds the new one second.

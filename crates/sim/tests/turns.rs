@@ -35,13 +35,13 @@ fn a_drift_that_is_not_waited_out_is_found() {
 #[test]
 fn a_grant_that_rests_on_stale_reports_is_found() {
     let what = is_found(1, leader(BrokenRule::StaleReports));
-    assert!(what.contains("too few others"), "{what}");
+    assert!(what.contains("too few undisturbed voters"), "{what}");
 }
 
 #[test]
 fn a_turn_that_ends_before_its_snapshot_is_durable_is_found() {
     let what = is_found(1, TurnsRules { written_is_durable: true, ..TurnsRules::default() });
-    assert!(what.contains("turns at once") || what.contains("too few others"), "{what}");
+    assert!(what.contains("turns at once") || what.contains("too few undisturbed voters"), "{what}");
 }
 
 #[test]
@@ -61,6 +61,6 @@ fn groups_take_turns_and_a_seed_repeats_them() {
     let runs = |seed| explore_turns(seed, 0, 300, TurnsRules::default(), false);
     let report: TurnsReport = runs(7);
     assert_eq!((report.runs, report.failed), (300, 0), "{:?}", report.failures);
-    assert!(report.snapshots > 1_000 && report.unbidden > 0, "{report:?}");
+    assert!(report.snapshots > 1_000 && report.forced > 0, "{report:?}");
     assert_eq!(report, runs(7));
 }

@@ -1,4 +1,4 @@
-//! The leader's part: who may do heavy work now.
+//! A leader grants, renews and revokes turns.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const DISTURBED: u32 = 2;
 /// A handing over that failed is tried again after this many times [`Options::hand_over_patience`].
 const RETRY_HAND_OVER_AFTER: u32 = 10;
 
-/// What a leader learns.
+/// An input of [`Leader::step`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Time has passed.
@@ -32,7 +32,7 @@ pub enum Event {
     Recovery(bool),
 }
 
-/// What the caller has to do.
+/// A task that [`Leader::step`] gives to its caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Action {
     /// Send the ping to every node of the group, the leader's own among them.
@@ -62,7 +62,7 @@ pub struct Leader {
     rules: Rules,
 }
 
-/// What the leader knows of one node.
+/// The newest report of one node, and the leader's turns for the node.
 #[derive(Debug)]
 struct Known {
     report: Report,
@@ -128,7 +128,7 @@ impl Leader {
     pub fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
         match event {
             Event::Tick => {}
-            Event::Report(report) => self.learn(now, report),
+            Event::Report(report) => self.record_report(now, report),
             Event::Members(members) => {
                 self.members = members;
                 let voters = self.members.voters();
@@ -154,7 +154,7 @@ impl Leader {
         }
     }
 
-    fn learn(&mut self, now: Instant, report: Report) {
+    fn record_report(&mut self, now: Instant, report: Report) {
         let is_of_voter = self.members.configurations().any(|voters| voters.contains(&report.node));
         if report.term != self.term || report.asked_at > now || !is_of_voter {
             return;
@@ -201,15 +201,15 @@ impl Leader {
             {
                 continue;
             }
-            let is_told = revoked
+            let is_revoked = revoked
                 .is_some_and(|revoked| report.id.life == revoked.life && report.id.number <= revoked.number);
             let is_old = turn.is_some_and(|turn| now.since(turn.granted_at) >= self.options.lease / 2);
             if self.recovers || is_ours && !(self.is_due(report) && self.leaves_enough_undisturbed(now, node))
             {
-                if !is_told {
-                    let told = report.id;
+                if !is_revoked {
+                    let answered = report.id;
                     actions.push(Action::Revoke(Revoke { node, term: self.term }));
-                    self.nodes.get_mut(&node).expect("looked up above").revoked = Some(told);
+                    self.nodes.get_mut(&node).expect("looked up above").revoked = Some(answered);
                 }
             } else if is_ours && is_old {
                 actions.push(self.grant(now, node));
@@ -249,10 +249,10 @@ impl Leader {
             self.hand_over = HandOver::NotTried;
         }
         let is_leaders_turn = own_room.is_some_and(|room| {
-            !self.nodes.iter().any(|(node, known)| *node != me && self.goes_before(now, known, room))
+            !self.nodes.iter().any(|(node, known)| *node != me && self.precedes_leader(now, known, room))
         });
         if is_leaders_turn {
-            return self.lead_no_longer_or_go(now, actions);
+            return self.hand_over_or_take_turn(now, actions);
         }
         for (_, node) in due.into_iter().filter(|(_, node)| *node != me) {
             if self.leaves_enough_undisturbed(now, node) {
@@ -263,7 +263,7 @@ impl Leader {
 
     /// True if the leader's node, which has `room`, waits for another node: one with a turn, or whose snapshot is due. Nodes whose snapshots are due again and again
     /// do not keep a leader with less than half of their room waiting up to its limit.
-    fn goes_before(&self, now: Instant, other: &Known, room: Bytes) -> bool {
+    fn precedes_leader(&self, now: Instant, other: &Known, room: Bytes) -> bool {
         let report = &other.report;
         let is_due = self.is_fresh(now, report) && self.is_due(report);
         (other.turn.is_some() || is_due) && report.status.room.0 / 2 <= room.0
@@ -279,7 +279,7 @@ impl Leader {
     }
 
     /// The leader's own snapshot is next: another node is to lead first. Where no other voter can, or none took over, the leader has a turn while all others are undisturbed.
-    fn lead_no_longer_or_go(&mut self, now: Instant, actions: &mut Vec<Action>) {
+    fn hand_over_or_take_turn(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let patience = self.options.hand_over_patience;
         if let HandOver::AskedAt(asked) = self.hand_over {
             if now.since(asked) < patience {

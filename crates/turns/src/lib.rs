@@ -1,5 +1,4 @@
-//! Which node of a replicated group may do heavy work now, such as a snapshot: one leader grants turns, so that a majority of the group always
-//! has drives to itself. Paper: "Mitigating the Impact of Write-Ahead Log Contention", section 3.
+//! Turns for heavy work, such as snapshots, in a replicated group: one leader grants them, so that a majority of the group always has drives without such work. Paper: "Mitigating the Impact of Write-Ahead Log Contention", section 3.
 //!
 //! ```text
 //!   leader                                      every node, the leader's own among them
@@ -24,7 +23,7 @@
 //!   after one report age, because a majority has voted in the new term, and its last grant ends one lease later.
 //! - **A turn ends when its work is durable**, not when it is written: until then the drive has the work in its queue. Only a lease that ends, because the leader does not renew it,
 //!   ends a turn while the last bytes may still be on their way to the drive.
-//! - A node at its hard limit ([`Status::room`] is zero) goes without a turn, and counts that ([`Node::unbidden`]). The leader gives such a node a turn as soon as enough others are undisturbed.
+//! - A node at its hard limit ([`Status::room`] is zero) goes without a turn, and counts that ([`Node::forced`]). The leader gives such a node a turn as soon as enough others are undisturbed.
 #![forbid(unsafe_code)]
 
 mod leader;

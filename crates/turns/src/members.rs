@@ -1,4 +1,4 @@
-//! Who votes in the group.
+//! The voters of a group.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! What a leader and the nodes of its group tell each other.
+//! Messages between a leader and the nodes of its group.
 
 use std::time::Duration;
 
@@ -45,20 +45,20 @@ pub struct Report {
     pub refuses_below: u64,
     /// The turn that the node has.
     pub turn: Option<TurnKind>,
-    /// How the node is.
+    /// The node's state.
     pub status: Status,
 }
 
-/// Why a node may do its work now.
+/// Kinds of turns.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TurnKind {
     /// A leader granted the turn.
     Granted,
     /// The node is at its hard limit and went without a grant.
-    Unbidden,
+    Forced,
 }
 
-/// How a node is.
+/// State of a node that a leader decides by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Status {
     /// Bytes of the log since the last durable snapshot.

@@ -1,4 +1,4 @@
-//! A node's part: what the node reports, and whether it may do its work now.
+//! A node reports to leaders, and asks before it writes whether and how fast it may.
 
 use std::collections::VecDeque;
 
@@ -25,15 +25,15 @@ pub struct Node {
     turn: Option<Turn>,
     /// The number of the report that the last grant answered.
     answered: Option<u64>,
-    unbidden: u64,
-    /// True if the snapshot that is not durable yet was counted as unbidden.
+    forced: u64,
+    /// True if the snapshot that is not durable yet was counted as forced.
     is_counted: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Turn {
     Granted(GrantedTurn),
-    Unbidden { since: Instant },
+    Forced { since: Instant },
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +43,7 @@ struct GrantedTurn {
     /// Nothing more is written, and the turn ends once nothing is in flight.
     is_stopped: bool,
     /// Since when the node went on without a turn before this one: it does so again afterwards.
-    unbidden_since: Option<Instant>,
+    forced_since: Option<Instant>,
 }
 
 impl Node {
@@ -60,7 +60,7 @@ impl Node {
             refuses_below: 0,
             turn: None,
             answered: None,
-            unbidden: 0,
+            forced: 0,
             is_counted: false,
         }
     }
@@ -71,8 +71,8 @@ impl Node {
     }
 
     /// Number of snapshots that this life of the node took, or went on with, at its hard limit without a turn.
-    pub fn unbidden(&self) -> u64 {
-        self.unbidden
+    pub fn forced(&self) -> u64 {
+        self.forced
     }
 
     /// The group has a leader of `term`, for whom this node has voted, or which it is: grants of older terms are refused from now on. A granted turn lasts.
@@ -104,7 +104,7 @@ impl Node {
         }
         let turn = self.turn.map(|turn| match turn {
             Turn::Granted(_) => TurnKind::Granted,
-            Turn::Unbidden { .. } => TurnKind::Unbidden,
+            Turn::Forced { .. } => TurnKind::Forced,
         });
         Some(Report {
             node: self.me,
@@ -133,14 +133,14 @@ impl Node {
             return false;
         }
         self.answered = Some(grant.report.number);
-        let turn = GrantedTurn { ends_at, rate: grant.rate, is_stopped: false, unbidden_since: None };
+        let turn = GrantedTurn { ends_at, rate: grant.rate, is_stopped: false, forced_since: None };
         self.turn = Some(Turn::Granted(match self.turn {
             Some(Turn::Granted(before)) => GrantedTurn {
                 ends_at: ends_at.max(before.ends_at),
-                unbidden_since: before.unbidden_since,
+                forced_since: before.forced_since,
                 ..turn
             },
-            Some(Turn::Unbidden { since }) => GrantedTurn { unbidden_since: Some(since), ..turn },
+            Some(Turn::Forced { since }) => GrantedTurn { forced_since: Some(since), ..turn },
             None => turn,
         }));
         true
@@ -155,7 +155,7 @@ impl Node {
 
     /// No byte of the snapshot is on its way to the drive, or in a cache from which it will be written: a turn that was stopped ends. Call it after
     /// [`revoked`](Node::revoked) and [`lead`](Node::lead).
-    pub fn quiet(&mut self) {
+    pub fn nothing_in_flight(&mut self) {
         if matches!(self.turn, Some(Turn::Granted(GrantedTurn { is_stopped: true, .. }))) {
             self.end_granted_turn();
         }
@@ -167,12 +167,12 @@ impl Node {
     pub fn rate(&mut self, now: Instant, status: &Status) -> Option<Bytes> {
         self.expire(now);
         if self.turn.is_none() && status.room == Bytes::ZERO {
-            self.turn = Some(Turn::Unbidden { since: now });
-            self.unbidden += u64::from(!std::mem::replace(&mut self.is_counted, true));
+            self.turn = Some(Turn::Forced { since: now });
+            self.forced += u64::from(!std::mem::replace(&mut self.is_counted, true));
         }
         match self.turn? {
             Turn::Granted(turn) => (!turn.is_stopped).then_some(turn.rate),
-            Turn::Unbidden { since } => {
+            Turn::Forced { since } => {
                 let leases = now.since(since).as_nanos() / self.options.lease.as_nanos().max(1);
                 let times = 1_u64.checked_shl(u32::try_from(leases).unwrap_or(u32::MAX)).unwrap_or(u64::MAX);
                 Some(Bytes(self.options.least_rate.0.saturating_mul(times)))
@@ -184,7 +184,7 @@ impl Node {
     pub fn ends_at(&self) -> Option<Instant> {
         match self.turn {
             Some(Turn::Granted(turn)) => Some(turn.ends_at),
-            Some(Turn::Unbidden { .. }) | None => None,
+            Some(Turn::Forced { .. }) | None => None,
         }
     }
 
@@ -204,14 +204,14 @@ impl Node {
     fn stop(&mut self) {
         if let Some(Turn::Granted(turn)) = &mut self.turn {
             turn.is_stopped = true;
-            // A renewal that is on its way does not undo this.
+            // A renewal that was sent before the revocation does not start the turn again.
             self.refuses_below = self.next_report;
         }
     }
 
     fn end_granted_turn(&mut self) {
         if let Some(Turn::Granted(turn)) = self.turn {
-            self.turn = turn.unbidden_since.map(|since| Turn::Unbidden { since });
+            self.turn = turn.forced_since.map(|since| Turn::Forced { since });
             self.refuses_below = self.next_report;
         }
     }
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_ends_with_durable_work_a_revocation_or_an_office() {
+    fn a_turn_ends_with_durable_work_a_revocation_or_leadership() {
         for end in [
             |node: &mut Node| node.durable(),
             |node: &mut Node| node.revoked(&Revoke { node: NodeId(1), term: Term(1) }),
@@ -285,11 +285,11 @@ mod tests {
             let mut node = node();
             let report = node.report(at(1), ping(1), full()).unwrap();
             assert!(node.granted(at(1), &grant(&report)));
-            node.quiet();
+            node.nothing_in_flight();
             assert!(node.rate(at(1), &full()).is_some(), "a pause in a turn does not end the turn");
             end(&mut node);
             assert_eq!(node.rate(at(2), &full()), None);
-            node.quiet();
+            node.nothing_in_flight();
             assert_eq!(node.ends_at(), None);
             assert!(!node.granted(at(2), &grant(&report)), "a grant that was sent before the end");
         }
@@ -316,16 +316,16 @@ mod tests {
         assert_eq!(rates, [1, 1, 2, 4, 8].map(|times| Some(Bytes(times * least))), "leases of 10 s");
         assert!(node.rate(at(100_000), &none).is_some());
         let report = node.report(at(100_001), ping(1), none).unwrap();
-        assert_eq!((report.turn, node.unbidden()), (Some(TurnKind::Unbidden), 1));
+        assert_eq!((report.turn, node.forced()), (Some(TurnKind::Forced), 1));
         node.revoked(&Revoke { node: NodeId(1), term: Term(1) });
         assert!(node.rate(at(100_001), &none).is_some(), "the limit is hard");
         assert!(node.granted(at(100_002), &grant(&report)));
         assert_eq!(node.rate(at(100_002), &none), Some(Bytes(1000)), "a turn has a rate of its own");
         let flushing = Status { left: Some(Bytes::ZERO), ..none };
         let report = node.report(at(100_012), ping(1), flushing).unwrap();
-        assert_eq!(report.turn, Some(TurnKind::Unbidden), "the turn is over, and the node goes on");
+        assert_eq!(report.turn, Some(TurnKind::Forced), "the turn is over, and the node goes on");
         assert!(node.rate(at(100_012), &none).is_some_and(|rate| rate.0 > least));
-        assert_eq!(node.unbidden(), 1, "still the same snapshot");
+        assert_eq!(node.forced(), 1, "still the same snapshot");
         node.durable();
         assert_eq!(node.rate(at(100_013), &full()), None);
     }

@@ -1,4 +1,4 @@
-//! How fast a node must write its snapshot so that no log reaches its limit.
+//! The rate at which a node must write its snapshot so that no log reaches its limit.
 
 use std::time::Duration;
 

@@ -1,37 +1,7 @@
 //! Safety rules that a test can break, to prove that another test finds the fault. Without the feature `broken-rules` no rule can be broken: each function
 //! that asks whether a rule is broken is the constant `false`.
 
-macro_rules! rules {
-    ($($(#[$doc:meta])* $variant:ident asked as $question:ident,)*) => {
-        /// A rule that a leader or a node breaks on purpose.
-        #[cfg(feature = "broken-rules")]
-        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum BrokenRule {
-            $($(#[$doc])* $variant,)*
-        }
-
-        /// The rule that is broken, if any.
-        #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-        pub(crate) struct Rules {
-            #[cfg(feature = "broken-rules")]
-            pub(crate) broken: Option<BrokenRule>,
-        }
-
-        impl Rules {
-            $(
-                $(#[$doc])*
-                pub(crate) fn $question(self) -> bool {
-                    #[cfg(feature = "broken-rules")]
-                    return self.broken == Some(BrokenRule::$variant);
-                    #[cfg(not(feature = "broken-rules"))]
-                    return false;
-                }
-            )*
-        }
-    };
-}
-
-rules! {
+units::broken_rules! {
     /// Broken rule: a leader takes a turn to be over once a report shows none, although the grant may be on its way, and a new leader does not wait.
     Lease asked as waits_for_no_lease,
     /// Broken rule: a leader takes a lease to end by the holder's clock when it ends by the leader's own.

@@ -7,6 +7,7 @@ mod driver;
 mod random;
 mod reactor;
 mod real;
+mod rules;
 mod size;
 pub mod sync;
 mod task;

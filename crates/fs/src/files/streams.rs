@@ -126,7 +126,7 @@ impl Streams {
     /// Bytes to read from the page at file offset `page` on, which is not in memory. At most `longest`; 0 where the miss continues no
     /// stream, and the reader takes what was asked for.
     pub(super) fn window(&self, page: u64, longest: u64) -> u64 {
-        // The page is next in the pass, or near.
+        // The miss is one of the pass, or near the pass's end.
         let pass = self.pass.load(Ordering::Relaxed);
         if pass != NO_PASS && page.abs_diff(pass) <= SLACK {
             return longest;

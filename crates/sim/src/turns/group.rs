@@ -27,7 +27,7 @@ const RUN_ENDS: u64 = 160 * SECOND;
 /// A change of the membership may leave more turns than the new one allows for this long: the leases end meanwhile.
 const AFTER_CHANGE: u64 = 4 * SECOND;
 
-/// What a machine sends to another one.
+/// A message between two machines.
 #[derive(Clone, Debug)]
 enum Message {
     Ping(Ping),
@@ -37,7 +37,7 @@ enum Message {
 }
 
 #[derive(Clone, Debug)]
-enum Happening {
+enum SimulatedEvent {
     Tick,
     Delivery {
         from: usize,
@@ -64,8 +64,8 @@ pub(super) struct Group {
     options: Options,
     rng: Rng,
     now: u64,
-    /// What will happen, by time and number.
-    planned: BTreeMap<(u64, u64), Happening>,
+    /// Events to come, by time, and then in the order in which they were planned.
+    planned: BTreeMap<(u64, u64), SimulatedEvent>,
     next_number: u64,
     machines: Machines,
     members: Members,
@@ -78,19 +78,20 @@ pub(super) struct Group {
     /// Entries of the group's log.
     committed: u64,
     /// True for a run without faults.
-    is_calm: bool,
+    is_without_faults: bool,
     /// Of a hundred messages so many are lost, and so many late, by about a lease at most.
     lost: u64,
     late: u64,
     growth: u64,
     drive_rate: u64,
     /// True if syncs are so few that their times say nothing of the drive.
-    is_blind: bool,
-    /// The first thing that must not be.
+    hides_sync_times: bool,
+    /// Description of the first violation of a rule.
     pub violation: Option<String>,
-    /// Snapshots that became durable, and those taken at the hard limit.
+    /// Snapshots that became durable.
     pub done: u64,
-    pub unbidden: u64,
+    /// Snapshots that were begun at the hard limit, or went on there.
+    pub forced: u64,
 }
 
 impl Group {
@@ -113,16 +114,16 @@ impl Group {
             hand_over_patience: Duration::from_secs(2),
         };
         let count = 3 + rng.below(5);
-        let (is_calm, is_blind) = (rng.chance(25), rng.chance(33));
+        let (is_without_faults, hides_sync_times) = (rng.chance(25), rng.chance(33));
         let snapshot = (50 + rng.below(100)) * MB;
         let growth = (5 + rng.below(15)) * MB;
         // Where nothing fails the work fits: every node in turn, with an election and a lease between each two.
         let seconds = count * 8 + 20;
-        let limit = snapshot + growth * if is_calm { seconds } else { 5 + rng.below(seconds) };
+        let limit = snapshot + growth * if is_without_faults { seconds } else { 5 + rng.below(seconds) };
         let setup = (count, snapshot, limit, drift, options);
         let machines = (1..=count).map(|id| Machine::new(NodeId(id), setup, &mut rng));
         let machines = Machines(machines.collect());
-        let (lost, late) = if is_calm { (0, 0) } else { (rng.below(15), rng.below(25)) };
+        let (lost, late) = if is_without_faults { (0, 0) } else { (rng.below(15), rng.below(25)) };
         let mut group = Group {
             rules,
             options,
@@ -136,33 +137,33 @@ impl Group {
             changing_to: None,
             changed_at: None,
             committed: 0,
-            is_calm,
+            is_without_faults,
             lost,
             late,
             growth,
             drive_rate: (100 + 100 * count) * MB,
-            is_blind,
+            hides_sync_times,
             violation: None,
             done: 0,
-            unbidden: 0,
+            forced: 0,
         };
-        group.plan(0, Happening::Election { preferred: None });
-        group.plan(TICK, Happening::Tick);
-        group.plan(FAULTS_END, Happening::Heal);
-        if !group.is_calm {
-            group.plan(SECOND, Happening::Fault);
+        group.plan(0, SimulatedEvent::Election { preferred: None });
+        group.plan(TICK, SimulatedEvent::Tick);
+        group.plan(FAULTS_END, SimulatedEvent::Heal);
+        if !group.is_without_faults {
+            group.plan(SECOND, SimulatedEvent::Fault);
         }
         group
     }
 
     /// Runs to the end, or to the first violation.
     pub(super) fn run(&mut self) {
-        while let Some(((at, _), happening)) = self.planned.pop_first() {
+        while let Some(((at, _), event)) = self.planned.pop_first() {
             if at >= RUN_ENDS || self.violation.is_some() {
                 break;
             }
             self.now = at;
-            self.happen(happening);
+            self.handle(event);
             self.check_turns();
         }
         if self.violation.is_none() {
@@ -170,37 +171,41 @@ impl Group {
         }
     }
 
-    fn plan(&mut self, after: u64, happening: Happening) {
-        self.planned.insert((self.now + after, self.next_number), happening);
+    fn plan(&mut self, after: u64, event: SimulatedEvent) {
+        self.planned.insert((self.now + after, self.next_number), event);
         self.next_number += 1;
     }
 
-    fn happen(&mut self, happening: Happening) {
-        match happening {
-            Happening::Tick => {
+    fn handle(&mut self, event: SimulatedEvent) {
+        match event {
+            SimulatedEvent::Tick => {
                 self.grow();
                 self.note_undisturbed();
                 for machine in 0..self.machines.len() {
                     self.work(machine);
                     self.lead(machine, Event::Tick);
                 }
-                self.plan(TICK, Happening::Tick);
+                self.plan(TICK, SimulatedEvent::Tick);
             }
-            Happening::Delivery { from, to, message } => self.deliver(from, to, message),
-            Happening::Flushed { machine, life } => self.flushed(machine, life),
-            Happening::Fault => self.fault(),
-            Happening::Restart(machine) => self.restart(machine),
-            Happening::Election { preferred } => self.elect(preferred),
-            Happening::Heal => self.heal(),
+            SimulatedEvent::Delivery { from, to, message } => self.deliver(from, to, message),
+            SimulatedEvent::Flushed { machine, life } => self.flushed(machine, life),
+            SimulatedEvent::Fault => self.fault(),
+            SimulatedEvent::Restart(machine) => self.restart(machine),
+            SimulatedEvent::Election { preferred } => self.elect(preferred),
+            SimulatedEvent::Heal => self.heal(),
         }
     }
 
-    /// The side of the newest leader, if that leader is up and has a majority of every configuration.
+    /// The machine that leads in the newest term. A machine that dies leads no longer.
+    fn newest_leader(&self) -> Option<usize> {
+        let leads =
+            |machine: &Machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term);
+        self.machines.iter().position(leads)
+    }
+
+    /// The side of the newest leader, if that leader has a majority of every configuration.
     fn leading_side(&self) -> Option<usize> {
-        let leads = |machine: &&Machine| {
-            machine.is_up && machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term)
-        };
-        let side = self.machines.iter().find(leads)?.side;
+        let side = self.machines.at(self.newest_leader()?).side;
         self.has_majority(side).then_some(side)
     }
 
@@ -230,7 +235,7 @@ impl Group {
         let (machine, status) = (self.machines.at(at), self.status(at));
         machine.is_up
             && !machine.is_at_work(self.now)
-            && !machine.is_unbidden
+            && !machine.is_forced
             && status.behind <= self.options.most_behind
             && status.sync_p99 <= 2 * status.sync_p99_alone
     }
@@ -242,7 +247,7 @@ impl Group {
     /// The group's log grows where a majority is led, and the machines of that side follow.
     fn grow(&mut self) {
         let Some(side) = self.leading_side() else { return };
-        if self.now < if self.is_calm { CALM_GROWTH_ENDS } else { FAULTS_END } {
+        if self.now < if self.is_without_faults { CALM_GROWTH_ENDS } else { FAULTS_END } {
             self.committed += self.growth * TICK / SECOND / ENTRY;
         }
         for machine in self.machines.iter_mut().filter(|machine| machine.is_up && machine.side == side) {
@@ -266,7 +271,7 @@ impl Group {
             left: machine.left.map(Bytes),
             room: Bytes(machine.limit.saturating_sub(machine.log)),
             behind: self.committed - machine.applied,
-            sync_p99: if is_disturbed && !self.is_blind { 5 * alone } else { alone },
+            sync_p99: if is_disturbed && !self.hides_sync_times { 5 * alone } else { alone },
             sync_p99_alone: alone,
         }
     }
@@ -281,17 +286,17 @@ impl Group {
         if !machine.is_up || status.left == Some(Bytes::ZERO) {
             return;
         }
-        // What a tick wrote is on the drive before the next one.
-        machine.node.quiet();
+        // Bytes that a tick writes reach the drive before the next tick.
+        machine.node.nothing_in_flight();
         if !is_wanted {
             return;
         }
         let clock = machine.clock(now);
         let rate = machine.node.rate(clock, &status);
-        machine.is_unbidden = rate.is_some() && machine.node.ends_at().is_none();
+        machine.is_forced = rate.is_some() && machine.node.ends_at().is_none();
         let Some(rate) = rate else { return };
-        let unbidden = machine.node.unbidden();
-        self.unbidden += unbidden - std::mem::replace(&mut machine.unbidden, unbidden);
+        let forced = machine.node.forced();
+        self.forced += forced - std::mem::replace(&mut machine.forced, forced);
         let left = machine.left.unwrap_or_else(|| {
             machine.begun_at = (machine.log, machine.entries);
             machine.snapshot
@@ -299,15 +304,15 @@ impl Group {
         let drive_rate = if machine.is_slow { self.drive_rate / 10 } else { self.drive_rate };
         let left = left.saturating_sub(rate.0.min(drive_rate) * TICK / SECOND);
         (machine.left, machine.writes) = (Some(left), true);
-        let writes_on = !machine.is_unbidden && machine.leases_end.is_none_or(|end| end <= clock);
+        let writes_on = !machine.is_forced && machine.leases_end.is_none_or(|end| end <= clock);
         if left == 0 {
             let life = machine.life;
             machine.flushes_in_turn = machine.node.ends_at();
             if self.rules.ends_turns_when_written() {
                 machine.node.durable();
             }
-            let takes = 20 + self.rng.below(if self.is_calm { 100 } else { 1_500 });
-            self.plan(takes * MILLISECOND, Happening::Flushed { machine: at, life });
+            let takes = 20 + self.rng.below(if self.is_without_faults { 100 } else { 1_500 });
+            self.plan(takes * MILLISECOND, SimulatedEvent::Flushed { machine: at, life });
         }
         if writes_on {
             self.violates(format!("node {} writes after its lease", at + 1));
@@ -323,14 +328,14 @@ impl Group {
         machine.log -= machine.begun_at.0.min(machine.log);
         machine.entries -= machine.begun_at.1.min(machine.entries);
         (machine.left, machine.flushes_in_turn, machine.leases_end) = (None, None, None);
-        machine.is_unbidden = false;
+        machine.is_forced = false;
         self.done += 1;
     }
 
     fn send(&mut self, from: usize, to: usize, message: Message) {
         let (sender, receiver) = (self.machines.at(from), self.machines.at(to));
         if from == to {
-            return self.plan(0, Happening::Delivery { from, to, message });
+            return self.plan(0, SimulatedEvent::Delivery { from, to, message });
         }
         if sender.side != receiver.side || self.rng.chance(self.lost) {
             return;
@@ -342,7 +347,7 @@ impl Group {
             Duration::ZERO
         };
         let delay = late.as_nanos() as u64 + (1 + self.rng.below(20)) * MILLISECOND;
-        self.plan(delay, Happening::Delivery { from, to, message });
+        self.plan(delay, SimulatedEvent::Delivery { from, to, message });
     }
 
     fn deliver(&mut self, from: usize, to: usize, message: Message) {
@@ -352,7 +357,7 @@ impl Group {
         let clock = self.machines.at(to).clock(self.now);
         match message {
             Message::Ping(ping) => {
-                self.hear_of(to, ping.term);
+                self.follow_term(to, ping.term);
                 let status = self.status(to);
                 if self.is_undisturbed(to) {
                     self.machines.at_mut(to).note_undisturbed(from, self.now);
@@ -382,7 +387,7 @@ impl Group {
     }
 
     /// A machine that hears of a newer leader leads no longer.
-    fn hear_of(&mut self, at: usize, term: Term) {
+    fn follow_term(&mut self, at: usize, term: Term) {
         let machine = self.machines.at_mut(at);
         if machine.leader.as_ref().is_some_and(|leader| leader.term() < term) {
             machine.leader = None;
@@ -416,7 +421,7 @@ impl Group {
                     self.machines.at_mut(at).handed_over_at = Some(clock);
                     if self.rng.chance(90) {
                         let preferred = self.machine(node);
-                        self.plan(50 * MILLISECOND, Happening::Election { preferred });
+                        self.plan(50 * MILLISECOND, SimulatedEvent::Election { preferred });
                     }
                 }
             }
@@ -427,7 +432,7 @@ impl Group {
     fn elect(&mut self, preferred: Option<usize>) {
         let can_lead = |at: &usize| {
             let machine = self.machines.at(*at);
-            let is_voter = self.members.voters().contains(&NodeId(*at as u64 + 1));
+            let is_voter = self.members.voters().contains(&Machines::id(*at));
             machine.is_up && is_voter && self.has_majority(machine.side)
         };
         let able: Vec<usize> = (0..self.machines.len()).filter(can_lead).collect();
@@ -435,11 +440,13 @@ impl Group {
             let at = self.rng.index(able.len());
             able.get(at).copied()
         });
-        let Some(chosen) = chosen else { return self.plan(SECOND, Happening::Election { preferred: None }) };
+        let Some(chosen) = chosen else {
+            return self.plan(SECOND, SimulatedEvent::Election { preferred: None });
+        };
         self.term.0 += 1;
         let (term, side, now) = (self.term, self.machines.at(chosen).side, self.now);
         for at in self.voters_for(chosen, side) {
-            self.hear_of(at, term);
+            self.follow_term(at, term);
         }
         let (members, options) = (self.members.clone(), self.options);
         let rules = self.rules;
@@ -447,7 +454,7 @@ impl Group {
         machine.leads_members = Some(members.clone());
         machine.recovers = false;
         machine.node.lead(term);
-        let leader = Leader::new(NodeId(chosen as u64 + 1), term, members, options, machine.clock(now));
+        let leader = Leader::new(Machines::id(chosen), term, members, options, machine.clock(now));
         machine.leader = Some(rules.leader(leader));
         machine.handed_over_at = None;
     }
@@ -460,7 +467,7 @@ impl Group {
         let voting: Vec<usize> =
             can_vote.iter().copied().filter(|at| *at == chosen || self.rng.chance(60)).collect();
         let is_majority = self.members.configurations().all(|voters| {
-            let votes = voting.iter().filter(|at| voters.contains(&NodeId(**at as u64 + 1)));
+            let votes = voting.iter().filter(|at| voters.contains(&Machines::id(**at)));
             2 * votes.count() > voters.len()
         });
         if is_majority { voting } else { can_vote }
@@ -481,7 +488,7 @@ impl Group {
             1 => self.machines.iter_mut().for_each(|machine| machine.side = 0),
             2 => self.kill(at),
             3 => self.machines.at_mut(at).is_slow = !self.machines.at(at).is_slow,
-            4 => self.plan(0, Happening::Election { preferred: None }),
+            4 => self.plan(0, SimulatedEvent::Election { preferred: None }),
             5 => self.cut_leader_off(),
             6 => self.recover(),
             _ => self.change_members(at),
@@ -489,17 +496,15 @@ impl Group {
         // A majority without a leader elects one.
         if self.leading_side().is_none() {
             let pause = (100 + self.rng.below(900)) * MILLISECOND;
-            self.plan(pause, Happening::Election { preferred: None });
+            self.plan(pause, SimulatedEvent::Election { preferred: None });
         }
         let pause = (500 + self.rng.below(3_500)) * MILLISECOND;
-        self.plan(pause, Happening::Fault);
+        self.plan(pause, SimulatedEvent::Fault);
     }
 
     /// A recovery of the group begins, or ends.
     fn recover(&mut self) {
-        let leads =
-            |machine: &Machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term);
-        if let Some(leading) = self.machines.iter().position(leads) {
+        if let Some(leading) = self.newest_leader() {
             let machine = self.machines.at_mut(leading);
             machine.recovers = !machine.recovers;
             let event = Event::Recovery(machine.recovers);
@@ -509,9 +514,7 @@ impl Group {
 
     /// The newest leader and a part of the others, less than half, are on a side of their own: that leader goes on without knowing.
     fn cut_leader_off(&mut self) {
-        let leads =
-            |machine: &Machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term);
-        let Some(leading) = self.machines.iter().position(leads) else { return };
+        let Some(leading) = self.newest_leader() else { return };
         let mut others = (self.machines.len() - 1) / 2;
         let first = self.rng.index(self.machines.len());
         for machine in self.machines.iter_mut() {
@@ -535,19 +538,19 @@ impl Group {
         machine.is_up = false;
         machine.leader = None;
         (machine.left, machine.flushes_in_turn, machine.leases_end) = (None, None, None);
-        machine.is_unbidden = false;
+        machine.is_forced = false;
         let pause = (200 + self.rng.below(5_000)) * MILLISECOND;
-        self.plan(pause, Happening::Restart(at));
+        self.plan(pause, SimulatedEvent::Restart(at));
     }
 
     fn restart(&mut self, at: usize) {
         let machine = self.machines.at_mut(at);
         machine.is_up = true;
         machine.life += 1;
-        machine.unbidden = 0;
+        machine.forced = 0;
         // A voter keeps its term on its drive.
         let term = machine.node.term();
-        machine.node = Node::new(NodeId(at as u64 + 1), machine.life, self.options);
+        machine.node = Node::new(Machines::id(at), machine.life, self.options);
         machine.node.follow(term);
         machine.sent.clear();
     }
@@ -562,7 +565,7 @@ impl Group {
             Some(new) => Members::of(new),
             None => {
                 let mut new = voters.clone();
-                let id = NodeId(at as u64 + 1);
+                let id = Machines::id(at);
                 if !new.remove(&id) {
                     new.insert(id);
                 }
@@ -576,17 +579,13 @@ impl Group {
         self.members = members.clone();
         self.changed_at = Some(self.now);
         // A leader that is no voter any more makes way.
-        let leading = self
-            .machines
-            .iter()
-            .position(|machine| machine.leader.as_ref().is_some_and(|leader| leader.term() == self.term));
-        if let Some(leading) = leading {
-            if self.members.voters().contains(&NodeId(leading as u64 + 1)) {
+        if let Some(leading) = self.newest_leader() {
+            if self.members.voters().contains(&Machines::id(leading)) {
                 self.machines.at_mut(leading).leads_members = Some(members.clone());
                 self.lead(leading, Event::Members(members));
             } else {
                 self.machines.at_mut(leading).leader = None;
-                self.plan(0, Happening::Election { preferred: None });
+                self.plan(0, SimulatedEvent::Election { preferred: None });
             }
         }
     }
@@ -603,7 +602,7 @@ impl Group {
             self.lead(at, Event::Recovery(false));
         }
         // Every machine that was killed is up again then.
-        self.plan(6 * SECOND, Happening::Election { preferred: None });
+        self.plan(6 * SECOND, SimulatedEvent::Election { preferred: None });
     }
 
     fn violates(&mut self, what: String) {
@@ -618,7 +617,7 @@ impl Group {
         }
         let at_work: Vec<NodeId> = (0..self.machines.len())
             .filter(|at| self.machines.at(*at).is_at_work(self.now))
-            .map(|at| NodeId(at as u64 + 1))
+            .map(Machines::id)
             .collect();
         let most = self.members.configurations().find_map(|voters| {
             let most = Members::most_turns(voters.len());
@@ -654,7 +653,7 @@ impl Group {
         });
         if !is_enough {
             self.violates(format!(
-                "{:?} has a turn from node {}, which hears of too few others",
+                "{:?} has a turn from node {}, with reports of too few undisturbed voters",
                 grant.node,
                 leading + 1
             ));
@@ -665,13 +664,13 @@ impl Group {
     }
 
     fn check_end(&mut self) {
-        if self.is_calm && self.unbidden > 0 {
+        if self.is_without_faults && self.forced > 0 {
             return self
-                .violates(format!("{} snapshots at the hard limit, although the work fits", self.unbidden));
+                .violates(format!("{} snapshots at the hard limit, although the work fits", self.forced));
         }
         for at in 0..self.machines.len() {
             let status = self.status(at);
-            let is_voter = self.members.voters().contains(&NodeId(at as u64 + 1));
+            let is_voter = self.members.voters().contains(&Machines::id(at));
             let is_due = status.left.is_some() || status.log >= status.snapshot.max(self.options.least_log);
             if is_voter && is_due {
                 return self.violates(format!("node {} never had its turn: {status:?}", at + 1));

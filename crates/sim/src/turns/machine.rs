@@ -18,7 +18,7 @@ pub(super) struct Machine {
     pub limit: u64,
     pub is_up: bool,
     pub life: u64,
-    /// What the machine's clock shows at the true time 0.
+    /// Reading of the machine's clock at the true time 0.
     pub clock_offset: u64,
     /// How much faster than true time the clock runs, in parts per million.
     pub clock_speed: u64,
@@ -40,7 +40,7 @@ pub(super) struct Machine {
     /// True if the machine wrote its snapshot in the last tick.
     pub writes: bool,
     /// True while the machine writes at its limit, without a turn.
-    pub is_unbidden: bool,
+    pub is_forced: bool,
     /// When the reports of this life were sent, by the machine's clock.
     pub sent: BTreeMap<u64, Instant>,
     /// The end of the leases that the machine took since its last snapshot, by its clock.
@@ -49,11 +49,11 @@ pub(super) struct Machine {
     pub leads_members: Option<Members>,
     /// True while the machine, as the leader, knows of a recovery.
     pub recovers: bool,
-    /// When the machine was last up, without a turn, and on the side of each machine.
+    /// For each machine of the group: the last time at which this machine was undisturbed and could reach that one.
     pub undisturbed_at: Vec<u64>,
     /// The end of the turn, by the machine's clock, in which the bytes were written that are not durable yet.
     pub flushes_in_turn: Option<Instant>,
-    pub unbidden: u64,
+    pub forced: u64,
 }
 
 impl Machine {
@@ -82,31 +82,31 @@ impl Machine {
             begun_at: (0, 0),
             left: None,
             writes: false,
-            is_unbidden: false,
+            is_forced: false,
             sent: BTreeMap::new(),
             leases_end: None,
             leads_members: None,
             recovers: false,
             undisturbed_at: vec![0; usize::try_from(count).expect("a small group")],
             flushes_in_turn: None,
-            unbidden: 0,
+            forced: 0,
         }
     }
 
-    /// What the machine's clock shows at the true time `now`.
+    /// Reading of the machine's clock at the true time `now`.
     pub(super) fn clock(&self, now: u64) -> Instant {
         let shown = u128::from(now) * u128::from(1_000_000 + self.clock_speed) / 1_000_000;
         Instant(self.clock_offset + u64::try_from(shown).expect("a run is short"))
     }
 
-    /// Machine `leading` can hear of this one, which has no turn.
+    /// Notes that this machine has no turn at `now`, and can reach machine `leading`.
     pub(super) fn note_undisturbed(&mut self, leading: usize, now: u64) {
         if let Some(at) = self.undisturbed_at.get_mut(leading) {
             *at = now;
         }
     }
 
-    /// True if machine `leading` could hear of this one without a turn at `since` or later.
+    /// True if this machine had no turn, and could reach machine `leading`, at `since` or later.
     pub(super) fn was_undisturbed(&self, leading: usize, since: u64) -> bool {
         self.undisturbed_at.get(leading).is_some_and(|at| *at >= since)
     }
@@ -118,10 +118,15 @@ impl Machine {
     }
 }
 
-/// The machines of the group, by number from 0 on: machine 0 has the node's name 1.
+/// The machines of the group, by number from 0 on.
 pub(super) struct Machines(pub Vec<Machine>);
 
 impl Machines {
+    /// The node's name of machine `at`.
+    pub(super) fn id(at: usize) -> NodeId {
+        NodeId(at as u64 + 1)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }

@@ -19,7 +19,7 @@ pub use self::rules::TurnsRules;
 /// The most described failures of a report.
 const MAX_DESCRIBED: usize = 20;
 
-/// What simulated runs found.
+/// Results of simulated runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct TurnsReport {
     /// Runs.
@@ -27,7 +27,7 @@ pub struct TurnsReport {
     /// Snapshots that became durable.
     pub snapshots: u64,
     /// Times that a node began a snapshot, or went on with one, at its hard limit without a turn. In runs without faults this is a failure.
-    pub unbidden: u64,
+    pub forced: u64,
     /// Runs in which something happened that must not.
     pub failed: u64,
     /// The first failures that were found, by run.
@@ -40,7 +40,7 @@ pub struct TurnsReport {
 pub struct TurnsFailure {
     /// The number of the run.
     pub run: u64,
-    /// When, and what.
+    /// The time in the run, and a description.
     pub what: String,
     /// The command that repeats the run.
     pub replay_command: String,
@@ -79,7 +79,7 @@ pub fn explore_turns(
 fn add(report: &mut TurnsReport, seed: u64, run: u64, group: Group) {
     report.runs += 1;
     report.snapshots += group.done;
-    report.unbidden += group.unbidden;
+    report.forced += group.forced;
     let Some(what) = group.violation else { return };
     report.failed += 1;
     if report.failures.len() < MAX_DESCRIBED {

@@ -347,7 +347,8 @@ fn a_report_that_arrives_late_or_of_another_term_changes_nothing() {
         Report { turn: None, refuses_below: 9, term: Term(2), asked_at: now, ..report.clone() },
         Report { turn: None, refuses_below: 9, asked_at: at(group.now + 60_000), ..report },
     ] {
-        group.leader.step(now, Event::Report(bad));
+        let actions = group.leader.step(now, Event::Report(bad.clone()));
+        assert_eq!(actions, [], "{bad:?}");
     }
     let statuses = [Some(well(90)), None, Some(due(80))];
     assert_eq!(group.round(&statuses).0, [], "node 2 has the turn");
