@@ -79,3 +79,14 @@ fn no_power_cut_breaks_the_engine_on_an_array() {
 fn no_power_cut_breaks_an_array() {
     explore(Target::Array, 4, 1_000);
 }
+
+/// A write of a zone is refused while a part of the zone is copied from the other parts: the zone's end falls back into a stripe that was whole when the copy began.
+/// The state was found by an exploration with `during: Reclaim`.
+#[test]
+fn a_part_that_is_copied_while_a_write_is_refused_keeps_what_is_durable() {
+    let only = Some("197.3018.s0".parse().expect("a state's name"));
+    let options = CrashOptions { only, ..CrashOptions::new(Target::Array, 180_558_309, 1) };
+    let report =
+        crash(&options).expect("the workload has this state: where workloads change, look for another one");
+    assert_eq!((report.states, report.is_clean()), (1, true), "{:?}", report.failures);
+}

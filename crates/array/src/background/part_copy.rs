@@ -268,11 +268,11 @@ impl PartCopy {
             for (role, read) in roles.iter().zip(join_all(ios).await) {
                 let data = match read {
                     Ok(mut data) => {
-                        core.reconstruct.apply_memory(id, *role, row, &mut data);
+                        core.reconstruct.apply_relocated_content(id, *role, row, &mut data);
                         Ok(data)
                     }
                     Err(e) if is_read_again(e.kind()) => {
-                        core.reconstruct.rows_of(id, *role, row, count).await
+                        core.reconstruct.rows_of_whole_stripes(id, *role, row, count).await
                     }
                     Err(e) => Err(e),
                 };
@@ -358,7 +358,7 @@ impl PartCopy {
         let mut rows = BufMut::with_capacity(core.ctx.bytes(count));
         for row in row..row + count {
             if self.reads_own_place(core, part)
-                && let Ok(own) = core.reconstruct.rows_of(id, wanted, row, 1).await
+                && let Ok(own) = core.reconstruct.rows_of_whole_stripes(id, wanted, row, 1).await
             {
                 rows.extend_from_slice(&own);
                 continue;
@@ -369,7 +369,10 @@ impl PartCopy {
                 if layout.parities > 1 && !core.members.has_part(id, role) {
                     continue;
                 }
-                match (core.reconstruct.rows_of(id, role, row, 1).await, parts.get_mut(role.index())) {
+                match (
+                    core.reconstruct.rows_of_whole_stripes(id, role, row, 1).await,
+                    parts.get_mut(role.index()),
+                ) {
                     (Ok(data), Some(part)) => *part = Some(data),
                     (Err(e), _) => {
                         // With a readable medium, the row would follow from the other parts: the zone is not lost with one part.

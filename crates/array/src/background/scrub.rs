@@ -165,7 +165,7 @@ impl RunningScrub {
             for (role, read) in roles.iter().zip(join_all(ios).await) {
                 match read {
                     Ok(mut data) => {
-                        core.reconstruct.apply_memory(id, *role, row, &mut data);
+                        core.reconstruct.apply_relocated_content(id, *role, row, &mut data);
                         if let Some(part) = parts.get_mut(role.index()) {
                             *part = Some(data);
                         }
@@ -240,7 +240,10 @@ impl RunningScrub {
         let mut bad = Vec::new();
         let mut of_the_medium = true;
         for role in roles_by_slot(core, id) {
-            match (core.reconstruct.rows_of(id, role, row, rows).await, parts.get_mut(role.index())) {
+            match (
+                core.reconstruct.rows_of_whole_stripes(id, role, row, rows).await,
+                parts.get_mut(role.index()),
+            ) {
                 (Ok(data), Some(part)) => *part = Some(data),
                 (Ok(_), None) => {}
                 (Err(_), _) if core.zones.was_reset(id, generation) => return Ok(()),
@@ -308,7 +311,7 @@ impl RunningScrub {
         let (row, rows) = (layout.row(stripe), layout.unit_of(stripe));
         let mut parts: Vec<Option<BufMut>> = layout.roles().map(|_| None).collect();
         for role in roles_by_slot(core, id) {
-            let data = core.reconstruct.rows_of(id, role, row, rows).await?;
+            let data = core.reconstruct.rows_of_whole_stripes(id, role, row, rows).await?;
             if let Some(part) = parts.get_mut(role.index()) {
                 *part = Some(data);
             }

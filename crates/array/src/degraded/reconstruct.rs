@@ -532,11 +532,31 @@ impl Reconstruct {
     /// The content of a part's rows, relocated content included. Rows that the drive cannot read are served from memory
     /// if they are relocated.
     pub(crate) async fn rows_of(&self, id: ZoneId, role: Role, row: u64, rows: u64) -> Result<BufMut> {
+        let mut data = self.rows_without_memory(id, role, row, rows).await?;
+        self.apply_memory(id, role, row, &mut data);
+        Ok(data)
+    }
+
+    /// As [`rows_of`](Reconstruct::rows_of), of stripes that were whole when the caller looked at the zone.
+    pub(crate) async fn rows_of_whole_stripes(
+        &self,
+        id: ZoneId,
+        role: Role,
+        row: u64,
+        rows: u64,
+    ) -> Result<BufMut> {
+        let mut data = self.rows_without_memory(id, role, row, rows).await?;
+        self.apply_relocated_content(id, role, row, &mut data);
+        Ok(data)
+    }
+
+    /// A part's rows as the drive has them. Zeros stand for rows that the drive cannot read and that are relocated.
+    async fn rows_without_memory(&self, id: ZoneId, role: Role, row: u64, rows: u64) -> Result<BufMut> {
         let gone = || self.ctx.error(ErrorKind::Gone, "read").in_zone(id);
         let read = self.read_rows(id, role, row, rows).ok_or_else(gone)?.await;
-        let mut data = match self.retry_read(id, role, (row, rows), read).await {
-            Ok(data) => data,
-            Err(e) if e.kind() != ErrorKind::Media => return Err(e),
+        match self.retry_read(id, role, (row, rows), read).await {
+            Ok(data) => Ok(data),
+            Err(e) if e.kind() != ErrorKind::Media => Err(e),
             Err(_) => {
                 let mut data = BufMut::with_capacity(self.ctx.bytes(rows));
                 for row in row..row + rows {
@@ -547,11 +567,9 @@ impl Reconstruct {
                         data.extend_from_slice(&self.retry_read(id, role, (row, 1), read).await?);
                     }
                 }
-                data
+                Ok(data)
             }
-        };
-        self.apply_memory(id, role, row, &mut data);
-        Ok(data)
+        }
     }
 
     /// True if memory holds the content of a row, so that the drive is not needed.
@@ -564,12 +582,21 @@ impl Reconstruct {
         parity || zone.stale.overlay_if_all_relocated(self.ctx.bytes(1), role, row, 1).is_some()
     }
 
+    /// Puts relocated content over rows that were read from the part `role`, of stripes that were whole when the caller looked at the zone.
+    ///
+    /// The parity of the stripe at the pointer does not count here. A refused write takes the pointer back, so that a stripe that was whole is the one at the pointer: its
+    /// parity in memory covers the data below the pointer alone, and the drives have the whole stripe's data and parity.
+    pub(crate) fn apply_relocated_content(&self, id: ZoneId, role: Role, row: u64, data: &mut BufMut) {
+        let zone = self.zones.zone(id);
+        apply_relocated(&self.ctx.layout, self.ctx.bytes(1), (&zone.stale, &zone.relocated), role, row, data);
+    }
+
     /// Puts the content that memory holds over rows that were read from the part `role`: relocated content, and the parity of the
     /// stripe at the pointer.
     pub(crate) fn apply_memory(&self, id: ZoneId, role: Role, row: u64, data: &mut BufMut) {
+        self.apply_relocated_content(id, role, row, data);
         let zone = self.zones.zone(id);
         let (ctx, layout) = (&self.ctx, &self.ctx.layout);
-        apply_relocated(layout, ctx.bytes(1), (&zone.stale, &zone.relocated), role, row, data);
         // The parity of the stripe at the write pointer is in memory only where its rows are stale.
         let Some(stripe) = zone.open_stripe(layout) else { return };
         let end = row + (data.len() / ctx.bytes(1)) as u64;
