@@ -292,16 +292,15 @@ impl Driver for RealDriver {
     fn leave(&self) {
         let (left, waited) = THREAD_WORK.with_borrow_mut(|work| {
             work.depth -= 1;
-            let left = (work.depth == 0 && !(work.timers.is_empty() && work.ready.is_empty()))
-                .then(|| (std::mem::take(&mut work.timers), std::mem::take(&mut work.ready)));
+            let left = !(work.timers.is_empty() && work.ready.is_empty());
+            let left = left.then(|| (std::mem::take(&mut work.timers), std::mem::take(&mut work.ready)));
             (left, std::mem::take(&mut work.waited))
         });
-        // The end of a nested wait also submits held-back operations, because the outer code may block
-        // elsewhere.
+        // The end of a nested wait also submits held-back operations and hands over timers and tasks, because the outer code may
+        // block elsewhere: in RocksDB, until another thread's operation ends, which may be one of these tasks.
         if waited {
             drop(LeaveAtEnd(&Sleep::current()));
         }
-        // The thread no longer waits: the background thread takes over its timers and tasks.
         if let Some((mut timers, mut ready)) = left {
             background_thread().take(&mut timers, &mut ready);
         }
@@ -336,6 +335,26 @@ mod tests {
             42
         });
         assert_eq!(block_on(&*driver, task), 42);
+    }
+
+    /// As a task that calls RocksDB, which appends to a log and then waits for another thread's append.
+    #[test]
+    fn tasks_of_a_nested_wait_run_on_while_the_outer_code_blocks_elsewhere() {
+        let driver = RealDriver::new();
+        block_on(&*driver, async {
+            for sleeps in [false, true] {
+                let (tx, rx) = std::sync::mpsc::channel();
+                let d = Arc::clone(&driver);
+                let task = Box::pin(async move {
+                    if sleeps {
+                        sleep_until(&*d, d.now().after(Duration::from_millis(2))).await;
+                    }
+                    tx.send(7).expect("the test waits");
+                });
+                block_on(&*driver, async { driver.drive(task) });
+                assert_eq!(rx.recv_timeout(Duration::from_secs(20)), Ok(7));
+            }
+        });
     }
 
     #[test]
