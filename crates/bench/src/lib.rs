@@ -15,6 +15,7 @@ mod latency;
 mod load;
 pub mod recovery;
 mod scratch;
+pub mod share;
 pub mod stage;
 pub mod wal;
 pub mod ycsb;

@@ -12,6 +12,7 @@ mod engine;
 pub mod gf256;
 pub mod memory;
 pub mod nvme;
+mod page_memory;
 mod request;
 mod ring;
 pub mod sysfs;
@@ -20,6 +21,7 @@ pub mod ublk;
 
 pub use buf::{Buf, BufMut};
 pub use engine::{Engine, EngineKind};
+pub use page_memory::{Page, PageMemory};
 pub use request::{Finish, Finished, Request};
 #[doc(hidden)]
 pub use ring::bare::appends as bare_appends;

@@ -1,4 +1,4 @@
-//! Turns for heavy work, such as snapshots, in a replicated group: one leader grants them, so that a majority of the group always has drives without such work. Paper: "Mitigating the Impact of Write-Ahead Log Contention", section 3.
+//! Turns for heavy work, such as snapshots, in a replicated group: one leader grants them, so that a majority of the group always has drives without such work. Paper: "Mitigating Write-ahead Log Contention on Shared Storage Devices", section 3.
 //!
 //! ```text
 //!   leader                                      every node, the leader's own among them

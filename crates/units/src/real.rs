@@ -30,6 +30,8 @@ pub struct RealDriver {
 struct Timer {
     due: StdInstant,
     waker: Waker,
+    /// True if a driven task set the timer.
+    of_task: bool,
 }
 
 impl PartialEq for Timer {
@@ -55,8 +57,24 @@ struct ThreadWork {
     /// True if the thread has waited in its reactor, which holds back submissions until the next wait or
     /// until the last one ends.
     waited: bool,
+    /// True while the thread polls a driven task.
+    polls_task: bool,
     timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
+}
+
+impl ThreadWork {
+    /// Takes the timers that the thread does not keep at the end of a wait: all, or after a nested wait those of driven tasks. The others are the outer wait's, or those of
+    /// wakers that were polled in passing: who waits for them sets a timer of their own.
+    fn left_timers(&mut self) -> BinaryHeap<Reverse<Timer>> {
+        let all = std::mem::take(&mut self.timers);
+        if self.depth == 0 || all.is_empty() {
+            return all;
+        }
+        let (left, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|timer| timer.0.of_task);
+        self.timers = BinaryHeap::from(kept);
+        BinaryHeap::from(left)
+    }
 }
 
 thread_local! {
@@ -103,7 +121,11 @@ impl Task {
         self.queued.store(false, Ordering::Release);
         let Some(mut future) = slot.take() else { return };
         let waker = Waker::from(Arc::clone(&self));
-        if future.as_mut().poll(&mut Context::from_waker(&waker)) == Poll::Pending {
+        let set = |polls| THREAD_WORK.with_borrow_mut(|work| std::mem::replace(&mut work.polls_task, polls));
+        let before = set(true);
+        let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+        set(before);
+        if polled == Poll::Pending {
             *slot = Some(future);
         }
     }
@@ -200,12 +222,13 @@ impl Driver for RealDriver {
         if waker.will_wake(Waker::noop()) {
             return;
         }
-        let timer = Timer { due: self.std_instant(due), waker: waker.clone() };
+        let timer = Timer { due: self.std_instant(due), waker: waker.clone(), of_task: false };
         let mut timer = Some(timer);
         THREAD_WORK.with_borrow_mut(|work| {
             if work.depth > 0
-                && let Some(timer) = timer.take()
+                && let Some(mut timer) = timer.take()
             {
+                timer.of_task = work.polls_task;
                 work.timers.push(Reverse(timer));
             }
         });
@@ -292,11 +315,11 @@ impl Driver for RealDriver {
     fn leave(&self) {
         let (left, waited) = THREAD_WORK.with_borrow_mut(|work| {
             work.depth -= 1;
-            let left = !(work.timers.is_empty() && work.ready.is_empty());
-            let left = left.then(|| (std::mem::take(&mut work.timers), std::mem::take(&mut work.ready)));
+            let (timers, ready) = (work.left_timers(), std::mem::take(&mut work.ready));
+            let left = (!(timers.is_empty() && ready.is_empty())).then_some((timers, ready));
             (left, std::mem::take(&mut work.waited))
         });
-        // The end of a nested wait also submits held-back operations and hands over timers and tasks, because the outer code may
+        // The end of a nested wait also submits held-back operations and hands over driven tasks, because the outer code may
         // block elsewhere: in RocksDB, until another thread's operation ends, which may be one of these tasks.
         if waited {
             drop(LeaveAtEnd(&Sleep::current()));

@@ -4,7 +4,9 @@ use std::fmt::Debug;
 use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Action, Buf, BufMut, Driver, Durability, Geometry, Io, Lba, Op, Result, ZoneId, ZoneInfo};
+use crate::{
+    Action, Buf, BufMut, Driver, Durability, Geometry, Io, IoClass, Lba, Op, Result, ZoneId, ZoneInfo,
+};
 
 /// A zoned device: the emulator, a kernel device, an NVMe character device, an array.
 ///
@@ -16,6 +18,13 @@ pub trait ZonedDevice: Send + Sync + Debug {
     /// Starts an operation on the device. Never blocks and never runs the caller's code. Operations on one
     /// zone take effect in the order of submission, except that appends may be reordered among each other.
     fn submit(&self, op: Op) -> Io;
+
+    /// As [`submit`](ZonedDevice::submit), of an operation with a purpose. A device without a scheduler ([`Share`](crate::Share)) of its own or below it does not distinguish
+    /// classes, and `submit` gives the class [`IoClass::Log`].
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        let _ = class;
+        self.submit(op)
+    }
 
     /// The clock and reactor that completes this device's operations.
     fn driver(&self) -> &Arc<dyn Driver>;

@@ -26,11 +26,33 @@ enum State {
     /// The operation's result is known and visible.
     Ready(Result<Done>),
     /// The operation's result is known and becomes visible at `at`.
-    Due { at: Instant, result: Result<Done>, driver: Arc<dyn Driver>, armed: Option<Waker> },
+    Due { at: Instant, result: Result<Done>, driver: Arc<dyn Driver>, armed: Option<Armed> },
     /// The operation's result is set by a [`Completer`].
     Cell(Arc<Cell>),
     /// The operation's result was taken.
     Taken,
+}
+
+/// The timer that a poll of the operation has set.
+struct Armed {
+    waker: Waker,
+    /// The thread that polled: a thread's timers run on that thread, which may be busy elsewhere.
+    thread: usize,
+}
+
+impl Armed {
+    /// True if the timer wakes `waker` without another thread's help.
+    fn serves(&self, waker: &Waker) -> bool {
+        self.waker.will_wake(waker) && self.thread == this_thread()
+    }
+}
+
+/// A number that no other living thread has.
+fn this_thread() -> usize {
+    thread_local! {
+        static PLACE: u8 = const { 0 };
+    }
+    PLACE.with(|place| std::ptr::from_ref(place).addr())
 }
 
 struct Cell {
@@ -38,8 +60,11 @@ struct Cell {
     driver: Arc<dyn Driver>,
 }
 
+/// Called at the end of an operation, with the time.
+pub(crate) type AtEnd = Box<dyn FnOnce(Instant) + Send>;
+
 enum Slot {
-    Waiting(Option<Waker>),
+    Waiting(Option<Waker>, Option<AtEnd>),
     Done(Result<Done>),
     Taken,
 }
@@ -71,8 +96,13 @@ impl Drop for Completer {
 impl Cell {
     fn complete(&self, result: Result<Done>) {
         let before = std::mem::replace(&mut *self.slot.lock(), Slot::Done(result));
-        if let Slot::Waiting(Some(waker)) = before {
-            waker.wake();
+        if let Slot::Waiting(waker, at_end) = before {
+            if let Some(at_end) = at_end {
+                at_end(self.driver.now());
+            }
+            if let Some(waker) = waker {
+                waker.wake();
+            }
         }
     }
 }
@@ -92,7 +122,7 @@ impl Io {
     /// The handle of an operation, and the operation's completer. `device` is the device's name in the error
     /// of a dropped completer.
     pub fn pair(driver: &Arc<dyn Driver>, device: &Arc<str>) -> (Completer, Io) {
-        let slot = Mutex::new(Slot::Waiting(None));
+        let slot = Mutex::new(Slot::Waiting(None, None));
         let cell = Arc::new(Cell { slot, driver: Arc::clone(driver) });
         let io = Io { state: State::Cell(Arc::clone(&cell)), shape: PhantomData };
         (Completer { cell: Some(cell), device: Arc::clone(device) }, io)
@@ -127,6 +157,30 @@ impl Io {
         Io { state, shape: PhantomData }
     }
 
+    /// The time at which the operation ends, where that is known. `now` for an operation that has ended.
+    pub(crate) fn known_end(&self, now: Instant) -> Option<Instant> {
+        match &self.state {
+            State::Ready(_) | State::Taken => Some(now),
+            State::Due { at, .. } => Some(*at),
+            State::Cell(_) => None,
+        }
+    }
+
+    /// Has `at_end` called when the operation ends, before its waiter is woken. `Err` if the end is known ([`Io::known_end`]) or has come.
+    pub(crate) fn when_ended(&mut self, at_end: AtEnd) -> std::result::Result<(), AtEnd> {
+        match &self.state {
+            State::Cell(cell) => match &mut *cell.slot.lock() {
+                Slot::Waiting(_, place) => {
+                    assert!(place.is_none(), "an operation has one scheduler");
+                    *place = Some(at_end);
+                    Ok(())
+                }
+                Slot::Done(_) | Slot::Taken => Err(at_end),
+            },
+            State::Ready(_) | State::Due { .. } | State::Taken => Err(at_end),
+        }
+    }
+
     /// Converts the handle of an operation to one with a typed result.
     pub fn typed<T: FromDone>(self) -> Io<T> {
         Io { state: self.state, shape: PhantomData }
@@ -157,15 +211,15 @@ impl<T: FromDone> Future for Io<T> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Result<T>> {
         match &mut self.state {
             State::Due { at, driver, armed, .. } if driver.now() < *at => {
-                if !armed.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
+                if !armed.as_ref().is_some_and(|armed| armed.serves(cx.waker())) {
                     driver.wake_at(*at, cx.waker());
-                    *armed = Some(cx.waker().clone());
+                    *armed = Some(Armed { waker: cx.waker().clone(), thread: this_thread() });
                 }
                 return Poll::Pending;
             }
             State::Cell(cell) => {
                 let mut slot = cell.slot.lock();
-                if let Slot::Waiting(waker) = &mut *slot {
+                if let Slot::Waiting(waker, _) = &mut *slot {
                     if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
                         *waker = Some(cx.waker().clone());
                     }
@@ -178,7 +232,7 @@ impl<T: FromDone> Future for Io<T> {
             State::Ready(result) | State::Due { result, .. } => Poll::Ready(result.map(T::from_done)),
             State::Cell(cell) => match std::mem::replace(&mut *cell.slot.lock(), Slot::Taken) {
                 Slot::Done(result) => Poll::Ready(result.map(T::from_done)),
-                Slot::Waiting(_) | Slot::Taken => unreachable!("checked above"),
+                Slot::Waiting(..) | Slot::Taken => unreachable!("checked above"),
             },
             State::Taken => panic!("a handle gives its result once"),
         }

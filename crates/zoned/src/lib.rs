@@ -7,6 +7,8 @@
 
 pub mod blk;
 pub mod checks;
+mod class;
+mod class_view;
 pub mod conformance;
 pub mod contents;
 mod device;
@@ -20,10 +22,12 @@ pub mod nvme;
 mod op;
 mod resources;
 mod sequential_zones;
+mod share;
 mod stage;
 mod url;
 mod zone;
 
+pub use class::IoClass;
 pub use device::ZonedDevice;
 pub use discover::Interface;
 pub use error::{Class, Error, ErrorKind, Result};
@@ -33,6 +37,7 @@ pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
 pub use sequential_zones::SequentialZones;
+pub use share::{ClassStatus, Goal, Share, ShareStatus};
 #[cfg(feature = "broken-rules")]
 pub use stage::BrokenRule;
 pub use stage::Stage;

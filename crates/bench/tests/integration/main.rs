@@ -1,4 +1,5 @@
 //! Integration tests of the measurements, in one program: linking takes longer than the tests.
 
 mod auto;
+mod share;
 mod wal;

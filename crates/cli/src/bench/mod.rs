@@ -4,6 +4,7 @@ mod array;
 mod kv;
 mod recovery;
 pub mod result;
+mod share;
 mod wal;
 mod ycsb;
 
@@ -30,6 +31,8 @@ enum Verb {
     Kv(kv::KvArgs),
     /// Measure a database's recovery: the replay of its log, beside the same log on tmpfs.
     Recovery(recovery::RecoveryArgs),
+    /// Measure a log beside bulk writes on one drive, in virtual time: without and with the drive's scheduler.
+    Share(share::ShareArgs),
     /// Measure a log, beside raw appends of the same size. Formats the drive.
     Wal(wal::WalArgs),
     /// Measure RocksDB on the drive with the workloads of the Yahoo! Cloud Serving Benchmark.
@@ -42,6 +45,7 @@ pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
         Verb::Array(args) => array::run(context, &args),
         Verb::Kv(args) => kv::run(context, &args),
         Verb::Recovery(args) => recovery::run(context, &args),
+        Verb::Share(args) => share::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),
         Verb::Ycsb(args) => ycsb::run(context, &args),
     }

@@ -24,6 +24,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
+use sys::PageMemory;
 use units::Bytes;
 
 use self::admission::Admission;
@@ -52,7 +53,7 @@ const LONGEST_WINDOW: u64 = 1 << 20;
 /// The pages' part of the cache changes in steps of the cache's size divided by this number.
 const LEFT_STEPS: u64 = 64;
 
-/// Bytes of memory that a page needs beside its data: its key and links in the cache, the allocator's header, and the share of
+/// Bytes of memory that a page needs beside its data: its key and links in the cache, its counts, and the share of
 /// the names of pages that have left the cache.
 const BYTES_BESIDE_A_PAGE: usize = 160;
 
@@ -91,15 +92,17 @@ fn default_size_within(memory: Option<u64>) -> Bytes {
 }
 
 /// The bytes of a page from the page's start. Shorter than a page where the file ended when the page was read or written.
-pub(crate) type Page = Arc<[u8]>;
+pub(crate) type Page = Arc<sys::Page>;
 
-/// Weighs a page by the memory that it takes.
+/// Weighs a page by the memory that it takes, which does not depend on its length.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct PageWeight;
+pub(crate) struct PageWeight {
+    page_bytes: usize,
+}
 
 impl Weighter<PageKey, Page> for PageWeight {
-    fn weight(&self, _: &PageKey, page: &Page) -> u64 {
-        (page.len() + BYTES_BESIDE_A_PAGE) as u64
+    fn weight(&self, _: &PageKey, _: &Page) -> u64 {
+        (self.page_bytes + BYTES_BESIDE_A_PAGE) as u64
     }
 }
 
@@ -124,6 +127,7 @@ pub(crate) struct PageCache {
     /// Number of bytes of `size` that are left to others.
     left: Mutex<u64>,
     page_bytes: usize,
+    memory: Arc<PageMemory>,
     pages: Cache<PageKey, Page, PageWeight, FixedState>,
     admission: Admission,
     counters: Counters,
@@ -139,11 +143,13 @@ impl PageCache {
         let page_bytes = block.max(LEAST_PAGE_BYTES);
         let items = usize::try_from(size.0).unwrap_or(usize::MAX) / (page_bytes + BYTES_BESIDE_A_PAGE);
         let options = rules::options(SHARDS, items, size.0);
-        let pages =
-            Cache::with_options(options, PageWeight, FixedState::default(), DefaultLifecycle::default());
+        let weight = PageWeight { page_bytes };
+        let pages = Cache::with_options(options, weight, FixedState::default(), DefaultLifecycle::default());
+        let memory = PageMemory::new(page_bytes, items);
         let left = Mutex::new(0);
         let admission = Admission::new(items);
-        Some(PageCache { size: size.0, left, page_bytes, pages, admission, counters: Counters::default() })
+        let counters = Counters::default();
+        Some(PageCache { size: size.0, left, page_bytes, memory, pages, admission, counters })
     }
 
     /// The most bytes that are read ahead: a window is a small part of the cache.
@@ -160,7 +166,10 @@ impl PageCache {
         let mut left = self.left.lock();
         if needed > *left || needed + 2 * step <= *left {
             *left = if needed > *left { needed } else { needed + step };
-            self.pages.set_capacity(self.size.saturating_sub(*left).max(step));
+            let capacity = self.size.saturating_sub(*left).max(step);
+            self.pages.set_capacity(capacity);
+            let page = self.page_bytes() + BYTES_BESIDE_A_PAGE as u64;
+            self.memory.set_limit(usize::try_from(capacity / page).unwrap_or(usize::MAX));
         }
     }
 
@@ -231,10 +240,14 @@ impl PageCache {
         }
     }
 
+    fn page(&self, bytes: &[u8]) -> Page {
+        Arc::new(self.memory.page(bytes))
+    }
+
     /// Stores the bytes that the holder of `guard` read from the device. A page that was removed meanwhile is not stored.
     pub(crate) fn loaded(&self, guard: LoadGuard<'_>, bytes: &[u8]) {
         self.counters.count_miss();
-        let _removed_meanwhile = guard.insert(Page::from(bytes));
+        let _removed_meanwhile = guard.insert(self.page(bytes));
     }
 
     /// Stores the pages that begin within `bytes`, the bytes of file `ino` at `offset` that extents name, which were just written. A full cache
@@ -251,7 +264,7 @@ impl PageCache {
             let key = PageKey { ino, page };
             self.admission.written(key);
             if has_room || self.admission.takes_in(key) {
-                self.pages.insert(key, Page::from(bytes));
+                self.pages.insert(key, self.page(bytes));
             }
         }
     }

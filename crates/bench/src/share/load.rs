@@ -1,0 +1,58 @@
+//! The loads of a log and of bulk on one drive.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use zoned::Goal;
+
+/// When the log's operations begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LogLoad {
+    /// An operation begins when the one before has ended.
+    OneAfterTheOther,
+    /// This many operations are due a second, evenly; one that is due waits for the one before.
+    Rate(u32),
+}
+
+/// How bulk is admitted to the drive.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Admit {
+    /// At once.
+    Unbounded,
+    /// By the controller of the drive's scheduler.
+    Controller,
+    /// At this many bytes a second, by the drive's scheduler without its controller.
+    Fixed(f64),
+}
+
+/// A drive, and the loads on it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ShareLoad {
+    /// The profile of the emulated drive. Default `zn540`.
+    pub profile: String,
+    /// The log: appends of 4 KiB, each durable before it counts. Default one after the other.
+    pub log: LogLoad,
+    /// Zones that bulk writes side by side. Default 4.
+    pub bulk_zones: u32,
+    /// Bulk writes of 256 KiB in flight, in all zones together. Default 32.
+    pub bulk_in_flight: u32,
+    /// The time that is measured, after half as much of warm-up. Default 4 s.
+    pub time: Duration,
+    /// What the controller is to reach.
+    pub goal: Goal,
+}
+
+impl Default for ShareLoad {
+    fn default() -> ShareLoad {
+        ShareLoad {
+            profile: "zn540".into(),
+            log: LogLoad::OneAfterTheOther,
+            bulk_zones: 4,
+            bulk_in_flight: 32,
+            time: Duration::from_secs(4),
+            goal: Goal::default(),
+        }
+    }
+}

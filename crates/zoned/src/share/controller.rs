@@ -1,0 +1,553 @@
+//! The rate of bulk operations beside a log. Pure: time, the log's latencies and the bulk's bytes are inputs, permissions are outputs.
+//!
+//! ```text
+//!   Run      bulk goes at `rate`
+//!   Rest     once in 500 ms, for 10 ms: bulk waits, so that the log alone is measured
+//!   Half     after each rest, and when the rate has doubled: bulk goes at half the rate
+//!   Drain    after the log was crowded: bulk waits until the log is as it should be, then goes on at a lower rate
+//! ```
+//!
+//! Without a log, bulk is not held.
+//!
+//! The controller sets the bulk's *rate* and not its depth: a drive's write buffer acknowledges megabytes before they are programmed, so that the
+//! number in flight says nothing of what is queued. The rate falls to 0.9 of what crowded the log, is that again after [`RECOVERY`], and goes beyond
+//! (CUBIC's curve, RFC 9438).
+//!
+//! The log is *crowded* if its mean or its 99th percentile, as a multiple of that alone, is above the target and above what it was at half the rate by more than
+//! [`SLOPE`]. The second condition tells queueing from what an operation costs beside others at any rate: a program operation of its die, or one command before it. A lower rate
+//! would not spare it that.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+use units::Instant;
+
+/// The time without a log operation after which bulk is not held, at least.
+const ALONE_AFTER: Duration = Duration::from_millis(50);
+/// The time without a log operation after which bulk is not held, at most.
+const ALONE_AFTER_AT_MOST: Duration = Duration::from_secs(5);
+/// How long bulk rests, to measure the log alone.
+const REST_TIME: Duration = Duration::from_millis(10);
+/// The time from one rest to the next.
+const REST_INTERVAL: Duration = Duration::from_millis(500);
+/// How long bulk goes at half its rate, and the first part of that which is not measured: the drive's queue becomes shorter.
+const HALF_TIME: Duration = Duration::from_millis(15);
+const HALF_SETTLES: Duration = Duration::from_millis(5);
+/// How much more the log may suffer than at half the rate: in the search for the rate, which doubles at each step, and afterwards. A drive may ask a price of every operation that has
+/// more than a few beside it (confzns: a third), which a search that stopped there would take for a queue.
+const SLOPE_OF_SEARCH: f64 = 1.5;
+const SLOPE: f64 = 1.2;
+/// The same for the 99th percentile beside the longest latencies at half the rate: one or two commands before an operation are no queue.
+const SLOPE_OF_TAIL: f64 = 2.0;
+/// Times at half the rate whose longest latencies are kept.
+const LONGEST_OF: usize = 9;
+/// The longest wait for the log to be as it should be, after the log was crowded.
+const DRAIN_AT_MOST: Duration = Duration::from_millis(50);
+/// The time from a cut of the rate until the rate is what it was.
+const RECOVERY: Duration = Duration::from_secs(1);
+/// What is left of the rate that crowded the log.
+const CUT: f64 = 0.9;
+/// What a timer may be late without loss of rate.
+const BURST: Duration = Duration::from_micros(500);
+/// The least number of samples that give a 99th percentile.
+const PERCENTILE_SAMPLES: usize = 100;
+/// The least time of a window, and the time after which fewer samples do.
+const WINDOW: Duration = Duration::from_millis(5);
+const LONG_WINDOW: Duration = Duration::from_millis(50);
+/// The least number of samples in a window, but for one of [`ALONE_AFTER_AT_MOST`].
+const FEWEST_SAMPLES: usize = 8;
+/// The first rate beside a log, in bytes per second.
+const FIRST_RATE: f64 = 64e6;
+const HIGHEST_RATE: f64 = 64e9;
+
+/// What the log may suffer from bulk.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Goal {
+    /// The log's mean and 99th percentile latency beside bulk, as a multiple of those alone. Default 1.2.
+    pub log_target: f64,
+    /// The rate that bulk has whatever the log suffers, in bytes per second. Default 8 MiB.
+    pub least_rate: f64,
+    /// The highest rate of bulk beside a log, in bytes per second. Default none. One that is not above `least_rate` fixes the rate: bulk does not rest then.
+    pub most_rate: Option<f64>,
+}
+
+impl Default for Goal {
+    fn default() -> Goal {
+        Goal { log_target: 1.2, least_rate: f64::from(8 << 20), most_rate: None }
+    }
+}
+
+impl Goal {
+    /// The rate within the goal's bounds.
+    fn bounded(&self, rate: f64) -> f64 {
+        rate.min(self.most_rate.unwrap_or(HIGHEST_RATE)).max(self.least_rate)
+    }
+
+    pub(super) fn is_valid(&self) -> bool {
+        let rates = [Some(self.least_rate), self.most_rate];
+        rates.into_iter().flatten().all(|rate| rate >= 1.0 && rate.is_finite()) && self.log_target >= 1.0
+    }
+
+    fn is_fixed(&self) -> bool {
+        self.most_rate.is_some_and(|most| most <= self.least_rate)
+    }
+}
+
+/// An operation of the log that ended.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sample {
+    pub(super) kind: Kind,
+    pub(super) bytes: u64,
+    pub(super) submitted: Instant,
+    pub(super) latency: Duration,
+    /// The bulk operations when this one was submitted.
+    pub(super) bulk: Beside,
+}
+
+/// The bulk operations at a time.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Beside {
+    /// None is in flight, nor has one just ended.
+    Nothing,
+    /// One ended a moment ago: the drive may still work on it.
+    Settling,
+    InFlight,
+}
+
+/// Kinds of operations whose latencies are not compared with each other.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Kind {
+    Read,
+    Write,
+    Flush,
+}
+
+/// Latencies alone, by kind and by size in powers of two.
+#[derive(Debug, Default)]
+struct Alone {
+    means: BTreeMap<(Kind, u32), Mean>,
+    /// The last latencies alone, as multiples of the mean of their kind and size.
+    ratios: Ratios,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Mean {
+    value: f64,
+    samples: u32,
+}
+
+/// Samples that a mean alone is of, in the main, and the least number.
+const MEAN_OF: u32 = 64;
+const MEAN_OF_AT_LEAST: u32 = 4;
+
+impl Alone {
+    fn key(sample: &Sample) -> (Kind, u32) {
+        (sample.kind, sample.bytes.max(1).ilog2())
+    }
+
+    /// The sample's latency as a multiple of the mean alone, if that is known.
+    fn ratio(&self, sample: &Sample) -> Option<f64> {
+        let mean = self.means.get(&Alone::key(sample)).filter(|mean| mean.samples >= MEAN_OF_AT_LEAST)?;
+        Some(sample.latency.as_secs_f64() / mean.value.max(1e-9))
+    }
+
+    fn add(&mut self, sample: &Sample) {
+        let mean = self.means.entry(Alone::key(sample)).or_default();
+        mean.samples = (mean.samples + 1).min(MEAN_OF);
+        mean.value += (sample.latency.as_secs_f64() - mean.value) / f64::from(mean.samples);
+        if let Some(ratio) = self.ratio(sample) {
+            self.ratios.add(ratio);
+        }
+    }
+}
+
+/// The last latencies of some kind, as multiples of the mean alone.
+#[derive(Debug, Default)]
+struct Ratios {
+    last: Vec<f64>,
+    next: usize,
+    mean: Option<f64>,
+    p99: Option<f64>,
+}
+
+impl Ratios {
+    const KEPT: usize = 400;
+    /// Samples between two computations of the mean and the percentile.
+    const STEP: usize = 10;
+
+    fn add(&mut self, ratio: f64) {
+        match self.last.get_mut(self.next) {
+            Some(place) => *place = ratio,
+            None => self.last.push(ratio),
+        }
+        self.next = (self.next + 1) % Ratios::KEPT;
+        if self.next.is_multiple_of(Ratios::STEP) {
+            self.mean = Some(mean_of(&self.last));
+            self.p99 =
+                percentile_99(&mut self.last.clone()).filter(|_| self.last.len() >= PERCENTILE_SAMPLES);
+        }
+    }
+}
+
+fn mean_of(ratios: &[f64]) -> f64 {
+    ratios.iter().sum::<f64>() / ratios.len().max(1) as f64
+}
+
+fn percentile_99(ratios: &mut [f64]) -> Option<f64> {
+    let at = (ratios.len() * 99 / 100).min(ratios.len().checked_sub(1)?);
+    Some(*ratios.select_nth_unstable_by(at, f64::total_cmp).1)
+}
+
+/// The log's latency as a multiple of the mean alone.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Crowding {
+    pub(super) mean: f64,
+    pub(super) p99: Option<f64>,
+}
+
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Phase {
+    Run,
+    Rest {
+        until: Instant,
+    },
+    /// Samples from `from` on are measured.
+    Half {
+        from: Instant,
+        until: Instant,
+    },
+    /// Bulk waits for an operation of the log, submitted after `since`, that is as it should be.
+    Drain {
+        since: Instant,
+        until: Instant,
+    },
+}
+
+/// The rate control of a drive's bulk operations.
+#[derive(Debug)]
+pub(super) struct Controller {
+    goal: Goal,
+    alone: Alone,
+    phase: Phase,
+    rate: f64,
+    /// The rate that crowded the log last, and the time at which the rate was cut. The time moves on while bulk does not use its rate.
+    cut: Option<(f64, Instant)>,
+    /// What operations of the log suffer that begin while bulk is in flight, at half the rate. How many do depends on the rate; what each suffers grows only with
+    /// the queue.
+    beside_half: Ratios,
+    /// The longest latency of these in each of the last times, as a multiple of the mean alone: what is queued lengthens all, and an outlier of the drive one.
+    longest_half: VecDeque<f64>,
+    /// The rate that was halved last.
+    halved: f64,
+    window: Window,
+    last_crowding: Option<Crowding>,
+    last_log: Option<Instant>,
+    /// The mean time between two operations of the log, in seconds.
+    interval: f64,
+    next_rest: Instant,
+    /// The time at which the next bulk bytes may go.
+    next: Instant,
+}
+
+/// What happened since a time.
+#[derive(Debug)]
+struct Window {
+    since: Instant,
+    ratios: Vec<f64>,
+    bulk_bytes: u64,
+}
+
+impl Window {
+    fn new(now: Instant) -> Window {
+        Window { since: now, ratios: Vec::new(), bulk_bytes: 0 }
+    }
+
+    fn crowding(&mut self) -> Crowding {
+        let mean = mean_of(&self.ratios);
+        let p99 =
+            (self.ratios.len() >= PERCENTILE_SAMPLES).then(|| percentile_99(&mut self.ratios)).flatten();
+        Crowding { mean, p99 }
+    }
+}
+
+impl Controller {
+    pub(super) fn new(goal: Goal, now: Instant) -> Controller {
+        Controller {
+            goal,
+            alone: Alone::default(),
+            phase: Phase::Run,
+            rate: goal.bounded(FIRST_RATE),
+            cut: None,
+            beside_half: Ratios::default(),
+            longest_half: VecDeque::new(),
+            halved: 0.0,
+            window: Window::new(now),
+            last_crowding: None,
+            last_log: None,
+            interval: 0.0,
+            next_rest: now,
+            next: now,
+        }
+    }
+
+    /// Bytes of bulk a second beside the log.
+    pub(super) fn rate(&self) -> f64 {
+        self.rate
+    }
+
+    /// The log's latency in the last window, as a multiple of that alone.
+    pub(super) fn crowding(&self) -> Option<Crowding> {
+        self.last_crowding
+    }
+
+    /// True while operations of the log come, so that bulk is limited.
+    pub(super) fn has_log(&self, now: Instant) -> bool {
+        self.log_is_over_at().is_some_and(|at| now < at)
+    }
+
+    /// The time at which the log counts as over, if no operation of it comes before.
+    pub(super) fn log_is_over_at(&self) -> Option<Instant> {
+        let after = Duration::from_secs_f64(self.interval * 8.0).clamp(ALONE_AFTER, ALONE_AFTER_AT_MOST);
+        self.last_log.map(|at| at.after(after))
+    }
+
+    /// True while bulk waits for an operation of the log that is as it should be.
+    pub(super) fn waits_for_log(&self) -> bool {
+        matches!(self.phase, Phase::Drain { .. })
+    }
+
+    pub(super) fn log_submitted(&mut self, now: Instant) {
+        if self.has_log(now) {
+            let interval = self.last_log.map_or(0.0, |last| now.since(last).as_secs_f64());
+            self.interval += (interval - self.interval) / 16.0;
+        } else {
+            // The first operation after a time without a log: the samples of before do not count.
+            self.interval = 0.0;
+            self.window = Window::new(now);
+            self.next = now;
+        }
+        self.last_log = Some(now);
+    }
+
+    pub(super) fn log_ended(&mut self, now: Instant, sample: &Sample) {
+        if sample.bulk == Beside::Nothing {
+            self.alone.add(sample);
+        }
+        let Some(ratio) = self.alone.ratio(sample) else {
+            // A rest tells the latency alone.
+            self.next_rest = self.next_rest.min(now);
+            return;
+        };
+        match self.phase {
+            Phase::Drain { since, .. } if sample.submitted >= since && ratio <= self.goal.log_target => {
+                self.run(now);
+            }
+            Phase::Half { from, .. } if sample.submitted >= from && sample.bulk == Beside::InFlight => {
+                self.beside_half.add(ratio);
+                if let Some(longest) = self.longest_half.back_mut() {
+                    *longest = longest.max(ratio);
+                }
+            }
+            Phase::Run if sample.submitted >= self.window.since && !self.goal.is_fixed() => {
+                self.window.ratios.push(ratio);
+                self.end_window(now);
+            }
+            _ => {}
+        }
+    }
+
+    /// The time at which the next bulk operation may go: at once if it is not after `now`.
+    pub(super) fn bulk_may_go_at(&mut self, now: Instant) -> Instant {
+        if !self.has_log(now) {
+            self.phase = Phase::Run;
+            return now;
+        }
+        if self.goal.is_fixed() {
+            return self.next;
+        }
+        match self.phase {
+            Phase::Rest { until } | Phase::Drain { until, .. } if now < until => return until,
+            Phase::Rest { .. } => {
+                self.next_rest = now.after(REST_INTERVAL);
+                self.begin_half(now);
+            }
+            Phase::Half { until, .. } if now >= until => self.run(now),
+            Phase::Drain { .. } => self.run(now),
+            Phase::Run if now >= self.next_rest => {
+                let until = now.after(REST_TIME);
+                self.phase = Phase::Rest { until };
+                return until;
+            }
+            Phase::Run | Phase::Half { .. } => {}
+        }
+        self.next
+    }
+
+    fn begin_half(&mut self, now: Instant) {
+        self.phase = Phase::Half { from: now.after(HALF_SETTLES), until: now.after(HALF_TIME) };
+        self.halved = self.rate;
+        self.longest_half.retain(|longest| *longest > 0.0);
+        if self.longest_half.len() == LONGEST_OF {
+            self.longest_half.pop_front();
+        }
+        self.longest_half.push_back(0.0);
+        self.restart(now);
+    }
+
+    fn run(&mut self, now: Instant) {
+        self.phase = Phase::Run;
+        self.restart(now);
+    }
+
+    /// A bulk operation of `bytes` goes.
+    pub(super) fn bulk_goes(&mut self, now: Instant, bytes: u64) {
+        self.window.bulk_bytes += bytes;
+        let rate = if matches!(self.phase, Phase::Half { .. }) { self.rate / 2.0 } else { self.rate };
+        let from = self.next.max(Instant(now.0.saturating_sub(BURST.as_nanos() as u64)));
+        self.next = from.after(Duration::from_secs_f64(bytes as f64 / rate));
+    }
+
+    fn restart(&mut self, now: Instant) {
+        self.window = Window::new(now);
+        self.next = self.next.max(now);
+    }
+
+    fn end_window(&mut self, now: Instant) {
+        let (time, samples) = (now.since(self.window.since), self.window.ratios.len());
+        // A log that is far from what it should be does not wait for the end of its window.
+        let is_far = || mean_of(&self.window.ratios) > 2.0 * self.allowed_mean();
+        let enough = time >= WINDOW && samples >= PERCENTILE_SAMPLES
+            || time >= LONG_WINDOW && samples >= FEWEST_SAMPLES
+            || time >= WINDOW && samples >= FEWEST_SAMPLES && is_far()
+            || time >= ALONE_AFTER_AT_MOST;
+        if !enough {
+            return;
+        }
+        let used = self.window.bulk_bytes as f64 / time.as_secs_f64();
+        let crowding = self.window.crowding();
+        self.window = Window::new(now);
+        self.last_crowding = Some(crowding);
+        // Without bulk in the window the log's latency says nothing of a rate.
+        if used <= 0.0 {
+            return;
+        }
+        if self.is_crowded(crowding) {
+            // Bulk that did not use its rate may have crowded the log in a burst of it.
+            let ceiling = if used < self.rate / 2.0 { self.rate } else { used.min(self.rate) };
+            self.cut = Some((ceiling, now));
+            self.rate = self.goal.bounded(ceiling * CUT);
+            self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST) };
+            return;
+        }
+        if used < self.rate * 0.7 {
+            // Bulk does not use its rate: how a higher one would be is unknown.
+            if let Some((_, at)) = &mut self.cut {
+                *at = at.after(time);
+            }
+            return;
+        }
+        self.rate = match self.cut {
+            None => self.rate * 2.0,
+            Some((ceiling, at)) => {
+                let t = now.since(at).as_secs_f64() / RECOVERY.as_secs_f64();
+                ceiling * (1.0 + (1.0 - CUT) * (t - 1.0).powi(3))
+            }
+        };
+        self.rate = self.goal.bounded(self.rate);
+        if self.rate >= self.halved * 2.0 {
+            self.begin_half(now);
+        }
+    }
+
+    /// True if the log queues behind bulk.
+    fn is_crowded(&self, crowding: Crowding) -> bool {
+        // Until both are known the mean decides alone.
+        let p99 = self.alone.ratios.p99.zip(self.usual_longest());
+        let p99 = p99.map(|(alone, longest)| (alone * self.goal.log_target).max(longest * SLOPE_OF_TAIL));
+        crowding.mean > self.allowed_mean()
+            || crowding.p99.zip(p99).is_some_and(|(now, allowed)| now > allowed)
+    }
+
+    fn allowed_mean(&self) -> f64 {
+        let target = self.goal.log_target;
+        self.beside_half.mean.map_or(target, |beside| target.max(beside * self.slope()))
+    }
+
+    /// The median of the longest latencies at half the rate.
+    fn usual_longest(&self) -> Option<f64> {
+        let mut longest: Vec<f64> =
+            self.longest_half.iter().copied().filter(|longest| *longest > 0.0).collect();
+        longest.sort_unstable_by(f64::total_cmp);
+        longest.get(longest.len() / 2).copied()
+    }
+
+    fn slope(&self) -> f64 {
+        if self.cut.is_none() { SLOPE_OF_SEARCH } else { SLOPE }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs a log of an operation each 100 us beside bulk of 8 KiB pieces for `time`. `latency` gives that of the log at a rate of the bulk, which is that of the last
+    /// 3 ms. Returns the bulk's bytes a second in the second half.
+    fn run(goal: Goal, time: Duration, latency: impl Fn(f64) -> Duration) -> f64 {
+        let mut now = Instant::ORIGIN;
+        let mut controller = Controller::new(goal, now);
+        let (mut recent, mut mark, mut sent, mut counted) = (0.0, (now, 0_u64), 0_u64, 0_u64);
+        let (half, end) = (now.after(time / 2), now.after(time));
+        while now < end {
+            controller.log_submitted(now);
+            let bulk = if recent > 0.0 { Beside::InFlight } else { Beside::Nothing };
+            let sample =
+                Sample { kind: Kind::Write, bytes: 4096, submitted: now, latency: latency(recent), bulk };
+            now = now.after(Duration::from_micros(100));
+            controller.log_ended(now, &sample);
+            while controller.bulk_may_go_at(now) <= now {
+                controller.bulk_goes(now, 8 << 10);
+                sent += 8 << 10;
+                counted += if now >= half { 8 << 10 } else { 0 };
+            }
+            if now.since(mark.0) >= Duration::from_millis(3) {
+                recent = (sent - mark.1) as f64 / now.since(mark.0).as_secs_f64();
+                mark = (now, sent);
+            }
+        }
+        counted as f64 / (time / 2).as_secs_f64()
+    }
+
+    fn micros(us: u64) -> Duration {
+        Duration::from_micros(us)
+    }
+
+    #[test]
+    fn the_rate_settles_below_the_one_at_which_the_log_queues() {
+        let rate =
+            run(Goal::default(), Duration::from_secs(6), |rate| micros(if rate > 400e6 { 900 } else { 50 }));
+        assert!((320e6..400e6).contains(&rate), "{rate}");
+    }
+
+    /// Every operation beside bulk costs a third more than alone, at any rate.
+    #[test]
+    fn a_price_that_a_lower_rate_would_not_save_limits_no_rate() {
+        let latency = |rate: f64| {
+            let price = if rate > 0.0 { 67 } else { 50 };
+            micros(if rate > 2e9 { 900 } else { price })
+        };
+        let rate = run(Goal::default(), Duration::from_secs(6), latency);
+        assert!((1.6e9..2e9).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn the_rate_stays_within_the_bounds_of_the_goal() {
+        let crowded = |rate: f64| micros(50 + (rate / 20e3) as u64);
+        let least = Goal { least_rate: 20e6, ..Goal::default() };
+        let rate = run(least, Duration::from_secs(4), crowded);
+        // A drain holds bulk for up to 50 ms whatever its rate.
+        assert!((2e6..21e6).contains(&rate), "{rate}");
+        let most = Goal { most_rate: Some(100e6), ..Goal::default() };
+        let rate = run(most, Duration::from_secs(4), |_| micros(50));
+        assert!((90e6..101e6).contains(&rate), "{rate}");
+    }
+}

@@ -1,0 +1,497 @@
+//! One scheduler for a drive: bulk operations go at a rate that keeps the drive's queue short for a log.
+//!
+//! ```text
+//!   log, read       ------------------------------------------------> drive
+//!   flush           --+
+//!   compaction        |   held by zone, while a log is      rate
+//!   reclaim           +-> written: pieces of 256 KiB  --> (Controller) --> drive
+//!   rebuild, scrub  --+   by shares (HeldQueue)
+//! ```
+//!
+//! - Operations of the classes `log` and `read`, flushes and reports are never held, nor are zone commands with nothing before them. Without a log, nothing is held or cut into
+//!   pieces.
+//! - Operations of one zone reach the drive in the order of their submission, whatever their classes: an operation that may not be held takes those
+//!   before it along. A read that is not held takes along what may change the blocks that it reads, and only that.
+//! - A held write is not acknowledged, so that a flush need not cover it.
+//! - A long write goes in pieces that end with the device's optimal writes; it succeeds if all pieces do. Appends and reads go whole.
+//!
+//! Priority orders what waits for the drive; only admission keeps short what waits within it. "Mitigating Write-ahead Log Contention on Shared Storage Devices" (section 4.2) gives the log's
+//! writer a higher priority in the kernel's queue, which says nothing to the drive's own.
+
+mod controller;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use units::sleep_until;
+
+use crate::checks::locate_transfer;
+pub use crate::share::controller::Goal;
+use crate::share::controller::{Beside, Controller, Kind, Sample};
+use crate::share::queue::HeldQueue;
+use crate::{
+    Buf, Completer, Done, Driver, Durability, Geometry, Instant, Io, IoClass, Lba, Op, ZoneId, ZonedDevice,
+};
+
+/// Bytes of a piece of a held write, at least.
+const PIECE_BYTES: u64 = 256 << 10;
+
+/// After the end of a bulk operation, the log does not count as alone for this long: the drive's buffer may hold the operation's data.
+const SETTLES_AFTER: Duration = Duration::from_micros(2500);
+
+/// A drive with a scheduler before it. See [`share`](self).
+pub struct Share(Arc<Scheduler>);
+
+/// What a drive's scheduler did, and how the log fares.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ShareStatus {
+    /// By class, in the order of [`IoClass::ALL`].
+    pub classes: [ClassStatus; IoClass::ALL.len()],
+    /// Operations that wait now.
+    pub held: usize,
+    /// Bytes a second of the bulk classes beside a log.
+    pub rate: f64,
+    /// The log's mean latency in the last window, as a multiple of that alone.
+    pub log_mean: Option<f64>,
+    /// The log's 99th percentile latency in the last window, as a multiple of the mean alone.
+    pub log_p99: Option<f64>,
+}
+
+/// Operations of a class.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct ClassStatus {
+    /// Operations that went to the drive, pieces of one write as one.
+    pub operations: u64,
+    /// Bytes that they read or wrote.
+    pub bytes: u64,
+    /// Operations that were held.
+    pub held: u64,
+    /// The time for which they were held, in all.
+    pub held_for: Duration,
+}
+
+struct Scheduler {
+    device: Arc<dyn ZonedDevice>,
+    /// Bytes of a piece.
+    piece: u64,
+    state: Mutex<State>,
+}
+
+struct State {
+    controller: Controller,
+    held: HeldQueue<Held>,
+    classes: [ClassStatus; IoClass::ALL.len()],
+    /// Operations in flight whose end is known: on emulated drives. In the order of their ends.
+    ending: BinaryHeap<Reverse<Ending>>,
+    bulk_in_flight: usize,
+    last_bulk_end: Option<Instant>,
+    /// True while a task waits to let held operations go.
+    has_task: bool,
+}
+
+struct Held {
+    /// A held operation goes also if nobody has the device any more.
+    scheduler: Arc<Scheduler>,
+    op: Op,
+    class: IoClass,
+    since: Instant,
+    completer: Completer,
+}
+
+/// The end of an operation in flight, as far as the controller wants to know.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Ending {
+    at: Instant,
+    submitted: Instant,
+    watched: Watched,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Watched {
+    Log { kind: Kind, bytes: u64, bulk: Beside },
+    Bulk,
+}
+
+/// Operations that went to the drive under the lock, whose results are passed on without it.
+type Gone = Vec<(Completer, Io)>;
+
+impl Share {
+    /// A scheduler before `device`. Operations that go to the drive past it make its measurements wrong: a drive has one scheduler.
+    ///
+    /// # Panics
+    /// If a rate of `goal` is below one byte a second, or the target below 1.
+    pub fn over(device: Arc<dyn ZonedDevice>, goal: Goal) -> Arc<Share> {
+        assert!(goal.is_valid(), "{goal:?}");
+        let geometry = device.geometry();
+        let optimal = geometry.optimal_write.bytes(geometry.block_size).0.max(1);
+        let state = State {
+            controller: Controller::new(goal, device.driver().now()),
+            held: HeldQueue::default(),
+            classes: Default::default(),
+            ending: BinaryHeap::new(),
+            bulk_in_flight: 0,
+            last_bulk_end: None,
+            has_task: false,
+        };
+        let piece = PIECE_BYTES.next_multiple_of(optimal);
+        Arc::new(Share(Arc::new(Scheduler { device, piece, state: Mutex::new(state) })))
+    }
+
+    /// What the scheduler did so far, and how the log fares.
+    pub fn status(&self) -> ShareStatus {
+        let state = self.0.state.lock();
+        let crowding = state.controller.crowding();
+        ShareStatus {
+            classes: state.classes,
+            held: state.held.len(),
+            rate: state.controller.rate(),
+            log_mean: crowding.map(|crowding| crowding.mean),
+            log_p99: crowding.and_then(|crowding| crowding.p99),
+        }
+    }
+}
+
+impl ZonedDevice for Share {
+    fn geometry(&self) -> &Geometry {
+        self.0.device.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        self.0.submit(class, op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.device.driver()
+    }
+
+    fn details(&self) -> Vec<(&'static str, String)> {
+        self.0.device.details()
+    }
+}
+
+impl Scheduler {
+    fn submit(self: &Arc<Self>, class: IoClass, op: Op) -> Io {
+        let now = self.device.driver().now();
+        let mut gone = Gone::new();
+        let (io, starts_task) = {
+            let mut state = self.state.lock();
+            state.count_ended(now);
+            let bytes = bytes_of(&op);
+            state.count(class, bytes);
+            let io = if class.is_bulk() {
+                self.submit_bulk(&mut state, now, class, op, &mut gone)
+            } else {
+                self.let_go_before(&mut state, now, &op, &mut gone);
+                self.submit_unheld(&mut state, now, op, bytes)
+            };
+            let starts_task = !state.held.is_empty() && !state.has_task;
+            state.has_task |= starts_task;
+            (io, starts_task)
+        };
+        self.pass_on(gone);
+        if starts_task {
+            self.device
+                .driver()
+                .drive(Box::pin(let_held_go(Arc::downgrade(self), Arc::clone(self.device.driver()))));
+        }
+        io
+    }
+
+    /// Lets the held operations go that come before `op`, which is not held.
+    fn let_go_before(&self, state: &mut State, now: Instant, op: &Op, gone: &mut Gone) {
+        if state.held.is_empty() {
+            return;
+        }
+        let geometry = self.device.geometry();
+        let zone = match op {
+            Op::Read { at, .. } | Op::Write { at, .. } => geometry.zone_of(*at),
+            Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
+            Op::Flush => None,
+            Op::Report { zones } => {
+                for zone in zones.start..zones.end.min(geometry.zones) {
+                    self.let_go(state, now, ZoneId(zone), gone);
+                }
+                None
+            }
+        };
+        let Some(zone) = zone else { return };
+        let waits = match op {
+            Op::Read { at, into } => {
+                let end = at.0 + into.len() as u64 / u64::from(geometry.block_size);
+                state.held.of(zone).any(|held| match &held.op {
+                    Op::Read { .. } => false,
+                    Op::Write { at, .. } => at.0 < end,
+                    _ => true,
+                })
+            }
+            _ => true,
+        };
+        if waits {
+            self.let_go(state, now, zone, gone);
+        }
+    }
+
+    fn submit_unheld(self: &Arc<Self>, state: &mut State, now: Instant, op: Op, bytes: u64) -> Io {
+        let kind = match &op {
+            Op::Read { .. } => Kind::Read,
+            Op::Write { .. } | Op::Append { .. } => Kind::Write,
+            Op::Flush => Kind::Flush,
+            // Zone commands and reports are rare, and their times depend on the zone.
+            Op::Zone { .. } | Op::Report { .. } => return self.device.submit(op),
+        };
+        state.controller.log_submitted(now);
+        let bulk = match state.last_bulk_end {
+            _ if state.bulk_in_flight > 0 => Beside::InFlight,
+            Some(end) if now.since(end) < SETTLES_AFTER => Beside::Settling,
+            _ => Beside::Nothing,
+        };
+        let io = self.device.submit(op);
+        self.watch(state, now, io, Watched::Log { kind, bytes, bulk })
+    }
+
+    fn submit_bulk(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+        class: IoClass,
+        op: Op,
+        gone: &mut Gone,
+    ) -> Io {
+        let geometry = self.device.geometry();
+        let zone = match &op {
+            Op::Read { at, into } => {
+                locate_transfer(geometry, "read", *at, into.len()).ok().map(|to| to.zone)
+            }
+            Op::Write { at, data, .. } => {
+                // A write beyond the capacity is refused whole: no piece of it goes.
+                let to = locate_transfer(geometry, "write", *at, data.len()).ok();
+                to.filter(|to| to.offset + to.blocks <= geometry.zone_capacity.0).map(|to| to.zone)
+            }
+            Op::Append { zone, .. } | Op::Zone { zone, .. } => {
+                Some(*zone).filter(|zone| zone.0 < geometry.zones)
+            }
+            Op::Flush | Op::Report { .. } => None,
+        };
+        let Some(zone) = zone else {
+            // Never held, or refused by the device.
+            self.let_go_before(state, now, &op, gone);
+            return self.device.submit(op);
+        };
+        let is_behind = state.held.holds(zone);
+        let passes = !state.controller.has_log(now) || matches!(op, Op::Zone { .. });
+        if passes && !is_behind {
+            return self.submit_to_drive(state, now, op);
+        }
+        let (driver, name) = (self.device.driver(), &self.device.geometry().name);
+        let (completer, io) = Io::pair(driver, name);
+        let entry = state.classes.get_mut(class as usize);
+        if let Some(entry) = entry {
+            entry.held += 1;
+        }
+        let hold = |op: Op, completer: Completer, held: &mut HeldQueue<Held>| {
+            held.push(
+                class,
+                zone,
+                bytes_of(&op),
+                Held { scheduler: Arc::clone(self), op, class, since: now, completer },
+            );
+        };
+        match op {
+            Op::Write { at, data, how } if data.len() as u64 > self.piece => {
+                let pieces = self.pieces(at, &data);
+                let last = pieces.len().saturating_sub(1);
+                let mut ends = Vec::with_capacity(pieces.len());
+                for (index, (at, data)) in pieces.into_iter().enumerate() {
+                    let (completer, end) = Io::pair(driver, name);
+                    // A durable write covers the blocks of the zone below it.
+                    let how = if index == last { how } else { Durability::Cached };
+                    hold(Op::Write { at, data, how }, completer, &mut state.held);
+                    ends.push(end.typed::<()>());
+                }
+                driver.drive(Box::pin(async move {
+                    let mut result = Ok(Done::Unit);
+                    for end in crate::join_all(ends).await {
+                        result = result.and(end.map(|()| Done::Unit));
+                    }
+                    completer.complete(result);
+                }));
+            }
+            op => hold(op, completer, &mut state.held),
+        }
+        io
+    }
+
+    /// The pieces of a long write, with their addresses. Each but the last ends with an optimal write.
+    fn pieces(&self, at: Lba, data: &Buf) -> Vec<(Lba, Buf)> {
+        let geometry = self.device.geometry();
+        let block = u64::from(geometry.block_size);
+        let start = geometry.zone_of(at).map_or(at, |zone| geometry.start(zone));
+        let mut pieces = Vec::new();
+        let mut from = 0_u64;
+        let len = data.len() as u64;
+        while from < len {
+            let offset = at.since(start).bytes(geometry.block_size).0 + from;
+            let to = (from + (offset / self.piece + 1) * self.piece - offset).min(len);
+            let (first, last) = (from as usize, to as usize);
+            pieces.push((Lba(at.0 + from / block), data.slice(first..last)));
+            from = to;
+        }
+        pieces
+    }
+
+    /// Submits a bulk operation.
+    fn submit_to_drive(self: &Arc<Self>, state: &mut State, now: Instant, op: Op) -> Io {
+        let io = self.device.submit(op);
+        state.bulk_in_flight += 1;
+        self.watch(state, now, io, Watched::Bulk)
+    }
+
+    /// Takes note of the operation's end when it comes.
+    fn watch(self: &Arc<Self>, state: &mut State, submitted: Instant, mut io: Io, watched: Watched) -> Io {
+        if let Some(at) = io.known_end(submitted) {
+            state.ending.push(Reverse(Ending { at, submitted, watched }));
+            return io;
+        }
+        // Who waits for the operation may drop the device, and open the drive again, before this is called.
+        let scheduler = Arc::downgrade(self);
+        let end = move |at| {
+            let Some(scheduler) = scheduler.upgrade() else { return };
+            let goes_on = {
+                let mut state = scheduler.state.lock();
+                let waited = state.controller.waits_for_log();
+                state.count_ended(at);
+                state.ended(Ending { at, submitted, watched });
+                waited && !state.controller.waits_for_log() && !state.held.is_empty()
+            };
+            if goes_on {
+                // The device may be in the middle of a completion.
+                let driver = Arc::clone(scheduler.device.driver());
+                driver.drive(Box::pin(async move {
+                    scheduler.turn();
+                }));
+            }
+        };
+        if io.when_ended(Box::new(end)).is_err() {
+            state.ended(Ending { at: self.device.driver().now(), submitted, watched });
+        }
+        io
+    }
+
+    /// Lets the operations of a zone go, because one that is not held comes behind them.
+    fn let_go(&self, state: &mut State, now: Instant, zone: ZoneId, gone: &mut Gone) {
+        for (bytes, held) in state.held.take(zone) {
+            state.controller.bulk_goes(now, bytes);
+            gone.push(release(state, now, held));
+        }
+    }
+
+    /// Lets go what may go now. The time at which more may go; `None` if nothing is held.
+    fn turn(self: &Arc<Self>) -> Option<Instant> {
+        let mut gone = Gone::new();
+        let next = {
+            let now = self.device.driver().now();
+            let mut state = self.state.lock();
+            let state = &mut *state;
+            state.count_ended(now);
+            loop {
+                if state.held.is_empty() {
+                    state.has_task = false;
+                    break None;
+                }
+                let at = state.controller.bulk_may_go_at(now);
+                if at > now {
+                    // The log may be over before, or be as it should be again.
+                    let over = state.controller.log_is_over_at();
+                    let ending = state.ending.peek().filter(|_| state.controller.waits_for_log());
+                    let ending = ending.map(|Reverse(ending)| ending.at);
+                    let earlier = [over, ending].into_iter().flatten().filter(|at| *at > now).min();
+                    break Some(earlier.map_or(at, |earlier| earlier.min(at)));
+                }
+                let Some((_, bytes, held)) = state.held.pop() else { continue };
+                state.controller.bulk_goes(now, bytes);
+                gone.push(release(state, now, held));
+            }
+        };
+        self.pass_on(gone);
+        next
+    }
+
+    fn pass_on(&self, gone: Gone) {
+        for (completer, io) in gone {
+            self.device.driver().drive(Box::pin(async move { completer.complete(io.await) }));
+        }
+    }
+}
+
+/// Lets held operations go when they may, until none is held.
+async fn let_held_go(scheduler: Weak<Scheduler>, driver: Arc<dyn Driver>) {
+    while let Some(at) = scheduler.upgrade().and_then(|scheduler| scheduler.turn()) {
+        sleep_until(&*driver, at).await;
+    }
+}
+
+/// Submits an operation that was held.
+fn release(state: &mut State, now: Instant, held: Held) -> (Completer, Io) {
+    if let Some(entry) = state.classes.get_mut(held.class as usize) {
+        entry.held_for += now.since(held.since);
+    }
+    (held.completer, held.scheduler.submit_to_drive(state, now, held.op))
+}
+
+impl State {
+    fn count(&mut self, class: IoClass, bytes: u64) {
+        if let Some(entry) = self.classes.get_mut(class as usize) {
+            entry.operations += 1;
+            entry.bytes += bytes;
+        }
+    }
+
+    /// Takes note of the operations that ended by `now`.
+    fn count_ended(&mut self, now: Instant) {
+        while let Some(Reverse(ending)) = self.ending.peek().copied()
+            && ending.at <= now
+        {
+            self.ending.pop();
+            self.ended(ending);
+        }
+    }
+
+    fn ended(&mut self, ending: Ending) {
+        let Ending { at, submitted, watched } = ending;
+        match watched {
+            Watched::Log { kind, bytes, bulk } => {
+                let latency = at.since(submitted);
+                self.controller.log_ended(at, &Sample { kind, bytes, submitted, latency, bulk });
+            }
+            Watched::Bulk => {
+                self.bulk_in_flight = self.bulk_in_flight.saturating_sub(1);
+                self.last_bulk_end = Some(at);
+            }
+        }
+    }
+}
+
+fn bytes_of(op: &Op) -> u64 {
+    match op {
+        Op::Read { into, .. } => into.len() as u64,
+        Op::Write { data, .. } | Op::Append { data, .. } => data.len() as u64,
+        Op::Flush | Op::Zone { .. } | Op::Report { .. } => 0,
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Share({:?})", self.0.device)
+    }
+}

@@ -1,0 +1,409 @@
+use std::time::Duration;
+
+use units::{SplitMix64, VirtualDriver, block_on, spawn};
+
+use super::*;
+use crate::conformance::failures;
+use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency};
+use crate::kernel::fake::{SHAPES, block, options};
+use crate::{Action, Blocks, BufMut, ErrorKind, ZoneState, emulated, join_all};
+
+/// The log's zone; bulk goes to the others.
+const LOG_ZONE: ZoneId = ZoneId(0);
+/// Blocks of a zone, and of a long write: four pieces.
+const ZONE_BLOCKS: u64 = 1024;
+const LONG: u64 = 256;
+
+/// A drive whose operations take 10 us, with a scheduler that lets bulk go at 64 MB/s beside a log.
+struct Bench {
+    emu: Arc<Emu>,
+    share: Arc<Share>,
+    device: Arc<dyn ZonedDevice>,
+}
+
+impl Bench {
+    fn new(seed: u64) -> Bench {
+        let options = EmuOptions {
+            zones: 12,
+            zone_size: Blocks(ZONE_BLOCKS),
+            zone_capacity: Blocks(ZONE_BLOCKS),
+            max_open: None,
+            max_active: None,
+            latency: Latency::all(Duration::from_micros(10)),
+            ..EmuOptions::default()
+        };
+        let emu = Emu::memory(options, VirtualDriver::new(seed));
+        let goal = Goal { least_rate: 64e6, most_rate: Some(64e6), ..Goal::default() };
+        let share = Share::over(Arc::clone(&emu) as Arc<dyn ZonedDevice>, goal);
+        Bench { emu, device: Arc::clone(&share) as Arc<dyn ZonedDevice>, share }
+    }
+
+    fn start(&self, zone: u32) -> Lba {
+        self.device.geometry().start(ZoneId(zone))
+    }
+
+    /// Appends a block to the log: bulk is held from now on.
+    async fn log(&self) {
+        self.device.append(LOG_ZONE, block(4096, 0), Durability::Cached).await.expect("appended");
+    }
+
+    fn write(&self, class: IoClass, zone: u32, first: u64, blocks: u64) -> Io<()> {
+        let data: Vec<u8> = (first..first + blocks).flat_map(|n| block(4096, n).to_vec()).collect();
+        let at = self.start(zone).plus(Blocks(first));
+        let op = Op::Write { at, data: Buf::copy_from(&data), how: Durability::Cached };
+        self.device.submit_as(class, op).typed()
+    }
+
+    async fn check(&self, zone: u32, blocks: u64) {
+        for n in 0..blocks {
+            let at = self.start(zone).plus(Blocks(n));
+            let found = self.device.read(at, BufMut::zeroed(4096)).await.expect("read");
+            assert!(*found == *block(4096, n), "block {n} of zone {zone}");
+        }
+    }
+
+    fn held(&self) -> u64 {
+        self.share.status().classes.iter().map(|class| class.held).sum()
+    }
+
+    fn run<T>(&self, future: impl Future<Output = T>) -> T {
+        block_on(&**self.device.driver(), future)
+    }
+}
+
+#[test]
+fn the_device_conforms_to_the_contract() {
+    let timed =
+        ["zones=24&zone-size=1MiB&profile=zn540", "zones=24&zone-size=1MiB&profile=smallzone&reorder=on"];
+    for class in [IoClass::Log, IoClass::Compaction] {
+        for shape in SHAPES.iter().chain(&timed) {
+            let drive = emulated(options(shape), VirtualDriver::new(1));
+            let share: Arc<dyn ZonedDevice> = Share::over(drive, Goal::default());
+            if class.is_bulk() {
+                // Reads of the log's class, so that bulk is held.
+                let (log, driver) = (Arc::clone(&share), Arc::clone(share.driver()));
+                driver.clone().spawn(
+                    "log",
+                    Box::pin(async move {
+                        loop {
+                            let _read =
+                                log.read(Lba(0), BufMut::zeroed(log.geometry().block_size as usize)).await;
+                            sleep_until(&*driver, driver.now().after(Duration::from_micros(500))).await;
+                        }
+                    }),
+                );
+            }
+            let found = failures(&share.class(class));
+            assert!(found.is_empty(), "{class:?}, {shape}:\n{}", found.join("\n"));
+        }
+    }
+}
+
+#[test]
+fn nothing_is_held_without_a_log_and_bulk_is_held_beside_one() {
+    let bench = Bench::new(1);
+    let took = |log: bool| {
+        bench.run(async {
+            if log {
+                bench.log().await;
+            }
+            let begun = bench.device.driver().now();
+            let zone = 1 + u32::from(log);
+            let ios = (0..4).map(|n| bench.write(IoClass::Compaction, zone, n * LONG, LONG)).collect();
+            join_all(ios).await.into_iter().for_each(|done| done.expect("written"));
+            bench.check(zone, 4 * LONG).await;
+            bench.device.driver().now().since(begun)
+        })
+    };
+    took(false);
+    assert_eq!(bench.held(), 0);
+    // The reads of `check` are of the class of the log.
+    bench.run(sleep_until(
+        &**bench.device.driver(),
+        bench.device.driver().now().after(Duration::from_secs(1)),
+    ));
+    let held = took(true);
+    // 4 MiB at 64 MB/s.
+    assert!(bench.held() > 0 && held > Duration::from_millis(60), "{held:?}");
+    assert_eq!(bench.share.status().held, 0);
+}
+
+#[test]
+fn a_zone_keeps_its_order_across_classes() {
+    let classes = [IoClass::Scrub, IoClass::Flush, IoClass::Compaction, IoClass::Reclaim, IoClass::Log];
+    for last in IoClass::ALL {
+        let bench = Bench::new(2);
+        bench.run(async {
+            bench.log().await;
+            let mut ios = Vec::new();
+            for n in 0..12 {
+                // Bulk in other zones, so that the classes compete.
+                ios.push(bench.write(IoClass::Compaction, 2 + n as u32 % 4, n / 4 * LONG, LONG));
+                let class = classes[n as usize % 4];
+                ios.push(bench.write(class, 1, n * 64, 64));
+            }
+            ios.push(bench.write(last, 1, 12 * 64, 64));
+            for done in join_all(ios).await {
+                done.expect("written at the write pointer");
+            }
+            bench.check(1, 13 * 64).await;
+        });
+    }
+}
+
+#[test]
+fn a_write_that_may_not_be_held_takes_the_zone_s_earlier_ones_along() {
+    let bench = Bench::new(3);
+    bench.run(async {
+        bench.log().await;
+        let behind: Vec<_> = (2..6).map(|zone| bench.write(IoClass::Compaction, zone, 0, LONG)).collect();
+        let first = bench.write(IoClass::Scrub, 1, 0, LONG);
+        let begun = bench.device.driver().now();
+        bench.write(IoClass::Log, 1, LONG, 1).await.expect("written");
+        assert!(bench.device.driver().now().since(begun) < Duration::from_millis(1));
+        first.await.expect("written");
+        assert!(bench.share.status().held > 0, "the others wait");
+        for done in join_all(behind).await {
+            done.expect("written");
+        }
+    });
+}
+
+#[test]
+fn a_read_sees_a_write_that_was_submitted_before() {
+    let bench = Bench::new(4);
+    bench.run(async {
+        bench.log().await;
+        let held: Vec<_> = (0..4).map(|n| bench.write(IoClass::Compaction, 1, n * LONG, LONG)).collect();
+        bench.check(1, 4 * LONG).await;
+        for done in join_all(held).await {
+            done.expect("written");
+        }
+        // A bulk read behind a held write waits for the write.
+        let held = bench.write(IoClass::Compaction, 2, 0, LONG);
+        let op = Op::Read { at: bench.start(2), into: BufMut::zeroed(4096) };
+        let read: Io<BufMut> = bench.device.submit_as(IoClass::Scrub, op).typed();
+        assert!(*read.await.expect("read") == *block(4096, 0));
+        held.await.expect("written");
+    });
+}
+
+#[test]
+fn a_reset_of_a_held_zone_comes_behind_its_writes() {
+    let bench = Bench::new(5);
+    bench.run(async {
+        bench.log().await;
+        let written = bench.write(IoClass::Compaction, 1, 0, LONG);
+        let op = Op::Zone { zone: ZoneId(1), action: Action::Reset };
+        let reset: Io<()> = bench.device.submit_as(IoClass::Reclaim, op).typed();
+        let again = bench.write(IoClass::Compaction, 1, 0, 1);
+        for done in join_all(vec![written, reset, again]).await {
+            done.expect("in order");
+        }
+        let zones = bench.device.report(1..2).await.expect("reported");
+        assert_eq!(
+            zones.first().map(|zone| (zone.state, zone.pointer)),
+            Some((ZoneState::ImplicitOpen, Blocks(1)))
+        );
+    });
+}
+
+#[test]
+fn a_read_that_is_held_comes_before_a_reset_that_was_submitted_behind_it() {
+    let bench = Bench::new(9);
+    bench.run(async {
+        bench.write(IoClass::Compaction, 1, 0, LONG).await.expect("written");
+        for class in [IoClass::Reclaim, IoClass::Log] {
+            bench.log().await;
+            let others: Vec<_> = (2..6).map(|zone| bench.write(IoClass::Compaction, zone, 0, LONG)).collect();
+            let op = Op::Read { at: bench.start(1), into: BufMut::zeroed(4096) };
+            let read: Io<BufMut> = bench.device.submit_as(IoClass::Compaction, op).typed();
+            let op = Op::Zone { zone: ZoneId(1), action: Action::Reset };
+            let reset: Io<()> = bench.device.submit_as(class, op).typed();
+            assert!(*read.await.expect("read") == *block(4096, 0), "{class:?}");
+            reset.await.expect("reset");
+            for done in join_all(others).await {
+                done.expect("written");
+            }
+            bench.write(IoClass::Log, 1, 0, LONG).await.expect("written again");
+            for zone in 2..6 {
+                bench.device.zone(ZoneId(zone), Action::Reset).await.expect("reset");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_write_that_the_device_refuses_is_refused_whole() {
+    let bench = Bench::new(10);
+    bench.run(async {
+        bench.log().await;
+        let long = block(4096, 0).to_vec().repeat(LONG as usize);
+        for (at, kind) in
+            [(ZONE_BLOCKS - 10, ErrorKind::CrossesZone), (ZONE_BLOCKS * 12 - 10, ErrorKind::CrossesZone)]
+        {
+            let op =
+                Op::Write { at: Lba(ZONE_BLOCKS + at), data: Buf::copy_from(&long), how: Durability::Cached };
+            let write: Io<()> = bench.device.submit_as(IoClass::Compaction, op).typed();
+            let error = write.await.expect_err("refused");
+            assert!(error.kind() == kind || error.kind() == ErrorKind::OutOfRange, "{error}");
+        }
+        let zones = bench.device.report(1..12).await.expect("reported");
+        assert!(zones.iter().all(|zone| zone.pointer == Blocks::ZERO), "{zones:?}");
+    });
+}
+
+#[test]
+fn a_report_shows_the_writes_that_were_submitted_before() {
+    let bench = Bench::new(11);
+    bench.run(async {
+        bench.log().await;
+        let written = bench.write(IoClass::Compaction, 1, 0, LONG);
+        let zones = bench.device.class(IoClass::Scrub).report(1..2).await.expect("reported");
+        assert_eq!(zones.first().map(|zone| zone.pointer), Some(Blocks(LONG)));
+        written.await.expect("written");
+    });
+}
+
+#[test]
+fn a_device_that_nobody_has_any_more_still_writes_what_it_holds() {
+    let bench = Bench::new(12);
+    bench.run(bench.log());
+    let written = bench.write(IoClass::Compaction, 1, 0, LONG);
+    let (emu, driver) = (Arc::clone(&bench.emu), Arc::clone(bench.device.driver()));
+    drop(bench);
+    block_on(&*driver, written).expect("written");
+    drop(driver);
+    assert_eq!(Arc::strong_count(&emu), 1, "the drive is released");
+}
+
+#[test]
+fn a_long_write_fails_with_one_of_its_pieces_and_the_next_is_refused() {
+    let bench = Bench::new(6);
+    bench.run(async {
+        bench.log().await;
+        let fault = FaultSpec { after: 1, ..FaultSpec::next(FaultOp::Write) };
+        bench.emu.fail(fault.in_zone(ZoneId(1)));
+        let long = bench.write(IoClass::Compaction, 1, 0, LONG);
+        let next = bench.write(IoClass::Compaction, 1, LONG, 1);
+        let other = bench.write(IoClass::Compaction, 2, 0, LONG);
+        assert_eq!(long.await.expect_err("the second piece failed").kind(), ErrorKind::Media);
+        assert_eq!(next.await.expect_err("behind a failure").kind(), ErrorKind::NotAtWritePointer);
+        other.await.expect("another zone");
+    });
+}
+
+#[test]
+fn a_flush_is_not_held_and_a_dropped_write_is_written() {
+    let bench = Bench::new(7);
+    bench.run(async {
+        bench.log().await;
+        drop(bench.write(IoClass::Compaction, 1, 0, LONG));
+        let begun = bench.device.driver().now();
+        bench.device.class(IoClass::Scrub).flush().await.expect("flushed");
+        assert!(bench.device.driver().now().since(begun) < Duration::from_millis(1));
+        bench.check(1, LONG).await;
+    });
+}
+
+/// Bulk that two classes have in abundance.
+#[test]
+fn classes_share_the_rate_by_their_weights() {
+    let bench = Bench::new(8);
+    let written = bench.run(async {
+        bench.log().await;
+        let mut ios = Vec::new();
+        for zone in 1..9 {
+            let class = if zone % 2 == 0 { IoClass::Compaction } else { IoClass::Scrub };
+            ios.extend((0..4).map(|n| bench.write(class, zone, n * LONG, LONG)));
+        }
+        bench.log().await;
+        // 64 MB/s for 160 ms are 10 of 32 MiB. The log goes on, so that bulk stays held.
+        for _ in 0..160 {
+            sleep_until(
+                &**bench.device.driver(),
+                bench.device.driver().now().after(Duration::from_millis(1)),
+            )
+            .await;
+            bench.log().await;
+        }
+        // The report of the drive: one of the scheduler would let go what is held.
+        let drive: Arc<dyn ZonedDevice> = bench.emu.clone();
+        let zones = drive.report(1..9).await.expect("reported");
+        // Zones 2, 4, 6, 8 are the compaction's.
+        let blocks =
+            |first: usize| zones.iter().skip(first).step_by(2).map(|zone| zone.pointer.0).sum::<u64>();
+        let written = (blocks(1), blocks(0));
+        for done in join_all(ios).await {
+            done.expect("written");
+        }
+        written
+    });
+    let ratio = written.0 as f64 / written.1 as f64;
+    assert!((3.0..=5.0).contains(&ratio), "{written:?}");
+}
+
+/// Random classes, zones and faults: every operation ends, and acknowledged blocks are there.
+#[test]
+fn drives_that_fail_under_hold_leave_no_operation_behind() {
+    for seed in 0..60 {
+        let bench = Bench::new(seed);
+        let mut rng = SplitMix64::new(seed);
+        if seed % 3 > 0 {
+            let zone = ZoneId(1 + (rng.draw() % 6) as u32);
+            bench
+                .emu
+                .fail(FaultSpec { after: rng.draw() % 20, ..FaultSpec::next(FaultOp::Write) }.in_zone(zone));
+        }
+        let done = spawn(&**bench.device.driver(), "bulk", {
+            let share = Arc::clone(&bench.device);
+            let draws: Vec<(u32, u64, IoClass)> = (0..60)
+                .map(|_| {
+                    let class = IoClass::ALL[(rng.draw() % 7) as usize];
+                    (1 + (rng.draw() % 6) as u32, 1 + rng.draw() % 96, class)
+                })
+                .collect();
+            async move {
+                let mut ends = [0_u64; 8];
+                let mut ios = Vec::new();
+                for (zone, blocks, class) in draws {
+                    let first = ends[zone as usize];
+                    if first + blocks > ZONE_BLOCKS {
+                        continue;
+                    }
+                    ends[zone as usize] += blocks;
+                    let data: Vec<u8> =
+                        (first..first + blocks).flat_map(|n| block(4096, n).to_vec()).collect();
+                    let at = share.geometry().start(ZoneId(zone)).plus(Blocks(first));
+                    let op = Op::Write { at, data: Buf::copy_from(&data), how: Durability::Cached };
+                    ios.push((zone, first, blocks, share.submit_as(class, op).typed::<()>()));
+                }
+                let mut acknowledged = Vec::new();
+                for (zone, first, blocks, io) in ios {
+                    if io.await.is_ok() {
+                        acknowledged.push((zone, first, blocks));
+                    }
+                }
+                acknowledged
+            }
+        });
+        bench.run(async {
+            for _ in 0..50 {
+                bench.log().await;
+                sleep_until(
+                    &**bench.device.driver(),
+                    bench.device.driver().now().after(Duration::from_micros(300)),
+                )
+                .await;
+            }
+            for (zone, first, blocks) in done.await {
+                for n in first..first + blocks {
+                    let at = bench.start(zone).plus(Blocks(n));
+                    let found = bench.device.read(at, BufMut::zeroed(4096)).await.expect("read");
+                    assert!(*found == *block(4096, n), "seed {seed}: block {n} of zone {zone}");
+                }
+            }
+        });
+        assert_eq!(bench.share.status().held, 0, "seed {seed}");
+    }
+}
