@@ -65,7 +65,7 @@ struct ThreadWork {
 
 impl ThreadWork {
     /// Takes the timers that the thread does not keep at the end of a wait: all, or after a nested wait those of driven tasks. The others are the outer wait's, or those of
-    /// wakers that were polled in passing: who waits for them sets a timer of their own.
+    /// operations that were polled in passing: a task or thread that waits for such an operation sets a timer of its own.
     fn left_timers(&mut self) -> BinaryHeap<Reverse<Timer>> {
         let all = std::mem::take(&mut self.timers);
         if self.depth == 0 || all.is_empty() {

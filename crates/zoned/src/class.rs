@@ -38,17 +38,4 @@ impl IoClass {
     pub fn is_bulk(self) -> bool {
         self > IoClass::Read
     }
-
-    /// The class's name in metrics and messages.
-    pub fn name(self) -> &'static str {
-        match self {
-            IoClass::Log => "log",
-            IoClass::Read => "read",
-            IoClass::Flush => "flush",
-            IoClass::Compaction => "compaction",
-            IoClass::Reclaim => "reclaim",
-            IoClass::Rebuild => "rebuild",
-            IoClass::Scrub => "scrub",
-        }
-    }
 }

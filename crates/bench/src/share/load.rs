@@ -40,7 +40,7 @@ pub struct ShareLoad {
     pub bulk_in_flight: u32,
     /// The time that is measured, after half as much of warm-up. Default 4 s.
     pub time: Duration,
-    /// What the controller is to reach.
+    /// The limits of the log's latency and of the bulk's rate that the scheduler gets.
     pub goal: Goal,
 }
 

@@ -37,7 +37,7 @@ pub struct Line {
     pub beside: Measured,
 }
 
-/// What each of two loads does on a drive of its own.
+/// The log and the bulk of a load, each measured on a drive of its own.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Alone {
     log: Measured,
@@ -80,8 +80,7 @@ pub fn measure(load: &ShareLoad, admit: Admit, alone: &Alone) -> Result<Line> {
     })
 }
 
-/// Measures the bulk alone with the drive's scheduler before the drive, by its rate without. A log of a drive on which nothing else happens has the second
-/// number.
+/// Measures the bulk alone, and the log alone, behind the drive's scheduler. Returns the bulk's rate and the log's mean latency, each by that without the scheduler.
 ///
 /// # Errors
 /// An unknown profile, or the drive's error.

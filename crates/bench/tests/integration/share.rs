@@ -19,7 +19,7 @@ fn check(profile: &str, mean: f64) {
         let controlled = measure(&load, Admit::Controller, &alone).expect("measured");
         assert!(unbounded.mean > 2.0 * mean, "{unbounded:?}");
         assert!(controlled.mean <= mean && controlled.kept >= 0.9, "{controlled:?}");
-        // The same bytes of bulk at an even rate.
+        // A run in which bulk goes evenly at the rate that the controller gave it on average.
         let fixed = measure(&load, Admit::Fixed(controlled.beside.bulk_rate), &alone).expect("measured");
         assert!(controlled.mean <= 1.05 * fixed.mean, "{controlled:?}\n{fixed:?}");
     }

@@ -4,18 +4,18 @@
 //!   Run      bulk goes at `rate`
 //!   Rest     once in 500 ms, for 10 ms: bulk waits, so that the log alone is measured
 //!   Half     after each rest, and when the rate has doubled: bulk goes at half the rate
-//!   Drain    after the log was crowded: bulk waits until the log is as it should be, then goes on at a lower rate
+//!   Drain    after the log queued behind bulk: bulk waits for an operation of the log within the target, then goes on at a lower rate
 //! ```
 //!
 //! Without a log, bulk is not held.
 //!
 //! The controller sets the bulk's *rate* and not its depth: a drive's write buffer acknowledges megabytes before they are programmed, so that the
-//! number in flight says nothing of what is queued. The rate falls to 0.9 of what crowded the log, is that again after [`RECOVERY`], and goes beyond
+//! number in flight says nothing of what is queued. The rate falls to 0.9 of the one at which the log queued, is that again after [`RECOVERY`], and goes beyond
 //! (CUBIC's curve, RFC 9438).
 //!
-//! The log is *crowded* if its mean or its 99th percentile, as a multiple of that alone, is above the target and above what it was at half the rate by more than
-//! [`SLOPE`]. The second condition tells queueing from what an operation costs beside others at any rate: a program operation of its die, or one command before it. A lower rate
-//! would not spare it that.
+//! The log *queues behind bulk* if its mean latency is above the target and above [`SLOPE`] times the mean of operations beside bulk at half the rate; or if its 99th percentile is above the
+//! target and above [`SLOPE_OF_TAIL`] times the longest latency there. The comparison with half the rate tells a queue from what an operation costs beside any bulk: the drive finishes
+//! the command, or the program operation of a die, that it has begun.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -33,21 +33,21 @@ const REST_INTERVAL: Duration = Duration::from_millis(500);
 /// How long bulk goes at half its rate, and the first part of that which is not measured: the drive's queue becomes shorter.
 const HALF_TIME: Duration = Duration::from_millis(15);
 const HALF_SETTLES: Duration = Duration::from_millis(5);
-/// How much more the log may suffer than at half the rate: in the search for the rate, which doubles at each step, and afterwards. A drive may ask a price of every operation that has
-/// more than a few beside it (confzns: a third), which a search that stopped there would take for a queue.
+/// The log's mean latency may be this many times that at half the rate: while the search for the rate doubles the rate at each step, and afterwards. A drive may delay every operation that has
+/// more than a few beside it (confzns: by a third); with the lower number the search would stop there.
 const SLOPE_OF_SEARCH: f64 = 1.5;
 const SLOPE: f64 = 1.2;
-/// The same for the 99th percentile beside the longest latencies at half the rate: one or two commands before an operation are no queue.
+/// The log's 99th percentile latency may be this many times the longest latency at half the rate: an operation behind one or two commands does not queue.
 const SLOPE_OF_TAIL: f64 = 2.0;
 /// Times at half the rate whose longest latencies are kept.
 const LONGEST_OF: usize = 9;
-/// The longest wait for the log to be as it should be, after the log was crowded.
+/// The longest wait for an operation of the log within the target, after the log queued.
 const DRAIN_AT_MOST: Duration = Duration::from_millis(50);
 /// The time from a cut of the rate until the rate is what it was.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// What is left of the rate that crowded the log.
+/// The rate is multiplied by this where the log queues behind bulk.
 const CUT: f64 = 0.9;
-/// What a timer may be late without loss of rate.
+/// Bulk makes up for a timer that is late by at most this much.
 const BURST: Duration = Duration::from_micros(500);
 /// The least number of samples that give a 99th percentile.
 const PERCENTILE_SAMPLES: usize = 100;
@@ -60,12 +60,12 @@ const FEWEST_SAMPLES: usize = 8;
 const FIRST_RATE: f64 = 64e6;
 const HIGHEST_RATE: f64 = 64e9;
 
-/// What the log may suffer from bulk.
+/// The limits of a log's latency beside bulk, and of the bulk's rate.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Goal {
     /// The log's mean and 99th percentile latency beside bulk, as a multiple of those alone. Default 1.2.
     pub log_target: f64,
-    /// The rate that bulk has whatever the log suffers, in bytes per second. Default 8 MiB.
+    /// The least rate of bulk, whatever the log's latency, in bytes per second. Default 8 MiB.
     pub least_rate: f64,
     /// The highest rate of bulk beside a log, in bytes per second. Default none. One that is not above `least_rate` fixes the rate: bulk does not rest then.
     pub most_rate: Option<f64>,
@@ -200,7 +200,7 @@ fn percentile_99(ratios: &mut [f64]) -> Option<f64> {
 
 /// The log's latency as a multiple of the mean alone.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub(super) struct Crowding {
+pub(super) struct Slowdown {
     pub(super) mean: f64,
     pub(super) p99: Option<f64>,
 }
@@ -216,7 +216,7 @@ enum Phase {
         from: Instant,
         until: Instant,
     },
-    /// Bulk waits for an operation of the log, submitted after `since`, that is as it should be.
+    /// Bulk waits for an operation of the log, submitted after `since`, within the target.
     Drain {
         since: Instant,
         until: Instant,
@@ -230,17 +230,17 @@ pub(super) struct Controller {
     alone: Alone,
     phase: Phase,
     rate: f64,
-    /// The rate that crowded the log last, and the time at which the rate was cut. The time moves on while bulk does not use its rate.
+    /// The rate at which the log queued last, and the time at which the rate was cut. The time moves on while bulk does not use its rate.
     cut: Option<(f64, Instant)>,
-    /// What operations of the log suffer that begin while bulk is in flight, at half the rate. How many do depends on the rate; what each suffers grows only with
-    /// the queue.
+    /// Latencies of operations of the log that began while bulk was in flight, at half the rate. The number of such operations depends on the rate; their latencies grow only
+    /// with the queue.
     beside_half: Ratios,
-    /// The longest latency of these in each of the last times, as a multiple of the mean alone: what is queued lengthens all, and an outlier of the drive one.
+    /// The longest latency of such operations in each of the last [`LONGEST_OF`] times at half the rate, as a multiple of the mean alone. A queue lengthens all of them, an outlier of the drive
+    /// one.
     longest_half: VecDeque<f64>,
-    /// The rate that was halved last.
-    halved: f64,
+    /// The whole rate when bulk last went at half of it.
+    rate_halved: f64,
     window: Window,
-    last_crowding: Option<Crowding>,
     last_log: Option<Instant>,
     /// The mean time between two operations of the log, in seconds.
     interval: f64,
@@ -249,7 +249,7 @@ pub(super) struct Controller {
     next: Instant,
 }
 
-/// What happened since a time.
+/// Latencies of the log, and bytes of bulk, since a time.
 #[derive(Debug)]
 struct Window {
     since: Instant,
@@ -262,11 +262,11 @@ impl Window {
         Window { since: now, ratios: Vec::new(), bulk_bytes: 0 }
     }
 
-    fn crowding(&mut self) -> Crowding {
+    fn slowdown(&mut self) -> Slowdown {
         let mean = mean_of(&self.ratios);
         let p99 =
             (self.ratios.len() >= PERCENTILE_SAMPLES).then(|| percentile_99(&mut self.ratios)).flatten();
-        Crowding { mean, p99 }
+        Slowdown { mean, p99 }
     }
 }
 
@@ -280,24 +280,13 @@ impl Controller {
             cut: None,
             beside_half: Ratios::default(),
             longest_half: VecDeque::new(),
-            halved: 0.0,
+            rate_halved: 0.0,
             window: Window::new(now),
-            last_crowding: None,
             last_log: None,
             interval: 0.0,
             next_rest: now,
             next: now,
         }
-    }
-
-    /// Bytes of bulk a second beside the log.
-    pub(super) fn rate(&self) -> f64 {
-        self.rate
-    }
-
-    /// The log's latency in the last window, as a multiple of that alone.
-    pub(super) fn crowding(&self) -> Option<Crowding> {
-        self.last_crowding
     }
 
     /// True while operations of the log come, so that bulk is limited.
@@ -311,7 +300,7 @@ impl Controller {
         self.last_log.map(|at| at.after(after))
     }
 
-    /// True while bulk waits for an operation of the log that is as it should be.
+    /// True while bulk waits for an operation of the log within the target.
     pub(super) fn waits_for_log(&self) -> bool {
         matches!(self.phase, Phase::Drain { .. })
     }
@@ -385,7 +374,7 @@ impl Controller {
 
     fn begin_half(&mut self, now: Instant) {
         self.phase = Phase::Half { from: now.after(HALF_SETTLES), until: now.after(HALF_TIME) };
-        self.halved = self.rate;
+        self.rate_halved = self.rate;
         self.longest_half.retain(|longest| *longest > 0.0);
         if self.longest_half.len() == LONGEST_OF {
             self.longest_half.pop_front();
@@ -414,7 +403,7 @@ impl Controller {
 
     fn end_window(&mut self, now: Instant) {
         let (time, samples) = (now.since(self.window.since), self.window.ratios.len());
-        // A log that is far from what it should be does not wait for the end of its window.
+        // A log that is twice as slow as allowed does not wait for the end of its window.
         let is_far = || mean_of(&self.window.ratios) > 2.0 * self.allowed_mean();
         let enough = time >= WINDOW && samples >= PERCENTILE_SAMPLES
             || time >= LONG_WINDOW && samples >= FEWEST_SAMPLES
@@ -424,15 +413,14 @@ impl Controller {
             return;
         }
         let used = self.window.bulk_bytes as f64 / time.as_secs_f64();
-        let crowding = self.window.crowding();
+        let slowdown = self.window.slowdown();
         self.window = Window::new(now);
-        self.last_crowding = Some(crowding);
         // Without bulk in the window the log's latency says nothing of a rate.
         if used <= 0.0 {
             return;
         }
-        if self.is_crowded(crowding) {
-            // Bulk that did not use its rate may have crowded the log in a burst of it.
+        if self.queues(slowdown) {
+            // Bulk that did not use its rate may have gone at that rate in a burst.
             let ceiling = if used < self.rate / 2.0 { self.rate } else { used.min(self.rate) };
             self.cut = Some((ceiling, now));
             self.rate = self.goal.bounded(ceiling * CUT);
@@ -454,18 +442,18 @@ impl Controller {
             }
         };
         self.rate = self.goal.bounded(self.rate);
-        if self.rate >= self.halved * 2.0 {
+        if self.rate >= self.rate_halved * 2.0 {
             self.begin_half(now);
         }
     }
 
     /// True if the log queues behind bulk.
-    fn is_crowded(&self, crowding: Crowding) -> bool {
+    fn queues(&self, slowdown: Slowdown) -> bool {
         // Until both are known the mean decides alone.
         let p99 = self.alone.ratios.p99.zip(self.usual_longest());
         let p99 = p99.map(|(alone, longest)| (alone * self.goal.log_target).max(longest * SLOPE_OF_TAIL));
-        crowding.mean > self.allowed_mean()
-            || crowding.p99.zip(p99).is_some_and(|(now, allowed)| now > allowed)
+        slowdown.mean > self.allowed_mean()
+            || slowdown.p99.zip(p99).is_some_and(|(now, allowed)| now > allowed)
     }
 
     fn allowed_mean(&self) -> f64 {
@@ -541,9 +529,9 @@ mod tests {
 
     #[test]
     fn the_rate_stays_within_the_bounds_of_the_goal() {
-        let crowded = |rate: f64| micros(50 + (rate / 20e3) as u64);
+        let slower_with_rate = |rate: f64| micros(50 + (rate / 20e3) as u64);
         let least = Goal { least_rate: 20e6, ..Goal::default() };
-        let rate = run(least, Duration::from_secs(4), crowded);
+        let rate = run(least, Duration::from_secs(4), slower_with_rate);
         // A drain holds bulk for up to 50 ms whatever its rate.
         assert!((2e6..21e6).contains(&rate), "{rate}");
         let most = Goal { most_rate: Some(100e6), ..Goal::default() };

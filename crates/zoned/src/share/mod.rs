@@ -49,19 +49,13 @@ const SETTLES_AFTER: Duration = Duration::from_micros(2500);
 /// A drive with a scheduler before it. See [`share`](self).
 pub struct Share(Arc<Scheduler>);
 
-/// What a drive's scheduler did, and how the log fares.
+/// Counts of a drive's scheduler.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct ShareStatus {
     /// By class, in the order of [`IoClass::ALL`].
     pub classes: [ClassStatus; IoClass::ALL.len()],
     /// Operations that wait now.
     pub held: usize,
-    /// Bytes a second of the bulk classes beside a log.
-    pub rate: f64,
-    /// The log's mean latency in the last window, as a multiple of that alone.
-    pub log_mean: Option<f64>,
-    /// The log's 99th percentile latency in the last window, as a multiple of the mean alone.
-    pub log_p99: Option<f64>,
 }
 
 /// Operations of a class.
@@ -120,7 +114,7 @@ enum Watched {
 }
 
 /// Operations that went to the drive under the lock, whose results are passed on without it.
-type Gone = Vec<(Completer, Io)>;
+type Submitted = Vec<(Completer, Io)>;
 
 impl Share {
     /// A scheduler before `device`. Operations that go to the drive past it make its measurements wrong: a drive has one scheduler.
@@ -144,17 +138,10 @@ impl Share {
         Arc::new(Share(Arc::new(Scheduler { device, piece, state: Mutex::new(state) })))
     }
 
-    /// What the scheduler did so far, and how the log fares.
+    /// The scheduler's counts so far.
     pub fn status(&self) -> ShareStatus {
         let state = self.0.state.lock();
-        let crowding = state.controller.crowding();
-        ShareStatus {
-            classes: state.classes,
-            held: state.held.len(),
-            rate: state.controller.rate(),
-            log_mean: crowding.map(|crowding| crowding.mean),
-            log_p99: crowding.and_then(|crowding| crowding.p99),
-        }
+        ShareStatus { classes: state.classes, held: state.held.len() }
     }
 }
 
@@ -183,7 +170,7 @@ impl ZonedDevice for Share {
 impl Scheduler {
     fn submit(self: &Arc<Self>, class: IoClass, op: Op) -> Io {
         let now = self.device.driver().now();
-        let mut gone = Gone::new();
+        let mut gone = Submitted::new();
         let (io, starts_task) = {
             let mut state = self.state.lock();
             state.count_ended(now);
@@ -209,7 +196,7 @@ impl Scheduler {
     }
 
     /// Lets the held operations go that come before `op`, which is not held.
-    fn let_go_before(&self, state: &mut State, now: Instant, op: &Op, gone: &mut Gone) {
+    fn let_go_before(&self, state: &mut State, now: Instant, op: &Op, gone: &mut Submitted) {
         if state.held.is_empty() {
             return;
         }
@@ -266,7 +253,7 @@ impl Scheduler {
         now: Instant,
         class: IoClass,
         op: Op,
-        gone: &mut Gone,
+        gone: &mut Submitted,
     ) -> Io {
         let geometry = self.device.geometry();
         let zone = match &op {
@@ -363,7 +350,7 @@ impl Scheduler {
             state.ending.push(Reverse(Ending { at, submitted, watched }));
             return io;
         }
-        // Who waits for the operation may drop the device, and open the drive again, before this is called.
+        // A caller that waits for the operation may drop the device, and open the drive again, before `end` is called.
         let scheduler = Arc::downgrade(self);
         let end = move |at| {
             let Some(scheduler) = scheduler.upgrade() else { return };
@@ -389,7 +376,7 @@ impl Scheduler {
     }
 
     /// Lets the operations of a zone go, because one that is not held comes behind them.
-    fn let_go(&self, state: &mut State, now: Instant, zone: ZoneId, gone: &mut Gone) {
+    fn let_go(&self, state: &mut State, now: Instant, zone: ZoneId, gone: &mut Submitted) {
         for (bytes, held) in state.held.take(zone) {
             state.controller.bulk_goes(now, bytes);
             gone.push(release(state, now, held));
@@ -398,7 +385,7 @@ impl Scheduler {
 
     /// Lets go what may go now. The time at which more may go; `None` if nothing is held.
     fn turn(self: &Arc<Self>) -> Option<Instant> {
-        let mut gone = Gone::new();
+        let mut gone = Submitted::new();
         let next = {
             let now = self.device.driver().now();
             let mut state = self.state.lock();
@@ -411,14 +398,14 @@ impl Scheduler {
                 }
                 let at = state.controller.bulk_may_go_at(now);
                 if at > now {
-                    // The log may be over before, or be as it should be again.
+                    // The log may be over before, or an operation of the log within the target.
                     let over = state.controller.log_is_over_at();
                     let ending = state.ending.peek().filter(|_| state.controller.waits_for_log());
                     let ending = ending.map(|Reverse(ending)| ending.at);
                     let earlier = [over, ending].into_iter().flatten().filter(|at| *at > now).min();
                     break Some(earlier.map_or(at, |earlier| earlier.min(at)));
                 }
-                let Some((_, bytes, held)) = state.held.pop() else { continue };
+                let Some((bytes, held)) = state.held.pop() else { continue };
                 state.controller.bulk_goes(now, bytes);
                 gone.push(release(state, now, held));
             }
@@ -427,8 +414,8 @@ impl Scheduler {
         next
     }
 
-    fn pass_on(&self, gone: Gone) {
-        for (completer, io) in gone {
+    fn pass_on(&self, submitted: Submitted) {
+        for (completer, io) in submitted {
             self.device.driver().drive(Box::pin(async move { completer.complete(io.await) }));
         }
     }
@@ -472,6 +459,10 @@ impl State {
         match watched {
             Watched::Log { kind, bytes, bulk } => {
                 let latency = at.since(submitted);
+                // The device answered at once, without the drive: it refused the operation, or had nothing to do.
+                if latency.is_zero() {
+                    return;
+                }
                 self.controller.log_ended(at, &Sample { kind, bytes, submitted, latency, bulk });
             }
             Watched::Bulk => {

@@ -93,8 +93,8 @@ impl<T> HeldQueue<T> {
         }
     }
 
-    /// Takes the next operation by shares: its class, its bytes, and the operation.
-    pub(super) fn pop(&mut self) -> Option<(IoClass, u64, T)> {
+    /// Takes the next operation by shares, with its bytes.
+    pub(super) fn pop(&mut self) -> Option<(u64, T)> {
         loop {
             let next = self.classes.iter_mut().filter(|(_, entry)| !entry.zones.is_empty());
             let (class, entry) = next.min_by(|a, b| a.1.served.total_cmp(&b.1.served))?;
@@ -112,7 +112,7 @@ impl<T> HeldQueue<T> {
             } else {
                 entry.zones.push_back(zone);
             }
-            return Some((class, bytes, operation));
+            return Some((bytes, operation));
         }
     }
 
