@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The crash explorer with CI's budget: at least 400,000 distinct states over the seven targets, 250,000 of them of arrays, of which 60,000
 # have lost two drives, 30,000 each are cut in a reclaim, in a move of lost parts to spare room and with appends in flight, and 20,000 in
-# resets; three targets are run on arrays too; 4,000 simulated groups take turns; at least 5,000 states have logs in conventional zones, and 10,000 dirty pages at the step before the cut; nothing lost, nothing invented, every
+# resets; three targets are run on arrays too; 4,000 simulated groups take turns; at least 5,000 states have logs in conventional zones, 10,000 dirty pages at the step before the cut, and 10,000 a scheduler before the drive; nothing lost, nothing invented, every
 # state mounts. Four fifths of the states come from seed 1, the rest from a seed that follows from the commit, so that each change explores
 # workloads of its own. SEED=N explores seed N alone.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -26,6 +26,7 @@ total=0
 two_drives_lost=0
 conventional=0
 dirty=0
+scheduled=0
 failed=0
 late=()
 array_seconds=0
@@ -62,6 +63,7 @@ explore_seed() { # target, seed, states, flags
   total=$((total + found))
   conventional=$((conventional + $(states_of conventional_zones)))
   dirty=$((dirty + $(states_of dirty_pages)))
+  scheduled=$((scheduled + $(states_of scheduler)))
   [ "$target" != array ] ||
     two_drives_lost=$((two_drives_lost + $(states_of two_drives_lost)))
 }
@@ -102,6 +104,8 @@ explore leveldb 1000 --on array --trace "$traces/leveldb-array-SEED.trace"
   die "only $conventional states have logs in conventional zones: 5000 are wanted"
 [ "$dirty" -ge 10000 ] || [ -n "${SEED:-}" ] ||
   die "only $dirty states have dirty pages at the step before the cut: 10000 are wanted"
+[ "$scheduled" -ge 10000 ] || [ -n "${SEED:-}" ] ||
+  die "only $scheduled states have a scheduler before the drive: 10000 are wanted"
 [ "$failed" = 0 ] || die "the crash explorer found something, or was not done: see the counts above; traces are in $traces"
 for line in "${late[@]}"; do say "crash $line: OVER ITS BUDGET, this machine is slow, or busy"; done
 say "crash explorer: $total states, $two_drives_lost of them of arrays without two drives; nothing lost, nothing invented"

@@ -90,6 +90,8 @@ FurrowStatus furrow_close(const FurrowWriter* writer);
 FurrowStatus furrow_truncate_file(const FurrowWriter* writer, uint64_t size);
 uint64_t furrow_written(const FurrowWriter* writer);
 void furrow_set_lifetime(const FurrowWriter* writer, uint8_t lifetime);
+// Sets the class of the file's writes for the drive's scheduler, as RocksDB's Env::IOPriority: 0 a compaction's, 2 a flush's, 3 writes that clients wait for.
+void furrow_set_priority(const FurrowWriter* writer, uint8_t priority);
 void furrow_writer_free(FurrowWriter* writer);
 
 // Opens a file for reading. `sequential` is 1 for a file that one thread at a time reads from its beginning to its

@@ -12,7 +12,7 @@ use units::{Driver, Instant, block_on};
 use crate::dir::FurrowFs;
 use crate::replay::{LogReplay, Replays};
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
-use crate::strings::{bytes, lifetime_from_hint, path};
+use crate::strings::{bytes, class_from_priority, lifetime_from_hint, path};
 
 /// The values of `FURROW_KIND_DATA` and `FURROW_KIND_SHORT_LOG` in `furrow_abi.h`.
 const KIND_DATA: u8 = 0;
@@ -225,6 +225,18 @@ pub unsafe extern "C" fn furrow_written(writer: *const FurrowWriter) -> u64 {
 pub unsafe extern "C" fn furrow_set_lifetime(writer: *const FurrowWriter, hint: u8) {
     // SAFETY: the caller guarantees that `writer` is alive.
     run_infallible_entry((), || unsafe { &*writer }.writer.set_lifetime(lifetime_from_hint(hint)));
+}
+
+/// Sets the class of a file's writes for the drive's scheduler, as RocksDB's Env::IOPriority. `IO_TOTAL` and unknown values change nothing.
+///
+/// # Safety
+/// `writer` is alive.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_set_priority(writer: *const FurrowWriter, priority: u8) {
+    if let Some(class) = class_from_priority(priority) {
+        // SAFETY: the caller guarantees that `writer` is alive.
+        run_infallible_entry((), || unsafe { &*writer }.writer.set_class(class));
+    }
 }
 
 /// Frees a file's writer. Closes the file first if the caller did not.

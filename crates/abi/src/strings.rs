@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ffi::c_char;
 use std::slice;
 
-use fs::Lifetime;
+use fs::{IoClass, Lifetime};
 
 use crate::status::{Failure, StatusCode};
 
@@ -63,6 +63,16 @@ pub(crate) fn lifetime_from_hint(hint: u8) -> Lifetime {
         4 => Lifetime::Long,
         5 => Lifetime::Extreme,
         _ => Lifetime::NotSet,
+    }
+}
+
+/// The class of writes with a value of RocksDB's Env::IOPriority; `None` where RocksDB gives none.
+pub(crate) fn class_from_priority(priority: u8) -> Option<IoClass> {
+    match priority {
+        0 | 1 => Some(IoClass::Compaction),
+        2 => Some(IoClass::Flush),
+        3 => Some(IoClass::Read),
+        _ => None,
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fs::Superblock;
 use parking_lot::Mutex;
 use serde::Serialize;
-use zoned::{Action, Driver, Geometry, Io, Op, ZoneId, ZonedDevice};
+use zoned::{Action, Driver, Geometry, Io, IoClass, Op, ShareStatus, ZoneId, ZonedDevice};
 
 /// Passes every operation to the drive below, and counts it. Writes to the zones of a file system's superblocks and metadata log are
 /// counted apart.
@@ -108,12 +108,20 @@ impl ZonedDevice for Counted {
     }
 
     fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
         self.count(&op);
-        self.inner.submit(op)
+        self.inner.submit_as(class, op)
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
         self.inner.driver()
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        self.inner.share_status()
     }
 }
 

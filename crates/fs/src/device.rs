@@ -3,26 +3,29 @@
 //! ```text
 //!   metadata log   --Metadata--+
 //!   logs           --Log-------+
-//!   file readers   --Read------+--> OperationQueue::submit(class, op) --> device
+//!   file readers   --Read------+--> OperationQueue::submit(purpose, class, op) --> device
 //!   file writers   --Write-----+
 //!   cleaner        --Reclaim---+
 //! ```
 //!
-//! Every part of a mount is handed a view of its class ([`Device::class`]), which is a device itself. All views lead to
+//! Every part of a mount is handed a view of its purpose ([`Device::purpose`]), which is a device itself. All views lead to
 //! [`OperationQueue::submit`], which passes each operation on at once, in the order of the calls, and counts it and the bytes that it
 //! writes.
+//!
+//! The *class* of an operation tells the drive's scheduler, where there is one ([`zoned::Share`]), whether the operation may wait. A purpose has a class;
+//! an operation that somebody waits for has the class of the waiter, if that is higher.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use units::Driver;
-use zoned::{Geometry, Io, Op, ZonedDevice};
+use zoned::{Geometry, Io, IoClass, Op, ShareStatus, ZonedDevice};
 
 use crate::error::{Error, Result};
 
 /// The purpose of a device operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum IoClass {
+pub enum Purpose {
     /// The superblock and the metadata log, and the device report of a mount.
     Metadata,
     /// Entries of logs, their flushes, their recovery, and the zones opened ahead for them.
@@ -35,42 +38,55 @@ pub enum IoClass {
     Reclaim,
 }
 
-impl IoClass {
-    /// All classes of device operations, in the order of the declaration.
-    pub const ALL: [IoClass; 5] =
-        [IoClass::Metadata, IoClass::Log, IoClass::Read, IoClass::Write, IoClass::Reclaim];
+impl Purpose {
+    /// All purposes of device operations, in the order of the declaration.
+    pub const ALL: [Purpose; 5] =
+        [Purpose::Metadata, Purpose::Log, Purpose::Read, Purpose::Write, Purpose::Reclaim];
+
+    /// The class of operations that nobody waits for otherwise.
+    fn class(self) -> IoClass {
+        match self {
+            Purpose::Metadata | Purpose::Log => IoClass::Log,
+            Purpose::Read => IoClass::Read,
+            Purpose::Write => IoClass::Flush,
+            Purpose::Reclaim => IoClass::Reclaim,
+        }
+    }
 }
 
 /// The device of one mount.
 #[derive(Debug)]
 pub(crate) struct Device {
     queue: Arc<OperationQueue>,
-    /// One view of the device per class, in the order of [`IoClass::ALL`].
-    views: [Arc<dyn ZonedDevice>; IoClass::ALL.len()],
+    /// One view of the device per purpose, in the order of [`Purpose::ALL`].
+    views: [Arc<dyn ZonedDevice>; Purpose::ALL.len()],
+    /// True if a scheduler before the drive holds back operations that nobody waits for.
+    pub(crate) has_scheduler: bool,
 }
 
 impl Device {
     pub(crate) fn new(device: Arc<dyn ZonedDevice>) -> Device {
+        let has_scheduler = device.share_status().is_some();
         let queue = Arc::new(OperationQueue { device, submitted: Default::default() });
-        let views = IoClass::ALL.map(|class| -> Arc<dyn ZonedDevice> {
-            Arc::new(ClassView { queue: Arc::clone(&queue), class })
+        let views = Purpose::ALL.map(|purpose| -> Arc<dyn ZonedDevice> {
+            Arc::new(PurposeView { queue: Arc::clone(&queue), purpose })
         });
-        Device { queue, views }
+        Device { queue, views, has_scheduler }
     }
 
-    /// The view of the device that counts operations under `class`.
-    pub(crate) fn class(&self, class: IoClass) -> &Arc<dyn ZonedDevice> {
+    /// The view of the device that counts operations under `purpose`.
+    pub(crate) fn purpose(&self, purpose: Purpose) -> &Arc<dyn ZonedDevice> {
         let [metadata, log, read, write, reclaim] = &self.views;
-        match class {
-            IoClass::Metadata => metadata,
-            IoClass::Log => log,
-            IoClass::Read => read,
-            IoClass::Write => write,
-            IoClass::Reclaim => reclaim,
+        match purpose {
+            Purpose::Metadata => metadata,
+            Purpose::Log => log,
+            Purpose::Read => read,
+            Purpose::Write => write,
+            Purpose::Reclaim => reclaim,
         }
     }
 
-    /// The mount's device without a class, for callers outside the mount.
+    /// The mount's device without a purpose, for callers outside the mount.
     pub(crate) fn raw(&self) -> &Arc<dyn ZonedDevice> {
         &self.queue.device
     }
@@ -79,16 +95,16 @@ impl Device {
         self.queue.device.geometry()
     }
 
-    /// Number of operations of `class` submitted since the mount.
-    pub(crate) fn submitted(&self, class: IoClass) -> u64 {
-        self.queue.submitted.get(class as usize).map_or(0, |count| count.operations.load(Ordering::Relaxed))
+    /// Number of operations of `purpose` submitted since the mount.
+    pub(crate) fn submitted(&self, purpose: Purpose) -> u64 {
+        self.queue.submitted.get(purpose as usize).map_or(0, |count| count.operations.load(Ordering::Relaxed))
     }
 
-    /// Bytes of the writes and appends of `class` submitted since the mount.
-    pub(crate) fn written_bytes(&self, class: IoClass) -> u64 {
+    /// Bytes of the writes and appends of `purpose` submitted since the mount.
+    pub(crate) fn written_bytes(&self, purpose: Purpose) -> u64 {
         self.queue
             .submitted
-            .get(class as usize)
+            .get(purpose as usize)
             .map_or(0, |count| count.written_bytes.load(Ordering::Relaxed))
     }
 }
@@ -101,15 +117,15 @@ pub(crate) async fn flush(device: &Arc<dyn ZonedDevice>, doing: &'static str) ->
     device.flush().await.map_err(|e| Error::device(doing, e))
 }
 
-/// Passes operations to the device, and counts them by class.
+/// Passes operations to the device, and counts them by purpose.
 #[derive(Debug)]
 struct OperationQueue {
     device: Arc<dyn ZonedDevice>,
-    /// By class.
-    submitted: [OperationCount; IoClass::ALL.len()],
+    /// By purpose.
+    submitted: [OperationCount; Purpose::ALL.len()],
 }
 
-/// The counters of a class in a cache line of their own: threads that read and threads that append do not slow
+/// The counters of a purpose in a cache line of their own: threads that read and threads that append do not slow
 /// each other down.
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -119,31 +135,35 @@ struct OperationCount {
 }
 
 impl OperationQueue {
-    fn submit(&self, class: IoClass, op: Op) -> Io {
-        if let Some(count) = self.submitted.get(class as usize) {
+    fn submit(&self, purpose: Purpose, class: IoClass, op: Op) -> Io {
+        if let Some(count) = self.submitted.get(purpose as usize) {
             count.operations.fetch_add(1, Ordering::Relaxed);
             if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
                 count.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
         }
-        self.device.submit(op)
+        self.device.submit_as(class, op)
     }
 }
 
-/// A view of the mount's device that counts every operation under one class.
+/// A view of the mount's device that counts every operation under one purpose.
 #[derive(Debug)]
-struct ClassView {
+struct PurposeView {
     queue: Arc<OperationQueue>,
-    class: IoClass,
+    purpose: Purpose,
 }
 
-impl ZonedDevice for ClassView {
+impl ZonedDevice for PurposeView {
     fn geometry(&self) -> &Geometry {
         self.queue.device.geometry()
     }
 
     fn submit(&self, op: Op) -> Io {
-        self.queue.submit(self.class, op)
+        self.queue.submit(self.purpose, self.purpose.class(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        self.queue.submit(self.purpose, class, op)
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -152,5 +172,9 @@ impl ZonedDevice for ClassView {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         self.queue.device.details()
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        self.queue.device.share_status()
     }
 }

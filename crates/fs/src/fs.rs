@@ -10,7 +10,7 @@ use zoned::{Geometry, ZonedDevice};
 
 use crate::cache::{CacheStats, PageCache};
 use crate::check;
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::path;
@@ -131,19 +131,19 @@ impl Fs {
         &self.shared.driver
     }
 
-    /// The mount's device. Operations submitted to it directly are counted under no class.
+    /// The mount's device. Operations submitted to it directly are counted under no purpose.
     pub fn device(&self) -> &Arc<dyn ZonedDevice> {
         self.shared.device.raw()
     }
 
-    /// Number of device operations of `class` submitted since the mount.
-    pub fn operations(&self, class: IoClass) -> u64 {
-        self.shared.device.submitted(class)
+    /// Number of device operations of `purpose` submitted since the mount.
+    pub fn operations(&self, purpose: Purpose) -> u64 {
+        self.shared.device.submitted(purpose)
     }
 
-    /// Bytes that device operations of `class` wrote since the mount: of [`IoClass::Reclaim`], the bytes that reclaim moved.
-    pub fn written_bytes(&self, class: IoClass) -> Bytes {
-        Bytes(self.shared.device.written_bytes(class))
+    /// Bytes that device operations of `purpose` wrote since the mount: of [`Purpose::Reclaim`], the bytes that reclaim moved.
+    pub fn written_bytes(&self, purpose: Purpose) -> Bytes {
+        Bytes(self.shared.device.written_bytes(purpose))
     }
 
     /// What the page cache holds, and what it did since the mount.

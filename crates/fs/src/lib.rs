@@ -41,7 +41,7 @@ mod zones;
 #[cfg(feature = "cache-trace")]
 pub use cache::{CacheEvent, take_cache_events};
 pub use cache::{CacheStats, check_cache_size, default_cache_size};
-pub use device::IoClass;
+pub use device::Purpose;
 pub use error::{Class, Error, ErrorKind, Result};
 pub use files::reader::{Reader, SequentialReader};
 pub use files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneCounts, ZoneRole, ZoneUse};
@@ -54,3 +54,4 @@ pub use rules::BrokenRule;
 pub use units::{Blocks, Bytes, ZoneId};
 pub use uuid::Uuid;
 pub use wal::parallel::{Batching, ParallelLog, ParallelOptions, Replay, Ticket};
+pub use zoned::IoClass;

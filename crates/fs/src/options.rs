@@ -48,7 +48,7 @@ pub struct MountOptions {
     /// that found no space can then recover its logs into tables, and delete something. At most a quarter of the zones for files. Default:
     /// false.
     pub recovery_reserve: bool,
-    /// When writes of file data are paced. Default: while a parallel log is open.
+    /// When writes of file data are paced. Default: while a parallel log is open, on a drive without a scheduler.
     pub pace: Pace,
     /// A safety rule for this mount to break, so that a test can show that another test finds the fault.
     /// Default: none.
@@ -72,7 +72,7 @@ pub enum CacheMode {
 /// some pieces instead of megabytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Pace {
-    /// File data is written in pieces while a parallel log is open.
+    /// File data is written in pieces while a parallel log is open, unless the drive has a scheduler ([`zoned::Share`]).
     #[default]
     ParallelLogs,
     /// Always.

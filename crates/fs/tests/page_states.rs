@@ -135,7 +135,7 @@ mod device {
     pub(crate) const RESET: u8 = 0xEE;
 
     #[derive(Clone, Copy)]
-    pub(crate) enum IoClass {
+    pub(crate) enum Purpose {
         Read,
     }
 
@@ -159,13 +159,13 @@ mod device {
         pub(crate) fn new() -> Device {
             Device(Mutex::new((vec![RESET; BLOCK * usize::try_from(ZONE_BLOCKS * ZONES).unwrap()], 0)))
         }
-        pub(crate) fn class(&self, _: IoClass) -> &Device {
+        pub(crate) fn purpose(&self, _: Purpose) -> &Device {
             self
         }
         pub(crate) fn geometry(&self) -> Geometry {
             Geometry { block_size: u32::try_from(BLOCK).unwrap(), max_transfer: Blocks(ZONE_BLOCKS) }
         }
-        pub(crate) async fn read(&self, at: Lba, mut into: BufMut) -> Result<BufMut> {
+        pub(crate) async fn read_as(&self, _: zoned::IoClass, at: Lba, mut into: BufMut) -> Result<BufMut> {
             let mut state = self.0.lock().unwrap();
             let at = usize::try_from(at.0).unwrap() * BLOCK;
             let len = into.len();
@@ -475,7 +475,12 @@ impl Mount {
     fn reclaim(&self) {
         let (from, to) = (ZoneId(0), ZoneId(1));
         let geometry = self.shared.device.geometry();
-        let block = run(self.shared.device.read(geometry.start(from), self.shared.pool.get(1))).unwrap();
+        let block = run(self.shared.device.read_as(
+            zoned::IoClass::Read,
+            geometry.start(from),
+            self.shared.pool.get(1),
+        ))
+        .unwrap();
         self.shared.device.write(geometry.start(to), &block);
         {
             let mut content = self.file.content.write();

@@ -15,6 +15,8 @@ namespace {
 // RocksDB's numbers for the time that a file lives, which furrow_create takes.
 constexpr uint8_t kLifetimeUnknown = 0;
 constexpr uint8_t kLifetimeShort = 2;
+// RocksDB's number for the priority of flushes. LevelDB's one background thread flushes memtables in the middle of compactions.
+constexpr uint8_t kPriorityFlush = 2;
 
 bool EndsWith(const std::string& name, const std::string& suffix) {
   return name.size() >= suffix.size() && name.compare(name.size() - suffix.size(), suffix.size(), suffix) == 0;
@@ -59,6 +61,9 @@ class ZonedEnv final : public leveldb::Env {
     const uint8_t kind = log ? FURROW_KIND_LOG : IsManifest(name) ? FURROW_KIND_SHORT_LOG : FURROW_KIND_DATA;
     Status status = ToStatus(furrow_create(fs_, name.data(), name.size(), kind,
                                            log ? kLifetimeShort : kLifetimeUnknown, IsTable(name) ? table_size_ : 0, &writer));
+    if (status.ok() && IsTable(name)) {
+      furrow_set_priority(writer, kPriorityFlush);
+    }
     *result = status.ok() ? new Writer(writer, log && flush_to_drive_) : nullptr;
     return status;
   }

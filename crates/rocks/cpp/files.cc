@@ -123,6 +123,11 @@ void WritableFile::SetWriteLifeTimeHint(Env::WriteLifeTimeHint hint) {
   furrow_set_lifetime(writer_, static_cast<uint8_t>(hint));
 }
 
+void WritableFile::SetIOPriority(Env::IOPriority priority) {
+  io_priority_ = priority;
+  furrow_set_priority(writer_, static_cast<uint8_t>(priority));
+}
+
 uint64_t WritableFile::GetFileSize(const IOOptions&, IODebugContext*) { return furrow_written(writer_); }
 
 void WritableFile::SetPreallocationBlockSize(size_t size) {

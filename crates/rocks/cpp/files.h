@@ -97,6 +97,7 @@ class WritableFile : public rocksdb::FSWritableFile {
                               rocksdb::IODebugContext* dbg) override;
   bool IsSyncThreadSafe() const override { return true; }
   void SetWriteLifeTimeHint(rocksdb::Env::WriteLifeTimeHint hint) override;
+  void SetIOPriority(rocksdb::Env::IOPriority priority) override;
   uint64_t GetFileSize(const rocksdb::IOOptions& options, rocksdb::IODebugContext* dbg) override;
   void SetPreallocationBlockSize(size_t size) override;
   // Preallocation does nothing: space is allocated from zones when data is appended.

@@ -53,7 +53,7 @@ impl Shared {
     /// Whether reads are expected to find all data in memory. False if the number of the drive's reads is not known.
     pub fn reads_memory_only(&self) -> bool {
         let now = self.engine.driver().now();
-        let submitted = self.backing.fs.as_ref().map(|fs| fs.operations(fs::IoClass::Read));
+        let submitted = self.backing.fs.as_ref().map(|fs| fs.operations(fs::Purpose::Read));
         submitted.is_some_and(|submitted| self.recent_reads.are_quiet(submitted, now))
     }
 

@@ -1,9 +1,10 @@
-//! Builds the emulated drive of a trace.
+//! Builds the emulated drive of a trace, and the scheduler before the drive.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use zoned::Blocks;
 use zoned::emu::{EmuOptions, Latency, Media};
+use zoned::{Blocks, Goal, Share, ZonedDevice};
 
 use crate::trace::Drive;
 use crate::{Error, Result, Rng};
@@ -18,6 +19,30 @@ pub(crate) fn latency() -> Latency {
         reset: micros(40),
         finish: micros(30),
         other: micros(5),
+    }
+}
+
+/// The goal of the scheduler before the drive of a workload; `None` without a scheduler. Bulk goes at the rate that the scheduler finds, or at a fixed one that holds some writes for
+/// milliseconds. The draw has a generator of its own: the other draws of a workload are as they were before there were schedulers.
+pub(crate) fn scheduler_goal(seed: u64, workload: u64) -> Option<Goal> {
+    let mut rng = Rng::at(seed, &[workload, 0x5c4e]);
+    let fixed = |rate: f64| Goal { least_rate: rate, most_rate: Some(rate), ..Goal::default() };
+    match rng.below(10) {
+        0 | 1 => Some(Goal::default()),
+        2 => Some(fixed(4e6)),
+        3 => Some(fixed(40e6)),
+        _ => None,
+    }
+}
+
+/// The device behind the scheduler of a workload, where it has one.
+pub(crate) fn behind_scheduler(
+    device: Arc<dyn ZonedDevice>,
+    (seed, workload): (u64, u64),
+) -> Arc<dyn ZonedDevice> {
+    match scheduler_goal(seed, workload) {
+        None => device,
+        Some(goal) => Share::over(device, goal),
     }
 }
 

@@ -10,6 +10,7 @@ use zoned::{Op, ZoneId};
 
 use crate::array;
 use crate::choose::Sample;
+use crate::drive::scheduler_goal;
 use crate::engine::{self, EngineOracle, EngineWorkload};
 use crate::exploration::{
     Exploration, catching_panics, keep_random, panic_message, probe_attempts, sort_failures,
@@ -325,6 +326,13 @@ impl CutExplorer<'_> {
         }
     }
 
+    /// Whether the drive of the recorded workload had a scheduler.
+    fn has_scheduler(&self) -> bool {
+        let may_have =
+            matches!(self.trace.target, Target::Fs | Target::Log | Target::Engine | Target::LevelDb);
+        may_have && scheduler_goal(self.trace.seed, self.trace.workload).is_some()
+    }
+
     fn probe_image(&self, exploration: &Exploration<'_, Cut>, image: Media, cut: &Cut, mut id: StateId) {
         let fingerprint = image.fingerprint();
         match self.options.only {
@@ -334,6 +342,7 @@ impl CutExplorer<'_> {
         let kinds = [
             (StateKind::ConventionalZones, self.trace.drive.conventional > 0),
             (StateKind::DirtyPages, cut.dirty),
+            (StateKind::Scheduler, self.has_scheduler()),
         ];
         let kinds: Vec<StateKind> = kinds.into_iter().filter(|(_, is)| *is).map(|(kind, _)| kind).collect();
         if !exploration.is_new(fingerprint, cut.promises, &kinds) {

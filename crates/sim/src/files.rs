@@ -11,7 +11,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use crate::act::{Act, FileNo};
-use crate::drive::latency;
+use crate::drive::{behind_scheduler, latency};
 use crate::model::{Fault, Model, Progress, SeenObject, Snapshot, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::{Plan, SHARED_DIRECTORY};
@@ -58,8 +58,8 @@ pub(crate) fn record(
     let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, MAX_ACK_DELAY);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
-    block_on(&*driver, run(&plan, &recorder, seed ^ workload, &mount_options(&shape, broken)))
-        .map_err(failed)?;
+    let options = mount_options(&shape, broken);
+    block_on(&*driver, run(&plan, &recorder, (seed, workload), &options)).map_err(failed)?;
     Ok(Trace {
         target,
         seed,
@@ -81,7 +81,7 @@ pub(crate) async fn work(
 ) -> fs::Result<()> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
-    run(&plan, &recorder, seed ^ workload, &mount_options(&shape, broken)).await
+    run(&plan, &recorder, (seed, workload), &mount_options(&shape, broken)).await
 }
 
 /// The plan of a workload: the steps of its tasks.
@@ -92,10 +92,12 @@ fn plan_of(target: Target, seed: u64, workload: u64, shape: &Shape) -> Plan {
 async fn run(
     plan: &Arc<Plan>,
     recorder: &Arc<Recorder>,
-    salt: u64,
+    (seed, workload): (u64, u64),
     options: &MountOptions,
 ) -> fs::Result<()> {
+    let salt = seed ^ workload;
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
+    let device = behind_scheduler(device, (seed, workload));
     let driver = Arc::clone(device.driver());
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;

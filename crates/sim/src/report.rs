@@ -61,6 +61,8 @@ pub enum StateKind {
     ConventionalZones,
     /// Appended bytes of files were in memory only before or after the workload's last step before the cut.
     DirtyPages,
+    /// The drive has a scheduler, which holds operations back beside logs.
+    Scheduler,
     /// A physical zone wears out before the cut, at the cut or after the mount.
     WornZone,
 }

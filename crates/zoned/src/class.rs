@@ -1,6 +1,8 @@
-//! The purposes of device operations.
+//! Classes of device operations: which may wait for others.
 
-/// The purpose of a device operation. A drive's scheduler ([`Share`](crate::Share)) holds operations back by their class.
+use std::fmt;
+
+/// The class of a device operation. A drive's scheduler ([`Share`](crate::Share)) holds operations back by their class.
 ///
 /// In the order of precedence, the highest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -34,8 +36,26 @@ impl IoClass {
         IoClass::Scrub,
     ];
 
+    fn name(self) -> &'static str {
+        match self {
+            IoClass::Log => "log",
+            IoClass::Read => "read",
+            IoClass::Flush => "flush",
+            IoClass::Compaction => "compaction",
+            IoClass::Reclaim => "reclaim",
+            IoClass::Rebuild => "rebuild",
+            IoClass::Scrub => "scrub",
+        }
+    }
+
     /// True for classes whose operations a scheduler may hold.
     pub fn is_bulk(self) -> bool {
         self > IoClass::Read
+    }
+}
+
+impl fmt::Display for IoClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::{Driver, Geometry, Io, IoClass, Op, ZonedDevice};
+use crate::{Driver, Geometry, Io, IoClass, Op, ShareStatus, ZonedDevice};
 
 impl dyn ZonedDevice {
     /// A view of the device whose operations have `class`, or the class of a view of this view if that is higher.
@@ -36,5 +36,9 @@ impl ZonedDevice for ClassView {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         self.device.details()
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        self.device.share_status()
     }
 }

@@ -5,7 +5,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{
-    Action, Buf, BufMut, Driver, Durability, Geometry, Io, IoClass, Lba, Op, Result, ZoneId, ZoneInfo,
+    Action, Buf, BufMut, Driver, Durability, Geometry, Io, IoClass, Lba, Op, Result, ShareStatus, ZoneId,
+    ZoneInfo,
 };
 
 /// A zoned device: the emulator, a kernel device, an NVMe character device, an array.
@@ -34,6 +35,11 @@ pub trait ZonedDevice: Send + Sync + Debug {
     fn details(&self) -> Vec<(&'static str, String)> {
         Vec::new()
     }
+
+    /// The counts of the scheduler before the drive; `None` without one.
+    fn share_status(&self) -> Option<ShareStatus> {
+        None
+    }
 }
 
 /// Forms of [`ZonedDevice::submit`] with a typed result.
@@ -43,9 +49,19 @@ impl dyn ZonedDevice + '_ {
         self.submit(Op::Read { at, into }).typed()
     }
 
+    /// As [`read`](Self::read), with a class.
+    pub fn read_as(&self, class: IoClass, at: Lba, into: BufMut) -> Io<BufMut> {
+        self.submit_as(class, Op::Read { at, into }).typed()
+    }
+
     /// Writes whole blocks at the write pointer.
     pub fn write(&self, at: Lba, data: Buf, how: Durability) -> Io<()> {
         self.submit(Op::Write { at, data, how }).typed()
+    }
+
+    /// As [`write`](Self::write), with a class.
+    pub fn write_as(&self, class: IoClass, at: Lba, data: Buf, how: Durability) -> Io<()> {
+        self.submit_as(class, Op::Write { at, data, how }).typed()
     }
 
     /// Appends whole blocks; returns the address that the device chose.

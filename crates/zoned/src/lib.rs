@@ -23,6 +23,7 @@ mod op;
 mod resources;
 mod sequential_zones;
 mod share;
+mod share_status;
 mod stage;
 mod url;
 mod zone;
@@ -37,7 +38,8 @@ pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
 pub use sequential_zones::SequentialZones;
-pub use share::{ClassStatus, Goal, Share, ShareStatus};
+pub use share::{Goal, Share};
+pub use share_status::{ClassStatus, ShareStatus};
 #[cfg(feature = "broken-rules")]
 pub use stage::BrokenRule;
 pub use stage::Stage;

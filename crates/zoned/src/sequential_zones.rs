@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{Done, Driver, Geometry, Io, Lba, Op, Result, ZoneId, ZonedDevice};
+use crate::{Done, Driver, Geometry, Io, IoClass, Lba, Op, Result, ShareStatus, ZoneId, ZonedDevice};
 
 /// The sequential zones of a device that begins with conventional zones, as a device of their own: zone 0 of the view is
 /// the device's first sequential zone.
@@ -61,6 +61,10 @@ impl ZonedDevice for SequentialZones {
     }
 
     fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
         let op = match op {
             Op::Read { at, into } => Op::Read { at: self.address_on_device(at), into },
             Op::Write { at, data, how } => Op::Write { at: self.address_on_device(at), data, how },
@@ -73,7 +77,7 @@ impl ZonedDevice for SequentialZones {
             }
         };
         let (first, start) = (self.first, self.start);
-        let io = self.device.submit(op);
+        let io = self.device.submit_as(class, op);
         io.map(self.device.driver(), &self.geometry.name, move |result| count_from(result, first, start))
     }
 
@@ -83,6 +87,10 @@ impl ZonedDevice for SequentialZones {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         self.device.details()
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        self.device.share_status()
     }
 }
 

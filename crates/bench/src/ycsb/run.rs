@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use fs::{CreateOptions, FormatOptions, Fs, IoClass, Lifetime, MountOptions};
+use fs::{CreateOptions, FormatOptions, Fs, Lifetime, MountOptions, Purpose};
 use units::block_on;
 use zoned::{DeviceUrl, ZonedDevice};
 
@@ -158,7 +158,7 @@ impl Run<'_> {
         // The picker has room for twice the expected number of inserts, as operations are drawn at random.
         let expected = operations.saturating_mul(workload.inserts()) / 50;
         counted.begin(fs.superblock());
-        let reclaimed = fs.written_bytes(IoClass::Reclaim);
+        let reclaimed = fs.written_bytes(Purpose::Reclaim);
         let picker = match workload {
             // The workload `load` inserts only and picks no record.
             Workload::Load => Picker::new(super::Distribution::Uniform, 1, 0),
@@ -194,7 +194,7 @@ impl Run<'_> {
             kinds: own.each(drive.dilation()),
             compaction_seconds: seconds(driver.now().since(ended)),
             device_operations: counted.counts(),
-            reclaimed_bytes: fs.written_bytes(IoClass::Reclaim).0 - reclaimed.0,
+            reclaimed_bytes: fs.written_bytes(Purpose::Reclaim).0 - reclaimed.0,
         })
     }
 }

@@ -3,10 +3,10 @@
 use std::ops::Range;
 
 use units::{Blocks, Lba};
-use zoned::BufMut;
+use zoned::{BufMut, IoClass};
 
 use crate::cache::{LoadGuard, PageCache, TryLoad};
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, Result};
 use crate::files::file::File;
 use crate::files::pages::PageLookup;
@@ -51,6 +51,7 @@ pub(super) async fn read(
     offset: u64,
     into: &mut [u8],
 ) -> Result<usize> {
+    let class = streams.map_or(IoClass::Read, |streams| streams.class(offset));
     let mut done = 0;
     while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
         let offset = offset.saturating_add(done as u64);
@@ -65,14 +66,14 @@ pub(super) async fn read(
             None => break,
             Some(NextPiece::Filled(len)) => len,
             Some(NextPiece::Device(run)) => match shared.cache.as_ref().zip(streams) {
-                None => run.read(shared, offset, rest).await?,
+                None => run.read(shared, class, offset, rest).await?,
                 Some((cache, streams)) => {
                     drop(run);
                     match cache.load(file.ino, offset).await {
                         None => continue,
                         Some(guard) => {
                             let ahead = Ahead::Streams(streams);
-                            load(shared, cache, (file, ahead), guard, offset, rest).await?
+                            load(shared, cache, (file, ahead, class), guard, offset, rest).await?
                         }
                     }
                 }
@@ -84,13 +85,18 @@ pub(super) async fn read(
 
 /// Reads the pages with bytes of `range` that are not in the page cache into it. Ends at the first page that cannot be read: the read
 /// that needs the page reports why.
-pub(super) async fn read_ahead(shared: &Shared, file: &File, range: Range<u64>) -> Result<()> {
+pub(super) async fn read_ahead(
+    shared: &Shared,
+    file: &File,
+    class: IoClass,
+    range: Range<u64>,
+) -> Result<()> {
     let Some(cache) = &shared.cache else { return Ok(()) };
     let mut page = range.start - range.start % cache.page_bytes();
     while page < range.end {
         if let TryLoad::Absent(guard) = cache.try_load(file.ino, page) {
             let ahead = Ahead::UpTo(range.end);
-            if load(shared, cache, (file, ahead), guard, page, &mut [0]).await? == 0 {
+            if load(shared, cache, (file, ahead, class), guard, page, &mut [0]).await? == 0 {
                 return Ok(());
             }
         }
@@ -104,7 +110,7 @@ pub(super) async fn read_ahead(shared: &Shared, file: &File, range: Range<u64>) 
 async fn load(
     shared: &Shared,
     cache: &PageCache,
-    (file, ahead): (&File, Ahead<'_>),
+    (file, ahead, class): (&File, Ahead<'_>, IoClass),
     guard: LoadGuard<'_>,
     offset: u64,
     into: &mut [u8],
@@ -140,11 +146,11 @@ async fn load(
     if run.from > first {
         // The page begins in another extent.
         drop(guards);
-        return run.read(shared, offset, into).await;
+        return run.read(shared, class, offset, into).await;
     }
     run.to = run.to.min(end);
     ahead.note(first, run.to, longest);
-    let buffer = run.read_blocks(shared).await?;
+    let buffer = run.read_blocks(shared, class).await?;
     for (page, guard) in guards {
         let bytes = run.to.saturating_sub(page).min(cache.page_bytes());
         let from = as_usize(page - run.from);
@@ -159,16 +165,16 @@ async fn load(
 
 impl Run<'_> {
     /// Reads the run's blocks from the device.
-    async fn read_blocks(&self, shared: &Shared) -> Result<BufMut> {
-        let device = shared.device.class(IoClass::Read);
+    async fn read_blocks(&self, shared: &Shared, class: IoClass) -> Result<BufMut> {
+        let device = shared.device.purpose(Purpose::Read);
         let blocks = as_usize((self.to - self.from).div_ceil(shared.block()));
-        let read = device.read(self.at, shared.pool.get(blocks)).await;
+        let read = device.read_as(class, self.at, shared.pool.get(blocks)).await;
         read.map_err(|e| Error::device("reading file data", e))
     }
 
     /// Reads the run's blocks, and copies the file's bytes at `offset` to `into`. Returns the number of bytes copied.
-    async fn read(&self, shared: &Shared, offset: u64, into: &mut [u8]) -> Result<usize> {
-        let buffer = self.read_blocks(shared).await?;
+    async fn read(&self, shared: &Shared, class: IoClass, offset: u64, into: &mut [u8]) -> Result<usize> {
+        let buffer = self.read_blocks(shared, class).await?;
         let len = self.copy(&buffer, offset, into);
         shared.pool.put(buffer);
         Ok(len)

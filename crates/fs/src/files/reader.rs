@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use units::Bytes;
 
+use crate::cache::PageCache;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::read;
 use crate::files::streams::{AccessPattern, Streams};
@@ -62,9 +63,9 @@ impl Reader {
         };
         let most = cache.stats().capacity.0 / READ_AHEAD_DIVISOR;
         let end = offset.0.saturating_add(length.0.min(most)).min(file.size());
-        let handle = Arc::clone(&self.handle);
+        let (handle, class) = (Arc::clone(&self.handle), self.streams.class(offset.0));
         shared.driver.drive(Box::pin(async move {
-            if let Err(error) = read::read_ahead(&handle.shared, &handle.file, offset.0..end).await {
+            if let Err(error) = read::read_ahead(&handle.shared, &handle.file, class, offset.0..end).await {
                 tracing::debug!(%error, ino = handle.file.ino, "a read ahead of the reader failed");
             }
         }));
@@ -96,8 +97,9 @@ impl Reader {
         let (shared, file) = (&self.handle.shared, &self.handle.file);
         let streams = self.admits.then_some(&*self.streams);
         let read = read::read(shared, file, streams, offset.0, into).await?;
-        if let Some((cache, streams)) = shared.cache.as_ref().zip(streams)
-            && let Some(passed) = streams.passed(offset.0, read, cache.page_bytes())
+        let page = shared.cache.as_ref().map_or(shared.block(), PageCache::page_bytes);
+        if let Some(passed) = streams.and_then(|streams| streams.passed(offset.0, read, page))
+            && let Some(cache) = &shared.cache
         {
             cache.remove(file.ino, &[passed]);
         }

@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use zoned::IoClass;
 
 /// Bytes that the first miss which continues a stream reads.
 const FIRST_WINDOW: u64 = 64 << 10;
@@ -110,6 +111,12 @@ impl Streams {
         self.pass.store(pass, Ordering::Relaxed);
     }
 
+    /// The class of a read at `offset`: a compaction's, if the read continues a pass over the file.
+    pub(super) fn class(&self, offset: u64) -> IoClass {
+        let skipped = offset.checked_sub(self.pass.load(Ordering::Relaxed));
+        if skipped.is_some_and(|skipped| skipped <= SLACK) { IoClass::Compaction } else { IoClass::Read }
+    }
+
     /// The bytes that a pass over the file no longer needs after a read of `len` bytes at `offset`: the whole pages of `page` bytes up to the
     /// read's end. `None` where the read does not continue a pass, or ends no page.
     ///
@@ -203,7 +210,9 @@ mod tests {
     fn a_pass_leaves_whole_pages_behind_it_and_other_reads_none() {
         let streams = Streams::default();
         assert_eq!(streams.passed(0, 8192, 4096), None, "no pass is announced");
+        assert_eq!(streams.class(0), IoClass::Read);
         streams.expect(AccessPattern::Once);
+        assert_eq!([0, 36_864].map(|at| streams.class(at)), [IoClass::Compaction, IoClass::Read]);
         assert_eq!(streams.passed(0, 3000, 4096), None, "the first page is needed again");
         assert_eq!(streams.passed(36_864, 4096, 4096), None, "another reader's");
         assert_eq!(streams.passed(3000, 6000, 4096), Some(0..8192));
@@ -219,7 +228,7 @@ mod tests {
             "blocks between are elsewhere"
         );
         streams.expect(AccessPattern::Random);
-        assert_eq!(streams.passed(53_248, 8192, 4096), None);
+        assert_eq!((streams.passed(53_248, 8192, 4096), streams.class(53_248)), (None, IoClass::Read));
         assert_eq!(streams.window(16_384, LONGEST), 0);
     }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use units::Bytes;
 use units::sync::Turnstile;
-use zoned::BufMut;
+use zoned::{BufMut, IoClass};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
@@ -102,6 +102,14 @@ impl Writer {
     pub fn set_lifetime(&self, lifetime: Lifetime) {
         if let Inner::Data(writer) = &self.inner {
             writer.handle.file.writes.status.lock().lifetime = lifetime;
+        }
+    }
+
+    /// Sets the class of the file's writes for the drive's scheduler: [`IoClass::Flush`] or a lower one for a writer that nobody waits for, or [`IoClass::Read`]. Without
+    /// a class, writes in the background are `Flush`, and those that the writer waits for are `Read`. A log's class is its own.
+    pub fn set_class(&self, class: IoClass) {
+        if let Inner::Data(writer) = &self.inner {
+            writer.handle.file.writes.status.lock().class = Some(class.max(IoClass::Read));
         }
     }
 
@@ -208,8 +216,9 @@ impl DataWriter {
 
     /// Writes all of the file's bytes. The caller of the writer hears of a failure.
     async fn write_out(&self, what: WriteOut) -> Result<()> {
-        let written = self.handle.shared.write_out(&self.handle.file, what).await;
-        written.inspect_err(|_| self.handle.file.writes.note_told())
+        let file = &self.handle.file;
+        let written = self.handle.shared.write_out(file, what).await;
+        written.inspect_err(|_| file.writes.note_told())
     }
 
     async fn sync(&self) -> Result<()> {
@@ -228,7 +237,8 @@ impl DataWriter {
         self.check()?;
         let (shared, file) = (&self.handle.shared, &self.handle.file);
         let _write_turn = file.writes.turn.acquire().await;
-        let written = shared.write_out_in_turn(file, WriteOut::Everything).await;
+        let class = file.writes.class_of_waiter();
+        let written = shared.write_out_in_turn(class, file, WriteOut::Everything).await;
         written.inspect_err(|_| file.writes.note_told())?;
         let modified_ms = shared.driver.unix_millis();
         let cut = {

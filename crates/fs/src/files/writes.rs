@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use units::sync::Turnstile;
+use zoned::IoClass;
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Lifetime;
@@ -28,6 +29,8 @@ pub(crate) struct FileWrites {
 pub(crate) struct WriteStatus {
     /// The expected lifetime of the bytes appended from now on.
     pub lifetime: Lifetime,
+    /// The class of writes that nobody waits for, and of those that a writer with this class waits for; `None`: the writer has none.
+    pub class: Option<IoClass>,
     /// The expected size of the file in bytes; 0: not known.
     pub expected: u64,
     /// Number of blocks of file data written, and of padding blocks behind them.
@@ -53,6 +56,16 @@ impl FileWrites {
                 Err(Error::new(ErrorKind::Poisoned, "writing a file").caused_by(failure.error.clone()))
             }
         }
+    }
+
+    /// The class of writes that nobody waits for.
+    pub(crate) fn class_in_background(&self) -> IoClass {
+        self.status.lock().class.unwrap_or(IoClass::Flush)
+    }
+
+    /// The class of writes that the file's writer waits for. A writer without a class is a client of the program.
+    pub(crate) fn class_of_waiter(&self) -> IoClass {
+        self.status.lock().class.unwrap_or(IoClass::Read)
     }
 
     /// Notes that bytes of the file cannot be written. Returns the error of the first failure.
@@ -84,6 +97,6 @@ impl FileWrites {
     /// A writer opens the file, which ends before the first lost byte. `lifetime`: that of the file.
     pub(crate) fn begin(&self, lifetime: Lifetime) {
         let mut status = self.status.lock();
-        (status.failure, status.lifetime) = (None, lifetime);
+        (status.failure, status.lifetime, status.class) = (None, lifetime, None);
     }
 }

@@ -10,7 +10,7 @@ use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
 use crate::cache::{PageCache, check_cache_size};
-use crate::device::{self, Device, IoClass};
+use crate::device::{self, Device, Purpose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::stat::{Superblock, ZoneRole};
@@ -39,7 +39,7 @@ use crate::zones::{ahead, cleaner, lease};
 pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) -> Result<Arc<Shared>> {
     check_cache_size(options.cache)?;
     let device = Device::new(device);
-    let dev = device.class(IoClass::Metadata);
+    let dev = device.purpose(Purpose::Metadata);
     let geometry = dev.geometry().clone();
     let report = dev.report(0..geometry.zones).await.map_err(|e| Error::device("mounting", e))?;
     let (superblock, problems) = read_superblock(dev, &report).await?;
@@ -58,7 +58,7 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
         // flushes the cache.
         device::flush(dev, "mounting").await?;
     }
-    recover_logs(device.class(IoClass::Log), &superblock, &mut replayed.state, options).await?;
+    recover_logs(device.purpose(Purpose::Log), &superblock, &mut replayed.state, options).await?;
     if !options.read_only {
         trim_parallel_logs(&mut replayed.state, &report)?;
     }
@@ -98,7 +98,7 @@ fn shared_state(
     report: &[ZoneInfo],
 ) -> Arc<Shared> {
     let Replayed { mut state, chain, spare, max_epoch, .. } = replayed;
-    let dev = Arc::clone(device.class(IoClass::Metadata));
+    let dev = Arc::clone(device.purpose(Purpose::Metadata));
     let geometry = dev.geometry();
     let slots = OpenZoneShares::of(geometry);
     let slots = if options.open_ahead { slots } else { OpenZoneShares { ahead: 0, ..slots } };
@@ -289,7 +289,7 @@ async fn finish_active_zones(shared: &Arc<Shared>, report: &[ZoneInfo]) {
         z.state.is_active() && unused
     };
     for info in report.iter().filter(left) {
-        if let Err(error) = shared.device.class(IoClass::Metadata).zone(info.zone, Action::Finish).await {
+        if let Err(error) = shared.device.purpose(Purpose::Metadata).zone(info.zone, Action::Finish).await {
             tracing::warn!(zone = %info.zone, %error, "finishing a zone at mount failed");
         }
     }
@@ -309,7 +309,7 @@ async fn reset_active_dead_zones(shared: &Arc<Shared>, report: &[ZoneInfo]) -> R
     // The durable metadata may still have a log's unwritten segment in this zone.
     shared.metadata.commit_upto(upto).await?;
     for zone in dead {
-        let reset = shared.device.class(IoClass::Metadata).zone(zone, Action::Reset).await;
+        let reset = shared.device.purpose(Purpose::Metadata).zone(zone, Action::Reset).await;
         reset.map_err(|e| Error::device("resetting a zone at mount", e))?;
         shared.state.lock().allocator.table.set_phase(zone, Phase::Free);
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use units::sync::{Event, Turnstile};
 use units::{Bytes, Instant};
-use zoned::{Buf, BufMut};
+use zoned::{Buf, BufMut, IoClass};
 
 use crate::error::{Error, Result};
 use crate::files::file::File;
@@ -46,8 +46,8 @@ struct Queue {
     by_age: BTreeSet<(Instant, u64)>,
     /// The files of `by_age` with a full buffer.
     full: BTreeSet<(Instant, u64)>,
-    /// True while a writer waits for memory: files are written until it has some.
-    writer_waits: bool,
+    /// The class of the writer that waits for memory: files are written until the writer has some.
+    waiting: Option<IoClass>,
     /// Everything that became dirty up to this time is to be written.
     everything_upto: Option<Instant>,
     /// Files that lost bytes since the last call of [`DirtyBytes::take_failures`].
@@ -69,15 +69,15 @@ struct DirtyFile {
 struct WaitingWriter<'a>(&'a DirtyBytes);
 
 impl<'a> WaitingWriter<'a> {
-    fn begin(dirty: &'a DirtyBytes) -> WaitingWriter<'a> {
-        dirty.queue.lock().writer_waits = true;
+    fn begin(dirty: &'a DirtyBytes, class: IoClass) -> WaitingWriter<'a> {
+        dirty.queue.lock().waiting = Some(class);
         WaitingWriter(dirty)
     }
 }
 
 impl Drop for WaitingWriter<'_> {
     fn drop(&mut self) {
-        self.0.queue.lock().writer_waits = false;
+        self.0.queue.lock().waiting = None;
     }
 }
 
@@ -159,7 +159,7 @@ impl DirtyBytes {
         };
         while !self.try_admit(file, bytes, now) {
             let seen = self.fewer.version();
-            let _waiting = WaitingWriter::begin(self);
+            let _waiting = WaitingWriter::begin(self, file.writes.class_of_waiter());
             if self.try_admit(file, bytes, now) {
                 break;
             }
@@ -217,8 +217,8 @@ impl DirtyBytes {
         }
     }
 
-    /// The next file for the task to write, and how much of it. The task calls [`ended`](DirtyBytes::ended) afterwards.
-    pub(super) fn next(&self, now: Instant) -> Option<(Arc<File>, WriteOut)> {
+    /// The next file for the task to write, how much of it, and in operations of which class. The task calls [`ended`](DirtyBytes::ended) afterwards.
+    pub(super) fn next(&self, now: Instant) -> Option<(Arc<File>, WriteOut, IoClass)> {
         let mut queue = self.queue.lock();
         let oldest = queue.by_age.first().copied();
         let is_asked_for = |since: Instant| queue.everything_upto.is_some_and(|upto| since <= upto);
@@ -226,15 +226,20 @@ impl DirtyBytes {
         let (ino, what) = match (queue.full.first().copied(), oldest) {
             (_, Some((since, ino))) if is_asked_for(since) || is_due(since) => (ino, WriteOut::Everything),
             (Some((_, ino)), _) => (ino, WriteOut::Buffers),
-            (None, Some((_, ino))) if queue.writer_waits || queue.total >= self.budget / BEGIN_DIVISOR => {
+            (None, Some((_, ino)))
+                if queue.waiting.is_some() || queue.total >= self.budget / BEGIN_DIVISOR =>
+            {
                 (ino, WriteOut::Everything)
             }
             _ => return None,
         };
         queue.unqueue(ino);
+        let waiting = queue.waiting;
         let entry = queue.files.get_mut(&ino)?;
         entry.is_being_written = true;
-        Some((Arc::clone(&entry.file), what))
+        let class = entry.file.writes.class_in_background();
+        // A writer that waits for memory waits for each file's bytes.
+        Some((Arc::clone(&entry.file), what, waiting.map_or(class, |waiting| waiting.min(class))))
     }
 
     /// When the task has to write something, if nothing else happens.

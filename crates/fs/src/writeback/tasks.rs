@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use units::sync::Event;
 use units::{Driver, Instant, sleep_until};
+use zoned::IoClass;
 
 use crate::files::file::File;
 use crate::files::writes::WriteOut;
@@ -31,9 +32,9 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Drive
                 return shared.end_background();
             }
             while !is_closed && shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE {
-                let Some((file, what)) = dirty.next(driver.now()) else { break };
+                let Some((file, what, class)) = dirty.next(driver.now()) else { break };
                 let shared = Arc::clone(&shared);
-                running.push(Box::pin(async move { write_file(&shared, &file, what).await }));
+                running.push(Box::pin(async move { write_file(&shared, &file, what, class).await }));
             }
             if shared.metadata.check().is_err() {
                 dirty.wake_writers();
@@ -46,9 +47,9 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Drive
 }
 
 /// Writes one file. A failure is the file's, whose callers hear of it, or the mount's.
-async fn write_file(shared: &Shared, file: &Arc<File>, what: WriteOut) {
+async fn write_file(shared: &Shared, file: &Arc<File>, what: WriteOut, class: IoClass) {
     let began = shared.driver.now();
-    if let Err(error) = shared.write_out(file, what).await {
+    if let Err(error) = shared.write_out_as(class, file, what).await {
         tracing::debug!(ino = file.ino, %error, "writing back a file failed");
     }
     shared.count_dirty(file, &file.content.read());

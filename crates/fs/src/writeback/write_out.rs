@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use zoned::IoClass;
+
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::files::file::{Content, File};
@@ -33,17 +35,27 @@ impl Shared {
         (self.options.write_buffer.min(longest) / optimal).max(1) * optimal
     }
 
-    /// Writes the bytes of `file` that are in memory only.
+    /// Writes the bytes of `file` that are in memory only, in operations of `class`.
     ///
     /// # Errors
     /// The file's write failure, from then on: the file ends before the first lost byte. That of the metadata log, and `Closed`: the bytes stay in memory.
-    pub(crate) async fn write_out(&self, file: &Arc<File>, what: WriteOut) -> Result<()> {
+    pub(crate) async fn write_out_as(&self, class: IoClass, file: &Arc<File>, what: WriteOut) -> Result<()> {
         let _turn = file.writes.turn.acquire().await;
-        self.write_out_in_turn(file, what).await
+        self.write_out_in_turn(class, file, what).await
     }
 
-    /// As [`write_out`](Shared::write_out). The caller holds the file's turn.
-    pub(crate) async fn write_out_in_turn(&self, file: &Arc<File>, what: WriteOut) -> Result<()> {
+    /// As [`write_out_as`](Shared::write_out_as), for a caller that waits.
+    pub(crate) async fn write_out(&self, file: &Arc<File>, what: WriteOut) -> Result<()> {
+        self.write_out_as(file.writes.class_of_waiter(), file, what).await
+    }
+
+    /// As [`write_out_as`](Shared::write_out_as). The caller holds the file's turn.
+    pub(crate) async fn write_out_in_turn(
+        &self,
+        class: IoClass,
+        file: &Arc<File>,
+        what: WriteOut,
+    ) -> Result<()> {
         file.writes.check()?;
         let (full, everything) = (self.write_buffer_bytes(), what == WriteOut::Everything);
         let block = usize::try_from(self.block()).expect("a block fits into memory");
@@ -57,7 +69,7 @@ impl Shared {
                 content.pages.next_piece(everything, full, block, longest_copy)
             };
             let Some(piece) = piece else { return Ok(()) };
-            self.write_piece(file, &piece).await?;
+            self.write_piece(class, file, &piece).await?;
             if let Some(dirty) = &self.dirty {
                 dirty.reuse(piece.data, full);
                 self.leave_memory_to_dirty_bytes();
@@ -66,10 +78,10 @@ impl Shared {
     }
 
     /// Writes a piece of `file`, if need be to several zones in turn. Bytes that no zone takes are lost.
-    async fn write_piece(&self, file: &Arc<File>, piece: &Piece) -> Result<()> {
+    async fn write_piece(&self, class: IoClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
         let mut zones_left = if self.dirty.is_some() { ZONES_TRIED } else { 1 };
         loop {
-            let Err(error) = self.place_piece(file, piece).await else { return Ok(()) };
+            let Err(error) = self.place_piece(class, file, piece).await else { return Ok(()) };
             // A mount that ends, or whose metadata cannot be written, loses no byte of this file alone.
             self.check_open()?;
             self.metadata.check()?;
@@ -106,15 +118,15 @@ impl Shared {
 
     /// Writes a piece of `file`, or as much of it as ends with one of the device's optimal writes, and commits its extents: the file's stored bytes end
     /// behind those written.
-    async fn place_piece(&self, file: &Arc<File>, piece: &Piece) -> Result<()> {
-        let placed = self.place_and_record(file, piece).await;
+    async fn place_piece(&self, class: IoClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
+        let placed = self.place_and_record(class, file, piece).await;
         // The file may have been removed during the write: no later write or close would give its own zone back.
         self.release_own_zone(file);
         placed?;
         self.metadata.bound_pending().await
     }
 
-    async fn place_and_record(&self, file: &Arc<File>, piece: &Piece) -> Result<()> {
+    async fn place_and_record(&self, class: IoClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
         let (lifetime, (written, padded)) = {
             let status = file.writes.status.lock();
             (status.lifetime, status.blocks)
@@ -129,7 +141,7 @@ impl Shared {
             PlaceAmount::Whole
         };
         let who = if self.dirty.is_some() { PlaceFor::AcceptedBytes } else { PlaceFor::Writer };
-        let placed = self.place(lifetime, &piece.data, amount, own, who).await?;
+        let placed = self.place(class, lifetime, &piece.data, amount, own, who).await?;
         {
             let (written, padded) = &mut file.writes.status.lock().blocks;
             *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();

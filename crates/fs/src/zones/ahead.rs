@@ -16,7 +16,7 @@ use units::sync::Event;
 use units::{ZoneId, sleep_until};
 use zoned::{Action, ZoneState};
 
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
@@ -233,7 +233,7 @@ impl Shared {
         };
         let mut progress = false;
         for LeftZone { zone, .. } in left {
-            let report = self.device.class(IoClass::Log).report(zone.0..zone.0.saturating_add(1)).await;
+            let report = self.device.purpose(Purpose::Log).report(zone.0..zone.0.saturating_add(1)).await;
             let full = report.is_ok_and(|r| r.first().is_some_and(|info| !info.state.is_active()));
             if full {
                 self.state.lock().allocator.leaving.retain(|left| left.zone != zone);
@@ -249,7 +249,7 @@ impl Shared {
     /// Opens a zone for the next log that needs one.
     async fn open_ahead(&self) -> bool {
         let Some(zone) = self.state.lock().allocator.begin_open_ahead() else { return false };
-        let opened = self.device.class(IoClass::Log).zone(zone, Action::Open).await;
+        let opened = self.device.purpose(Purpose::Log).zone(zone, Action::Open).await;
         if let Err(error) = &opened {
             tracing::warn!(%zone, %error, "a zone cannot be opened ahead; logs open theirs by writing");
         }
@@ -263,7 +263,7 @@ impl Shared {
     async fn close_ahead(&self) {
         let zones = std::mem::take(&mut self.state.lock().allocator.ahead);
         for zone in zones {
-            if let Err(error) = self.device.class(IoClass::Log).zone(zone, Action::Reset).await {
+            if let Err(error) = self.device.purpose(Purpose::Log).zone(zone, Action::Reset).await {
                 tracing::warn!(%zone, %error, "resetting a zone opened ahead failed");
             }
             self.state.lock().allocator.table.set_phase(zone, Phase::Free);
@@ -274,7 +274,7 @@ impl Shared {
     /// another program, opened them.
     pub(crate) async fn close_opened(&self, report: &[zoned::ZoneInfo]) -> Result<()> {
         for info in report.iter().filter(|z| z.state.is_active() && z.pointer == units::Blocks::ZERO) {
-            let reset = self.device.class(IoClass::Log).zone(info.zone, Action::Reset).await;
+            let reset = self.device.purpose(Purpose::Log).zone(info.zone, Action::Reset).await;
             reset.map_err(|e| Error::device("resetting an unused open zone", e))?;
         }
         Ok(())

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use units::ZoneId;
-use zoned::ZoneState;
+use zoned::{IoClass, ZoneState};
 
 use crate::error::{Error, ErrorKind};
 use crate::files::stat::ZoneRole;
@@ -61,8 +61,8 @@ pub(crate) struct Allocator {
     pub reserved_blocks: u64,
     /// The empty zones kept for the recovery of databases.
     pub reserve: RecoveryReserve,
-    /// True if a writer waits for space.
-    pub wanted: bool,
+    /// The highest class of the writers that wait for space.
+    pub wanted: Option<IoClass>,
     /// Number of logs that wait for an open zone.
     pub waiting_logs: usize,
     /// True if the cleaner found nothing to reclaim, and nothing was freed since.
@@ -143,7 +143,7 @@ impl Allocator {
             zone_blocks: 0,
             reserved_blocks: 0,
             reserve: RecoveryReserve::default(),
-            wanted: false,
+            wanted: None,
             waiting_logs: 0,
             exhausted: false,
             changes: 0,
@@ -197,6 +197,11 @@ impl Allocator {
     /// Number of empty zones below which reclaim begins.
     pub(crate) fn scarce_free_zones(&self) -> usize {
         self.kept + self.reserved_zones() + LOW_FREE_ZONES
+    }
+
+    /// A writer of `class` waits for space.
+    pub(super) fn want(&mut self, class: IoClass) {
+        self.wanted = Some(self.wanted.map_or(class, |wanted| wanted.min(class)));
     }
 
     /// True if a log that takes an empty zone leaves the reserve for recovery whole, and the blocks reserved for accepted bytes.

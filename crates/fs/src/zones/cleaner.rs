@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use units::sync::{Event, Turn};
 use units::{Blocks, Bytes, ZoneId, sleep_until};
-use zoned::{Action, Buf, BufMut, ZoneState};
+use zoned::{Action, Buf, BufMut, IoClass, ZoneState};
 
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::metadata::format::record::{MAX_EXTENTS, Record};
@@ -67,7 +67,7 @@ impl Shared {
         }
         let (strict, changes) = {
             let state = self.state.lock();
-            (state.allocator.wanted, state.allocator.changes)
+            (state.allocator.wanted.is_some(), state.allocator.changes)
         };
         if self.finish_zones().await || self.reset_zones().await? {
             return Ok(true);
@@ -77,7 +77,7 @@ impl Shared {
         }
         let (waiting, retry) = {
             let mut state = self.state.lock();
-            let waiting = state.allocator.wanted;
+            let waiting = state.allocator.wanted.is_some();
             if waiting && (!strict || changes != state.allocator.changes) {
                 // A writer began to wait, or blocks were freed, during this round of cleaning: the next round
                 // checks again.
@@ -90,7 +90,7 @@ impl Shared {
                     || state.allocator.opening;
                 state.allocator.exhausted = !coming;
             }
-            state.allocator.wanted = false;
+            state.allocator.wanted = None;
             (waiting, waiting && !state.allocator.exhausted)
         };
         if waiting {
@@ -113,7 +113,7 @@ impl Shared {
     async fn finish_zones_now(&self) -> bool {
         let zones = self.state.lock().allocator.finishing.clone();
         for &zone in &zones {
-            let finished = self.device.class(IoClass::Reclaim).zone(zone, Action::Finish).await;
+            let finished = self.device.purpose(Purpose::Reclaim).zone(zone, Action::Finish).await;
             if let Err(error) = finished {
                 tracing::warn!(%zone, %error, "finishing a zone failed");
             }
@@ -158,7 +158,7 @@ impl Shared {
             let state = self.state.lock();
             let dead = state.allocator.table.dead();
             let scarce = state.allocator.table.free_zone_count() <= state.allocator.scarce_free_zones();
-            let urgent = state.allocator.wanted || scarce || dead.len() > MAX_DEAD_ZONES;
+            let urgent = state.allocator.wanted.is_some() || scarce || dead.len() > MAX_DEAD_ZONES;
             let by = |z: &ZoneId| state.allocator.table.get(*z).map_or(0, |z| z.freed_by);
             let upto = dead.iter().map(by).max().unwrap_or(0);
             (dead, if urgent && !broken { upto } else { 0 })
@@ -184,7 +184,7 @@ impl Shared {
             }
             ready
         };
-        let device = self.device.class(IoClass::Reclaim);
+        let device = self.device.purpose(Purpose::Reclaim);
         let ios = ready.iter().map(|zone| device.zone(*zone, Action::Reset)).collect();
         for (result, &zone) in zoned::join_all(ios).await.into_iter().zip(&ready) {
             let mut state = self.state.lock();
@@ -212,12 +212,15 @@ impl Shared {
         let victim = {
             let state = self.state.lock();
             if state.allocator.table.free_zone_count() > state.allocator.scarce_free_zones()
-                && !state.allocator.wanted
+                && state.allocator.wanted.is_none()
             {
                 return Ok(false);
             }
-            let fraction =
-                if state.allocator.wanted { MIN_RECLAIM_GAIN_DIVISOR } else { EASY_RECLAIM_GAIN_DIVISOR };
+            let fraction = if state.allocator.wanted.is_some() {
+                MIN_RECLAIM_GAIN_DIVISOR
+            } else {
+                EASY_RECLAIM_GAIN_DIVISOR
+            };
             let capacity = self.device.geometry().zone_capacity.0;
             state.allocator.table.reclaim_victim((capacity / fraction).max(1), &state.allocator.stuck)
         };
@@ -277,7 +280,7 @@ impl Shared {
         part: Extent,
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
-        let device = self.device.class(IoClass::Reclaim);
+        let device = self.device.purpose(Purpose::Reclaim);
         let geometry = device.geometry();
         let block = self.block();
         let blocks = part.bytes.div_ceil(block);
@@ -289,13 +292,18 @@ impl Shared {
                 let n = (blocks - done).min(geometry.max_transfer.0);
                 let at = geometry.start(part.zone).plus(part.start).plus(Blocks(done));
                 let len = usize::try_from(Blocks(n).bytes(geometry.block_size).0).unwrap_or(0);
-                let read = device.read(at, BufMut::zeroed(len)).await;
+                let read = device.read_as(self.class_of_reclaim(), at, BufMut::zeroed(len)).await;
                 whole.extend_from_slice(&read.map_err(|e| Error::device("reading for reclaim", e))?);
                 done += n;
             }
             whole.freeze()
         };
         self.write_copy(ino, part, &data, lifetime).await
+    }
+
+    /// The class of a reclaim's operations: that of the writers that wait for space.
+    fn class_of_reclaim(&self) -> IoClass {
+        self.state.lock().allocator.wanted.map_or(IoClass::Reclaim, |class| class.min(IoClass::Reclaim))
     }
 
     async fn write_copy(
@@ -306,7 +314,9 @@ impl Shared {
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
         let block = self.block();
-        let placed = self.place(lifetime, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
+        let class = self.class_of_reclaim();
+        let placed =
+            self.place(class, lifetime, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {

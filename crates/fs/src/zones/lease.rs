@@ -5,9 +5,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use units::{Blocks, Instant, ZoneId};
-use zoned::{Action, ZoneState};
+use zoned::{Action, IoClass, ZoneState};
 
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::ZoneRole;
 use crate::metadata::format::record::Record;
@@ -306,7 +306,7 @@ impl Shared {
                         Err(None)
                     }
                     SegmentSearchOutcome::Starved => {
-                        state.allocator.wanted = true;
+                        state.allocator.want(IoClass::Log);
                         Err(None)
                     }
                     SegmentSearchOutcome::Wait => Err(None),
@@ -335,7 +335,7 @@ impl Shared {
         if !self.options.open_ahead
             && segment.start == Blocks::ZERO
             && !self.device.geometry().is_conventional(segment.zone)
-            && let Err(error) = self.device.class(IoClass::Log).zone(segment.zone, Action::Open).await
+            && let Err(error) = self.device.purpose(Purpose::Log).zone(segment.zone, Action::Open).await
         {
             tracing::debug!(zone = %segment.zone, %error, "opening a log's zone failed; writing opens it");
         }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use units::{Blocks, ZoneId};
-use zoned::{Buf, BufMut, Durability, Io, ZoneState};
+use zoned::{Buf, BufMut, Durability, Io, IoClass, ZoneState};
 
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, Result};
 use crate::options::{Lifetime, Pace};
 use crate::shared::Shared;
@@ -76,10 +76,11 @@ fn with_zeros_behind(data: Buf, behind: u64, block: usize) -> Buf {
 }
 
 impl Shared {
-    /// Writes whole blocks of file data to zones of `lifetime`, and waits until the device has acknowledged
+    /// Writes whole blocks of file data to zones of `lifetime`, in operations of `class`, and waits until the device has acknowledged
     /// the writes. Waits for reclaim before it fails with `NoSpace`.
     pub(crate) async fn place(
         &self,
+        class: IoClass,
         lifetime: Lifetime,
         data: &Buf,
         amount: PlaceAmount,
@@ -87,7 +88,7 @@ impl Shared {
         who: PlaceFor,
     ) -> Result<Placed<'_>> {
         let device =
-            self.device.class(if who == PlaceFor::Reclaim { IoClass::Reclaim } else { IoClass::Write });
+            self.device.purpose(if who == PlaceFor::Reclaim { Purpose::Reclaim } else { Purpose::Write });
         let geometry = device.geometry();
         let optimal = geometry.optimal_write.0;
         let block = geometry.block_size as usize;
@@ -101,7 +102,7 @@ impl Shared {
                 break;
             }
             let seen = self.space.version();
-            let open = match self.choose_data_zone(lifetime, own, who) {
+            let open = match self.choose_data_zone(class, lifetime, own, who) {
                 Ok(Some(open)) => open,
                 Ok(None) if ios.is_empty() => {
                     self.kick_cleaner();
@@ -146,7 +147,8 @@ impl Shared {
                 open.in_flight.fetch_add(1, Ordering::AcqRel);
                 open.writing.fetch_add(1, Ordering::AcqRel);
                 let lba = geometry.start(open.zone).plus(Blocks(*next));
-                ios.push(device.write(
+                ios.push(device.write_as(
+                    class,
                     lba,
                     with_zeros_behind(data.slice(at..to), behind, block),
                     Durability::Cached,
@@ -173,7 +175,9 @@ impl Shared {
     /// True if file data is written in small pieces because logs have priority.
     fn is_paced(&self) -> bool {
         match self.options.pace {
-            Pace::ParallelLogs => self.parallel_logs.load(Ordering::Relaxed) > 0,
+            Pace::ParallelLogs => {
+                !self.device.has_scheduler && self.parallel_logs.load(Ordering::Relaxed) > 0
+            }
             Pace::Always => true,
             Pace::Never => false,
         }
@@ -199,6 +203,7 @@ impl Shared {
     /// A zone for a write of file data; `None` if one may be found after the next change of `space`.
     fn choose_data_zone(
         &self,
+        class: IoClass,
         lifetime: Lifetime,
         own: OwnZone,
         who: PlaceFor,
@@ -211,7 +216,7 @@ impl Shared {
         match state.allocator.choose_zone(lifetime, own, who) {
             ZoneChoice::Zone(zone) => return Ok(Some(zone)),
             ZoneChoice::Wait if !privileged => {}
-            ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.wanted = true,
+            ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.want(class),
             // A reclaim's write waits only for writes in flight: the cleaner, which runs the reclaim, also
             // finishes zones.
             ZoneChoice::Wait if state.allocator.finishing.is_empty() => {}

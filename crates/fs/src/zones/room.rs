@@ -99,7 +99,7 @@ impl Shared {
                 if state.allocator.exhausted {
                     return Err(state.allocator.no_space());
                 }
-                state.allocator.wanted = true;
+                state.allocator.want(file.writes.class_of_waiter());
             }
             self.kick_cleaner();
             self.space.changed_since(seen).await;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::common::{Drive, bytes, log};
 use fs::wal::LogOptions;
-use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, IoClass, Lifetime, MountOptions, ZoneRole};
+use fs::{CreateOptions, ErrorKind, FormatOptions, Fs, Lifetime, MountOptions, Purpose, ZoneRole};
 use units::{Blocks, Driver, RealDriver, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Io, Op, ZonedDevice};
@@ -382,7 +382,7 @@ fn an_unmount_during_a_reclaim_is_no_failure_of_the_reclaim() {
             for path in files.iter().step_by(2) {
                 fs.unlink(path).await.unwrap();
             }
-            let reads = fs.operations(IoClass::Reclaim);
+            let reads = fs.operations(Purpose::Reclaim);
             let writer = {
                 let fs = fs.clone();
                 spawn(&*drive.driver, "writer", async move {
@@ -398,7 +398,7 @@ fn an_unmount_during_a_reclaim_is_no_failure_of_the_reclaim() {
             };
             units::sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_micros(micros))).await;
             fs.unmount().await.unwrap();
-            interrupted += usize::from(fs.operations(IoClass::Reclaim) > reads);
+            interrupted += usize::from(fs.operations(Purpose::Reclaim) > reads);
             writer.await;
         });
         drive.check();

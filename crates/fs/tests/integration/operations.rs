@@ -1,21 +1,40 @@
-//! Tests of operation classes: every operation of a mount goes to the device under the class of its purpose.
+//! Tests of the operations of a mount: each is counted under its purpose, and has the class of who waits for it.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use fs::{Bytes, Fs, IoClass, MountOptions, ParallelOptions};
-use units::Driver;
+use fs::{AccessPattern, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
+use units::{Driver, sleep_until};
 use zoned::emu::{Emu, EmuOptions};
 use zoned::{Geometry, Io, Op, ZonedDevice};
 
-use crate::common::{Drive, bytes, log, read, write};
+use crate::common::{Drive, bytes, data, log, read, write};
 
-/// A drive that counts its operations and the bytes written to it.
+/// A drive that counts its operations and the bytes written to it, and knows the classes of data operations.
 #[derive(Debug)]
 struct CountingDrive {
     emu: Arc<Emu>,
     operations: AtomicU64,
     written: AtomicU64,
+    classes: Mutex<BTreeSet<IoClass>>,
+}
+
+impl CountingDrive {
+    fn over(drive: &Drive) -> Arc<CountingDrive> {
+        Arc::new(CountingDrive {
+            emu: drive.emu.clone(),
+            operations: AtomicU64::new(0),
+            written: AtomicU64::new(0),
+            classes: Mutex::default(),
+        })
+    }
+
+    /// The classes of reads, writes and appends since the last call, the highest first.
+    fn take_classes(&self) -> Vec<IoClass> {
+        std::mem::take(&mut *self.classes.lock().unwrap()).into_iter().collect()
+    }
 }
 
 impl ZonedDevice for CountingDrive {
@@ -24,6 +43,13 @@ impl ZonedDevice for CountingDrive {
     }
 
     fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        if matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Append { .. }) {
+            self.classes.lock().unwrap().insert(class);
+        }
         self.operations.fetch_add(1, Ordering::Relaxed);
         if let Op::Append { data, .. } | Op::Write { data, .. } = &op {
             self.written.fetch_add(data.len() as u64, Ordering::Relaxed);
@@ -37,63 +63,111 @@ impl ZonedDevice for CountingDrive {
 }
 
 fn counts(fs: &Fs) -> Vec<u64> {
-    IoClass::ALL.iter().map(|class| fs.operations(*class)).collect()
+    Purpose::ALL.iter().map(|purpose| fs.operations(*purpose)).collect()
 }
 
-/// The classes whose counts of device operations changed between two times.
-fn classes_with_new_operations(before: &[u64], after: &[u64]) -> Vec<IoClass> {
-    let counts = before.iter().zip(after).zip(IoClass::ALL);
-    counts.filter(|((before, after), _)| before < after).map(|(_, class)| class).collect()
+/// The purposes whose counts of device operations changed between two times.
+fn purposes_with_new_operations(before: &[u64], after: &[u64]) -> Vec<Purpose> {
+    let counts = before.iter().zip(after).zip(Purpose::ALL);
+    counts.filter(|((before, after), _)| before < after).map(|(_, purpose)| purpose).collect()
 }
 
 #[test]
-fn each_device_operation_is_counted_in_the_io_class_of_its_purpose() {
+fn each_device_operation_is_counted_under_its_purpose() {
     let drive = Drive::new(EmuOptions::tiny());
     drive.format();
-    let (operations, written) = (AtomicU64::new(0), AtomicU64::new(0));
-    let counted = Arc::new(CountingDrive { emu: drive.emu.clone(), operations, written });
+    let counted = CountingDrive::over(&drive);
     let dev: Arc<dyn ZonedDevice> = counted.clone();
     drive.run(async {
         let fs = Fs::mount(dev, &MountOptions::default()).await.unwrap();
         let mut last = counts(&fs);
         assert_eq!(
-            classes_with_new_operations(&[0; 5], &last),
-            [IoClass::Metadata],
+            purposes_with_new_operations(&[0; 5], &last),
+            [Purpose::Metadata],
             "a mount of an empty file system"
         );
         let mut since = async |fs: &Fs| {
             let now = counts(fs);
-            classes_with_new_operations(&std::mem::replace(&mut last, now.clone()), &now)
+            purposes_with_new_operations(&std::mem::replace(&mut last, now.clone()), &now)
         };
         write(&fs, "/data", &bytes(50_000, 1)).await.unwrap();
-        assert!(since(&fs).await.contains(&IoClass::Write));
-        assert_eq!(fs.written_bytes(IoClass::Write), Bytes(50_000_u64.next_multiple_of(4096)));
+        assert!(since(&fs).await.contains(&Purpose::Write));
+        assert_eq!(fs.written_bytes(Purpose::Write), Bytes(50_000_u64.next_multiple_of(4096)));
         read(&fs, "/data").await.unwrap();
-        assert_eq!(since(&fs).await, [IoClass::Read]);
+        assert_eq!(since(&fs).await, [Purpose::Read]);
         let writer = fs.create("/log", &log()).await.unwrap();
         writer.append(&bytes(5000, 2)).await.unwrap();
         writer.sync().await.unwrap();
-        assert!(since(&fs).await.contains(&IoClass::Log));
+        assert!(since(&fs).await.contains(&Purpose::Log));
         writer.append(&bytes(5000, 3)).await.unwrap();
         writer.sync().await.unwrap();
-        assert_eq!(since(&fs).await, [IoClass::Log], "an append to a log with a zone");
+        assert_eq!(since(&fs).await, [Purpose::Log], "an append to a log with a zone");
         writer.close().await.unwrap();
         fs.sync().await.unwrap();
         since(&fs).await;
         let mut into = vec![0; 5000];
         fs.open("/log").unwrap().read_at(Bytes(0), &mut into).await.unwrap();
-        assert_eq!(since(&fs).await, [IoClass::Read], "a read of a closed log");
+        assert_eq!(since(&fs).await, [Purpose::Read], "a read of a closed log");
         let (parallel, _) = fs.parallel_log("/parallel", &ParallelOptions::default()).await.unwrap();
         parallel.close().await.unwrap();
         let zone = fs.statfs().capacity.0 / 8;
         for n in 0..40 {
             write(&fs, "/data", &bytes(usize::try_from(zone).unwrap(), n)).await.unwrap();
         }
-        assert!(since(&fs).await.contains(&IoClass::Reclaim));
+        assert!(since(&fs).await.contains(&Purpose::Reclaim));
         fs.unmount().await.unwrap();
         assert_eq!(counts(&fs).iter().sum::<u64>(), counted.operations.load(Ordering::Relaxed));
-        let written: u64 = IoClass::ALL.iter().map(|class| fs.written_bytes(*class).0).sum();
+        let written: u64 = Purpose::ALL.iter().map(|purpose| fs.written_bytes(*purpose).0).sum();
         assert_eq!(written, counted.written.load(Ordering::Relaxed));
-        assert_eq!(fs.written_bytes(IoClass::Read), Bytes(0));
+        assert_eq!(fs.written_bytes(Purpose::Read), Bytes(0));
+    });
+}
+
+#[test]
+fn an_operation_has_the_class_of_who_waits_for_it() {
+    let drive = Drive::new(EmuOptions::tiny());
+    drive.format();
+    let counted = CountingDrive::over(&drive);
+    let dev: Arc<dyn ZonedDevice> = counted.clone();
+    drive.run(async {
+        let options = MountOptions { cache: Bytes(4 << 20), ..MountOptions::default() };
+        let fs = Fs::mount(dev, &options).await.unwrap();
+        counted.take_classes();
+        // Only the metadata's commit and the write that a sync waits for.
+        let client = fs.create("/client", &data()).await.unwrap();
+        client.append(&bytes(20_000, 1)).await.unwrap();
+        client.sync().await.unwrap();
+        assert_eq!(counted.take_classes(), [IoClass::Log, IoClass::Read]);
+        for class in [IoClass::Flush, IoClass::Compaction] {
+            let table = fs.create("/table", &data()).await.unwrap();
+            table.set_class(class);
+            table.append(&bytes(200_000, 2)).await.unwrap();
+            table.sync().await.unwrap();
+            table.close().await.unwrap();
+            assert_eq!(counted.take_classes(), [IoClass::Log, class], "a sync by a background thread");
+        }
+        // After its time in memory the mount writes the file, for which nobody waits.
+        client.append(&bytes(20_000, 3)).await.unwrap();
+        sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_secs(30))).await;
+        assert!(counted.take_classes().contains(&IoClass::Flush), "write-back");
+        let log = fs.create("/log", &log()).await.unwrap();
+        log.append(&bytes(5000, 4)).await.unwrap();
+        log.sync().await.unwrap();
+        assert_eq!(counted.take_classes(), [IoClass::Log]);
+        fs.unmount().await.unwrap();
+        // Without a cache every read goes to the drive.
+        let fs = Fs::mount(counted.clone(), &MountOptions::default()).await.unwrap();
+        counted.take_classes();
+        let (reader, mut into) = (fs.open("/table").unwrap(), vec![0; 50_000]);
+        reader.read_at(Bytes(100_000), &mut into).await.unwrap();
+        assert_eq!(counted.take_classes(), [IoClass::Read]);
+        reader.expect(AccessPattern::Once);
+        for at in [0, 50_000] {
+            reader.read_at(Bytes(at), &mut into).await.unwrap();
+        }
+        assert_eq!(counted.take_classes(), [IoClass::Compaction], "a pass over the file");
+        reader.read_at(Bytes(0), &mut into).await.unwrap();
+        assert_eq!(counted.take_classes(), [IoClass::Read], "a read beside the pass");
+        fs.unmount().await.unwrap();
     });
 }

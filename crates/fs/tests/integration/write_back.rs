@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use fs::{BrokenRule, Bytes, ErrorKind, FormatOptions, Fs, IoClass, MountOptions, Writer, ZoneRole};
+use fs::{BrokenRule, Bytes, ErrorKind, FormatOptions, Fs, MountOptions, Purpose, Writer, ZoneRole};
 use units::{Driver, RealDriver, SplitMix64, block_on, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency, Seeded};
 use zoned::{Blocks, Geometry, Io, Op, ZoneState, ZonedDevice};
@@ -49,7 +49,7 @@ pub async fn pause(fs: &Fs, time: Duration) {
 }
 
 fn writes(fs: &Fs) -> u64 {
-    fs.operations(IoClass::Write)
+    fs.operations(Purpose::Write)
 }
 
 #[test]

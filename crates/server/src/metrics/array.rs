@@ -4,8 +4,8 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 
+use super::encode::{Encoded, encode_family, encode_gauge};
 use crate::array::{ArrayView, ProgressView};
 
 // Names of the array's metrics. The exposition format adds `_total` to the names of counters.
@@ -56,8 +56,6 @@ const COUNTERS: [(&str, &str, &str); 10] = [
 /// The metrics of an array at the moment of a scrape.
 #[derive(Debug)]
 pub(super) struct ArrayMetrics(pub ArrayView);
-
-type Encoded = Result<(), std::fmt::Error>;
 
 impl Collector for ArrayMetrics {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Encoded {
@@ -157,27 +155,4 @@ impl Collector for ArrayMetrics {
             scrub.total,
         )
     }
-}
-
-fn encode_gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> Encoded {
-    let gauge = ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX));
-    gauge.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
-}
-
-fn encode_family<const N: usize>(
-    encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
-    kind: MetricType,
-    values: impl IntoIterator<Item = ([(&'static str, String); N], u64)>,
-) -> Encoded {
-    let mut encoder = encoder.encode_descriptor(name, help, None, kind)?;
-    for (labels, value) in values {
-        let encoder = encoder.encode_family(&labels)?;
-        match kind {
-            MetricType::Counter => ConstCounter::new(value).encode(encoder)?,
-            _ => ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX)).encode(encoder)?,
-        }
-    }
-    Ok(())
 }

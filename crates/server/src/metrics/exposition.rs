@@ -10,6 +10,7 @@ use prometheus_client::registry::Registry;
 use super::array::ArrayMetrics;
 use super::drive::DriveMetrics;
 use super::format::Format;
+use super::share::ShareMetrics;
 use crate::shared::Shared;
 
 // Names of the server's and the engine's metrics. The exposition format adds `_total` to the names of counters.
@@ -63,6 +64,9 @@ pub(crate) fn render(shared: &Shared, format: Format) -> String {
     registry.register_collector(Box::new(MetricValues::of(shared)));
     if let Some(fs) = &shared.backing.fs {
         registry.register_collector(Box::new(DriveMetrics::of(fs)));
+        if let Some(share) = fs.device().share_status() {
+            registry.register_collector(Box::new(ShareMetrics(share)));
+        }
     }
     if let Some(array) = &shared.backing.array {
         registry.register_collector(Box::new(ArrayMetrics(array.view())));

@@ -2,8 +2,10 @@
 
 mod array;
 mod drive;
+mod encode;
 mod exposition;
 mod format;
+mod share;
 
 pub(crate) use exposition::render;
 pub(crate) use format::Format;

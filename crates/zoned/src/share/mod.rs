@@ -37,7 +37,8 @@ pub use crate::share::controller::Goal;
 use crate::share::controller::{Beside, Controller, Kind, Sample};
 use crate::share::queue::HeldQueue;
 use crate::{
-    Buf, Completer, Done, Driver, Durability, Geometry, Instant, Io, IoClass, Lba, Op, ZoneId, ZonedDevice,
+    Buf, ClassStatus, Completer, Done, Driver, Durability, Geometry, Instant, Io, IoClass, Lba, Op,
+    ShareStatus, ZoneId, ZonedDevice,
 };
 
 /// Bytes of a piece of a held write, at least.
@@ -48,28 +49,6 @@ const SETTLES_AFTER: Duration = Duration::from_micros(2500);
 
 /// A drive with a scheduler before it. See [`share`](self).
 pub struct Share(Arc<Scheduler>);
-
-/// Counts of a drive's scheduler.
-#[derive(Clone, PartialEq, Debug, Default)]
-pub struct ShareStatus {
-    /// By class, in the order of [`IoClass::ALL`].
-    pub classes: [ClassStatus; IoClass::ALL.len()],
-    /// Operations that wait now.
-    pub held: usize,
-}
-
-/// Operations of a class.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct ClassStatus {
-    /// Operations that went to the drive, pieces of one write as one.
-    pub operations: u64,
-    /// Bytes that they read or wrote.
-    pub bytes: u64,
-    /// Operations that were held.
-    pub held: u64,
-    /// The time for which they were held, in all.
-    pub held_for: Duration,
-}
 
 struct Scheduler {
     device: Arc<dyn ZonedDevice>,
@@ -137,12 +116,6 @@ impl Share {
         let piece = PIECE_BYTES.next_multiple_of(optimal);
         Arc::new(Share(Arc::new(Scheduler { device, piece, state: Mutex::new(state) })))
     }
-
-    /// The scheduler's counts so far.
-    pub fn status(&self) -> ShareStatus {
-        let state = self.0.state.lock();
-        ShareStatus { classes: state.classes, held: state.held.len() }
-    }
 }
 
 impl ZonedDevice for Share {
@@ -164,6 +137,11 @@ impl ZonedDevice for Share {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         self.0.device.details()
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        let state = self.0.state.lock();
+        Some(ShareStatus { classes: state.classes, held: state.held.len() })
     }
 }
 

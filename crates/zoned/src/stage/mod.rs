@@ -39,8 +39,8 @@ pub use crate::stage::rules::BrokenRule;
 use crate::stage::rules::Rules;
 use crate::stage::zone::{Put, Refusal, Run, StagedWrite, StagedZone};
 use crate::{
-    Action, Blocks, Buf, Bytes, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op,
-    Result, ZoneId, ZonedDevice,
+    Action, Blocks, Buf, Bytes, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, IoClass,
+    Lba, Op, Result, ShareStatus, ZoneId, ZonedDevice,
 };
 
 /// How long a write waits while the pointer of its zone does not move.
@@ -135,6 +135,10 @@ impl ZonedDevice for Stage {
     }
 
     fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
         let (staged, geometry) = (&self.0, self.0.device.geometry());
         match op {
             Op::Write { at, data, how } => match locate_transfer(geometry, "write", at, data.len()) {
@@ -145,19 +149,20 @@ impl ZonedDevice for Stage {
                         blocks: to.blocks,
                         data,
                         durable,
+                        class,
                         waiter,
                     })
                 }
-                _ => staged.device.submit(Op::Write { at, data, how }),
+                _ => staged.device.submit_as(class, Op::Write { at, data, how }),
             },
             Op::Append { zone, data, how } => match check_append(geometry, "append", zone, data.len()) {
-                Ok(blocks) => staged.append(zone, blocks, data, how),
-                Err(_) => staged.device.submit(Op::Append { zone, data, how }),
+                Ok(blocks) => staged.append(class, zone, blocks, data, how),
+                Err(_) => staged.device.submit_as(class, Op::Append { zone, data, how }),
             },
             Op::Zone { zone, action } if zone.0 < geometry.zones && !geometry.is_conventional(zone) => {
-                staged.act(zone, action)
+                staged.act(class, zone, action)
             }
-            op => staged.device.submit(op),
+            op => staged.device.submit_as(class, op),
         }
     }
 
@@ -170,6 +175,10 @@ impl ZonedDevice for Stage {
         let mut details = self.0.device.details();
         details.push(("stage", format!("{window} bytes ahead of the write pointer")));
         details
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        self.0.device.share_status()
     }
 }
 
@@ -203,14 +212,14 @@ impl Staged {
         zone.put(write, (self.window, room), now)
     }
 
-    fn append(self: &Arc<Self>, id: ZoneId, blocks: u64, data: Buf, how: Durability) -> Io {
-        self.change_and_submit(id, Op::Append { zone: id, data, how }, |zone, now| {
+    fn append(self: &Arc<Self>, class: IoClass, id: ZoneId, blocks: u64, data: Buf, how: Durability) -> Io {
+        self.change_and_submit(class, id, Op::Append { zone: id, data, how }, |zone, now| {
             (zone.appended(blocks, now), "an append wrote the block at the write pointer")
         })
     }
 
-    fn act(self: &Arc<Self>, id: ZoneId, action: Action) -> Io {
-        self.change_and_submit(id, Op::Zone { zone: id, action }, |zone, _| match action {
+    fn act(self: &Arc<Self>, class: IoClass, id: ZoneId, action: Action) -> Io {
+        self.change_and_submit(class, id, Op::Zone { zone: id, action }, |zone, _| match action {
             Action::Open => {
                 zone.passed();
                 (Vec::new(), "")
@@ -235,6 +244,7 @@ impl Staged {
     /// Submits an operation that moves the pointer of a zone or ends the wait of its writes. `change` gives the writes that fail, and why.
     fn change_and_submit(
         self: &Arc<Self>,
+        class: IoClass,
         id: ZoneId,
         op: Op,
         change: impl FnOnce(&mut StagedZone<Completer>, Instant) -> (Vec<StagedWrite<Completer>>, &'static str),
@@ -249,7 +259,7 @@ impl Staged {
                 let error = self.gap_error(id, &write, missing, why);
                 work.failed.push((write.waiter, error));
             }
-            self.device.submit(op)
+            self.device.submit_as(class, op)
         });
         let (staged, driver, name) = (Arc::clone(self), self.device.driver(), &self.device.geometry().name);
         Io::spawn(driver, name, async move {
@@ -380,13 +390,15 @@ impl Staged {
         let offset = writes.first().map_or(0, |write| write.offset);
         let durable = writes.iter().any(|write| write.durable);
         let how = if durable { Durability::Durable } else { Durability::Cached };
+        // Somebody waits for the run as for its most urgent write.
+        let class = writes.iter().map(|write| write.class).min().unwrap_or_default();
         let (mut parts, mut waiters) = (Vec::with_capacity(writes.len()), Vec::with_capacity(writes.len()));
         for write in writes {
             parts.push(write.data);
             waiters.push(write.waiter);
         }
         let at = self.address(id, offset);
-        (waiters, self.device.submit(Op::Write { at, data: Buf::joined(parts), how }))
+        (waiters, self.device.submit_as(class, Op::Write { at, data: Buf::joined(parts), how }))
     }
 
     /// Submits a write that the device is to refuse.
@@ -398,7 +410,8 @@ impl Staged {
     ) -> (Completer, Io) {
         zone.passed();
         let how = if write.durable { Durability::Durable } else { Durability::Cached };
-        let io = self.device.submit(Op::Write { at: self.address(id, write.offset), data: write.data, how });
+        let at = self.address(id, write.offset);
+        let io = self.device.submit_as(write.class, Op::Write { at, data: write.data, how });
         (write.waiter, io)
     }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use units::Instant;
 
-use crate::{Buf, ZoneInfo, ZoneState};
+use crate::{Buf, IoClass, ZoneInfo, ZoneState};
 
 /// A write that was submitted to the stage. `W`: the type of its completer.
 #[derive(Debug)]
@@ -16,6 +16,7 @@ pub(super) struct StagedWrite<W> {
     pub blocks: u64,
     pub data: Buf,
     pub durable: bool,
+    pub class: IoClass,
     pub waiter: W,
 }
 
@@ -310,7 +311,7 @@ mod tests {
     fn put(zone: &mut StagedZone<u64>, offset: u64, blocks: u64) -> Put<u64> {
         let data = Buf::copy_from(&[]);
         zone.put(
-            StagedWrite { offset, blocks, data, durable: false, waiter: offset },
+            StagedWrite { offset, blocks, data, durable: false, class: IoClass::default(), waiter: offset },
             (WINDOW, ROOM),
             Instant(7),
         )
@@ -382,8 +383,14 @@ mod tests {
         assert!(!zone.begin_report(), "one report is enough");
         assert!(matches!(put(&mut zone, 10, 2), Put::Held));
         assert!(matches!(put(&mut zone, 20, 7), Put::Refused(_, Refusal::PointerUnknown)));
-        let too_long =
-            StagedWrite { offset: 30, blocks: 3, data: Buf::copy_from(&[]), durable: false, waiter: 30 };
+        let too_long = StagedWrite {
+            offset: 30,
+            blocks: 3,
+            data: Buf::copy_from(&[]),
+            durable: false,
+            class: IoClass::default(),
+            waiter: 30,
+        };
         assert!(matches!(zone.put(too_long, (WINDOW, 2), Instant(8)), Put::Refused(_, Refusal::NoRoom)));
         assert_eq!(
             zone.gap(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 
-use super::query::{STAGE, invalid, parameters, stage, staged};
+use super::query::{Before, LOG_TARGET, STAGE, invalid, parameters};
 use crate::emu::{Emu, EmuOptions, Latency, Profile, contradiction_text, is_drive_file};
 use crate::kernel::one_write_per_zone;
 use crate::{Blocks, Driver, Error, Result, ZonedDevice};
@@ -46,6 +46,7 @@ pub const EMU_PARAMETERS: &[(&str, &str)] = &[
         "one: a zone has one write in flight, and neighbours that wait go out together, as with blk: and nvme:; many",
     ),
     STAGE,
+    LOG_TARGET,
     ("seed", "decides what chance decides"),
 ];
 
@@ -147,7 +148,7 @@ impl EmuUrl {
         if options.dilation == 0 {
             return Err(self.invalid("dilated=0: a number from 1 on is needed".into()));
         }
-        stage(&self.to_string(), &self.parameters)?;
+        self.before()?;
         options.geometry()?;
         Ok(options)
     }
@@ -161,8 +162,12 @@ impl EmuUrl {
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
         let one_write = self.options()?.one_write;
         let emu = self.open_drive(create, driver)?;
-        let window = stage(&self.to_string(), &self.parameters)?;
-        staged(if one_write { one_write_per_zone(emu) } else { emu }, window)
+        self.before()?.drive(if one_write { one_write_per_zone(emu) } else { emu })
+    }
+
+    /// The devices before the drive.
+    fn before(&self) -> Result<Before> {
+        Before::parse(&self.to_string(), &self.parameters)
     }
 
     fn open_drive(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {

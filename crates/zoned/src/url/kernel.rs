@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use sys::EngineKind;
 
-use super::query::{STAGE, invalid, parameters, stage, staged};
+use super::query::{Before, LOG_TARGET, STAGE, invalid, parameters};
 use crate::discover::{DriveName, Interface, Machine};
-use crate::{Bytes, Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
+use crate::{Driver, Error, ErrorKind, KernelOptions, Result, ZonedDevice, blk, nvme};
 
 /// Parameters of the URL of a drive of this machine, with descriptions.
 pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
@@ -18,6 +18,7 @@ pub const KERNEL_PARAMETERS: &[(&str, &str)] = &[
     ),
     ("namespace", "which one, where a serial number's controller has several"),
     STAGE,
+    LOG_TARGET,
 ];
 
 /// The URL of a drive of this machine.
@@ -26,8 +27,7 @@ pub struct KernelUrl {
     interface: Interface,
     named: DriveName,
     options: KernelOptions,
-    /// The window of the stage before the drive.
-    stage: Option<Bytes>,
+    before: Before,
 }
 
 impl KernelUrl {
@@ -68,8 +68,8 @@ impl KernelUrl {
             }
             text => DriveName::Serial { text: text.to_owned(), namespace },
         };
-        let stage = stage(url, &parameters)?;
-        Ok(KernelUrl { interface, named, options: KernelOptions { engine }, stage })
+        let before = Before::parse(url, &parameters)?;
+        Ok(KernelUrl { interface, named, options: KernelOptions { engine }, before })
     }
 
     /// The interface.
@@ -100,7 +100,7 @@ impl KernelUrl {
             Interface::Block => blk::open(&target.node, &self.options, driver),
             Interface::Nvme => nvme::open(&target.node, &self.options, driver),
         };
-        staged(drive?, self.stage)
+        self.before.drive(drive?)
     }
 }
 
@@ -119,7 +119,8 @@ impl fmt::Display for KernelUrl {
             EngineKind::Ring => "io=ring".to_owned(),
             EngineKind::Threads => "io=threads".to_owned(),
         }));
-        parameters.extend(self.stage.map(|window| format!("stage={window}")));
+        parameters.extend(self.before.stage.map(|window| format!("stage={window}")));
+        parameters.extend(self.before.log_target.map(|percent| format!("log-target={percent}")));
         for (parameter, joint) in parameters.iter().zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
             write!(f, "{joint}{parameter}")?;
         }

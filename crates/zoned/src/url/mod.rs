@@ -207,6 +207,8 @@ mod tests {
             ("emu:mem?stage=0", "stage=0"),
             ("blk:/dev/x?stage=much", "stage=much"),
             ("emu:mem?stage=1KiB", "at least a block"),
+            ("emu:mem?log-target=99", "from 100 on"),
+            ("blk:/dev/x?log-target=much", "log-target=much"),
             ("emu:mem?profile=zn540&delay=1us", "one of the two"),
             ("emu:mem?profile=./not-here.toml", "not-here.toml"),
         ] {
@@ -225,6 +227,8 @@ mod tests {
             ("nvme:serial=ZNS0", "nvme:serial=ZNS0"),
             ("emu:/a/b.img?stage=1MiB", "emu:/a/b.img?stage=1MiB"),
             ("blk:/dev/x?stage=1MiB&io=ring", "blk:/dev/x?io=ring&stage=1048576"),
+            ("emu:/a/b.img?log-target=none", "emu:/a/b.img?log-target=none"),
+            ("blk:/dev/x?log-target=120&stage=1MiB", "blk:/dev/x?stage=1048576&log-target=120"),
         ] {
             let url: DeviceUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);

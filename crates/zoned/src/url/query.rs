@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::{Bytes, Error, ErrorKind, Result, Stage, ZonedDevice};
+use crate::{Bytes, Error, ErrorKind, Goal, Result, Share, Stage, ZonedDevice};
 
 /// The error for an invalid URL.
 pub(super) fn invalid(url: &str, why: impl Into<String>) -> Error {
@@ -14,17 +14,48 @@ pub(super) fn invalid(url: &str, why: impl Into<String>) -> Error {
 pub(super) const STAGE: (&str, &str) =
     ("stage", "writes so far ahead of a zone's write pointer wait for the blocks below them: 1MiB");
 
-/// The length of the stage's window that the parameters name.
-pub(super) fn stage(url: &str, parameters: &BTreeMap<&'static str, String>) -> Result<Option<Bytes>> {
-    let window = parameters.get(STAGE.0).map(|text| Stage::window(text)).transpose();
-    window.map_err(|why| invalid(url, why))
+/// The parameter of a scheduler before the drive, with its description.
+pub(super) const LOG_TARGET: (&str, &str) = (
+    "log-target",
+    "a scheduler before the drive lets flushes, compactions and reclaim go at a rate at which logs and reads take so many percent of their time alone: 120; none by default",
+);
+
+/// The devices before a drive that a URL names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Before {
+    /// The window of the stage.
+    pub stage: Option<Bytes>,
+    /// The goal of the scheduler, in percent of a log's latency alone.
+    pub log_target: Option<u32>,
 }
 
-/// The device, behind a stage if `window` is given.
-pub(super) fn staged(device: Arc<dyn ZonedDevice>, window: Option<Bytes>) -> Result<Arc<dyn ZonedDevice>> {
-    match window {
-        None => Ok(device),
-        Some(window) => Stage::over(device, window),
+impl Before {
+    /// The devices that the parameters name.
+    pub(super) fn parse(url: &str, parameters: &BTreeMap<&'static str, String>) -> Result<Before> {
+        let stage = parameters.get(STAGE.0).map(|text| Stage::window(text)).transpose();
+        let stage = stage.map_err(|why| invalid(url, why))?;
+        let log_target = match parameters.get(LOG_TARGET.0).map(String::as_str) {
+            None | Some("none") => None,
+            Some(text) => match text.parse::<u32>() {
+                Ok(percent) if (100..=100_000).contains(&percent) => Some(percent),
+                _ => {
+                    let why = format!("log-target={text}: a percentage from 100 on is needed, or none");
+                    return Err(invalid(url, why));
+                }
+            },
+        };
+        Ok(Before { stage, log_target })
+    }
+
+    /// The drive, behind these devices.
+    pub(super) fn drive(self, mut drive: Arc<dyn ZonedDevice>) -> Result<Arc<dyn ZonedDevice>> {
+        if let Some(percent) = self.log_target {
+            drive = Share::over(drive, Goal { log_target: f64::from(percent) / 100.0, ..Goal::default() });
+        }
+        match self.stage {
+            None => Ok(drive),
+            Some(window) => Stage::over(drive, window),
+        }
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use units::sync::Turnstile;
 use units::{Blocks, Bytes, Driver};
 
-use crate::device::{self, IoClass};
+use crate::device::{self, Purpose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::metadata::state::State;
@@ -99,7 +99,7 @@ impl LogFile {
         }
         // The new epoch's cut says that all entries of older epochs are durable.
         if index.size() > Bytes::ZERO {
-            device::flush(shared.device.class(IoClass::Log), "flushing before a log goes on").await?;
+            device::flush(shared.device.purpose(Purpose::Log), "flushing before a log goes on").await?;
         }
         let (epoch, sequence, record) = {
             let mut state = shared.state.lock();
@@ -119,7 +119,7 @@ impl LogFile {
             ino,
             metadata: Arc::clone(&metadata),
         });
-        let (dev, uuid) = (Arc::clone(shared.device.class(IoClass::Log)), shared.superblock.uuid);
+        let (dev, uuid) = (Arc::clone(shared.device.purpose(Purpose::Log)), shared.superblock.uuid);
         let index = LogIndex::clone(&index);
         let writer = Arc::new(LogWriter::new(
             dev,
@@ -187,7 +187,7 @@ impl LogFile {
             log.sync().await?;
         }
         // The older logs were closed without a flush: their entries may still be in the device's cache.
-        device::flush(self.handle.shared.device.class(IoClass::Log), "flushing older logs").await
+        device::flush(self.handle.shared.device.purpose(Purpose::Log), "flushing older logs").await
     }
 
     pub(crate) async fn flush(&self) -> Result<()> {

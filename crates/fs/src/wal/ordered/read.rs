@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use units::Bytes;
 
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::shared::{Handle, Shared};
@@ -23,7 +23,7 @@ impl Shared {
             }
             (content.log.cuts.clone(), content.log.segments.clone())
         };
-        let (device, rules) = (self.device.class(IoClass::Log), self.options.rules());
+        let (device, rules) = (self.device.purpose(Purpose::Log), self.options.rules());
         let recovered = recover_with(device, self.superblock.uuid, file.ino, &cuts, &segments, rules).await?;
         Ok(store_recovery(file, recovered))
     }
@@ -46,7 +46,7 @@ impl Shared {
             (log.index.clone(), unrecovered)
         };
         let check = Check { uuid: unrecovered.uuid, log: unrecovered.log };
-        let (stream, mut filler) = stream(self.device.class(IoClass::Read), check);
+        let (stream, mut filler) = stream(self.device.purpose(Purpose::Read), check);
         let handle = Arc::clone(handle);
         let fill = async move {
             let ended = match index {
@@ -85,7 +85,7 @@ impl Shared {
             }
         }
         let check = Check { uuid: self.superblock.uuid, log: file.ino };
-        index.read_at(self.device.class(IoClass::Read), check, offset, into).await
+        index.read_at(self.device.purpose(Purpose::Read), check, offset, into).await
     }
 }
 

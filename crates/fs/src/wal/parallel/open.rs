@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::device::{self, IoClass};
+use crate::device::{self, Purpose};
 use crate::error::{Error, ErrorKind, Result};
 use crate::metadata::format::record::Record;
 use crate::options::FileKind;
@@ -25,7 +25,7 @@ pub(crate) async fn open(handle: Arc<Handle>, options: &ParallelOptions) -> Resu
     if handle.file.content.read().log.segments.iter().any(|s| s.start < s.end) {
         // The device is flushed, because recovery's decision is recorded: a later recovery must find the same
         // entries.
-        device::flush(shared.device.class(IoClass::Log), "flushing before a parallel log is recovered")
+        device::flush(shared.device.purpose(Purpose::Log), "flushing before a parallel log is recovered")
             .await?;
     }
     let recovered = recovered(&handle).await?;
@@ -61,7 +61,7 @@ async fn recovered(handle: &Arc<Handle>) -> Result<RecoveredEntries> {
     debug_assert!(handle.file.kind == FileKind::ParallelLog, "checked by Fs");
     let (uuid, ino, rules) = (shared.superblock.uuid, handle.file.ino, shared.options.rules());
     let recovered =
-        recover(shared.device.class(IoClass::Log), uuid, ino, &epochs, retired, &segments, rules).await?;
+        recover(shared.device.purpose(Purpose::Log), uuid, ino, &epochs, retired, &segments, rules).await?;
     if recovered.dropped > 0 {
         tracing::debug!(
             log = ino,

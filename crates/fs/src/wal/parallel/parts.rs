@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use units::sync::{Event, Turnstile};
 
-use crate::device::IoClass;
+use crate::device::Purpose;
 use crate::shared::Handle;
 use crate::wal::parallel::append::Appender;
 use crate::wal::parallel::counters::Counters;
@@ -62,7 +62,7 @@ impl Parts {
     pub(super) fn new(handle: Arc<Handle>, opening: &Opening, options: &ParallelOptions) -> Arc<Parts> {
         let shared = &handle.shared;
         shared.parallel_logs.fetch_add(1, Ordering::Relaxed);
-        let (dev, rules) = (Arc::clone(shared.device.class(IoClass::Log)), shared.options.rules());
+        let (dev, rules) = (Arc::clone(shared.device.purpose(Purpose::Log)), shared.options.rules());
         let geometry = dev.geometry();
         let volatile = geometry.volatile_cache;
         let sizes = PartSizes::new(geometry.block_size, geometry.max_append.min(geometry.max_transfer).0);
