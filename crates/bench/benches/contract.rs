@@ -51,6 +51,12 @@ fn main() {
         ("an append without its copy", format!("{:8.0} ns", n.overhead_ns), "goal below 1000".into()),
         ("512 B appended: hardly a copy", format!("{:8.0} ns", n.small_append_ns), "goal below 1000".into()),
         ("a flush with nothing to do", format!("{:8.0} ns", n.flush_ns), String::new()),
+        (
+            "a scheduler: a log's append, more",
+            format!("{:8.0} ns", n.scheduler_ns[0]),
+            "goal below 100".into(),
+        ),
+        ("a scheduler: a flush's, more", format!("{:8.0} ns", n.scheduler_ns[1]), "goal below 100".into()),
         ("allocations per append", format!("{:8.3}", n.append_allocations), String::new()),
         ("allocations per read", format!("{:8.3}", n.read_allocations), String::new()),
         ("two threads over one", format!("{:8.2}", n.two_threads), String::new()),

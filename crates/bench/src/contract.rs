@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use units::{Driver, RealDriver};
 use zoned::emu::{Emu, EmuOptions};
-use zoned::{Action, Blocks, Buf, BufMut, Durability, Lba, ZoneId, ZonedDevice};
+use zoned::{Action, Blocks, Buf, BufMut, Durability, Goal, IoClass, Lba, Share, ZoneId, ZonedDevice};
 
 /// Number of source buffers, used in turn: as many as a busy program has.
 const SOURCE_BUFFERS: usize = 64;
@@ -36,6 +36,8 @@ pub struct Numbers {
     pub small_append_ns: f64,
     /// A flush with nothing to do: submit and completion alone, ns.
     pub flush_ns: f64,
+    /// 4 KiB appended through a scheduler as a log's and as a flush's, with nothing to hold, less the same without a scheduler, ns: the goal is below 100.
+    pub scheduler_ns: [f64; 2],
     /// Allocations per 4 KiB append.
     pub append_allocations: f64,
     /// Allocations per 4 KiB read.
@@ -50,18 +52,24 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
     let driver: Arc<dyn Driver> = RealDriver::new();
     let dev = drive(BLOCK, Arc::clone(&driver));
     let small = drive(SMALL_BLOCK, Arc::clone(&driver));
+    let scheduled = |class| -> Arc<dyn ZonedDevice> {
+        let share: Arc<dyn ZonedDevice> = Share::over(drive(BLOCK, Arc::clone(&driver)), Goal::default());
+        share.class(class)
+    };
+    // A drive for each: beside the log, the flush's appends would be held.
+    let [as_log, as_flush] = [IoClass::Log, IoClass::Flush].map(scheduled);
     let sources = sources(BLOCK);
     // The second thread has buffers of its own: threads that share reference counts slow each other down.
     let other_sources = self::sources(BLOCK);
     let small_sources = self::sources(SMALL_BLOCK);
     let mut memory = vec![0_u8; BLOCK * (ZONE_BLOCKS * u64::from(ZONES)) as usize];
     let mut buffer = Some(BufMut::zeroed(BLOCK));
-    let mut columns: [Vec<f64>; 8] = Default::default();
+    let mut columns: [Vec<f64>; 10] = Default::default();
     let count = (ZONE_BLOCKS * u64::from(ZONES)) as f64;
     let mut allocated = [0; 2];
     for round in 0..=rounds {
-        let mut results = [0.0; 8];
-        let [copy, append, write, read, small_append, flush, both, one] = &mut results;
+        let mut results = [0.0; 10];
+        let [copy, append, write, read, small_append, flush, both, one, log, unheld] = &mut results;
         let mut copies = || {
             for (to, from) in memory.chunks_exact_mut(BLOCK).zip(sources.iter().cycle()) {
                 to.copy_from_slice(black_box(from));
@@ -83,6 +91,8 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
         *flush = ns_of(&*driver, || {
             (0..ZONE_BLOCKS * u64::from(ZONES)).for_each(|_| dev.flush().wait().expect("nothing to do"));
         });
+        *unheld = ns_of(&*driver, || append_to_zones(&as_flush, &sources, 0..ZONES));
+        *log = ns_of(&*driver, || append_to_zones(&as_log, &sources, 0..ZONES));
         *one = ns_of(&*driver, || append_to_zones(&dev, &sources, 0..ZONES));
         *both = ns_of(&*driver, || {
             std::thread::scope(|scope| {
@@ -99,7 +109,9 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
     }
     // The ratio is taken within each round: another program's load then slows both sides.
     let ratio = |a: &[f64], b: &[f64]| median(a.iter().zip(b).map(|(a, b)| a / b).collect());
-    let [copies, appended, .., both, one] = &columns;
+    let [copies, appended, .., both, one, log, unheld] = &columns;
+    let more = |times: &[f64]| median(times.iter().zip(one).map(|(a, b)| a - b).collect());
+    let scheduler_ns = [log, unheld].map(|times| more(times));
     let (append_rate, two_threads) = (ratio(copies, appended), 2.0 * ratio(one, both));
     let overhead = median(appended.iter().zip(copies).map(|(a, c)| (a - c).max(0.0)).collect());
     let [copy, append, write, read, small_append, flush, ..] = columns.map(median);
@@ -112,6 +124,7 @@ pub fn measure(rounds: usize, allocations: &dyn Fn() -> u64) -> Numbers {
         overhead_ns: overhead,
         small_append_ns: small_append,
         flush_ns: flush,
+        scheduler_ns,
         append_allocations: allocated[0] as f64 / count,
         read_allocations: allocated[1] as f64 / count,
         two_threads,

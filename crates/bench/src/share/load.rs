@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
-use zoned::Goal;
+use zoned::{Goal, ZoneId};
 
 /// When the log's operations begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -36,6 +36,8 @@ pub struct ShareLoad {
     pub log: LogLoad,
     /// Zones that bulk writes side by side. Default 4.
     pub bulk_zones: u32,
+    /// The zone that the last of these is, where the log has zone 0. `None`: they follow the log's zone. On `smallzone`, zone 384 is on the log's die.
+    pub last_bulk_zone: Option<u32>,
     /// Bulk writes of 256 KiB in flight, in all zones together. Default 32.
     pub bulk_in_flight: u32,
     /// The time that is measured, after half as much of warm-up. Default 4 s.
@@ -44,12 +46,21 @@ pub struct ShareLoad {
     pub goal: Goal,
 }
 
+impl ShareLoad {
+    /// The zones of bulk.
+    pub(super) fn zones(&self) -> Vec<ZoneId> {
+        let last = self.last_bulk_zone.unwrap_or(self.bulk_zones).max(self.bulk_zones);
+        (1..self.bulk_zones).chain([last]).map(ZoneId).collect()
+    }
+}
+
 impl Default for ShareLoad {
     fn default() -> ShareLoad {
         ShareLoad {
             profile: "zn540".into(),
             log: LogLoad::OneAfterTheOther,
             bulk_zones: 4,
+            last_bulk_zone: None,
             bulk_in_flight: 32,
             time: Duration::from_secs(4),
             goal: Goal::default(),

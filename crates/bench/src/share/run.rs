@@ -56,7 +56,8 @@ pub(super) fn run(load: &ShareLoad, admit: Admit, parts: Parts) -> Result<Measur
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let profile = Profile::load(&load.profile).map_err(|why| Error::settings(format!("profile: {why}")))?;
     let mut options = EmuOptions::of_profile(profile);
-    options.zones = load.bulk_zones + 1;
+    let zones = load.zones();
+    options.zones = zones.last().map_or(1, |last| last.0 + 1);
     let block = u64::from(options.block_size);
     options.zone_size = Blocks(ZONE_BYTES / block);
     options.zone_capacity = options.zone_size;
@@ -77,13 +78,14 @@ pub(super) fn run(load: &ShareLoad, admit: Admit, parts: Parts) -> Result<Measur
         bulk_bytes: AtomicU64::new(0),
         failure: Mutex::new(None),
     });
-    let writers = if parts.bulk { load.bulk_zones } else { 0 };
+    let writers = if parts.bulk { zones } else { Vec::new() };
     let in_flight = (load.bulk_in_flight / load.bulk_zones.max(1)).max(1) as usize;
-    let tasks: Vec<_> = (0..writers)
-        .map(|writer| {
+    let tasks: Vec<_> = writers
+        .into_iter()
+        .map(|zone| {
             let run = Arc::clone(&run);
             let write = async move {
-                if let Err(error) = run.write_bulk(ZoneId(1 + writer), in_flight).await {
+                if let Err(error) = run.write_bulk(zone, in_flight).await {
                     run.failure.lock().get_or_insert(error);
                 }
             };

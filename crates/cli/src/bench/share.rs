@@ -28,6 +28,9 @@ pub struct ShareArgs {
     /// Zones that bulk writes side by side.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     bulk_zones: u32,
+    /// The last of these zones, where the log has zone 0: on smallzone, 384 is on the log's die [default: they follow the log's zone]
+    #[arg(long, value_name = "ZONE", value_parser = clap::value_parser!(u32).range(1..=65_536))]
+    last_bulk_zone: Option<u32>,
     /// Bulk writes of 256 KiB in flight.
     #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     bulk_in_flight: u32,
@@ -53,6 +56,7 @@ pub fn run(context: &Context, args: &ShareArgs) -> Result<ExitCode> {
                 profile: profile.clone(),
                 log,
                 bulk_zones: args.bulk_zones,
+                last_bulk_zone: args.last_bulk_zone,
                 bulk_in_flight: args.bulk_in_flight,
                 time: Duration::from_secs(args.seconds),
                 goal: Goal { log_target: f64::from(args.log_target) / 100.0, ..Goal::default() },
