@@ -30,8 +30,6 @@ pub struct RealDriver {
 struct Timer {
     due: StdInstant,
     waker: Waker,
-    /// True if a driven task set the timer.
-    of_task: bool,
 }
 
 impl PartialEq for Timer {
@@ -60,6 +58,8 @@ struct ThreadWork {
     /// True while the thread polls a driven task.
     polls_task: bool,
     timers: BinaryHeap<Reverse<Timer>>,
+    /// Timers that driven tasks set.
+    task_timers: BinaryHeap<Reverse<Timer>>,
     ready: VecDeque<Arc<Task>>,
 }
 
@@ -67,13 +67,24 @@ impl ThreadWork {
     /// Takes the timers that the thread does not keep at the end of a wait: all, or after a nested wait those of driven tasks. The others are the outer wait's, or those of
     /// operations that were polled in passing: a task or thread that waits for such an operation sets a timer of its own.
     fn left_timers(&mut self) -> BinaryHeap<Reverse<Timer>> {
-        let all = std::mem::take(&mut self.timers);
-        if self.depth == 0 || all.is_empty() {
-            return all;
+        if self.depth == 0 {
+            self.task_timers.append(&mut self.timers);
         }
-        let (left, kept): (Vec<_>, Vec<_>) = all.into_iter().partition(|timer| timer.0.of_task);
-        self.timers = BinaryHeap::from(kept);
-        BinaryHeap::from(left)
+        std::mem::take(&mut self.task_timers)
+    }
+
+    /// When the next timer is due.
+    fn next_due(&self) -> Option<StdInstant> {
+        let due = |timers: &BinaryHeap<Reverse<Timer>>| timers.peek().map(|timer| timer.0.due);
+        due(&self.timers).into_iter().chain(due(&self.task_timers)).min()
+    }
+
+    /// Takes a timer that is due at `now`.
+    fn pop_due(&mut self, now: StdInstant) -> Option<Timer> {
+        [&mut self.timers, &mut self.task_timers].into_iter().find_map(|timers| {
+            let is_due = timers.peek().is_some_and(|timer| timer.0.due <= now);
+            if is_due { timers.pop().map(|timer| timer.0) } else { None }
+        })
     }
 }
 
@@ -222,14 +233,14 @@ impl Driver for RealDriver {
         if waker.will_wake(Waker::noop()) {
             return;
         }
-        let timer = Timer { due: self.std_instant(due), waker: waker.clone(), of_task: false };
+        let timer = Timer { due: self.std_instant(due), waker: waker.clone() };
         let mut timer = Some(timer);
         THREAD_WORK.with_borrow_mut(|work| {
             if work.depth > 0
-                && let Some(mut timer) = timer.take()
+                && let Some(timer) = timer.take()
             {
-                timer.of_task = work.polls_task;
-                work.timers.push(Reverse(timer));
+                let timers = if work.polls_task { &mut work.task_timers } else { &mut work.timers };
+                timers.push(Reverse(timer));
             }
         });
         if let Some(timer) = timer {
@@ -251,15 +262,10 @@ impl Driver for RealDriver {
                 task.run();
             }
             // The clock is read only if there is a timer, because reading is slow on some machines.
-            let due = || THREAD_WORK.with_borrow(|work| work.timers.peek().map(|timer| timer.0.due));
+            let due = || THREAD_WORK.with_borrow(ThreadWork::next_due);
             let now = due().map(|_| StdInstant::now());
-            while let Some(Reverse(timer)) = THREAD_WORK.with_borrow_mut(|work| {
-                if work.timers.peek().is_some_and(|t| Some(t.0.due) <= now) {
-                    work.timers.pop()
-                } else {
-                    None
-                }
-            }) {
+            while let Some(timer) = now.and_then(|now| THREAD_WORK.with_borrow_mut(|work| work.pop_due(now)))
+            {
                 timer.waker.wake();
             }
             // The wake flag is cleared before the check, so that a wake is seen by the check or ends the
