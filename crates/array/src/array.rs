@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use zoned::{Blocks, Driver, ErrorKind, Geometry, Io, Op, Result, ZoneId, ZonedDevice};
+use zoned::{Blocks, Driver, ErrorKind, Geometry, Io, IoClass, Op, Result, ShareStatus, ZoneId, ZonedDevice};
 
 use crate::core::Core;
 use crate::degraded::failed_zones;
 use crate::format::superblock::Superblock;
 use crate::joined::JoinedZones;
 use crate::layout::Slot;
+use crate::member::Member;
 
 /// An array of zoned drives.
 ///
@@ -27,9 +28,13 @@ impl ZonedDevice for Array {
     }
 
     fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
         match &self.joined {
-            Some(joined) => joined.submit(op),
-            None => self.core.submit(op),
+            Some(joined) => joined.submit(class, op),
+            None => self.core.submit(class, op),
         }
     }
 
@@ -46,6 +51,11 @@ impl ZonedDevice for Array {
             ("drives", format!("{} ({failed} failed)", superblock.members.len())),
             ("stripe unit", format!("{} blocks", superblock.unit)),
         ]
+    }
+
+    fn share_status(&self) -> Option<ShareStatus> {
+        let devices = self.core.members.iter().filter_map(Member::device);
+        devices.filter_map(|device| device.share_status()).reduce(ShareStatus::plus)
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use units::sync::Turnstile;
 use zoned::checks::{self, Transfer};
-use zoned::{Blocks, Completer, Done, ErrorKind, Io, Op, Resources, Result, ZoneId};
+use zoned::{Blocks, Completer, Done, ErrorKind, Io, IoClass, Op, Resources, Result, ZoneId};
 
 use crate::background::client_latency::LatencyWatch;
 use crate::background::idle_spares::IdleSpares;
@@ -135,13 +135,14 @@ impl Core {
     }
 
     /// Begins an operation of a client.
-    pub(crate) fn submit(self: &Arc<Core>, op: Op) -> Io {
-        let timed = matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Append { .. });
+    pub(crate) fn submit(self: &Arc<Core>, class: IoClass, op: Op) -> Io {
+        // Bulk may be held by the drives' schedulers.
+        let timed = !class.is_bulk() && matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Append { .. });
         if !timed || !self.latencies.is_on() {
-            return self.route(op);
+            return self.route(class, op);
         }
         let began = self.ctx.driver.now();
-        let io = self.route(op);
+        let io = self.route(class, op);
         let core = Arc::clone(self);
         Io::spawn(&self.ctx.driver, &self.ctx.geometry.name, async move {
             let result = io.await;
@@ -151,7 +152,7 @@ impl Core {
     }
 
     /// Checks an operation as far as no zone needs to be locked, and hands the operation to its zone.
-    pub(crate) fn route(&self, op: Op) -> Io {
+    pub(crate) fn route(&self, class: IoClass, op: Op) -> Io {
         let (name, geometry) = (op.name(), &self.ctx.geometry);
         match op {
             Op::Flush => self.actions.flush(),
@@ -162,13 +163,14 @@ impl Core {
             }
             Op::Read { at, into } => match checks::locate_transfer(geometry, name, at, into.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
-                    self.zones.begin_or_queue(zone, Work::Read { offset: Blocks(offset), into })
+                    self.zones.begin_or_queue(zone, Work::Read { class, offset: Blocks(offset), into })
                 }
                 Err(e) => Io::ready(Err(e.with_buffer(into))),
             },
             Op::Write { at, data, how } => match checks::locate_transfer(geometry, name, at, data.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
                     let request = WriteRequest {
+                        class,
                         offset: Some(Blocks(offset)),
                         data,
                         how,
@@ -182,7 +184,8 @@ impl Core {
             Op::Append { zone, data, how } => match checks::check_append(geometry, name, zone, data.len()) {
                 Ok(_) => {
                     let submitted = self.writes.ways.is_measured().then(|| self.ctx.driver.now());
-                    let request = WriteRequest { offset: None, data, how, submitted, moves_awaited: None };
+                    let request =
+                        WriteRequest { class, offset: None, data, how, submitted, moves_awaited: None };
                     self.zones.begin_or_queue(zone, Work::Write(request))
                 }
                 Err(e) => Io::ready(Err(e)),
@@ -206,8 +209,8 @@ impl Dispatch for Core {
         deferred: &mut Deferred,
     ) {
         match work {
-            Work::Read { offset, into } => {
-                self.reads.begin_read(zone, id, offset, into, completer, deferred);
+            Work::Read { class, offset, into } => {
+                self.reads.begin_read(zone, id, (class, offset, into), completer, deferred);
             }
             Work::Write(request) => {
                 self.writes.begin_write(zone, id, limits, request, completer, deferred);

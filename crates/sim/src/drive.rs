@@ -35,12 +35,9 @@ pub(crate) fn scheduler_goal(seed: u64, workload: u64) -> Option<Goal> {
     }
 }
 
-/// The device behind the scheduler of a workload, where it has one.
-pub(crate) fn behind_scheduler(
-    device: Arc<dyn ZonedDevice>,
-    (seed, workload): (u64, u64),
-) -> Arc<dyn ZonedDevice> {
-    match scheduler_goal(seed, workload) {
+/// The device behind a scheduler with this goal, if any.
+pub(crate) fn behind_scheduler(device: Arc<dyn ZonedDevice>, goal: Option<Goal>) -> Arc<dyn ZonedDevice> {
+    match goal {
         None => device,
         Some(goal) => Share::over(device, goal),
     }

@@ -11,7 +11,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use crate::act::{Act, FileNo};
-use crate::drive::{behind_scheduler, latency};
+use crate::drive::{behind_scheduler, latency, scheduler_goal};
 use crate::model::{Fault, Model, Progress, SeenObject, Snapshot, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::{Plan, SHARED_DIRECTORY};
@@ -97,7 +97,7 @@ async fn run(
 ) -> fs::Result<()> {
     let salt = seed ^ workload;
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
-    let device = behind_scheduler(device, (seed, workload));
+    let device = behind_scheduler(device, scheduler_goal(seed, workload));
     let driver = Arc::clone(device.driver());
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;

@@ -13,6 +13,21 @@ pub struct ShareStatus {
     pub held: usize,
 }
 
+impl ShareStatus {
+    /// The counts of two drives together.
+    #[must_use]
+    pub fn plus(mut self, other: ShareStatus) -> ShareStatus {
+        for (class, more) in self.classes.iter_mut().zip(other.classes) {
+            class.operations += more.operations;
+            class.bytes += more.bytes;
+            class.held += more.held;
+            class.held_for += more.held_for;
+        }
+        self.held += other.held;
+        self
+    }
+}
+
 /// Operations of a class.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct ClassStatus {

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use zoned::{Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, Result, ZoneId, ZoneState, join_all};
+use zoned::{
+    Action, Blocks, BufMut, Durability, Error, ErrorKind, Io, IoClass, Result, ZoneId, ZoneState, join_all,
+};
 
 use crate::background::job_runner::Runner;
 use crate::core::Core;
@@ -194,9 +196,17 @@ impl PartCopy {
         Ok(Some(ZoneEntry { generation, end: Some(end) }))
     }
 
+    /// The class of the copy's operations.
+    fn class(&self) -> IoClass {
+        match self.purpose {
+            Purpose::Rebuild => IoClass::Rebuild,
+            Purpose::Move => IoClass::Reclaim,
+        }
+    }
+
     /// The physical zone that gets a part.
     pub(crate) fn place_of(&self, part: CopiedPart) -> PhysicalZone<'_> {
-        PhysicalZone::with_part(&*self.device, part.to)
+        PhysicalZone::with_part(&*self.device, part.to).of_class(self.class())
     }
 
     /// True if the copy reads the part itself: the drive with the part works, the part is not offline, and the copy is a move.
@@ -256,7 +266,8 @@ impl PartCopy {
                 }
                 let broken = || core.members.broken_error("rebuild");
                 let roles = self.needed_parts(&core, part, &(next..next + count)).ok_or_else(broken)?;
-                let read = |role: &Role| core.reconstruct.read_rows(id, *role, next, count);
+                let class = self.class();
+                let read = |role: &Role| core.reconstruct.read_rows(class, id, *role, next, count);
                 let ios: Option<Vec<Io<BufMut>>> = roles.iter().map(read).collect();
                 reads.push_back(CopyReads { rows: next..next + count, roles, ios: ios.ok_or_else(broken)? });
                 next += count;

@@ -12,7 +12,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use zoned::{Blocks, BufMut, Bytes, Done, Error, ErrorKind, Io, Op, Result, ZoneId, join_all};
+use zoned::{Blocks, BufMut, Bytes, Done, Error, ErrorKind, Io, IoClass, Op, Result, ZoneId, join_all};
 
 use crate::ScrubOptions;
 use crate::array::Array;
@@ -154,7 +154,9 @@ impl RunningScrub {
                     return Err(core.ctx.error(ErrorKind::Cancelled, "scrub"));
                 }
                 refuse_without_parity(core)?;
-                let read = |role: Role| Some((role, core.reconstruct.read_rows(id, role, next, count)?));
+                let read = |role: Role| {
+                    Some((role, core.reconstruct.read_rows(IoClass::Scrub, id, role, next, count)?))
+                };
                 let (roles, ios) = roles_by_slot(core, id).into_iter().filter_map(read).unzip();
                 reads.push_back(ScrubChunk { row: next, count, roles, ios });
                 next += count;
@@ -346,7 +348,7 @@ impl RunningScrub {
         let before = core.ctx.metrics.read_repairs.load(Ordering::Relaxed);
         let at = core.ctx.geometry.start(id).plus(start);
         let into = BufMut::zeroed(core.ctx.bytes(end.minus(start).0));
-        let read: Result<Done> = core.route(Op::Read { at, into }).await;
+        let read: Result<Done> = core.route(IoClass::Scrub, Op::Read { at, into }).await;
         let repaired = core.ctx.metrics.read_repairs.load(Ordering::Relaxed).saturating_sub(before);
         self.report.read_errors += repaired;
         self.report.repaired += repaired;

@@ -9,7 +9,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use zoned::{Blocks, Buf, BufMut, Done, Error, ErrorKind, Io, Result, ZoneId, join_all};
+use zoned::{Blocks, Buf, BufMut, Done, Error, ErrorKind, Io, IoClass, Result, ZoneId, join_all};
 
 use crate::context::Context;
 use crate::degraded::equation::{Equations, Term, Unit};
@@ -225,7 +225,8 @@ impl Reconstruct {
                             reconstruction.shared.push(SharedRows { role, row, rows, factor });
                             continue;
                         }
-                        let io = self.read_rows(id, role, row, rows).ok_or_else(|| gone(role))?;
+                        let io =
+                            self.read_rows(IoClass::Read, id, role, row, rows).ok_or_else(|| gone(role))?;
                         let overlay = Overlay::default();
                         reconstruction.sources.push(SourceRows { role, row, rows, factor, io, overlay });
                     }
@@ -261,7 +262,9 @@ impl Reconstruct {
                             (Io::ready(Ok(Done::Read(into))).typed(), Overlay::default())
                         }
                         None => {
-                            let io = self.read_rows(id, role, row, rows).ok_or_else(|| gone(role))?;
+                            let io = self
+                                .read_rows(IoClass::Read, id, role, row, rows)
+                                .ok_or_else(|| gone(role))?;
                             (io, zone.stale.overlay(self.ctx.bytes(1), role, row, rows))
                         }
                     };
@@ -476,7 +479,7 @@ impl Reconstruct {
                 continue;
             }
             let role = layout.data(stripe, index);
-            let io = self.read_rows(id, role, row, count);
+            let io = self.read_rows(IoClass::Read, id, role, row, count);
             let overlay = self.zones.zone(id).stale.overlay(self.ctx.bytes(1), role, row, count);
             let offset = layout.unit_start(stripe, index).plus(Blocks(rows.start));
             parts.push((Piece { role, stripe, index, row: rows.start, offset, len: count }, overlay));
@@ -507,8 +510,15 @@ impl Reconstruct {
     }
 
     /// Submits a read of a part's rows. `None` if the part's drive is missing.
-    pub(crate) fn read_rows(&self, id: ZoneId, role: Role, row: u64, rows: u64) -> Option<Io<BufMut>> {
-        self.members.part(id, role)?.read(row, BufMut::zeroed(self.ctx.bytes(rows))).ok()
+    pub(crate) fn read_rows(
+        &self,
+        class: IoClass,
+        id: ZoneId,
+        role: Role,
+        row: u64,
+        rows: u64,
+    ) -> Option<Io<BufMut>> {
+        self.members.part(id, role)?.read(class, row, BufMut::zeroed(self.ctx.bytes(rows))).ok()
     }
 
     /// The result of a read; a read with a transient error is repeated.
@@ -523,7 +533,7 @@ impl Reconstruct {
         while let Err(error) = &read
             && retries.wait(&*self.ctx.driver, error).await
         {
-            let Some(again) = self.read_rows(id, role, row, rows) else { break };
+            let Some(again) = self.read_rows(IoClass::Read, id, role, row, rows) else { break };
             read = again.await;
         }
         read
@@ -553,7 +563,7 @@ impl Reconstruct {
     /// A part's rows as the drive has them. Zeros stand for rows that the drive cannot read and that are relocated.
     async fn rows_without_memory(&self, id: ZoneId, role: Role, row: u64, rows: u64) -> Result<BufMut> {
         let gone = || self.ctx.error(ErrorKind::Gone, "read").in_zone(id);
-        let read = self.read_rows(id, role, row, rows).ok_or_else(gone)?.await;
+        let read = self.read_rows(IoClass::Read, id, role, row, rows).ok_or_else(gone)?.await;
         match self.retry_read(id, role, (row, rows), read).await {
             Ok(data) => Ok(data),
             Err(e) if e.kind() != ErrorKind::Media => Err(e),
@@ -563,7 +573,7 @@ impl Reconstruct {
                     if self.is_relocated(id, role, row) {
                         data.extend_from_slice(&BufMut::zeroed(self.ctx.bytes(1)));
                     } else {
-                        let read = self.read_rows(id, role, row, 1).ok_or_else(gone)?.await;
+                        let read = self.read_rows(IoClass::Read, id, role, row, 1).ok_or_else(gone)?.await;
                         data.extend_from_slice(&self.retry_read(id, role, (row, 1), read).await?);
                     }
                 }

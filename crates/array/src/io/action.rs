@@ -16,8 +16,8 @@
 use std::sync::Arc;
 
 use zoned::{
-    Action, Blocks, BufMut, Completer, Done, Durability, ErrorKind, Io, Resources, Result, ZoneEvent, ZoneId,
-    ZoneState,
+    Action, Blocks, BufMut, Completer, Done, Durability, ErrorKind, Io, IoClass, Resources, Result,
+    ZoneEvent, ZoneId, ZoneState,
 };
 
 use crate::context::Context;
@@ -309,6 +309,7 @@ impl Actions {
             let zeros = BufMut::zeroed(self.ctx.bytes(blocks)).freeze();
             let offset = Some(zone.pointer);
             let request = WriteRequest {
+                class: IoClass::Log,
                 offset,
                 data: zeros,
                 how: Durability::Cached,

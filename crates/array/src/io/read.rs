@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, Result, ZoneId, ZoneState};
+use zoned::{Blocks, Buf, BufMut, Completer, Done, Error, ErrorKind, Io, IoClass, Result, ZoneId, ZoneState};
 
 use crate::context::Context;
 use crate::deferred::Deferred;
@@ -61,8 +61,7 @@ impl Reads {
         self: &Arc<Self>,
         zone: &mut Zone,
         id: ZoneId,
-        offset: Blocks,
-        into: BufMut,
+        (class, offset, into): (IoClass, Blocks, BufMut),
         completer: Completer,
         deferred: &mut Deferred,
     ) {
@@ -88,7 +87,7 @@ impl Reads {
                 continue;
             }
             let read = match self.members.part(id, piece.role) {
-                Some(from) => from.read(row, part),
+                Some(from) => from.read(class, row, part),
                 None => Err(part),
             };
             parts.push(match read {
@@ -259,7 +258,7 @@ impl Reads {
         if let Err(error) = &mut read
             && is_transient(error.kind())
             && let Some(part) = part
-            && let Ok(io) = part.read(row, buffer(error))
+            && let Ok(io) = part.read(IoClass::Read, row, buffer(error))
         {
             read = io.await;
         }

@@ -21,8 +21,8 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use zoned::checks::{self, Transfer};
 use zoned::{
-    Action, Admission, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ErrorKind, Geometry, Io, Lba,
-    Op, Resources, Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState, join_all,
+    Action, Admission, Blocks, Buf, BufMut, Completer, Done, Durability, Error, ErrorKind, Geometry, Io,
+    IoClass, Lba, Op, Resources, Result, ZoneEvent, ZoneId, ZoneInfo, ZoneKind, ZoneState, join_all,
 };
 
 use crate::core::Core;
@@ -71,28 +71,28 @@ impl JoinedZones {
     }
 
     /// Begins an operation of a client.
-    pub(crate) fn submit(self: &Arc<JoinedZones>, op: Op) -> Io {
+    pub(crate) fn submit(self: &Arc<JoinedZones>, class: IoClass, op: Op) -> Io {
         let (name, geometry) = (op.name(), &self.geometry);
         match op {
-            Op::Flush => self.core.submit(Op::Flush),
+            Op::Flush => self.core.submit(class, Op::Flush),
             Op::Report { zones } => {
                 let infos = (zones.start..zones.end.min(geometry.zones)).map(|zone| self.info(ZoneId(zone)));
                 Io::ready(Ok(Done::Zones(infos.collect())))
             }
             Op::Read { at, into } => match checks::locate_transfer(geometry, name, at, into.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
-                    self.begin_or_queue(zone, Work::Read { offset: Blocks(offset), into })
+                    self.begin_or_queue(zone, Work::Read { class, offset: Blocks(offset), into })
                 }
                 Err(error) => Io::ready(Err(error.with_buffer(into))),
             },
             Op::Write { at, data, how } => match checks::locate_transfer(geometry, name, at, data.len()) {
                 Ok(Transfer { zone, offset, .. }) => {
-                    self.begin_or_queue(zone, Work::Write { offset: Some(Blocks(offset)), data, how })
+                    self.begin_or_queue(zone, Work::Write { class, offset: Some(Blocks(offset)), data, how })
                 }
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Append { zone, data, how } => match checks::check_append(geometry, name, zone, data.len()) {
-                Ok(_) => self.begin_or_queue(zone, Work::Write { offset: None, data, how }),
+                Ok(_) => self.begin_or_queue(zone, Work::Write { class, offset: None, data, how }),
                 Err(error) => Io::ready(Err(error)),
             },
             Op::Zone { zone, action } => match checks::check_zone_exists(geometry, name, zone) {
@@ -196,8 +196,10 @@ impl JoinedZones {
         deferred: &mut Deferred,
     ) {
         match work {
-            Work::Read { offset, into } => self.begin_read(zone, id, offset, into, completer, deferred),
-            Work::Write { offset, data, how } => {
+            Work::Read { class, offset, into } => {
+                self.begin_read(zone, id, (class, offset, into), completer, deferred);
+            }
+            Work::Write { class, offset, data, how } => {
                 let name = if offset.is_some() { "write" } else { "append" };
                 let end = match self.admit_write(zone, id, limits, name, offset, data.len()) {
                     Ok(end) => end,
@@ -217,7 +219,7 @@ impl JoinedZones {
                     return deferred.run(async move {
                         let mut results = Vec::new();
                         for piece in pieces {
-                            results.push(this.core.submit(piece).await);
+                            results.push(this.core.submit(class, piece).await);
                             if results.last().is_some_and(Result::is_err) {
                                 break;
                             }
@@ -226,7 +228,7 @@ impl JoinedZones {
                         this.end_write(id, number, results);
                     });
                 }
-                let ios: Vec<Io> = pieces.into_iter().map(|piece| self.core.submit(piece)).collect();
+                let ios: Vec<Io> = pieces.into_iter().map(|piece| self.core.submit(class, piece)).collect();
                 deferred.run(async move { this.end_write(id, number, join_all(ios).await) });
             }
             Work::Act(action) => {
@@ -254,8 +256,7 @@ impl JoinedZones {
         self: &Arc<Self>,
         zone: &JoinedZone,
         id: ZoneId,
-        offset: Blocks,
-        into: BufMut,
+        (class, offset, into): (IoClass, Blocks, BufMut),
         completer: Completer,
         deferred: &mut Deferred,
     ) {
@@ -270,7 +271,7 @@ impl JoinedZones {
             let at = self.address(id, piece.section, piece.offset);
             let of_zone = next;
             next = next.plus(Blocks(piece.blocks));
-            (into.len(), of_zone, self.core.submit(Op::Read { at, into }).typed::<BufMut>())
+            (into.len(), of_zone, self.core.submit(class, Op::Read { at, into }).typed::<BufMut>())
         };
         let ios: Vec<(usize, Lba, Io<BufMut>)> = self.layout.pieces(offset, written).map(piece).collect();
         rest.fill(0);
@@ -378,7 +379,7 @@ impl JoinedZones {
             self.zone(id).write_ended(id, &self.layout, (number, landing), &mut limits, &mut deferred)
         };
         if !durable.is_empty() {
-            let flush = self.core.submit(Op::Flush);
+            let flush = self.core.submit(IoClass::Log, Op::Flush);
             deferred.run(async move {
                 let result = flush.await;
                 for AwaitsFlush { done, completer } in durable {
@@ -466,7 +467,7 @@ impl JoinedZones {
 
     /// Sends a command to sections, and waits for all of them.
     async fn on_sections(&self, id: ZoneId, sections: Vec<ZoneId>, action: Action) -> CommandResult {
-        let act = |zone| self.core.submit(Op::Zone { zone, action });
+        let act = |zone| self.core.submit(IoClass::Log, Op::Zone { zone, action });
         let results = join_all(sections.into_iter().map(act).collect()).await;
         let any = results.iter().any(Result::is_ok);
         let at = self.geometry.start(id);
@@ -555,7 +556,9 @@ async fn complete_finish(core: &Arc<Core>, layout: &JoinedLayout, id: ZoneId) {
         if matches!(core.zones.info(section).state, ZoneState::ReadOnly | ZoneState::Offline) {
             continue;
         }
-        if let Err(error) = core.submit(Op::Zone { zone: section, action: Action::Finish }).await {
+        if let Err(error) =
+            core.submit(IoClass::Log, Op::Zone { zone: section, action: Action::Finish }).await
+        {
             // The joined zone is full all the same: the next mount tries again.
             tracing::warn!(zone = id.0, section = section.0, %error, "a section of a full zone is not finished");
         }

@@ -3,7 +3,8 @@
 use std::collections::VecDeque;
 
 use zoned::{
-    Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Resources, Result, ZoneId, ZoneState,
+    Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, IoClass, Resources, Result, ZoneId,
+    ZoneState,
 };
 
 use crate::deferred::Deferred;
@@ -13,11 +14,13 @@ use crate::zone::MAX_BYTES_IN_FLIGHT;
 /// An operation that waits for its joined zone, or is carried out there.
 pub(super) enum Work {
     Read {
+        class: IoClass,
         offset: Blocks,
         into: BufMut,
     },
     /// A write at `offset`, or an append (`None`).
     Write {
+        class: IoClass,
         offset: Option<Blocks>,
         data: Buf,
         how: Durability,

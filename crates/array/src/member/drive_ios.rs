@@ -1,6 +1,6 @@
 //! Operations on several drives that are waited for together.
 
-use zoned::{Driver, Error, Io, Result, join_all};
+use zoned::{Driver, Error, Io, IoClass, Result, join_all};
 
 use crate::layout::Slot;
 use crate::layout::slots::Slots;
@@ -22,11 +22,23 @@ where
 /// Operations that were submitted to drives, each with the slot of its drive.
 #[derive(Default)]
 pub(crate) struct DriveIos {
+    /// The class of operations on zones that are submitted for this collection.
+    class: IoClass,
     slots: Vec<Slot>,
     ios: Vec<Io<()>>,
 }
 
 impl DriveIos {
+    /// No operation yet; those to come have `class`.
+    pub(crate) fn of_class(class: IoClass) -> DriveIos {
+        DriveIos { class, ..DriveIos::default() }
+    }
+
+    /// The class of the operations.
+    pub(crate) fn class(&self) -> IoClass {
+        self.class
+    }
+
     /// Adds an operation on the drive in `slot`; `None` (no drive, nothing to do) adds nothing.
     pub(crate) fn push(&mut self, slot: Slot, io: Option<Io<()>>) {
         if let Some(io) = io {

@@ -19,7 +19,7 @@ use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use units::sync::Event;
 use uuid::Uuid;
-use zoned::{Action, Blocks, Buf, BufMut, Done, Durability, Io, Lba, ZoneId};
+use zoned::{Action, Blocks, Buf, BufMut, Done, Durability, Io, IoClass, Lba, ZoneId};
 
 use crate::format::frames;
 use crate::format::record::{self, Body, RecordId};
@@ -285,30 +285,38 @@ impl Member {
     }
 
     /// Writes rows of the drive's part of zone `id`, which lies at `to`. `None` if the drive is missing or failed.
-    fn write(&self, id: ZoneId, to: Place, row: u64, data: Buf) -> Option<Io<()>> {
+    fn write(&self, class: IoClass, id: ZoneId, to: Place, row: u64, data: Buf) -> Option<Io<()>> {
         let drive = self.drive.load();
         if let Some(device) = drive.as_deref() {
-            return Some(PhysicalZone::with_part(&**device, to).write(row, data, Durability::Cached));
+            let part = PhysicalZone::with_part(&**device, to).of_class(class);
+            return Some(part.write(row, data, Durability::Cached));
         }
         let device = self.device_for_zone(id)?;
         self.metrics.rebuilt(data.len());
-        Some(PhysicalZone::with_part(&*device, to).write(row, data, Durability::Cached))
+        Some(PhysicalZone::with_part(&*device, to).of_class(class).write(row, data, Durability::Cached))
     }
 
     /// Appends rows to the drive's part of a zone, which lies at `to`. Returns the address of the part's row 0 beside the operation.
     /// `None` if the drive is missing or failed, or takes no append of this length.
-    fn append_rows(&self, to: Place, data: Buf) -> Option<(Lba, Io<Lba>)> {
+    fn append_rows(&self, class: IoClass, to: Place, data: Buf) -> Option<(Lba, Io<Lba>)> {
         let drive = self.drive.load();
         let device = drive.as_deref().filter(|device| takes_append(device, data.len()))?;
-        let part = PhysicalZone::with_part(&**device, to);
+        let part = PhysicalZone::with_part(&**device, to).of_class(class);
         Some((part.address(0), part.append(data, Durability::Cached)))
     }
 
     /// Reads rows of the drive's part of zone `id`, which lies at `from`. Gives the buffer back if the drive is missing or failed.
-    fn read(&self, id: ZoneId, from: Place, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
+    fn read(
+        &self,
+        class: IoClass,
+        id: ZoneId,
+        from: Place,
+        row: u64,
+        into: BufMut,
+    ) -> Result<Io<BufMut>, BufMut> {
         match self.drive.load().as_deref() {
             Some(device) => {
-                let part = PhysicalZone::with_part(&**device, from);
+                let part = PhysicalZone::with_part(&**device, from).of_class(class);
                 let rows = (into.len() / device.geometry().block_size as usize) as u64;
                 if self.bad_rows.intersects(id, &(row..row + rows)) {
                     return Ok(

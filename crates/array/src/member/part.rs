@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use zoned::{Action, Buf, BufMut, Io, Lba, Result, ZoneId, ZoneInfo};
+use zoned::{Action, Buf, BufMut, Io, IoClass, Lba, Result, ZoneId, ZoneInfo};
 
 use crate::layout::Slot;
 use crate::layout::placement::Place;
@@ -46,19 +46,19 @@ impl<'a> Part<'a> {
     }
 
     /// Writes rows. `None` if the drive is missing or failed.
-    pub(crate) fn write(self, row: u64, data: Buf) -> Option<Io<()>> {
-        self.member.write(self.id, self.place, row, data)
+    pub(crate) fn write(self, class: IoClass, row: u64, data: Buf) -> Option<Io<()>> {
+        self.member.write(class, self.id, self.place, row, data)
     }
 
     /// Appends rows behind all that was submitted. Returns the address of row 0 beside the operation. `None` if the drive is missing
     /// or failed, or takes no append of this length.
-    pub(crate) fn append(self, data: Buf) -> Option<(Lba, Io<Lba>)> {
-        self.member.append_rows(self.place, data)
+    pub(crate) fn append(self, class: IoClass, data: Buf) -> Option<(Lba, Io<Lba>)> {
+        self.member.append_rows(class, self.place, data)
     }
 
     /// Reads rows. Gives the buffer back if the drive is missing or failed.
-    pub(crate) fn read(self, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
-        self.member.read(self.id, self.place, row, into)
+    pub(crate) fn read(self, class: IoClass, row: u64, into: BufMut) -> Result<Io<BufMut>, BufMut> {
+        self.member.read(class, self.id, self.place, row, into)
     }
 
     /// Sends a command to the physical zone. `None` if the drive is missing or failed.

@@ -1,7 +1,8 @@
 //! Operations on one physical zone of a drive, or on one part in the zone, addressed by row.
 
 use zoned::{
-    Action, Blocks, Buf, BufMut, Durability, Io, Lba, Result, ZoneId, ZoneInfo, ZoneState, ZonedDevice,
+    Action, Blocks, Buf, BufMut, Durability, Io, IoClass, Lba, Op, Result, ZoneId, ZoneInfo, ZoneState,
+    ZonedDevice,
 };
 
 use crate::layout::placement::Place;
@@ -13,17 +14,24 @@ pub(crate) struct PhysicalZone<'a> {
     zone: ZoneId,
     /// The row of the physical zone that counts as row 0.
     first: u64,
+    /// The class of the zone's operations.
+    class: IoClass,
 }
 
 impl<'a> PhysicalZone<'a> {
     /// The physical zone with the number `zone`.
     pub(crate) fn at(device: &'a dyn ZonedDevice, zone: ZoneId) -> PhysicalZone<'a> {
-        PhysicalZone { device, zone, first: 0 }
+        PhysicalZone { device, zone, first: 0, class: IoClass::default() }
     }
 
     /// The physical zone with a part. Rows count from the part's first one; commands are for the whole physical zone.
     pub(crate) fn with_part(device: &'a dyn ZonedDevice, place: Place) -> PhysicalZone<'a> {
-        PhysicalZone { device, zone: place.zone, first: place.row }
+        PhysicalZone { device, zone: place.zone, first: place.row, class: IoClass::default() }
+    }
+
+    /// The zone, whose operations have `class` for the drive's scheduler.
+    pub(crate) fn of_class(self, class: IoClass) -> PhysicalZone<'a> {
+        PhysicalZone { class, ..self }
     }
 
     /// The address of a row of the zone.
@@ -32,20 +40,20 @@ impl<'a> PhysicalZone<'a> {
     }
 
     pub(crate) fn read(self, row: u64, into: BufMut) -> Io<BufMut> {
-        self.device.read(self.address(row), into)
+        self.device.read_as(self.class, self.address(row), into)
     }
 
     pub(crate) fn write(self, row: u64, data: Buf, how: Durability) -> Io<()> {
-        self.device.write(self.address(row), data, how)
+        self.device.write_as(self.class, self.address(row), data, how)
     }
 
     /// Appends blocks; returns their address.
     pub(crate) fn append(self, data: Buf, how: Durability) -> Io<Lba> {
-        self.device.append(self.zone, data, how)
+        self.device.submit_as(self.class, Op::Append { zone: self.zone, data, how }).typed()
     }
 
     pub(crate) fn act(self, action: Action) -> Io<()> {
-        self.device.zone(self.zone, action)
+        self.device.submit_as(self.class, Op::Zone { zone: self.zone, action }).typed()
     }
 
     /// The zone's entry in a zone report; `None` if the drive has no such zone.

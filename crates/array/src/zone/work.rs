@@ -1,12 +1,13 @@
 //! Operations of a logical zone.
 
-use zoned::{Action, Blocks, Buf, BufMut, Durability, Instant};
+use zoned::{Action, Blocks, Buf, BufMut, Durability, Instant, IoClass};
 
 use crate::zone::free_zones::MoveNumber;
 
 /// A write at `offset`, or an append (`None`).
 #[derive(Debug)]
 pub(crate) struct WriteRequest {
+    pub class: IoClass,
     pub offset: Option<Blocks>,
     pub data: Buf,
     pub how: Durability,
@@ -20,6 +21,7 @@ pub(crate) struct WriteRequest {
 #[derive(Debug)]
 pub(crate) enum Work {
     Read {
+        class: IoClass,
         offset: Blocks,
         into: BufMut,
     },

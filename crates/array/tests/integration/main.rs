@@ -15,6 +15,7 @@ mod admission;
 mod appends;
 mod atomic_writes;
 mod check;
+mod classes;
 mod common;
 mod conformance;
 mod conventional_zones;

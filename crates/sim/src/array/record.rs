@@ -17,6 +17,7 @@ use zoned::{Blocks, ErrorKind, ZoneId, ZonedDevice};
 use super::model::WorkloadEvent;
 use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, latency};
 use super::workload::{Task, zones_of_task};
+use crate::drive::behind_scheduler;
 use crate::trace::Event;
 use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 
@@ -255,7 +256,9 @@ impl RecordedArray {
             let device = first.sibling(Arc::clone(emu) as Arc<dyn ZonedDevice>, Arc::new(write));
             // The deferring device lies above the recorder, so that the recording has each operation at the time of its
             // execution.
-            devices.push(if shape.late { DeferredDevice::over(device, MAX_EXECUTION_DELAY) } else { device });
+            let device: Arc<dyn ZonedDevice> =
+                if shape.late { DeferredDevice::over(device, MAX_EXECUTION_DELAY) } else { device };
+            devices.push(behind_scheduler(device, shape.scheduler));
         }
         let new = devices.split_off(shape.drives).pop();
         ::array::create(&devices, &shape.create_options()).await.map_err(|e| format!("create: {e}"))?;

@@ -5,8 +5,9 @@ use std::time::Duration;
 use ::array::{AppendMode, CreateOptions, OpenOptions, Placement};
 use units::Bytes;
 use zoned::emu::{EmuOptions, Latency};
-use zoned::{Blocks, ZoneId, ZoneState};
+use zoned::{Blocks, Goal, ZoneId, ZoneState};
 
+use crate::drive::scheduler_goal;
 use crate::{CrashOptions, Rng};
 
 /// Metadata zones of a drive, before the physical zone of logical zone 0.
@@ -109,6 +110,8 @@ pub(crate) struct Shape {
     pub stored: bool,
     /// Parts of zones move to other physical zones while the workload runs.
     pub moves: bool,
+    /// The goal of the schedulers before the drives, in the recorded workload; `None` without schedulers.
+    pub scheduler: Option<Goal>,
     /// Units of a stripe: with stored maps there may be more drives.
     pub width: usize,
     /// Drives whose capacity is left free: lost parts of zones move there.
@@ -140,7 +143,8 @@ impl Shape {
         let shape = Shape::of_any_width(options, workload).with_shares(options, workload);
         let shape = shape.with_sections(options, workload);
         let moves = shape.stored && Rng::at(options.seed, &[workload, 0x307e]).chance(50);
-        Shape { moves, ..shape }
+        let scheduler = scheduler_goal(options.seed, workload);
+        Shape { moves, scheduler, ..shape }
     }
 
     fn of_any_width(options: &CrashOptions, workload: u64) -> Shape {
@@ -249,6 +253,7 @@ impl Shape {
             atomic,
             stored,
             moves: false,
+            scheduler: None,
             width: drives,
             spare_drives: 0,
             shares: 1,
@@ -379,7 +384,10 @@ impl Shape {
         // The smallest zones that the metadata log allows: twice the parity of all active zones, twice the maps, and the frames.
         let maps = if shape.stored { 20 } else { 0 };
         let frames = if shape.atomic { 30 } else { 0 };
+        // Drawn apart from the scheduler before the array: either may hold operations, or both.
+        let scheduler = scheduler_goal(options.seed ^ 0xbe10, workload);
         Shape {
+            scheduler,
             zones: 28,
             open: 10,
             capacity: 20 + 16 * (unit + 1) + maps + frames,

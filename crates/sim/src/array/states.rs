@@ -207,6 +207,7 @@ fn kinds<M>(shape: &Shape, failure: DriveFailure, cut: &Cut<M>) -> Vec<StateKind
         (StateKind::SharedZones, shape.shares > 1),
         (StateKind::JoinedZones, shape.sections > 1),
         (StateKind::AtomicWrites, shape.atomic),
+        (StateKind::Scheduler, shape.scheduler.is_some()),
         (StateKind::WornZone, shape.worn().is_some()),
     ]
     .into_iter()

@@ -11,7 +11,7 @@
 
 use std::sync::Arc;
 
-use zoned::{Blocks, Buf, Done, Durability, Error, ErrorKind, Instant, Io, Lba, ZoneId};
+use zoned::{Blocks, Buf, Done, Durability, Error, ErrorKind, Instant, Io, IoClass, Lba, ZoneId};
 
 use super::Writes;
 use crate::deferred::Deferred;
@@ -63,6 +63,7 @@ impl Writes {
     /// Submits a write at the zone's pointer as an append to its drive, if it lies within one unit that has blocks in flight.
     pub(super) fn append_to_unit(
         &self,
+        class: IoClass,
         zone: &Zone,
         id: ZoneId,
         blocks: u64,
@@ -80,7 +81,7 @@ impl Writes {
             return None;
         }
         let part = self.members.part(id, piece.role)?;
-        let (first, io) = part.append(data.clone())?;
+        let (first, io) = part.append(class, data.clone())?;
         Some(UnitAppend { slot: part.slot(), first, io, piece })
     }
 

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use zoned::{Action, Blocks, Buf, Completer, Done, Durability, Io, ZoneId};
+use zoned::{Action, Blocks, Buf, Completer, Done, Durability, Io, IoClass, ZoneId};
 
 use super::Writes;
 use crate::deferred::Deferred;
@@ -25,12 +25,12 @@ impl Writes {
         let row = self.ctx.layout.row(piece.stripe) + piece.row;
         let Some(to) = self.members.part(id, piece.role) else { return };
         if zone.stale.is_empty() {
-            return ios.push(to.slot(), to.write(row, data));
+            return ios.push(to.slot(), to.write(ios.class(), row, data));
         }
         for (rows, stale) in zone.stale.split(piece.role, row..row + piece.len) {
             let part = data.slice(self.ctx.bytes(rows.start - row)..self.ctx.bytes(rows.end - row));
             if !stale {
-                ios.push(to.slot(), to.write(rows.start, part));
+                ios.push(to.slot(), to.write(ios.class(), rows.start, part));
                 continue;
             }
             add(&self.ctx.metrics.relocations, 1);
@@ -70,7 +70,7 @@ impl Writes {
                 Buf::copy_from(part.expect("memory holds the parity of the open stripe"))
             };
             add(&self.ctx.metrics.parity_bytes, content.len() as u64);
-            ios.push(slot, to.write(first + rows.start, content));
+            ios.push(slot, to.write(ios.class(), first + rows.start, content));
             return true;
         }
         if !last {
@@ -85,7 +85,7 @@ impl Writes {
         let parts = zone.stale.split(role, first..first + unit);
         if let Some((rows, false)) = parts.last().cloned() {
             let part = whole.slice(self.ctx.bytes(rows.start - first)..self.ctx.bytes(rows.end - first));
-            ios.push(slot, to.write(rows.start, part));
+            ios.push(slot, to.write(ios.class(), rows.start, part));
         }
         let (start, end) = (layout.start(stripe), layout.end(stripe));
         zone.relocated.insert((stripe, parity), RelocatedParity { end, unit: whole.clone() });
@@ -131,7 +131,8 @@ impl Writes {
         let rows = rows.expect("memory holds the parity of the open stripe");
         let to = self.members.part(id, layout.parity(stripe, parity))?;
         let (slot, bytes) = (to.slot(), rows.len() as u64);
-        let io = to.write(layout.row(stripe) + row, rows)?;
+        // A commit waits for the rows.
+        let io = to.write(IoClass::Log, layout.row(stripe) + row, rows)?;
         add(&self.ctx.metrics.parity_bytes, bytes);
         let (this, generation) = (Arc::clone(self), zone.generation);
         let judged = Io::spawn(&self.ctx.driver, &self.ctx.geometry.name, async move {
@@ -189,7 +190,7 @@ impl Writes {
         deferred: &mut Deferred,
     ) {
         let (layout, from) = (self.ctx.layout, zone.pointer);
-        let WriteRequest { offset, data, how, submitted, .. } = request;
+        let WriteRequest { class, offset, data, how, submitted, .. } = request;
         let done = match offset {
             Some(_) => Done::Unit,
             None => Done::At(self.ctx.geometry.start(id).plus(from)),
@@ -198,7 +199,7 @@ impl Writes {
         let end = from.plus(Blocks(blocks));
         let ChosenWay { is_parallel: parallel, sample } =
             self.append_way(zone, id, &done, (blocks, submitted));
-        let append = if parallel { self.append_to_unit(zone, id, blocks, &data) } else { None };
+        let append = if parallel { self.append_to_unit(class, zone, id, blocks, &data) } else { None };
         let flight = zone.push_flight(end, data.clone(), how, done, completer);
         if let Some(flight) = zone.flights.back_mut() {
             flight.sample = sample;
@@ -207,7 +208,7 @@ impl Writes {
             zone.expect_address(&layout, self.ctx.bytes(1));
         }
         self.add_frame(zone, id, from, end, &data);
-        let mut ios = DriveIos::default();
+        let mut ios = DriveIos::of_class(class);
         self.write_map(zone, id, &mut ios);
         let mut covered: Vec<(Parity, Blocks)> = Vec::new();
         // The stripe whose parity was computed at once, because the write contains the whole stripe.
