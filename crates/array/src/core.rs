@@ -136,7 +136,7 @@ impl Core {
 
     /// Begins an operation of a client.
     pub(crate) fn submit(self: &Arc<Core>, class: IoClass, op: Op) -> Io {
-        // Bulk may be held by the drives' schedulers.
+        // The drives' schedulers may hold bulk: its latency says nothing of the drives.
         let timed = !class.is_bulk() && matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Append { .. });
         if !timed || !self.latencies.is_on() {
             return self.route(class, op);

@@ -1,4 +1,4 @@
-//! What a drive's scheduler has done.
+//! Counts of a drive's scheduler: operations, bytes and waiting times by class of operation.
 
 use std::time::Duration;
 
@@ -33,10 +33,10 @@ impl ShareStatus {
 pub struct ClassStatus {
     /// Operations that went to the drive, pieces of one write as one.
     pub operations: u64,
-    /// Bytes that they read or wrote.
+    /// Bytes that the class's operations read or wrote.
     pub bytes: u64,
     /// Operations that were held.
     pub held: u64,
-    /// The time for which they were held, in all.
+    /// The time for which operations of the class were held, in all.
     pub held_for: Duration,
 }

@@ -97,7 +97,7 @@ impl Reader {
         let (shared, file) = (&self.handle.shared, &self.handle.file);
         let streams = self.admits.then_some(&*self.streams);
         let read = read::read(shared, file, streams, offset.0, into).await?;
-        let page = shared.cache.as_ref().map_or(shared.block(), PageCache::page_bytes);
+        let page = shared.cache.as_ref().map_or_else(|| shared.block(), PageCache::page_bytes);
         if let Some(passed) = streams.and_then(|streams| streams.passed(offset.0, read, page))
             && let Some(cache) = &shared.cache
         {
