@@ -15,6 +15,7 @@ use crate::engine::{self, EngineOracle, EngineWorkload};
 use crate::exploration::{
     Exploration, catching_panics, keep_random, panic_message, probe_attempts, sort_failures,
 };
+use crate::file_log::{self, FileLogOracle};
 use crate::files::{self, FilesOracle};
 use crate::model::Progress;
 use crate::oracle::{Oracle, Probe, SECOND_CUT_EVERY};
@@ -99,7 +100,7 @@ pub fn crash(options: &CrashOptions) -> Result<Report> {
             trace.save(path)?;
         }
         let shapes = options.target.is_engine()
-            || matches!(options.target, Target::Log | Target::Waltz | Target::Stage);
+            || matches!(options.target, Target::Log | Target::Waltz | Target::Stage | Target::Prio);
         let workloads = if shapes { TARGET_LOG_WORKLOADS } else { TARGET_WORKLOADS };
         let share =
             (options.states / workloads).max(MIN_IMAGES_PER_WORKLOAD).min(options.states - report.states);
@@ -156,6 +157,7 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Trace> {
         Target::Array => unreachable!("the target array records its own workloads"),
         Target::Waltz => waltz::record(options.seed, workload, volatile, options.broken_rules),
         Target::Stage => stage::record(options.seed, workload, volatile, options.broken_rules),
+        Target::Prio => file_log::record(options.seed, workload, volatile, options.broken_rules),
     };
     catch_unwind(run).unwrap_or_else(|panic| {
         let place = format!("{}, seed {}, workload {workload}", options.target, options.seed);
@@ -170,6 +172,7 @@ fn oracle_of(trace: &Trace, options: &CrashOptions) -> Box<dyn Oracle> {
         Target::Array => unreachable!("a trace is of one drive"),
         Target::Waltz => Box::new(WaltzOracle::new(trace, options.broken_rules)),
         Target::Stage => Box::new(StageOracle::new(trace, options.broken_rules)),
+        Target::Prio => Box::new(FileLogOracle::new(trace, options.broken_rules)),
     }
 }
 
@@ -340,7 +343,10 @@ impl CutExplorer<'_> {
             None => id.twice = Rng::at(self.trace.seed, &[fingerprint as u64]).below(SECOND_CUT_EVERY) == 0,
         }
         let kinds = [
-            (StateKind::ConventionalZones, self.trace.drive.conventional > 0),
+            (
+                StateKind::ConventionalZones,
+                self.trace.drive.conventional > 0 && self.trace.target != Target::Prio,
+            ),
             (StateKind::DirtyPages, cut.dirty),
             (StateKind::Scheduler, self.has_scheduler()),
         ];

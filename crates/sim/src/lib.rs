@@ -21,6 +21,7 @@ mod engine;
 mod error;
 mod exploration;
 mod explore;
+mod file_log;
 mod files;
 mod linear;
 mod model;

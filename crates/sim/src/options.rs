@@ -116,11 +116,13 @@ pub enum Target {
     LevelDb,
     /// A stage before a drive: several writers of each zone, at addresses of their own.
     Stage,
+    /// A log in an ordinary file: appends and syncs of several tasks, room zeroed ahead.
+    Prio,
 }
 
 impl Target {
     /// All targets, in the order in which `furrow crash` explores them.
-    pub const ALL: [Target; 7] = [
+    pub const ALL: [Target; 8] = [
         Target::Fs,
         Target::Log,
         Target::Engine,
@@ -128,6 +130,7 @@ impl Target {
         Target::Waltz,
         Target::LevelDb,
         Target::Stage,
+        Target::Prio,
     ];
 
     /// Whether the workload runs a database engine, whose threads make every recording different: a replay needs the recording.
@@ -144,6 +147,7 @@ impl Target {
             Target::Waltz => 5,
             Target::LevelDb => 6,
             Target::Stage => 7,
+            Target::Prio => 8,
         }
     }
 
@@ -162,6 +166,7 @@ impl fmt::Display for Target {
             Target::Waltz => "waltz",
             Target::LevelDb => "leveldb",
             Target::Stage => "stage",
+            Target::Prio => "prio",
         })
     }
 }

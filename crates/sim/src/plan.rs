@@ -40,7 +40,8 @@ impl Plan {
                         | Target::LevelDb
                         | Target::Array
                         | Target::Waltz
-                        | Target::Stage => planner.fs_step(),
+                        | Target::Stage
+                        | Target::Prio => planner.fs_step(),
                     }
                 }
                 planner.acts

@@ -31,6 +31,9 @@ pub struct BrokenRules {
     /// The broken rule of a stage before a drive.
     #[cfg(feature = "broken-rules")]
     pub stage: Option<zoned::BrokenRule>,
+    /// The broken rule of a log in a file.
+    #[cfg(feature = "broken-rules")]
+    pub prio: Option<prio::BrokenRule>,
 }
 
 /// The safety rules of the modelled tables that a test can break.
@@ -66,6 +69,11 @@ impl BrokenRules {
     /// A stage before `device`, with the stage's rule broken.
     pub(crate) fn stage(self, device: Arc<dyn ZonedDevice>, window: Bytes) -> StageResult {
         Stage::with_broken_rule(device, window, self.stage)
+    }
+
+    /// Options of a log in a file, with the log's rule broken.
+    pub(crate) fn log_options(self) -> prio::Options {
+        prio::Options { broken_rule: self.prio, ..prio::Options::default() }
     }
 
     /// Whether the writer puts two writes of one key in order. The broken rule drops the writer's order where the parallel WAL
@@ -106,6 +114,10 @@ impl BrokenRules {
 
     pub(crate) fn stage(self, device: Arc<dyn ZonedDevice>, window: Bytes) -> StageResult {
         Stage::over(device, window)
+    }
+
+    pub(crate) fn log_options(self) -> prio::Options {
+        prio::Options::default()
     }
 
     pub(crate) fn keeps_key_order(self) -> bool {

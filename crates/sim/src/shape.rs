@@ -38,7 +38,13 @@ impl Shape {
         let mut rng = Rng::at(seed, &[workload, 0x5a9e]);
         let shape = match target {
             Target::Log => Shape::of_logs(&mut rng, workload, volatile_cache),
-            Target::Fs | Target::Engine | Target::LevelDb | Target::Array | Target::Waltz | Target::Stage => {
+            Target::Fs
+            | Target::Engine
+            | Target::LevelDb
+            | Target::Array
+            | Target::Waltz
+            | Target::Stage
+            | Target::Prio => {
                 let drive = Drive::of_workload(volatile_cache, workload);
                 let barrier = pick(&mut rng, &[0, 8 << 10, 32 << 10]);
                 let log = LogOptions { buffer: 8 << 10, barrier, ..LogOptions::default() };

@@ -455,6 +455,39 @@ fn a_staged_write_that_is_acknowledged_before_it_is_written_is_found() {
     assert!(clean.is_clean(), "with the rule intact: {clean:?}");
 }
 
+/// Explores logs in files with a broken rule until a state is wrong, then as many with the rule intact.
+fn is_found_in_a_file_log(seed: u64, rule: prio::BrokenRule) {
+    let run = |prio, states| {
+        let broken_rules = BrokenRules { prio, ..BrokenRules::default() };
+        let options = CrashOptions::new(Target::Prio, seed, states);
+        crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
+    };
+    let report = run(Some(rule), MAX_STATES);
+    assert!(!report.is_clean(), "{rule:?} was not found in {} states", report.states);
+    let clean = run(None, report.states.max(CLEAN_STATES));
+    assert!(clean.is_clean(), "with the rule intact: {clean:?}");
+}
+
+#[test]
+fn a_sync_of_a_file_log_that_overtakes_a_lower_block_is_found() {
+    is_found_in_a_file_log(71, prio::BrokenRule::SyncOvertakesLowerBlock);
+}
+
+#[test]
+fn a_last_block_of_a_file_log_without_its_bytes_is_found() {
+    is_found_in_a_file_log(72, prio::BrokenRule::TailWithoutItsBlock);
+}
+
+#[test]
+fn two_writes_of_a_last_block_in_flight_are_found() {
+    is_found_in_a_file_log(73, prio::BrokenRule::TwoTailsInFlight);
+}
+
+#[test]
+fn zeros_that_land_on_entries_are_found() {
+    is_found_in_a_file_log(74, prio::BrokenRule::ZerosOverEntries);
+}
+
 #[test]
 fn a_section_that_an_array_leaves_ahead_of_a_gap_is_found() {
     is_found_in_an_array(61, array::BrokenRule::SectionGap);

@@ -51,6 +51,11 @@ fn no_power_cut_breaks_a_stage() {
 }
 
 #[test]
+fn no_power_cut_breaks_a_log_in_a_file() {
+    explore(Target::Prio, 10, 3_000);
+}
+
+#[test]
 fn no_power_cut_breaks_the_engine() {
     explore(Target::Engine, 3, 1_000);
 }

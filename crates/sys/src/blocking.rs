@@ -8,6 +8,7 @@ use rustix::io::{Errno, ReadWriteFlags};
 
 use crate::bounce::{Bounce, are_aligned_for_direct_io, is_aligned_for_direct_io};
 use crate::nvme::{Data, submit_and_wait};
+use crate::priority::call_with_priority;
 use crate::{Buf, BufMut, Finished, Request};
 
 /// Runs a request to its end.
@@ -17,7 +18,9 @@ pub(crate) fn perform(request: Request) -> Finished {
             let result = read(&file, at, &mut into);
             Finished { result, status: 0, buffer: Some(into) }
         }
-        Request::Write { file, at, data, durable } => finished_with_result(write(&file, at, &data, durable)),
+        Request::Write { file, at, data, durable, priority } => {
+            finished_with_result(call_with_priority(priority, || write(&file, at, &data, durable)))
+        }
         Request::Sync { file } => finished_with_result(sync(&file)),
         Request::NvmeOut { file, command, data } => {
             let result = match data.as_slice() {

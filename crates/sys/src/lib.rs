@@ -13,6 +13,7 @@ pub mod gf256;
 pub mod memory;
 pub mod nvme;
 mod page_memory;
+pub mod priority;
 mod request;
 mod ring;
 pub mod sysfs;
@@ -22,6 +23,7 @@ pub mod ublk;
 pub use buf::{Buf, BufMut};
 pub use engine::{Engine, EngineKind};
 pub use page_memory::{Page, PageMemory};
+pub use priority::Priority;
 pub use request::{Finish, Finished, Request};
 #[doc(hidden)]
 pub use ring::bare::appends as bare_appends;

@@ -6,7 +6,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use crate::nvme::Command;
-use crate::{Buf, BufMut};
+use crate::{Buf, BufMut, Priority};
 
 /// A request to the kernel. It owns its buffers. Unaligned buffers are copied if direct I/O needs alignment.
 pub enum Request {
@@ -29,6 +29,8 @@ pub enum Request {
         data: Vec<Buf>,
         /// True if the data must be durable at completion (`RWF_DSYNC`, which the block layer turns into FUA).
         durable: bool,
+        /// The write's place in the kernel's queue.
+        priority: Priority,
     },
     /// Flushes the device's cache (`fdatasync`).
     Sync {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use common::{Op, engines, file, pattern, read, within_ten_minutes, write};
-use sys::{Buf, BufMut, Request};
+use sys::{Buf, BufMut, Priority, Request};
 use units::{RealDriver, block_on};
 
 const BLOCK: usize = 4096;
@@ -19,8 +19,11 @@ fn what_was_written_is_read_back() {
         let file = file(1 << 20);
         let data = pattern(1, 4 * BLOCK);
         let parts = vec![Buf::copy_from(&data[..BLOCK]), Buf::copy_from(&data[BLOCK..])];
-        for durable in [false, true] {
-            let request = Request::Write { file: Arc::clone(&file), at: 8192, data: parts.clone(), durable };
+        for (durable, priority) in
+            [(false, Priority::Unset), (true, Priority::BestEffort(0)), (true, Priority::of_log())]
+        {
+            let (file, data) = (Arc::clone(&file), parts.clone());
+            let request = Request::Write { file, at: 8192, data, durable, priority };
             let written = block_on(&*driver, Op::start(&engine, request));
             assert_eq!(written.result.ok(), Some(4 * BLOCK as u64));
         }

@@ -92,17 +92,18 @@ impl Flight {
                 let len = u32::try_from(target.len()).unwrap_or(u32::MAX);
                 opcode::Read::new(fd(file), target.as_mut_ptr(), len).offset(*at).build().into()
             }
-            Request::Write { file, at, data, durable } => {
+            Request::Write { file, at, data, durable, priority } => {
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
-                let fd = fd(file);
+                let (fd, priority) = (fd(file), priority.as_raw());
                 if self.bounce.is_none() && data.len() > 1 {
                     let count = u32::try_from(self.parts.len()).expect("no more parts than one write takes");
                     let entry = opcode::Writev::new(fd, self.parts.as_ptr(), count);
-                    return entry.offset(*at).rw_flags(flags).build().into();
+                    return entry.offset(*at).rw_flags(flags).ioprio(priority).build().into();
                 }
                 let source = source(self.bounce.as_ref(), data);
                 let len = u32::try_from(source.len()).unwrap_or(u32::MAX);
-                opcode::Write::new(fd, source.as_ptr(), len).offset(*at).rw_flags(flags).build().into()
+                let entry = opcode::Write::new(fd, source.as_ptr(), len).offset(*at).rw_flags(flags);
+                entry.ioprio(priority).build().into()
             }
             Request::Sync { file } => {
                 opcode::Fsync::new(fd(file)).flags(types::FsyncFlags::DATASYNC).build().into()

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use parking_lot::Mutex;
-use sys::{Buf, BufMut, Engine, EngineKind, Finish, Finished, Request};
+use sys::{Buf, BufMut, Engine, EngineKind, Finish, Finished, Priority, Request};
 
 /// The engines that this machine supports. On a machine without io_uring only the helper threads are tested,
 /// with a message.
@@ -97,7 +97,7 @@ impl Future for Op {
 }
 
 pub fn write(file: &Arc<File>, at: u64, data: Vec<Buf>) -> Request {
-    Request::Write { file: Arc::clone(file), at, data, durable: false }
+    Request::Write { file: Arc::clone(file), at, data, durable: false, priority: Priority::Unset }
 }
 
 pub fn read(file: &Arc<File>, at: u64, into: BufMut) -> Request {

@@ -17,6 +17,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("sys", &["units"]),
     ("zoned", &["units", "sys"]),
     ("turns", &["units"]),
+    ("prio", &["units", "sys"]),
+    ("pathprio", &["zoned"]),
+    ("hook", &["pathprio"]),
     ("array", &["zoned"]),
     ("fs", &["zoned"]),
     ("export", &["zoned"]),
@@ -27,18 +30,18 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("leveldb", &["abi"]),
     ("level", &["abi"]),
     ("server", &["kv"]),
-    ("sim", &["array", "fs", "rocks", "kv", "level", "turns"]),
+    ("sim", &["array", "fs", "rocks", "kv", "level", "turns", "prio"]),
     ("bench", &["array", "server", "sim"]),
     ("figures", &["bench"]),
     ("demo", &["units"]),
-    ("cli", &["array", "export", "server", "sim", "figures", "demo"]),
+    ("cli", &["array", "export", "server", "sim", "figures", "demo", "pathprio"]),
     ("fuzz", &["array", "server", "sim"]),
     ("xtask", &[]),
     ("guest", &["fs", "xtask"]),
 ];
 
 /// The only crates that may contain unsafe code.
-pub const CRATES_WITH_UNSAFE: &[&str] = &["sys", "abi", "rocks", "leveldb", "level"];
+pub const CRATES_WITH_UNSAFE: &[&str] = &["sys", "abi", "rocks", "leveldb", "level", "hook"];
 
 /// The one further file with unsafe code: a bench counts allocations, and an allocator is unsafe to write.
 pub const FILE_WITH_UNSAFE: &str = "crates/bench/benches/contract.rs";

@@ -5,7 +5,7 @@ use std::io;
 use std::sync::Arc;
 
 use sys::block::Zone;
-use sys::{Finished, Request};
+use sys::{Finished, Priority, Request};
 use units::Bytes;
 
 use crate::blk::limits;
@@ -80,7 +80,8 @@ impl Wire for BlkWire {
             }
             DriveOp::Write { at, data, durable, .. } => {
                 let expect = ExpectedReply::Written(data.iter().map(|part| part.len()).sum());
-                (Request::Write { file, at: self.byte_offset(at), data, durable }, expect)
+                let (at, priority) = (self.byte_offset(at), Priority::Unset);
+                (Request::Write { file, at, data, durable, priority }, expect)
             }
             DriveOp::Append { zone, .. } => {
                 unreachable!("appends to zone {zone} are writes here: Rules say so")
