@@ -14,8 +14,8 @@ use crate::{Buf, BufMut, Finished, Request};
 /// Runs a request to its end.
 pub(crate) fn perform(request: Request) -> Finished {
     match request {
-        Request::Read { file, at, mut into } => {
-            let result = read(&file, at, &mut into);
+        Request::Read { file, at, mut into, priority } => {
+            let result = call_with_priority(priority, || read(&file, at, &mut into));
             Finished { result, status: 0, buffer: Some(into) }
         }
         Request::Write { file, at, data, durable, priority } => {

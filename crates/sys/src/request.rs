@@ -18,6 +18,8 @@ pub enum Request {
         at: u64,
         /// Buffer for the bytes that the request reads.
         into: BufMut,
+        /// The read's place in the kernel's queue.
+        priority: Priority,
     },
     /// Writes the parts of `data` in order from byte `at` on, as one write.
     Write {

@@ -11,7 +11,7 @@ use io_uring::{opcode, types};
 use crate::bounce::{Bounce, are_aligned_for_direct_io, is_aligned_for_direct_io};
 use crate::nvme::{Command, Data, PassthruCmd64, STATUS_MASK, check};
 use crate::request::call_back;
-use crate::{Buf, BufMut, Finish, Finished, Request};
+use crate::{Buf, BufMut, Finish, Finished, Priority, Request};
 
 /// `_IOWR('N', 0x80, struct nvme_uring_cmd)`: the operation for an NVMe command on an I/O queue, submitted
 /// through a ring.
@@ -87,10 +87,11 @@ impl Flight {
     pub(super) fn entry(&mut self) -> Entry128 {
         let fd = |file: &Arc<File>| types::Fd(file.as_raw_fd());
         match &mut self.request {
-            Request::Read { file, at, into } => {
+            Request::Read { file, at, into, priority } => {
                 let target = self.bounce.as_mut().map_or(&mut **into, Bounce::bytes_mut);
                 let len = u32::try_from(target.len()).unwrap_or(u32::MAX);
-                opcode::Read::new(fd(file), target.as_mut_ptr(), len).offset(*at).build().into()
+                let entry = opcode::Read::new(fd(file), target.as_mut_ptr(), len).offset(*at);
+                entry.ioprio(priority.as_raw()).build().into()
             }
             Request::Write { file, at, data, durable, priority } => {
                 let flags = if *durable { libc::RWF_DSYNC } else { 0 };
@@ -122,6 +123,19 @@ impl Flight {
     /// True if the kernel did not execute the request, so that it can be submitted again.
     pub(super) fn is_undone(&self, completion: Completion) -> bool {
         matches!(-completion.result, libc::EINTR | libc::EAGAIN) && !self.is_nvme()
+    }
+
+    /// Lowers the priority of a request that the kernel refused, because the process may not submit real-time requests any more. Returns false if that was not the reason.
+    pub(super) fn lower_refused_priority(&mut self, completion: Completion) -> bool {
+        let priority = match &mut self.request {
+            Request::Read { priority, .. } | Request::Write { priority, .. } => priority,
+            _ => return false,
+        };
+        let is_refused = -completion.result == libc::EPERM && matches!(priority, Priority::RealTime(_));
+        if is_refused {
+            *priority = Priority::BestEffort(0);
+        }
+        is_refused
     }
 
     /// True if the file does not support commands through a ring, such as a block device or an ordinary file.
@@ -189,6 +203,22 @@ pub(super) fn nvme(fd: types::Fd, command: &Command, addr: usize, len: usize) ->
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_refused_real_time_request_is_submitted_again_as_best_effort() {
+        let file = Arc::new(File::open("/dev/null").expect("opens"));
+        let write = |priority| {
+            let request =
+                Request::Write { file: Arc::clone(&file), at: 0, data: Vec::new(), durable: true, priority };
+            Flight::new(request, Box::new(drop)).unwrap_or_else(|_| panic!("a ring takes writes"))
+        };
+        let refused = Completion { result: -libc::EPERM, big: 0 };
+        let mut flight = write(Priority::RealTime(4));
+        assert!(!flight.lower_refused_priority(Completion { result: -libc::EIO, big: 0 }));
+        assert!(flight.lower_refused_priority(refused), "the first time");
+        assert!(!flight.lower_refused_priority(refused), "an error of the file, not of the priority");
+        assert!(!write(Priority::Unset).lower_refused_priority(refused));
+    }
 
     #[test]
     fn a_status_comes_without_its_flags_and_an_address_only_without_a_status() {

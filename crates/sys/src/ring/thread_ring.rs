@@ -222,8 +222,8 @@ impl ThreadRing {
         taken
     }
 
-    fn finish_flight(&self, flight: Box<Flight>, completion: Completion) {
-        if flight.is_undone(completion) {
+    fn finish_flight(&self, mut flight: Box<Flight>, completion: Completion) {
+        if flight.is_undone(completion) || flight.lower_refused_priority(completion) {
             self.sq.lock().backlog.push_back(flight);
         } else if flight.is_unsupported(completion) {
             let (request, finish) = flight.into_request();

@@ -101,7 +101,7 @@ pub fn write(file: &Arc<File>, at: u64, data: Vec<Buf>) -> Request {
 }
 
 pub fn read(file: &Arc<File>, at: u64, into: BufMut) -> Request {
-    Request::Read { file: Arc::clone(file), at, into }
+    Request::Read { file: Arc::clone(file), at, into, priority: Priority::Unset }
 }
 
 /// Test bytes that differ from block to block.

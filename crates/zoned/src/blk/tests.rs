@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
+use sys::Priority;
 use sys::block::Zone;
 use units::{Bytes, RealDriver, VirtualDriver};
 
@@ -14,7 +15,7 @@ use crate::blk::wire::BlockZones;
 use crate::conformance::failures;
 use crate::emu::{Emu, EmuOptions, FaultOp, FaultSpec};
 use crate::kernel::fake::{Blocking, Fake, SHAPES, block, errno, options, zeroed_block};
-use crate::{Action, Blocks, Done, Durability, Io, Lba, Op, ZoneId, ZoneState};
+use crate::{Action, Blocks, Done, Durability, Io, IoClass, Lba, Op, ZoneId, ZoneState};
 
 impl BlockZones for Fake {
     fn file(&self) -> Arc<File> {
@@ -92,6 +93,30 @@ fn the_suite_passes_in_virtual_time_whatever_order_the_kernel_takes() {
             assert!(found.is_empty(), "{shape}, seed {seed}:\n{}", found.join("\n"));
         }
     }
+}
+
+#[test]
+fn a_class_is_a_priority_in_the_kernel_s_queue() {
+    let (fake, dev) = drive(options("zones=8&zone-size=64KiB"), 1);
+    let size = dev.geometry().block_size;
+    let write = |at| Op::Write { at: Lba(at), data: block(size, 7), how: Durability::Cached };
+    let asked = |submit: &dyn Fn() -> Io| {
+        fake.priorities.lock().clear();
+        submit().wait().expect("succeeds");
+        fake.priorities.lock().clone()
+    };
+    assert_eq!(asked(&|| dev.submit_as(IoClass::Log, write(0))), [Priority::of_log()]);
+    assert_eq!(asked(&|| dev.submit_as(IoClass::Compaction, write(1))), [Priority::of_bulk()]);
+    assert_eq!(asked(&|| dev.submit(write(2))), [Priority::Unset], "no class, no priority");
+    let read = || Op::Read { at: Lba(0), into: zeroed_block(size) };
+    assert_eq!(asked(&|| dev.submit_as(IoClass::Read, read())), [Priority::Unset]);
+    assert_eq!(asked(&|| dev.submit_as(IoClass::Scrub, read())), [Priority::of_bulk()]);
+    // Writes that wait for the one in flight go as one, with the highest class among them.
+    fake.priorities.lock().clear();
+    let classes = [IoClass::Flush, IoClass::Reclaim, IoClass::Log];
+    let ios: Vec<Io> = classes.iter().zip(3..).map(|(class, at)| dev.submit_as(*class, write(at))).collect();
+    ios.into_iter().for_each(|io| drop(io.wait().expect("succeeds")));
+    assert_eq!(*fake.priorities.lock(), [Priority::of_bulk(), Priority::of_log()]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use units::Bytes;
 
 use crate::blk::limits;
 use crate::kernel::{DeviceLock, DriveOp, ExpectedReply, Failure, Wire};
-use crate::{Action, Done, ErrorKind, Geometry, Lba};
+use crate::{Action, Done, ErrorKind, Geometry, IoClass, Lba};
 
 /// Functions of a zoned block device that block the calling thread (ioctls).
 pub(super) trait BlockZones: Send + Sync + 'static {
@@ -70,17 +70,27 @@ impl BlkWire {
     }
 }
 
+/// The place of a class's operations in the kernel's queue. Reads that somebody waits for, and operations without a class, have the thread's.
+fn priority_of(class: Option<IoClass>) -> Priority {
+    match class {
+        None | Some(IoClass::Read) => Priority::Unset,
+        Some(IoClass::Log) => Priority::of_log(),
+        Some(_) => Priority::of_bulk(),
+    }
+}
+
 impl Wire for BlkWire {
     fn request(&self, ask: DriveOp) -> (Request, ExpectedReply) {
         let file = Arc::clone(&self.file);
         match ask {
-            DriveOp::Read { at, into } => {
+            DriveOp::Read { at, into, class } => {
                 let expect = ExpectedReply::Read(into.len());
-                (Request::Read { file, at: self.byte_offset(at), into }, expect)
+                let (at, priority) = (self.byte_offset(at), priority_of(class));
+                (Request::Read { file, at, into, priority }, expect)
             }
-            DriveOp::Write { at, data, durable, .. } => {
+            DriveOp::Write { at, data, durable, class, .. } => {
                 let expect = ExpectedReply::Written(data.iter().map(|part| part.len()).sum());
-                let (at, priority) = (self.byte_offset(at), Priority::Unset);
+                let (at, priority) = (self.byte_offset(at), priority_of(class));
                 (Request::Write { file, at, data, durable, priority }, expect)
             }
             DriveOp::Append { zone, .. } => {

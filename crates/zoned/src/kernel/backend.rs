@@ -3,14 +3,15 @@
 use std::ops::Range;
 
 use crate::kernel::Failure;
-use crate::{Action, Buf, BufMut, Done, Lba, ZoneId};
+use crate::{Action, Buf, BufMut, Done, IoClass, Lba, ZoneId};
 
-/// An operation for a drive that has passed all checks.
+/// An operation for a drive that has passed all checks. `class` is the highest class of the operations in it; `None` if their submitters gave none.
 #[derive(Debug)]
 pub(crate) enum DriveOp {
     Read {
         at: Lba,
         into: BufMut,
+        class: Option<IoClass>,
     },
     /// A write of all parts of `data`, in order. `repeated`: a part failed in an earlier write.
     Write {
@@ -18,6 +19,7 @@ pub(crate) enum DriveOp {
         data: Vec<Buf>,
         durable: bool,
         repeated: bool,
+        class: Option<IoClass>,
     },
     Append {
         zone: ZoneId,

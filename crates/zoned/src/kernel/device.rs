@@ -13,8 +13,8 @@ use crate::kernel::zone_counts::ZoneCounts;
 use crate::kernel::zone_queue::{Claims, QueueRules, Reply, Step, ZoneQueue, ZoneTask};
 use crate::kernel::{Backend, DriveOp, Failure, ShortVec};
 use crate::{
-    Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, Lba, Op, Result,
-    ZoneId, ZoneInfo, ZonedDevice,
+    Action, Blocks, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, IoClass, Lba, Op,
+    Result, ZoneId, ZoneInfo, ZonedDevice,
 };
 
 /// An opened device of a backend, and its properties.
@@ -54,11 +54,29 @@ struct QueueSlot(Mutex<ZoneQueue<Waiter>>);
 // The queues of a drive with 75,000 zones take 10 MB.
 const _: () = assert!(size_of::<QueueSlot>() == 128);
 
+/// What is told of an operation besides its task: its name, its address for errors, and its class.
+#[derive(Clone, Copy)]
+struct Submitted {
+    name: &'static str,
+    at: Option<Lba>,
+    class: Option<IoClass>,
+}
+
 /// The receiver of a zone operation's result.
 #[derive(Debug)]
 enum Waiter {
-    Caller { completer: Completer, name: &'static str, at: Option<Lba> },
+    Caller { completer: Completer, name: &'static str, at: Option<Lba>, class: Option<IoClass> },
     Report(Arc<PendingReport>),
+}
+
+impl Waiter {
+    /// The class of the operation; `None` if its submitter gave none.
+    fn class(&self) -> Option<IoClass> {
+        match self {
+            Waiter::Caller { class, .. } => *class,
+            Waiter::Report(_) => None,
+        }
+    }
 }
 
 /// A zone report that is sent after the changes submitted before it have completed.
@@ -89,9 +107,10 @@ impl<B: Backend> QueuedDevice<B> {
     }
 
     /// Submits an operation to its zone's queue.
-    fn submit_to_zone(&self, zone: ZoneId, name: &'static str, at: Option<Lba>, task: ZoneTask) -> Io {
+    fn submit_to_zone(&self, zone: ZoneId, of: Submitted, task: ZoneTask) -> Io {
         let (completer, io) = self.pair();
-        let waiter = Waiter::Caller { completer, name, at };
+        let Submitted { name, at, class } = of;
+        let waiter = Waiter::Caller { completer, name, at, class };
         let answers =
             self.shared.handle_event(zone, |queue, rules, steps| queue.submit(rules, task, waiter, steps));
         answers.deliver();
@@ -201,7 +220,8 @@ impl<B: Backend> Shared<B> {
             Step::Answer { waiter, result } => self.answer(zone, waiter, result, answers),
             Step::Read { at, into, past, waiter } => {
                 let blocks = (into.len() / self.rules.block) as u64;
-                self.send(DriveOp::Read { at: self.address(zone, at), into }, move |shared, result| {
+                let op = DriveOp::Read { at: self.address(zone, at), into, class: waiter.class() };
+                self.send(op, move |shared, result| {
                     let result = join_read(result, past);
                     let ok = result.is_ok();
                     let mut answers = shared.handle_event(zone, |queue, rules, steps| {
@@ -214,7 +234,8 @@ impl<B: Backend> Shared<B> {
             Step::Write(write) => {
                 let at = self.address(zone, write.at);
                 let (data, durable) = (write.data(), self.needs_fua(write.durable));
-                let op = DriveOp::Write { at, data, durable, repeated: write.is_repeated() };
+                let class = write.waiters().filter_map(Waiter::class).min();
+                let op = DriveOp::Write { at, data, durable, repeated: write.is_repeated(), class };
                 self.send(op, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.name_reached_limit(zone, failure));
                     shared.write_completed(zone, durable, result.is_ok(), |queue, rules, steps| {
@@ -378,7 +399,7 @@ impl<B: Backend> Shared<B> {
         answers: &mut Completions,
     ) {
         match waiter {
-            Waiter::Caller { completer, name, at } => {
+            Waiter::Caller { completer, name, at, .. } => {
                 let result = match result {
                     Ok(Reply::Unit) => Ok(Done::Unit),
                     Ok(Reply::At(offset)) => Ok(Done::At(self.address(zone, offset))),
@@ -479,39 +500,11 @@ impl<B: Backend> ZonedDevice for QueuedDevice<B> {
     }
 
     fn submit(&self, op: Op) -> Io {
-        let geometry = &self.shared.geometry;
-        if self.shared.gone.load(Ordering::Relaxed) {
-            return Io::ready(Err(self.shared.gone_error(op)));
-        }
-        let name = op.name();
-        match op {
-            Op::Read { at, into } => match checks::locate_transfer(geometry, name, at, into.len()) {
-                Ok(Transfer { zone, offset, .. }) => {
-                    self.submit_to_zone(zone, name, Some(at), ZoneTask::Read { at: offset, into })
-                }
-                Err(error) => Io::ready(Err(error.with_buffer(into))),
-            },
-            Op::Write { at, data, how } => match checks::locate_transfer(geometry, name, at, data.len()) {
-                Ok(Transfer { zone, offset, .. }) => {
-                    let durable = how == Durability::Durable;
-                    self.submit_to_zone(zone, name, Some(at), ZoneTask::Write { at: offset, data, durable })
-                }
-                Err(error) => Io::ready(Err(error)),
-            },
-            Op::Append { zone, data, how } => match checks::check_append(geometry, name, zone, data.len()) {
-                Ok(_) => {
-                    let durable = how == Durability::Durable;
-                    self.submit_to_zone(zone, name, None, ZoneTask::Append { data, durable })
-                }
-                Err(error) => Io::ready(Err(error)),
-            },
-            Op::Zone { zone, action } => match checks::check_zone_exists(geometry, name, zone) {
-                Ok(()) => self.submit_to_zone(zone, name, None, ZoneTask::Zone(action)),
-                Err(error) => Io::ready(Err(error)),
-            },
-            Op::Flush => self.flush(name),
-            Op::Report { zones } => self.report(zones),
-        }
+        self.submit_with_class(None, op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        self.submit_with_class(Some(class), op)
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -520,6 +513,56 @@ impl<B: Backend> ZonedDevice for QueuedDevice<B> {
 
     fn details(&self) -> Vec<(&'static str, String)> {
         self.details.clone()
+    }
+}
+
+impl<B: Backend> QueuedDevice<B> {
+    fn submit_with_class(&self, class: Option<IoClass>, op: Op) -> Io {
+        let geometry = &self.shared.geometry;
+        if self.shared.gone.load(Ordering::Relaxed) {
+            return Io::ready(Err(self.shared.gone_error(op)));
+        }
+        let name = op.name();
+        match op {
+            Op::Read { at, into } => match checks::locate_transfer(geometry, name, at, into.len()) {
+                Ok(Transfer { zone, offset, .. }) => self.submit_to_zone(
+                    zone,
+                    Submitted { name, at: Some(at), class },
+                    ZoneTask::Read { at: offset, into },
+                ),
+                Err(error) => Io::ready(Err(error.with_buffer(into))),
+            },
+            Op::Write { at, data, how } => match checks::locate_transfer(geometry, name, at, data.len()) {
+                Ok(Transfer { zone, offset, .. }) => {
+                    let durable = how == Durability::Durable;
+                    self.submit_to_zone(
+                        zone,
+                        Submitted { name, at: Some(at), class },
+                        ZoneTask::Write { at: offset, data, durable },
+                    )
+                }
+                Err(error) => Io::ready(Err(error)),
+            },
+            Op::Append { zone, data, how } => match checks::check_append(geometry, name, zone, data.len()) {
+                Ok(_) => {
+                    let durable = how == Durability::Durable;
+                    self.submit_to_zone(
+                        zone,
+                        Submitted { name, at: None, class },
+                        ZoneTask::Append { data, durable },
+                    )
+                }
+                Err(error) => Io::ready(Err(error)),
+            },
+            Op::Zone { zone, action } => match checks::check_zone_exists(geometry, name, zone) {
+                Ok(()) => {
+                    self.submit_to_zone(zone, Submitted { name, at: None, class }, ZoneTask::Zone(action))
+                }
+                Err(error) => Io::ready(Err(error)),
+            },
+            Op::Flush => self.flush(name),
+            Op::Report { zones } => self.report(zones),
+        }
     }
 }
 

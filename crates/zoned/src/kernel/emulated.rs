@@ -35,7 +35,7 @@ impl Backend for EmulatedBackend {
     fn send(&self, op: DriveOp, finish: impl FnOnce(Self::Reply) + Send + 'static) {
         let how = |durable| if durable { Durability::Durable } else { Durability::Cached };
         let op = match op {
-            DriveOp::Read { at, into } => Op::Read { at, into },
+            DriveOp::Read { at, into, .. } => Op::Read { at, into },
             DriveOp::Write { at, data, durable, .. } => {
                 Op::Write { at, data: Buf::joined(data), how: how(durable) }
             }

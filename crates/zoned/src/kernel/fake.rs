@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use sys::{Buf, Finish, Finished, Request};
+use sys::{Buf, Finish, Finished, Priority, Request};
 use units::sleep_until;
 
 use crate::emu::{Emu, EmuOptions};
@@ -68,6 +68,8 @@ pub(crate) struct Inner {
     /// Largest number of appends that one zone had in flight.
     pub(crate) most_appends: AtomicU64,
     pub(crate) flushes: AtomicU64,
+    /// Priorities of the reads and writes that the fake kernel got, in order.
+    pub(crate) priorities: Mutex<Vec<Priority>>,
     file: Arc<File>,
 }
 
@@ -96,6 +98,7 @@ impl Fake {
             requests: AtomicU64::new(0),
             most_appends: AtomicU64::new(0),
             flushes: AtomicU64::new(0),
+            priorities: Mutex::default(),
             file,
         }))
     }
@@ -166,6 +169,9 @@ impl Inner {
             return Finished { result: Err(io::Error::from_raw_os_error(5)), status: 0, buffer };
         }
         let size = u64::from(self.geometry().block_size);
+        if let Request::Read { priority, .. } | Request::Write { priority, .. } = &request {
+            self.priorities.lock().push(*priority);
+        }
         match request {
             Request::Read { at, into, .. } => {
                 let len = into.len() as u64;

@@ -53,7 +53,7 @@ impl Wire for NvmeWire {
     fn request(&self, ask: DriveOp) -> (Request, ExpectedReply) {
         let (file, nsid) = (Arc::clone(&self.file), self.nsid);
         match ask {
-            DriveOp::Read { at, into } => {
+            DriveOp::Read { at, into, .. } => {
                 let expect = ExpectedReply::Read(into.len());
                 let command = Command::read(nsid, at, self.blocks(into.len()));
                 (Request::NvmeIn { file, command, into }, expect)

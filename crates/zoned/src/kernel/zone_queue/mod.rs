@@ -150,6 +150,11 @@ impl<W> WriteRequest<W> {
         self.parts.iter().any(|part| part.attempts.is_some())
     }
 
+    /// Who waits for the write.
+    pub(crate) fn waiters(&self) -> impl Iterator<Item = &W> {
+        self.parts.iter().map(|part| &part.waiter)
+    }
+
     /// The data of all parts of the merged write in order, without a copy.
     pub(crate) fn data(&self) -> Vec<Buf> {
         self.parts.iter().map(|part| part.data.clone()).collect()
