@@ -77,6 +77,7 @@ explore fs 50000
 explore log 29000
 explore waltz 30000
 explore stage 5000
+explore prio 20000
 explore array 160000
 more=1 explore array 30000 --during reclaim
 more=2 explore array 30000 --during restore

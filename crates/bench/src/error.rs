@@ -22,6 +22,9 @@ pub enum Error {
     /// The database failed.
     #[error("{0}")]
     Db(#[source] rocks::Error),
+    /// A log in a file failed.
+    #[error("{0}")]
+    FileLog(#[source] ::prio::Error),
     /// LevelDB failed.
     #[error("{0}")]
     LevelDb(#[source] level::Error),
@@ -36,6 +39,12 @@ impl From<zoned::Error> for Error {
 impl From<fs::Error> for Error {
     fn from(error: fs::Error) -> Error {
         Error::Fs(error)
+    }
+}
+
+impl From<::prio::Error> for Error {
+    fn from(error: ::prio::Error) -> Error {
+        Error::FileLog(error)
     }
 }
 

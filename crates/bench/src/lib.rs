@@ -9,6 +9,7 @@ mod counted;
 pub mod device;
 mod drive;
 mod error;
+pub mod file_log;
 mod host;
 pub mod kv;
 mod latency;

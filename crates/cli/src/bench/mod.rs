@@ -2,6 +2,7 @@
 
 mod array;
 mod kv;
+mod prio;
 mod recovery;
 pub mod result;
 mod share;
@@ -29,6 +30,8 @@ enum Verb {
     Array(array::ArrayArgs),
     /// Measure puts, gets and scans on RocksDB, with its own log or under the parallel log. Formats the drive.
     Kv(kv::KvArgs),
+    /// Measure logs in ordinary files beside plain files with fdatasync, alone and beside bulk writers.
+    Prio(prio::PrioArgs),
     /// Measure a database's recovery: the replay of its log, beside the same log on tmpfs.
     Recovery(recovery::RecoveryArgs),
     /// Measure a log beside bulk writes on one drive, in virtual time: without and with the drive's scheduler.
@@ -44,6 +47,7 @@ pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
     match args.verb {
         Verb::Array(args) => array::run(context, &args),
         Verb::Kv(args) => kv::run(context, &args),
+        Verb::Prio(args) => prio::run(context, &args),
         Verb::Recovery(args) => recovery::run(context, &args),
         Verb::Share(args) => share::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),
