@@ -22,7 +22,7 @@ pub mod nvme;
 mod op;
 mod resources;
 mod sequential_zones;
-mod share;
+pub mod share;
 mod share_status;
 mod stage;
 mod url;

@@ -94,31 +94,39 @@ impl Goal {
 }
 
 /// An operation of the log that ended.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Sample {
-    pub(super) kind: Kind,
-    pub(super) bytes: u64,
-    pub(super) submitted: Instant,
-    pub(super) latency: Duration,
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Sample {
+    /// The operation's kind.
+    pub kind: Kind,
+    /// Bytes that were written or read, or that a flush made durable.
+    pub bytes: u64,
+    /// When the operation was submitted.
+    pub submitted: Instant,
+    /// The time from the operation's submission to its end.
+    pub latency: Duration,
     /// The bulk operations when this one was submitted.
-    pub(super) bulk: Beside,
+    pub bulk: Beside,
 }
 
 /// The bulk operations at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Beside {
+pub enum Beside {
     /// None is in flight, nor has one just ended.
     Nothing,
     /// One ended a moment ago: the drive may still work on it.
     Settling,
+    /// One is in flight.
     InFlight,
 }
 
 /// Kinds of operations whose latencies are not compared with each other.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Kind {
+pub enum Kind {
+    /// A read.
     Read,
+    /// A write or an append.
     Write,
+    /// A flush, or a sync of a file.
     Flush,
 }
 
@@ -225,7 +233,7 @@ enum Phase {
 
 /// The rate control of a drive's bulk operations.
 #[derive(Debug)]
-pub(super) struct Controller {
+pub struct Controller {
     goal: Goal,
     alone: Alone,
     phase: Phase,
@@ -271,7 +279,8 @@ impl Window {
 }
 
 impl Controller {
-    pub(super) fn new(goal: Goal, now: Instant) -> Controller {
+    /// A controller that knows nothing of the log yet.
+    pub fn new(goal: Goal, now: Instant) -> Controller {
         Controller {
             goal,
             alone: Alone::default(),
@@ -290,22 +299,31 @@ impl Controller {
     }
 
     /// True while operations of the log come, so that bulk is limited.
-    pub(super) fn has_log(&self, now: Instant) -> bool {
+    pub fn has_log(&self, now: Instant) -> bool {
         self.log_is_over_at().is_some_and(|at| now < at)
     }
 
     /// The time at which the log counts as over, if no operation of it comes before.
-    pub(super) fn log_is_over_at(&self) -> Option<Instant> {
+    pub fn log_is_over_at(&self) -> Option<Instant> {
         let after = Duration::from_secs_f64(self.interval * 8.0).clamp(ALONE_AFTER, ALONE_AFTER_AT_MOST);
         self.last_log.map(|at| at.after(after))
     }
 
     /// True while bulk waits for an operation of the log within the target.
-    pub(super) fn waits_for_log(&self) -> bool {
+    pub fn waits_for_log(&self) -> bool {
         matches!(self.phase, Phase::Drain { .. })
     }
 
-    pub(super) fn log_submitted(&mut self, now: Instant) {
+    /// The end of the present rest, in which bulk waits so that the log alone is measured; `None` outside of a rest.
+    pub fn rests_until(&self) -> Option<Instant> {
+        match self.phase {
+            Phase::Rest { until } => Some(until),
+            _ => None,
+        }
+    }
+
+    /// An operation of the log goes to the drive at `now`.
+    pub fn log_submitted(&mut self, now: Instant) {
         if self.has_log(now) {
             let interval = self.last_log.map_or(0.0, |last| now.since(last).as_secs_f64());
             self.interval += (interval - self.interval) / 16.0;
@@ -318,7 +336,8 @@ impl Controller {
         self.last_log = Some(now);
     }
 
-    pub(super) fn log_ended(&mut self, now: Instant, sample: &Sample) {
+    /// An operation of the log ended at `now`.
+    pub fn log_ended(&mut self, now: Instant, sample: &Sample) {
         if sample.bulk == Beside::Nothing {
             self.alone.add(sample);
         }
@@ -346,7 +365,7 @@ impl Controller {
     }
 
     /// The time at which the next bulk operation may go: at once if it is not after `now`.
-    pub(super) fn bulk_may_go_at(&mut self, now: Instant) -> Instant {
+    pub fn bulk_may_go_at(&mut self, now: Instant) -> Instant {
         if !self.has_log(now) {
             self.phase = Phase::Run;
             return now;
@@ -389,7 +408,7 @@ impl Controller {
     }
 
     /// A bulk operation of `bytes` goes.
-    pub(super) fn bulk_goes(&mut self, now: Instant, bytes: u64) {
+    pub fn bulk_goes(&mut self, now: Instant, bytes: u64) {
         self.window.bulk_bytes += bytes;
         let rate = if matches!(self.phase, Phase::Half { .. }) { self.rate / 2.0 } else { self.rate };
         let from = self.next.max(Instant(now.0.saturating_sub(BURST.as_nanos() as u64)));

@@ -33,8 +33,7 @@ use parking_lot::Mutex;
 use units::sleep_until;
 
 use crate::checks::locate_transfer;
-pub use crate::share::controller::Goal;
-use crate::share::controller::{Beside, Controller, Kind, Sample};
+pub use crate::share::controller::{Beside, Controller, Goal, Kind, Sample};
 use crate::share::queue::HeldQueue;
 use crate::{
     Buf, ClassStatus, Completer, Done, Driver, Durability, Geometry, Instant, Io, IoClass, Lba, Op,
@@ -45,7 +44,7 @@ use crate::{
 const PIECE_BYTES: u64 = 256 << 10;
 
 /// After the end of a bulk operation, the log does not count as alone for this long: the drive's buffer may hold the operation's data.
-const SETTLES_AFTER: Duration = Duration::from_micros(2500);
+pub const SETTLES_AFTER: Duration = Duration::from_micros(2500);
 
 /// A drive with a scheduler before it. See [`share`](self).
 pub struct Share(Arc<Scheduler>);

@@ -1,0 +1,37 @@
+//! Functions of streams. The C library's own writes within a stream are not interposed: what `fwrite` takes counts as written.
+
+use libc::{FILE, c_int, c_void, size_t};
+
+use crate::preload::calls::{Call, around, closing};
+
+interpose! {
+    fn fwrite(from: *const c_void, size: size_t, items: size_t, stream: *mut FILE) -> size_t =
+        |real| around_items(stream, size, real);
+    fn fwrite_unlocked(from: *const c_void, size: size_t, items: size_t, stream: *mut FILE) -> size_t =
+        |real| around_items(stream, size, real);
+    fn fclose(stream: *mut FILE) -> c_int = |real| {
+        closing(descriptor(stream));
+        real()
+    };
+}
+
+/// The descriptor of a stream, or -1.
+fn descriptor(stream: *mut FILE) -> c_int {
+    if stream.is_null() || !crate::preload::calls::has_rules() {
+        return -1;
+    }
+    let errno = crate::preload::errno::get();
+    // SAFETY: the caller answers for the stream.
+    let fd = unsafe { libc::fileno(stream) };
+    crate::preload::errno::set(errno);
+    fd
+}
+
+fn around_items(stream: *mut FILE, size: size_t, real: impl FnOnce() -> size_t) -> size_t {
+    let mut items = 0;
+    around(descriptor(stream), Call::Write, || {
+        items = real();
+        items.saturating_mul(size).cast_signed()
+    });
+    items
+}

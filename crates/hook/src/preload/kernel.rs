@@ -1,0 +1,181 @@
+//! System calls, without the C library's wrappers: those would be interposed, be points of cancellation, or allocate. Each may change `errno`.
+
+use std::ffi::CStr;
+use std::mem::MaybeUninit;
+
+use libc::{c_int, c_long, c_void};
+use pathprio::behind::Extent;
+use units::Instant;
+
+/// Longest path that is read.
+pub const PATH_BYTES: usize = 4096;
+
+/// What the kernel knows of an open file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FileId {
+    /// The drive: `st_dev`.
+    pub device: u64,
+    /// The number within the file system.
+    pub inode: u64,
+}
+
+/// The number of this process, which in a child of `vfork` is another than in the memory that it shares.
+pub fn process_id() -> u32 {
+    // SAFETY: the system call has no arguments.
+    unsafe { libc::syscall(libc::SYS_getpid) as u32 }
+}
+
+/// The monotonic clock, which is the same in all processes.
+pub fn now() -> Instant {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is valid for the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    Instant(time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs())
+}
+
+/// Sleeps until the monotonic clock's `until`, or a signal.
+pub fn sleep_until(until: Instant) {
+    let time = libc::timespec {
+        tv_sec: (until.0 / 1_000_000_000).cast_signed(),
+        tv_nsec: (until.0 % 1_000_000_000).cast_signed(),
+    };
+    // SAFETY: the pointer is valid for the call; the fourth argument may be null.
+    unsafe {
+        libc::syscall(
+            libc::SYS_clock_nanosleep,
+            libc::CLOCK_MONOTONIC,
+            libc::TIMER_ABSTIME,
+            &raw const time,
+            std::ptr::null_mut::<libc::timespec>(),
+        )
+    };
+}
+
+/// The file of a descriptor; `None` if the descriptor is closed, or no regular file's.
+pub fn regular_file(fd: c_int) -> Option<FileId> {
+    stat(fd).filter(|(_, mode)| mode & libc::S_IFMT == libc::S_IFREG).map(|(file, _)| file)
+}
+
+/// The file, device or pipe of a descriptor; `None` if the descriptor is closed.
+pub fn any_file(fd: c_int) -> Option<FileId> {
+    stat(fd).map(|(file, _)| file)
+}
+
+fn stat(fd: c_int) -> Option<(FileId, libc::mode_t)> {
+    let mut stat = MaybeUninit::<libc::stat>::uninit();
+    let (path, flags) = (c"".as_ptr(), libc::AT_EMPTY_PATH);
+    // SAFETY: the path is an empty string, and the pointer is valid for a whole `stat`.
+    let result = unsafe { libc::syscall(libc::SYS_newfstatat, fd, path, stat.as_mut_ptr(), flags) };
+    if result != 0 {
+        return None;
+    }
+    // SAFETY: the kernel wrote a whole `stat`, since it succeeded.
+    let stat = unsafe { stat.assume_init() };
+    Some((FileId { device: stat.st_dev, inode: stat.st_ino }, stat.st_mode))
+}
+
+/// The flags with which a descriptor was opened.
+pub fn open_flags(fd: c_int) -> c_int {
+    // SAFETY: the system call takes numbers only.
+    unsafe { libc::syscall(libc::SYS_fcntl, fd, libc::F_GETFL) as c_int }
+}
+
+/// The file offset of a descriptor.
+pub fn offset(fd: c_int) -> Option<u64> {
+    // SAFETY: the system call takes numbers only.
+    u64::try_from(unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_CUR) }).ok()
+}
+
+/// Reads a symbolic link into `path`.
+pub fn read_link<'a>(link: &CStr, path: &'a mut [u8; PATH_BYTES]) -> Option<&'a [u8]> {
+    // SAFETY: the link's name ends with a zero byte, and the kernel writes at most the buffer's length.
+    let read = unsafe {
+        libc::syscall(libc::SYS_readlinkat, libc::AT_FDCWD, link.as_ptr(), path.as_mut_ptr(), PATH_BYTES)
+    };
+    path.get(..usize::try_from(read).ok()?)
+}
+
+/// Begins to write the extent back.
+pub fn begin_write_back(fd: c_int, extent: Extent) {
+    sync_file_range(fd, extent, libc::SYNC_FILE_RANGE_WRITE);
+}
+
+/// Waits until the extent, whose write-back began, is written.
+pub fn wait_for_write_back(fd: c_int, extent: Extent) {
+    sync_file_range(fd, extent, libc::SYNC_FILE_RANGE_WAIT_BEFORE);
+}
+
+fn sync_file_range(fd: c_int, extent: Extent, flags: u32) {
+    let (start, bytes) = (extent.start.cast_signed(), (extent.end - extent.start).cast_signed());
+    // SAFETY: the system call takes numbers only.
+    unsafe { libc::syscall(libc::SYS_sync_file_range, fd, start, bytes, c_long::from(flags)) };
+}
+
+/// Opens a file. The descriptor is closed where the program starts another one.
+pub fn open(path: &CStr, flags: c_int, mode: u32) -> Option<c_int> {
+    let flags = flags | libc::O_CLOEXEC;
+    // SAFETY: the path ends with a zero byte.
+    let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path.as_ptr(), flags, mode) };
+    c_int::try_from(fd).ok().filter(|fd| *fd >= 0)
+}
+
+/// Closes a descriptor of ours.
+pub fn close(fd: c_int) {
+    // SAFETY: the system call takes a number only.
+    unsafe { libc::syscall(libc::SYS_close, fd) };
+}
+
+/// Writes bytes with one call. True if all of them were written.
+pub fn write(fd: c_int, bytes: &[u8]) -> bool {
+    // SAFETY: the pointer and the length are those of a slice.
+    let wrote = unsafe { libc::syscall(libc::SYS_write, fd, bytes.as_ptr(), bytes.len()) };
+    usize::try_from(wrote) == Ok(bytes.len())
+}
+
+/// Reads bytes with one call.
+pub fn read(fd: c_int, into: &mut [u8]) -> usize {
+    // SAFETY: the pointer and the length are those of a slice.
+    let read = unsafe { libc::syscall(libc::SYS_read, fd, into.as_mut_ptr(), into.len()) };
+    usize::try_from(read).unwrap_or(0)
+}
+
+/// The length of an open file.
+pub fn file_bytes(fd: c_int) -> Option<u64> {
+    // SAFETY: the system call takes numbers only.
+    u64::try_from(unsafe { libc::syscall(libc::SYS_lseek, fd, 0, libc::SEEK_END) }).ok()
+}
+
+/// Makes a file longer.
+pub fn truncate(fd: c_int, bytes: u64) -> bool {
+    // SAFETY: the system call takes numbers only.
+    unsafe { libc::syscall(libc::SYS_ftruncate, fd, bytes) == 0 }
+}
+
+/// Gives an existing file a second name. False if that name is taken.
+pub fn link(from: &CStr, to: &CStr) -> bool {
+    let cwd = libc::AT_FDCWD;
+    // SAFETY: both names end with a zero byte.
+    unsafe { libc::syscall(libc::SYS_linkat, cwd, from.as_ptr(), cwd, to.as_ptr(), 0) == 0 }
+}
+
+/// Removes a name.
+pub fn unlink(path: &CStr) {
+    // SAFETY: the name ends with a zero byte.
+    unsafe { libc::syscall(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) };
+}
+
+/// Maps the first bytes of a file, shared with other processes, for as long as the process lives.
+pub fn map_shared(fd: c_int, bytes: usize) -> Option<*mut c_void> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches no memory of the program.
+    let address = unsafe {
+        libc::mmap(std::ptr::null_mut(), bytes, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED, fd, 0)
+    };
+    (address != libc::MAP_FAILED).then_some(address)
+}
+
+/// True if there is no process of that number.
+pub fn is_dead(pid: u32) -> bool {
+    // SAFETY: the signal 0 is not sent.
+    let result = unsafe { libc::syscall(libc::SYS_kill, pid, 0) };
+    result != 0 && super::errno::get() == libc::ESRCH
+}
