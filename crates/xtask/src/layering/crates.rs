@@ -18,6 +18,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("zoned", &["units", "sys"]),
     ("turns", &["units"]),
     ("prio", &["units", "sys"]),
+    ("prio-c", &["prio"]),
     ("pathprio", &["zoned"]),
     ("hook", &["pathprio"]),
     ("array", &["zoned"]),
@@ -41,7 +42,7 @@ pub const LAYERS: &[(&str, &[&str])] = &[
 ];
 
 /// The only crates that may contain unsafe code.
-pub const CRATES_WITH_UNSAFE: &[&str] = &["sys", "abi", "rocks", "leveldb", "level", "hook"];
+pub const CRATES_WITH_UNSAFE: &[&str] = &["sys", "abi", "rocks", "leveldb", "level", "hook", "prio-c"];
 
 /// The one further file with unsafe code: a bench counts allocations, and an allocator is unsafe to write.
 pub const FILE_WITH_UNSAFE: &str = "crates/bench/benches/contract.rs";

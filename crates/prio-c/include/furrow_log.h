@@ -1,0 +1,72 @@
+/* Logs in ordinary files whose synced writes stay fast on a shared drive.
+ *
+ * The file is the appended bytes, and zeros behind them until furrow_log_close(), which truncates it to the appended bytes. A program finds the end of its log after a crash by
+ * its own records, and goes on there with furrow_log_open().
+ *
+ * A function that returns an int returns 0, or an errno; furrow_log_message() then tells why, in words. All functions may be called by any thread, on one log too, but for close
+ * and drop, after which the handle is gone. A log that was opened before a fork belongs to the parent.
+ */
+#ifndef FURROW_LOG_H
+#define FURROW_LOG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A log of this process. */
+typedef struct furrow_log furrow_log;
+
+/* How writes reach the kernel: by io_uring, each request with its priority, or by helper threads with that priority. */
+#define FURROW_LOG_REQUEST 0
+#define FURROW_LOG_THREAD 1
+
+/* A room of no bytes. */
+#define FURROW_LOG_NO_ROOM UINT64_MAX
+
+/* Settings. A field of 0 has its default. */
+struct furrow_log_options {
+  size_t size;     /* sizeof(struct furrow_log_options) */
+  int how;         /* FURROW_LOG_REQUEST */
+  uint32_t block;  /* bytes of a block: a power of two, 512 to 65536; 4096 */
+  uint64_t room;   /* bytes that are zeroed ahead of the log; 16 MiB */
+  uint64_t buffer; /* bytes that may be appended and not yet written; 8 MiB */
+};
+
+/* Creates a log, and makes its name durable. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O. */
+int furrow_log_create(const char *path, const struct furrow_log_options *options, furrow_log **log);
+
+/* Opens a log to go on at byte `end`, where the caller found its last record to end; drops what lies behind, durably. EBUSY if the log is open elsewhere. */
+int furrow_log_open(const char *path, uint64_t end, const struct furrow_log_options *options, furrow_log **log);
+
+/* Appends bytes, which stay together. Stores where they end in `end`, unless that is NULL. Ends in memory; waits while the buffer is full. */
+int furrow_log_append(furrow_log *log, const void *bytes, size_t len, uint64_t *end);
+
+/* Makes all bytes below `upto` durable, and waits for that. After a failed write every append and sync fails with EIO: open the log again at furrow_log_durable(). */
+int furrow_log_sync(furrow_log *log, uint64_t upto);
+
+/* Number of appended bytes. */
+uint64_t furrow_log_end(const furrow_log *log);
+
+/* Number of bytes, from the log's begin, that are durable. */
+uint64_t furrow_log_durable(const furrow_log *log);
+
+/* 1 if the log's writes are real-time requests; 0 without CAP_SYS_NICE, where they are best effort of the highest level. */
+int furrow_log_is_real_time(const furrow_log *log);
+
+/* Makes everything durable, truncates the file to the appended bytes and frees the handle, also after an error. */
+int furrow_log_close(furrow_log *log);
+
+/* Frees the handle and leaves the file as it is. */
+void furrow_log_drop(furrow_log *log);
+
+/* The message of the calling thread's last error; valid until its next call. */
+const char *furrow_log_message(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

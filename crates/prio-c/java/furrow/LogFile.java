@@ -1,0 +1,111 @@
+package furrow;
+
+import java.io.IOException;
+import java.nio.file.Path;
+import java.util.concurrent.locks.ReentrantReadWriteLock;
+
+/**
+ * A log in an ordinary file whose synced writes stay fast on a shared drive.
+ *
+ * <p>The file is the appended bytes, and zeros behind them until {@link #close}, which truncates it to the appended bytes. A program finds the end of its log after a crash by its
+ * own records, and goes on there with {@link #open}.
+ *
+ * <p>Any thread may call any method. Needs {@code libfurrow_log.so} in {@code java.library.path}.
+ */
+public final class LogFile implements AutoCloseable {
+  static {
+    System.loadLibrary("furrow_log");
+  }
+
+  /** Settings. A number of 0 has its default; a negative room is none. */
+  public record Options(boolean threads, int block, long room, long buffer) {
+    /** Requests through io_uring, blocks of 4 KiB, 16 MiB of room, 8 MiB of buffer. */
+    public static final Options DEFAULT = new Options(false, 0, 0, 0);
+  }
+
+  /** Held for reading by calls, and for writing by the close: no call uses a handle that is gone. */
+  private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
+
+  private long handle;
+
+  private LogFile(long handle) {
+    this.handle = handle;
+  }
+
+  /** Creates a log, and makes its name durable. Fails if the file exists. */
+  public static LogFile create(Path path, Options options) throws IOException {
+    return new LogFile(open0(path.toString(), -1, options.threads, options.block, options.room, options.buffer));
+  }
+
+  /** Opens a log to go on at byte {@code end}, where the caller found its last record to end; drops what lies behind, durably. */
+  public static LogFile open(Path path, long end, Options options) throws IOException {
+    if (end < 0) {
+      throw new IOException("a log goes on at a place that is not negative");
+    }
+    return new LogFile(open0(path.toString(), end, options.threads, options.block, options.room, options.buffer));
+  }
+
+  /** Appends bytes, which stay together. Returns where they end. Ends in memory; waits while the buffer is full. */
+  public long append(byte[] bytes) throws IOException {
+    lock.readLock().lock();
+    try {
+      return append0(handle, bytes);
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
+  /** Makes all bytes below {@code upto} durable, and waits for that. After a failed write every append and sync fails. */
+  public void sync(long upto) throws IOException {
+    lock.readLock().lock();
+    try {
+      sync0(handle, upto);
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
+  /** Number of appended bytes. */
+  public long end() throws IOException {
+    lock.readLock().lock();
+    try {
+      return end0(handle, false);
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
+  /** Number of bytes, from the log's begin, that are durable. */
+  public long durable() throws IOException {
+    lock.readLock().lock();
+    try {
+      return end0(handle, true);
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
+  /** Makes everything durable and truncates the file to the appended bytes. Later calls fail; a second close does nothing. */
+  @Override
+  public void close() throws IOException {
+    lock.writeLock().lock();
+    try {
+      long closing = handle;
+      handle = 0;
+      close0(closing);
+    } finally {
+      lock.writeLock().unlock();
+    }
+  }
+
+  private static native long open0(String path, long end, boolean threads, int block, long room, long buffer)
+      throws IOException;
+
+  private static native long append0(long handle, byte[] bytes) throws IOException;
+
+  private static native void sync0(long handle, long upto) throws IOException;
+
+  private static native long end0(long handle, boolean durable) throws IOException;
+
+  private static native void close0(long handle) throws IOException;
+}
