@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   main                                                       the command line; one module for each noun
-//!   array  bench  crash  demo  device  export  figures  fs  leveldb  serve  stock  zones
+//!   array  bench  crash  demo  device  export  figures  fs  leveldb  prio  serve  stock  zones
 //!   consent  describe  context                                 asks before data is lost; words for drives; opens and mounts
 //!   args  exit  output  progress  size                         shared arguments, exit codes, printing
 //! ```
@@ -25,6 +25,7 @@ mod figures;
 mod fs;
 mod leveldb;
 mod output;
+mod prio;
 mod progress;
 mod serve;
 mod size;
@@ -87,6 +88,8 @@ enum Command {
     /// Run a program of this machine with its LevelDB databases on a drive.
     #[command(name = "leveldb")]
     LevelDb(leveldb::LevelDbArgs),
+    /// Run a program whose logs come before its bulk files on the drive, or show what priorities do there.
+    Prio(prio::PrioArgs),
     /// Cut the power after every operation of a workload and check that no acknowledged data is lost.
     Crash(crash::CrashArgs),
     /// Measure the figures of the papers, and write the numbers and charts.
@@ -110,6 +113,9 @@ impl Command {
 
     /// Whether stdout belongs to this program: `serve` and the stock programs print their own text also with `--json`.
     fn prints_json(&self) -> bool {
+        if let Command::Prio(args) = self {
+            return args.prints_json();
+        }
         !matches!(
             self,
             Command::Serve(_)
@@ -133,6 +139,7 @@ impl Command {
             Command::Ldb(args) => stock::run(context, stock::Program::Ldb, &args),
             Command::SstDump(args) => stock::run(context, stock::Program::SstDump, &args),
             Command::LevelDb(args) => leveldb::run(context, &args),
+            Command::Prio(args) => prio::run(context, args),
             Command::Crash(args) => crash::run(context, args),
             Command::Figures(args) => figures::run(context, &args),
             Command::Demo(args) => demo::run(context, &args),
