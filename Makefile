@@ -54,6 +54,6 @@ bench: ## the device contract's cost, then beside tmpfs and redis-server; wants 
 	@scripts/cargo bench --locked -p furrow-bench
 	@exec scripts/compare.sh
 
-release: ## build the program and the libraries for RocksDB's and LevelDB's programs, optimised
+release: ## build the program and the libraries for RocksDB's, LevelDB's and any programs, optimised
 	@scripts/setup.sh
-	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin -p furrow-leveldb
+	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin -p furrow-leveldb -p furrow-hook -p furrow-prio -p furrow-prio-c

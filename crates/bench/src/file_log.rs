@@ -33,11 +33,13 @@ pub enum Way {
     Request,
     /// [`LogFile`] over helper threads.
     Thread,
+    /// [`LogFile`] over a writer process.
+    Process,
 }
 
 impl Way {
     /// All ways, in the order of their measurement.
-    pub const ALL: [Way; 3] = [Way::Plain, Way::Request, Way::Thread];
+    pub const ALL: [Way; 4] = [Way::Plain, Way::Request, Way::Thread, Way::Process];
 }
 
 /// What is measured.
@@ -51,6 +53,8 @@ pub struct FileLogLoad {
     pub records: u64,
     /// Number of bulk writers beside the log: 1 MiB at a time, direct.
     pub bulk: u32,
+    /// The program `furrow-prio-writer`; without it [`Way::Process`] is left out.
+    pub writer: Option<PathBuf>,
 }
 
 /// One way's latencies.
@@ -79,6 +83,9 @@ pub fn measure(load: &FileLogLoad) -> Result<Vec<FileLogLine>> {
     }
     let mut lines = Vec::new();
     for way in Way::ALL {
+        if way == Way::Process && load.writer.is_none() {
+            continue;
+        }
         for beside_bulk in [false, true] {
             if !beside_bulk || load.bulk > 0 {
                 lines.push(measure_way(load, way, beside_bulk)?);
@@ -142,8 +149,13 @@ fn write_log(load: &FileLogLoad, way: Way, path: &Path, driver: &dyn Driver) -> 
         }
         Way::Request => How::Request,
         Way::Thread => How::Thread,
+        Way::Process => How::Process,
     };
-    let log = LogFile::create(path, &Options { how, ..Options::default() })?;
+    let mut options = Options { how, ..Options::default() };
+    if let Some(writer) = &load.writer {
+        options.writer.clone_from(writer);
+    }
+    let log = LogFile::create(path, &options)?;
     for _ in 0..load.records {
         time(&mut || Ok(log.sync(log.append(&record)?)?))?;
     }
@@ -182,11 +194,11 @@ mod tests {
         let program = std::env::current_exe().expect("has a path");
         let folder = program.parent().expect("lies in a folder").join("bench-prio-test");
         std::fs::create_dir_all(&folder).expect("makes it");
-        let load = FileLogLoad { folder: folder.clone(), record: 512, records: 20, bulk: 1 };
+        let load = FileLogLoad { folder: folder.clone(), record: 512, records: 20, bulk: 1, writer: None };
         let lines = measure(&load).expect("measures");
         let seen: Vec<(Way, bool)> = lines.iter().map(|line| (line.way, line.beside_bulk)).collect();
         let wanted: Vec<(Way, bool)> =
-            Way::ALL.iter().flat_map(|way| [(*way, false), (*way, true)]).collect();
+            Way::ALL[..3].iter().flat_map(|way| [(*way, false), (*way, true)]).collect();
         assert_eq!(seen, wanted);
         assert!(lines.iter().all(|line| line.latencies.max > 0.0));
         assert_eq!(std::fs::read_dir(&folder).expect("lists").count(), 0);

@@ -19,9 +19,11 @@ extern "C" {
 /* A log of this process. */
 typedef struct furrow_log furrow_log;
 
-/* How writes reach the kernel: by io_uring, each request with its priority, or by helper threads with that priority. */
+/* How writes reach the kernel: by io_uring, each request with its priority; by helper threads with that priority; or by a process of its own, whose file may have the capability
+ * CAP_SYS_NICE that the program lacks. */
 #define FURROW_LOG_REQUEST 0
 #define FURROW_LOG_THREAD 1
+#define FURROW_LOG_PROCESS 2
 
 /* A room of no bytes. */
 #define FURROW_LOG_NO_ROOM UINT64_MAX
@@ -33,6 +35,7 @@ struct furrow_log_options {
   uint32_t block;  /* bytes of a block: a power of two, 512 to 65536; 4096 */
   uint64_t room;   /* bytes that are zeroed ahead of the log; 16 MiB */
   uint64_t buffer; /* bytes that may be appended and not yet written; 8 MiB */
+  const char *writer; /* the program of FURROW_LOG_PROCESS; furrow-prio-writer, looked for in PATH */
 };
 
 /* Creates a log, and makes its name durable. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O. */

@@ -17,9 +17,11 @@ pub struct LogOptions {
     block: u32,
     room: u64,
     buffer: u64,
+    writer: *const c_char,
 }
 
 const HOW_THREAD: c_int = 1;
+const HOW_PROCESS: c_int = 2;
 /// A room of no bytes, where 0 is the default.
 const NO_ROOM: u64 = u64::MAX;
 
@@ -83,7 +85,7 @@ impl From<Error> for Failure {
 }
 
 /// # Safety
-/// `options` is null or points to as many bytes as its `size` says.
+/// `options` is null or points to as many bytes as its `size` says, with a writer that is null or a C string.
 unsafe fn options_of(options: *const LogOptions) -> Result<Options, Failure> {
     let mut wanted = Options::default();
     if options.is_null() {
@@ -99,6 +101,7 @@ unsafe fn options_of(options: *const LogOptions) -> Result<Options, Failure> {
     wanted.how = match given.how {
         0 => How::Request,
         HOW_THREAD => How::Thread,
+        HOW_PROCESS => How::Process,
         _ => return Err(Failure::Options),
     };
     if given.block != 0 {
@@ -109,6 +112,10 @@ unsafe fn options_of(options: *const LogOptions) -> Result<Options, Failure> {
         NO_ROOM => 0,
         room => room,
     };
+    if !given.writer.is_null() {
+        // SAFETY: the writer is a C string, by this function's contract.
+        wanted.writer = OsStr::from_bytes(unsafe { CStr::from_ptr(given.writer) }.to_bytes()).into();
+    }
     if given.buffer != 0 {
         wanted.buffer = given.buffer;
     }

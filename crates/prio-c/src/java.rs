@@ -87,15 +87,23 @@ pub extern "system" fn Java_furrow_LogFile_open0<'local>(
     _class: JClass<'local>,
     path: JString<'local>,
     end: jlong,
-    threads: jboolean,
+    how: jint,
     block: jint,
     room: jlong,
     buffer: jlong,
+    writer: JString<'local>,
 ) -> jlong {
     let outcome = env.with_env(|_| -> Result<jlong, Failure> {
-        let mut options = Options::default();
-        if threads {
-            options.how = How::Thread;
+        let how = match how {
+            0 => How::Request,
+            1 => How::Thread,
+            2 => How::Process,
+            _ => return Err(Failure::Argument("an unknown way of writing")),
+        };
+        let mut options = Options { how, ..Options::default() };
+        let writer = writer.to_string();
+        if !writer.is_empty() {
+            options.writer = writer.into();
         }
         if block != 0 {
             options.block = u32::try_from(block)

@@ -10,6 +10,7 @@ use rustix::io::Errno;
 use sys::{Buf, BufMut, Engine, EngineKind, Finished, Priority};
 use units::{RealDriver, block_on};
 
+use crate::process::ProcessStorage;
 use crate::{Error, Finish, How, Log, Options, Request, Result, Storage};
 
 /// A log in a file, for threads. All methods may be called by any thread; appends and syncs of several threads are in flight side by side, and syncs that wait together are one write.
@@ -63,21 +64,24 @@ impl LogFile {
     }
 
     fn over(path: &Path, file: File, options: &Options, end: u64, tail: &[u8]) -> Result<LogFile> {
-        let kind = match options.how {
-            How::Request => None,
-            How::Thread => Some(EngineKind::Threads),
-        };
-        let io = |source| Error::Io { doing: "start an I/O engine for", path: path.to_owned(), source };
+        let io = |doing, path: &Path, source| Error::Io { doing, path: path.to_owned(), source };
         let file = Arc::new(file);
-        let priority = Priority::of_log();
-        let storage = FileStorage {
-            file: Arc::clone(&file),
-            engine: Engine::shared(kind).map_err(io)?,
-            priority,
-            zeros: OnceLock::new(),
+        let engine = |kind| {
+            let engine = Engine::shared(kind).map_err(|e| io("start an I/O engine for", path, e))?;
+            let storage = FileStorage::new(Arc::clone(&file), engine);
+            Ok((matches!(storage.priority, Priority::RealTime(_)), Arc::new(storage) as Arc<dyn Storage>))
         };
-        let log = Log::new(Arc::new(storage), options, end, tail)?;
-        Ok(LogFile { log, file, path: path.to_owned(), real_time: matches!(priority, Priority::RealTime(_)) })
+        let (real_time, storage) = match options.how {
+            How::Request => engine(None)?,
+            How::Thread => engine(Some(EngineKind::Threads))?,
+            How::Process => {
+                let started = ProcessStorage::start(&options.writer, &file);
+                let storage = started.map_err(|e| io("start the log's writer", &options.writer, e))?;
+                (storage.is_real_time(), Arc::new(storage) as Arc<dyn Storage>)
+            }
+        };
+        let log = Log::new(storage, options, end, tail)?;
+        Ok(LogFile { log, file, path: path.to_owned(), real_time })
     }
 
     /// Appends bytes, which stay together. Returns where they end, for [`sync`](LogFile::sync). Ends in memory; waits while [`Options::buffer`] is full.
@@ -154,6 +158,10 @@ struct FileStorage {
 }
 
 impl FileStorage {
+    fn new(file: Arc<File>, engine: Arc<Engine>) -> FileStorage {
+        FileStorage { file, engine, priority: Priority::of_log(), zeros: OnceLock::new() }
+    }
+
     /// A buffer of `len` zero bytes, the same for all requests that are no longer than the first.
     fn zeros(&self, len: u64) -> Buf {
         let len = usize::try_from(len).expect("zeros of one write fit into memory");

@@ -25,6 +25,7 @@ mod file;
 mod log;
 mod options;
 mod plan;
+mod process;
 mod rules;
 mod storage;
 
@@ -32,6 +33,8 @@ pub use error::{Error, Result};
 pub use file::LogFile;
 pub use log::Log;
 pub use options::{How, Options};
+#[doc(hidden)]
+pub use process::serve;
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
 pub use storage::{Finish, Request, Storage};

@@ -1,5 +1,7 @@
 //! Settings of a log in a file.
 
+use std::path::PathBuf;
+
 use crate::{Error, Result};
 
 /// How a log's writes reach the kernel.
@@ -10,6 +12,8 @@ pub enum How {
     Request,
     /// System calls of helper threads, each with the request's priority.
     Thread,
+    /// A process of its own, [`Options::writer`], whose file may have the capability that the program lacks.
+    Process,
 }
 
 /// Settings of a log.
@@ -17,6 +21,8 @@ pub enum How {
 pub struct Options {
     /// How writes reach the kernel. Default: [`How::Request`].
     pub how: How,
+    /// The program of [`How::Process`], looked for in `PATH` if it has no slash. Default: `furrow-prio-writer`.
+    pub writer: PathBuf,
     /// Bytes of a block, a power of two from 512 to 65,536: writes begin and end with blocks. Default: 4,096, which no drive in use divides further.
     pub block: u32,
     /// Bytes of room that are zeroed ahead of the log; 0 for none. Default: 16 MiB, a second at 16 MiB/s.
@@ -32,6 +38,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             how: How::default(),
+            writer: "furrow-prio-writer".into(),
             block: 4096,
             room: 16 << 20,
             buffer: 8 << 20,

@@ -27,6 +27,9 @@ pub struct PrioArgs {
     /// Writers of 1 MiB at a time, direct, beside the log; 0 for none.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     bulk: u32,
+    /// The program furrow-prio-writer [default: the one beside this program]
+    #[arg(long, value_name = "PROGRAM")]
+    writer: Option<PathBuf>,
 }
 
 /// Measures logs in ordinary files.
@@ -38,7 +41,11 @@ pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
         record: usize::try_from(args.record)?,
         records: args.records,
         bulk: args.bulk,
+        writer: args.writer.clone().or_else(writer_beside),
     };
+    if load.writer.is_none() {
+        eprintln!("SKIPPED: a writer process: no furrow-prio-writer beside this program (--writer PROGRAM)");
+    }
     let lines = file_log::measure(&load).map_err(failed)?;
     bar.finish_and_clear();
     if context.json {
@@ -52,6 +59,7 @@ pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
                 Way::Plain => "write, fdatasync".to_owned(),
                 Way::Request => "log, io_uring".to_owned(),
                 Way::Thread => "log, threads".to_owned(),
+                Way::Process => "log, process".to_owned(),
             },
             if line.beside_bulk { format!("{} writers", args.bulk) } else { "none".to_owned() },
             us(line.latencies.mean),
@@ -66,4 +74,10 @@ pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
     let numbers = ["mean us", "p50", "p99", "max", "bulk MiB/s"];
     output::table(&header, &numbers, lines.iter().map(cells).collect())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// The program `furrow-prio-writer` in the folder of this one.
+fn writer_beside() -> Option<PathBuf> {
+    let writer = std::env::current_exe().ok()?.parent()?.join("furrow-prio-writer");
+    writer.is_file().then_some(writer)
 }

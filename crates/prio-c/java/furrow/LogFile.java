@@ -17,10 +17,24 @@ public final class LogFile implements AutoCloseable {
     System.loadLibrary("furrow_log");
   }
 
-  /** Settings. A number of 0 has its default; a negative room is none. */
-  public record Options(boolean threads, int block, long room, long buffer) {
+  /** How writes reach the kernel. */
+  public enum How {
+    /** By io_uring, each request with its priority. */
+    REQUEST,
+    /** By helper threads with that priority. */
+    THREAD,
+    /** By a process of its own, whose file may have the capability CAP_SYS_NICE that the program lacks. */
+    PROCESS
+  }
+
+  /**
+   * Settings. A number of 0 has its default; a negative room is none.
+   *
+   * @param writer the program of {@link How#PROCESS}; null for furrow-prio-writer, looked for in PATH
+   */
+  public record Options(How how, int block, long room, long buffer, String writer) {
     /** Requests through io_uring, blocks of 4 KiB, 16 MiB of room, 8 MiB of buffer. */
-    public static final Options DEFAULT = new Options(false, 0, 0, 0);
+    public static final Options DEFAULT = new Options(How.REQUEST, 0, 0, 0, null);
   }
 
   /** Held for reading by calls, and for writing by the close: no call uses a handle that is gone. */
@@ -34,7 +48,7 @@ public final class LogFile implements AutoCloseable {
 
   /** Creates a log, and makes its name durable. Fails if the file exists. */
   public static LogFile create(Path path, Options options) throws IOException {
-    return new LogFile(open0(path.toString(), -1, options.threads, options.block, options.room, options.buffer));
+    return open(path, -1L, options, true);
   }
 
   /** Opens a log to go on at byte {@code end}, where the caller found its last record to end; drops what lies behind, durably. */
@@ -42,7 +56,14 @@ public final class LogFile implements AutoCloseable {
     if (end < 0) {
       throw new IOException("a log goes on at a place that is not negative");
     }
-    return new LogFile(open0(path.toString(), end, options.threads, options.block, options.room, options.buffer));
+    return open(path, end, options, false);
+  }
+
+  private static LogFile open(Path path, long end, Options options, boolean create) throws IOException {
+    String writer = options.writer == null ? "" : options.writer;
+    int how = options.how.ordinal();
+    long from = create ? -1 : end;
+    return new LogFile(open0(path.toString(), from, how, options.block, options.room, options.buffer, writer));
   }
 
   /** Appends bytes, which stay together. Returns where they end. Ends in memory; waits while the buffer is full. */
@@ -98,8 +119,8 @@ public final class LogFile implements AutoCloseable {
     }
   }
 
-  private static native long open0(String path, long end, boolean threads, int block, long room, long buffer)
-      throws IOException;
+  private static native long open0(
+      String path, long end, int how, int block, long room, long buffer, String writer) throws IOException;
 
   private static native long append0(long handle, byte[] bytes) throws IOException;
 

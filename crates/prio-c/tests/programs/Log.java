@@ -26,7 +26,7 @@ public final class Log {
 
   public static void main(String[] args) throws Exception {
     Path path = Path.of(args[0]);
-    LogFile.Options options = new LogFile.Options(true, 512, 65536, 0);
+    LogFile.Options options = new LogFile.Options(LogFile.How.THREAD, 512, 65536, 0, null);
     long wanted = 0;
     LogFile log = LogFile.create(path, options);
     refused("one writer", () -> LogFile.open(path, 0, options));

@@ -1,0 +1,20 @@
+//! The log's writer as a process of its own ([`How::Process`](crate::How::Process)): for programs without `CAP_SYS_NICE`, since the writer's file may have it
+//! (`setcap cap_sys_nice+ep furrow-prio-writer`).
+//!
+//! ```text
+//!   program                                          furrow-prio-writer
+//!                  <--- version ------------------- stdin
+//!                ----- the file's descriptor -----> stdin
+//!   start() ---- requests, a message each ---------> stdin ---> engine ---> the log's file
+//!   reader thread <--- replies, in any order ------- stdin
+//! ```
+//!
+//! The two share a socket that keeps messages apart (`SOCK_SEQPACKET`). The writer has the file from the program, opened with the program's rights. At its death all
+//! requests fail, which poisons the log.
+
+mod message;
+mod program;
+mod writer;
+
+pub(crate) use program::ProcessStorage;
+pub use writer::serve;
