@@ -29,7 +29,12 @@ pub enum Call {
     Sync,
     /// The call begins write-back, or waits for it.
     WriteBack,
+    /// The call writes to a stream. The result is the number of bytes; so many before have not been written behind.
+    Stream(u64),
 }
+
+/// Bytes that a bulk stream takes without more than being counted: programs write streams by a few bytes.
+const STREAM_BYTES: u64 = 64 << 10;
 
 /// A call that was begun. It has no destructor: a thread that is cancelled within the call unwinds through the caller's frame.
 #[derive(Clone, Copy)]
@@ -49,7 +54,7 @@ impl Begun {
     fn is_synced(&self, call: Call) -> bool {
         match call {
             Call::SyncedWrite | Call::SyncedWriteAt(_) | Call::Sync => true,
-            Call::Write | Call::WriteAt(_) => self.classed.synced,
+            Call::Write | Call::WriteAt(_) | Call::Stream(_) => self.classed.synced,
             Call::WriteBack => false,
         }
     }
@@ -62,6 +67,26 @@ pub fn around(fd: c_int, call: Call, real: impl FnOnce() -> isize) -> isize {
     let errno = errno::get();
     end(fd, call, &begun, result);
     errno::set(errno);
+    result
+}
+
+/// Makes the call `real`, which writes to a stream with the descriptor `fd`.
+pub fn around_stream(fd: c_int, real: impl FnOnce() -> isize) -> isize {
+    let bulk = table::entry(fd).filter(|entry| {
+        process::has_rules() && matches!(entry.known(), Known::Class(Classed { class: FileClass::Bulk, .. }))
+    });
+    let Some(entry) = bulk else { return around(fd, Call::Write, real) };
+    let before = entry.streamed.load(Relaxed);
+    if before >= STREAM_BYTES {
+        entry.streamed.store(0, Relaxed);
+        return around(fd, Call::Stream(before), real);
+    }
+    let result = real();
+    let bytes = u64::try_from(result).unwrap_or(0);
+    entry.streamed.fetch_add(bytes, Relaxed);
+    let counters = process::COUNTERS.of(FileClass::Bulk);
+    counters.writes.fetch_add(1, Relaxed);
+    counters.bytes.fetch_add(bytes, Relaxed);
     result
 }
 
@@ -160,13 +185,17 @@ fn end(fd: c_int, call: Call, begun: &Begun, result: isize) {
     match begun.classed.class {
         FileClass::Log => end_log(call, begun, bytes, result >= 0, now),
         FileClass::Bulk => {
+            let bytes = match call {
+                Call::Stream(before) => before + bytes,
+                _ => bytes,
+            };
             match call {
                 Call::Sync => begun.entry.pieces.clear(),
                 Call::WriteBack => {}
                 Call::WriteAt(offset) | Call::SyncedWriteAt(offset) => {
                     write_behind(fd, begun, u64::try_from(offset).unwrap_or(0), bytes);
                 }
-                Call::Write | Call::SyncedWrite => {
+                Call::Write | Call::SyncedWrite | Call::Stream(_) => {
                     let end = kernel::offset(fd).unwrap_or(0);
                     write_behind(fd, begun, end.saturating_sub(bytes), bytes);
                 }

@@ -50,6 +50,8 @@ pub struct Entry {
     inode: AtomicU64,
     /// Bytes written since the last sync, of a log.
     pub unsynced: AtomicU64,
+    /// Bytes that a stream took since the last write-behind, of a bulk file.
+    pub streamed: AtomicU64,
     /// Pieces of a bulk file.
     pub pieces: Pieces,
 }
@@ -67,6 +69,7 @@ impl Entry {
             known: AtomicU32::new(UNKNOWN),
             inode: AtomicU64::new(0),
             unsynced: AtomicU64::new(0),
+            streamed: AtomicU64::new(0),
             pieces: Pieces::new(),
         }
     }
@@ -103,6 +106,7 @@ impl Entry {
     pub fn set(&self, classed: Classed, inode: u64) {
         self.inode.store(inode, Relaxed);
         self.unsynced.store(0, Relaxed);
+        self.streamed.store(0, Relaxed);
         self.pieces.clear();
         let class = match classed.class {
             FileClass::Log => LOG,

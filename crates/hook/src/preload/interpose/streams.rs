@@ -2,7 +2,7 @@
 
 use libc::{FILE, c_int, c_void, size_t};
 
-use crate::preload::calls::{Call, around, closing};
+use crate::preload::calls::{around_stream, closing};
 
 interpose! {
     fn fwrite(from: *const c_void, size: size_t, items: size_t, stream: *mut FILE) -> size_t =
@@ -29,7 +29,7 @@ fn descriptor(stream: *mut FILE) -> c_int {
 
 fn around_items(stream: *mut FILE, size: size_t, real: impl FnOnce() -> size_t) -> size_t {
     let mut items = 0;
-    around(descriptor(stream), Call::Write, || {
+    around_stream(descriptor(stream), || {
         items = real();
         items.saturating_mul(size).cast_signed()
     });
