@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   main                                                       the command line; one module for each noun
-//!   array  bench  crash  demo  device  export  figures  fs  leveldb  prio  serve  stock  zones
+//!   array  bench  crash  demo  device  export  figures  fs  leveldb  prio  serve  stock  zk  zones
 //!   consent  describe  context                                 asks before data is lost; words for drives; opens and mounts
 //!   args  exit  output  progress  size                         shared arguments, exit codes, printing
 //! ```
@@ -30,6 +30,7 @@ mod progress;
 mod serve;
 mod size;
 mod stock;
+mod zk;
 mod zones;
 
 use std::process::ExitCode;
@@ -77,6 +78,8 @@ enum Command {
     Export(export::ExportArgs),
     /// Measure logs, arrays and the engine.
     Bench(bench::BenchArgs),
+    /// Command the snapshots of a ZooKeeper ensemble one at a time.
+    Zk(zk::ZkArgs),
     /// Draw what each zone of a drive is used for.
     Zones(zones::ZonesArgs),
     /// Run the machine's own db_bench on a drive.
@@ -134,6 +137,7 @@ impl Command {
             Command::Array(args) => array::run(context, args),
             Command::Export(args) => export::run(context, &args),
             Command::Bench(args) => bench::run(context, args),
+            Command::Zk(args) => zk::run(context, &args),
             Command::Zones(args) => zones::run(context, &args),
             Command::DbBench(args) => stock::run(context, stock::Program::DbBench, &args),
             Command::Ldb(args) => stock::run(context, stock::Program::Ldb, &args),

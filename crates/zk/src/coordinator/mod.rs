@@ -1,0 +1,370 @@
+//! The rules of turns, without I/O and clock: whose snapshot is commanded next, and when a turn is over.
+//!
+//! # What holds
+//!
+//! - **One turn at a time.** A turn begins with the command and ends when the snapshot is answered and the server's syncs are as fast as before, or when
+//!   certainly no snapshot is under way. Without an answer, the server's counter of snapshots or a new process ends the turn, or the end of the process and the
+//!   longest time of a snapshot together; nothing else does. A process writes its snapshots one after the other, so that one which it takes by itself
+//!   meanwhile is not counted before the commanded one.
+//! - **A new coordinator waits** for [`Settings::longest_snapshot`]: one before may have commanded a snapshot just before its end.
+//! - **The leader is last**: its turn begins when no other server that answers is due, but for servers with more than twice its room.
+//! - **Enough others are well**: [`Members::undisturbed`] of them, a majority and a spare one from five on, all but the one with the turn in ensembles of three and five.
+//! - **No turn beside snapshots that servers take by themselves**: a server that has come to serve, whose leader has changed, or whose counter shows a snapshot of
+//!   its own counts as disturbed until its syncs have been calm, and no turn begins while a server is disturbed or starting.
+//!
+//! Imports go down: `server`, `message`, `settings`.
+
+mod message;
+mod server;
+mod settings;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use turns::Members;
+use units::{Bytes, Instant};
+
+pub use message::{Action, Event, Notice, Outcome, TurnEnd};
+use server::{Server, UNKNOWN_RECORD};
+pub use settings::Settings;
+
+use crate::sample::{Health, Role, ServerId};
+
+/// Bytes of a log's record beside the proposal: a checksum, a length, an end mark.
+const RECORD_HEADER: u64 = 13;
+
+/// The weight of the older mean size of a proposal against a new sample's.
+const MEMORY: u64 = 7;
+
+/// The turn under way.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    server: ServerId,
+    began: Instant,
+    phase: Phase,
+}
+
+/// What a turn waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// The command's end.
+    Commanded,
+    /// Evidence that no snapshot is under way: the command ended without an answer.
+    Unanswered,
+    /// Syncs that are as fast as before.
+    Calm,
+}
+
+/// Grants the turns of one ensemble. A coordinator lives as long as its process.
+#[derive(Debug)]
+pub struct Coordinator {
+    settings: Settings,
+    /// The coordinator before can have commanded no snapshot that goes on at this time.
+    begins_at: Instant,
+    servers: BTreeMap<ServerId, Server>,
+    turn: Option<Turn>,
+    /// The leader and its epoch, as last seen.
+    leader: Option<(ServerId, u64)>,
+    /// Mean size of the leader's proposals.
+    proposal: Option<Bytes>,
+    /// The cause of waiting that was told last.
+    told: Option<String>,
+}
+
+impl Coordinator {
+    /// A coordinator of the voters `servers` that begins at `now`.
+    pub fn new(servers: &BTreeSet<ServerId>, settings: Settings, now: Instant) -> Coordinator {
+        Coordinator {
+            settings,
+            begins_at: now.after(settings.longest_snapshot),
+            servers: servers.iter().map(|server| (*server, Server::default())).collect(),
+            turn: None,
+            leader: None,
+            proposal: None,
+            told: None,
+        }
+    }
+
+    /// Takes in what happened by `now`, and says what to do. Call it with [`Event::Tick`] each second or so.
+    pub fn step(&mut self, now: Instant, event: Event) -> Vec<Action> {
+        let mut actions = Vec::new();
+        match event {
+            Event::Tick => {}
+            Event::Polled { server, asked_at, health } => {
+                self.record(now, server, asked_at, health, &mut actions)
+            }
+            Event::Ended { server, outcome } => self.end_command(now, server, &outcome, &mut actions),
+        }
+        self.settle(now, &mut actions);
+        self.begin_turn(now, &mut actions);
+        actions
+    }
+
+    /// True if a snapshot is due on a server that was heard of, or a turn is under way, or a server was not heard of yet.
+    pub fn is_busy(&self) -> bool {
+        let record = self.record_size();
+        self.turn.is_some()
+            || self
+                .servers
+                .values()
+                .any(|server| server.health().is_none() || server.is_due(record, &self.settings))
+    }
+
+    /// The server whose turn would be next, by what is known so far: due, least room first, the leader last.
+    pub fn next(&self, now: Instant) -> Option<ServerId> {
+        let due = self.due(now);
+        let leads =
+            |server: &ServerId| self.servers.get(server).is_some_and(|s| s.leads(now, &self.settings));
+        due.iter().find(|server| !leads(server)).or(due.first()).copied()
+    }
+
+    /// Estimated bytes of a server's log since its last snapshot, and of a snapshot.
+    pub fn estimates(&self, server: ServerId) -> Option<(Bytes, Bytes)> {
+        self.servers.get(&server).map(|server| (server.log(self.record_size()), server.snapshot()))
+    }
+
+    fn record(
+        &mut self,
+        now: Instant,
+        id: ServerId,
+        asked_at: Instant,
+        health: Health,
+        actions: &mut Vec<Action>,
+    ) {
+        let has_turn = self.turn.is_some_and(|turn| turn.server == id);
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        let before = server.health().cloned();
+        tell_health(id, before.as_ref(), &health, actions);
+        if let Health::Serving(sample) = &health
+            && let Some(size) = sample.proposal
+        {
+            let mean = self.proposal.map_or(size.0, |mean| (mean.0 * MEMORY + size.0) / (MEMORY + 1));
+            self.proposal = Some(Bytes(mean));
+        }
+        let changes = server.record(asked_at, health, &self.settings, has_turn);
+        if changes.own_snapshots > 0 {
+            actions.push(Action::Tell(Notice::OwnSnapshots { server: id, count: changes.own_snapshots }));
+        }
+        if let Some(turn) = &mut self.turn
+            && turn.server == id
+            && turn.phase == Phase::Unanswered
+            && asked_at >= turn.began
+        {
+            if changes.restarted {
+                let took = now.since(turn.began);
+                self.turn = None;
+                actions.push(Action::Tell(Notice::TurnEnds {
+                    server: id,
+                    took,
+                    because: TurnEnd::Restarted,
+                }));
+            } else if changes.commanded_snapshot {
+                turn.phase = Phase::Calm;
+                server.disturb(now, &self.settings);
+            }
+        }
+        self.note_leader(now, actions);
+    }
+
+    /// Notes a new leader, or a new epoch of the same. Every server may have taken a snapshot by itself then.
+    fn note_leader(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        let Some(leader) = self.leader(now) else { return };
+        if self.leader != Some(leader) {
+            self.leader = Some(leader);
+            actions.push(Action::Tell(Notice::Leader { server: leader.0 }));
+            for server in self.servers.values_mut() {
+                server.disturb(now, &self.settings);
+            }
+        }
+    }
+
+    /// The leader on which all servers that answer agree, and the greatest epoch among them.
+    fn leader(&self, now: Instant) -> Option<(ServerId, u64)> {
+        let fresh = || self.servers.iter().filter_map(|(id, s)| Some((*id, s.fresh(now, &self.settings)?)));
+        let mut leaders = fresh().filter(|(_, sample)| sample.role == Role::Leader).map(|(id, _)| id);
+        let (Some(leader), None) = (leaders.next(), leaders.next()) else { return None };
+        let agree = fresh().all(|(_, sample)| sample.leader == leader);
+        let known = self.leader.filter(|(known, _)| *known == leader).map(|(_, epoch)| epoch);
+        let epoch = fresh().map(|(_, sample)| sample.zxid.epoch()).chain(known).max()?;
+        agree.then_some((leader, epoch))
+    }
+
+    fn end_command(&mut self, now: Instant, id: ServerId, outcome: &Outcome, actions: &mut Vec<Action>) {
+        let Some(turn) = &mut self.turn else { return };
+        let Some(server) = self.servers.get_mut(&id) else { return };
+        if turn.server != id || turn.phase != Phase::Commanded {
+            return;
+        }
+        server.note_outcome(now, outcome, &self.settings);
+        let took = now.since(turn.began);
+        match outcome {
+            Outcome::Taken { size, .. } => {
+                actions.push(Action::Tell(Notice::SnapshotTaken { server: id, size: *size, took }));
+                server.disturb(now, &self.settings);
+                turn.phase = Phase::Calm;
+            }
+            Outcome::Unanswered(why) => {
+                turn.phase = Phase::Unanswered;
+                actions.push(Action::Tell(Notice::Unanswered { server: id, why: why.clone() }));
+            }
+            Outcome::RateLimited | Outcome::Failed(_) => {
+                let why = match outcome {
+                    Outcome::Failed(why) => why.clone(),
+                    _ => "the server took a snapshot a moment ago (429)".to_owned(),
+                };
+                actions.push(Action::Tell(Notice::NoSnapshot { server: id, why }));
+                actions.push(Action::Tell(Notice::TurnEnds {
+                    server: id,
+                    took,
+                    because: TurnEnd::NoSnapshot,
+                }));
+                self.turn = None;
+            }
+        }
+    }
+
+    /// Ends disturbances whose time is over, and with one of them the turn.
+    fn settle(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if let Some(turn) = self.turn.filter(|turn| turn.phase == Phase::Unanswered)
+            && now.since(turn.began) >= self.settings.longest_snapshot
+            && self.servers.get(&turn.server).is_some_and(Server::is_gone)
+        {
+            let took = now.since(turn.began);
+            self.turn = None;
+            actions.push(Action::Tell(Notice::TurnEnds {
+                server: turn.server,
+                took,
+                because: TurnEnd::Gone,
+            }));
+        }
+        let on_drive = self.settings.calm.is_zero();
+        for (id, server) in &mut self.servers {
+            let turn = self.turn.filter(|turn| turn.server == *id && turn.phase == Phase::Calm);
+            let settled = server.settle(now, &self.settings);
+            // Where an answered snapshot is on the drive, a server that fell silent after its answer has no turn either.
+            let Some(still_slow) = settled.or(turn.filter(|_| on_drive).map(|_| false)) else { continue };
+            if let Some(turn) = turn {
+                let because = if still_slow { TurnEnd::StillSlow } else { TurnEnd::Calm };
+                let took = now.since(turn.began);
+                actions.push(Action::Tell(Notice::TurnEnds { server: *id, took, because }));
+                self.turn = None;
+            }
+        }
+    }
+
+    /// Begins the next server's turn, if one is due and may begin. Otherwise tells the cause, when it changes.
+    fn begin_turn(&mut self, now: Instant, actions: &mut Vec<Action>) {
+        if self.turn.is_some() {
+            return;
+        }
+        match self.choose(now) {
+            Ok(Some(id)) => {
+                let record = self.record_size();
+                let also_due = self.due(now).into_iter().filter(|other| *other != id).collect();
+                let Some(server) = self.servers.get_mut(&id) else { return };
+                let role = if server.leads(now, &self.settings) { Role::Leader } else { Role::Follower };
+                let (log, snapshot) = (server.log(record), server.snapshot());
+                server.note_command();
+                self.turn = Some(Turn { server: id, began: now, phase: Phase::Commanded });
+                self.told = None;
+                actions.push(Action::Tell(Notice::TurnBegins { server: id, role, log, snapshot, also_due }));
+                actions.push(Action::Command(id));
+            }
+            Ok(None) => self.told = None,
+            Err(why) => {
+                if self.told.as_ref() != Some(&why) {
+                    self.told = Some(why.clone());
+                    actions.push(Action::Tell(Notice::Waits { why }));
+                }
+            }
+        }
+    }
+
+    /// The server whose turn begins now; none if no snapshot is due.
+    ///
+    /// # Errors
+    /// The cause why no turn begins although a snapshot is due.
+    fn choose(&self, now: Instant) -> Result<Option<ServerId>, String> {
+        let due = self.due(now);
+        if due.is_empty() {
+            return Ok(None);
+        }
+        if now < self.begins_at {
+            return Err("a snapshot commanded before this start may still be under way".into());
+        }
+        let Some((leader, _)) = self.leader(now) else {
+            return Err("the servers that answer agree on no leader".into());
+        };
+        if let Some((starting, _)) = self.servers.iter().find(|(_, server)| server.is_starting()) {
+            return Err(format!("{starting} starts, and may be taking a snapshot by itself"));
+        }
+        if let Some((disturbed, _)) = self.servers.iter().find(|(_, server)| server.is_disturbed()) {
+            return Err(format!(
+                "{disturbed} served for a short time only, has another leader, or took a snapshot: its drive is to calm down first"
+            ));
+        }
+        let leader_waits =
+            due.contains(&leader) && due.iter().any(|other| self.precedes(now, *other, leader));
+        let can_go = |id: &ServerId| {
+            let held_back = self.servers.get(id).is_none_or(|server| server.is_held_back(now));
+            !held_back && (*id != leader || !leader_waits)
+        };
+        // A leader that waits for nobody has less than half of the others' room.
+        let leader_first = due.contains(&leader) && !leader_waits;
+        let order = leader_first.then_some(leader).into_iter().chain(due.iter().copied());
+        let Some(next) = order.into_iter().find(can_go) else {
+            return Err("the servers whose snapshots are due refused a moment ago".into());
+        };
+        let well =
+            self.servers.iter().filter(|(id, s)| **id != next && s.is_well(now, &self.settings)).count();
+        let needed = Members::undisturbed(self.servers.len());
+        if well < needed {
+            return Err(format!("beside {next} only {well} servers are well, and {needed} are needed"));
+        }
+        Ok(Some(next))
+    }
+
+    /// True if the leader waits for `other`, whose snapshot is due.
+    fn precedes(&self, now: Instant, other: ServerId, leader: ServerId) -> bool {
+        let record = self.record_size();
+        let room =
+            |id: ServerId| self.servers.get(&id).map_or(Bytes::ZERO, |s| s.room(record, &self.settings));
+        let held_back = self.servers.get(&other).is_none_or(|server| server.is_held_back(now));
+        other != leader && !held_back && room(other).0 / 2 <= room(leader).0
+    }
+
+    /// The servers that answer and whose snapshots are due, the one with the least room first.
+    fn due(&self, now: Instant) -> Vec<ServerId> {
+        let record = self.record_size();
+        let mut due: Vec<(Bytes, ServerId)> = self
+            .servers
+            .iter()
+            .filter(|(_, s)| s.fresh(now, &self.settings).is_some() && s.is_due(record, &self.settings))
+            .map(|(id, s)| (s.room(record, &self.settings), *id))
+            .collect();
+        due.sort_unstable();
+        due.into_iter().map(|(_, id)| id).collect()
+    }
+
+    fn record_size(&self) -> Bytes {
+        self.proposal.map_or(UNKNOWN_RECORD, |size| size.plus(Bytes(RECORD_HEADER)))
+    }
+}
+
+/// Tells a change of a server's health.
+fn tell_health(server: ServerId, before: Option<&Health>, now: &Health, actions: &mut Vec<Action>) {
+    let notice = match now {
+        Health::Serving(_) if before.is_some_and(|before| !matches!(before, Health::Serving(_))) => {
+            Notice::Serves { server }
+        }
+        Health::Serving(_) => return,
+        _ if before == Some(now) => return,
+        Health::Starting => Notice::Unwell { server, why: "serves no clients".to_owned() },
+        Health::Unreachable(why) | Health::Gone(why) | Health::Faulty(why) => {
+            Notice::Unwell { server, why: why.clone() }
+        }
+    };
+    actions.push(Action::Tell(notice));
+}
+
+#[cfg(test)]
+mod tests;
