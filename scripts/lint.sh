@@ -13,7 +13,7 @@ no_broken_rules() {
   # A cargo tree that fails ends the step: an empty tree must not pass for one without the feature.
   tree=$(cargo tree --locked -p furrow-sim -f '{p} {f}')
   [[ $tree == *broken-rules* ]] || die "no crate has the feature broken-rules any more: this check looks for it"
-  for package in furrow-cli furrow-plugin furrow-leveldb; do
+  for package in furrow-cli furrow-plugin furrow-leveldb furrow-hook; do
     tree=$(cargo tree --locked -p "$package" -e no-dev -f '{p} {f}')
     [[ $tree == *"$package"* ]] || die "cargo tree does not list $package"
     [[ $tree != *broken-rules* ]] || die "$package is built with rules that tests break"
@@ -22,7 +22,7 @@ no_broken_rules() {
 step "no rules to break in what is released" no_broken_rules
 # Tests build all crates with these rules.
 step "what is released compiles without them" \
-  cargo clippy --locked --quiet -p furrow-cli -p furrow-plugin -p furrow-leveldb -- -D warnings
+  cargo clippy --locked --quiet -p furrow-cli -p furrow-plugin -p furrow-leveldb -p furrow-hook -- -D warnings
 step "RocksDB 10's headers" sh crates/rocks/tests/headers.sh
 step "a statically linked RocksDB" sh crates/rocks/tests/static_link.sh
 step "a statically linked LevelDB" sh crates/leveldb/tests/static_link.sh

@@ -42,7 +42,7 @@ no_process_in() { # directory
 
 # The sum of a counter of a class over the lines of a file: sum FILE CLASS NAME.
 sum() {
-  grep -o "\"$2\":{[^}]*}" "$1" | grep -o "\"$3\":[0-9]*" | awk -F: '{ sum += $2 } END { print sum + 0 }'
+  grep -o "\"$2\":{[^}]*}" "$1" | grep -o "\"$3\":[0-9]*" | awk -F: '{ sum += $2 } END { printf "%.0f", sum }'
 }
 
 # Fails unless the processes of a server counted files, writes and syncs of logs, and files and writes of bulk.
@@ -190,11 +190,11 @@ zookeeper_start() {
   wait_for zk_answers || { tail -n 20 "$work/zk.out" >&2; return 1; }
 }
 
-zk_answers() { zk ls / | grep -q zookeeper; }
+zk_answers() { zk ls / | grep -q '^\[.*zookeeper\]'; }
 
 # Runs commands of ZooKeeper's shell, one a line of stdin or the arguments.
 zk() {
-  timeout "$LIMIT" java -XX:TieredStopAtLevel=1 -cp "$zookeeper" org.apache.zookeeper.ZooKeeperMain -server "127.0.0.1:$port" "$@" 2>/dev/null
+  timeout "$LIMIT" java -XX:TieredStopAtLevel=1 -cp "$zookeeper" org.apache.zookeeper.ZooKeeperMain -server "127.0.0.1:$port" "$@" 2>&1
 }
 
 zookeeper_load() { # first last
@@ -226,11 +226,11 @@ zookeeper_under_prio() {
   [ "$acknowledged" -ge 600 ] || die "ZooKeeper acknowledged $acknowledged nodes of 600: $(tail -n 3 "$work/zk.out")"
 
   zookeeper_start
-  zk ls /a | grep -o 'n[0-9][0-9]*' | sort -u >"$work/zk.found"
+  zk ls /a | grep '^\[' | grep -o 'n[0-9][0-9]*' | sort -u >"$work/zk.found"
   missing=$(comm -23 "$work/zk.expected" "$work/zk.found" | wc -l)
   [ "$missing" = 0 ] || die "ZooKeeper lacks $missing of $acknowledged acknowledged nodes"
   say "$acknowledged acknowledged nodes are there ($(wc -l <"$work/zk.found"))"
-  zookeeper_load 20001 20900 >/dev/null
+  zookeeper_load 20001 20900 >"$work/zk.more"
   kill "$server"
   wait_for is_gone "$server"
   server=
