@@ -7,7 +7,7 @@ HTTP ?= 127.0.0.1:9121
 WAL ?= auto
 
 .DEFAULT_GOAL := help
-.PHONY: help serve demo demo-array test stock leveldb crash fuzz guest lint bench release
+.PHONY: help serve demo demo-array test stock leveldb prio zookeeper crash fuzz guest lint bench release
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "make %-10s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,12 @@ stock: ## only the stock programs: redis-cli, redis-benchmark, db_bench, ldb, ss
 
 leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_bench, Minetest's server, Litecoin's daemon
 	@exec scripts/leveldb.sh
+
+prio: ## only programs under prio run: PostgreSQL, redis, ZooKeeper
+	@exec scripts/prio.sh
+
+zookeeper: ## only zk turns on an ensemble of three
+	@exec scripts/zookeeper.sh
 
 crash: ## only the crash explorer
 	@exec scripts/crash.sh

@@ -17,6 +17,7 @@ step "examples" examples
 step "stock programs" scripts/stock.sh
 step "LevelDB's programs" scripts/leveldb.sh
 step "programs under prio run" scripts/prio.sh
+step "a ZooKeeper ensemble" scripts/zookeeper.sh
 step "fuzz targets" scripts/fuzz.sh
 step "crash explorer" scripts/crash.sh
 step "a stock kernel in a guest" scripts/guest.sh

@@ -76,7 +76,7 @@ ensemble() {
   listed=$(IFS=,; echo "${admin[*]}")
   turns=("$built/furrow" --json zk turns --ensemble "$listed" --interval 300ms --longest-snapshot 8s --calm 1s --longest-calm 5s
     --least-log 1MiB --longest-log 3MiB)
-  java -cp "$jars/*" scripts/zookeeper/Load.java "$(IFS=,; echo "${clients[*]}")" "$secret" 8000 4096 100 >"$work/load.log" 2>&1 </dev/null &
+  java -Dlogback.configurationFile="$PWD/scripts/zookeeper/logback.xml" -cp "$jars/*" scripts/zookeeper/Load.java "$(IFS=,; echo "${clients[*]}")" "$secret" 8000 4096 100 >"$work/load.log" 2>&1 </dev/null &
   pids[load]=$!
   wait_for grep -q filled "$work/load.log"
   : >"$work/kills"
@@ -155,7 +155,7 @@ verdict() {
   kill_9 turns
   kill_9 load
   "$python" scripts/zookeeper/check.py "$work" >&2
-  say "$(tail -n 1 "$work/load.log") writes acknowledged meanwhile"
+  say "$(grep -Ex "[0-9]+" "$work/load.log" | tail -n 1) writes acknowledged meanwhile"
 }
 
 python=/usr/bin/python3

@@ -8,4 +8,5 @@ mod common;
 mod export;
 mod figures;
 mod leveldb;
+mod prio;
 mod scripts;

@@ -311,7 +311,7 @@ mod tests {
     fn a_server_is_disturbed_until_its_syncs_are_as_fast_as_usual_for_a_while() {
         let settings = Settings { calm: Duration::from_secs(4), ..Settings::default() };
         let mut server = Server::default();
-        let mut poll = |server: &mut Server, at: u64, mean: u64| {
+        let poll = |server: &mut Server, at: u64, mean: u64| {
             let mut new = sample((1, 1), (1, 1));
             let before = server.sample.clone();
             new.syncs = before.as_ref().map_or(0, |s| s.syncs + 10);
@@ -336,7 +336,7 @@ mod tests {
     fn snapshots_that_nobody_commanded_are_told_apart() {
         let settings = Settings::default();
         let mut server = Server::default();
-        let mut record = |server: &mut Server, snapshots| {
+        let record = |server: &mut Server, snapshots| {
             let new = Sample { snapshots, ..sample((1, 1), (1, 1)) };
             let changes = server.record(AT(1), Health::Serving(new), &settings, false);
             (changes.own_snapshots, changes.commanded_snapshot, changes.restarted)

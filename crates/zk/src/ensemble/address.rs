@@ -29,7 +29,7 @@ impl ServerAddress {
                 "an ensemble of {count} has no majority left while one server is disturbed by its snapshot: turns need three or more voters"
             ));
         }
-        if count % 2 == 0 {
+        if count.is_multiple_of(2) {
             return Err(format!(
                 "{count} servers: an even number of voters bears no more failures than {}, and turns are for odd ensembles",
                 count - 1
