@@ -4,7 +4,7 @@
  * its own records, and goes on there with furrow_log_open().
  *
  * A function that returns an int returns 0, or an errno; furrow_log_message() then tells why, in words. All functions may be called by any thread, on one log too, but for close
- * and drop, after which the handle is gone. A log that was opened before a fork belongs to the parent.
+ * and drop, after which the handle is gone. A log that was opened before a fork belongs to the parent: the child's calls fail with EPERM, but for drop.
  */
 #ifndef FURROW_LOG_H
 #define FURROW_LOG_H
@@ -38,16 +38,18 @@ struct furrow_log_options {
   const char *writer; /* the program of FURROW_LOG_PROCESS; furrow-prio-writer, looked for in PATH */
 };
 
-/* Creates a log, and makes its name durable. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O. */
+/* Creates a log, and makes its name durable. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O, or is in memory. No file is left after an error. */
 int furrow_log_create(const char *path, const struct furrow_log_options *options, furrow_log **log);
 
-/* Opens a log to go on at byte `end`, where the caller found its last record to end; drops what lies behind, durably. EBUSY if the log is open elsewhere. */
+/* Opens a log to go on at byte `end`, where the caller found its last record to end; drops what lies behind, durably. EBUSY if the log is open elsewhere for
+ * more than a second: the lock of a program that was killed may live for a moment. */
 int furrow_log_open(const char *path, uint64_t end, const struct furrow_log_options *options, furrow_log **log);
 
 /* Appends bytes, which stay together. Stores where they end in `end`, unless that is NULL. Ends in memory; waits while the buffer is full. */
 int furrow_log_append(furrow_log *log, const void *bytes, size_t len, uint64_t *end);
 
-/* Makes all bytes below `upto` durable, and waits for that. After a failed write every append and sync fails with EIO: open the log again at furrow_log_durable(). */
+/* Makes all bytes below `upto` durable, and waits for that. After a failed write every append fails, and every sync of bytes above
+ * furrow_log_durable(), with the write's errno: open the log again there. */
 int furrow_log_sync(furrow_log *log, uint64_t upto);
 
 /* Number of appended bytes. */
@@ -56,7 +58,7 @@ uint64_t furrow_log_end(const furrow_log *log);
 /* Number of bytes, from the log's begin, that are durable. */
 uint64_t furrow_log_durable(const furrow_log *log);
 
-/* 1 if the log's writes are real-time requests; 0 without CAP_SYS_NICE, where they are best effort of the highest level. */
+/* 1 if the log's writes were real-time requests when it was opened; 0 without CAP_SYS_NICE, where they are best effort of the highest level. */
 int furrow_log_is_real_time(const furrow_log *log);
 
 /* Makes everything durable, truncates the file to the appended bytes and frees the handle, also after an error. */

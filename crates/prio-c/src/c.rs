@@ -36,7 +36,8 @@ fn errno_of(error: &Error) -> c_int {
         Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
         Error::Held(_) => libc::EBUSY,
         Error::NoDirectIo(_) => libc::EOPNOTSUPP,
-        Error::Poisoned { .. } => libc::EIO,
+        Error::Poisoned { errno, .. } => errno.unwrap_or(libc::EIO),
+        Error::Forked => libc::EPERM,
         Error::Closed => libc::EBADF,
         _ => libc::EINVAL,
     }
@@ -61,6 +62,10 @@ fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
             );
             libc::EINVAL
         }
+        Ok(Err(Failure::Length)) => {
+            keep_message("a length that no memory has");
+            libc::EINVAL
+        }
         Ok(Err(Failure::Log(error))) => {
             keep_message(&error.to_string());
             errno_of(&error)
@@ -75,6 +80,7 @@ fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
 enum Failure {
     Null(&'static str),
     Options,
+    Length,
     Log(Error),
 }
 
@@ -202,6 +208,9 @@ pub unsafe extern "C" fn furrow_log_append(
         let log = unsafe { handle(log) }?;
         if bytes.is_null() && len > 0 {
             return Err(Failure::Null("bytes"));
+        }
+        if isize::try_from(len).is_err() {
+            return Err(Failure::Length);
         }
         let bytes = match len {
             0 => &[],

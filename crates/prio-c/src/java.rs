@@ -93,7 +93,7 @@ pub extern "system" fn Java_furrow_LogFile_open0<'local>(
     buffer: jlong,
     writer: JString<'local>,
 ) -> jlong {
-    let outcome = env.with_env(|_| -> Result<jlong, Failure> {
+    let outcome = env.with_env(|env| -> Result<jlong, Failure> {
         let how = match how {
             0 => How::Request,
             1 => How::Thread,
@@ -101,7 +101,7 @@ pub extern "system" fn Java_furrow_LogFile_open0<'local>(
             _ => return Err(Failure::Argument("an unknown way of writing")),
         };
         let mut options = Options { how, ..Options::default() };
-        let writer = writer.to_string();
+        let writer = writer.try_to_string(env)?;
         if !writer.is_empty() {
             options.writer = writer.into();
         }
@@ -115,7 +115,7 @@ pub extern "system" fn Java_furrow_LogFile_open0<'local>(
         if buffer != 0 {
             options.buffer = number(buffer, "a buffer has a positive number of bytes")?;
         }
-        let path = path.to_string();
+        let path = path.try_to_string(env)?;
         let log = match u64::try_from(end) {
             Ok(end) => LogFile::open(path, end, &options)?,
             Err(_) => LogFile::create(path, &options)?,
@@ -175,7 +175,20 @@ pub extern "system" fn Java_furrow_LogFile_end0<'local>(
     outcome.resolve::<ThrowIoException>()
 }
 
-/// Closes the log, or drops it as it is. The handle is gone, also after an error.
+/// True if the log's writes were real-time when it was opened.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogFile_isRealTime0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) -> jboolean {
+    // SAFETY: the Java class gives handles of open logs only.
+    let outcome =
+        env.with_env(|_| -> Result<jboolean, Failure> { Ok(unsafe { log_of(handle) }?.is_real_time()) });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// Closes the log. The handle is gone, also after an error.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_furrow_LogFile_close0<'local>(
     mut env: EnvUnowned<'local>,

@@ -46,13 +46,15 @@ pub enum Error {
         /// Where the log was to be continued.
         end: u64,
     },
-    /// An earlier write of the log failed. Bytes below `durable` are durable; those above may be or not.
+    /// An earlier write of the log failed. Bytes below `durable` are durable, and that number does not change any more; those above may be there or not.
     #[error(
         "an earlier write of the log failed ({reason}); {durable} bytes are durable: open the log again there"
     )]
     Poisoned {
         /// The failed write's error.
         reason: String,
+        /// The failed write's errno, if it had one.
+        errno: Option<i32>,
         /// Number of bytes, from the log's begin, that are durable.
         durable: u64,
     },
@@ -64,6 +66,9 @@ pub enum Error {
         /// Number of appended bytes.
         end: u64,
     },
+    /// The log was opened by the parent of this process.
+    #[error("the log belongs to the process that opened it, and this one was forked: open a log of its own")]
+    Forked,
     /// The log was closed.
     #[error("the log is closed")]
     Closed,

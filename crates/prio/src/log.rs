@@ -27,17 +27,35 @@ struct Shared {
 
 struct State {
     plan: Plan,
-    /// The first failed write's error.
-    failure: Option<String>,
+    /// The first failed write's error. From then on no more bytes count as durable: the caller was told where to open the log again.
+    failure: Option<Failure>,
+    /// Why there is no more room ahead of the log.
+    room_failure: Option<String>,
     closed: bool,
-    /// True while a thread starts requests: it also starts those that others make possible.
+    /// True while a thread starts requests. That thread also starts the requests that other threads' calls make possible meanwhile.
     starting: bool,
 }
 
+/// A failed write's error.
+#[derive(Debug)]
+struct Failure {
+    reason: String,
+    errno: Option<i32>,
+}
+
 impl State {
+    /// True if `bytes` fit into a buffer of `buffer` bytes, or nothing is pending.
+    fn has_space_for(&self, bytes: &[u8], buffer: u64) -> bool {
+        let pending = self.plan.pending_bytes();
+        pending == 0 || pending + bytes.len() as u64 <= buffer
+    }
+
     fn check_failure(&self) -> Result<()> {
         match &self.failure {
-            Some(reason) => Err(Error::Poisoned { reason: reason.clone(), durable: self.plan.durable() }),
+            Some(Failure { reason, errno }) => {
+                let durable = self.plan.durable();
+                Err(Error::Poisoned { reason: reason.clone(), errno: *errno, durable })
+            }
             None => Ok(()),
         }
     }
@@ -53,7 +71,8 @@ impl Log {
     pub fn new(storage: Arc<dyn Storage>, options: &Options, end: u64, tail: &[u8]) -> Result<Log> {
         options.validate()?;
         let plan = Plan::new(options, end, tail);
-        let state = Mutex::new(State { plan, failure: None, closed: false, starting: false });
+        let state =
+            Mutex::new(State { plan, failure: None, room_failure: None, closed: false, starting: false });
         let log = Log(Arc::new(Shared { storage, buffer: options.buffer, state, changed: Event::new() }));
         log.0.start_requests();
         Ok(log)
@@ -69,6 +88,11 @@ impl Log {
         self.0.state.lock().plan.durable()
     }
 
+    /// Why no room is zeroed ahead of the log any more; `None` while there is room.
+    pub fn room_failure(&self) -> Option<String> {
+        self.0.state.lock().room_failure.clone()
+    }
+
     /// Appends bytes, which stay together. Returns where they end. Waits while more than [`Options::buffer`] bytes are pending.
     pub async fn append(&self, bytes: &[u8]) -> Result<u64> {
         loop {
@@ -76,19 +100,20 @@ impl Log {
             {
                 let mut state = self.0.state.lock();
                 state.check_open()?;
-                let pending = state.plan.pending_bytes();
-                if pending == 0 || pending + bytes.len() as u64 <= self.0.buffer {
+                if state.has_space_for(bytes, self.0.buffer) {
                     let end = state.plan.append(bytes);
                     drop(state);
                     self.0.start_requests();
                     return Ok(end);
                 }
-                // Nobody else may be about to sync.
+                // The bytes before go out now, though no sync waits for them.
                 let end = state.plan.end();
                 state.plan.want(end);
             }
             self.0.start_requests();
-            self.0.changed.changed_since(version).await;
+            if !self.0.has_space_for(bytes) {
+                self.0.changed.changed_since(version).await;
+            }
         }
     }
 
@@ -141,6 +166,10 @@ impl Log {
 }
 
 impl Shared {
+    fn has_space_for(&self, bytes: &[u8]) -> bool {
+        self.state.lock().has_space_for(bytes, self.buffer)
+    }
+
     /// Starts all requests that may start.
     fn start_requests(self: &Arc<Self>) {
         let mut state = self.state.lock();
@@ -162,11 +191,17 @@ impl Shared {
         {
             let mut state = self.state.lock();
             match result {
-                Ok(()) => state.plan.done(id),
+                Ok(()) if state.failure.is_none() => state.plan.done(id),
+                // What ends after a failed write counts no more.
+                Ok(()) => {}
                 Err(error) if state.plan.failed(id) => {
-                    state.failure.get_or_insert(error.to_string());
+                    let errno = error.raw_os_error();
+                    state.failure.get_or_insert_with(|| Failure { reason: error.to_string(), errno });
                 }
-                Err(_no_room) => {}
+                Err(error) => {
+                    tracing::warn!(%error, "no more room can be zeroed ahead of the log: its writes go on, and each may cost a commit of the file system");
+                    state.room_failure = Some(error.to_string());
+                }
             }
         }
         self.start_requests();

@@ -12,7 +12,7 @@ pub enum How {
     Request,
     /// System calls of helper threads, each with the request's priority.
     Thread,
-    /// A process of its own, [`Options::writer`], whose file may have the capability that the program lacks.
+    /// A process of its own, [`Options::writer`], whose file may have the capability that the program lacks. Dropping or closing the log waits for the process's end.
     Process,
 }
 
@@ -23,7 +23,7 @@ pub struct Options {
     pub how: How,
     /// The program of [`How::Process`], looked for in `PATH` if it has no slash. Default: `furrow-prio-writer`.
     pub writer: PathBuf,
-    /// Bytes of a block, a power of two from 512 to 65,536: writes begin and end with blocks. Default: 4,096, which no drive in use divides further.
+    /// Bytes of a block, a power of two from 512 to 65,536: writes begin and end with blocks. Default: 4,096, which drives with sectors of 512 and of 4,096 bytes take.
     pub block: u32,
     /// Bytes of room that are zeroed ahead of the log; 0 for none. Default: 16 MiB, a second at 16 MiB/s.
     pub room: u64,

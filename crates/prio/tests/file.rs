@@ -1,7 +1,6 @@
 //! Logs in real files.
 
 use std::fs;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use prio::{Error, How, LogFile, Options};
@@ -78,24 +77,13 @@ fn a_log_goes_on_where_its_last_record_ends_and_drops_what_lies_behind() {
     let log = LogFile::create(&path, &options(How::Request)).expect("creates");
     log.sync(log.append(&[5; 6000]).expect("appends")).expect("syncs");
     drop(log);
-    let log = reopen(&path, 4500);
+    let log = LogFile::open(&path, 4500, &options(How::Request)).expect("opens");
     log.sync(log.append(&[6; 10]).expect("appends")).expect("syncs");
     let found = fs::read(&path).expect("reads");
     assert!(found[..4500].iter().all(|b| *b == 5) && found[4500..4510].iter().all(|b| *b == 6));
     assert!(found[4510..].iter().all(|b| *b == 0), "the old bytes are gone");
     log.close().expect("closes");
     assert_eq!(fs::metadata(&path).expect("is there").len(), 4510);
-}
-
-/// Opens the log again. The handle before may hold the lock until its last request has ended.
-fn reopen(path: &PathBuf, end: u64) -> LogFile {
-    for _ in 0..2000 {
-        match LogFile::open(path, end, &options(How::Request)) {
-            Err(Error::Held(_)) => std::thread::yield_now(),
-            other => return other.expect("opens"),
-        }
-    }
-    panic!("the lock was never released");
 }
 
 #[test]
@@ -116,6 +104,13 @@ fn wrong_uses_are_refused_in_words_and_lose_nothing() {
         text(LogFile::create(folder.path().join("b"), &wrong).expect_err("no power of two"))
             .contains("power of two")
     );
+    let memory =
+        LogFile::create(format!("/dev/shm/furrow-prio-{}", std::process::id()), &options(How::Request));
+    assert!(text(memory.expect_err("a file system in memory")).contains("no direct I/O"));
+    let lost = folder.path().join("lost");
+    let no_writer = Options { writer: "/nonexistent".into(), ..options(How::Process) };
+    assert!(text(LogFile::create(&lost, &no_writer).expect_err("no writer")).contains("cannot start"));
+    assert!(!lost.exists(), "a failed creation leaves no file");
     log.close().expect("closes");
     let behind = LogFile::open(&path, 5, &options(How::Request)).expect_err("is shorter");
     assert!(text(behind).contains("has 4 bytes"));

@@ -40,10 +40,18 @@ fn a_log_with_a_writer_process_is_its_bytes_and_dies_with_the_writer_in_words() 
     }
     log.close().expect("closes");
     assert!(std::fs::read(&path).expect("reads") == wanted);
-    let log = reopen(&path, wanted.len() as u64);
+    let log = LogFile::open(&path, wanted.len() as u64, &options()).expect("opens");
     log.sync(log.append(b"kept").expect("appends")).expect("syncs");
     let [writer] = children()[..] else { panic!("one writer: {:?}", children()) };
-    assert!(Command::new("kill").args(["-9", &writer.to_string()]).status().expect("runs").success());
+    let signal = |name: &str| {
+        assert!(Command::new("kill").args([name, &writer.to_string()]).status().expect("runs").success());
+    };
+    // Signals that a whole process group gets leave the writer to its program, which may close the log in order.
+    for name in ["-INT", "-TERM", "-HUP", "-QUIT"] {
+        signal(name);
+        log.sync(log.append(b"on").expect("appends")).expect("the writer lives");
+    }
+    signal("-9");
     let error = loop {
         match log.append(b"lost").and_then(|end| log.sync(end)) {
             Ok(()) => std::thread::yield_now(),
@@ -57,7 +65,7 @@ fn a_log_with_a_writer_process_is_its_bytes_and_dies_with_the_writer_in_words() 
     assert!(error.to_string().contains("writer process is dead"), "{error}");
     let kept = log.durable();
     drop(log);
-    let log = reopen(&path, kept);
+    let log = LogFile::open(&path, kept, &options()).expect("opens");
     log.close().expect("closes");
     let found = std::fs::read(&path).expect("reads");
     assert!(found.starts_with(&wanted) && found[wanted.len()..].starts_with(b"kept"));
@@ -71,15 +79,4 @@ fn a_log_with_a_writer_process_is_its_bytes_and_dies_with_the_writer_in_words() 
             LogFile::open(&path, kept, &Options { writer: program.into(), ..options() }).expect_err(program);
         assert!(refused.to_string().contains(word), "{program}: {refused}");
     }
-}
-
-/// Opens the log again. The lock of the handle before lives as long as its writer.
-fn reopen(path: &Path, end: u64) -> LogFile {
-    for _ in 0..100_000 {
-        match LogFile::open(path, end, &options()) {
-            Err(Error::Held(_)) => std::thread::yield_now(),
-            other => return other.expect("opens"),
-        }
-    }
-    panic!("the lock was never released");
 }

@@ -1,4 +1,4 @@
-//! The crash explorer's target `prio`: a log in an ordinary file, of which a conventional zone of a recorded drive plays the part.
+//! The crash explorer's target `prio`: a log in an ordinary file. The file is a conventional zone of a recorded drive.
 //!
 //! ```text
 //!   appends, syncs ---> prio::Log ---> BlockStorage ---> Recorder ---> emulated drive
@@ -110,8 +110,8 @@ impl Content {
     /// The byte at a place. Never zero, which is the content of room.
     fn byte(self, at: u64) -> u8 {
         let life = u64::from(at >= self.reopened);
-        let word = (self.salt ^ (at / 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ life << 63)
-            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let salt = self.salt ^ life.wrapping_mul(0x94d0_49bb_1331_11eb);
+        let word = (salt ^ (at / 4).wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let byte = (word >> (24 + 8 * (at % 4))) as u8;
         byte.max(1)
     }
@@ -137,7 +137,7 @@ impl Storage for BlockStorage {
     fn start(&self, request: Request, finish: Finish) {
         let (at, data, how) = match request {
             Request::Entries { at, data } => (at, data, Durability::Durable),
-            Request::Zeros { at, len, durable } => {
+            Request::Zeros { at, len, durable, .. } => {
                 let how = if durable { Durability::Durable } else { Durability::Cached };
                 (at, Buf::zeroed(usize::try_from(len).expect("small")), how)
             }
@@ -444,6 +444,25 @@ mod tests {
     fn a_recording_is_a_function_of_its_seed() {
         let trace = || record(6, 1, true, BrokenRules::default()).expect("runs").encode();
         assert!(trace() == trace(), "two recordings differ");
+    }
+
+    #[test]
+    fn bytes_from_before_a_reopening_are_not_those_appended_afterwards() {
+        let before = Content { salt: 7, reopened: u64::MAX };
+        let after = Content { reopened: 1000, ..before };
+        let differ = (1000..11_000).filter(|at| before.byte(*at) != after.byte(*at)).count();
+        assert!(differ > 9_900, "{differ} of 10,000 bytes differ");
+        assert!(before.bytes(0, 1000) == after.bytes(0, 1000));
+        // Bytes of the life before came back behind the end, where nothing, or something else, was appended.
+        let mut file = before.bytes(0, 2048);
+        let kinds = |file: &[u8], durable, attempted| -> Vec<FailureKind> {
+            judge(after, (durable, attempted), file).into_iter().map(|fault| fault.kind).collect()
+        };
+        assert!(kinds(&file, 1000, 1000).contains(&FailureKind::Invented));
+        assert!(kinds(&file, 1500, 2048).contains(&FailureKind::Lost));
+        file.truncate(1000);
+        file.extend_from_slice(&after.bytes(1000, 1048));
+        assert!(kinds(&file, 2048, 2048).is_empty());
     }
 
     #[test]

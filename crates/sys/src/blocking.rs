@@ -13,13 +13,17 @@ use crate::{Buf, BufMut, Finished, Request};
 
 /// Runs a request to its end.
 pub(crate) fn perform(request: Request) -> Finished {
+    call_with_priority(request.priority(), || perform_now(request))
+}
+
+fn perform_now(request: Request) -> Finished {
     match request {
-        Request::Read { file, at, mut into, priority } => {
-            let result = call_with_priority(priority, || read(&file, at, &mut into));
+        Request::Read { file, at, mut into, .. } => {
+            let result = read(&file, at, &mut into);
             Finished { result, status: 0, buffer: Some(into) }
         }
-        Request::Write { file, at, data, durable, priority } => {
-            finished_with_result(call_with_priority(priority, || write(&file, at, &data, durable)))
+        Request::Write { file, at, data, durable, .. } => {
+            finished_with_result(write(&file, at, &data, durable))
         }
         Request::Sync { file } => finished_with_result(sync(&file)),
         Request::NvmeOut { file, command, data } => {

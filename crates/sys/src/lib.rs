@@ -16,6 +16,7 @@ mod page_memory;
 pub mod priority;
 mod request;
 mod ring;
+mod signals;
 pub mod sysfs;
 mod threads;
 pub mod ublk;
@@ -27,3 +28,4 @@ pub use priority::Priority;
 pub use request::{Finish, Finished, Request};
 #[doc(hidden)]
 pub use ring::bare::appends as bare_appends;
+pub use signals::ignore_signals_to_end;

@@ -70,7 +70,7 @@ pub fn may_be_real_time() -> bool {
     *MAY.get_or_init(|| {
         let Ok(before) = thread_priority() else { return false };
         let may = set_thread_priority(Priority::RealTime(REAL_TIME_LEVEL)).is_ok();
-        // A thread that may not go back, which the kernel never refuses, would stay real-time.
+        // The kernel refuses no thread its way back.
         may && set_thread_priority(before).is_ok()
     })
 }
@@ -96,7 +96,7 @@ pub fn set_thread_priority(priority: Priority) -> io::Result<()> {
 /// one system call after the other, mostly with the same priority.
 pub(crate) fn call_with_priority<T>(priority: Priority, call: impl FnOnce() -> T) -> T {
     thread_local! {
-        /// The priority that the thread had at first, and its present one; `None` while the thread's was never changed.
+        /// The priority that the thread had at first, and its present one; `None` while the thread has its own.
         static CHANGED: Cell<Option<(Priority, Priority)>> = const { Cell::new(None) };
     }
     let (own, present) = match CHANGED.get() {
@@ -105,9 +105,11 @@ pub(crate) fn call_with_priority<T>(priority: Priority, call: impl FnOnce() -> T
         None => thread_priority().map_or((Priority::Unset, Priority::Unset), |own| (own, own)),
     };
     let wanted = if priority == Priority::Unset { own } else { priority };
-    // A refused priority fails no request: priorities are a matter of speed.
-    if present == wanted || set_thread_priority(wanted).is_ok() {
-        CHANGED.set(Some((own, wanted)));
+    // A refused priority fails no request: priorities are a matter of speed. A process that gave its capability up has its logs' requests as best effort.
+    let instead = if matches!(wanted, Priority::RealTime(_)) { Priority::BestEffort(0) } else { own };
+    let set = |to: Priority| present == to || set_thread_priority(to).is_ok();
+    if let Some(set) = [wanted, instead].into_iter().find(|to| set(*to)) {
+        CHANGED.set(Some((own, set)));
     }
     call()
 }

@@ -61,6 +61,16 @@ pub enum Request {
     Call(Box<dyn FnOnce() -> io::Result<u64> + Send>),
 }
 
+impl Request {
+    /// The request's place in the kernel's queue. Only reads and writes have one of their own.
+    pub(crate) fn priority(&self) -> Priority {
+        match self {
+            Request::Read { priority, .. } | Request::Write { priority, .. } => *priority,
+            _ => Priority::Unset,
+        }
+    }
+}
+
 /// Completion of a request.
 #[derive(Debug)]
 pub struct Finished {

@@ -76,7 +76,7 @@ public final class LogFile implements AutoCloseable {
     }
   }
 
-  /** Makes all bytes below {@code upto} durable, and waits for that. After a failed write every append and sync fails. */
+  /** Makes all bytes below {@code upto} durable, and waits for that. After a failed write every append fails, and every sync of bytes above {@link #durable}. */
   public void sync(long upto) throws IOException {
     lock.readLock().lock();
     try {
@@ -106,6 +106,16 @@ public final class LogFile implements AutoCloseable {
     }
   }
 
+  /** True if the log's writes were real-time when it was opened; false without CAP_SYS_NICE, where they are best effort of the highest level. */
+  public boolean isRealTime() throws IOException {
+    lock.readLock().lock();
+    try {
+      return isRealTime0(handle);
+    } finally {
+      lock.readLock().unlock();
+    }
+  }
+
   /** Makes everything durable and truncates the file to the appended bytes. Later calls fail; a second close does nothing. */
   @Override
   public void close() throws IOException {
@@ -127,6 +137,8 @@ public final class LogFile implements AutoCloseable {
   private static native void sync0(long handle, long upto) throws IOException;
 
   private static native long end0(long handle, boolean durable) throws IOException;
+
+  private static native boolean isRealTime0(long handle) throws IOException;
 
   private static native void close0(long handle) throws IOException;
 }

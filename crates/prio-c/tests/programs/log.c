@@ -3,6 +3,8 @@
 #include <furrow_log.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #define CHECK(what)                                                       \
   do {                                                                    \
@@ -30,6 +32,14 @@ int main(int argc, char **argv) {
     if (n % 3 == 0) CHECK(furrow_log_sync(log, end) == 0 && furrow_log_durable(log) >= end);
   }
   CHECK(furrow_log_end(log) == wanted);
+  pid_t child = fork();
+  if (child == 0) {
+    int refused = furrow_log_append(log, "x", 1, NULL) == EPERM && furrow_log_sync(log, wanted) == EPERM;
+    furrow_log_drop(log);
+    _exit(refused ? 0 : 1);
+  }
+  int status;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
   CHECK(furrow_log_sync(log, wanted + 1) == EINVAL && strstr(furrow_log_message(), "were appended") != NULL);
   CHECK(furrow_log_close(log) == 0);
   CHECK(furrow_log_create(argv[1], NULL, &log) == EEXIST);
@@ -37,6 +47,7 @@ int main(int argc, char **argv) {
   CHECK(furrow_log_open(argv[1], wanted, &options, &log) == EINVAL);
   CHECK(furrow_log_open(argv[1], wanted, NULL, &log) == 0);
   CHECK(furrow_log_append(log, "end", 3, NULL) == 0);
+  CHECK(furrow_log_append(log, "end", (size_t)-1, NULL) == EINVAL);
   CHECK(furrow_log_close(log) == 0);
   return 0;
 }

@@ -9,7 +9,7 @@
 //! - A write begins in the block in which the one before ended. If that block was not full, the write waits until the one before is done: two writes of one block in flight
 //!   could land in either order.
 //! - Writes of other blocks go side by side. Bytes are durable when all writes up to them are done.
-//! - A write waits for zeros in flight to its blocks. Zeros begin behind everything that was ever written.
+//! - A write waits for zeros in flight to its blocks, which go in the log's class where that may happen soon. Zeros begin behind everything that was ever written.
 //! - Without a sync that waits, only full blocks are written, and only when as many bytes as the longest write has are pending.
 
 #[cfg(test)]
@@ -219,9 +219,10 @@ impl Plan {
         let at = self.zeroed;
         let end = (at + self.longest_zeros).min(self.room_end);
         let durable = end == self.room_end;
+        let urgent = at < self.end + self.longest_write;
         let id = self.id();
         self.zeros = Some(ZeroWrite { id, at, end });
-        Some((id, Request::Zeros { at, len: end - at, durable }))
+        Some((id, Request::Zeros { at, len: end - at, durable, urgent }))
     }
 
     /// Notes that a request failed. Returns true if entries failed, which poisons the log. Without room the log goes on: entries that find no space fail themselves.

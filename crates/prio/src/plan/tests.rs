@@ -91,7 +91,10 @@ fn much_goes_in_several_writes_that_end_with_blocks() {
 fn room_is_zeroed_ahead_by_parts_and_entries_wait_for_zeros_of_their_blocks() {
     let mut plan = Plan::new(&options(512, 4096, 8 << 20), 0, &[]);
     let zeros = |plan: &mut Plan| match plan.next() {
-        Some((id, Request::Zeros { at, len, durable })) => (id, at, len, durable),
+        Some((id, Request::Zeros { at, len, durable, urgent })) => {
+            assert!(urgent, "a longest write reaches all of this room");
+            (id, at, len, durable)
+        }
         other => panic!("zeros were expected: {other:?}"),
     };
     let (id, at, len, durable) = zeros(&mut plan);
@@ -120,4 +123,16 @@ fn entries_go_on_where_no_room_is_to_be_had() {
     let (id, ..) = entries(plan.next());
     assert!(plan.failed(id), "entries that fail do");
     assert!(plan.next().is_none());
+}
+
+#[test]
+fn only_zeros_that_the_next_write_may_reach_are_urgent() {
+    let mut plan = Plan::new(&options(4096, 4 << 20, 1 << 20), 0, &[]);
+    let mut urgent = Vec::new();
+    while let Some((id, Request::Zeros { urgent: is, .. })) = plan.next() {
+        urgent.push(is);
+        plan.done(id);
+    }
+    // The longest write has an eighth of the buffer, 128 KiB; zeros go 256 KiB at a time.
+    assert_eq!((urgent.len(), urgent.iter().filter(|is| **is).count(), urgent[0]), (16, 1, true));
 }

@@ -8,7 +8,7 @@
 //! | 0 | 8 | number of the request, which its reply repeats |
 //! | 8 | 8 | first byte in the file |
 //! | 16 | 4 | number of bytes |
-//! | 20 | 4 | bit 0: durable at completion; bit 1: zeros in bulk class, and no bytes follow |
+//! | 20 | 4 | bit 0: durable at completion; bit 1: zeros, and no bytes follow; bit 2: in bulk class |
 //! | 24 | .. | the bytes |
 //!
 //! | reply | bytes | |
@@ -27,9 +27,12 @@ pub(super) const HEADER: usize = 24;
 pub(super) const REPLY: usize = 16;
 /// Data of one request, at most: a socket's buffer holds a few.
 pub(super) const MAX_DATA: usize = 64 << 10;
+/// Zeros of one request, at most: no bytes of theirs go through the socket.
+pub(super) const MAX_ZEROS: usize = 1 << 20;
 
 const DURABLE: u32 = 1;
 const ZEROS: u32 = 2;
+const BULK: u32 = 4;
 
 /// A request without its data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,11 +42,13 @@ pub(super) struct Header {
     pub(super) len: u32,
     pub(super) durable: bool,
     pub(super) zeros: bool,
+    pub(super) bulk: bool,
 }
 
 impl Header {
     pub(super) fn encode(self) -> [u8; HEADER] {
-        let flags = (u32::from(self.durable) * DURABLE) | (u32::from(self.zeros) * ZEROS);
+        let flag = |is: bool, flag: u32| if is { flag } else { 0 };
+        let flags = flag(self.durable, DURABLE) | flag(self.zeros, ZEROS) | flag(self.bulk, BULK);
         let mut bytes = [0; HEADER];
         let fields = [
             &self.id.to_le_bytes()[..],
@@ -60,9 +65,10 @@ impl Header {
     pub(super) fn decode(bytes: &[u8; HEADER], data: usize) -> Option<Header> {
         let [id, at, rest] = words(bytes)?;
         let (len, flags) = (rest as u32, (rest >> 32) as u32);
-        let header = Header { id, at, len, durable: flags & DURABLE != 0, zeros: flags & ZEROS != 0 };
-        let follows = if header.zeros { 0 } else { len as usize };
-        let is_known = flags & !(DURABLE | ZEROS) == 0 && id != 0 && len as usize <= MAX_DATA;
+        let has = |flag: u32| flags & flag != 0;
+        let header = Header { id, at, len, durable: has(DURABLE), zeros: has(ZEROS), bulk: has(BULK) };
+        let (follows, most) = if header.zeros { (0, MAX_ZEROS) } else { (len as usize, MAX_DATA) };
+        let is_known = flags & !(DURABLE | ZEROS | BULK) == 0 && id != 0 && len as usize <= most;
         (is_known && follows == data).then_some(header)
     }
 }
@@ -104,10 +110,10 @@ mod tests {
 
     #[test]
     fn messages_read_back_and_nonsense_is_refused() {
-        let header = Header { id: 7, at: 1 << 40, len: 512, durable: true, zeros: false };
+        let header = Header { id: 7, at: 1 << 40, len: 512, durable: true, zeros: false, bulk: false };
         assert_eq!(Header::decode(&header.encode(), 512), Some(header));
         assert_eq!(Header::decode(&header.encode(), 511), None, "data is missing");
-        let zeros = Header { zeros: true, durable: false, ..header };
+        let zeros = Header { zeros: true, durable: false, bulk: true, ..header };
         assert_eq!(Header::decode(&zeros.encode(), 0), Some(zeros));
         assert_eq!(Header::decode(&zeros.encode(), 512), None, "zeros have no data");
         assert_eq!(Header::decode(&[0xff; HEADER], 0), None);

@@ -9,8 +9,8 @@
 //!   reader thread <--- replies, in any order ------- stdin
 //! ```
 //!
-//! The two share a socket that keeps messages apart (`SOCK_SEQPACKET`). The writer has the file from the program, opened with the program's rights. At its death all
-//! requests fail, which poisons the log.
+//! The two share a socket that keeps messages apart (`SOCK_SEQPACKET`). The program opens the log's file, with its own rights, and sends the descriptor. When the writer dies all
+//! requests fail, which poisons the log. The writer ends when its socket does, and ignores the signals that end a process group.
 
 mod message;
 mod program;

@@ -10,25 +10,29 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, Shutdown, SocketFlags, SocketType};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, recv, send, sendmsg, shutdown, socketpair};
 use sys::Buf;
+use units::{Driver, RealDriver};
 
-use crate::process::message::{HEADER, HERE_IS_THE_FILE, Header, MAX_DATA, REPLY, Reply, VERSION};
+use crate::process::message::{HEADER, HERE_IS_THE_FILE, Header, MAX_DATA, MAX_ZEROS, REPLY, Reply, VERSION};
 use crate::{Finish, Request, Storage};
 
-/// Longest wait for a new writer's first message, in seconds.
-const PATIENCE: i64 = 10;
+/// Longest wait for a new writer's first message.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The file of a log behind a writer process. Dropping it ends the process and waits for the end, so that the file is free for another log.
 pub(crate) struct ProcessStorage {
     shared: Arc<Shared>,
     reader: Option<JoinHandle<()>>,
     real_time: bool,
+    /// The process that started the writer.
+    process: u32,
 }
 
 struct Shared {
@@ -54,6 +58,14 @@ struct Flight {
 }
 
 impl Flight {
+    /// Ends a request of which no message was sent.
+    fn fail(&self) {
+        let finish = self.end.lock().0.take();
+        if let Some(finish) = finish {
+            finish(Err(dead_writer()));
+        }
+    }
+
     /// Notes the result of one of the flight's messages; the last one ends the request with the first error.
     fn message_done(&self, result: io::Result<()>) {
         let mut end = self.end.lock();
@@ -68,6 +80,10 @@ impl Flight {
             finish(result);
         }
     }
+}
+
+fn dead_writer() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the log's writer process is dead")
 }
 
 impl ProcessStorage {
@@ -89,7 +105,7 @@ impl ProcessStorage {
         let mine = Arc::clone(&shared);
         let reader =
             std::thread::Builder::new().name("furrow-prio".into()).spawn(move || mine.read_replies(child))?;
-        Ok(ProcessStorage { shared, reader: Some(reader), real_time })
+        Ok(ProcessStorage { shared, reader: Some(reader), real_time, process: std::process::id() })
     }
 
     /// True if the writer's requests are real-time.
@@ -101,13 +117,22 @@ impl ProcessStorage {
 /// Waits for the first message of a writer. Returns whether its requests are real-time.
 fn first_message(socket: &OwnedFd) -> io::Result<bool> {
     let mut ready = [PollFd::new(socket, PollFlags::IN)];
-    let timeout = Timespec { tv_sec: PATIENCE, tv_nsec: 0 };
+    let clock = RealDriver::new();
+    let until = clock.now().after(PATIENCE);
     let odd = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_owned());
-    if poll(&mut ready, Some(&timeout))? == 0 {
-        return Err(odd("the program does not answer as a log's writer"));
+    loop {
+        // A signal may interrupt the wait.
+        let left = until.since(clock.now());
+        let timeout = Timespec::try_from(left).map_err(|_| odd("no time is left"))?;
+        match poll(&mut ready, Some(&timeout)) {
+            Ok(0) => return Err(odd("the program does not answer as a log's writer")),
+            Ok(_) => break,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
     }
     let mut bytes = [0; REPLY];
-    let (got, _) = recv(socket.as_fd(), &mut bytes[..], RecvFlags::empty())?;
+    let (got, _) = retry_on_intr(|| recv(socket.as_fd(), &mut bytes[..], RecvFlags::empty()))?;
     match Reply::decode(bytes.get(..got).unwrap_or_default()) {
         Some(Reply { id: 0, errno: VERSION, real_time }) => Ok(real_time),
         Some(Reply { id: 0, .. }) => Err(odd("the log's writer is of another version")),
@@ -123,50 +148,54 @@ fn send_file(socket: &OwnedFd, file: &File) -> io::Result<()> {
     if !ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)) {
         return Err(io::Error::other("no space for a descriptor"));
     }
-    sendmsg(socket, &[IoSlice::new(HERE_IS_THE_FILE)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    retry_on_intr(|| {
+        sendmsg(socket, &[IoSlice::new(HERE_IS_THE_FILE)], &mut ancillary, SendFlags::NOSIGNAL)
+    })?;
     Ok(())
 }
 
 impl Storage for ProcessStorage {
     fn start(&self, request: Request, finish: Finish) {
-        let (at, data, len, durable) = match request {
-            Request::Entries { at, data } => (at, Some(data.clone()), data.len(), true),
-            Request::Zeros { at, len, durable } => {
-                (at, None, usize::try_from(len).expect("zeros of one write are few"), durable)
+        let (at, data, len, durable, bulk) = match request {
+            Request::Entries { at, data } => (at, Some(data.clone()), data.len(), true, false),
+            Request::Zeros { at, len, durable, urgent } => {
+                (at, None, usize::try_from(len).expect("zeros of one write are few"), durable, !urgent)
             }
         };
-        let parts = len.div_ceil(MAX_DATA).max(1);
+        let longest = if data.is_some() { MAX_DATA } else { MAX_ZEROS };
+        let parts = len.div_ceil(longest).max(1);
         let flight =
             Arc::new(Flight { missing: AtomicUsize::new(parts), end: Mutex::new((Some(finish), Ok(()))) });
         let mut state = self.shared.state.lock();
+        if state.dead {
+            drop(state);
+            flight.fail();
+            return;
+        }
         for part in 0..parts {
-            let from = part * MAX_DATA;
-            let to = (from + MAX_DATA).min(len);
-            // The last zeros of a stretch make those before durable too.
-            let durable = durable && (data.is_some() || part + 1 == parts);
-            state.push(
-                Arc::clone(&flight),
-                at + from as u64,
-                to - from,
+            let from = part * longest;
+            let to = (from + longest).min(len);
+            let header = |id| Header {
+                id,
+                at: at + from as u64,
+                len: u32::try_from(to - from).expect("a message is short"),
                 durable,
-                data.as_ref().map(|data| data.slice(from..to)),
-            );
+                zeros: data.is_none(),
+                bulk,
+            };
+            let data = data.as_ref().map(|data| data.slice(from..to));
+            state.push(Arc::clone(&flight), header, data);
         }
         self.shared.send_unsent(&mut state);
-        let dead = state.dead;
-        drop(state);
-        if dead {
-            // The reader, which ends the requests of a dead writer, may have ended. The caller must not be called back from within this call.
-            let shared = Arc::clone(&self.shared);
-            let end =
-                std::thread::Builder::new().name("furrow-prio".into()).spawn(move || shared.fail_waiting());
-            drop(end);
-        }
     }
 }
 
 impl Drop for ProcessStorage {
     fn drop(&mut self) {
+        // A forked child has a copy of the parent's storage, whose writer and thread are the parent's.
+        if self.process != std::process::id() {
+            return;
+        }
         let _a_dead_writer = shutdown(&self.shared.socket, Shutdown::Write);
         if let Some(reader) = self.reader.take()
             && reader.thread().id() != std::thread::current().id()
@@ -177,11 +206,10 @@ impl Drop for ProcessStorage {
 }
 
 impl State {
-    /// Queues one message.
-    fn push(&mut self, flight: Arc<Flight>, at: u64, len: usize, durable: bool, data: Option<Buf>) {
+    /// Queues one message. `header` makes its header from its number.
+    fn push(&mut self, flight: Arc<Flight>, header: impl FnOnce(u64) -> Header, data: Option<Buf>) {
         self.next_id += 1;
-        let len = u32::try_from(len).expect("a message is short");
-        let header = Header { id: self.next_id, at, len, durable, zeros: data.is_none() };
+        let header = header(self.next_id);
         let mut message = Vec::with_capacity(HEADER + data.as_ref().map_or(0, |data| data.len()));
         message.extend_from_slice(&header.encode());
         message.extend_from_slice(data.as_deref().unwrap_or_default());
@@ -197,10 +225,12 @@ impl Shared {
             match send(self.socket.as_fd(), message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
                 Ok(_) => drop(state.unsent.pop_front()),
                 Err(Errno::INTR) => {}
-                Err(Errno::AGAIN | Errno::NOBUFS) => return,
+                // The writer has messages that it has not read, and answers each of them.
+                Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    state.dead = true;
+                    // The reader then ends, and fails all requests.
                     state.unsent.clear();
+                    let _the_socket_is_connected = shutdown(&self.socket, Shutdown::Both);
                     return;
                 }
             }
@@ -228,21 +258,19 @@ impl Shared {
                 errno => Err(io::Error::from_raw_os_error(errno.unwrap_or(Errno::IO.raw_os_error()))),
             });
         }
-        // A writer whose program is gone ends by itself; one that breaks the protocol must not write on.
-        let _it_may_have_ended = child.kill();
-        let _reaped = child.wait();
-        self.state.lock().dead = true;
+        // A writer ends when its socket ends. Its program may have waited for it already, as programs do that wait for any child.
+        let _the_socket_may_have_ended = shutdown(&self.socket, Shutdown::Both);
+        let _another_may_have_waited = child.wait();
         self.fail_waiting();
     }
 
     /// Fails all requests that wait for a dead writer.
     fn fail_waiting(&self) {
-        let waiting = std::mem::take(&mut self.state.lock().waiting);
-        for flight in waiting.into_values() {
-            flight.message_done(Err(io::Error::new(
-                io::ErrorKind::BrokenPipe,
-                "the log's writer process is dead",
-            )));
-        }
+        let waiting = {
+            let mut state = self.state.lock();
+            state.dead = true;
+            std::mem::take(&mut state.waiting)
+        };
+        waiting.into_values().for_each(|flight| flight.message_done(Err(dead_writer())));
     }
 }

@@ -117,6 +117,12 @@ fn a_class_is_a_priority_in_the_kernel_s_queue() {
     let ios: Vec<Io> = classes.iter().zip(3..).map(|(class, at)| dev.submit_as(*class, write(at))).collect();
     ios.into_iter().for_each(|io| drop(io.wait().expect("succeeds")));
     assert_eq!(*fake.priorities.lock(), [Priority::of_bulk(), Priority::of_log()]);
+    fake.priorities.lock().clear();
+    let none = || dev.submit(write(7));
+    let ios = [dev.submit_as(IoClass::Flush, write(6)), none(), dev.submit_as(IoClass::Flush, write(8))];
+    ios.into_iter().for_each(|io| drop(io.wait().expect("succeeds")));
+    let wanted = [Priority::of_bulk(), Priority::Unset];
+    assert_eq!(*fake.priorities.lock(), wanted, "an operation without a class is not made bulk");
 }
 
 #[test]

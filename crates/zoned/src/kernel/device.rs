@@ -54,7 +54,7 @@ struct QueueSlot(Mutex<ZoneQueue<Waiter>>);
 // The queues of a drive with 75,000 zones take 10 MB.
 const _: () = assert!(size_of::<QueueSlot>() == 128);
 
-/// What is told of an operation besides its task: its name, its address for errors, and its class.
+/// An operation's name, its address for errors, and its class.
 #[derive(Clone, Copy)]
 struct Submitted {
     name: &'static str,
@@ -234,7 +234,7 @@ impl<B: Backend> Shared<B> {
             Step::Write(write) => {
                 let at = self.address(zone, write.at);
                 let (data, durable) = (write.data(), self.needs_fua(write.durable));
-                let class = write.waiters().filter_map(Waiter::class).min();
+                let class = highest_class(write.waiters().map(Waiter::class));
                 let op = DriveOp::Write { at, data, durable, repeated: write.is_repeated(), class };
                 self.send(op, move |shared, result| {
                     let result = result.map(drop).map_err(|failure| shared.name_reached_limit(zone, failure));
@@ -472,6 +472,12 @@ impl<B: Backend> Shared<B> {
             _ => error,
         }
     }
+}
+
+/// The highest of some operations' classes. An operation without a class stands between logs and the others.
+fn highest_class(classes: impl Iterator<Item = Option<IoClass>>) -> Option<IoClass> {
+    let rank = |class: &Option<IoClass>| class.map_or((1, None), |of| (if of == IoClass::Log { 0 } else { 2 }, Some(of)));
+    classes.min_by_key(rank).flatten()
 }
 
 /// Rejoins a read's buffer with its part past the pointer, which reads as zeros.
