@@ -250,17 +250,17 @@ impl Storage for FileStorage {
 }
 
 /// A write of a file.
-pub(crate) struct Write {
-    pub(crate) file: Arc<File>,
+struct Write {
+    file: Arc<File>,
     /// The first byte.
-    pub(crate) at: u64,
-    pub(crate) data: Buf,
-    pub(crate) durable: bool,
-    pub(crate) priority: Priority,
+    at: u64,
+    data: Buf,
+    durable: bool,
+    priority: Priority,
 }
 
 /// Writes all of the data. Writes the rest after a short write, whose next call tells why it was short: no space, for example.
-pub(crate) fn write_all(engine: Arc<Engine>, write: Write, finish: Finish) {
+fn write_all(engine: Arc<Engine>, write: Write, finish: Finish) {
     let Write { file, at, data, durable, priority } = write;
     let request =
         sys::Request::Write { file: Arc::clone(&file), at, data: vec![data.clone()], durable, priority };

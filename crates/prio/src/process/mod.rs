@@ -5,7 +5,7 @@
 //!   program                                          furrow-prio-writer
 //!                  <--- version ------------------- stdin
 //!                ----- the file's descriptor -----> stdin
-//!   start() ---- requests, a message each ---------> stdin ---> engine ---> the log's file
+//!   start() ---- requests, a message each ---------> stdin ---> a thread ---> the log's file
 //!   reader thread <--- replies, in any order ------- stdin
 //! ```
 //!
