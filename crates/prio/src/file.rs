@@ -32,18 +32,19 @@ impl LogFile {
     pub fn create(path: impl AsRef<Path>, options: &Options) -> Result<LogFile> {
         let path = path.as_ref();
         options.validate()?;
-        let made = LogFile::make(path, options);
-        // An error after the file was made leaves no file, so that the next try does not find one.
-        if let Err(error) = &made
-            && !matches!(error, Error::Io { doing: OPEN, .. })
-        {
+        let file = open_file(path, OFlags::CREATE | OFlags::EXCL, options.block)?;
+        let lock =
+            file.try_clone().map_err(|source| Error::Io { doing: "share", path: path.to_owned(), source })?;
+        let made = LogFile::over_new(path, file, options);
+        // No file is left after an error, so that the next try finds none. It goes while it is locked: no other log can be in it.
+        if made.is_err() {
             let _stays_behind = std::fs::remove_file(path);
         }
+        drop(lock);
         made
     }
 
-    fn make(path: &Path, options: &Options) -> Result<LogFile> {
-        let file = open_file(path, OFlags::CREATE | OFlags::EXCL, options.block)?;
+    fn over_new(path: &Path, file: File, options: &Options) -> Result<LogFile> {
         file.sync_all().map_err(|source| Error::Io { doing: "sync", path: path.to_owned(), source })?;
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let io = |doing, source| Error::Io { doing, path: parent.to_owned(), source };
@@ -149,8 +150,6 @@ impl LogFile {
     }
 }
 
-/// What a failed open was doing.
-const OPEN: &str = "open";
 /// How long [`LogFile::open`] waits for the lock of a log that is just ending: requests in flight and the writer process of a killed program keep it for a moment.
 const LOCK_PATIENCE: Duration = Duration::from_secs(1);
 /// Between two tries to get the lock.
@@ -188,21 +187,35 @@ fn open_file(path: &Path, flags: OFlags, block: u32) -> Result<File> {
     let file = match opened {
         Ok(file) => File::from(file),
         Err(Errno::INVAL | Errno::OPNOTSUPP) => return Err(Error::NoDirectIo(path.to_owned())),
-        Err(error) => return Err(io(OPEN, error)),
+        Err(error) => return Err(io("open", error)),
     };
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => return Err(Error::Held(path.to_owned())),
         Err(error) => return Err(io("lock", error)),
     }
+    // A creation that failed may have removed the file between this call's opening and its lock.
+    if rustix::fs::fstat(&file).map_err(|e| io("stat", e))?.st_nlink == 0 {
+        return Err(Error::Held(path.to_owned()));
+    }
+    let fits = check_direct_io(path, &file, block);
+    if fits.is_err() && flags.contains(OFlags::EXCL) {
+        let _stays_behind = std::fs::remove_file(path);
+    }
+    fits.map(|()| file)
+}
+
+/// Refuses a file that direct I/O does not reach, or not by blocks of the log's size.
+fn check_direct_io(path: &Path, file: &File, block: u32) -> Result<()> {
+    let io = |doing, error: Errno| Error::Io { doing, path: path.to_owned(), source: error.into() };
     // A file system in memory takes the flag, and keeps nothing.
-    let kind = rustix::fs::fstatfs(&file).map_err(|e| io("stat the file system of", e))?.f_type;
+    let kind = rustix::fs::fstatfs(file).map_err(|e| io("stat the file system of", e))?.f_type;
     if [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) {
         return Err(Error::NoDirectIo(path.to_owned()));
     }
     // Kernels before 6.1 do not tell the alignment that a file wants; a write that is not aligned then fails, and poisons the log.
-    let told = rustix::fs::statx(&file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
-    let known = told.ok().filter(|found| found.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
+    let alignment = rustix::fs::statx(file, "", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN);
+    let known = alignment.ok().filter(|found| found.stx_mask & StatxFlags::DIOALIGN.bits() != 0);
     let wanted = known.map(|found| found.stx_dio_offset_align);
     if wanted == Some(0) {
         return Err(Error::NoDirectIo(path.to_owned()));
@@ -210,7 +223,7 @@ fn open_file(path: &Path, flags: OFlags, block: u32) -> Result<File> {
     if let Some(wanted) = wanted.filter(|wanted| *wanted > block) {
         return Err(Error::Block { path: path.to_owned(), wanted, block });
     }
-    Ok(file)
+    Ok(())
 }
 
 /// The kernel's file of a log.
