@@ -42,7 +42,7 @@ impl Way {
     pub const ALL: [Way; 4] = [Way::Plain, Way::Request, Way::Thread, Way::Process];
 }
 
-/// What is measured.
+/// The load of a measurement of logs in files.
 #[derive(Clone, Debug)]
 pub struct FileLogLoad {
     /// A folder on the measured file system. Everything made in it is removed.

@@ -17,7 +17,7 @@ pub struct Extent {
     pub end: u64,
 }
 
-/// What a full piece asks for.
+/// The write-back that a full piece makes due.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FullPiece {
     /// The extent whose write-back begins.

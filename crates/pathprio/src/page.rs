@@ -95,7 +95,7 @@ pub enum PageError {
     OtherDrive(u64),
 }
 
-/// What happened to a log.
+/// An event of a log: its begin or its end.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum LogEvent {
     /// An operation of a log began.

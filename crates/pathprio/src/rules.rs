@@ -33,7 +33,7 @@ pub struct Rules {
     pub bulk: Vec<Glob>,
 }
 
-/// What the rules say of a path.
+/// The class of a path by the rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Classified {
     /// The file's class.

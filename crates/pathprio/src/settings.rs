@@ -30,7 +30,7 @@ pub fn decode_rules(log: &str, bulk: &str) -> Result<Rules, GlobError> {
     Ok(Rules { log: decode(log)?, bulk: decode(bulk)? })
 }
 
-/// What the names of pages end with in the directory of pages.
+/// The ending of pages' names in the directory of pages.
 pub const PAGE_SUFFIX: &str = ".page";
 
 #[cfg(test)]

@@ -154,7 +154,7 @@ fn scheduler_words(scheduler: Option<&str>) -> &'static str {
     }
 }
 
-/// What a part of the trial measured.
+/// The measurements of one part of the trial.
 struct Row {
     name: &'static str,
     log: Value,

@@ -1,4 +1,4 @@
-//! What comes before and after a call of the program: the thread's priority, the hold of bulk, the log's events, write-behind, counters.
+//! Work before and after each interposed call: the thread's priority, the hold of bulk, the log's events, write-behind, counters.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,7 +14,7 @@ use super::drive::{self, Drive};
 use super::table::{self, Classed, Entry, Known};
 use super::{errno, kernel, process};
 
-/// What a call does.
+/// The effect of an interposed call on its file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Call {
     /// The call writes at the descriptor's offset. The result is the number of bytes.

@@ -10,7 +10,7 @@ use units::Instant;
 /// Longest path that is read.
 pub const PATH_BYTES: usize = 4096;
 
-/// What the kernel knows of an open file.
+/// The drive and the inode of an open file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FileId {
     /// The drive: `st_dev`.

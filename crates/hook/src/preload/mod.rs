@@ -11,7 +11,7 @@
 //!   symbols errno  the C library's own functions; errno
 //! ```
 //!
-//! What a caller may rely on:
+//! Guarantees to the program that is preloaded:
 //!
 //! - A function does what the C library's does, with the same result and `errno`. A failure of ours is never an error of the call: the call goes without a class.
 //! - Calls before this library's constructor, and in a child of `vfork`, go through untouched.

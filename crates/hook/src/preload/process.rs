@@ -1,4 +1,4 @@
-//! What a process has: the rules, its counters, whether real-time is refused. Its start, its forks, its end.
+//! State of the process: the rules, the counters, whether real-time is refused; and the process's start, forks and end.
 
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write;
@@ -36,7 +36,7 @@ struct Settings {
     counters: Option<CString>,
     /// The process that prints its counters even if all are zero.
     root: u32,
-    /// What stderr was at the start. A program may close it and have another file in its place.
+    /// The file that was stderr at the start. A program may close stderr and have another file in its place.
     stderr: Option<FileId>,
 }
 
@@ -106,8 +106,8 @@ pub fn classify(fd: c_int, entry: &Entry, opened_as: Option<&CStr>) -> Option<Cl
 fn tell_of_both(settings: &Settings, opened_as: Option<&CStr>) {
     let mut line = Line::<{ kernel::PATH_BYTES + 128 }>::new();
     let path = opened_as.map_or(&b"a file"[..], CStr::to_bytes);
-    let told = line.push(b"furrow prio: ").and_then(|()| line.push(path));
-    if told.and_then(|()| line.push(b" matches globs of logs and of bulk: it is a log\n")).is_ok() {
+    let named = line.push(b"furrow prio: ").and_then(|()| line.push(path));
+    if named.and_then(|()| line.push(b" matches globs of logs and of bulk: it is a log\n")).is_ok() {
         settings.write_to_stderr(line.as_bytes());
     }
 }

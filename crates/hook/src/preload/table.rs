@@ -21,7 +21,7 @@ const CLASS: u32 = 7;
 const SYNCED: u32 = 8;
 const DRIVE_SHIFT: u32 = 8;
 
-/// What is known of a descriptor.
+/// The class of a descriptor's file, as far as it was looked up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Known {
     /// Nothing yet.
@@ -74,7 +74,7 @@ impl Entry {
         }
     }
 
-    /// What is known of the descriptor.
+    /// The class of the descriptor's file, as far as it was looked up.
     pub fn known(&self) -> Known {
         let known = self.known.load(Relaxed);
         let class = match known & CLASS {

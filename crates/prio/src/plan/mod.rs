@@ -1,4 +1,4 @@
-//! What a log writes next: a state machine without I/O.
+//! The next writes of a log: a state machine without I/O.
 //!
 //! ```text
 //!   blocks   |0      |1      |2      |3      |4      |5      |6      |7      |

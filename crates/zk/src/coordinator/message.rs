@@ -56,7 +56,7 @@ pub enum Action {
     Tell(Notice),
 }
 
-/// What the user is told.
+/// A message for the user.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// The coordinator knows another leader, or another epoch of the same.

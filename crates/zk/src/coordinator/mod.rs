@@ -43,7 +43,7 @@ struct Turn {
     phase: Phase,
 }
 
-/// What a turn waits for.
+/// The event that a turn waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// The command's end.
