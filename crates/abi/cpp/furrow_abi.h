@@ -46,8 +46,9 @@ typedef struct FurrowLock FurrowLock;      // one held file lock
 
 void furrow_message_free(char* message, size_t len);
 
-// Mounts the file system on the device `url`, or shares this process's mount of the same URL.
-FurrowStatus furrow_mount(const char* url, size_t url_len, FurrowFs** out);
+// Mounts the file system on the device `url`, or shares this process's mount of the same URL. `parallel_logs` is not 0: the program keeps its
+// write-ahead logs in parallel logs, which keep room for their own flush, so that the mount keeps none for recoveries.
+FurrowStatus furrow_mount(const char* url, size_t url_len, uint8_t parallel_logs, FurrowFs** out);
 // Frees a file system handle. The last handle of a mount unmounts.
 void furrow_release(FurrowFs* fs);
 // Unmounts every file system that is still mounted by URL. Called when the process ends.

@@ -21,7 +21,7 @@ use crate::error::{Error, ErrorKind, Result};
 /// Environment variable that names the file for the array's counters.
 pub(crate) const COUNTERS_VARIABLE: &str = "FURROW_COUNTERS";
 /// Environment variable: seconds between two lines of one mount.
-const EVERY_VARIABLE: &str = "FURROW_COUNTERS_EVERY";
+pub(crate) const EVERY_VARIABLE: &str = "FURROW_COUNTERS_EVERY";
 
 /// A file of the host that gets lines of counters.
 #[derive(Debug)]
@@ -36,8 +36,13 @@ impl CountersFile {
     /// Opens the file that `FURROW_COUNTERS` names, if the variable is set. A file that cannot be opened is an error before
     /// the mount begins.
     pub(crate) fn open() -> Result<Option<CountersFile>> {
-        let Some(path) = env::var_os(COUNTERS_VARIABLE).map(PathBuf::from) else { return Ok(None) };
         let invalid = |what: String| Error::new(ErrorKind::Invalid, what);
+        let Some(path) = env::var_os(COUNTERS_VARIABLE).map(PathBuf::from) else {
+            if env::var_os(EVERY_VARIABLE).is_some() {
+                return Err(invalid(format!("{EVERY_VARIABLE} is set, and {COUNTERS_VARIABLE}, the file for the lines, is not")));
+            }
+            return Ok(None);
+        };
         let file =
             File::options().append(true).create(true).open(&path).map_err(|error| {
                 invalid(format!("{COUNTERS_VARIABLE}: opening {}: {error}", path.display()))

@@ -84,7 +84,8 @@ pub struct FurrowStat {
     is_dir: u8,
 }
 
-/// Mounts the file system on the device that the URL names.
+/// Mounts the file system on the device that the URL names. `parallel_logs` is not 0: the program keeps its write-ahead logs in parallel logs, which keep room for their own
+/// flush, so that the mount keeps none for recoveries.
 ///
 /// # Safety
 /// `url` and `out` are valid; the result goes to [`furrow_release`].
@@ -92,6 +93,7 @@ pub struct FurrowStat {
 pub unsafe extern "C" fn furrow_mount(
     url: *const c_char,
     len: usize,
+    parallel_logs: u8,
     out: *mut *mut FurrowFs,
 ) -> FurrowStatus {
     run_entry(|| {
@@ -99,7 +101,7 @@ pub unsafe extern "C" fn furrow_mount(
         let url = unsafe { bytes(url, len) };
         let url = std::str::from_utf8(url)
             .map_err(|_| Failure::new(StatusCode::Invalid, "the device URL is not UTF-8"))?;
-        let mount = mount::mount(url)?;
+        let mount = mount::mount(url, parallel_logs != 0)?;
         let handle = Box::new(FurrowFs {
             fs: mount.fs().clone(),
             replays: Replays::default(),

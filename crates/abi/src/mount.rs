@@ -1,7 +1,6 @@
 //! File systems that C++ mounts by URL: one mount per URL and process, shared by all requests for the URL.
 
 use std::collections::BTreeMap;
-use std::env;
 use std::sync::{Arc, OnceLock, Weak, mpsc};
 use std::time::Duration;
 
@@ -15,10 +14,9 @@ use crate::counters::{ArrayTally, COUNTERS_VARIABLE, CountersFile};
 use crate::error::{Error, ErrorKind, Result};
 use crate::fork;
 use crate::open_logs::OpenLogs;
-use crate::settings::{cache, log_options};
+use crate::settings::{FORMAT_VARIABLE, asks_for_format, cache, check_names, log_options};
 
 /// Environment variable: with the value `1`, the device is formatted whatever it holds.
-const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
 
 struct MountEntry {
     mounted: Mounted,
@@ -63,14 +61,14 @@ impl Mount {
 /// Mounts the file system on the device `url`, or shares the mount of the same URL.
 ///
 /// A device with empty zones only (new memory, a new drive file) is formatted first. A device with other content is
-/// refused, unless `FURROW_FORMAT=1` says to format it.
-pub(crate) fn mount(url: &str) -> Result<Mount> {
+/// refused, unless `FURROW_FORMAT=1` says to format it. `parallel_logs`: the program's write-ahead logs keep room for their own flush, and the mount keeps none for recoveries.
+pub(crate) fn mount(url: &str, parallel_logs: bool) -> Result<Mount> {
     fork::watch();
     let mut mounts = MOUNTS.lock();
     let entry = match mounts.entry(url.to_owned()) {
         std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
         std::collections::btree_map::Entry::Vacant(slot) => {
-            slot.insert(MountEntry { mounted: mount_device(url)?, users: 0 })
+            slot.insert(MountEntry { mounted: mount_device(url, parallel_logs)?, users: 0 })
         }
     };
     entry.users += 1;
@@ -149,25 +147,27 @@ fn driver() -> Arc<dyn Driver> {
     Arc::clone(DRIVER.get_or_init(RealDriver::new)) as Arc<dyn Driver>
 }
 
-fn mount_device(url: &str) -> Result<Mounted> {
+fn mount_device(url: &str, parallel_logs: bool) -> Result<Mounted> {
+    check_names()?;
+    let asked = asks_for_format()?;
     let counters = CountersFile::open()?;
-    // A parallel log keeps room for its own flush.
-    let recovery_reserve = env::var_os("FURROW_WAL").is_none_or(|wal| wal.is_empty() || wal == "group");
-    let options =
-        MountOptions { log: log_options()?, cache: cache()?, recovery_reserve, ..MountOptions::default() };
+    let options = MountOptions {
+        log: log_options()?,
+        cache: cache()?,
+        recovery_reserve: !parallel_logs,
+        ..MountOptions::default()
+    };
     let driver = driver();
     let (device, array) = open_when_released(url, &driver)?;
     if counters.is_some() && array.is_none() {
         let text = format!("mounting {url}: {COUNTERS_VARIABLE} is set, and only an array counts: unset it");
         return Err(Error::new(ErrorKind::Invalid, text));
     }
-    let failed = |e: fs::Error| Error::fs(format!("mounting {url}"), &e);
     let format = |force: bool| {
         let options = FormatOptions { force, ..FormatOptions::default() };
         block_on(&*driver, Fs::format(&device, &options))
             .map_err(|e| Error::fs(format!("formatting {url}"), &e))
     };
-    let asked = env::var_os(FORMAT_VARIABLE).is_some_and(|value| value == "1");
     let blank = is_blank(&*device)?;
     if (asked || blank) && !array::url::is_emulated(url) {
         let why = if blank { "it is blank" } else { "it is not formatted here" };
@@ -178,9 +178,12 @@ fn mount_device(url: &str) -> Result<Mounted> {
         format(asked)?;
     }
     let fs = block_on(&*driver, Fs::mount(Arc::clone(&device), &options)).map_err(|e| {
-        let mut error = failed(e);
-        // Formatting helps where the device holds another content or a damaged one. `furrow fs mkfs` alone formats real drives.
-        if array::url::is_emulated(url) && matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid) {
+        let mut error = Error::fs(format!("mounting {url}"), &e);
+        // Formatting helps where the device holds another content or a damaged one, and not where a setting asks for what is not there. `furrow fs mkfs` alone
+        // formats real drives.
+        let is_content = matches!(error.kind(), ErrorKind::Corrupt | ErrorKind::Invalid)
+            && e.kind() != fs::ErrorKind::Unsupported;
+        if array::url::is_emulated(url) && is_content {
             error.add(&format!("; {FORMAT_VARIABLE}=1 formats it, and what it holds is lost"));
         }
         error

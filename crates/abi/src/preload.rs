@@ -76,6 +76,18 @@ impl Library {
             ))
         })
     }
+
+    /// Fails if the library at `path` is of another version than this program.
+    pub fn check_version(&self, path: &Path, library: &str, program: &str) -> Result<(), PreloadError> {
+        if library == program {
+            return Ok(());
+        }
+        Err(PreloadError::new(format!(
+            "{} is version {library}, and this program is {program}: install both from one build, or set {}",
+            path.display(),
+            self.variable
+        )))
+    }
 }
 
 /// The value of LD_PRELOAD: the library, then the libraries that the caller's LD_PRELOAD names.

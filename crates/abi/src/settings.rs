@@ -7,9 +7,9 @@ use bytesize::ByteSize;
 use fs::Bytes;
 use fs::wal::{IoMode, LogOptions, LogZones};
 
+use crate::counters::{COUNTERS_VARIABLE, EVERY_VARIABLE};
 use crate::error::{Error, ErrorKind, Result};
 
-const VARIABLE_PREFIX: &str = "FURROW_WAL_";
 const IO: &str = "FURROW_WAL_IO";
 const BUFFER_VARIABLE: &str = "FURROW_WAL_BUFFER";
 const WINDOW_VARIABLE: &str = "FURROW_WAL_WINDOW";
@@ -18,25 +18,57 @@ const ZONES_VARIABLE: &str = "FURROW_WAL_ZONES";
 /// Environment variable: the size of the file system's page cache.
 const CACHE_VARIABLE: &str = "FURROW_CACHE";
 
+/// Environment variable: `1` formats the device, whatever it holds.
+pub(crate) const FORMAT_VARIABLE: &str = "FURROW_FORMAT";
+
+/// The beginnings of the names that are read for a file system. A name that begins so and is not known has a slip.
+const FAMILIES: [&str; 4] = ["FURROW_WAL_", "FURROW_CACH", "FURROW_FORM", "FURROW_COUNT"];
+
 /// The largest write-ahead log buffer in bytes.
 const MAX_BUFFER: u64 = 128 << 20;
 
-/// The write-ahead log settings in this process's environment. An unset variable has its default. An unknown variable
-/// name is refused, because it would silently have no effect.
-pub(crate) fn log_options() -> Result<LogOptions> {
-    check_names(env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))?;
-    read_options(|name| env::var_os(name))
+/// Refuses a misspelled name in this process's environment, because it would silently have no effect.
+pub(crate) fn check_names() -> Result<()> {
+    check_known(env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()))
 }
 
-fn check_names(mut names: impl Iterator<Item = String>) -> Result<()> {
-    let known = [IO, BUFFER_VARIABLE, WINDOW_VARIABLE, ZONES_VARIABLE];
-    match names.find(|name| name.starts_with(VARIABLE_PREFIX) && !known.contains(&name.as_str())) {
+fn check_known(mut names: impl Iterator<Item = String>) -> Result<()> {
+    let known = [
+        IO,
+        BUFFER_VARIABLE,
+        WINDOW_VARIABLE,
+        ZONES_VARIABLE,
+        CACHE_VARIABLE,
+        FORMAT_VARIABLE,
+        COUNTERS_VARIABLE,
+        EVERY_VARIABLE,
+    ];
+    let is_of_family = |name: &str| FAMILIES.iter().any(|family| name.starts_with(family));
+    match names.find(|name| is_of_family(name) && !known.contains(&name.as_str())) {
         None => Ok(()),
         Some(name) => {
             let text = format!("{name} in the environment is not known: there are {}", known.join(", "));
             Err(Error::new(ErrorKind::Invalid, text))
         }
     }
+}
+
+/// Whether the environment asks to format the device.
+pub(crate) fn asks_for_format() -> Result<bool> {
+    is_format(env::var_os(FORMAT_VARIABLE).unwrap_or_default().to_string_lossy().as_ref())
+}
+
+fn is_format(value: &str) -> Result<bool> {
+    match value {
+        "1" => Ok(true),
+        "" | "0" => Ok(false),
+        other => Err(Error::new(ErrorKind::Invalid, format!("{FORMAT_VARIABLE}={other}: it wants 1 or 0"))),
+    }
+}
+
+/// The write-ahead log settings in this process's environment. An unset variable has its default.
+pub(crate) fn log_options() -> Result<LogOptions> {
+    read_options(|name| env::var_os(name))
 }
 
 fn read_options(get: impl Fn(&str) -> Option<OsString>) -> Result<LogOptions> {
@@ -140,9 +172,18 @@ mod tests {
 
     #[test]
     fn a_misspelled_variable_name_is_refused() {
-        let of = |name: &str| check_names(["PATH", IO, name].map(str::to_owned).into_iter());
-        assert!(of(BUFFER_VARIABLE).is_ok() && of("FURROW_DEVICE").is_ok());
-        assert!(of("FURROW_WAL_BUFER").expect_err("a slip").to_string().contains(BUFFER_VARIABLE));
+        let of = |name: &str| check_known(["PATH", IO, name].map(str::to_owned).into_iter());
+        assert!(of(BUFFER_VARIABLE).is_ok() && of("FURROW_DEVICE").is_ok() && of(EVERY_VARIABLE).is_ok());
+        for slip in ["FURROW_WAL_BUFER", "FURROW_CACH", "FURROW_CACHE_MODE", "FURROW_FORMATS", "FURROW_COUNTER"] {
+            assert!(of(slip).expect_err("a slip").to_string().contains(BUFFER_VARIABLE), "{slip}");
+        }
+    }
+
+    #[test]
+    fn a_drive_is_formatted_by_a_clear_word_alone() {
+        assert_eq!((is_format("1"), is_format("0"), is_format("")), (Ok(true), Ok(false), Ok(false)));
+        let error = is_format("maybe").expect_err("nonsense").to_string();
+        assert!(error.contains("FURROW_FORMAT=maybe"), "{error}");
     }
 
     #[test]

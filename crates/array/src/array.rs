@@ -1,8 +1,11 @@
 //! The handle of an assembled array.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use zoned::{Blocks, Driver, ErrorKind, Geometry, Io, IoClass, Op, Result, ShareStatus, ZoneId, ZonedDevice};
+use zoned::{
+    Blocks, Driver, ErrorKind, Geometry, Io, IoClass, Lba, Op, Result, ShareStatus, ZoneId, ZonedDevice,
+};
 
 use crate::core::Core;
 use crate::degraded::failed_zones;
@@ -35,6 +38,13 @@ impl ZonedDevice for Array {
         match &self.joined {
             Some(joined) => joined.submit(class, op),
             None => self.core.submit(class, op),
+        }
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        match &self.joined {
+            Some(joined) => joined.raise(class, &blocks),
+            None => self.core.raise(class, &blocks),
         }
     }
 

@@ -2,11 +2,12 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use units::sync::Turnstile;
 use zoned::checks::{self, Transfer};
-use zoned::{Blocks, Completer, Done, ErrorKind, Io, IoClass, Op, Resources, Result, ZoneId};
+use zoned::{Blocks, Completer, Done, ErrorKind, Io, IoClass, Lba, Op, Resources, Result, ZoneId};
 
 use crate::background::client_latency::LatencyWatch;
 use crate::background::idle_spares::IdleSpares;
@@ -149,6 +150,15 @@ impl Core {
             core.latencies.add(core.ctx.driver.now().since(began));
             result
         })
+    }
+
+    /// Gives operations on `blocks`, which lie in one zone, the class of a caller who waits for them.
+    pub(crate) fn raise(&self, class: IoClass, blocks: &Range<Lba>) {
+        let geometry = &self.ctx.geometry;
+        let Some(zone) = geometry.zone_of(blocks.start) else { return };
+        let from = blocks.start.since(geometry.start(zone));
+        let to = blocks.end.since(geometry.start(zone)).min(geometry.zone_capacity);
+        self.reads.raise(class, zone, from, to.minus(from).0);
     }
 
     /// Checks an operation as far as no zone needs to be locked, and hands the operation to its zone.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fs::Superblock;
 use parking_lot::Mutex;
 use serde::Serialize;
-use zoned::{Action, Driver, Geometry, Io, IoClass, Op, ShareStatus, ZoneId, ZonedDevice};
+use zoned::{Action, Driver, Geometry, Io, IoClass, Lba, Op, ShareStatus, ZoneId, ZonedDevice};
 
 /// Passes every operation to the drive below, and counts it. Writes to the zones of a file system's superblocks and metadata log are
 /// counted apart.
@@ -114,6 +114,10 @@ impl ZonedDevice for Counted {
     fn submit_as(&self, class: IoClass, op: Op) -> Io {
         self.count(&op);
         self.inner.submit_as(class, op)
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.inner.raise(class, blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

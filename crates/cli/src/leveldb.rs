@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use abi::preload::{Library, PreloadError, check_takes_preload, preload_value, probe};
+use abi::preload::{Library, check_takes_preload, preload_value, probe};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use units::Bytes;
@@ -109,16 +109,7 @@ fn check_library(library: &Path, preload: &OsString) -> Result<()> {
         let (version, _leveldb) = line.trim_end().strip_prefix("furrow-leveldb ")?.split_once(" leveldb=")?;
         Some(version.to_owned())
     })?;
-    let own = env!("CARGO_PKG_VERSION");
-    if version != own {
-        let text = format!(
-            "{} is version {version}, and this program is {own}: install both from one build, or set {}",
-            library.display(),
-            LIBRARY.variable
-        );
-        return Err(PreloadError::new(text).into());
-    }
-    Ok(())
+    Ok(LIBRARY.check_version(library, &version, env!("CARGO_PKG_VERSION"))?)
 }
 
 #[cfg(test)]

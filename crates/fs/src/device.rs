@@ -15,11 +15,12 @@
 //! The *class* of an operation tells the drive's scheduler, where there is one ([`zoned::Share`]), whether the operation may wait. A purpose has a class;
 //! an operation that somebody waits for has the class of the waiter, if that is higher.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use units::Driver;
-use zoned::{Geometry, Io, IoClass, Op, ShareStatus, ZonedDevice};
+use zoned::{Geometry, Io, IoClass, Lba, Op, ShareStatus, ZonedDevice};
 
 use crate::error::{Error, Result};
 
@@ -164,6 +165,10 @@ impl ZonedDevice for PurposeView {
 
     fn submit_as(&self, class: IoClass, op: Op) -> Io {
         self.queue.submit(self.purpose, class, op)
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.queue.device.raise(class, blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

@@ -47,6 +47,8 @@ pub enum ErrorKind {
     Version,
     /// The arguments of the call are invalid.
     Invalid,
+    /// The drive, or the file system as it was made, has not what a setting asks for.
+    Unsupported,
     /// The file system or the file is closed.
     Closed,
     /// An earlier write or flush of this file failed; reopen it.
@@ -73,6 +75,7 @@ impl ErrorKind {
             K::Corrupt => "damaged",
             K::Version => "another format version",
             K::Invalid => "invalid",
+            K::Unsupported => "not there",
             K::Closed => "closed",
             K::Poisoned => "an earlier write failed, reopen the file",
             K::Busy => "in use",

@@ -320,12 +320,19 @@ impl Fs {
     }
 
     /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// Once, that the file lost bytes that were not synced, if nobody has been told: its writer has closed it before. The next call opens what is left.
     pub fn open(&self, path: &str) -> Result<Reader> {
         const DOING: &str = "opening";
         self.shared.check_open()?;
         let mut state = self.shared.state.lock();
         let ino = state.resolve(DOING, path, &path::parts(DOING, path)?)?;
         let file = state.file(ino).ok_or_else(|| path_error(ErrorKind::IsADirectory, DOING, path))?;
+        let has_writer = state.file_node(ino).is_some_and(|node| node.writing);
+        if let Some(error) = (!has_writer).then(|| file.writes.take_untold()).flatten() {
+            return Err(error);
+        }
         Ok(Reader::new(Handle::new_counted(&self.shared, &mut state, &file)))
     }
 

@@ -17,6 +17,8 @@ units::broken_rules! {
     Gap asked as keeps_entries_behind_gaps,
     /// Broken rule: a block of an ordered log that is rewritten in place keeps its sequence.
     RewriteSequence asked as keeps_sequences_of_rewritten_blocks,
+    /// Broken rule: a durable write of an ordered log counts for the log's bytes in other zones too.
+    DurableWrite asked as trusts_durable_writes_of_other_zones,
     /// Broken rule: an ordered log does not wait at its barriers.
     Barrier asked as ignores_barriers,
     /// Broken rule: `sync` of an ordered log waits for the operations in flight before the buffer is sent,

@@ -64,7 +64,7 @@ Env* RootedEnv::Drive(Status* error) {
   }
   const std::string device = Device();
   FurrowFs* fs = nullptr;
-  FurrowStatus status = furrow_mount(device.data(), device.size(), &fs);
+  FurrowStatus status = furrow_mount(device.data(), device.size(), 0, &fs);
   if (status.code == FURROW_OK) {
     Env* drive = NewEnv(fs, host_, furrow_leveldb_flushes(settings_) != 0, furrow_leveldb_table_size(settings_));
     drive_.store(drive, std::memory_order_release);

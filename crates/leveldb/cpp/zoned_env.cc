@@ -16,7 +16,7 @@ namespace furrow {
 
 leveldb::Env* NewZonedEnv(const std::string& url, const ZonedEnvOptions& options, leveldb::Status* status) {
   FurrowFs* fs = nullptr;
-  *status = ToStatus(furrow_mount(url.data(), url.size(), &fs));
+  *status = ToStatus(furrow_mount(url.data(), url.size(), 0, &fs));
   if (!status->ok()) {
     return nullptr;
   }

@@ -14,10 +14,15 @@ fn program() -> &'static Path {
 }
 
 fn run(settings: &str, args: &[&str]) -> Output {
+    run_with(settings, args, &[])
+}
+
+fn run_with(settings: &str, args: &[&str], variables: &[(&str, &str)]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let url = format!("emu:{}?{settings}", directory.path().join("drive.img").display());
     let mut command = Command::new(program());
-    command.arg(url).args(args).env("FURROW_WAL", "group").env("LD_PRELOAD", plugin()).output().unwrap()
+    command.arg(url).args(args).env("FURROW_WAL", "group").env("LD_PRELOAD", plugin());
+    command.envs(variables.iter().copied()).output().unwrap()
 }
 
 #[test]
@@ -50,4 +55,27 @@ fn a_database_that_is_open_cannot_be_opened_again_and_the_error_says_lock() {
     let output = run("zones=64&zone-size=1MiB", &["open twice"]);
     let said = output_text(&output);
     assert!(output.status.success() && said.contains("IO error: ") && said.contains("lock "), "{said}");
+}
+
+/// Formatting such a drive would erase it and change nothing.
+#[test]
+fn logs_in_conventional_zones_that_a_drive_lacks_are_refused_without_the_advice_to_format() {
+    let output =
+        run_with("zones=64&zone-size=1MiB", &["open twice"], &[("FURROW_WAL_ZONES", "conventional")]);
+    let said = output_text(&output);
+    assert!(!output.status.success() && said.contains("conventional zones"), "{said}");
+    assert!(!said.contains("FURROW_FORMAT"), "{said}");
+}
+
+#[test]
+fn settings_that_would_have_no_effect_are_refused() {
+    for (name, value, says) in [
+        ("FURROW_CACH", "1GiB", "FURROW_CACH in the environment is not known"),
+        ("FURROW_FORMAT", "maybe", "FURROW_FORMAT=maybe"),
+        ("FURROW_COUNTERS_EVERY", "1", "FURROW_COUNTERS,"),
+    ] {
+        let output = run_with("zones=64&zone-size=1MiB", &["open twice"], &[(name, value)]);
+        let said = output_text(&output);
+        assert!(!output.status.success() && said.contains(says), "{name}: {said}");
+    }
 }

@@ -18,13 +18,15 @@ constexpr char kSeparator[] = "://";
 
 std::atomic<bool> obeys_wal{false};
 
-// The value of FURROW_WAL if it asks for a parallel log and no plug-in library provides one; else null. A program
-// with a statically linked RocksDB never calls the library's opening functions.
-const char* UnsupportedWal() {
+// The value of FURROW_WAL if it asks for a parallel log; else null.
+const char* ParallelWal() {
   const char* wal = std::getenv("FURROW_WAL");
   const bool group = wal == nullptr || wal[0] == '\0' || strcmp(wal, "group") == 0;
-  return group || obeys_wal.load() ? nullptr : wal;
+  return group ? nullptr : wal;
 }
+
+// As ParallelWal, where no plug-in library provides a parallel log. A program with a statically linked RocksDB never calls the library's opening functions.
+const char* UnsupportedWal() { return obeys_wal.load() ? nullptr : ParallelWal(); }
 
 // Makes the file system of a URI; RocksDB calls this once per use of the URI. `--fs_uri` and `--backup_fs_uri` may
 // name the same device, and then share its mount.
@@ -39,7 +41,7 @@ rocksdb::FileSystem* NewFurrowFileSystem(const std::string& uri, std::unique_ptr
     return nullptr;
   }
   FurrowFs* fs = nullptr;
-  FurrowStatus status = furrow_mount(url.data(), url.size(), &fs);
+  FurrowStatus status = furrow_mount(url.data(), url.size(), ParallelWal() != nullptr, &fs);
   if (status.code != FURROW_OK) {
     message->assign(status.message == nullptr ? "" : status.message, status.message_len);
     furrow_message_free(status.message, status.message_len);

@@ -112,14 +112,7 @@ impl Handshake {
                 self.runtime
             ));
         }
-        if self.plugin != env!("CARGO_PKG_VERSION") {
-            return setup_error(format!(
-                "{} is version {}, and this program is {}: install both from one build, or set {PLUGIN_VARIABLE}",
-                plugin.display(),
-                self.plugin,
-                env!("CARGO_PKG_VERSION")
-            ));
-        }
+        PLUGIN.check_version(plugin, &self.plugin, env!("CARGO_PKG_VERSION"))?;
         if !self.registered {
             return setup_error(format!(
                 "{} loaded, but could not register furrow:// with RocksDB {}",

@@ -5,18 +5,20 @@ use fs::BrokenRule;
 use sim::{BrokenRule as TablesRule, BrokenRules, CrashOptions, Target, crash};
 use units::{Driver, RealDriver};
 
-const FS_RULES: [(&str, BrokenRule); 11] = [
+const FS_RULES: [(&str, BrokenRule); 13] = [
     ("sync", BrokenRule::Sync),
     ("rename", BrokenRule::Rename),
     ("torntail", BrokenRule::TornTail),
     ("reset", BrokenRule::Reset),
     ("gap", BrokenRule::Gap),
     ("rewritesequence", BrokenRule::RewriteSequence),
+    ("durablewrite", BrokenRule::DurableWrite),
     ("barrier", BrokenRule::Barrier),
     ("syncorder", BrokenRule::SyncOrder),
     ("needs", BrokenRule::Needs),
     ("known", BrokenRule::Known),
     ("void", BrokenRule::Void),
+    ("stalepage", BrokenRule::StalePage),
 ];
 const TABLES_RULES: [(&str, TablesRule); 3] = [
     ("flushchoice", TablesRule::FlushChoice),

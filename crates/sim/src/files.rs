@@ -19,6 +19,7 @@ use crate::report::FailureKind;
 use crate::second_cut::SecondCut;
 use crate::shape::Shape;
 use crate::trace::Trace;
+use crate::tree::{Node, Tree};
 use crate::{BrokenRules, Error, Recorder, Result, Rng, Target};
 
 /// Number of steps of each task.
@@ -109,8 +110,9 @@ async fn run(
     let tasks: Vec<_> = (0..plan.tasks.len())
         .map(|task| {
             let (plan, ledger, recorder) = (Arc::clone(plan), Arc::clone(&ledger), Arc::clone(recorder));
+            let reads = OwnReads::new(Rng::at(salt, &[task as u64, 0x4ead]));
             let runner =
-                TaskRunner { task, plan, fs: fs.clone(), recorder, ledger, writers: BTreeMap::new() };
+                TaskRunner { task, plan, fs: fs.clone(), recorder, ledger, writers: BTreeMap::new(), reads };
             spawn(&*driver, "workload", runner.run())
         })
         .collect();
@@ -156,6 +158,61 @@ struct TaskRunner {
     recorder: Arc<Recorder>,
     ledger: Arc<Mutex<PromiseLedger>>,
     writers: BTreeMap<FileNo, Writer>,
+    reads: OwnReads,
+}
+
+/// Reads of a task's own files between its steps, compared with what the steps wrote.
+struct OwnReads {
+    rng: Rng,
+    tree: Tree,
+    contents: BTreeMap<FileNo, Vec<u8>>,
+}
+
+impl OwnReads {
+    /// One step in this many is followed by a read.
+    const STEPS_PER_READ: usize = 3;
+    /// Most bytes of a read.
+    const MOST: usize = 20_000;
+
+    fn new(rng: Rng) -> OwnReads {
+        OwnReads { rng, tree: Tree::default(), contents: BTreeMap::new() }
+    }
+
+    /// Notes a step that was done, with the bytes that it appended.
+    fn note(&mut self, act: &Act, appended: &[u8]) {
+        self.tree.apply(act);
+        match act {
+            Act::Append { file, .. } => self.contents.entry(*file).or_default().extend_from_slice(appended),
+            Act::Truncate { file, size, .. } => self.contents.entry(*file).or_default().truncate(*size),
+            _ => {}
+        }
+    }
+
+    /// Reads a part of some file, after one step in a few.
+    ///
+    /// # Errors
+    /// The read's, or that the file shows other bytes than were written.
+    async fn read(&mut self, fs: &Fs) -> fs::Result<()> {
+        if self.rng.index(Self::STEPS_PER_READ) != 0 {
+            return Ok(());
+        }
+        let names = self.tree.iter().filter_map(|(path, node)| match node {
+            Node::File { file, .. } => Some((path.to_owned(), file)),
+            Node::Directory => None,
+        });
+        let names: Vec<(String, FileNo)> = names.collect();
+        let Some((path, file)) = names.get(self.rng.index(names.len())) else { return Ok(()) };
+        let content = self.contents.get(file).map(Vec::as_slice).unwrap_or_default();
+        let from = self.rng.index(content.len() + 1);
+        let mut found = vec![0; 1 + self.rng.index(Self::MOST)];
+        let read = fs.open(path)?.read_at(Bytes(from as u64), &mut found).await?;
+        let wrote = content.get(from..content.len().min(from + found.len())).unwrap_or_default();
+        if found.get(..read) == Some(wrote) {
+            return Ok(());
+        }
+        let why = format!("{} bytes at {from} are not what was written", found.len());
+        Err(fs::Error::new(ErrorKind::Corrupt, "reading").at_path(path).because(why))
+    }
 }
 
 impl TaskRunner {
@@ -177,6 +234,11 @@ impl TaskRunner {
                 return if full { Ok(()) } else { Err(error) };
             }
             self.note_dirty_bytes();
+            let appended = match act {
+                Act::Append { len, .. } => self.plan.bytes(self.task, index, *len),
+                _ => Vec::new(),
+            };
+            self.reads.note(act, &appended);
             {
                 let mut ledger = self.ledger.lock();
                 if let Some(done) = ledger.done.get_mut(self.task) {
@@ -188,6 +250,7 @@ impl TaskRunner {
                     }
                 }
             }
+            self.reads.read(&self.fs).await?;
             if driver.random().is_multiple_of(3) {
                 let idle =
                     Duration::from_nanos(driver.random() % u64::try_from(MAX_PAUSE.as_nanos()).unwrap_or(1));

@@ -74,6 +74,23 @@ fn versions_of_a_block_under_one_sequence_are_found() {
 }
 
 #[test]
+fn pages_that_are_kept_over_a_truncation_are_found_by_the_workload_s_reads() {
+    let options = CrashOptions {
+        broken_rules: BrokenRules { fs: Some(BrokenRule::StalePage), ..BrokenRules::default() },
+        ..CrashOptions::new(Target::Fs, 3, MAX_STATES)
+    };
+    let error = crash(&options).expect_err("a read shows other bytes").to_string();
+    assert!(error.contains("are not what was written"), "{error}");
+    let clean = run(Target::Fs, 3, CLEAN_STATES, None);
+    assert!(clean.is_clean(), "with the rule intact: {clean:?}");
+}
+
+#[test]
+fn a_durable_write_that_counts_for_other_zones_is_found() {
+    rule_break_is_found(Target::Log, 30, BrokenRule::DurableWrite);
+}
+
+#[test]
 fn a_log_that_does_not_wait_at_its_barriers_is_found() {
     rule_break_is_found(Target::Log, 18, BrokenRule::Barrier);
 }

@@ -1,8 +1,9 @@
 //! Views of a device whose operations have a class.
 
+use std::ops::Range;
 use std::sync::Arc;
 
-use crate::{Driver, Geometry, Io, IoClass, Op, ShareStatus, ZonedDevice};
+use crate::{Driver, Geometry, Io, IoClass, Lba, Op, ShareStatus, ZonedDevice};
 
 impl dyn ZonedDevice {
     /// A view of the device whose operations have `class`, or the class of a view of this view if that is higher.
@@ -28,6 +29,10 @@ impl ZonedDevice for ClassView {
 
     fn submit_as(&self, class: IoClass, op: Op) -> Io {
         self.device.submit_as(self.class.min(class), op)
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.device.raise(class, blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

@@ -27,6 +27,12 @@ pub trait ZonedDevice: Send + Sync + Debug {
         self.submit(op)
     }
 
+    /// Gives operations on `blocks` that were submitted, and those before them in their zone, the class of a caller who waits for them, where that is higher than theirs: a
+    /// scheduler ([`Share`](crate::Share)) holds them no longer than others of that class. `blocks` lie in one zone. Without a scheduler nothing happens.
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        let _ = (class, blocks);
+    }
+
     /// The clock and reactor that completes this device's operations.
     fn driver(&self) -> &Arc<dyn Driver>;
 

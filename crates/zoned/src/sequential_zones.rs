@@ -1,6 +1,7 @@
 //! A view of a device without its conventional zones.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::{Done, Driver, Geometry, Io, IoClass, Lba, Op, Result, ShareStatus, ZoneId, ZonedDevice};
@@ -79,6 +80,10 @@ impl ZonedDevice for SequentialZones {
         let (first, start) = (self.first, self.start);
         let io = self.device.submit_as(class, op);
         io.map(self.device.driver(), &self.geometry.name, move |result| count_from(result, first, start))
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.device.raise(class, self.address_on_device(blocks.start)..self.address_on_device(blocks.end));
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

@@ -16,6 +16,7 @@
 mod zone;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
@@ -106,6 +107,17 @@ impl JoinedZones {
     pub(crate) fn locate(&self, id: ZoneId, offset: Blocks) -> (ZoneId, Blocks) {
         let piece = self.layout.locate(offset);
         (self.layout.zone(id, piece.section), piece.offset)
+    }
+
+    /// Gives operations on `blocks`, which lie in one joined zone, the class of a caller who waits for them.
+    pub(crate) fn raise(&self, class: IoClass, blocks: &Range<Lba>) {
+        let Some(id) = self.geometry.zone_of(blocks.start) else { return };
+        let from = blocks.start.since(self.geometry.start(id));
+        let to = blocks.end.since(self.geometry.start(id)).min(self.geometry.zone_capacity);
+        for piece in self.layout.pieces(from, to.minus(from).0) {
+            let at = self.address(id, piece.section, piece.offset);
+            self.core.raise(class, &(at..at.plus(Blocks(piece.blocks))));
+        }
     }
 
     fn zone(&self, id: ZoneId) -> MutexGuard<'_, JoinedZone> {

@@ -61,6 +61,13 @@ impl<'a> Part<'a> {
         self.member.read(class, self.id, self.place, row, into)
     }
 
+    /// Gives operations on `rows` that the drive's scheduler holds the class of a caller who waits for them.
+    pub(crate) fn raise(self, class: IoClass, rows: Range<u64>) {
+        if let Some(device) = self.device() {
+            PhysicalZone::with_part(&*device, self.place).of_class(class).raise(rows);
+        }
+    }
+
     /// Sends a command to the physical zone. `None` if the drive is missing or failed.
     pub(crate) fn act(self, action: Action) -> Option<Io<()>> {
         self.member.act(self.id, self.place, action)

@@ -1,5 +1,7 @@
 //! Operations on one physical zone of a drive, or on one part in the zone, addressed by row.
 
+use std::ops::Range;
+
 use zoned::{
     Action, Blocks, Buf, BufMut, Durability, Io, IoClass, Lba, Op, Result, ZoneId, ZoneInfo, ZoneState,
     ZonedDevice,
@@ -50,6 +52,11 @@ impl<'a> PhysicalZone<'a> {
     /// Appends blocks; returns their address.
     pub(crate) fn append(self, data: Buf, how: Durability) -> Io<Lba> {
         self.device.submit_as(self.class, Op::Append { zone: self.zone, data, how }).typed()
+    }
+
+    /// Gives operations on `rows` that the drive's scheduler holds the zone's class.
+    pub(crate) fn raise(self, rows: Range<u64>) {
+        self.device.raise(self.class, self.address(rows.start)..self.address(rows.end));
     }
 
     pub(crate) fn act(self, action: Action) -> Io<()> {

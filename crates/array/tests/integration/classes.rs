@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use array::{Array, OpenOptions, ScrubOptions, Slot};
 use parking_lot::Mutex;
 use units::{Driver, block_on};
-use zoned::{Blocks, BufMut, Durability, Geometry, Io, IoClass, Op, ZoneId, ZonedDevice};
+use zoned::{Blocks, BufMut, Durability, Geometry, Goal, Io, IoClass, Op, Share, ZoneId, ZonedDevice};
 
 use crate::common::{BLOCK_BYTES, Bench, METADATA_ZONES, blocks};
 
@@ -41,6 +42,47 @@ impl ZonedDevice for NotingDrive {
     fn driver(&self) -> &Arc<dyn Driver> {
         self.inner.driver()
     }
+}
+
+#[test]
+fn a_log_s_write_takes_the_held_writes_below_it_on_other_drives_along() {
+    let bench = Bench::new(2);
+    // Bulk beside a log goes at a kilobyte a second; without a log for 50 ms, all that is held goes.
+    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
+    let share = |inner| Share::over(inner, goal) as Arc<dyn ZonedDevice>;
+    block_on(&*bench.driver, async {
+        let devices = bench.devices(&[]).into_iter().map(share).collect();
+        let device: Arc<dyn ZonedDevice> =
+            Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let write = |class, zone: u32, from: u64, to: u64| {
+            let at = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
+            device.write_as(class, at, blocks(zone, from, to), Durability::Cached)
+        };
+        write(IoClass::Log, 1, 0, 16).await.expect("a stripe, so that each drive has a log");
+        let others = write(IoClass::Compaction, 2, 0, 64);
+        let below = write(IoClass::Compaction, 0, 0, 4);
+        let begun = bench.driver.now();
+        write(IoClass::Log, 0, 4, 8).await.expect("written");
+        let took = bench.driver.now().since(begun);
+        assert!(took < Duration::from_millis(10), "{took:?}");
+        below.await.expect("written");
+        // A client's read of blocks that a compaction is reading.
+        let at = device.geometry().start(ZoneId(2));
+        others.await.expect("written");
+        write(IoClass::Log, 1, 16, 32).await.expect("a stripe");
+        let pass: Vec<_> = (0..4)
+            .map(|n| {
+                device.read_as(IoClass::Compaction, at.plus(Blocks(n * 16)), BufMut::zeroed(16 * BLOCK_BYTES))
+            })
+            .collect();
+        let begun = bench.driver.now();
+        device.raise(IoClass::Read, at..at.plus(Blocks(64)));
+        for read in zoned::join_all(pass).await {
+            read.expect("read");
+        }
+        let took = bench.driver.now().since(begun);
+        assert!(took < Duration::from_millis(10), "{took:?}");
+    });
 }
 
 #[test]

@@ -58,6 +58,7 @@ pub(super) fn run(load: &ShareLoad, admit: Admit, parts: Parts) -> Result<Measur
     let mut options = EmuOptions::of_profile(profile);
     let zones = load.zones();
     options.zones = zones.last().map_or(1, |last| last.0 + 1);
+    options.conventional = 0;
     let block = u64::from(options.block_size);
     options.zone_size = Blocks(ZONE_BYTES / block);
     options.zone_capacity = options.zone_size;

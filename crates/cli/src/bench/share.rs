@@ -25,6 +25,9 @@ pub struct ShareArgs {
     /// The log's latency beside bulk that is wanted, in percent of that alone.
     #[arg(long, default_value_t = 120, value_name = "PERCENT", value_parser = clap::value_parser!(u32).range(100..))]
     log_target: u32,
+    /// Operations of the log that are due a second, beside those one after the other.
+    #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    log_rate: u32,
     /// Zones that bulk writes side by side.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     bulk_zones: u32,
@@ -51,7 +54,7 @@ pub fn run(context: &Context, args: &ShareArgs) -> Result<ExitCode> {
     let bar = progress::spinner();
     let mut lines: Vec<Line> = Vec::new();
     for profile in &args.profile {
-        for log in [LogLoad::OneAfterTheOther, LogLoad::Rate(2000)] {
+        for log in [LogLoad::OneAfterTheOther, LogLoad::Rate(args.log_rate)] {
             let load = ShareLoad {
                 profile: profile.clone(),
                 log,

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use abi::preload::{Library, PreloadError, check_takes_preload, preload_value, probe};
+use abi::preload::{Library, check_takes_preload, preload_value, probe};
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
 use pathprio::glob::Glob;
@@ -197,14 +197,5 @@ fn check_library(library: &Path, preload: &OsString) -> Result<()> {
     let version = probe(&env::current_exe()?, library, preload, |line| {
         Some(line.trim_end().strip_prefix("furrow-prio ")?.to_owned())
     })?;
-    let own = env!("CARGO_PKG_VERSION");
-    if version != own {
-        let text = format!(
-            "{} is version {version}, and this program is {own}: install both from one build, or set {}",
-            library.display(),
-            LIBRARY.variable
-        );
-        return Err(PreloadError::new(text).into());
-    }
-    Ok(())
+    Ok(LIBRARY.check_version(library, &version, env!("CARGO_PKG_VERSION"))?)
 }

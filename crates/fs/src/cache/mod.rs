@@ -79,7 +79,8 @@ pub fn check_cache_size(size: Bytes) -> Result<()> {
     }
 }
 
-/// The page cache's size in a program whose user gives no size: a sixteenth of the memory that this process may have, 32 MiB to 1 GiB.
+/// The page cache's size in a program whose user gives no size: a sixteenth of the memory that this process may have, 32 MiB to 1 GiB. No more
+/// than half of that memory; no cache where that would be less than 4 MiB.
 pub fn default_cache_size() -> Bytes {
     default_size_within(sys::memory::limit())
 }
@@ -87,8 +88,9 @@ pub fn default_cache_size() -> Bytes {
 /// The default size for a process that may have `memory` bytes; `None` where the kernel does not say.
 fn default_size_within(memory: Option<u64>) -> Bytes {
     let (least, greatest) = DEFAULT_SIZES.into_inner();
-    let memory = memory.unwrap_or_default();
-    Bytes((memory / MEMORY_DIVISOR).clamp(least, greatest))
+    let Some(memory) = memory else { return Bytes(least) };
+    let size = Bytes((memory / MEMORY_DIVISOR).clamp(least, greatest).min(memory / 2));
+    if size < LEAST_CACHE { Bytes::ZERO } else { size }
 }
 
 /// The bytes of a page from the page's start. Shorter than a page where the file ended when the page was read or written.
@@ -207,9 +209,19 @@ impl PageCache {
     }
 
     /// The right to read the page with the byte at `offset` of file `ino` from the device. Waits while another reader reads the
-    /// page; `None` if the page is in memory then.
-    pub(crate) async fn load(&self, ino: u64, offset: u64) -> Option<LoadGuard<'_>> {
+    /// page, after a call of `before_waiting`; `None` if the page is in memory then.
+    pub(crate) async fn load(
+        &self,
+        ino: u64,
+        offset: u64,
+        before_waiting: impl FnOnce(),
+    ) -> Option<LoadGuard<'_>> {
         let key = self.key(ino, offset);
+        match self.pages.get_value_or_guard(&key, Some(std::time::Duration::ZERO)) {
+            GuardResult::Guard(guard) => return Some(guard),
+            GuardResult::Timeout => before_waiting(),
+            GuardResult::Value(_) => {}
+        }
         loop {
             match self.pages.get_value_or_guard_async(&key).await {
                 Err(guard) => return Some(guard),

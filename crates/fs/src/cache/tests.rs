@@ -38,11 +38,11 @@ fn only_pages_that_begin_within_the_bytes_are_stored() {
 fn a_page_is_read_by_one_reader_at_a_time() {
     let cache = cache();
     let driver = units::RealDriver::new();
-    let guard = block_on(&*driver, cache.load(7, 5000)).unwrap();
+    let guard = block_on(&*driver, cache.load(7, 5000, || ())).unwrap();
     assert!(matches!(cache.try_load(7, 4096), TryLoad::ReadByAnother));
     assert!(matches!(cache.try_load(7, 8192), TryLoad::Absent(_)));
     cache.loaded(guard, &[3; 4096]);
-    assert!(block_on(&*driver, cache.load(7, 5000)).is_none());
+    assert!(block_on(&*driver, cache.load(7, 5000, || ())).is_none());
     assert!(matches!(cache.try_load(7, 4096), TryLoad::InMemory));
     assert_eq!(byte_at(&cache, 7, 5000), Some(3));
 }
@@ -51,7 +51,7 @@ fn a_page_is_read_by_one_reader_at_a_time() {
 fn a_page_that_is_removed_while_it_is_read_is_not_stored() {
     let cache = cache();
     let driver = units::RealDriver::new();
-    let guard = block_on(&*driver, cache.load(7, 0)).unwrap();
+    let guard = block_on(&*driver, cache.load(7, 0, || ())).unwrap();
     cache.remove(7, std::slice::from_ref(&(0..1)));
     cache.loaded(guard, &[3; 4096]);
     assert_eq!(byte_at(&cache, 7, 0), None);
@@ -62,7 +62,7 @@ fn a_page_that_ends_before_the_byte_is_read_again() {
     let cache = cache();
     let driver = units::RealDriver::new();
     cache.store(7, 0, &[1; 100]);
-    let guard = block_on(&*driver, cache.load(7, 100)).unwrap();
+    let guard = block_on(&*driver, cache.load(7, 100, || ())).unwrap();
     cache.loaded(guard, &[2; 4096]);
     assert_eq!(byte_at(&cache, 7, 0), Some(2));
 }
@@ -102,6 +102,7 @@ fn sizes_below_the_least_are_refused() {
 #[test]
 fn the_default_size_is_a_sixteenth_of_the_memory_within_bounds() {
     let mib = |memory: u64| default_size_within(Some(memory << 20)).0 >> 20;
-    assert_eq!([1, 512, 1024, 4096, 16 << 10, 1 << 20].map(mib), [32, 32, 64, 256, 1024, 1024]);
+    assert_eq!([512, 1024, 4096, 16 << 10, 1 << 20].map(mib), [32, 64, 256, 1024, 1024]);
+    assert_eq!([4, 7, 8, 32, 64, 80].map(mib), [0, 0, 4, 16, 32, 32], "half of little memory");
     assert_eq!(default_size_within(None), Bytes(32 << 20));
 }

@@ -68,8 +68,11 @@ pub(super) async fn read(
             Some(NextPiece::Device(run)) => match shared.cache.as_ref().zip(streams) {
                 None => run.read(shared, class, offset, rest).await?,
                 Some((cache, streams)) => {
+                    let at = run.at;
                     drop(run);
-                    match cache.load(file.ino, offset).await {
+                    // The other reader's class may be held.
+                    let raise = || shared.device.purpose(Purpose::Read).raise(class, at..at.plus(Blocks(1)));
+                    match cache.load(file.ino, offset, raise).await {
                         None => continue,
                         Some(guard) => {
                             let ahead = Ahead::Streams(streams);

@@ -220,7 +220,7 @@ fn prefer_conventional_zones(superblock: &Superblock, state: &mut State, zones: 
     if zones == LogZones::Conventional && !there {
         let why = "logs are to lie in conventional zones, and the file system has none for logs: the drive needs more than two \
                    conventional zones when the file system is made";
-        return Err(Error::new(ErrorKind::Invalid, "mounting").because(why));
+        return Err(Error::new(ErrorKind::Unsupported, "mounting").because(why));
     }
     state.allocator.prefers_conventional = there && zones != LogZones::Sequential;
     Ok(())

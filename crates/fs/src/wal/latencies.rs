@@ -9,17 +9,18 @@
 
 use std::time::Duration;
 
-/// A write is chosen if its mean latency is below this fraction of an append's.
-const WRITE_TIME_FRACTION: f64 = 0.97;
+/// The first of two kinds is chosen if its mean latency is below this fraction of the second's.
+const FIRST_TIME_FRACTION: f64 = 0.97;
 /// Weights of a new latency in the running mean: the first if it is above the mean, the second if it is
 /// below. The weight above is greater, so that the log soon stops using a kind of operation that begins to
 /// queue because the drive's buffer is full. A latency counts as at most `MAX_TIMES_MEAN` times the mean.
 const WEIGHT_ABOVE_MEAN: f64 = 0.3;
 const WEIGHT_BELOW_MEAN: f64 = 0.1;
 const MAX_TIMES_MEAN: f64 = 1.5;
-/// Number of writes and of appends that are measured before the first choice between the two.
+/// Number of operations of each kind that are measured before the first choice between two.
 const MEASUREMENTS_BEFORE_CHOICE: u32 = 2;
-/// The most operations between two trials of the slower kind, write or append.
+/// The least and the most operations between two trials of the slower kind.
+const MIN_OPERATIONS_BETWEEN_TRIALS: u32 = 64;
 const MAX_OPERATIONS_BETWEEN_TRIALS: u32 = 1 << 14;
 /// Number of size classes of operations: one for each power of two of blocks.
 const SIZE_CLASSES: usize = 24;
@@ -36,14 +37,19 @@ pub(crate) struct Latencies {
 
 #[derive(Clone, Copy, Debug, Default)]
 struct SizeLatencies {
-    /// Write and append.
-    kinds: [KindLatency; 2],
-    /// Number of operations until the slower kind, write or append, is tried again; and the length of this
-    /// pause.
-    left: u32,
-    pause: u32,
+    /// A write, or an append.
+    write_or_append: FasterKind,
     /// The shortest latency of an operation of this size, in seconds.
     least: Option<f64>,
+}
+
+/// Which of two kinds of operations is faster, by their latencies. The slower one is tried again, each time after a longer pause.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct FasterKind {
+    kinds: [KindLatency; 2],
+    /// Number of operations until the slower kind is tried again; and the length of this pause.
+    left: u32,
+    pause: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -55,19 +61,7 @@ struct KindLatency {
 impl Latencies {
     /// True if the next lone operation of `blocks` blocks is to be a write instead of an append.
     pub(crate) fn writes(&mut self, blocks: usize) -> bool {
-        let Some(size) = self.sizes.get_mut(size_class(blocks)) else { return false };
-        let [write, append] = size.kinds;
-        if write.count < MEASUREMENTS_BEFORE_CHOICE || append.count < MEASUREMENTS_BEFORE_CHOICE {
-            return write.count <= append.count;
-        }
-        let better = write.mean < append.mean * WRITE_TIME_FRACTION;
-        if size.left == 0 {
-            size.pause = (size.pause * 2).clamp(64, MAX_OPERATIONS_BETWEEN_TRIALS);
-            size.left = size.pause;
-            return !better;
-        }
-        size.left -= 1;
-        better
+        self.sizes.get_mut(size_class(blocks)).is_some_and(|size| size.write_or_append.is_first())
     }
 
     /// True if the log's last operation waited behind others in the drive.
@@ -85,8 +79,37 @@ impl Latencies {
         if !lone {
             return;
         }
-        let [w, a] = &mut size.kinds;
-        let kind = if write { w } else { a };
+        size.write_or_append.took(write, time);
+    }
+}
+
+impl FasterKind {
+    /// True if the next operation is to be of the first kind.
+    pub(crate) fn is_first(&mut self) -> bool {
+        let [first, second] = self.kinds;
+        if first.count < MEASUREMENTS_BEFORE_CHOICE || second.count < MEASUREMENTS_BEFORE_CHOICE {
+            return first.count <= second.count;
+        }
+        let better = self.first_is_faster();
+        if self.left == 0 {
+            self.pause = (self.pause * 2).clamp(MIN_OPERATIONS_BETWEEN_TRIALS, MAX_OPERATIONS_BETWEEN_TRIALS);
+            self.left = self.pause;
+            return !better;
+        }
+        self.left -= 1;
+        better
+    }
+
+    /// True if the first kind is faster by what was measured, or the second was not measured.
+    pub(crate) fn first_is_faster(&self) -> bool {
+        let [first, second] = self.kinds;
+        second.count == 0 || first.mean < second.mean * FIRST_TIME_FRACTION
+    }
+
+    /// Records the latency of an operation of the first kind, or of the second.
+    pub(crate) fn took(&mut self, is_first: bool, time: Duration) {
+        let [first, second] = &mut self.kinds;
+        let kind = if is_first { first } else { second };
         kind.count = kind.count.saturating_add(1);
         let seconds = time.as_secs_f64();
         if kind.count <= MEASUREMENTS_BEFORE_CHOICE {

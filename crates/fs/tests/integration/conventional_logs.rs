@@ -140,7 +140,7 @@ fn the_zones_of_logs_can_be_chosen() {
         let (drive, fs) = Drive::formatted(EmuOptions { conventional, ..EmuOptions::tiny() });
         drive.run(fs.unmount()).unwrap();
         let error = mount_with(&drive, LogZones::Conventional).unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Invalid);
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert!(error.to_string().contains("conventional"), "{error}");
         drive.run(append_synced(&mount_with(&drive, LogZones::Auto).unwrap(), "/a", 3, 100));
     }

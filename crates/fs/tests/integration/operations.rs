@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fs::{AccessPattern, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
-use units::{Driver, sleep_until};
+use units::{Driver, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions};
-use zoned::{Geometry, Io, Op, ZonedDevice};
+use zoned::{Geometry, Goal, Io, Op, Share, ZonedDevice};
 
 use crate::common::{Drive, bytes, data, log, read, write};
 
@@ -168,6 +168,49 @@ fn an_operation_has_the_class_of_who_waits_for_it() {
         assert_eq!(counted.take_classes(), [IoClass::Compaction], "a pass over the file");
         reader.read_at(Bytes(0), &mut into).await.unwrap();
         assert_eq!(counted.take_classes(), [IoClass::Read], "a read beside the pass");
+        fs.unmount().await.unwrap();
+    });
+}
+
+#[test]
+fn a_read_of_a_page_that_a_compaction_s_held_read_is_for_takes_that_read_along() {
+    let drive = Drive::new(EmuOptions::tiny());
+    drive.format();
+    // Bulk beside a log goes at a kilobyte a second; without a log for 50 ms, all that is held goes.
+    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
+    let share = Share::over(drive.emu.clone(), goal);
+    drive.run(async {
+        let options = MountOptions { cache: Bytes(4 << 20), ..MountOptions::default() };
+        let fs = Fs::mount(share.clone(), &options).await.unwrap();
+        for name in ["/table", "/other"] {
+            write(&fs, name, &bytes(200_000, 1)).await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+        let fs = Fs::mount(share.clone(), &options).await.unwrap();
+        let log = fs.create("/log", &log()).await.unwrap();
+        log.append(&bytes(5000, 2)).await.unwrap();
+        log.sync().await.unwrap();
+        // One read of the device, which takes the rate of some seconds.
+        let mut other = vec![0; 100];
+        let pass = fs.open("/other").unwrap();
+        pass.expect(AccessPattern::Once);
+        pass.read_at(Bytes(0), &mut other).await.unwrap();
+        let held = || share.share_status().unwrap().held;
+        let pass = fs.open("/table").unwrap();
+        pass.expect(AccessPattern::Once);
+        let pass = spawn(&*drive.driver, "pass", async move {
+            let mut into = vec![0; 50_000];
+            pass.read_at(Bytes(0), &mut into).await.unwrap();
+            into
+        });
+        sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_millis(1))).await;
+        assert!(held() > 0);
+        let begun = drive.driver.now();
+        let mut into = vec![0; 100];
+        fs.open("/table").unwrap().read_at(Bytes(8000), &mut into).await.unwrap();
+        let took = drive.driver.now().since(begun);
+        assert!(took < Duration::from_millis(10), "{took:?}");
+        assert_eq!(into, pass.await[8000..8100]);
         fs.unmount().await.unwrap();
     });
 }

@@ -373,20 +373,39 @@ fn lost_bytes_that_count_as_written_are_found() {
     });
 }
 
+/// A closed file of 32 KiB that lost as many bytes behind them, of which nobody has heard.
+async fn file_with_an_untold_loss(drive: &Drive, fs: &Fs) {
+    let writer = fs.create("/data", &data()).await.unwrap();
+    writer.append(&bytes(32 * KIB, 1)).await.unwrap();
+    writer.sync().await.unwrap();
+    drive.emu.fail(FaultSpec::all(FaultOp::Write));
+    writer.append(&bytes(32 * KIB, 2)).await.unwrap();
+    writer.close().await.unwrap();
+    drop(writer);
+    pause(fs, Duration::from_secs(6)).await;
+    drive.emu.clear_faults();
+}
+
 #[test]
-fn the_next_opener_hears_of_a_loss_that_nobody_heard_of() {
+fn the_next_reader_hears_of_a_loss_that_nobody_heard_of() {
     let drive = drive();
     let fs = mounted(&drive, &options());
     drive.run(async {
-        let writer = fs.create("/data", &data()).await.unwrap();
-        writer.append(&bytes(32 * KIB, 1)).await.unwrap();
-        writer.sync().await.unwrap();
-        drive.emu.fail(FaultSpec::all(FaultOp::Write));
-        writer.append(&bytes(32 * KIB, 2)).await.unwrap();
-        writer.close().await.unwrap();
-        drop(writer);
-        pause(&fs, Duration::from_secs(6)).await;
-        drive.emu.clear_faults();
+        file_with_an_untold_loss(&drive, &fs).await;
+        assert!(matches!(fs.open("/data").unwrap_err().kind(), ErrorKind::Device(_)));
+        assert_eq!(read(&fs, "/data").await.unwrap(), bytes(32 * KIB, 1));
+        assert_eq!(fs.open_append("/data").await.unwrap().size(), Bytes(32 * 1024));
+        assert!(fs.unmount().await.is_err(), "the unmount tells of the loss");
+    });
+    drive.check();
+}
+
+#[test]
+fn the_next_writer_hears_of_a_loss_that_nobody_heard_of() {
+    let drive = drive();
+    let fs = mounted(&drive, &options());
+    drive.run(async {
+        file_with_an_untold_loss(&drive, &fs).await;
         assert!(matches!(fs.open_append("/data").await.unwrap_err().kind(), ErrorKind::Device(_)));
         let writer = fs.open_append("/data").await.unwrap();
         assert_eq!(writer.size(), Bytes(32 * 1024));

@@ -218,6 +218,12 @@ impl Database {
         }
     }
 
+    /// Bytes of files that are in memory only; `None` without a page cache.
+    pub(super) fn dirty_bytes(&self) -> Option<u64> {
+        let cache = self.fs.cache_stats();
+        (cache.capacity.0 > 0).then_some(cache.dirty.0)
+    }
+
     /// Runs a future to its end on this thread. Where a [`KeyOrder`] keeps the order the thread blocks; else the future must
     /// never wait.
     pub(super) fn finish<T>(&self, what: impl Future<Output = Result<T, String>>) -> Result<T, String> {

@@ -133,6 +133,9 @@ impl Run {
             let before = self.answered.lock().clone();
             mark_begun(&self.recorder, writer, index);
             self.run(act, (writer, index), before).await?;
+            if let Some(bytes) = self.database.dirty_bytes() {
+                self.recorder.dirty(bytes);
+            }
         }
         Ok(())
     }

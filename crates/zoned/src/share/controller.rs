@@ -49,6 +49,8 @@ const RECOVERY: Duration = Duration::from_secs(1);
 const CUT: f64 = 0.9;
 /// Bulk makes up for a timer that is late by at most this much.
 const BURST: Duration = Duration::from_micros(500);
+/// Bulk that went before its time delays the next by at most this much, and by its own.
+const DEBT: Duration = Duration::from_millis(100);
 /// The least number of samples that give a 99th percentile.
 const PERCENTILE_SAMPLES: usize = 100;
 /// The least time of a window, and the time after which fewer samples do.
@@ -250,11 +252,15 @@ pub struct Controller {
     rate_halved: f64,
     window: Window,
     last_log: Option<Instant>,
+    /// When an operation of the log was last known to be in flight, if after its submission.
+    in_flight_at: Option<Instant>,
     /// The mean time between two operations of the log, in seconds.
     interval: f64,
     next_rest: Instant,
-    /// The time at which the next bulk bytes may go.
+    /// The time at which the next bulk bytes may go, by the rate.
     next: Instant,
+    /// The time at which they may go by the least rate, whatever went without being asked: operations that somebody waited for.
+    next_at_least: Instant,
 }
 
 /// Latencies of the log, and bytes of bulk, since a time.
@@ -292,9 +298,11 @@ impl Controller {
             rate_halved: 0.0,
             window: Window::new(now),
             last_log: None,
+            in_flight_at: None,
             interval: 0.0,
             next_rest: now,
             next: now,
+            next_at_least: now,
         }
     }
 
@@ -306,7 +314,12 @@ impl Controller {
     /// The time at which the log counts as over, if no operation of it comes before.
     pub fn log_is_over_at(&self) -> Option<Instant> {
         let after = Duration::from_secs_f64(self.interval * 8.0).clamp(ALONE_AFTER, ALONE_AFTER_AT_MOST);
-        self.last_log.map(|at| at.after(after))
+        self.last_log.max(self.in_flight_at).map(|at| at.after(after))
+    }
+
+    /// An operation of the log is in flight at `now`: on a disk one may take seconds.
+    pub fn log_in_flight(&mut self, now: Instant) {
+        self.in_flight_at = Some(now);
     }
 
     /// True while bulk waits for an operation of the log within the target.
@@ -331,7 +344,7 @@ impl Controller {
             // The first operation after a time without a log: the samples of before do not count.
             self.interval = 0.0;
             self.window = Window::new(now);
-            self.next = now;
+            (self.next, self.next_at_least) = (now, now);
         }
         self.last_log = Some(now);
     }
@@ -371,7 +384,7 @@ impl Controller {
             return now;
         }
         if self.goal.is_fixed() {
-            return self.next;
+            return self.next.min(self.next_at_least);
         }
         match self.phase {
             Phase::Rest { until } | Phase::Drain { until, .. } if now < until => return until,
@@ -388,7 +401,7 @@ impl Controller {
             }
             Phase::Run | Phase::Half { .. } => {}
         }
-        self.next
+        self.next.min(self.next_at_least)
     }
 
     fn begin_half(&mut self, now: Instant) {
@@ -407,11 +420,16 @@ impl Controller {
         self.restart(now);
     }
 
-    /// A bulk operation of `bytes` goes.
+    /// A bulk operation of `bytes` goes, perhaps before its time because somebody waits for it.
     pub fn bulk_goes(&mut self, now: Instant, bytes: u64) {
         self.window.bulk_bytes += bytes;
         let rate = if matches!(self.phase, Phase::Half { .. }) { self.rate / 2.0 } else { self.rate };
-        let from = self.next.max(Instant(now.0.saturating_sub(BURST.as_nanos() as u64)));
+        let earliest = Instant(now.0.saturating_sub(BURST.as_nanos() as u64));
+        if self.next.min(self.next_at_least) <= now {
+            let time = Duration::from_secs_f64(bytes as f64 / self.goal.least_rate);
+            self.next_at_least = self.next_at_least.max(earliest).after(time);
+        }
+        let from = self.next.max(earliest).min(now.after(DEBT));
         self.next = from.after(Duration::from_secs_f64(bytes as f64 / rate));
     }
 

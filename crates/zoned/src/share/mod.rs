@@ -11,7 +11,9 @@
 //! - Operations of the classes `log` and `read`, flushes and reports are never held, nor are zone commands with nothing before them. Without a log, nothing is held or cut into
 //!   pieces.
 //! - Operations of one zone reach the drive in the order of their submission, whatever their classes: an operation that may not be held takes those
-//!   before it along. A read that is not held takes along what may change the blocks that it reads, and only that.
+//!   before it along. A read that is not held takes along what may change the blocks that it reads, and what is before that.
+//! - Whoever waits for an operation of another caller raises it ([`ZonedDevice::raise`]): a read of a page that a compaction is reading, a log's write that an array acknowledges
+//!   after the writes below it on other drives.
 //! - A held write is not acknowledged, so that a flush need not cover it.
 //! - A long write goes in pieces that end with the device's optimal writes; it succeeds if all pieces do. Appends and reads go whole.
 //!
@@ -26,6 +28,7 @@ mod tests;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -62,6 +65,7 @@ struct State {
     classes: [ClassStatus; IoClass::ALL.len()],
     /// Operations in flight whose end is known: on emulated drives. In the order of their ends.
     ending: BinaryHeap<Reverse<Ending>>,
+    log_in_flight: usize,
     bulk_in_flight: usize,
     last_bulk_end: Option<Instant>,
     /// True while a task waits to let held operations go.
@@ -108,6 +112,7 @@ impl Share {
             held: HeldQueue::default(),
             classes: Default::default(),
             ending: BinaryHeap::new(),
+            log_in_flight: 0,
             bulk_in_flight: 0,
             last_bulk_end: None,
             has_task: false,
@@ -128,6 +133,10 @@ impl ZonedDevice for Share {
 
     fn submit_as(&self, class: IoClass, op: Op) -> Io {
         self.0.submit(class, op)
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.0.raise(class, &blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -178,31 +187,31 @@ impl Scheduler {
             return;
         }
         let geometry = self.device.geometry();
-        let zone = match op {
-            Op::Read { at, .. } | Op::Write { at, .. } => geometry.zone_of(*at),
-            Op::Append { zone, .. } | Op::Zone { zone, .. } => Some(*zone),
-            Op::Flush => None,
-            Op::Report { zones } => {
-                for zone in zones.start..zones.end.min(geometry.zones) {
-                    self.let_go(state, now, ZoneId(zone), gone);
-                }
-                None
-            }
-        };
-        let Some(zone) = zone else { return };
-        let waits = match op {
+        let all = |_: &Op| true;
+        match op {
             Op::Read { at, into } => {
                 let end = at.0 + into.len() as u64 / u64::from(geometry.block_size);
-                state.held.of(zone).any(|held| match &held.op {
+                let may_change = |held: &Op| match held {
                     Op::Read { .. } => false,
                     Op::Write { at, .. } => at.0 < end,
                     _ => true,
-                })
+                };
+                if let Some(zone) = geometry.zone_of(*at) {
+                    self.let_go_to(state, now, zone, may_change, gone);
+                }
             }
-            _ => true,
-        };
-        if waits {
-            self.let_go(state, now, zone, gone);
+            Op::Write { at, .. } => {
+                if let Some(zone) = geometry.zone_of(*at) {
+                    self.let_go_to(state, now, zone, all, gone);
+                }
+            }
+            Op::Append { zone, .. } | Op::Zone { zone, .. } => self.let_go_to(state, now, *zone, all, gone),
+            Op::Report { zones } => {
+                for zone in zones.start..zones.end.min(geometry.zones) {
+                    self.let_go_to(state, now, ZoneId(zone), all, gone);
+                }
+            }
+            Op::Flush => {}
         }
     }
 
@@ -221,6 +230,7 @@ impl Scheduler {
             _ => Beside::Nothing,
         };
         let io = self.device.submit(op);
+        state.log_in_flight += 1;
         self.watch(state, now, io, Watched::Log { kind, bytes, bulk })
     }
 
@@ -352,12 +362,47 @@ impl Scheduler {
         io
     }
 
-    /// Lets the operations of a zone go, because one that is not held comes behind them.
-    fn let_go(&self, state: &mut State, now: Instant, zone: ZoneId, gone: &mut Submitted) {
-        for (bytes, held) in state.held.take(zone) {
+    /// Lets the operations of a zone go up to the last for which `waits_for` is true, because an operation that is not held waits for it.
+    fn let_go_to(
+        &self,
+        state: &mut State,
+        now: Instant,
+        zone: ZoneId,
+        waits_for: impl Fn(&Op) -> bool,
+        gone: &mut Submitted,
+    ) {
+        let in_order = state.held.of(zone).zip(1..);
+        let count = in_order.filter(|(held, _)| waits_for(&held.op)).map(|(_, number)| number).last();
+        for (bytes, held) in state.held.take(zone, count.unwrap_or(0)) {
             state.controller.bulk_goes(now, bytes);
             gone.push(release(state, now, held));
         }
+    }
+
+    /// Gives held operations on `blocks`, and those before them in their zone, the class of a caller who waits for them.
+    fn raise(self: &Arc<Self>, class: IoClass, blocks: &Range<Lba>) {
+        let geometry = self.device.geometry();
+        let Some(zone) = geometry.zone_of(blocks.start) else { return };
+        let mut gone = Submitted::new();
+        {
+            let mut state = self.state.lock();
+            if class.is_bulk() {
+                return state.held.raise(zone, class);
+            }
+            let is_on = |op: &Op| {
+                let (at, bytes) = match op {
+                    Op::Read { at, into } => (at.0, into.len()),
+                    Op::Write { at, data, .. } => (at.0, data.len()),
+                    // On any block of the zone.
+                    Op::Append { .. } | Op::Zone { .. } => return true,
+                    Op::Flush | Op::Report { .. } => return false,
+                };
+                at < blocks.end.0 && blocks.start.0 < at + bytes as u64 / u64::from(geometry.block_size)
+            };
+            let now = self.device.driver().now();
+            self.let_go_to(&mut state, now, zone, is_on, &mut gone);
+        }
+        self.pass_on(gone);
     }
 
     /// Lets go what may go now. The time at which more may go; `None` if nothing is held.
@@ -421,7 +466,7 @@ impl State {
         }
     }
 
-    /// Takes note of the operations that ended by `now`.
+    /// Takes note of the operations that ended by `now`, and of the log's that have not.
     fn count_ended(&mut self, now: Instant) {
         while let Some(Reverse(ending)) = self.ending.peek().copied()
             && ending.at <= now
@@ -429,12 +474,16 @@ impl State {
             self.ending.pop();
             self.ended(ending);
         }
+        if self.log_in_flight > 0 {
+            self.controller.log_in_flight(now);
+        }
     }
 
     fn ended(&mut self, ending: Ending) {
         let Ending { at, submitted, watched } = ending;
         match watched {
             Watched::Log { kind, bytes, bulk } => {
+                self.log_in_flight = self.log_in_flight.saturating_sub(1);
                 let latency = at.since(submitted);
                 // The device answered at once, without the drive: it refused the operation, or had nothing to do.
                 if latency.is_zero() {

@@ -84,12 +84,7 @@ impl<T> HeldQueue<T> {
         waiting.operations.push_back((bytes, operation));
         if is_new || rises {
             waiting.class = class;
-            let entry = self.classes.entry(class).or_default();
-            if entry.zones.is_empty() {
-                // A class that had nothing to do saves up no share.
-                entry.served = entry.served.max(self.served);
-            }
-            entry.zones.push_back(zone);
+            self.enter(zone, class);
         }
     }
 
@@ -116,18 +111,39 @@ impl<T> HeldQueue<T> {
         }
     }
 
-    /// Takes all operations of `zone`, in their order.
-    pub(super) fn take(&mut self, zone: ZoneId) -> VecDeque<(u64, T)> {
-        let operations = self.forget(zone);
-        self.held -= operations.len();
-        operations
+    /// Takes the first `count` operations of `zone`, in their order.
+    pub(super) fn take(&mut self, zone: ZoneId, count: usize) -> VecDeque<(u64, T)> {
+        let Some(waiting) = self.zones.get_mut(&zone) else { return VecDeque::new() };
+        let rest = waiting.operations.split_off(count.min(waiting.operations.len()));
+        let taken = std::mem::replace(&mut waiting.operations, rest);
+        self.held -= taken.len();
+        if waiting.operations.is_empty() {
+            self.forget(zone);
+        }
+        taken
     }
 
-    fn forget(&mut self, zone: ZoneId) -> VecDeque<(u64, T)> {
-        let Some(waiting) = self.zones.remove(&zone) else { return VecDeque::new() };
+    /// Gives the operations of `zone` the class `class`, if that is higher than theirs.
+    pub(super) fn raise(&mut self, zone: ZoneId, class: IoClass) {
+        let Some(waiting) = self.zones.get_mut(&zone).filter(|waiting| class < waiting.class) else { return };
+        waiting.class = class;
+        self.enter(zone, class);
+    }
+
+    /// Puts `zone` into the list of `class`.
+    fn enter(&mut self, zone: ZoneId, class: IoClass) {
+        let entry = self.classes.entry(class).or_default();
+        if entry.zones.is_empty() {
+            // A class that had nothing to do saves up no share.
+            entry.served = entry.served.max(self.served);
+        }
+        entry.zones.push_back(zone);
+    }
+
+    fn forget(&mut self, zone: ZoneId) {
+        self.zones.remove(&zone);
         for class in self.classes.values_mut() {
             class.zones.retain(|other| *other != zone);
         }
-        waiting.operations
     }
 }

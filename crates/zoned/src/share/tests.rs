@@ -174,6 +174,60 @@ fn a_write_that_may_not_be_held_takes_the_zone_s_earlier_ones_along() {
 }
 
 #[test]
+fn a_raised_read_goes_at_once_and_what_comes_behind_it_waits() {
+    let bench = Bench::new(10);
+    bench.run(async {
+        for zone in 1..4 {
+            bench.write(IoClass::Log, zone, 0, LONG).await.expect("written");
+        }
+        let read = |zone: u32, n: u64| -> Io<BufMut> {
+            let op = Op::Read { at: bench.start(zone).plus(Blocks(n * 64)), into: BufMut::zeroed(64 * 4096) };
+            bench.device.submit_as(IoClass::Compaction, op).typed()
+        };
+        // These take all of the rate.
+        let before: Vec<_> = (0..4).flat_map(|n| [read(2, n), read(3, n)]).collect();
+        let (first, second, third) = (read(1, 0), read(1, 1), read(1, 2));
+        let held = bench.status().held;
+        let block = bench.start(1).plus(Blocks(64 + 9));
+        bench.device.raise(IoClass::Compaction, block..block.plus(Blocks(1)));
+        assert_eq!(bench.status().held, held, "no higher class than its own");
+        bench.device.raise(IoClass::Read, block..block.plus(Blocks(1)));
+        assert_eq!(bench.status().held, held - 2, "the read of the block, and the one before it");
+        let begun = bench.device.driver().now();
+        second.await.expect("read");
+        assert!(bench.device.driver().now().since(begun) < Duration::from_millis(1));
+        first.await.expect("read");
+        assert_eq!(bench.status().held, held - 2);
+        for done in join_all(before).await.into_iter().chain([third.await]) {
+            done.expect("read");
+        }
+    });
+}
+
+#[test]
+fn a_write_raised_to_a_class_that_is_held_has_the_share_of_that_class() {
+    let bench = Bench::new(11);
+    bench.run(async {
+        bench.log().await;
+        let others: Vec<_> = (2..6)
+            .flat_map(|zone| (0..4).map(move |n| (zone, n)))
+            .map(|(zone, n)| bench.write(IoClass::Compaction, zone, n * LONG, LONG))
+            .collect();
+        let scrubbed = bench.write(IoClass::Scrub, 1, 0, LONG);
+        let raised = bench.write(IoClass::Scrub, 7, 0, LONG);
+        bench.device.raise(IoClass::Flush, bench.start(7)..bench.start(7).plus(Blocks(1)));
+        let now = || bench.device.driver().now();
+        let begun = now();
+        raised.await.expect("written");
+        let raised = now().since(begun);
+        scrubbed.await.expect("written");
+        let scrubbed = now().since(begun);
+        join_all(others).await.into_iter().for_each(|done| done.expect("written"));
+        assert!(raised * 3 < scrubbed * 2, "{raised:?} {scrubbed:?}");
+    });
+}
+
+#[test]
 fn a_read_sees_a_write_that_was_submitted_before() {
     let bench = Bench::new(4);
     bench.run(async {
@@ -345,6 +399,39 @@ fn classes_share_the_rate_by_their_weights() {
     });
     let ratio = written.0 as f64 / written.1 as f64;
     assert!((3.0..=5.0).contains(&ratio), "{written:?}");
+}
+
+#[test]
+fn bulk_that_a_log_takes_along_leaves_the_least_rate_to_others() {
+    let bench = Bench::new(12);
+    let took = bench.run(async {
+        let now = || bench.device.driver().now();
+        bench.log().await;
+        // Each write of the log takes along 1 MiB of its zone: 16 times the rate.
+        for _ in 0..4 {
+            for n in 0..3 {
+                let held = bench.write(IoClass::Compaction, 1, n * (LONG + 1), LONG);
+                bench.write(IoClass::Log, 1, n * (LONG + 1) + LONG, 1).await.expect("written");
+                held.await.expect("written");
+            }
+            bench.device.zone(ZoneId(1), Action::Reset).await.expect("reset");
+        }
+        let begun = now();
+        let (log, driver) = (Arc::clone(&bench.device), Arc::clone(bench.device.driver()));
+        let log = async move {
+            for _ in 0..200 {
+                log.append(LOG_ZONE, block(4096, 0), Durability::Cached).await.expect("appended");
+                sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
+            }
+        };
+        let log = spawn(&**bench.device.driver(), "log", log);
+        bench.write(IoClass::Compaction, 2, 0, LONG).await.expect("written");
+        let took = now().since(begun);
+        log.await;
+        took
+    });
+    // 1 MiB at 64 MB/s, and a write of 1 MiB before it. Without a bound it would wait for those 12 MiB: 200 ms.
+    assert!(took < Duration::from_millis(40), "{took:?}");
 }
 
 /// Random classes, zones and faults: every operation ends, and acknowledged blocks are there.

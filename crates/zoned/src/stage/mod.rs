@@ -25,6 +25,7 @@ mod rules;
 mod zone;
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -164,6 +165,10 @@ impl ZonedDevice for Stage {
             }
             op => staged.device.submit_as(class, op),
         }
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.0.device.raise(class, blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {

@@ -204,6 +204,10 @@ impl Writes {
         if let Some(flight) = zone.flights.back_mut() {
             flight.sample = sample;
         }
+        if !class.is_bulk() && zone.flights.len() > 1 {
+            // The write is acknowledged after those below it, whose data and parity lie on other drives too.
+            self.members.parts(id).for_each(|part| part.raise(class, 0..layout.part_rows));
+        }
         if append.is_some() {
             zone.expect_address(&layout, self.ctx.bytes(1));
         }

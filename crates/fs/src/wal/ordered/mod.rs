@@ -10,6 +10,7 @@ pub(crate) mod recovered;
 pub(crate) mod sort;
 pub(crate) mod state;
 pub(crate) mod stream;
+mod sync_way;
 #[cfg(test)]
 mod tests;
 pub(crate) mod writer;

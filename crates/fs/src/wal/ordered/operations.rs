@@ -22,12 +22,12 @@ struct Operation<T> {
     armed: bool,
 }
 
-/// The acknowledged end of the log when a device flush was submitted.
+/// The entries that a device flush or a durable write makes durable.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct FlushTag {
-    /// Bytes of the log's stream that were acknowledged when the flush was submitted.
+pub(super) struct DurableTag {
+    /// Bytes of the log's stream that are durable then.
     pub(super) bytes: u64,
-    /// Every entry below this sequence was acknowledged when the flush was submitted.
+    /// Every entry below this sequence is durable then.
     pub(super) sequence: u64,
 }
 
@@ -44,6 +44,8 @@ pub(super) struct PartTag {
     pub(super) write_at: Option<Lba>,
     /// True if the log had nothing else to send when the operation was submitted.
     pub(super) single: bool,
+    /// What a durable write makes durable; `None` for a write that the device may keep in its cache.
+    pub(super) makes_durable: Option<DurableTag>,
     /// The time at which the operation was submitted.
     pub(super) since: Instant,
 }
@@ -71,7 +73,7 @@ impl Wake for Signal {
 #[derive(Debug, Default)]
 pub(super) struct Operations {
     parts: VecDeque<Operation<PartTag>>,
-    flush: Option<Operation<FlushTag>>,
+    flush: Option<Operation<DurableTag>>,
     /// Signals of ended operations, kept for new ones.
     spare: Vec<Arc<Signal>>,
     moved: Event,
@@ -98,7 +100,7 @@ impl Operations {
         self.parts.push_back(Operation { io, tag, signal, armed: false });
     }
 
-    pub(super) fn add_flush(&mut self, io: Io, tag: FlushTag) {
+    pub(super) fn add_flush(&mut self, io: Io, tag: DurableTag) {
         let signal = self.signal();
         self.flush = Some(Operation { io, tag, signal, armed: false });
     }
@@ -108,6 +110,11 @@ impl Operations {
         self.flush.is_some()
     }
 
+    /// True while a durable write of the log is in flight.
+    pub(super) fn makes_durable(&self) -> bool {
+        self.parts.iter().any(|part| part.tag.makes_durable.is_some())
+    }
+
     fn signal(&mut self) -> Arc<Signal> {
         self.spare
             .pop()
@@ -115,7 +122,7 @@ impl Operations {
     }
 
     /// Takes the log's flush if it has ended. `wait` as in [`Operations::take_ended`].
-    pub(super) fn take_ended_flush(&mut self, wait: bool) -> Option<(FlushTag, zoned::Result<Done>)> {
+    pub(super) fn take_ended_flush(&mut self, wait: bool) -> Option<(DurableTag, zoned::Result<Done>)> {
         let Poll::Ready(result) = self.flush.as_mut()?.poll(wait, true) else { return None };
         let ended = self.flush.take().expect("the flush was just polled");
         self.spare.push(ended.signal);

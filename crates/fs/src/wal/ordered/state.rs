@@ -15,7 +15,8 @@ use crate::wal::latencies::Latencies;
 use crate::wal::options::{IoMode, LogOptions, LogZones};
 use crate::wal::ordered::buffer::{EntryBuffer, LogIdentity, SealedEntry};
 use crate::wal::ordered::in_place::InPlace;
-use crate::wal::ordered::operations::{FlushTag, Operations, PartTag};
+use crate::wal::ordered::operations::{DurableTag, Operations, PartTag};
+use crate::wal::ordered::sync_way::SyncWay;
 use crate::wal::stats::LogStats;
 use crate::wal::window::Window;
 
@@ -33,6 +34,7 @@ pub(super) type SyncKey = (u64, u64);
 /// The state of an ordered log's writer.
 pub(super) struct WriterState {
     pub(super) dev: Arc<dyn ZonedDevice>,
+    has_volatile_cache: bool,
     pub(super) identity: LogIdentity,
     pub(super) options: LogOptions,
     pub(super) buffer: EntryBuffer,
@@ -42,8 +44,11 @@ pub(super) struct WriterState {
     next: (u64, usize),
     pub(super) operations: Operations,
     window: Window,
-    latencies: Latencies,
-    in_place: InPlace,
+    /// Of writes that the device may keep in its cache, and of durable ones.
+    latencies: [Latencies; 2],
+    /// Of syncs by flushes, and of those by durable writes.
+    in_place: [InPlace; 2],
+    sync_way: SyncWay,
     /// True while a write is in flight: no other operation may go to the zone.
     exclusive: bool,
     /// The region of the log entries in flight.
@@ -87,6 +92,7 @@ impl WriterState {
         };
         WriterState {
             last_write: dev.driver().now(),
+            has_volatile_cache: dev.geometry().volatile_cache,
             dev,
             identity,
             options,
@@ -95,8 +101,9 @@ impl WriterState {
             queue: VecDeque::new(),
             operations: Operations::default(),
             window: Window::new(most),
-            latencies: Latencies::default(),
-            in_place: InPlace::new(options.zones == LogZones::Conventional),
+            latencies: Default::default(),
+            sync_way: SyncWay::new(options.rules()),
+            in_place: [(); 2].map(|()| InPlace::new(options.zones == LogZones::Conventional)),
             exclusive: false,
             region: 0,
             written: index,
@@ -176,18 +183,26 @@ impl WriterState {
                 }
                 // The open entry stays in the buffer, because it would only wait on the drive: meanwhile more
                 // records can join it.
-                let delays_entries = self.latencies.queueing() && !self.buffer.is_in_conventional_zone();
+                let [cached, _] = &self.latencies;
+                let delays_entries = cached.queueing() && !self.buffer.is_in_conventional_zone();
                 if delays_entries && self.operations.len() >= IN_FLIGHT_TO_DELAY_PARTLY_FILLED {
+                    break;
+                }
+                // Beside a durable write an entry would go to the cache, and its sync would wait for a flush: behind the write it can be durable too.
+                if self.operations.makes_durable() {
                     break;
                 }
                 // The last block is rewritten when its write has ended: meanwhile more records can join.
                 if self.buffer.rewrites_a_block() && !self.operations.is_empty() {
                     break;
                 }
-                self.buffer.prefers_rewrites = self.in_place.prefers_rewrites();
+                let [by_flushes, by_durable_writes] = &mut self.in_place;
+                let in_place =
+                    if self.sync_way.prefers_durable_writes() { by_durable_writes } else { by_flushes };
+                self.buffer.prefers_rewrites = in_place.prefers_rewrites();
                 self.buffer.seal(&self.identity, &mut self.queue);
                 if self.buffer.keeps_tail() {
-                    self.in_place.will_rewrite();
+                    in_place.will_rewrite();
                 }
                 sealed = self.size;
             }
@@ -202,24 +217,38 @@ impl WriterState {
             {
                 break;
             }
-            let (zone, lba, data, how) = (part.zone, part.lba, entry.bytes_of(part), Durability::Cached);
+            let (zone, lba, data) = (part.zone, part.lba, entry.bytes_of(part));
             let (region, blocks) = (entry.region, data.len() / self.buffer.limits.block_size);
             let last = self.next.1 + 1 == entry.parts.len();
             let serial = self.window.limit() == 1 || entry.alone;
             let single = lone && last && self.next.0 + 1 == self.buffer.next_sequence;
-            // The operation may be a write if a caller waits for everything that was appended: then no
-            // further entry follows at once.
             let (conventional, is_rewrite) =
                 (self.buffer.limits.is_conventional(zone), entry.rewrites_a_block());
-            let write = conventional
-                || lone && (serial || (single && sealed <= self.wanted && self.latencies.writes(blocks)));
-            let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             let (sequence, part) = self.next;
             let since = self.dev.driver().now();
+            let durable = single
+                && self.has_volatile_cache
+                && !self.options.rules().skips_flushes()
+                && self.lowest_awaited().is_some()
+                && !self.operations.is_flushing()
+                && self.sync_way.is_durable_write(sequence, zone, !conventional, since);
+            self.sync_way.submitted(zone);
+            // The operation may be a write if a caller waits for everything that was appended: then no
+            // further entry follows at once.
+            let [cached, of_durable] = &mut self.latencies;
+            let latencies = if durable { of_durable } else { cached };
+            let write = conventional
+                || lone && (serial || (single && sealed <= self.wanted && latencies.writes(blocks)));
+            let how = if durable { Durability::Durable } else { Durability::Cached };
+            let op = if write { Op::Write { at: lba, data, how } } else { Op::Append { zone, data, how } };
             if conventional && single && blocks == 1 && !self.waiting.is_empty() {
-                self.in_place.submitted(sequence, is_rewrite, since);
+                let [by_flushes, by_durable_writes] = &mut self.in_place;
+                let in_place = if durable { by_durable_writes } else { by_flushes };
+                in_place.submitted(sequence, is_rewrite, since);
             }
-            let tag = PartTag { sequence, part, zone, write_at: write.then_some(lba), single, since };
+            let makes_durable = durable.then_some(DurableTag { bytes: sealed, sequence: sequence + 1 });
+            let write_at = write.then_some(lba);
+            let tag = PartTag { sequence, part, zone, write_at, single, makes_durable, since };
             self.stats.count(write, blocks);
             self.operations.add(self.dev.submit(op), tag);
             (self.exclusive, self.region) = (write && !conventional, region);
@@ -237,12 +266,19 @@ impl WriterState {
         Some((self.queue.get(ahead)?, ahead))
     }
 
+    /// The least number of bytes that a call of `sync` waits for and that are not durable.
+    fn lowest_awaited(&self) -> Option<u64> {
+        let wanted = (Excluded((self.durable, u64::MAX)), Unbounded);
+        self.waiting.range(wanted).next().map(|(&(bytes, _), _)| bytes)
+    }
+
     /// Submits a device flush if a call of `sync` waits for one. True if it did.
     fn flush(&mut self) -> bool {
-        let wanted = (Excluded((self.durable, u64::MAX)), Unbounded);
-        let lowest = self.waiting.range(wanted).next().map(|(&(bytes, _), _)| bytes);
         let bytes = self.written.size().0;
-        if self.operations.is_flushing() || lowest.is_none_or(|lowest| lowest > bytes) {
+        if self.operations.is_flushing()
+            || self.operations.makes_durable()
+            || self.lowest_awaited().is_none_or(|lowest| lowest > bytes)
+        {
             return false;
         }
         // The flush waits for the bytes that were wanted when it was first due, and not for bytes wanted
@@ -252,7 +288,7 @@ impl WriterState {
         }
         self.flush_goal = None;
         // A device flush covers the operations that were acknowledged before it was submitted.
-        let tag = FlushTag { bytes, sequence: self.acknowledged() };
+        let tag = DurableTag { bytes, sequence: self.acknowledged() };
         self.operations.add_flush(self.dev.submit(Op::Flush), tag);
         true
     }
@@ -296,7 +332,9 @@ impl WriterState {
         self.last_write = now;
         self.window.acknowledged(now, bytes, full);
         if !is_conventional {
-            self.latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
+            let [cached, durable] = &mut self.latencies;
+            let latencies = if tag.makes_durable.is_some() { durable } else { cached };
+            latencies.took(blocks, tag.write_at.is_some(), tag.single, now.since(tag.since));
         }
         while self.queue.front().is_some_and(|entry| entry.acknowledged == entry.parts.len())
             && let Some(entry) = self.queue.pop_front()
@@ -311,14 +349,16 @@ impl WriterState {
             }
             self.buffer.recycle(entry.data);
         }
-        if !self.dev.geometry().volatile_cache {
+        if !self.has_volatile_cache {
             self.make_durable(self.written.size().0, self.acknowledged());
         } else if self.options.rules().skips_flushes() {
             self.make_durable(self.written.size().0, self.buffer.durable);
+        } else if let Some(DurableTag { bytes, sequence }) = tag.makes_durable {
+            self.make_durable(bytes, sequence);
         }
     }
 
-    fn flush_ended(&mut self, tag: FlushTag, result: zoned::Result<Done>) {
+    fn flush_ended(&mut self, tag: DurableTag, result: zoned::Result<Done>) {
         match result {
             Ok(_) => self.make_durable(tag.bytes, tag.sequence),
             Err(error) => {
@@ -332,7 +372,9 @@ impl WriterState {
     fn make_durable(&mut self, bytes: u64, sequence: u64) {
         self.durable = self.durable.max(bytes);
         self.buffer.durable = self.buffer.durable.max(sequence);
-        self.in_place.durable(sequence, self.dev.driver().now());
+        let now = self.dev.driver().now();
+        self.in_place.iter_mut().for_each(|in_place| in_place.durable(sequence, now));
+        self.sync_way.durable(sequence, (sequence, 0) >= self.next, now);
         for (_, waker) in self.waiting.range_mut(..=(self.durable, u64::MAX)) {
             if let Some(waker) = waker.take() {
                 waker.wake();

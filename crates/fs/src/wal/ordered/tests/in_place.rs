@@ -32,7 +32,8 @@ fn short_synced_records_share_blocks() {
 #[test]
 fn an_automatic_log_measures_two_writes_before_it_rewrites_a_block() {
     let latency = zoned::emu::Latency::all(std::time::Duration::from_micros(20));
-    let bench = Bench::new(EmuOptions { conventional: 32, latency, ..EmuOptions::tiny() }, 64);
+    let bench =
+        Bench::new(EmuOptions { conventional: 32, latency, volatile_cache: false, ..EmuOptions::tiny() }, 64);
     let writer = bench.writer_in(LogZones::Auto, 16);
     bench.run(sync_records(&writer, 0, 100, 2));
     assert_eq!(writer.index().len(), 2, "a block each");
