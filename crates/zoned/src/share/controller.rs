@@ -319,7 +319,10 @@ impl Controller {
 
     /// An operation of the log is in flight at `now`: on a disk one may take seconds.
     pub fn log_in_flight(&mut self, now: Instant) {
-        self.in_flight_at = Some(now);
+        // Short operations count by their submission.
+        if self.last_log.is_some_and(|at| now.since(at) >= ALONE_AFTER / 2) {
+            self.in_flight_at = Some(now);
+        }
     }
 
     /// True while bulk waits for an operation of the log within the target.

@@ -9,6 +9,9 @@ use units::ZoneId;
 
 use crate::IoClass;
 
+/// Bytes of one zone that go in a row where its class has others too: a disk's head moves for each change of the zone.
+const RUN_BYTES: u64 = 2 << 20;
+
 /// The held operations of a drive.
 #[derive(Debug)]
 pub(super) struct HeldQueue<T> {
@@ -17,6 +20,8 @@ pub(super) struct HeldQueue<T> {
     classes: BTreeMap<IoClass, Class>,
     /// The weighted bytes of the class that was served last.
     served: f64,
+    /// The zone whose operation was served last, with the bytes served of it in a row.
+    run: Option<(ZoneId, u64)>,
     held: usize,
 }
 
@@ -46,7 +51,7 @@ fn weight(class: IoClass) -> f64 {
 
 impl<T> Default for HeldQueue<T> {
     fn default() -> HeldQueue<T> {
-        HeldQueue { zones: BTreeMap::new(), classes: BTreeMap::new(), served: 0.0, held: 0 }
+        HeldQueue { zones: BTreeMap::new(), classes: BTreeMap::new(), served: 0.0, run: None, held: 0 }
     }
 }
 
@@ -102,10 +107,17 @@ impl<T> HeldQueue<T> {
             entry.served += bytes as f64 / weight(class);
             self.served = entry.served;
             self.held -= 1;
+            self.run = match self.run {
+                Some((last, run)) if last == zone => Some((zone, run + bytes)),
+                _ => Some((zone, bytes)),
+            };
             if waiting.operations.is_empty() {
                 self.forget(zone);
+            } else if self.run.is_some_and(|(_, run)| run < RUN_BYTES) {
+                entry.zones.push_front(zone);
             } else {
                 entry.zones.push_back(zone);
+                self.run = None;
             }
             return Some((bytes, operation));
         }

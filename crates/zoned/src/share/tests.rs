@@ -23,13 +23,17 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64) -> Bench {
+        Bench::with_latency(seed, Latency::all(Duration::from_micros(10)))
+    }
+
+    fn with_latency(seed: u64, latency: Latency) -> Bench {
         let options = EmuOptions {
             zones: 12,
             zone_size: Blocks(ZONE_BLOCKS),
             zone_capacity: Blocks(ZONE_BLOCKS),
             max_open: None,
             max_active: None,
-            latency: Latency::all(Duration::from_micros(10)),
+            latency,
             ..EmuOptions::default()
         };
         let emu = Emu::memory(options, VirtualDriver::new(seed));
@@ -399,6 +403,24 @@ fn classes_share_the_rate_by_their_weights() {
     });
     let ratio = written.0 as f64 / written.1 as f64;
     assert!((3.0..=5.0).contains(&ratio), "{written:?}");
+}
+
+#[test]
+fn a_log_is_there_as_long_as_an_operation_of_it_is_in_flight() {
+    let latency = Latency { flush: Duration::from_millis(500), ..Latency::all(Duration::from_micros(10)) };
+    let bench = Bench::with_latency(13, latency);
+    bench.run(async {
+        let flush = bench.device.flush();
+        let mut written = Vec::new();
+        for n in 0..4 {
+            let driver = bench.device.driver();
+            sleep_until(&**driver, driver.now().after(Duration::from_millis(100))).await;
+            written.push(bench.write(IoClass::Compaction, 1, n * LONG, LONG));
+            assert!(bench.status().held > 0, "after {} ms", (n + 1) * 100);
+        }
+        flush.await.expect("flushed");
+        join_all(written).await.into_iter().for_each(|done| done.expect("written"));
+    });
 }
 
 #[test]
