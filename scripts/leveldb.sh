@@ -1,17 +1,8 @@
 #!/usr/bin/env bash
 # Unmodified LevelDB programs against Furrow: plyvel's own tests under Debian's python3-plyvel, plyvel's wheel with its own LevelDB, LevelDB's own
-# tests and db_bench from Debian's source package, Debian's Minetest server and Litecoin daemon. Where these cannot be fetched the script says so and does
-# what is left; with FURROW_REQUIRE_LEVELDB=1 that is a failure.
-#
-#   scripts/leveldb.sh         what CI runs
-#   scripts/leveldb.sh all     and LevelDB's tests of its inner parts, over a shared library of that source with all symbols visible
+# tests and db_bench from Debian's source package, its tests of inner parts over a shared library of that source with all symbols visible, Debian's Minetest server and
+# Litecoin daemon. Where these cannot be fetched the script says so and does what is left; with FURROW_REQUIRE_LEVELDB=1 that is a failure.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
-
-what=${1:-ci}
-case $what in
-  ci | all) ;;
-  *) say "usage: scripts/leveldb.sh [ci|all]"; exit 2 ;;
-esac
 
 # What is fetched stays for the next run.
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/leveldb")
@@ -184,7 +175,7 @@ db_bench() {
 # LevelDB's own library hides what these tests use.
 inner_tests() {
   need_packages libbenchmark-dev
-  local sources=() source test
+  local sources=() source test waiting=()
   for source in "$kept"/leveldb/{db,table,util}/*.cc "$kept"/leveldb/helpers/memenv/memenv.cc; do
     case $source in
       *_test.cc | *windows* | */testutil.cc | */leveldbutil.cc) ;;
@@ -197,7 +188,11 @@ inner_tests() {
   g++ -shared -Wl,-soname,libleveldb.so.1d -o "$work/lib/libleveldb.so.1d" "$work"/objects/*.o -lpthread
   for test in "${INNER_TESTS[@]}"; do
     compile "$work/lib/libleveldb.so.1d" "$test" -lbenchmark
-    run_test "$test"
+    run_test "$test" &
+    waiting+=($!)
+  done
+  for test in "${waiting[@]}"; do
+    wait "$test"
   done
 }
 
@@ -307,7 +302,7 @@ fi
 if fetch_leveldb; then
   step "LevelDB's own tests" leveldb_tests
   step "LevelDB's db_bench" db_bench
-  [ "$what" != all ] || step "LevelDB's tests of its inner parts" inner_tests
+  step "LevelDB's tests of its inner parts" inner_tests
 else
   tail -n 5 "$work/apt.out" >&2
   skip "LevelDB's source package cannot be fetched by apt"
