@@ -21,6 +21,11 @@ const QUEUE_LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Longest time that the kernel is given to end a server's requests.
 const RECOVERY_LIMIT: Duration = Duration::from_secs(30);
 
+/// The driver has cancelled a new server's commands after this time, if it does.
+const CANCELLED_WITHIN: Duration = Duration::from_millis(100);
+/// Attempts of a takeover whose commands the driver cancels.
+const TAKEOVERS: u32 = 3;
+
 /// Settings of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportOptions {
@@ -136,14 +141,40 @@ impl Export {
         if let Some(record) = Record::read(id).filter(|record| record.device != name) {
             return Err(refuse(ErrorKind::Invalid, format!("its device is {}, not {name}", record.device)));
         }
-        let char_device = begin_recovery(&control, id, &**device.driver())?;
         keep_record(id, device, options);
-        let export = Export::serve(control, info, device, params.max_io, char_device)?;
-        export
-            .control
-            .end_recovery(id)
-            .map_err(|error| driver::failed("taking over the block device", error))?;
-        Ok(export)
+        for _ in 0..TAKEOVERS {
+            let char_device = begin_recovery(&control, id, &**device.driver())?;
+            let export =
+                Export::serve(driver::control("recover")?, info, device, params.max_io, char_device)?;
+            if export.is_cancelled_soon() {
+                continue;
+            }
+            export
+                .control
+                .end_recovery(id)
+                .map_err(|error| driver::failed("taking over the block device", error))?;
+            return Ok(export);
+        }
+        let why = format!("the driver cancelled {TAKEOVERS} takeovers; try again");
+        Err(refuse(ErrorKind::Host, why))
+    }
+
+    /// Waits for a moment; true if the driver has ended the queues' commands meanwhile.
+    ///
+    /// Linux up to 6.14 cancels a killed server's commands in work that is not over when the driver takes the begin of a takeover: on a busy machine the work cancelled the
+    /// commands of the new server, which then served nothing, and requests of the block device waited for ever.
+    fn is_cancelled_soon(&self) -> bool {
+        let clock = self.device.driver();
+        block_on(&**clock, sleep_until(&**clock, clock.now().after(CANCELLED_WITHIN)));
+        if !self.is_over() {
+            return false;
+        }
+        // The other queues' commands are cancelled by the same work.
+        let end = clock.now().after(RECOVERY_LIMIT);
+        while self.served.count() > 0 && clock.now() < end {
+            block_on(&**clock, sleep_until(&**clock, clock.now().after(QUEUE_LOOK_INTERVAL)));
+        }
+        true
     }
 
     /// Starts the threads of the queues. Returns when the kernel has all their commands.
