@@ -39,7 +39,9 @@ impl CountersFile {
         let invalid = |what: String| Error::new(ErrorKind::Invalid, what);
         let Some(path) = env::var_os(COUNTERS_VARIABLE).map(PathBuf::from) else {
             if env::var_os(EVERY_VARIABLE).is_some() {
-                return Err(invalid(format!("{EVERY_VARIABLE} is set, and {COUNTERS_VARIABLE}, the file for the lines, is not")));
+                return Err(invalid(format!(
+                    "{EVERY_VARIABLE} is set, and {COUNTERS_VARIABLE}, the file for the lines, is not"
+                )));
             }
             return Ok(None);
         };

@@ -16,8 +16,6 @@ use crate::fork;
 use crate::open_logs::OpenLogs;
 use crate::settings::{FORMAT_VARIABLE, asks_for_format, cache, check_names, log_options};
 
-/// Environment variable: with the value `1`, the device is formatted whatever it holds.
-
 struct MountEntry {
     mounted: Mounted,
     users: usize,

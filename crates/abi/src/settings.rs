@@ -174,7 +174,9 @@ mod tests {
     fn a_misspelled_variable_name_is_refused() {
         let of = |name: &str| check_known(["PATH", IO, name].map(str::to_owned).into_iter());
         assert!(of(BUFFER_VARIABLE).is_ok() && of("FURROW_DEVICE").is_ok() && of(EVERY_VARIABLE).is_ok());
-        for slip in ["FURROW_WAL_BUFER", "FURROW_CACH", "FURROW_CACHE_MODE", "FURROW_FORMATS", "FURROW_COUNTER"] {
+        for slip in
+            ["FURROW_WAL_BUFER", "FURROW_CACH", "FURROW_CACHE_MODE", "FURROW_FORMATS", "FURROW_COUNTER"]
+        {
             assert!(of(slip).expect_err("a slip").to_string().contains(BUFFER_VARIABLE), "{slip}");
         }
     }

@@ -18,6 +18,7 @@ pub mod recovery;
 mod scratch;
 pub mod share;
 pub mod stage;
+pub mod turns;
 pub mod wal;
 pub mod ycsb;
 

@@ -6,7 +6,7 @@ use std::time::{Duration, UNIX_EPOCH};
 
 use ::bench::Host;
 use ::figures::table::{Settings, Table};
-use ::figures::{Figure, PROFILES, Row, Run, buffered, raizn, raizn_plus, svg, waltz, zwal};
+use ::figures::{Figure, PROFILES, Row, Run, buffered, priority, raizn, raizn_plus, svg, waltz, zwal};
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 
@@ -36,6 +36,8 @@ enum Set {
     RaiznPlus(PaperArgs),
     /// RocksDB and LevelDB over the page cache as in the paper on buffered I/O for zones. Wants a quiet machine.
     Buffered(BufferedArgs),
+    /// A log beside bulk writes, and snapshots in turns, as in the paper on logs on shared drives: in virtual time.
+    Priority(PaperArgs),
 }
 
 #[derive(Debug, Args)]
@@ -82,6 +84,7 @@ pub fn run(context: &Context, args: &FiguresArgs) -> Result<ExitCode> {
         Set::Zwal(args) => (chosen_figures(&zwal::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Waltz(args) => (chosen_figures(&waltz::FIGURES, &args.only)?, &args.out, args.quick),
         Set::RaiznPlus(args) => (chosen_figures(&raizn_plus::FIGURES, &args.only)?, &args.out, args.quick),
+        Set::Priority(args) => (chosen_figures(&priority::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Raizn(args) => (chosen_figures(&raizn::FIGURES, &args.only)?, &args.out, args.quick),
         Set::Buffered(BufferedArgs { paper: args, .. }) => {
             (chosen_figures(&buffered::FIGURES, &args.only)?, &args.out, args.quick)

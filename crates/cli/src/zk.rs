@@ -47,7 +47,7 @@ struct TurnsArgs {
     /// The servers run under furrow prio run, which writes behind: a snapshot is on the drive when it is answered.
     #[arg(long)]
     synced: bool,
-    /// End when no snapshot is due; 1 if one fails.
+    /// End when no snapshot is due; 1 if one fails, or no turn can begin for --longest-snapshot and --longest-calm.
     #[arg(long, conflicts_with = "dry_run")]
     once: bool,
     /// Check the servers, say whose turn would be next, and command nothing.
@@ -106,8 +106,8 @@ fn turns(context: &Context, args: &TurnsArgs) -> Result<ExitCode> {
     match ended {
         Ended::NothingDue => Ok(ExitCode::SUCCESS),
         Ended::Failed(why) => Err(Failure::refused(why)),
-        Ended::DryRun { servers, next } => {
-            printer.dry_run(&servers, next)?;
+        Ended::DryRun { servers, not_serving, next } => {
+            printer.dry_run(&servers, &not_serving, next)?;
             Ok(ExitCode::SUCCESS)
         }
     }
@@ -190,33 +190,42 @@ impl Printer<'_> {
             Notice::Unanswered { server, why } => {
                 format!("{}: not known whether a snapshot is under way: {why}", name(server))
             }
+            Notice::CommandedAgain { server } => {
+                format!("{}: its snapshot is commanded again", name(server))
+            }
             Notice::NoSnapshot { server, why } => format!("{}: no snapshot: {why}", name(server)),
             Notice::OwnSnapshots { server, count } => {
                 format!("{}: took {count} snapshots by itself", name(server))
             }
-            Notice::Unwell { server, why } => format!("{}: {why}", name(server)),
+            Notice::NotServing { server, why } => format!("{}: {why}", name(server)),
             Notice::Serves { server } => format!("{}: serves", name(server)),
             Notice::Waits { why } => format!("waits: {why}"),
         }
     }
 
-    fn dry_run(&self, servers: &[(ServerId, zk::Sample, u64, u64)], next: Option<ServerId>) -> Result<()> {
+    fn dry_run(
+        &self,
+        servers: &[(ServerId, zk::Sample, u64, u64)],
+        not_serving: &[ServerId],
+        next: Option<ServerId>,
+    ) -> Result<()> {
         if self.json {
             let rows = servers.iter().map(|(id, sample, log, snapshot)| {
                 json!({ "server": id.0, "role": role_name(sample.role), "log": log, "snapshot": snapshot })
             });
             let rows: Vec<Value> = rows.collect();
-            return output::json(&json!({ "servers": rows, "next": next.map(|next| next.0) }));
+            let not_serving: Vec<u64> = not_serving.iter().map(|server| server.0).collect();
+            let next = next.map(|next| next.0);
+            return output::json(&json!({ "servers": rows, "not_serving": not_serving, "next": next }));
         }
         let row = |(id, sample, log, snapshot): &(ServerId, zk::Sample, u64, u64)| {
             let sizes = [size::show(Bytes(*log)), size::show(Bytes(*snapshot))];
             [vec![self.name(*id), role_name(sample.role).to_owned()], sizes.to_vec()].concat()
         };
-        output::table(
-            &["server", "role", "log", "snapshot"],
-            &["log", "snapshot"],
-            servers.iter().map(row).collect(),
-        )?;
+        let silent =
+            |id: &ServerId| vec![self.name(*id), "not serving".to_owned(), "-".to_owned(), "-".to_owned()];
+        let rows = servers.iter().map(row).chain(not_serving.iter().map(silent)).collect();
+        output::table(&["server", "role", "log", "snapshot"], &["log", "snapshot"], rows)?;
         output::line(next.map_or_else(
             || "no snapshot is due".to_owned(),
             |next| format!("the next turn is that of {}", self.name(next)),
@@ -233,7 +242,7 @@ fn role_name(role: Role) -> &'static str {
 
 fn end_name(because: TurnEnd) -> &'static str {
     match because {
-        TurnEnd::Calm => "calm",
+        TurnEnd::Settled => "settled",
         TurnEnd::StillSlow => "still-slow",
         TurnEnd::NoSnapshot => "no-snapshot",
         TurnEnd::Restarted => "restarted",
@@ -243,7 +252,7 @@ fn end_name(because: TurnEnd) -> &'static str {
 
 fn end_text(because: TurnEnd) -> &'static str {
     match because {
-        TurnEnd::Calm => "its syncs are as fast as before",
+        TurnEnd::Settled => "its syncs are as fast as before",
         TurnEnd::StillSlow => "its syncs stay slow, and the longest wait has passed",
         TurnEnd::NoSnapshot => "no snapshot was taken",
         TurnEnd::Restarted => "the server was restarted",
@@ -268,13 +277,16 @@ fn as_json(notice: &Notice) -> Value {
         Notice::Unanswered { server, why } => {
             json!({ "event": "unanswered", "server": server.0, "text": why })
         }
+        Notice::CommandedAgain { server } => json!({ "event": "commanded-again", "server": server.0 }),
         Notice::NoSnapshot { server, why } => {
             json!({ "event": "no-snapshot", "server": server.0, "text": why })
         }
         Notice::OwnSnapshots { server, count } => {
             json!({ "event": "own-snapshots", "server": server.0, "count": count })
         }
-        Notice::Unwell { server, why } => json!({ "event": "unwell", "server": server.0, "text": why }),
+        Notice::NotServing { server, why } => {
+            json!({ "event": "not-serving", "server": server.0, "text": why })
+        }
         Notice::Serves { server } => json!({ "event": "serves", "server": server.0 }),
         Notice::Waits { why } => json!({ "event": "waits", "text": why }),
     }

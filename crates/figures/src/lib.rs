@@ -1,4 +1,4 @@
-//! The figures of the ZWAL, WALTZ, RAIZN and buffered-I/O papers beside Furrow's numbers, as JSON, CSV and charts.
+//! The figures of the papers on ZWAL, WALTZ, RAIZN, buffered I/O and logs on shared drives beside Furrow's numbers, as JSON, CSV and charts.
 //!
 //! A [`Figure`] measures its rows. The `furrow figures` command runs the figures and writes the files.
 
@@ -8,6 +8,7 @@ pub mod buffered;
 pub mod closed_loop;
 mod db_bench;
 mod figure;
+pub mod priority;
 pub mod profiles;
 pub mod raizn;
 pub mod raizn_plus;

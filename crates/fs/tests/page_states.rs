@@ -173,6 +173,7 @@ mod device {
             state.1 += 1;
             Ok(into)
         }
+        pub(crate) fn raise(&self, _: zoned::IoClass, _: std::ops::Range<Lba>) {}
         pub(crate) fn write(&self, at: Lba, data: &[u8]) {
             let at = usize::try_from(at.0).unwrap() * BLOCK;
             self.0.lock().unwrap().0[at..at + data.len()].copy_from_slice(data);
@@ -300,7 +301,13 @@ mod cache {
         }
 
         /// Blocks the thread while another reader reads the page.
-        pub(crate) async fn load(&self, _: u64, offset: u64) -> Option<LoadGuard<'_>> {
+        pub(crate) async fn load(
+            &self,
+            _: u64,
+            offset: u64,
+            before_waiting: impl FnOnce(),
+        ) -> Option<LoadGuard<'_>> {
+            let mut before_waiting = Some(before_waiting);
             let page = offset / PAGE;
             let mut slots = self.slots.lock().unwrap();
             loop {
@@ -308,7 +315,12 @@ mod cache {
                     None => return Some(self.begin(&mut slots, page)),
                     Some(Slot::InMemory(held)) if copy_from(held, offset, &mut [0]) > 0 => return None,
                     Some(Slot::InMemory(_)) => drop(slots.pages.remove(&page)),
-                    Some(Slot::Loading(_)) => slots = self.changed.wait(slots).unwrap(),
+                    Some(Slot::Loading(_)) => {
+                        if let Some(before_waiting) = before_waiting.take() {
+                            before_waiting();
+                        }
+                        slots = self.changed.wait(slots).unwrap();
+                    }
                 }
             }
         }

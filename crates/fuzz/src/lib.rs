@@ -12,7 +12,7 @@
 
 mod targets;
 
-use targets::{array, database, drive, filesystem, server};
+use targets::{array, database, drive, filesystem, pathprio, prio, server, zookeeper};
 
 /// A decoder under fuzz tests.
 #[derive(Clone, Copy, Debug)]
@@ -48,6 +48,12 @@ pub const TARGETS: &[Target] = &[
     target("kv-record", database::stored_value, &["kv/tests/golden"]),
     target("write-batch", database::write_batch, &["kv/tests/golden"]),
     target("resp", server::resp, &[]),
+    target("prio-message", prio::message, &[]),
+    target("prio-page", pathprio::page, &[]),
+    target("prio-rules", pathprio::rules, &[]),
+    target("zk-answer", zookeeper::answer, &[]),
+    target("zk-credentials", zookeeper::credentials, &[]),
+    target("zk-ensemble", zookeeper::ensemble, &[]),
     target("crash-trace", database::crash_trace, &["sim/tests/golden"]),
 ];
 

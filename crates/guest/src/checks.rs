@@ -1,14 +1,17 @@
 //! Named tests of a guest, each with a time limit, so that a test that hangs fails.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
+use rustix::fs::OFlags;
 use xtask::guest::job::{Event, ONLY};
 
-use crate::clock;
 use crate::control::{Control, say};
+use crate::{clock, text};
 
 /// Interval at which the watchdog checks the time limit of a running test.
 const WATCHDOG_INTERVAL: Duration = Duration::from_millis(100);
@@ -74,9 +77,31 @@ fn watch_time_limit(current: &Mutex<Option<RunningTest>>, mut port: File) {
             let failure = Some(format!("it has not ended after {} s", test.limit.as_secs()));
             let event = Event::Test { name: test.name.clone(), millis: millis(test.start), failure };
             say(&mut port, &event).ok();
+            say(&mut port, &Event::Note { text: blocked_tasks() }).ok();
             std::process::exit(1);
         }
     }
+}
+
+/// The tasks that wait in the kernel and no signal ends, with their stacks, as the kernel's log has them.
+fn blocked_tasks() -> String {
+    const HEADING: &str = "sysrq: Show Blocked State";
+    text::put("/proc/sysrq-trigger", "w").ok();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let Ok(mut log) = OpenOptions::new().read(true).custom_flags(flags).open("/dev/kmsg") else {
+        return "the kernel's log cannot be read".to_owned();
+    };
+    let (mut record, mut found) = (vec![0; 8192], Vec::new());
+    // One record a read: its header, then `;` and the message. The read behind the last record fails.
+    while let Ok(length @ 1..) = log.read(&mut record) {
+        let line = String::from_utf8_lossy(record.get(..length).unwrap_or_default()).into_owned();
+        let message = line.split_once(';').map_or("", |(_, message)| message).trim_end();
+        if message == HEADING {
+            found.clear();
+        }
+        found.push(message.to_owned());
+    }
+    found.join("\n")
 }
 
 fn millis(since: Instant) -> u64 {

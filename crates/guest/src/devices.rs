@@ -19,6 +19,9 @@ pub fn make(job: &Job) -> Result<()> {
     for (number, serial) in job.drives.iter().enumerate() {
         name_drive(&format!("zns{number}"), serial)?;
     }
+    for (number, serial) in job.ordinary_drives.iter().enumerate() {
+        name_drive(&format!("ordinary{number}"), serial)?;
+    }
     let mut made = 0..;
     let mut next = || format!("nullb{}", made.next().unwrap_or_default());
     for (number, what) in job.null_blk.iter().enumerate() {

@@ -21,11 +21,19 @@ fn main() -> ExitCode {
         init::run();
     }
     let words: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(done) = tests::run_program(&words) {
+        return exit_code(done.map(|()| 0));
+    }
     let [verb, name] = words.as_slice() else {
         eprintln!("furrow-guest is the init of a guest: cargo xtask guest --help");
         return ExitCode::from(2);
     };
-    match tests::run(verb, name) {
+    exit_code(tests::run(verb, name))
+}
+
+/// The exit code of a program of which so many tests failed.
+fn exit_code(done: anyhow::Result<u32>) -> ExitCode {
+    match done {
         Ok(0) => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(why) => {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use xtask::guest::job::NullBlk;
@@ -36,6 +37,35 @@ pub fn make(name: &str, what: &NullBlk) -> Result<PathBuf> {
 pub fn make_ordinary(name: &str, size_mb: u32) -> Result<PathBuf> {
     configure(name, &[("size", size_mb), ("blocksize", 4096)])?;
     node(name)
+}
+
+/// Creates an ordinary null_blk device, of so many MiB, that works on a few requests at once and takes its time for each. Requests beyond wait in the
+/// kernel's queue. Returns its device node.
+pub fn make_slow(name: &str, size_mb: u32, slow: &Slow) -> Result<PathBuf> {
+    /// `NULL_IRQ_TIMER` of the module: a request ends after `completion_nsec`.
+    const ENDS_BY_TIMER: u32 = 2;
+    let settings = [
+        ("size", size_mb),
+        // The module copies block by block: smaller ones would cost the emulated processor more than the drive's time.
+        ("blocksize", 4096),
+        ("irqmode", ENDS_BY_TIMER),
+        ("completion_nsec", u32::try_from(slow.time.as_nanos())?),
+        ("hw_queue_depth", slow.depth),
+        ("submit_queues", 1),
+        ("max_sectors", slow.longest_kib * 2),
+    ];
+    configure(name, &settings)?;
+    node(name)
+}
+
+/// The speed of a slow null_blk device.
+pub struct Slow {
+    /// The time of each request.
+    pub time: Duration,
+    /// Number of requests at once.
+    pub depth: u32,
+    /// KiB of the longest request.
+    pub longest_kib: u32,
 }
 
 /// Creates a null_blk device with these settings, which keeps its data in memory; returns its directory in configfs.

@@ -5,19 +5,19 @@ use std::time::Duration;
 use units::Instant;
 use zoned::share::{Controller, Goal};
 
-use crate::page::{LogEvent, Page};
+use crate::page::{FUTURE, LogEvent, Page};
 
 /// The longest time for which one write is held.
 pub const HOLD_AT_MOST: Duration = Duration::from_millis(50);
-/// Events of before that a new admission reads: it learns what a log is like alone from other processes' bulk.
+/// A new admission reads this many past events, so that it has latencies of the log alone.
 const HISTORY: u64 = 512;
-/// The time after which a write asks again, where an operation of the log may end the wait.
-const ASKS_AGAIN: Duration = Duration::from_millis(1);
+/// The time from one check to the next, where an operation of the log may end the wait.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// The admission of one process's bulk writes to one drive.
 ///
 /// Each process with bulk has a controller of its own; all are fed with the operations of every process's logs. Where several have bulk at once, each finds
-/// its own rate as several senders do on one network path. Rests, in which the log is measured alone, are everybody's: they go by the page.
+/// its own rate as several senders do on one network path. All processes rest together, so that the log is measured alone: the page holds the end of the rest.
 #[derive(Debug)]
 pub struct Admission {
     controller: Controller,
@@ -34,7 +34,7 @@ impl Admission {
 
     /// The time at which to ask again whether bulk may go; `None` if it may go now. Then [`went`](Self::went) must follow.
     pub fn wait_until(&mut self, page: &Page, now: Instant) -> Option<Instant> {
-        self.read_events(page);
+        self.read_events(page, now);
         if !self.controller.has_log(now) {
             return None;
         }
@@ -43,13 +43,13 @@ impl Admission {
         }
         let at = self.controller.bulk_may_go_at(now);
         if let Some(until) = self.controller.rests_until() {
-            page.rest(until);
+            page.rest(now, until);
         }
         if at <= now {
             return None;
         }
-        let asks_again = self.controller.waits_for_log().then(|| now.after(ASKS_AGAIN));
-        let earlier = [asks_again, self.controller.log_is_over_at()];
+        let recheck_at = self.controller.waits_for_log().then(|| now.after(RECHECK_INTERVAL));
+        let earlier = [recheck_at, self.controller.log_is_over_at()];
         let earlier = earlier.into_iter().flatten().filter(|earlier| *earlier > now).min();
         Some(earlier.map_or(at, |earlier| earlier.min(at)))
     }
@@ -59,13 +59,16 @@ impl Admission {
         self.controller.bulk_goes(now, bytes);
     }
 
-    fn read_events(&mut self, page: &Page) {
+    fn read_events(&mut self, page: &Page, now: Instant) {
         let controller = &mut self.controller;
+        let latest = now.after(FUTURE);
         self.next_event = page.events_since(self.next_event, |event| match event {
-            LogEvent::Begun(at) => controller.log_submitted(at),
-            LogEvent::Ended(sample) => {
+            LogEvent::Begun(at) if at <= latest => controller.log_submitted(at),
+            LogEvent::Ended(sample) if sample.submitted.after(sample.latency) <= latest => {
                 controller.log_ended(sample.submitted.after(sample.latency), &sample);
             }
+            // Of another boot, or garbled: bulk would be held until then.
+            LogEvent::Begun(_) | LogEvent::Ended(_) => {}
         });
     }
 }
@@ -73,7 +76,7 @@ impl Admission {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use zoned::share::{Kind, Sample};
+    use zoned::share::{Beside, Kind, Sample};
 
     /// Runs a log of an operation each 200 us beside `processes` with bulk of 64 KiB pieces for four seconds. An operation of the log takes 100 us, or 2 ms
     /// where the bulk of the last 3 ms went faster than `limit`. Returns the bulk's bytes a second, the mean latency of the log and the longest
@@ -143,5 +146,30 @@ mod tests {
         // 64 KiB each 100 us, which is all that the test's bulk writes.
         let (rate, ..) = run(1, 200e6, Duration::from_secs(1));
         assert!(rate > 600e6, "{rate}");
+    }
+
+    #[test]
+    fn events_of_a_time_to_come_hold_no_bulk() {
+        let now = Instant(1 << 40);
+        let later = now.after(Duration::from_secs(86_400));
+        let page = Page::in_memory(7);
+        let sample = Sample {
+            kind: Kind::Flush,
+            bytes: 1,
+            submitted: later,
+            latency: Duration::ZERO,
+            bulk: Beside::Nothing,
+        };
+        for _ in 0..100 {
+            page.log_begins(later);
+            page.log_ended(&sample);
+            page.log_ended(&Sample { submitted: now, latency: Duration::MAX, ..sample });
+        }
+        let mut admission = Admission::new(&page, now);
+        for ms in 0..100 {
+            let now = now.after(Duration::from_millis(ms));
+            assert_eq!(admission.wait_until(&page, now), None);
+            admission.went(now, 1 << 20);
+        }
     }
 }

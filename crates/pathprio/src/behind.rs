@@ -1,11 +1,11 @@
 //! Write-behind of a descriptor: written bytes go to the drive in pieces, so that few are dirty.
 //!
-//! The kernel's flushers have no I/O priority: bytes that they write are everybody's. So the thread that writes bulk starts the write-back of each
-//! piece itself, at its own priority, and waits for the piece before.
+//! The requests of the kernel's flushers have no I/O priority. So the thread that writes bulk starts the write-back of each piece itself, at its own
+//! priority, and waits for the piece before.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// Bytes of a piece. At most two pieces of a descriptor are dirty: one that is filled and one that is written back.
+/// Bytes of a piece. Where the kernel tells of write-back, two pieces of a descriptor are dirty at most: one that is filled and one that is written back.
 pub const PIECE_BYTES: u64 = 1 << 20;
 
 /// Bytes of a file from `start` to `end`.
@@ -15,6 +15,13 @@ pub struct Extent {
     pub start: u64,
     /// The byte behind the last one.
     pub end: u64,
+}
+
+impl Extent {
+    /// The length.
+    pub fn bytes(self) -> u64 {
+        self.end.saturating_sub(self.start)
+    }
 }
 
 /// The write-back that a full piece makes due.

@@ -14,7 +14,7 @@ pub enum Effective {
     BestEffort,
     /// Idle.
     Idle,
-    /// The thread's own: setting another one failed.
+    /// The thread's own: for a write into the page cache or a request without a priority, or because setting another one failed.
     Unchanged,
 }
 

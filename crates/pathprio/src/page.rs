@@ -38,8 +38,10 @@ pub const SLOTS: usize = 64;
 /// Events that the ring keeps.
 pub const EVENTS: usize = 1024;
 
-/// A bulk operation that seems to be in flight for longer than this is that of a dead process.
-const DEAD_AFTER: Duration = Duration::from_secs(10);
+/// A bulk operation that seems to be in flight for longer than this, without another one of its process, has no end: its thread was cancelled.
+const IN_FLIGHT_AT_MOST: Duration = Duration::from_secs(120);
+/// Times further in the future than this are of another boot, or garbled: the processes of a drive have one clock.
+pub const FUTURE: Duration = Duration::from_secs(1);
 /// The longest rest that is believed.
 const REST_AT_MOST: Duration = Duration::from_millis(20);
 
@@ -120,6 +122,39 @@ impl Page {
         };
         debug_assert_eq!(page.check(device), Ok(()));
         page
+    }
+
+    /// A page with the content of a file; what a short file lacks is zero. For fuzz tests: programs map the file.
+    #[cfg(feature = "fuzzing")]
+    pub fn from_file(bytes: &[u8]) -> Page {
+        fn at<const N: usize>(bytes: &[u8], place: usize) -> [u8; N] {
+            bytes.get(place..).and_then(|bytes| bytes.first_chunk().copied()).unwrap_or([0; N])
+        }
+        let half = |place| AtomicU32::new(u32::from_ne_bytes(at(bytes, place)));
+        let word = |place| AtomicU64::new(u64::from_ne_bytes(at(bytes, place)));
+        let slot = |place: usize| Slot {
+            pid: half(place),
+            in_flight: half(place + offset_of!(Slot, in_flight)),
+            last: word(place + offset_of!(Slot, last)),
+            reserved: Default::default(),
+        };
+        let event = |place: usize| Event {
+            number: word(place),
+            time: word(place + offset_of!(Event, time)),
+            latency: word(place + offset_of!(Event, latency)),
+            word: word(place + offset_of!(Event, word)),
+        };
+        Page {
+            magic: word(0),
+            version: half(offset_of!(Page, version)),
+            size: half(offset_of!(Page, size)),
+            device: word(offset_of!(Page, device)),
+            head: word(offset_of!(Page, head)),
+            rest: word(offset_of!(Page, rest)),
+            reserved: Default::default(),
+            slots: std::array::from_fn(|n| slot(HEADER_BYTES + n * size_of::<Slot>())),
+            events: std::array::from_fn(|n| event(offset_of!(Page, events) + n * size_of::<Event>())),
+        }
     }
 
     /// The first bytes of a new page's file; the rest is zero.
@@ -211,11 +246,15 @@ impl Page {
     pub fn bulk_at(&self, now: Instant) -> Beside {
         let mut most = Beside::Nothing;
         for slot in &self.slots {
-            let age = now.since(Instant(slot.last.load(Acquire)));
-            if slot.in_flight.load(Acquire) > 0 && age < DEAD_AFTER {
+            let last = Instant(slot.last.load(Acquire));
+            if slot.pid.load(Relaxed) == 0 || last > now.after(FUTURE) {
+                continue;
+            }
+            let age = now.since(last);
+            if slot.in_flight.load(Acquire) > 0 && age < IN_FLIGHT_AT_MOST {
                 return Beside::InFlight;
             }
-            if age < SETTLES_AFTER && slot.pid.load(Relaxed) != 0 {
+            if age < SETTLES_AFTER {
                 most = Beside::Settling;
             }
         }
@@ -239,6 +278,17 @@ impl Page {
         claim_if(&|of_slot| of_slot == pid)
             .or_else(|| claim_if(&|of_slot| of_slot == 0))
             .or_else(|| claim_if(&|of_slot| is_dead(of_slot)))
+    }
+
+    /// Frees the slots of processes that died within a bulk operation: such an operation would count as in flight.
+    pub fn release_dead(&self, now: Instant, is_dead: impl Fn(u32) -> bool) {
+        for (number, slot) in self.slots.iter().enumerate() {
+            let pid = slot.pid.load(Acquire);
+            let is_in_flight = pid != 0 && slot.in_flight.load(Acquire) > 0;
+            if is_in_flight && now.since(Instant(slot.last.load(Acquire))) >= FUTURE && is_dead(pid) {
+                self.release(number, pid);
+            }
+        }
     }
 
     /// Gives a slot back.
@@ -267,15 +317,20 @@ impl Page {
     }
 
     /// Lets the bulk of all processes rest until `until`, so that logs are measured alone.
-    pub fn rest(&self, until: Instant) {
-        self.rest.fetch_max(until.0, AcqRel);
+    pub fn rest(&self, now: Instant, until: Instant) {
+        let later = |present| Some(believed_rest(now, present).map_or(until.0, |end| end.0.max(until.0)));
+        let _always_stored = self.rest.fetch_update(AcqRel, Acquire, later);
     }
 
     /// The end of the present rest.
     pub fn rests_until(&self, now: Instant) -> Option<Instant> {
-        let until = Instant(self.rest.load(Acquire));
-        (until > now && until.since(now) <= REST_AT_MOST).then_some(until)
+        believed_rest(now, self.rest.load(Acquire))
     }
+}
+
+fn believed_rest(now: Instant, until: u64) -> Option<Instant> {
+    let until = Instant(until);
+    (until > now && until.since(now) <= REST_AT_MOST).then_some(until)
 }
 
 /// Checks the first bytes of a page's file.
@@ -391,12 +446,35 @@ mod tests {
     }
 
     #[test]
-    fn bulk_of_a_process_that_died_within_a_call_ends_by_itself() {
+    fn a_sync_of_bulk_that_takes_long_stays_in_flight() {
         let page = Page::in_memory(7);
         let slot = page.claim(10, |_| false).unwrap();
         page.bulk_begins(slot, at(0));
-        assert_eq!(page.bulk_at(at(9_999)), Beside::InFlight);
-        assert_eq!(page.bulk_at(at(10_001)), Beside::Nothing);
+        page.release_dead(at(100_000), |_| false);
+        assert_eq!(page.bulk_at(at(119_999)), Beside::InFlight);
+        assert_eq!(page.bulk_at(at(120_000)), Beside::Nothing, "of a cancelled thread");
+    }
+
+    #[test]
+    fn bulk_of_a_process_that_died_within_a_call_ends() {
+        let page = Page::in_memory(7);
+        for pid in [10, 11] {
+            let slot = page.claim(pid, |_| false).unwrap();
+            page.bulk_begins(slot, at(0));
+        }
+        page.release_dead(at(1000), |pid| pid == 10);
+        assert_eq!(page.bulk_at(at(1000)), Beside::InFlight, "the living one's");
+        page.release_dead(at(1000), |_| true);
+        assert_eq!(page.bulk_at(at(1000)), Beside::Nothing);
+    }
+
+    #[test]
+    fn bulk_of_a_time_to_come_is_none() {
+        let page = Page::in_memory(7);
+        let slot = page.claim(10, |_| false).unwrap();
+        page.bulk_begins(slot, at(5_000));
+        assert_eq!(page.bulk_at(at(4_999)), Beside::InFlight, "begun while the caller read the clock");
+        assert_eq!(page.bulk_at(at(3_000)), Beside::Nothing);
     }
 
     #[test]
@@ -416,11 +494,15 @@ mod tests {
     #[test]
     fn a_rest_that_is_too_long_is_not_believed() {
         let page = Page::in_memory(7);
-        page.rest(at(10));
+        page.rest(at(1), at(10));
         assert_eq!(page.rests_until(at(5)), Some(at(10)));
         assert_eq!(page.rests_until(at(10)), None);
-        page.rest(at(100_000));
+        page.rest(at(11), at(100_000));
         assert_eq!(page.rests_until(at(11)), None);
+        page.rest(at(11), at(20));
+        assert_eq!(page.rests_until(at(11)), Some(at(20)), "it is no rest to wait for");
+        page.rest(at(11), at(15));
+        assert_eq!(page.rests_until(at(11)), Some(at(20)));
     }
 
     #[test]

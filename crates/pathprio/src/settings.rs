@@ -26,7 +26,11 @@ pub fn encode_globs(globs: &[Glob]) -> String {
 
 /// The rules of two variables' values.
 pub fn decode_rules(log: &str, bulk: &str) -> Result<Rules, GlobError> {
-    let decode = |value: &str| value.lines().map(Glob::parse).collect::<Result<Vec<_>, _>>();
+    // Not `lines`, which takes a carriage return off a pattern's end.
+    let decode = |value: &str| {
+        let globs = value.split('\n').filter(|_| !value.is_empty());
+        globs.map(Glob::parse).collect::<Result<Vec<_>, _>>()
+    };
     Ok(Rules { log: decode(log)?, bulk: decode(bulk)? })
 }
 
@@ -40,7 +44,7 @@ mod tests {
     #[test]
     fn rules_come_back_from_the_environment_as_they_were() {
         let globs = |texts: &[&str]| texts.iter().map(|text| Glob::parse(text).unwrap()).collect();
-        let rules = Rules { log: globs(&["a b/*", "*.log:x"]), bulk: Vec::new() };
+        let rules = Rules { log: globs(&["a b/*", "*.log:x", "ends with a return\r"]), bulk: Vec::new() };
         assert_eq!(decode_rules(&encode_globs(&rules.log), &encode_globs(&rules.bulk)), Ok(rules));
     }
 }

@@ -45,6 +45,12 @@ fn a_turn_that_ends_before_its_snapshot_is_durable_is_found() {
 }
 
 #[test]
+fn the_turn_of_a_node_that_leaves_and_returns_and_is_forgotten_is_found() {
+    let what = is_found(1, leader(BrokenRule::RemovedNodes));
+    assert!(what.contains("turns at once"), "{what}");
+}
+
+#[test]
 fn a_leader_that_takes_turns_like_any_node_is_found() {
     let what = is_found(1, leader(BrokenRule::LeaderLikeAny));
     assert!(what.contains("can hand over, and begins a turn"), "{what}");

@@ -28,4 +28,4 @@ pub use priority::Priority;
 pub use request::{Finish, Finished, Request};
 #[doc(hidden)]
 pub use ring::bare::appends as bare_appends;
-pub use signals::ignore_signals_to_end;
+pub use signals::{ignore_signals_to_end, pass_signals_on};

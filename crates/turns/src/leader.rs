@@ -57,6 +57,8 @@ pub struct Leader {
     recovers: bool,
     pinged_at: Option<Instant>,
     nodes: BTreeMap<NodeId, Known>,
+    /// Nodes that are no voters any more, until their turns are over: such a node may become a voter again before.
+    removed: BTreeMap<NodeId, Known>,
     growth: LogGrowth,
     hand_over: HandOver,
     rules: Rules,
@@ -71,7 +73,7 @@ struct Known {
     revoked: Option<ReportId>,
 }
 
-/// A turn that this leader granted and that may last.
+/// A turn that this leader granted and that may not be over.
 #[derive(Clone, Copy, Debug)]
 struct GrantedTurn {
     /// The report that the last grant answers.
@@ -104,6 +106,7 @@ impl Leader {
             recovers: false,
             pinged_at: None,
             nodes: BTreeMap::new(),
+            removed: BTreeMap::new(),
             growth: LogGrowth::default(),
             hand_over: HandOver::NotTried,
             rules: Rules::default(),
@@ -129,11 +132,7 @@ impl Leader {
         match event {
             Event::Tick => {}
             Event::Report(report) => self.record_report(now, report),
-            Event::Members(members) => {
-                self.members = members;
-                let voters = self.members.voters();
-                self.nodes.retain(|node, _| voters.contains(node));
-            }
+            Event::Members(members) => self.change_members(members),
             Event::Recovery(recovers) => self.recovers = recovers,
         }
         let mut actions = Vec::new();
@@ -144,6 +143,16 @@ impl Leader {
             self.grant_to_those_due(now, &mut actions);
         }
         actions
+    }
+
+    fn change_members(&mut self, members: Members) {
+        let voters = members.voters();
+        self.members = members;
+        let known = std::mem::take(&mut self.nodes).into_iter().chain(std::mem::take(&mut self.removed));
+        (self.nodes, self.removed) = known.partition(|(node, _)| voters.contains(node));
+        if self.rules.forgets_removed_nodes() {
+            self.removed.clear();
+        }
     }
 
     fn ping(&mut self, now: Instant, actions: &mut Vec<Action>) {
@@ -167,33 +176,35 @@ impl Leader {
             return;
         };
         let (old, new) = (&known.report, &report);
-        let is_newer =
-            new.asked_at > old.asked_at || new.id.life == old.id.life && new.id.number > old.id.number;
+        let is_newer = new.asked_at > old.asked_at
+            || new.id.incarnation == old.id.incarnation && new.id.number > old.id.number;
         if !is_newer {
             return;
         }
         let waits = !self.rules.waits_for_no_lease();
         known.turn = known.turn.filter(|turn| {
-            // A node that was restarted takes no grant of its life before, and does no work of that life.
+            // A node that was restarted takes no grant of its incarnation before, and does no work of that incarnation.
             let takes_grant = waits && new.refuses_below <= turn.report.number;
-            new.id.life == turn.report.life && (takes_grant || new.turn == Some(TurnKind::Granted))
+            new.id.incarnation == turn.report.incarnation
+                && (takes_grant || new.turn == Some(TurnKind::Granted))
         });
         known.report = report;
     }
 
     fn end_turns(&mut self, now: Instant) {
-        for known in self.nodes.values_mut() {
+        for known in self.nodes.values_mut().chain(self.removed.values_mut()) {
             known.turn = known.turn.filter(|turn| now < turn.over_at);
         }
+        self.removed.retain(|_, known| known.turn.is_some());
     }
 
     fn renew_or_revoke(&mut self, now: Instant, actions: &mut Vec<Action>) {
         let nodes: Vec<NodeId> = self.nodes.keys().copied().collect();
         for node in nodes {
             let Some(Known { report, turn, revoked }) = self.nodes.get(&node) else { continue };
-            // A turn of the leader before lasts, and is not renewed.
+            // A turn that another leader granted is not renewed.
             let is_ours = turn.is_some_and(|turn| {
-                report.id.life == turn.report.life && report.id.number > turn.report.number
+                report.id.incarnation == turn.report.incarnation && report.id.number > turn.report.number
             });
             if report.turn != Some(TurnKind::Granted)
                 || !self.is_fresh(now, report)
@@ -201,8 +212,9 @@ impl Leader {
             {
                 continue;
             }
-            let is_revoked = revoked
-                .is_some_and(|revoked| report.id.life == revoked.life && report.id.number <= revoked.number);
+            let is_revoked = revoked.is_some_and(|revoked| {
+                report.id.incarnation == revoked.incarnation && report.id.number <= revoked.number
+            });
             let is_old = turn.is_some_and(|turn| now.since(turn.granted_at) >= self.options.lease / 2);
             if self.recovers || is_ours && !(self.is_due(report) && self.leaves_enough_undisturbed(now, node))
             {
@@ -326,10 +338,11 @@ impl Leader {
     fn grant(&mut self, now: Instant, node: NodeId) -> Action {
         let rate = self.rate(now, node);
         let options = &self.options;
-        let lasts = if self.rules.ignores_drift() { options.lease } else { options.stretched(options.lease) };
+        let duration =
+            if self.rules.ignores_drift() { options.lease } else { options.stretched(options.lease) };
         let known = self.nodes.get_mut(&node).expect("a grant answers a report");
         let report = known.report.id;
-        let over_at = now.after(lasts);
+        let over_at = now.after(duration);
         known.turn = Some(GrantedTurn { report, granted_at: now, over_at });
         Action::Grant(Grant { node, term: self.term, report, lease: self.options.lease, rate })
     }
@@ -347,7 +360,7 @@ impl Leader {
         };
         let waiting = || self.nodes.values().filter(waits).map(|other| other.report.status.room);
         let room = waiting().fold(status.room, Bytes::min);
-        let together = self.members.configurations().map(|c| Members::most_turns(c.len())).min().unwrap_or(1);
+        let together = self.members.configurations().map(|c| Members::max_turns(c.len())).min().unwrap_or(1);
         let waves = 1 + waiting().count().div_ceil(together.max(1));
         self.growth.rate(status.left.unwrap_or(status.snapshot), room, waves).max(least)
     }
@@ -380,7 +393,7 @@ impl Leader {
     fn leaves_enough_undisturbed(&self, now: Instant, node: NodeId) -> bool {
         self.members.configurations().all(|voters| {
             let others = voters.iter().filter(|other| **other != node && self.is_undisturbed(now, **other));
-            others.count() >= Members::undisturbed(voters.len())
+            others.count() >= Members::min_undisturbed(voters.len())
         })
     }
 }

@@ -37,15 +37,15 @@ impl Members {
 
     /// Number of voters of a configuration of `voters` that must stay undisturbed while another node has a turn: a majority, and a spare one from five voters
     /// on. A configuration in which no majority is left without one node keeps all others undisturbed.
-    pub fn undisturbed(voters: usize) -> usize {
+    pub fn min_undisturbed(voters: usize) -> usize {
         let majority = voters / 2 + 1;
         let spare = usize::from(voters >= LEAST_VOTERS_WITH_SPARE);
         (majority + spare).min(voters.saturating_sub(1))
     }
 
     /// The most turns at the same time in a configuration of `voters`.
-    pub fn most_turns(voters: usize) -> usize {
-        voters - Members::undisturbed(voters)
+    pub fn max_turns(voters: usize) -> usize {
+        voters - Members::min_undisturbed(voters)
     }
 }
 
@@ -55,9 +55,9 @@ mod tests {
 
     #[test]
     fn a_majority_stays_undisturbed_and_a_spare_one_from_five_voters_on() {
-        let most: Vec<usize> = (1..=9).map(Members::most_turns).collect();
+        let most: Vec<usize> = (1..=9).map(Members::max_turns).collect();
         assert_eq!(most, [1, 1, 1, 1, 1, 1, 2, 2, 3]);
-        assert!((3..=9).all(|n| Members::undisturbed(n) > n / 2));
+        assert!((3..=9).all(|n| Members::min_undisturbed(n) > n / 2));
     }
 
     #[test]

@@ -24,9 +24,9 @@ pub struct Ping {
 /// Names a report of a node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ReportId {
-    /// The life of the node: a number that no earlier process of the node had.
-    pub life: u64,
-    /// The number of the report within that life.
+    /// The incarnation of the node: a number that no earlier process of the node had.
+    pub incarnation: u64,
+    /// The number of the report within that incarnation.
     pub number: u64,
 }
 
@@ -41,7 +41,7 @@ pub struct Report {
     pub id: ReportId,
     /// [`Ping::asked_at`].
     pub asked_at: Instant,
-    /// The node refuses grants that answer reports of this life with smaller numbers: its last turn ended before this one.
+    /// The node refuses grants that answer reports of this incarnation with smaller numbers: its last turn ended before this one.
     pub refuses_below: u64,
     /// The turn that the node has.
     pub turn: Option<TurnKind>,

@@ -10,11 +10,11 @@ use crate::options::Options;
 /// Number of reports whose times a node keeps: a grant that answers an older one is refused.
 const REPORTS_KEPT: usize = 64;
 
-/// One life of a node: made when its process starts.
+/// One incarnation of a node: made when its process starts.
 #[derive(Debug)]
 pub struct Node {
     me: NodeId,
-    life: u64,
+    incarnation: u64,
     options: Options,
     /// The newest term that the node heard of.
     term: Term,
@@ -47,12 +47,12 @@ struct GrantedTurn {
 }
 
 impl Node {
-    /// A node `me` whose process has just started. `life` is a number that no earlier process of the node had. Call [`follow`](Node::follow) with the term that
+    /// A node `me` whose process has just started. `incarnation` is a number that no earlier process of the node had. Call [`follow`](Node::follow) with the term that
     /// the node's consensus has on its drive before anything else.
-    pub fn new(me: NodeId, life: u64, options: Options) -> Node {
+    pub fn new(me: NodeId, incarnation: u64, options: Options) -> Node {
         Node {
             me,
-            life,
+            incarnation,
             options,
             term: Term::default(),
             sent: VecDeque::new(),
@@ -70,12 +70,12 @@ impl Node {
         self.term
     }
 
-    /// Number of snapshots that this life of the node took, or went on with, at its hard limit without a turn.
+    /// Number of snapshots that this incarnation of the node took, or went on with, at its hard limit without a turn.
     pub fn forced(&self) -> u64 {
         self.forced
     }
 
-    /// The group has a leader of `term`, for whom this node has voted, or which it is: grants of older terms are refused from now on. A granted turn lasts.
+    /// The group has a leader of `term`, for whom this node has voted, or which it is: grants of older terms are refused from now on. A granted turn goes on.
     pub fn follow(&mut self, term: Term) {
         if term > self.term {
             self.term = term;
@@ -109,7 +109,7 @@ impl Node {
         Some(Report {
             node: self.me,
             term: self.term,
-            id: ReportId { life: self.life, number },
+            id: ReportId { incarnation: self.incarnation, number },
             asked_at: ping.asked_at,
             refuses_below: self.refuses_below,
             turn,
@@ -117,11 +117,12 @@ impl Node {
         })
     }
 
-    /// Takes a grant. Returns false if the node refuses the grant: one of another term or an earlier life, one that is too late, one that was sent before the turn was
+    /// Takes a grant. Returns false if the node refuses the grant: one of another term or an earlier incarnation, one that is too late, one that was sent before the turn was
     /// revoked or a later grant.
     pub fn granted(&mut self, now: Instant, grant: &Grant) -> bool {
         self.expire(now);
-        let is_ours = grant.node == self.me && grant.term == self.term && grant.report.life == self.life;
+        let is_ours =
+            grant.node == self.me && grant.term == self.term && grant.report.incarnation == self.incarnation;
         let is_older = self.answered.is_some_and(|answered| grant.report.number < answered);
         if !is_ours || is_older || grant.report.number < self.refuses_below {
             return false;
@@ -260,10 +261,10 @@ mod tests {
     }
 
     #[test]
-    fn grants_of_older_terms_and_of_earlier_lives_are_refused() {
+    fn grants_of_older_terms_and_of_earlier_incarnations_are_refused() {
         let mut node = node();
         let report = node.report(at(1), ping(1), full()).unwrap();
-        let of_before = Grant { report: ReportId { life: 6, ..report.id }, ..grant(&report) };
+        let of_before = Grant { report: ReportId { incarnation: 6, ..report.id }, ..grant(&report) };
         assert!(!node.granted(at(2), &of_before));
         node.follow(Term(2));
         assert!(!node.granted(at(2), &grant(&report)));

@@ -10,6 +10,8 @@ units::broken_rules! {
     StaleReports asked as trusts_stale_reports,
     /// Broken rule: a leader grants itself turns as any other node.
     LeaderLikeAny asked as treats_leaders_like_any,
+    /// Broken rule: a leader forgets the turn of a node that is no voter any more.
+    RemovedNodes asked as forgets_removed_nodes,
     /// Broken rule: only a node with both the most entries and the most bytes since its snapshot gets a turn (ZOOKEEPER-3657).
     EntriesAndBytes asked as wants_most_entries_and_bytes,
 }

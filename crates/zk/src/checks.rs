@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::ensemble::{AdminServer, AskError};
+use crate::ensemble::{AdminServer, AskError, shortened};
 use crate::sample::ServerId;
 
 /// The oldest version whose AdminServer takes snapshots without faults.
@@ -69,11 +69,9 @@ pub fn property_faults(properties: &BTreeMap<String, String>) -> Vec<String> {
     let mut faults = Vec::new();
     let number = |name: &str| {
         let text = properties.get(&format!("zookeeper.{name}"))?;
-        Some(
-            text.trim()
-                .parse::<i64>()
-                .map_err(|_| format!("{name}={text} is no decimal number, so ZooKeeper uses its default")),
-        )
+        Some(text.trim().parse::<i64>().map_err(|_| {
+            format!("{name}={} is no decimal number, so ZooKeeper uses its default", shortened(text))
+        }))
     };
     match number("snapCount") {
         None => faults.push("snapCount is not set, so the server takes a snapshot by itself each 100,000 transactions or earlier: write snapCount=2000000000".into()),
@@ -114,7 +112,7 @@ pub fn property_faults(properties: &BTreeMap<String, String>) -> Vec<String> {
     let is_weighted =
         |name: &String| name.starts_with("zookeeper.group.") || name.starts_with("zookeeper.weight.");
     if let Some(name) = properties.keys().find(|name| is_weighted(name)) {
-        let name = name.trim_start_matches("zookeeper.");
+        let name = shortened(name.trim_start_matches("zookeeper."));
         faults.push(format!("{name} is set: with groups or weights a majority of servers is not what decides, and turns count servers"));
     }
     faults
@@ -172,6 +170,20 @@ mod tests {
             all.extend(properties(&[(name, value)]));
             let faults = property_faults(&all);
             assert!(faults.len() == 1 && faults[0].contains(word), "{name}={value}: {faults:?}");
+        }
+    }
+
+    #[test]
+    fn the_words_of_a_server_s_settings_are_cut_and_have_no_control_characters() {
+        let long = format!("\u{1b}[2J{}", "x".repeat(1000));
+        for (name, value) in [("snapCount", long.as_str()), (&format!("group.{long}"), "1:2")] {
+            let mut all = properties(&GOOD);
+            all.extend(properties(&[(name, value)]));
+            let faults = property_faults(&all);
+            assert!(
+                faults.len() == 1 && faults[0].len() < 500 && !faults[0].contains('\u{1b}'),
+                "{faults:?}"
+            );
         }
     }
 

@@ -26,9 +26,9 @@ pub struct Ensemble {
 pub enum Mode {
     /// For ever.
     Watch,
-    /// Until no snapshot is due. A snapshot that fails, or is not answered, ends the run.
+    /// Until no snapshot is due. A snapshot that fails, or is not answered, ends the run, and so does a long time in which no turn can begin.
     Once,
-    /// Until every server was sampled. Nothing is commanded.
+    /// Until every server was sampled, or for two sample ages. Nothing is commanded.
     DryRun,
 }
 
@@ -41,10 +41,12 @@ pub enum Ended {
     DryRun {
         /// The servers, with estimates of the log since the last snapshot and of a snapshot, in bytes.
         servers: Vec<(ServerId, Sample, u64, u64)>,
+        /// The servers that gave no sample.
+        not_serving: Vec<ServerId>,
         /// The server whose turn would be next.
         next: Option<ServerId>,
     },
-    /// A snapshot failed, or was not answered; the text is a sentence.
+    /// A snapshot failed, or was not answered, or no turn could begin; the text is a sentence.
     Failed(String),
 }
 
@@ -67,9 +69,9 @@ impl Ensemble {
             }
             match server.id() {
                 Ok(id) => {
-                    if let Some(twin) = known.get(&id) {
-                        let twin: &AdminServer = twin;
-                        faults.push(fault(&format!("is the same server as {}: {id}", twin.address())));
+                    if let Some(duplicate) = known.get(&id) {
+                        let duplicate: &AdminServer = duplicate;
+                        faults.push(fault(&format!("is the same server as {}: {id}", duplicate.address())));
                         continue;
                     }
                     known.insert(id, server);
@@ -94,14 +96,14 @@ impl Ensemble {
         self.servers.get(&server).map(AdminServer::address)
     }
 
-    /// Runs turns until the mode's end, and tells `tell` what happens. An error of `tell` ends the run.
+    /// Runs turns until the mode's end, and notifies `notify` of what happens. An error of `notify` ends the run.
     pub fn run<E>(
         &self,
         driver: &Arc<dyn Driver>,
         settings: Settings,
         interval: Duration,
         mode: Mode,
-        mut tell: impl FnMut(&Notice) -> Result<(), E>,
+        mut notify: impl FnMut(&Notice) -> Result<(), E>,
     ) -> Result<Ended, E> {
         let ids: BTreeSet<ServerId> = self.servers.keys().copied().collect();
         let (sender, events) = sync_channel(MOST_WAITING_EVENTS);
@@ -115,7 +117,8 @@ impl Ensemble {
             };
             driver.spawn("zk poll", Box::pin(poller.run(interval, sender.clone())));
         }
-        let mut coordinator = Coordinator::new(&ids, settings, driver.now());
+        let began = driver.now();
+        let mut coordinator = Coordinator::new(&ids, settings, began);
         let mut samples: BTreeMap<ServerId, Sample> = BTreeMap::new();
         loop {
             let event = next_event(&events, interval);
@@ -127,9 +130,9 @@ impl Ensemble {
                 match action {
                     Action::Command(_) if mode == Mode::DryRun => {}
                     Action::Command(server) => self.command(driver, server, &samples, settings, &sender),
-                    Action::Tell(notice) => {
+                    Action::Notify(notice) => {
                         if mode != Mode::DryRun {
-                            tell(&notice)?;
+                            notify(&notice)?;
                         }
                         if let Notice::NoSnapshot { server, why } | Notice::Unanswered { server, why } =
                             notice
@@ -143,14 +146,22 @@ impl Ensemble {
                 Mode::Watch => {}
                 Mode::Once if failure.is_some() => return Ok(Ended::Failed(failure.unwrap_or_default())),
                 Mode::Once if !coordinator.is_busy() => return Ok(Ended::NothingDue),
-                Mode::Once => {}
-                Mode::DryRun if samples.len() == ids.len() => {
+                Mode::Once => {
+                    if let Some(why) = coordinator.stalled(driver.now()) {
+                        return Ok(Ended::Failed(why));
+                    }
+                }
+                Mode::DryRun
+                    if samples.len() == ids.len() || driver.now().since(began) >= 2 * settings.sample_age =>
+                {
                     let of = |(id, sample): (&ServerId, &Sample)| {
                         let (log, snapshot) = coordinator.estimates(*id).unwrap_or_default();
                         (*id, sample.clone(), log.0, snapshot.0)
                     };
                     let next = coordinator.next(driver.now());
-                    return Ok(Ended::DryRun { servers: samples.iter().map(of).collect(), next });
+                    let not_serving = ids.iter().filter(|id| !samples.contains_key(id)).copied().collect();
+                    let servers = samples.iter().map(of).collect();
+                    return Ok(Ended::DryRun { servers, not_serving, next });
                 }
                 Mode::DryRun => {}
             }
@@ -174,8 +185,8 @@ impl Ensemble {
                 Ok(sample) if Some(sample.role) == role || sample.role == Role::Follower => {
                     outcome(server.snapshot(settings.longest_snapshot))
                 }
-                Ok(_) => Outcome::Failed("the server has become the leader".to_owned()),
-                Err(error) => Outcome::Failed(error.to_string()),
+                Ok(_) => Outcome::Refused("the server has become the leader".to_owned()),
+                Err(error) => Outcome::Refused(error.to_string()),
             };
             // A run that has ended takes no more events.
             let _ended = sender.send(Event::Ended { server: id, outcome });
@@ -194,7 +205,8 @@ fn outcome(answer: Result<crate::ensemble::SnapshotTaken, AskError>) -> Outcome 
             | AskError::NoAdminServer { .. }
             | AskError::Malformed { .. }),
         ) => Outcome::Unanswered(error.to_string()),
-        Err(error) => Outcome::Failed(error.to_string()),
+        Err(error @ AskError::Failed { .. }) => Outcome::Failed(error.to_string()),
+        Err(error) => Outcome::Refused(error.to_string()),
     }
 }
 
@@ -236,21 +248,33 @@ impl Poller {
             Err(error) => {
                 // The server may come back with other settings.
                 self.is_checked = false;
-                return match error {
-                    AskError::Starting => Health::Starting,
-                    AskError::NotListening(_) => Health::Gone(error.to_string()),
-                    _ => Health::Unreachable(error.to_string()),
-                };
+                return without_answer(error);
             }
         };
-        let faults = match (self.is_checked, self.server.voters()) {
-            (_, Err(error)) => vec![error.to_string()],
-            (true, Ok(voters)) => checks::voter_fault(&voters, &self.listed).into_iter().collect(),
-            (false, Ok(_)) => {
-                checks::server(&self.server, &self.listed).unwrap_or_else(|error| vec![error.to_string()])
-            }
+        let faults = if self.is_checked {
+            self.server
+                .voters()
+                .map(|voters| checks::voter_fault(&voters, &self.listed).into_iter().collect())
+        } else {
+            checks::server(&self.server, &self.listed)
+        };
+        let faults: Vec<String> = match faults {
+            Ok(faults) => faults,
+            Err(error) => return without_answer(error),
         };
         self.is_checked = faults.is_empty();
         if faults.is_empty() { Health::Serving(sample) } else { Health::Faulty(faults.join("; ")) }
     }
 }
+
+/// The health of a server that did not answer a request as a server that serves.
+fn without_answer(error: AskError) -> Health {
+    match error {
+        AskError::Starting => Health::Starting,
+        AskError::NotListening(_) => Health::Gone(error.to_string()),
+        _ => Health::Unreachable(error.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

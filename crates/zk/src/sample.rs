@@ -51,16 +51,12 @@ pub struct Sample {
     pub zxid: Zxid,
     /// The last transaction in the newest snapshot; `None` where the server has no snapshot yet.
     pub snapshot: Option<Zxid>,
-    /// Snapshots that this process of the server has written, commanded or by itself.
+    /// Snapshots that this process of the server has written since its counters began, commanded or by itself.
     pub snapshots: u64,
-    /// Syncs of the log by this process.
+    /// Syncs of the log in that time.
     pub syncs: u64,
     /// Time that those syncs took together. ZooKeeper counts whole milliseconds of each.
     pub sync_time: Duration,
-    /// Elections that this process took part in.
-    pub elections: u64,
-    /// How long the server has served since its last election.
-    pub uptime: Duration,
     /// A snapshot's approximate size, from the size of the data and the number of nodes.
     pub data: Bytes,
     /// Size of the leader's last proposal: one transaction in the log. `None` on followers, and before the first proposal.
@@ -68,13 +64,9 @@ pub struct Sample {
 }
 
 impl Sample {
-    /// True if the server's process is another one than that of the sample `before`: counters that only grow have fallen, or the server began to serve anew
-    /// without an election in the same process.
-    pub fn is_of_new_process(&self, before: &Sample) -> bool {
-        let fell = self.snapshots < before.snapshots
-            || self.syncs < before.syncs
-            || self.elections < before.elections;
-        fell || self.uptime < before.uptime && self.elections == before.elections
+    /// True if counters have fallen since the sample `before`: they began anew, in another process or by the command `stat_reset`.
+    pub fn counters_fell(&self, before: &Sample) -> bool {
+        self.snapshots < before.snapshots || self.syncs < before.syncs || self.sync_time < before.sync_time
     }
 }
 
@@ -85,7 +77,7 @@ pub enum Health {
     Serving(Sample),
     /// The AdminServer answers, but the server serves no clients: an election, or a snapshot that a server takes before it serves.
     Starting,
-    /// The AdminServer does not answer; the text says why.
+    /// The AdminServer cannot be reached, or does not answer as it should; the text says why.
     Unreachable(String),
     /// Nobody listens at the AdminServer's address: the server's process has ended, or is beginning. The text says more.
     Gone(String),

@@ -2,4 +2,5 @@
 
 mod auto;
 mod share;
+mod turns;
 mod wal;

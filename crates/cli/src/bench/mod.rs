@@ -6,6 +6,7 @@ mod prio;
 mod recovery;
 pub mod result;
 mod share;
+mod turns;
 mod wal;
 mod ycsb;
 
@@ -36,6 +37,8 @@ enum Verb {
     Recovery(recovery::RecoveryArgs),
     /// Measure a log beside bulk writes on one drive, in virtual time: without and with the drive's scheduler.
     Share(share::ShareArgs),
+    /// Measure a replicated group whose servers write snapshots beside their logs, in virtual time: who decides when, with and without the drives' schedulers.
+    Turns(turns::TurnsArgs),
     /// Measure a log, beside raw appends of the same size. Formats the drive.
     Wal(wal::WalArgs),
     /// Measure RocksDB on the drive with the workloads of the Yahoo! Cloud Serving Benchmark.
@@ -50,6 +53,7 @@ pub fn run(context: &Context, args: BenchArgs) -> Result<ExitCode> {
         Verb::Prio(args) => prio::run(context, &args),
         Verb::Recovery(args) => recovery::run(context, &args),
         Verb::Share(args) => share::run(context, &args),
+        Verb::Turns(args) => turns::run(context, &args),
         Verb::Wal(args) => wal::run(context, &args),
         Verb::Ycsb(args) => ycsb::run(context, &args),
     }

@@ -1,5 +1,8 @@
 //! The command `furrow bench prio`.
 
+use std::ffi::OsString;
+use std::fs::File;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -30,10 +33,19 @@ pub struct PrioArgs {
     /// The program furrow-prio-writer [default: the one beside this program]
     #[arg(long, value_name = "PROGRAM")]
     writer: Option<PathBuf>,
+    /// Serve as the writer behind a pipe, whose log is --path: the measurement starts itself so.
+    #[arg(long, hide = true)]
+    pipe_writer: bool,
 }
 
 /// Measures logs in ordinary files.
 pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
+    if args.pipe_writer {
+        let pipe = |end: BorrowedFd<'_>| end.try_clone_to_owned().map(File::from);
+        let (from, to) = (pipe(std::io::stdin().as_fd())?, pipe(std::io::stdout().as_fd())?);
+        file_log::serve_pipe(&args.path, from, to)?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let bar = progress::spinner();
     bar.set_message("logs in files");
     let load = FileLogLoad {
@@ -42,6 +54,7 @@ pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
         records: args.records,
         bulk: args.bulk,
         writer: args.writer.clone().or_else(writer_beside),
+        pipe_writer: Some(pipe_writer()?),
     };
     if load.writer.is_none() {
         eprintln!("SKIPPED: a writer process: no furrow-prio-writer beside this program (--writer PROGRAM)");
@@ -60,6 +73,7 @@ pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
                 Way::Request => "log, io_uring".to_owned(),
                 Way::Thread => "log, threads".to_owned(),
                 Way::Process => "log, process".to_owned(),
+                Way::Pipe => "pipe to a process".to_owned(),
             },
             if line.beside_bulk { format!("{} writers", args.bulk) } else { "none".to_owned() },
             us(line.latencies.mean),
@@ -74,6 +88,12 @@ pub fn run(context: &Context, args: &PrioArgs) -> Result<ExitCode> {
     let numbers = ["mean us", "p50", "p99", "max", "bulk MiB/s"];
     output::table(&header, &numbers, lines.iter().map(cells).collect())?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// This program, as the writer behind a pipe of the log whose path follows.
+fn pipe_writer() -> Result<Vec<OsString>> {
+    let arguments = ["bench", "prio", "--pipe-writer", "--path"].map(OsString::from);
+    Ok(std::iter::once(std::env::current_exe()?.into_os_string()).chain(arguments).collect())
 }
 
 /// The program `furrow-prio-writer` in the folder of this one.

@@ -1,9 +1,11 @@
 //! The directories with the pages of counters by which processes make way for each other's logs.
 //!
 //! ```text
-//!   DIR/joined/drive-fe00.page     programs that were started with --join
-//!   DIR/run-1234/drive-fe00.page   the program with the process number 1234, and its children
+//!   DIR/boot-1f6c9a02/joined/drive-fe00.page     programs that were started with --join
+//!   DIR/boot-1f6c9a02/run-1234/drive-fe00.page   the program with the process number 1234, and its children
 //! ```
+//!
+//! The times in a page are of a clock that begins anew at each boot, so a page is that of one boot.
 //!
 //! `DIR` is what FURROW_PRIO_DIR says, or /run/furrow-prio for root, or furrow-prio in XDG_RUNTIME_DIR, or /tmp/furrow-prio-UID. It belongs to one user: whoever can
 //! write a page can hold a program's bulk, and end the program by making the page shorter.
@@ -19,14 +21,28 @@ use crate::exit::Failure;
 
 const JOINED: &str = "joined";
 const OF_RUN: &str = "run-";
+const OF_BOOT: &str = "boot-";
 
 /// The directory of pages for a program that this process becomes.
 pub fn prepare(join: bool) -> Result<PathBuf> {
-    let top = top_directory()?;
+    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    prepare_in(&top_directory()?, &boot, join)
+}
+
+/// `boot`: the number that the kernel gave this boot.
+fn prepare_in(top: &Path, boot: &str, join: bool) -> Result<PathBuf> {
+    let boot = format!("{OF_BOOT}{}", boot.get(..8).unwrap_or("unknown"));
+    make_own(top)?;
+    remove_other_boots(top, &boot);
+    let top = top.join(boot);
     make_own(&top)?;
     remove_ended(&top);
     let name = if join { JOINED.to_owned() } else { format!("{OF_RUN}{}", std::process::id()) };
     let pages = top.join(name);
+    if !join {
+        // Of a run that ended and had the number that this process has now.
+        let _none_there = fs::remove_dir_all(&pages);
+    }
     make_own(&pages)?;
     if join {
         check_pages(&pages)?;
@@ -80,6 +96,15 @@ fn check_pages(dir: &Path) -> Result<()> {
     Ok(())
 }
 
+fn remove_other_boots(top: &Path, boot: &str) {
+    for entry in fs::read_dir(top).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        if name.to_str().is_some_and(|name| name.starts_with(OF_BOOT) && name != boot) {
+            let _used_by_another = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
 /// Removes the directories of runs of which no process is left.
 fn remove_ended(top: &Path) {
     let Ok(entries) = fs::read_dir(top) else { return };
@@ -110,6 +135,12 @@ fn is_alive(pid: u32) -> bool {
 mod tests {
     use super::*;
 
+    fn page_file() -> Vec<u8> {
+        let mut page = page::Page::header(1).to_vec();
+        page.resize(page::PAGE_BYTES, 0);
+        page
+    }
+
     #[test]
     fn pages_of_ended_runs_are_removed_and_those_of_living_ones_stay() {
         let top = tempfile::tempdir().unwrap();
@@ -128,10 +159,30 @@ mod tests {
     }
 
     #[test]
+    fn pages_of_another_boot_or_of_a_former_process_of_this_number_are_not_used() {
+        let top = tempfile::tempdir().unwrap();
+        let before = ["11111111-0", "22222222-0"].map(|boot| {
+            let joined = prepare_in(top.path(), boot, true).unwrap();
+            let page = joined.join("drive-1.page");
+            fs::write(&page, page_file()).unwrap();
+            page
+        });
+        assert_eq!(before.map(|page| page.exists()), [false, true]);
+        let of_run = prepare_in(top.path(), "22222222-0", false).unwrap();
+        fs::write(of_run.join("drive-1.page"), "").unwrap();
+        assert_eq!(prepare_in(top.path(), "22222222-0", false).unwrap(), of_run);
+        assert!(!of_run.join("drive-1.page").exists());
+        assert!(
+            prepare_in(top.path(), "", false)
+                .unwrap()
+                .ends_with(format!("boot-unknown/run-{}", std::process::id()))
+        );
+    }
+
+    #[test]
     fn a_page_of_another_version_is_refused_in_words() {
         let dir = tempfile::tempdir().unwrap();
-        let mut page = page::Page::header(1).to_vec();
-        page.resize(page::PAGE_BYTES, 0);
+        let mut page = page_file();
         fs::write(dir.path().join("drive-1.page"), &page).unwrap();
         check_pages(dir.path()).unwrap();
         page[8] = 2;

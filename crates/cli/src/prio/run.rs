@@ -52,7 +52,7 @@ pub struct RunArgs {
     /// Make way for the logs of other programs of this user on the same drive that were started with --join, and they for this one's
     #[arg(long)]
     join: bool,
-    /// Append the counters of each process to this file at its end, one line of JSON a process [default: stderr]
+    /// Append the counters of each process to this file at its end, one line of JSON a process [default: the first process's to stderr]
     #[arg(long, value_name = "FILE")]
     counters: Option<PathBuf>,
     /// The library that the program preloads [default: beside this program, or in its ../lib]
@@ -103,6 +103,7 @@ pub fn run(args: &RunArgs) -> Result<ExitCode> {
     if let Some(whole) = args.whole {
         set_whole(whole)?;
     }
+    sys::pass_signals_on(&mut command);
     let error = command.exec();
     Err(Failure::refused(format!("running {}: {error}", program.display())))
 }
@@ -180,9 +181,14 @@ fn find_program(name: &OsStr) -> Result<PathBuf> {
         path.is_file().then(|| path.to_owned())
     } else {
         let dirs = env::var_os("PATH").unwrap_or_default();
-        env::split_paths(&dirs).map(|dir| dir.join(path)).find(|file| file.is_file())
+        env::split_paths(&dirs).map(|dir| dir.join(path)).find(|file| is_executable(file))
     };
     found.ok_or_else(|| Failure::usage(format!("the command {} is not found", path.display())))
+}
+
+/// True if a search in `PATH` ends at this file.
+fn is_executable(file: &Path) -> bool {
+    file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok()
 }
 
 /// True if a program was made by Go's linker, which puts a note with the name Go among the first.

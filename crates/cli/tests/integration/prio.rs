@@ -34,3 +34,24 @@ fn what_priorities_do_is_shown_for_a_directory() {
     assert!(facts["facts"]["priorities"].is_string(), "{facts}");
     refused(&run(None, &["prio", "check", "/no/such/directory"]), 2, &["is no directory"]);
 }
+
+#[test]
+fn a_program_begins_with_the_signals_that_the_command_began_with() {
+    let furrow = env!("CARGO_BIN_EXE_furrow");
+    let signals = |before: &str| {
+        let text = format!("{before} exec {furrow} prio run --whole idle -- grep SigIgn /proc/self/status");
+        let output = std::process::Command::new("sh").args(["-c", &text]).output().unwrap();
+        u64::from_str_radix(done(&output).trim().rsplit('\t').next().unwrap(), 16).unwrap() >> 12 & 1
+    };
+    assert_eq!([signals("trap '' PIPE;"), signals("")], [1, 0]);
+}
+
+#[test]
+fn a_file_in_path_that_may_not_be_executed_is_passed_over() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("true"), "").unwrap();
+    let path = format!("{}:{}", dir.path().display(), std::env::var("PATH").unwrap());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_furrow"));
+    command.args(["prio", "run", "--whole", "idle", "--", "true"]).env("PATH", path);
+    done(&command.output().unwrap());
+}

@@ -1,8 +1,5 @@
 //! Fuzz targets for a drive's URL, for the answers of its identify and report commands, for its profile, and for its content.
 
-use std::cell::RefCell;
-use std::path::PathBuf;
-
 use sys::nvme::{Controller, Descriptors, Namespace, ZoneReport, ZonedController, ZonedNamespace};
 use units::{RealDriver, crc32c};
 use zoned::DeviceUrl;
@@ -75,9 +72,6 @@ const ZONE_ENTRY_BYTES: usize = 32;
 /// Opens a drive file: its header and its zone table, their checksums made right. Opening must give a drive or an error, and
 /// must neither allocate nor write by what the header claims alone.
 pub(crate) fn drive_file(bytes: &[u8]) {
-    thread_local! {
-        static FILE: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
-    }
     let (header, table) = bytes.split_at(bytes.len().min(FILE_HEADER_BYTES));
     let mut file = header.to_vec();
     file.resize(FILE_HEADER_BYTES, 0);
@@ -99,13 +93,7 @@ pub(crate) fn drive_file(bytes: &[u8]) {
         put(&mut entry, 0, &crc.to_le_bytes());
         file.extend_from_slice(&entry);
     }
-    let path = FILE.with_borrow_mut(|path| {
-        let path = path.get_or_insert_with(|| {
-            let directory = if std::path::Path::new("/dev/shm").is_dir() { "/dev/shm" } else { "/tmp" };
-            PathBuf::from(format!("{directory}/furrow-fuzz-{}.img", std::process::id()))
-        });
-        path.clone()
-    });
+    let path = super::temporary::path("img");
     std::fs::write(&path, &file).expect("a small file");
     let opened = zoned::open(&format!("emu:{}", path.display()), RealDriver::new());
     drop(opened);

@@ -9,6 +9,7 @@ mod faults;
 mod leveldb;
 mod order;
 mod pattern;
+mod prio;
 mod rates;
 mod resets;
 mod server;
@@ -18,6 +19,8 @@ use anyhow::{Result, bail};
 
 use crate::checks::Checks;
 use crate::control::Control;
+
+pub use self::prio::run_program;
 
 /// Runs the tests `name` on `device` (`-` for all devices); returns the number of tests that failed.
 pub fn run(name: &str, device: &str) -> Result<u32> {
@@ -32,6 +35,9 @@ pub fn run(name: &str, device: &str) -> Result<u32> {
         "array" => array::run(&mut checks)?,
         "export" => export::run(&mut checks)?,
         "export-f2fs" => export::run_f2fs(&mut checks)?,
+        "prio" => prio::run(&mut checks)?,
+        "prio-rates" => prio::run_rates(&mut checks)?,
+        "prio-resets" => prio::run_until_reset(&mut checks, device)?,
         "rates" => rates::run(&mut checks)?,
         "order" => order::run(&mut checks, device)?,
         _ => bail!("there is no test {name}"),

@@ -1,16 +1,19 @@
 //! Work before and after each interposed call: the thread's priority, the hold of bulk, the log's events, write-behind, counters.
+//!
+//! A log's write into the page cache is counted and no more: a priority would be the drive's to honour, and the write does not get there. Its sync has the priority. So the library costs a
+//! write and its sync about 2 us (`benches/sync_cost.rs`): nearly all of that are the three system calls that read, set and restore the thread's priority.
 
 use std::ffi::CStr;
 use std::sync::atomic::Ordering::Relaxed;
 
-use libc::c_int;
+use libc::{c_int, c_uint};
 use pathprio::FileClass;
 use pathprio::counters::Effective;
-use sys::Priority;
 use units::Instant;
 use zoned::share::{Beside, Kind, Sample};
 
 use super::drive::{self, Drive};
+use super::process::Raised;
 use super::table::{self, Classed, Entry, Known};
 use super::{errno, kernel, process};
 
@@ -25,15 +28,27 @@ pub enum Call {
     SyncedWrite,
     /// As `WriteAt`, and what was written is durable.
     SyncedWriteAt(i64),
+    /// The call writes at the offset that is there, and moves it behind what it wrote. The result is the number of bytes.
+    WriteMoving(*const i64),
+    /// The call writes at the file's end, and leaves the descriptor's offset. The result is the number of bytes.
+    Append {
+        /// True if what was written is durable.
+        synced: bool,
+    },
+    /// The call writes and must not wait: it is neither held nor written behind. The result is the number of bytes.
+    WriteNoWait {
+        /// True if what was written is durable.
+        synced: bool,
+    },
     /// The call makes what was written durable.
     Sync,
     /// The call begins write-back, or waits for it.
     WriteBack,
-    /// The call writes to a stream. The result is the number of bytes; so many before have not been written behind.
+    /// The call writes to a stream. The result is the number of bytes; the number here is that of bytes which the stream took since its last write-behind.
     Stream(u64),
 }
 
-/// Bytes that a bulk stream takes without more than being counted: programs write streams by a few bytes.
+/// `fwrite` calls of a bulk stream are only counted until they add up to this: programs write streams by a few bytes.
 const STREAM_BYTES: u64 = 64 << 10;
 
 /// A call that was begun. It has no destructor: a thread that is cancelled within the call unwinds through the caller's frame.
@@ -42,7 +57,7 @@ struct Begun {
     entry: &'static Entry,
     classed: Classed,
     drive: Option<&'static Drive>,
-    own_priority: Option<Priority>,
+    raised: Option<Raised>,
     effective: Effective,
     at: Instant,
     beside: Beside,
@@ -54,7 +69,8 @@ impl Begun {
     fn is_synced(&self, call: Call) -> bool {
         match call {
             Call::SyncedWrite | Call::SyncedWriteAt(_) | Call::Sync => true,
-            Call::Write | Call::WriteAt(_) | Call::Stream(_) => self.classed.synced,
+            Call::Append { synced } | Call::WriteNoWait { synced } => synced || self.classed.synced,
+            Call::Write | Call::WriteAt(_) | Call::WriteMoving(_) | Call::Stream(_) => self.classed.synced,
             Call::WriteBack => false,
         }
     }
@@ -62,6 +78,18 @@ impl Begun {
 
 /// Makes the call `real` for the descriptor `fd`, at the priority of its file's class.
 pub fn around(fd: c_int, call: Call, real: impl FnOnce() -> isize) -> isize {
+    if let Call::Write | Call::WriteAt(_) = call
+        && let Some(entry) = cached_log(fd)
+    {
+        let result = real();
+        let bytes = u64::try_from(result).unwrap_or(0);
+        entry.unsynced.fetch_add(bytes, Relaxed);
+        let counters = process::COUNTERS.of(FileClass::Log);
+        counters.count_priority(Effective::Unchanged);
+        counters.writes.fetch_add(1, Relaxed);
+        counters.bytes.fetch_add(bytes, Relaxed);
+        return result;
+    }
     let Some(begun) = begin(fd, call) else { return real() };
     let result = real();
     let errno = errno::get();
@@ -112,6 +140,13 @@ pub fn closing(fd: c_int) {
     }
 }
 
+/// The descriptors from `first` to `last` are about to be closed.
+pub fn closing_range(first: c_uint, last: c_uint) {
+    if process::has_rules() && process::own_id().is_some() {
+        table::forget_range(first, last);
+    }
+}
+
 /// The descriptor `new`, or an error, is a duplicate of `old`.
 pub fn duplicated(old: c_int, new: c_int) -> c_int {
     if old != new
@@ -125,37 +160,61 @@ pub fn duplicated(old: c_int, new: c_int) -> c_int {
     new
 }
 
-fn begin(fd: c_int, call: Call) -> Option<Begun> {
+/// The class of the file of `fd`, with the descriptor's entry; `None` if the file has no class. May change `errno`.
+pub fn class_of(fd: c_int) -> Option<(&'static Entry, Classed)> {
     let entry = table::entry(fd)?;
-    if !process::has_rules() || entry.known() == Known::NoClass {
+    if !process::has_rules() {
         return None;
     }
-    let errno = errno::get();
-    let begun = begin_classed(fd, entry, call);
-    errno::set(errno);
-    begun
-}
-
-fn begin_classed(fd: c_int, entry: &'static Entry, call: Call) -> Option<Begun> {
-    let pid = process::own_id()?;
     let classed = match entry.known() {
+        Known::NoClass => return None,
         // The file may have been closed by a function that is not interposed, and the descriptor be another file's.
-        Known::Class(classed) if kernel::regular_file(fd).is_some_and(|file| file.inode == entry.inode()) => {
+        Known::Class(classed)
+            if entry.is_of_file(kernel::last_tick(), || kernel::regular_file(fd).map(|file| file.inode)) =>
+        {
             classed
         }
         _ => process::classify(fd, entry, None)?,
     };
+    Some((entry, classed))
+}
+
+/// The entry of `fd`, if writes to it are a log's and go into the page cache.
+fn cached_log(fd: c_int) -> Option<&'static Entry> {
+    let errno = errno::get();
+    let found = class_of(fd);
+    errno::set(errno);
+    found
+        .filter(|(_, classed)| classed.class == FileClass::Log && !classed.synced && !classed.direct)
+        .map(|(entry, _)| entry)
+}
+
+fn begin(fd: c_int, call: Call) -> Option<Begun> {
+    let errno = errno::get();
+    let begun = begin_classed(fd, call);
+    errno::set(errno);
+    begun
+}
+
+fn begin_classed(fd: c_int, call: Call) -> Option<Begun> {
+    let (entry, classed) = class_of(fd)?;
     let drive = drive::get(classed.drive);
     let is_bulk = classed.class == FileClass::Bulk;
+    // A log's calls do without the process's number, whose system call would be a fifth of their cost: nothing but counters is the process's there.
+    let pid = if is_bulk { process::own_id()? } else { 0 };
     let held = match drive {
-        Some(drive) if is_bulk && !matches!(call, Call::Sync | Call::WriteBack) => drive.hold_bulk(),
+        Some(drive)
+            if is_bulk && !matches!(call, Call::Sync | Call::WriteBack | Call::WriteNoWait { .. }) =>
+        {
+            drive.hold_bulk()
+        }
         _ => std::time::Duration::ZERO,
     };
     let held_ns = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
-    let (own_priority, effective) = process::raise(classed.class);
+    let (raised, effective) = process::raise(classed.class);
     let at = kernel::now();
     let beside = Beside::Nothing;
-    let mut begun = Begun { entry, classed, drive, own_priority, effective, at, beside, held_ns };
+    let mut begun = Begun { entry, classed, drive, raised, effective, at, beside, held_ns };
     if let Some(drive) = drive {
         if is_bulk {
             drive.bulk_begins(pid, at);
@@ -191,9 +250,20 @@ fn end(fd: c_int, call: Call, begun: &Begun, result: isize) {
             };
             match call {
                 Call::Sync => begun.entry.pieces.clear(),
-                Call::WriteBack => {}
+                Call::WriteBack | Call::WriteNoWait { .. } => {}
                 Call::WriteAt(offset) | Call::SyncedWriteAt(offset) => {
                     write_behind(fd, begun, u64::try_from(offset).unwrap_or(0), bytes);
+                }
+                Call::WriteMoving(offset) if bytes > 0 => {
+                    // SAFETY: the kernel has just written the offset.
+                    let end = unsafe { offset.read_unaligned() };
+                    let end = u64::try_from(end).unwrap_or(0);
+                    write_behind(fd, begun, end.saturating_sub(bytes), bytes);
+                }
+                Call::WriteMoving(_) => {}
+                Call::Append { .. } => {
+                    let end = kernel::file_bytes(fd).unwrap_or(0);
+                    write_behind(fd, begun, end.saturating_sub(bytes), bytes);
                 }
                 Call::Write | Call::SyncedWrite | Call::Stream(_) => {
                     let end = kernel::offset(fd).unwrap_or(0);
@@ -207,7 +277,7 @@ fn end(fd: c_int, call: Call, begun: &Begun, result: isize) {
             }
         }
     }
-    process::restore(begun.own_priority);
+    process::restore(begun.raised);
 }
 
 fn end_log(call: Call, begun: &Begun, bytes: u64, succeeded: bool, now: Instant) {
@@ -248,6 +318,13 @@ pub fn access_mode(fd: c_int) -> c_int {
     let flags = kernel::open_flags(fd);
     errno::set(errno);
     flags & libc::O_ACCMODE
+}
+
+/// The flags of the open file of `fd` were changed to `flags`.
+pub fn changed_flags(fd: c_int, flags: c_int) {
+    if let Some(entry) = process::entry_to_change(fd) {
+        entry.set_direct(flags & libc::O_DIRECT != 0);
+    }
 }
 
 /// True if the process has rules.

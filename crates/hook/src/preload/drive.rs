@@ -21,8 +21,11 @@ const DRIVES: usize = 8;
 pub const NO_DRIVE: u8 = u8::MAX;
 /// `slot` of a process that has none.
 const NO_SLOT: u32 = u32::MAX;
-/// The time after which a thread asks again for an admission that another thread of the process uses.
+/// The time after which a thread asks again for an admission that another thread of the process uses, and the time after which it does without.
 const BUSY: Duration = Duration::from_micros(50);
+const BUSY_AT_MOST: Duration = Duration::from_millis(1);
+/// The time from one search for slots of dead processes to the next.
+const DEAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A drive.
 pub struct Drive {
@@ -30,6 +33,8 @@ pub struct Drive {
     device: AtomicU64,
     page: AtomicPtr<Page>,
     slot: AtomicU32,
+    /// When slots of dead processes were last searched for.
+    searched: AtomicU64,
     admission: AdmissionCell,
 }
 
@@ -69,7 +74,7 @@ pub fn number_of(device: u64, pages: Option<&CStr>) -> u8 {
 pub fn forked() {
     for drive in &DRIVES_OF_PROCESS {
         drive.slot.store(NO_SLOT, Relaxed);
-        // SAFETY: the child has one thread. The parent's admission is not dropped, since one of the parent's threads may have been at work on it.
+        // SAFETY: the child has one thread. The parent's admission is not dropped: another thread of the parent may have been changing it at the fork.
         unsafe { drive.admission.admission.get().write(None) };
         drive.admission.used.store(false, Release);
     }
@@ -93,6 +98,7 @@ impl Drive {
             device: AtomicU64::new(0),
             page: AtomicPtr::new(std::ptr::null_mut()),
             slot: AtomicU32::new(NO_SLOT),
+            searched: AtomicU64::new(0),
             admission: AdmissionCell { used: AtomicBool::new(false), admission: UnsafeCell::new(None) },
         }
     }
@@ -106,7 +112,12 @@ impl Drive {
 
     /// An operation of a log begins.
     pub fn log_begins(&self, now: Instant) -> Beside {
-        self.page().map_or(Beside::Nothing, |page| page.log_begins(now))
+        let Some(page) = self.page() else { return Beside::Nothing };
+        if now.since(Instant(self.searched.load(Relaxed))) >= DEAD_INTERVAL {
+            self.searched.store(now.0, Relaxed);
+            page.release_dead(now, kernel::is_dead);
+        }
+        page.log_begins(now)
     }
 
     /// An operation of a log ended.
@@ -145,11 +156,20 @@ impl Drive {
         let start = kernel::now();
         let end = start.after(HOLD_AT_MOST);
         let mut now = start;
+        let mut busy = Duration::ZERO;
         while now < end {
             let until = match self.admission.with(page, now, |admission| admission.wait_until(page, now)) {
                 Some(None) => break,
-                Some(Some(until)) => until,
-                None => now.after(BUSY),
+                Some(Some(until)) => {
+                    busy = Duration::ZERO;
+                    until
+                }
+                // A thread may have been cancelled, or have jumped, while it used the admission.
+                None if busy >= BUSY_AT_MOST => break,
+                None => {
+                    busy += BUSY;
+                    now.after(BUSY)
+                }
             };
             kernel::sleep_until(until.min(end));
             now = kernel::now();
@@ -210,7 +230,11 @@ fn open_page(device: u64, pages: &CStr) -> Option<*mut Page> {
 /// Makes a page under a name of its own, and links it to its place: a page is whole or not there.
 fn make_page(device: u64, path: &CStr, new: &CStr) {
     let Some(fd) = kernel::open(new, libc::O_RDWR | libc::O_CREAT | libc::O_TRUNC, 0o600) else { return };
-    if kernel::write(fd, &Page::header(device)) && kernel::truncate(fd, PAGE_BYTES as u64) {
+    // A store into a page without room on the drive would end the process.
+    let is_made = kernel::without_signals(|| {
+        kernel::write(fd, &Page::header(device)) && kernel::allocate(fd, PAGE_BYTES as u64)
+    });
+    if is_made {
         // Another process may have been first.
         let _was_first = kernel::link(new, path);
     }

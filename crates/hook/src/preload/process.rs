@@ -1,5 +1,6 @@
 //! State of the process: the rules, the counters, whether real-time is refused; and the process's start, forks and end.
 
+use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -34,7 +35,7 @@ struct Settings {
     pages: Option<CString>,
     /// The file for the counters; `None` for stderr.
     counters: Option<CString>,
-    /// The process that prints its counters even if all are zero.
+    /// The process that prints its counters even if all are zero, and the only one that writes to stderr.
     root: u32,
     /// The file that was stderr at the start. A program may close stderr and have another file in its place.
     stderr: Option<FileId>,
@@ -46,7 +47,7 @@ static SETTINGS: AtomicPtr<Settings> = AtomicPtr::new(std::ptr::null_mut());
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static REAL_TIME_REFUSED: AtomicBool = AtomicBool::new(false);
 static WROTE_COUNTERS: AtomicBool = AtomicBool::new(false);
-static TOLD_OF_BOTH: AtomicBool = AtomicBool::new(false);
+static WARNED_OF_TWO_CLASSES: AtomicBool = AtomicBool::new(false);
 
 /// The counters of the process.
 pub static COUNTERS: Counters = Counters::new();
@@ -68,6 +69,7 @@ pub fn own_id() -> Option<u32> {
 }
 
 /// Finds the class of a descriptor's file and puts it into the descriptor's entry. `opened_as`: the path by which it was opened, if known.
+#[inline(never)]
 pub fn classify(fd: c_int, entry: &Entry, opened_as: Option<&CStr>) -> Option<Classed> {
     let settings = settings()?;
     own_id()?;
@@ -89,21 +91,23 @@ pub fn classify(fd: c_int, entry: &Entry, opened_as: Option<&CStr>) -> Option<Cl
     };
     let flags = kernel::open_flags(fd);
     let drive = drive::number_of(file.device, settings.pages.as_deref());
-    let classed = Classed { class: classified.class, synced: flags & libc::O_DSYNC != 0, drive };
+    let has = |flag: c_int| flags & flag != 0;
+    let (synced, direct) = (has(libc::O_DSYNC), has(libc::O_DIRECT));
+    let classed = Classed { class: classified.class, synced, direct, drive };
     entry.set(classed, file.inode);
     if flags & libc::O_ACCMODE != libc::O_RDONLY {
         COUNTERS.of(classed.class).files.fetch_add(1, Relaxed);
     }
     if classified.in_both {
         COUNTERS.in_both.fetch_add(1, Relaxed);
-        if !TOLD_OF_BOTH.swap(true, Relaxed) {
-            tell_of_both(settings, opened_as);
+        if !WARNED_OF_TWO_CLASSES.swap(true, Relaxed) {
+            warn_of_two_classes(settings, opened_as);
         }
     }
     Some(classed)
 }
 
-fn tell_of_both(settings: &Settings, opened_as: Option<&CStr>) {
+fn warn_of_two_classes(settings: &Settings, opened_as: Option<&CStr>) {
     let mut line = Line::<{ kernel::PATH_BYTES + 128 }>::new();
     let path = opened_as.map_or(&b"a file"[..], CStr::to_bytes);
     let named = line.push(b"furrow prio: ").and_then(|()| line.push(path));
@@ -112,18 +116,66 @@ fn tell_of_both(settings: &Settings, opened_as: Option<&CStr>) {
     }
 }
 
-/// Gives the calling thread the priority of a class. Returns the thread's own, if it was changed, and the one that it has now.
-pub fn raise(class: FileClass) -> (Option<Priority>, Effective) {
+/// A call that changed its thread's priority.
+#[derive(Clone, Copy, Debug)]
+struct Changed {
+    /// The thread's own priority. A call from a signal handler may be within another call.
+    own: Priority,
+    /// An address on the stack of the call.
+    frame: usize,
+}
+
+/// What [`restore`] needs.
+#[derive(Clone, Copy, Debug)]
+pub struct Raised {
+    before: Priority,
+    /// The call that this one is within.
+    outer: Option<Changed>,
+}
+
+thread_local! {
+    /// The last change that was not restored. A jump out of a call, by `siglongjmp` from a signal handler, leaves it.
+    static CHANGED: Cell<Option<Changed>> = const { Cell::new(None) };
+}
+
+/// The most by which the frames of two calls from one function of the program differ. A signal handler's calls are further below the call that it interrupted.
+const FRAMES_DIFFER: usize = 512;
+
+/// Gives the calling thread the priority of a class. Returns the change for [`restore`], if there was one, and the priority that the thread has now.
+#[inline(never)]
+pub fn raise(class: FileClass) -> (Option<Raised>, Effective) {
+    let here = 0_u8;
+    let frame = (&raw const here).addr();
+    let mut outer = CHANGED.get();
+    if let Some(gone) = outer.filter(|outer| frame + FRAMES_DIFFER >= outer.frame) {
+        // A call that is not below that one on the stack: the program jumped out of that one.
+        let _refused = set_thread_priority(gone.own);
+        CHANGED.set(None);
+        outer = None;
+    }
     let Ok(before) = thread_priority() else { return (None, Effective::Unchanged) };
+    let (changed, effective) = change_priority(class, before);
+    if !changed {
+        return (None, effective);
+    }
+    let own = outer.map_or(before, |outer| outer.own);
+    CHANGED.set(Some(Changed { own, frame }));
+    (Some(Raised { before, outer }), effective)
+}
+
+/// Sets the priority of a class. Returns whether the thread's own, `before`, was changed, and the priority that the thread has now.
+fn change_priority(class: FileClass, before: Priority) -> (bool, Effective) {
     loop {
         let refused = REAL_TIME_REFUSED.load(Relaxed);
-        let wanted = match (class, refused) {
-            (FileClass::Log, false) => LOG,
-            (FileClass::Log, true) => LOG_UNPRIVILEGED,
-            // A thread that made itself idle stays so.
-            (FileClass::Bulk, _) if before == Priority::Idle => Priority::Idle,
-            (FileClass::Bulk, false) => BULK,
-            (FileClass::Bulk, true) => BULK_UNPRIVILEGED,
+        let wanted = match (class, before, refused) {
+            // A thread that made itself real-time, or idle, stays so.
+            (FileClass::Log, Priority::RealTime(_), _) | (FileClass::Bulk, Priority::Idle, _) => before,
+            // The way back to real-time needs the capability too.
+            (FileClass::Bulk, Priority::RealTime(_), _) if set_thread_priority(before).is_err() => before,
+            (FileClass::Log, _, false) => LOG,
+            (FileClass::Log, _, true) => LOG_UNPRIVILEGED,
+            (FileClass::Bulk, _, false) => BULK,
+            (FileClass::Bulk, _, true) => BULK_UNPRIVILEGED,
         };
         let effective = match wanted {
             Priority::RealTime(_) => Effective::RealTime,
@@ -131,60 +183,55 @@ pub fn raise(class: FileClass) -> (Option<Priority>, Effective) {
             _ => Effective::BestEffort,
         };
         if before == wanted {
-            return (None, effective);
+            return (false, effective);
         }
         if set_thread_priority(wanted).is_ok() {
-            return (Some(before), effective);
+            return (true, effective);
         }
         COUNTERS.refused.fetch_add(1, Relaxed);
         if class == FileClass::Bulk || refused {
-            return (None, Effective::Unchanged);
+            return (false, Effective::Unchanged);
         }
         // The process gave its capability up, as servers do when they become another user.
         REAL_TIME_REFUSED.store(true, Relaxed);
     }
 }
 
-/// Gives the calling thread its own priority back.
-pub fn restore(before: Option<Priority>) {
-    if let Some(before) = before {
-        // Going back needs no capability, but where the program itself gave its real-time priority's up.
-        let _refused = set_thread_priority(before);
+/// Gives the calling thread the priority back that it had before the change.
+pub fn restore(raised: Option<Raised>) {
+    if let Some(raised) = raised {
+        // Refused only if the program gave its capability up within the call.
+        let _refused = set_thread_priority(raised.before);
+        CHANGED.set(raised.outer);
     }
 }
 
-/// Runs before the program's `main`, and after calls that other libraries' constructors make.
-extern "C" fn start() {
+/// Finds out whether real-time is refused, so that also bulk before the first log has the right priority.
+fn learn_whether_real_time_is_refused() {
+    let Ok(before) = thread_priority() else { return };
+    if set_thread_priority(LOG).is_err() {
+        COUNTERS.refused.fetch_add(1, Relaxed);
+        REAL_TIME_REFUSED.store(true, Relaxed);
+    } else {
+        let _allowed_as_before = set_thread_priority(before);
+    }
+}
+
+/// Reads the process's settings. `errno` stays.
+pub fn start() {
     let errno = errno::get();
     if let Some(descriptor) = variable(HANDSHAKE_VARIABLE) {
         announce(descriptor);
     }
     if let Some(settings) = read_settings() {
         PROCESS.store(kernel::process_id(), Relaxed);
-        // The answer is known before the first call of a log, so that bulk has the right class from the start.
-        let (before, _) = raise(FileClass::Log);
-        restore(before);
+        learn_whether_real_time_is_refused();
         // SAFETY: the function takes no arguments and is never unloaded: the library has functions that the program is bound to.
         unsafe { libc::pthread_atfork(None, None, Some(forked)) };
         SETTINGS.store(Box::into_raw(Box::new(settings)), Release);
     }
     errno::set(errno);
 }
-
-#[cfg(not(test))]
-#[used]
-// SAFETY: the section holds functions without arguments, which the dynamic loader calls once.
-#[unsafe(link_section = ".init_array")]
-static START: extern "C" fn() = start;
-
-#[cfg(not(test))]
-#[used]
-// SAFETY: as for `.init_array`, at the process's end.
-#[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = finish;
-
-#[cfg(test)]
-const _: [extern "C" fn(); 2] = [start, finish];
 
 /// Answers a probe of the command, and ends the probe before its `main`.
 fn announce(descriptor: &CStr) {
@@ -262,22 +309,23 @@ fn program_name(into: &mut [u8; 16]) -> &[u8] {
 }
 
 impl Settings {
-    /// Appends the line with one call, so that lines of several processes do not mix.
+    /// Appends the line with one call, so that lines of several processes do not mix. The file is there since the start.
     fn write_counters(&self, line: &[u8]) {
         let Some(path) = &self.counters else {
             self.write_to_stderr(line);
             return;
         };
-        let flags = libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT;
-        let Some(fd) = kernel::open(path, flags, 0o644) else { return };
+        let Some(fd) = kernel::open(path, libc::O_WRONLY | libc::O_APPEND, 0) else { return };
         // A counter that cannot be written is no reason to disturb the program.
-        let _wrote = kernel::write(fd, line);
+        let _wrote = kernel::without_signals(|| kernel::write(fd, line));
         kernel::close(fd);
     }
 
+    /// Parents read the stderr of their children, so the first process alone writes there.
     fn write_to_stderr(&self, line: &[u8]) {
-        if self.stderr.is_some() && kernel::any_file(2) == self.stderr {
-            let _wrote = kernel::write(2, line);
+        let is_first = self.root == PROCESS.load(Relaxed);
+        if is_first && self.stderr.is_some() && kernel::any_file(2) == self.stderr && kernel::has_room(2) {
+            let _wrote = kernel::without_signals(|| kernel::write(2, line));
         }
     }
 }

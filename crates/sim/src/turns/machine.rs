@@ -17,7 +17,7 @@ pub(super) struct Machine {
     /// The longest log.
     pub limit: u64,
     pub is_up: bool,
-    pub life: u64,
+    pub incarnation: u64,
     /// Reading of the machine's clock at the true time 0.
     pub clock_offset: u64,
     /// How much faster than true time the clock runs, in parts per million.
@@ -41,12 +41,16 @@ pub(super) struct Machine {
     pub writes: bool,
     /// True while the machine writes at its limit, without a turn.
     pub is_forced: bool,
-    /// When the reports of this life were sent, by the machine's clock.
+    /// When the reports of this incarnation were sent, by the machine's clock.
     pub sent: BTreeMap<u64, Instant>,
     /// The end of the leases that the machine took since its last snapshot, by its clock.
     pub leases_end: Option<Instant>,
     /// The members that the machine's leadership knows.
     pub leads_members: Option<Members>,
+    /// Number of changes of the members that the machine's leadership knows.
+    pub knows_changes: u64,
+    /// Number of changes that the leader of the newest grant to this machine knew.
+    pub granted_after: u64,
     /// True while the machine, as the leader, knows of a recovery.
     pub recovers: bool,
     /// For each machine of the group: the last time at which this machine was undisturbed and could reach that one.
@@ -68,7 +72,7 @@ impl Machine {
             snapshot,
             limit: limit + rng.below(limit / 2),
             is_up: true,
-            life: 1,
+            incarnation: 1,
             clock_offset: rng.below(1_000_000_000_000),
             clock_speed: rng.below(drift + 1),
             node: Node::new(id, 1, options),
@@ -86,6 +90,8 @@ impl Machine {
             sent: BTreeMap::new(),
             leases_end: None,
             leads_members: None,
+            knows_changes: 0,
+            granted_after: 0,
             recovers: false,
             undisturbed_at: vec![0; usize::try_from(count).expect("a small group")],
             flushes_in_turn: None,
@@ -113,8 +119,8 @@ impl Machine {
 
     /// True if the machine's drive has work of a granted turn now.
     pub(super) fn is_at_work(&self, now: u64) -> bool {
-        let lasts = |ends_at: Option<Instant>| ends_at.is_some_and(|ends_at| ends_at > self.clock(now));
-        self.is_up && (lasts(self.node.ends_at()) || lasts(self.flushes_in_turn))
+        let is_ahead = |ends_at: Option<Instant>| ends_at.is_some_and(|ends_at| ends_at > self.clock(now));
+        self.is_up && (is_ahead(self.node.ends_at()) || is_ahead(self.flushes_in_turn))
     }
 }
 

@@ -35,6 +35,8 @@ struct Group {
     leader: Leader,
     nodes: Vec<Node>,
     now: u64,
+    /// Grants do not arrive yet.
+    grants_are_late: bool,
 }
 
 impl Group {
@@ -43,7 +45,12 @@ impl Group {
         let ids = (1..=n).map(NodeId);
         let leader = Leader::new(NodeId(1), Term(1), Members::of(ids.clone()), options, at(0));
         let now = 1 + (options.lease + options.report_age).as_millis() as u64;
-        Group { leader, nodes: ids.map(|id| Node::new(id, 0, options)).collect(), now }
+        Group {
+            leader,
+            nodes: ids.map(|id| Node::new(id, 0, options)).collect(),
+            now,
+            grants_are_late: false,
+        }
     }
 
     /// All nodes with a status report, and take the grants that follow. Returns the grants' nodes and the other actions.
@@ -67,6 +74,9 @@ impl Group {
             Action::Ping(_) => false,
             Action::Grant(grant) => {
                 granted.push(grant.node.0);
+                if self.grants_are_late {
+                    return false;
+                }
                 let takers = self.nodes.iter_mut().filter_map(|node| node.granted(now, grant).then_some(()));
                 assert_eq!(takers.count(), 1, "refused: {grant:?}");
                 false
@@ -246,6 +256,35 @@ fn a_node_that_is_no_voter_has_no_turn_and_disturbs_nobody() {
 }
 
 #[test]
+fn a_node_that_leaves_and_returns_keeps_the_turn_whose_grant_is_on_its_way() {
+    let mut group = Group::of(4, options());
+    let statuses = |third| [Some(well(90)), Some(well(90)), third, Some(due(70))];
+    group.grants_are_late = true;
+    assert_eq!(group.round(&statuses(Some(well(90)))).0, [4], "the grant is late");
+    let begun = group.now;
+    for members in [vec![1, 2, 3], vec![1, 2, 3, 4]] {
+        let members = Members::of(members.into_iter().map(NodeId));
+        assert_eq!(group.leader.step(at(group.now), Event::Members(members)), []);
+    }
+    let mut granted = Vec::new();
+    while granted.is_empty() {
+        granted = group.round(&statuses(Some(due(60)))).0;
+    }
+    assert_eq!((granted, group.now - begun), (vec![3], 4_000), "after the lease of node 4");
+}
+
+#[test]
+fn the_turn_of_a_node_that_left_is_not_renewed() {
+    let mut group = Group::of(4, options());
+    let statuses = [Some(well(90)), Some(well(90)), Some(well(90)), Some(due(70))];
+    assert_eq!(group.round(&statuses).0, [4]);
+    group.leader.step(at(group.now), Event::Members(Members::of([1, 2, 3].map(NodeId))));
+    let granted: Vec<u64> = (0..20).flat_map(|_| group.round(&statuses).0).collect();
+    assert_eq!(granted, [0; 0]);
+    assert!(group.leader.removed.is_empty(), "the lease is over");
+}
+
+#[test]
 fn a_long_log_is_due_however_large_the_snapshot_is() {
     for (log, granted) in [(99, vec![]), (100, vec![2])] {
         let mut group = Group::of(3, Options { longest_log: Bytes(100 * MIB), ..options() });
@@ -341,7 +380,7 @@ fn a_report_that_arrives_late_or_of_another_term_changes_nothing() {
             turn: None,
             refuses_below: 9,
             asked_at: at(group.now - 100),
-            id: ReportId { life: 0, number: 0 },
+            id: ReportId { incarnation: 0, number: 0 },
             ..report.clone()
         },
         Report { turn: None, refuses_below: 9, term: Term(2), asked_at: now, ..report.clone() },

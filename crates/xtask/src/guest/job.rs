@@ -30,6 +30,8 @@ pub const EXPORT_KILL_LIMIT: Duration = Duration::from_secs(20);
 pub struct Job {
     /// The serial numbers of the NVMe drives that init waits for.
     pub drives: Vec<String>,
+    /// The serial numbers of the NVMe drives without zones that init waits for.
+    pub ordinary_drives: Vec<String>,
     /// The zoned null_blk devices that init creates.
     pub null_blk: Vec<NullBlk>,
     /// The null_blk devices to create and export as NVMe drives by nvmet-loop.

@@ -28,7 +28,7 @@ impl Flavour {
     /// Directory in the cache. Its number changes with what is taken from the package.
     fn home(self) -> &'static str {
         match self {
-            Flavour::Cloud => "kernel-v3",
+            Flavour::Cloud => "kernel-v4",
             Flavour::Full => "kernel-full-v1",
         }
     }
@@ -49,6 +49,14 @@ impl Flavour {
             Flavour::Full => &["f2fs"],
         }
     }
+
+    /// The modules of I/O schedulers that some guests load. With mq-deadline a drive with one queue no longer has the scheduler `none`.
+    fn schedulers(self) -> &'static [&'static str] {
+        match self {
+            Flavour::Cloud => &["mq-deadline", "bfq"],
+            Flavour::Full => &[],
+        }
+    }
 }
 
 /// A kernel that the guest can boot.
@@ -60,6 +68,8 @@ pub struct Kernel {
     pub modules: Vec<PathBuf>,
     /// The modules of file systems, loaded after those.
     pub file_systems: Vec<PathBuf>,
+    /// The modules of I/O schedulers, loaded after those.
+    pub schedulers: Vec<PathBuf>,
 }
 
 impl Kernel {
@@ -80,6 +90,10 @@ impl Kernel {
             vmlinux: home.join("vmlinux"),
             modules: sorted_files(&home.join("modules"))?,
             file_systems: sorted_files(&home.join("file-systems"))?,
+            schedulers: match flavour.schedulers() {
+                [] => Vec::new(),
+                _ => sorted_files(&home.join("schedulers"))?,
+            },
         })
     }
 }
@@ -111,6 +125,9 @@ fn fetch_kernel(flavour: Flavour, work: &Path) -> Result<()> {
     let mut unpacked = Vec::new();
     unpack_modules(&tree, &version, flavour.modules(), &ready.join("modules"), &mut unpacked)?;
     unpack_modules(&tree, &version, flavour.file_systems(), &ready.join("file-systems"), &mut unpacked)?;
+    if !flavour.schedulers().is_empty() {
+        unpack_modules(&tree, &version, flavour.schedulers(), &ready.join("schedulers"), &mut unpacked)?;
+    }
     fs::write(ready.join("version"), version)?;
     Ok(())
 }

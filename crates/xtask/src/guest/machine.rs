@@ -53,11 +53,31 @@ impl Default for ZnsDrive {
     }
 }
 
+/// An NVMe drive of QEMU without zones. Data survive a reset of the machine, and flushes cost nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OrdinaryDrive {
+    /// Size in MiB.
+    pub size_mb: u32,
+    /// The limits of a slow drive; `None` for one as fast as the host.
+    pub slow: Option<SlowDrive>,
+}
+
+/// The speed of a slow drive: it takes any number of requests at once, and serves them one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SlowDrive {
+    /// MiB a second. What the drive may write in a tenth of a second goes at once after a rest, as into a buffer.
+    pub mib_per_second: u32,
+    /// The time from a request's turn to its end.
+    pub latency: Duration,
+}
+
 /// The hardware of a virtual machine.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The machine's NVMe drives; their serial numbers are ZNS0, ZNS1 and so on.
     pub drives: Vec<ZnsDrive>,
+    /// The machine's NVMe drives without zones; their serial numbers are ORDINARY0, ORDINARY1 and so on.
+    pub ordinary_drives: Vec<OrdinaryDrive>,
     /// Processors.
     pub cpus: u32,
     /// Memory in MiB.
@@ -71,18 +91,22 @@ pub struct Machine {
     pub spares: usize,
     /// True if the guest loads the modules of file systems.
     pub file_systems: bool,
+    /// True if the guest loads the modules of I/O schedulers.
+    pub schedulers: bool,
 }
 
 impl Default for Machine {
     fn default() -> Machine {
         Machine {
             drives: Vec::new(),
+            ordinary_drives: Vec::new(),
             cpus: 2,
             memory_mb: 2048,
             survives_reset: false,
             pluggable: false,
             spares: 0,
             file_systems: false,
+            schedulers: false,
         }
     }
 }
@@ -90,6 +114,11 @@ impl Default for Machine {
 /// The serial number of drive `n`.
 pub fn serial(drive: usize) -> String {
     format!("ZNS{drive}")
+}
+
+/// The serial number of the drive `n` without zones.
+pub fn ordinary_serial(drive: usize) -> String {
+    format!("ORDINARY{drive}")
 }
 
 /// A running virtual machine. Dropping it ends the machine.
@@ -148,7 +177,8 @@ impl Machine {
         let work = tempfile::Builder::new().prefix("furrow-guest-").tempdir()?;
         let initrd = work.path().join("initrd");
         let file_systems = if self.file_systems { kernel.file_systems.as_slice() } else { &[] };
-        let modules = kernel.modules.iter().chain(file_systems);
+        let schedulers = if self.schedulers { kernel.schedulers.as_slice() } else { &[] };
+        let modules = kernel.modules.iter().chain(file_systems).chain(schedulers);
         write_initrd(&initrd, modules, programs, cache, job)?;
         let mut command = Command::new(QEMU);
         let memory = self.memory_mb.to_string();
@@ -194,6 +224,11 @@ impl Machine {
             let size = u64::from(drive.zones) * (u64::from(drive.zone_size_mb) << 20);
             File::create(&image)?.set_len(size)?;
             self.add_drive(&mut command, number, drive, &image);
+        }
+        for (number, drive) in self.ordinary_drives.iter().enumerate() {
+            let image = work.path().join(format!("ordinary{number}"));
+            File::create(&image)?.set_len(u64::from(drive.size_mb) << 20)?;
+            add_ordinary_drive(&mut command, number, drive, &image);
         }
         let log = File::create(work.path().join("qemu"))?;
         let mut child = command
@@ -353,6 +388,36 @@ impl Drop for RunningMachine {
             copier.join().ok();
         }
     }
+}
+
+fn add_ordinary_drive(command: &mut Command, number: usize, drive: &OrdinaryDrive, image: &Path) {
+    let mut blockdev = |options: &str| {
+        command.args(["-blockdev", options]);
+    };
+    let file = format!("ordinary-file{number}");
+    blockdev(&format!("driver=file,node-name={file},filename={},cache.no-flush=on", image.display()));
+    let mut top = file.clone();
+    if let Some(slow) = drive.slow {
+        // A quorum's write ends when both children's have: the second child keeps nothing, and has the latency.
+        let (delay, slowed) = (format!("ordinary-delay{number}"), format!("ordinary-slow{number}"));
+        let (bytes, nanos) = (u64::from(drive.size_mb) << 20, slow.latency.as_nanos());
+        blockdev(&format!("driver=null-co,node-name={delay},size={bytes},latency-ns={nanos}"));
+        blockdev(&format!(
+            "driver=quorum,node-name={slowed},vote-threshold=1,read-pattern=fifo,children.0={file},children.1={delay}"
+        ));
+        top = format!("ordinary{number}");
+        let (group, rate) = (format!("ordinary-rate{number}"), u64::from(slow.mib_per_second) << 20);
+        blockdev(&format!("driver=throttle,node-name={top},throttle-group={group},file={slowed}"));
+        let limits =
+            serde_json::json!({ "qom-type": "throttle-group", "id": group, "limits": { "bps-total": rate } });
+        command.arg("-object").arg(limits.to_string());
+    }
+    let serial = ordinary_serial(number);
+    command
+        .arg("-device")
+        .arg(format!("nvme,id=ordinary-nvme{number},serial={serial}"))
+        .arg("-device")
+        .arg(format!("nvme-ns,drive={top},bus=ordinary-nvme{number},nsid=1"));
 }
 
 fn copier(name: &str, mut from: UnixStream, mut to: Sink) -> Result<JoinHandle<()>> {

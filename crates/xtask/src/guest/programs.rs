@@ -14,6 +14,9 @@ use super::kernel;
 /// The file of Furrow's RocksDB plug-in, in the directory of the `furrow` program.
 const PLUGIN_FILE: &str = "libfurrow_rocksdb.so";
 
+/// The file of the library that `furrow prio run` preloads, in the same directory.
+const PRIO_FILE: &str = "libfurrow_prio.so";
+
 /// The file of Furrow's LevelDB library, in the same directory.
 const LEVELDB_FILE: &str = "libfurrow_leveldb.so";
 
@@ -57,6 +60,13 @@ impl Programs {
             self.add_as(&format!("/bin/leveldb-{name}"), &program)?;
         }
         Ok(())
+    }
+
+    /// Adds the `furrow` program, the library of `furrow prio run`, and the writer process of logs in files.
+    pub fn add_furrow_and_prio(&mut self, built: &Path) -> Result<()> {
+        self.add("furrow", built)?;
+        self.add("furrow-prio-writer", built)?;
+        self.add_as(&format!("/bin/{PRIO_FILE}"), &built.join(PRIO_FILE))
     }
 
     /// Adds a file of the host under the given name, with the libraries that it loads.

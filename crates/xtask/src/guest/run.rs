@@ -95,6 +95,7 @@ pub fn run(args: &RunArgs) -> Result<u8> {
     let null_blk = NullBlk { conventional: args.conventional, ..NullBlk::default() };
     let mut job = Job {
         drives: (0..drives).map(serial).collect(),
+        ordinary_drives: Vec::new(),
         null_blk: (0..args.null_blk).map(|_| null_blk.clone()).collect(),
         loops: (0..args.nvmet_loop).map(|_| NullBlk::for_loop()).collect(),
         sysctl: BTreeMap::new(),

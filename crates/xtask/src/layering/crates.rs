@@ -37,9 +37,9 @@ pub const LAYERS: &[(&str, &[&str])] = &[
     ("figures", &["bench"]),
     ("demo", &["units"]),
     ("cli", &["array", "export", "server", "sim", "figures", "demo", "pathprio", "zk"]),
-    ("fuzz", &["array", "server", "sim"]),
+    ("fuzz", &["array", "server", "sim", "pathprio", "zk"]),
     ("xtask", &[]),
-    ("guest", &["fs", "xtask"]),
+    ("guest", &["fs", "prio", "xtask"]),
 ];
 
 /// The only crates that may contain unsafe code.

@@ -39,9 +39,11 @@ pub enum Outcome {
         /// The last transaction in the snapshot.
         zxid: Zxid,
     },
-    /// No snapshot was begun, because the server took one a moment ago (429).
+    /// The command began no snapshot, because the server had one commanded a moment ago (429).
     RateLimited,
-    /// No snapshot was begun, or the server gave it up.
+    /// The command began no snapshot: it was not sent, or the server refused it at once.
+    Refused(String),
+    /// The server tried to take a snapshot and failed. None is under way there.
     Failed(String),
     /// It is not known whether the server is taking a snapshot.
     Unanswered(String),
@@ -52,8 +54,8 @@ pub enum Outcome {
 pub enum Action {
     /// Command a snapshot, and report its end with [`Event::Ended`].
     Command(ServerId),
-    /// Tell the user.
-    Tell(Notice),
+    /// Notify the user.
+    Notify(Notice),
 }
 
 /// A message for the user.
@@ -95,12 +97,18 @@ pub enum Notice {
         /// How the turn ended.
         because: TurnEnd,
     },
-    /// The server does not say whether it took the snapshot. No turn begins until its snapshot counter, or a restart of the server, tells.
+    /// The server does not say whether it took the snapshot. No other turn begins until there is evidence. The notice is repeated each
+    /// [`longest_snapshot`](super::Settings::longest_snapshot).
     Unanswered {
         /// The server.
         server: ServerId,
         /// The cause.
         why: String,
+    },
+    /// A snapshot without an answer is commanded again, of the same server.
+    CommandedAgain {
+        /// The server.
+        server: ServerId,
     },
     /// The server took no snapshot.
     NoSnapshot {
@@ -117,7 +125,7 @@ pub enum Notice {
         count: u64,
     },
     /// A server's health changed for the worse: it serves no clients, does not answer, or has a fault.
-    Unwell {
+    NotServing {
         /// The server.
         server: ServerId,
         /// A sentence.
@@ -139,7 +147,7 @@ pub enum Notice {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TurnEnd {
     /// The snapshot is taken, and the server's syncs are as fast as before.
-    Calm,
+    Settled,
     /// The snapshot is taken. The server's syncs stayed slow until the time to wait was over.
     StillSlow,
     /// No snapshot was begun, or it was given up.

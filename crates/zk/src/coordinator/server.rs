@@ -34,12 +34,12 @@ struct Disturbance {
 pub struct Changes {
     /// Snapshots that nobody commanded here.
     pub own_snapshots: u64,
-    /// A commanded snapshot is counted by the server: it is taken.
-    pub commanded_snapshot: bool,
+    /// The server's counter shows every commanded snapshot: none is under way.
+    pub counts_commanded: bool,
     /// The server's process is another one.
     pub restarted: bool,
     /// The server serves clients, which it did not at the poll before.
-    pub came: bool,
+    pub began_to_serve: bool,
 }
 
 /// One server.
@@ -60,10 +60,12 @@ pub struct Server {
     /// The mean time of a sync between the last two samples; `None` without syncs.
     recent_sync: Option<Duration>,
     disturbance: Option<Disturbance>,
-    /// Nobody has listened at the server's address since the last sample.
-    was_gone: bool,
-    /// Commanded snapshots that the server's counter does not show yet.
+    /// Nobody has listened at the server's address since the last sample: the process of that sample has ended.
+    was_not_listening: bool,
+    /// Commanded snapshots that the server may have begun and that its counter does not show yet.
     commanded: u64,
+    /// When the server answered that a commanded snapshot is taken. A poll begun later shows all that were commanded.
+    answered_at: Option<Instant>,
     retry_at: Option<Instant>,
 }
 
@@ -81,37 +83,47 @@ impl Server {
         let mut health = health;
         if let Health::Serving(new) = &mut health {
             new.snapshot = new.snapshot.max(self.snapshot_zxid);
-            changes.came = !served;
+            changes.began_to_serve = !served;
             let before = self.sample.take();
-            match &before {
-                Some(before) if self.was_gone || new.is_of_new_process(before) => {
-                    changes.restarted = true;
-                    changes.own_snapshots = new.snapshots;
-                    self.commanded = 0;
-                    self.recent_sync = None;
-                }
-                Some(before) => {
-                    let grown = new.snapshots - before.snapshots;
-                    let ours = grown.min(self.commanded);
-                    self.commanded -= ours;
-                    changes.commanded_snapshot = ours > 0;
-                    changes.own_snapshots = grown - ours;
-                    let syncs = u32::try_from(new.syncs - before.syncs).unwrap_or(u32::MAX);
-                    self.recent_sync = new.sync_time.saturating_sub(before.sync_time).checked_div(syncs);
-                }
-                None => {}
+            if let Some(before) = &before {
+                changes.restarted = self.was_not_listening;
+                self.count_snapshots(asked_at, before, new, &mut changes);
             }
-            self.was_gone = false;
+            self.was_not_listening = false;
             self.entries = entries(before.as_ref(), self.entries, new);
             self.sample = Some(new.clone());
-            if changes.came || changes.own_snapshots > 0 {
+            if changes.began_to_serve || changes.own_snapshots > 0 {
                 self.disturb(asked_at, settings);
             }
         }
-        self.was_gone |= matches!(health, Health::Gone(_));
+        self.was_not_listening |= matches!(health, Health::Gone(_));
         self.watch_syncs(asked_at, has_turn);
         self.poll = Some((asked_at, health));
         changes
+    }
+
+    fn count_snapshots(&mut self, asked_at: Instant, before: &Sample, new: &Sample, changes: &mut Changes) {
+        if changes.restarted {
+            self.commanded = 0;
+        }
+        let (snapshots, syncs, sync_time) = if changes.restarted || new.counters_fell(before) {
+            (new.snapshots, new.syncs, new.sync_time)
+        } else {
+            (
+                new.snapshots - before.snapshots,
+                new.syncs - before.syncs,
+                new.sync_time.saturating_sub(before.sync_time),
+            )
+        };
+        let ours = snapshots.min(self.commanded);
+        self.commanded -= ours;
+        changes.counts_commanded = ours > 0 && self.commanded == 0;
+        changes.own_snapshots = snapshots - ours;
+        if self.answered_at.is_some_and(|answered_at| asked_at >= answered_at) {
+            // One of them may never have been begun.
+            (self.commanded, self.answered_at) = (0, None);
+        }
+        self.recent_sync = sync_time.checked_div(u32::try_from(syncs).unwrap_or(u32::MAX));
     }
 
     fn watch_syncs(&mut self, asked_at: Instant, has_turn: bool) {
@@ -142,28 +154,28 @@ impl Server {
     /// Ends a disturbance whose time is over. Returns true if the syncs were still slow then.
     pub fn settle(&mut self, now: Instant, settings: &Settings) -> Option<bool> {
         let disturbance = self.disturbance?;
-        // Calm is what polls have seen: not the time since a server fell silent.
+        // A server that fell silent has not settled: polls must have seen fast syncs.
         let seen_until = match &self.poll {
             Some((asked_at, Health::Serving(_))) => *asked_at,
             _ => disturbance.slow_at,
         };
-        let is_calm =
+        let is_settled =
             seen_until >= disturbance.slow_at && seen_until.since(disturbance.slow_at) >= settings.calm;
         let is_over = now >= disturbance.over_at;
-        (is_calm || is_over).then(|| {
+        (is_settled || is_over).then(|| {
             self.disturbance = None;
-            !is_calm
+            !is_settled
         })
     }
 
     /// True while a snapshot's pages may be on their way to the drive.
-    pub fn is_disturbed(&self) -> bool {
+    pub fn is_settling(&self) -> bool {
         self.disturbance.is_some()
     }
 
     /// A snapshot was commanded.
     pub fn note_command(&mut self) {
-        self.commanded = 1;
+        self.commanded += 1;
     }
 
     /// The command ended with `outcome`.
@@ -171,6 +183,7 @@ impl Server {
         self.retry_at = None;
         match outcome {
             Outcome::Taken { size, zxid } => {
+                self.answered_at = Some(now);
                 self.snapshot_size = Some(*size);
                 self.snapshot_zxid = Some(*zxid);
                 if let Some(sample) = &mut self.sample {
@@ -179,15 +192,19 @@ impl Server {
                 }
             }
             Outcome::Unanswered(_) => {}
-            Outcome::RateLimited | Outcome::Failed(_) => {
+            Outcome::RateLimited | Outcome::Refused(_) => {
+                self.commanded = self.commanded.saturating_sub(1);
+                self.retry_at = Some(now.after(settings.retry_after));
+            }
+            Outcome::Failed(_) => {
                 self.commanded = 0;
                 self.retry_at = Some(now.after(settings.retry_after));
             }
         }
     }
 
-    /// True while the server is not to be asked again.
-    pub fn is_held_back(&self, now: Instant) -> bool {
+    /// True while the server is not to be commanded again.
+    pub fn retries_later(&self, now: Instant) -> bool {
         self.retry_at.is_some_and(|retry_at| now < retry_at)
     }
 
@@ -200,8 +217,8 @@ impl Server {
         matches!(self.poll, Some((_, Health::Serving(_))))
     }
 
-    /// True if nobody listens at the server's address.
-    pub fn is_gone(&self) -> bool {
+    /// True if nobody listens at the server's address: its process has ended.
+    pub fn is_not_listening(&self) -> bool {
         matches!(self.poll, Some((_, Health::Gone(_))))
     }
 
@@ -220,8 +237,13 @@ impl Server {
         }
     }
 
+    /// True if the server serves, but its newest sample is too old for a turn: the server takes too long to answer.
+    pub fn answers_slowly(&self, now: Instant, settings: &Settings) -> bool {
+        self.is_serving() && self.fresh(now, settings).is_none()
+    }
+
     /// True if the server serves, its syncs are as fast as usual, and no snapshot disturbs it.
-    pub fn is_well(&self, now: Instant, settings: &Settings) -> bool {
+    pub fn is_undisturbed(&self, now: Instant, settings: &Settings) -> bool {
         self.fresh(now, settings).is_some() && self.disturbance.is_none() && !self.syncs_are_slow()
     }
 
@@ -288,8 +310,6 @@ mod tests {
             snapshots: 1,
             syncs: 0,
             sync_time: Duration::ZERO,
-            elections: 1,
-            uptime: Duration::ZERO,
             data: Bytes(1000),
             proposal: None,
         }
@@ -321,7 +341,7 @@ mod tests {
         };
         assert_eq!(poll(&mut server, 0, 0), None);
         assert_eq!((2..8).step_by(2).filter_map(|at| poll(&mut server, at, 3)).collect::<Vec<_>>(), [false]);
-        assert!(server.is_well(AT(8), &settings));
+        assert!(server.is_undisturbed(AT(8), &settings));
         server.disturb(AT(10), &settings);
         assert_eq!(poll(&mut server, 12, 3), None);
         assert_eq!(poll(&mut server, 14, 50), None, "slow now");
@@ -339,13 +359,36 @@ mod tests {
         let record = |server: &mut Server, snapshots| {
             let new = Sample { snapshots, ..sample((1, 1), (1, 1)) };
             let changes = server.record(AT(1), Health::Serving(new), &settings, false);
-            (changes.own_snapshots, changes.commanded_snapshot, changes.restarted)
+            (changes.own_snapshots, changes.counts_commanded, changes.restarted)
         };
         assert_eq!(record(&mut server, 3), (0, false, false), "taken before anyone looked");
         server.note_command();
         assert_eq!(record(&mut server, 4), (0, true, false));
         assert_eq!(record(&mut server, 5), (1, false, false));
         server.note_command();
+        assert_eq!(record(&mut server, 0), (0, false, false), "statistics were reset");
+        assert_eq!(record(&mut server, 1), (0, true, false));
+        server.note_command();
+        server.record(AT(1), Health::Gone("refused".into()), &settings, false);
         assert_eq!(record(&mut server, 1), (1, false, true));
+    }
+
+    #[test]
+    fn a_commanded_snapshot_that_never_was_takes_no_later_one_for_its_own() {
+        let settings = Settings::default();
+        let mut server = Server::default();
+        let record = |server: &mut Server, at, snapshots| {
+            let new = Sample { snapshots, ..sample((1, 1), (1, 1)) };
+            let changes = server.record(AT(at), Health::Serving(new), &settings, false);
+            (changes.own_snapshots, changes.counts_commanded)
+        };
+        record(&mut server, 1, 0);
+        server.note_command();
+        server.note_outcome(AT(2), &Outcome::Unanswered("reset".into()), &settings);
+        server.note_command();
+        assert_eq!(record(&mut server, 303, 1), (0, false), "one of two, and the other may be under way");
+        server.note_outcome(AT(304), &Outcome::Taken { size: Bytes(1), zxid: Zxid(1) }, &settings);
+        assert_eq!(record(&mut server, 305, 1), (0, false));
+        assert_eq!(record(&mut server, 306, 2), (1, false), "its own");
     }
 }

@@ -37,8 +37,6 @@ fn sample(id: u64, entries: u64) -> Sample {
         snapshots: 1,
         syncs: 0,
         sync_time: Duration::ZERO,
-        elections: 1,
-        uptime: Duration::from_secs(100),
         data: Bytes(1000),
         proposal: (id == 3).then_some(Bytes(243)),
     }
@@ -49,7 +47,7 @@ struct Bench {
     coordinator: Coordinator,
     now: u64,
     health: BTreeMap<u64, Health>,
-    told: Vec<Notice>,
+    notices: Vec<Notice>,
 }
 
 impl Bench {
@@ -57,7 +55,7 @@ impl Bench {
         let count = entries.len() as u64;
         let health = (1..=count).zip(entries).map(|(id, n)| (id, Health::Serving(sample(id, *n)))).collect();
         let coordinator = Coordinator::new(&servers(count), settings(), at(0));
-        Bench { coordinator, now: 0, health, told: Vec::new() }
+        Bench { coordinator, now: 0, health, notices: Vec::new() }
     }
 
     /// Lets `seconds` pass; returns the servers commanded.
@@ -78,7 +76,7 @@ impl Bench {
         for action in self.coordinator.step(at(self.now), event) {
             match action {
                 Action::Command(server) => commanded.push(server.0),
-                Action::Tell(notice) => self.told.push(notice),
+                Action::Notify(notice) => self.notices.push(notice),
             }
         }
         commanded
@@ -105,7 +103,7 @@ impl Bench {
     }
 
     fn waits_for(&self, word: &str) -> bool {
-        self.told.iter().any(|notice| matches!(notice, Notice::Waits { why } if why.contains(word)))
+        self.notices.iter().any(|notice| matches!(notice, Notice::Waits { why } if why.contains(word)))
     }
 }
 
@@ -133,17 +131,17 @@ fn a_leader_with_less_than_half_of_the_room_of_the_others_does_not_wait_for_them
 }
 
 #[test]
-fn without_enough_servers_that_are_well_no_turn_begins() {
+fn without_enough_undisturbed_servers_no_turn_begins() {
     let mut bench = Bench::new(&[100, 0, 0]);
     bench.health.insert(2, Health::Gone("refused".into()));
     assert_eq!(bench.pass(60), [0; 0]);
-    assert!(bench.waits_for("only 1 servers are well"));
+    assert!(bench.waits_for("only 1 servers are undisturbed"));
     bench.health.insert(2, Health::Serving(sample(2, 0)));
     assert_eq!(bench.pass(10), [1]);
 
     let mut seven = Bench::new(&[100, 0, 0, 0, 0, 0, 0]);
     seven.health.insert(2, Health::Gone("refused".into()));
-    assert_eq!(seven.pass(30), [1], "five of the other six are well");
+    assert_eq!(seven.pass(30), [1], "five of the other six are undisturbed");
 }
 
 #[test]
@@ -158,13 +156,13 @@ fn while_a_server_starts_or_has_a_fault_no_turn_begins_on_it_or_beside_it() {
 }
 
 #[test]
-fn a_snapshot_that_a_server_takes_by_itself_is_told_and_waited_for() {
+fn a_snapshot_that_a_server_takes_by_itself_is_reported_and_waited_for() {
     let mut bench = Bench::new(&[0, 0, 0]);
     bench.pass(30);
     bench.change(1, |sample| sample.snapshots += 1);
     bench.change(2, |sample| sample.zxid.0 += 100);
     assert_eq!(bench.pass(3), [0; 0]);
-    assert!(bench.told.contains(&Notice::OwnSnapshots { server: ServerId(1), count: 1 }));
+    assert!(bench.notices.contains(&Notice::OwnSnapshots { server: ServerId(1), count: 1 }));
     assert!(bench.waits_for("server 1"));
     assert_eq!(bench.pass(5), [2]);
 }
@@ -182,7 +180,7 @@ fn a_new_leader_is_waited_for() {
     }
     assert_eq!(bench.pass(3), [0; 0]);
     assert_eq!(bench.pass(4), [2], "server 1 leads now, and is last");
-    assert!(bench.told.contains(&Notice::Leader { server: ServerId(1) }));
+    assert!(bench.notices.contains(&Notice::Leader { server: ServerId(1) }));
 }
 
 #[test]
@@ -201,7 +199,7 @@ fn a_turn_goes_on_while_the_syncs_are_slow_and_not_for_ever() {
     assert!((0..9).all(|_| usual(&mut bench, 30).is_empty()));
     bench.pass(2);
     let given_up = |notice: &&Notice| matches!(notice, Notice::TurnEnds { because: TurnEnd::StillSlow, .. });
-    assert_eq!(bench.told.iter().filter(given_up).count(), 1, "{:?}", bench.told);
+    assert_eq!(bench.notices.iter().filter(given_up).count(), 1, "{:?}", bench.notices);
 }
 
 #[test]
@@ -210,7 +208,7 @@ fn where_an_answered_snapshot_is_on_the_drive_the_turn_ends_at_once() {
     bench.coordinator = Coordinator::new(&servers(3), Settings { calm: Duration::ZERO, ..settings() }, at(0));
     assert_eq!(bench.pass(21), [1]);
     bench.taken(1);
-    assert!(matches!(bench.told.last(), Some(Notice::TurnEnds { because: TurnEnd::Calm, .. })));
+    assert!(matches!(bench.notices.last(), Some(Notice::TurnEnds { because: TurnEnd::Settled, .. })));
 }
 
 #[test]
@@ -218,7 +216,7 @@ fn without_an_answer_the_counter_of_snapshots_ends_the_turn() {
     let mut bench = Bench::new(&[100, 100, 0]);
     assert_eq!(bench.pass(21), [1]);
     assert_eq!(bench.ended(1, Outcome::Unanswered("no answer".into())), [0; 0]);
-    assert_eq!(bench.pass(300), [0; 0], "the snapshot may go on");
+    assert_eq!(bench.pass(15), [0; 0], "the snapshot may go on");
     bench.change(1, |sample| {
         sample.snapshots += 1;
         sample.snapshot = Some(sample.zxid);
@@ -227,15 +225,81 @@ fn without_an_answer_the_counter_of_snapshots_ends_the_turn() {
 }
 
 #[test]
+fn without_an_answer_or_evidence_the_same_server_is_commanded_again_and_its_answer_ends_the_turn() {
+    let mut bench = Bench::new(&[100, 100, 0]);
+    assert_eq!(bench.pass(21), [1]);
+    let lost = || Outcome::Unanswered("reset".into());
+    assert_eq!(bench.ended(1, lost()), [0; 0]);
+    assert_eq!(bench.pass(19), [0; 0], "the longest time of a snapshot");
+    assert_eq!(bench.pass(1), [1]);
+    assert_eq!(bench.pass(15), [0; 0], "one at a time");
+    assert_eq!(bench.ended(1, lost()), [0; 0]);
+    bench.change(1, |sample| sample.snapshots += 1);
+    assert_eq!(bench.pass(15), [0; 0], "of two commands the counter shows one");
+    assert_eq!(bench.pass(5), [1]);
+    bench.taken(1);
+    assert_eq!(bench.pass(6), [2]);
+    let commanded_again = |notice: &&Notice| matches!(notice, Notice::CommandedAgain { .. });
+    assert_eq!(bench.notices.iter().filter(commanded_again).count(), 2);
+}
+
+#[test]
+fn a_second_command_that_is_refused_says_nothing_about_the_first_and_one_that_failed_does() {
+    for (outcome, ends) in [
+        (Outcome::RateLimited, false),
+        (Outcome::Refused("401".into()), false),
+        (Outcome::Failed("500".into()), true),
+    ] {
+        let mut bench = Bench::new(&[100, 100, 0]);
+        assert_eq!(bench.pass(21), [1]);
+        bench.ended(1, Outcome::Unanswered("reset".into()));
+        assert_eq!(bench.pass(20), [1]);
+        assert_eq!(bench.ended(1, outcome.clone()) == [2], ends, "{outcome:?}");
+        if !ends {
+            assert_eq!(bench.pass(5), [1], "{outcome:?}");
+        }
+    }
+}
+
+#[test]
+fn a_turn_without_an_answer_is_told_again_while_the_server_cannot_be_commanded_again() {
+    let mut bench = Bench::new(&[100, 100, 0]);
+    assert_eq!(bench.pass(21), [1]);
+    bench.ended(1, Outcome::Unanswered("reset".into()));
+    bench.health.insert(2, Health::Unreachable("no answer".into()));
+    assert_eq!(bench.pass(61), [0; 0]);
+    let told: Vec<&String> = bench
+        .notices
+        .iter()
+        .filter_map(|notice| if let Notice::Unanswered { why, .. } = notice { Some(why) } else { None })
+        .collect();
+    assert_eq!(told.len(), 4, "at once and each 20 s: {told:?}");
+    assert!(told[3].contains("only 1 servers are undisturbed"), "{told:?}");
+}
+
+#[test]
 fn without_an_answer_a_new_process_ends_the_turn() {
+    let mut bench = Bench::new(&[100, 100, 0]);
+    assert_eq!(bench.pass(21), [1]);
+    assert_eq!(bench.ended(1, Outcome::Unanswered("reset".into())), [0; 0]);
+    let health = bench.health.insert(1, Health::Gone("refused".into())).unwrap();
+    bench.pass(5);
+    bench.health.insert(1, health);
+    assert_eq!(bench.pass(8), [1]);
+    assert!(bench.notices.iter().any(|n| matches!(n, Notice::TurnEnds { because: TurnEnd::Restarted, .. })));
+}
+
+#[test]
+fn without_an_answer_statistics_that_are_reset_end_nothing() {
     let mut bench = Bench::new(&[100, 100, 0]);
     bench.change(1, |sample| sample.syncs = 50);
     assert_eq!(bench.pass(21), [1]);
     assert_eq!(bench.ended(1, Outcome::Unanswered("reset".into())), [0; 0]);
     bench.pass(5);
-    bench.change(1, |sample| sample.syncs = 0);
-    assert_eq!(bench.pass(8), [1]);
-    assert!(bench.told.iter().any(|n| matches!(n, Notice::TurnEnds { because: TurnEnd::Restarted, .. })));
+    bench.change(1, |sample| (sample.syncs, sample.snapshots) = (0, 0));
+    assert_eq!(bench.pass(10), [0; 0]);
+    bench.change(1, |sample| (sample.snapshots, sample.snapshot) = (1, Some(sample.zxid)));
+    assert_eq!(bench.pass(5), [2]);
 }
 
 #[test]
@@ -255,4 +319,50 @@ fn a_server_that_refuses_is_asked_again_later_and_others_go_on() {
     assert_eq!(bench.ended(1, Outcome::RateLimited), [2]);
     bench.taken(2);
     assert_eq!(bench.pass(6), [1]);
+}
+
+#[test]
+fn a_server_that_answers_too_slowly_is_named() {
+    for entries in [[0, 0, 100], [100, 0, 0]] {
+        slow_leader_is_named(&entries);
+    }
+}
+
+fn slow_leader_is_named(entries: &[u64]) {
+    let mut bench = Bench::new(entries);
+    bench.pass(10);
+    for _ in 0..15 {
+        bench.now += 1;
+        for (id, asked_at) in [(1, bench.now), (2, bench.now), (3, bench.now - 4)] {
+            let (server, health) = (ServerId(id), bench.health[&id].clone());
+            assert_eq!(bench.step(Event::Polled { server, asked_at: at(asked_at), health }), [0; 0]);
+        }
+    }
+    assert!(bench.waits_for("server 3 answers slowly"), "{:?}", bench.notices);
+    assert!(!bench.waits_for("agree on no leader"), "{:?}", bench.notices);
+}
+
+#[test]
+fn where_no_turn_can_begin_for_long_the_cause_is_known() {
+    let mut bench = Bench::new(&[100, 0, 0]);
+    bench.health.insert(2, Health::Gone("refused".into()));
+    bench.pass(29);
+    assert_eq!(bench.coordinator.stalled(at(bench.now)), None, "20 s and 10 s");
+    bench.pass(1);
+    let why = bench.coordinator.stalled(at(bench.now)).unwrap();
+    assert!(why.contains("no turn could begin for 30s: ") && why.contains("only 1 servers"), "{why}");
+    bench.health.insert(1, Health::Gone("refused".into()));
+    bench.pass(5);
+    let why = bench.coordinator.stalled(at(bench.now)).unwrap();
+    assert!(why.contains("server 1 does not answer"), "{why}");
+    bench.health.insert(1, Health::Serving(sample(1, 0)));
+    bench.pass(1);
+    assert_eq!(bench.coordinator.stalled(at(bench.now)), None, "nothing is due");
+}
+
+#[test]
+fn a_proposal_of_any_size_is_taken() {
+    let mut bench = Bench::new(&[100, 0, 0]);
+    bench.change(3, |sample| sample.proposal = Some(Bytes(u64::MAX)));
+    bench.pass(3);
 }

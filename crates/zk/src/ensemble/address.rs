@@ -49,7 +49,8 @@ impl FromStr for ServerAddress {
         let wrong =
             || format!("'{text}' is no address of an AdminServer: write HOST:PORT, as in 10.0.0.1:8080");
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        let port: u16 = port.parse().map_err(|_| wrong())?;
+        // A port has one form, so that a server that is listed twice is found.
+        let port = port.parse::<u16>().ok().filter(|number| number.to_string() == port).ok_or_else(wrong)?;
         let is_name = |host: &str| {
             !host.is_empty()
                 && host.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'-' | b'_'))
@@ -81,9 +82,21 @@ mod tests {
         for good in ["127.0.0.1:8080", "zk-1.example:80", "[::1]:8080"] {
             assert_eq!(good.parse::<ServerAddress>().map(|a| a.to_string()), Ok(good.to_owned()));
         }
-        for bad in
-            ["", "a", ":1", "a:0", "a:70000", "a b:1", "http://a:1", "[::g]:1", "::1:1", "a/b:1", "u@a:1"]
-        {
+        for bad in [
+            "",
+            "a",
+            ":1",
+            "a:0",
+            "a:70000",
+            "a:+80",
+            "a:080",
+            "a b:1",
+            "http://a:1",
+            "[::g]:1",
+            "::1:1",
+            "a/b:1",
+            "u@a:1",
+        ] {
             assert!(bad.parse::<ServerAddress>().unwrap_err().contains("HOST:PORT"), "{bad}");
         }
     }

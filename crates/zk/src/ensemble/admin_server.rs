@@ -11,6 +11,7 @@ use ureq::{Agent, Body};
 
 use super::address::ServerAddress;
 use super::answer::{Answer, shortened};
+use super::connector::{ConnectError, MarkingConnector, MarkingResolver};
 use super::credentials::Credentials;
 use super::error::AskError;
 use crate::sample::{Role, Sample, ServerId, Zxid};
@@ -20,6 +21,9 @@ const MAX_ANSWER_BYTES: u64 = 4 << 20;
 
 /// The longest time that any command but `snapshot` may take.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The longest time that resolving the host's name, or connecting, may take. Shorter than [`REQUEST_TIMEOUT`], so that the error says that nothing was sent.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Bytes that a snapshot takes for each node beside its path and data: versions, times, lengths.
 const BYTES_PER_NODE: u64 = 90;
@@ -44,14 +48,17 @@ pub struct SnapshotTaken {
 impl AdminServer {
     /// The AdminServer at `address`. Nothing is sent yet.
     pub fn new(address: ServerAddress, credentials: Option<Credentials>) -> AdminServer {
-        let agent = Agent::config_builder()
+        let config = Agent::config_builder()
             .timeout_global(Some(REQUEST_TIMEOUT))
+            .timeout_resolve(Some(CONNECT_TIMEOUT))
+            .timeout_connect(Some(CONNECT_TIMEOUT))
             .http_status_as_error(false)
             .max_redirects(0)
             // Credentials go to the server itself, whatever proxy the environment names.
             .proxy(None)
             .build();
-        AdminServer { address, agent: agent.into(), credentials }
+        let agent = Agent::with_parts(config, MarkingConnector::default(), MarkingResolver::default());
+        AdminServer { address, agent, credentials }
     }
 
     /// The address.
@@ -112,8 +119,6 @@ impl AdminServer {
             snapshots: count(&["cnt_snapshottime", "snapshottime_count"])?,
             syncs: count(&["cnt_fsynctime", "fsynctime_count"])?,
             sync_time: Duration::from_millis(count(&["sum_fsynctime", "fsynctime_sum"])?),
-            elections: count(&["looking_count"])?,
-            uptime: Duration::from_millis(count(&["uptime"])?),
             data: Bytes(
                 count(&["approximate_data_size"])?.saturating_add(nodes.saturating_mul(BYTES_PER_NODE)),
             ),
@@ -136,22 +141,13 @@ impl AdminServer {
     /// Has the server take a snapshot, and waits for its answer for `longest`.
     ///
     /// # Errors
-    /// After [`AskError::Unanswered`] and [`AskError::NoAdminServer`] the server may be taking a snapshot. After all others none is under way.
+    /// After [`AskError::Unanswered`], [`AskError::NoAdminServer`] and [`AskError::Malformed`] the server may be taking a snapshot. After
+    /// [`AskError::Failed`] the server has tried and takes none now. After all others the command has begun none.
     pub fn snapshot(&self, longest: Duration) -> Result<SnapshotTaken, AskError> {
         const COMMAND: &str = "snapshot";
         let response = self.send(COMMAND, "snapshot?streaming=false", longest)?;
-        match response.status().as_u16() {
-            200 => {}
-            401 => return Err(AskError::NotAuthenticated),
-            403 => return Err(AskError::NotAuthorized),
-            429 => return Err(AskError::RateLimited),
-            503 => {
-                return Err(AskError::Refused {
-                    command: COMMAND,
-                    why: "admin.snapshot.enabled is false".into(),
-                });
-            }
-            status => return Err(AskError::Failed { command: COMMAND, status }),
+        if response.status().as_u16() != 200 {
+            return Err(self.refusal(COMMAND, response));
         }
         let header =
             |name| response.headers().get(name).and_then(|value| value.to_str().ok()).map(str::to_owned);
@@ -164,6 +160,27 @@ impl AdminServer {
             .and_then(|zxid| u64::from_str_radix(zxid.strip_prefix("0x").unwrap_or(&zxid), 16).ok())
             .ok_or_else(|| lacks("last_zxid"))?;
         Ok(SnapshotTaken { size: Bytes(size), zxid: Zxid(zxid) })
+    }
+
+    /// The meaning of a status other than 200. AdminServer's own answers name the command. A gateway's do not, and its 500, 502, 503 or 504 leaves open what
+    /// the server does.
+    fn refusal(&self, command: &'static str, mut response: Response<Body>) -> AskError {
+        let status = response.status().as_u16();
+        let mut is_own = || {
+            let body = response.body_mut().with_config().limit(MAX_ANSWER_BYTES).read_to_string();
+            let answer: Option<Value> = body.ok().and_then(|body| serde_json::from_str(&body).ok());
+            answer.and_then(|answer| Some(answer.get("command")? == command)).unwrap_or(false)
+        };
+        let refused = |why: String| AskError::Refused { command, why };
+        match status {
+            401 => AskError::NotAuthenticated,
+            403 => AskError::NotAuthorized,
+            400 | 402 | 404 => refused(format!("HTTP status {status}")),
+            429 => AskError::RateLimited,
+            500 if is_own() => AskError::Failed { command, status },
+            503 if is_own() => refused("admin.snapshot.enabled is false".to_owned()),
+            _ => AskError::Unanswered { command, why: format!("HTTP status {status}") },
+        }
     }
 
     fn ask(&self, command: &'static str) -> Result<Answer, AskError> {
@@ -185,13 +202,8 @@ impl AdminServer {
             }
             _ => request,
         };
-        request.config().timeout_global(Some(longest)).build().call().map_err(|error| match error {
-            ureq::Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                AskError::NotListening(error.to_string())
-            }
-            ureq::Error::HostNotFound => AskError::NotListening("the host's name is unknown".to_owned()),
-            other => AskError::Unanswered { command, why: shortened(&other.to_string()) },
-        })
+        let sent = request.config().timeout_global(Some(longest)).build().call();
+        sent.map_err(|error| ask_error(command, error))
     }
 
     fn decode(&self, command: &'static str, mut response: Response<Body>) -> Result<Answer, AskError> {
@@ -206,6 +218,21 @@ impl AdminServer {
             404 => Err(AskError::NoAdminServer { command }),
             _ => Err(AskError::Failed { command, status }),
         }
+    }
+}
+
+/// The error of a request without an answer.
+fn ask_error(command: &'static str, error: ureq::Error) -> AskError {
+    let marked = match &error {
+        ureq::Error::Other(error) => error.downcast_ref::<ConnectError>(),
+        _ => None,
+    };
+    match marked {
+        Some(ConnectError(ureq::Error::Io(error))) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            AskError::NotListening(error.to_string())
+        }
+        Some(ConnectError(error)) => AskError::NotConnected(shortened(&error.to_string())),
+        None => AskError::Unanswered { command, why: shortened(&error.to_string()) },
     }
 }
 

@@ -9,6 +9,9 @@ pub enum AskError {
         "nobody listens there ({0}): is the server up, is admin.enableServer not false, and is Jetty among the server's jars?"
     )]
     NotListening(String),
+    /// No connection: no request was sent. The server may be running.
+    #[error("no connection: {0}")]
+    NotConnected(String),
     /// The request was sent, or may have been, and no whole answer came.
     #[error("no answer to '{command}': {why}")]
     Unanswered {

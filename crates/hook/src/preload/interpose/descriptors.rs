@@ -2,10 +2,7 @@
 
 use libc::{c_int, c_uint};
 
-use crate::preload::calls::{closing, duplicated};
-
-/// Most descriptors of a range that are looked at.
-const DESCRIPTORS: c_uint = 1 << 16;
+use crate::preload::calls::{changed_flags, closing, closing_range, duplicated};
 
 interpose! {
     fn close(fd: c_int) -> c_int = |real| {
@@ -16,9 +13,9 @@ interpose! {
     fn dup2(fd: c_int, to: c_int) -> c_int = |real| duplicated(fd, real());
     fn dup3(fd: c_int, to: c_int, flags: c_int) -> c_int = |real| duplicated(fd, real());
     fn fcntl(fd: c_int, command: c_int, argument: usize) -> c_int =
-        |real| after_fcntl(fd, command, real());
+        |real| after_fcntl(fd, command, argument, real());
     fn fcntl64(fd: c_int, command: c_int, argument: usize) -> c_int =
-        |real| after_fcntl(fd, command, real());
+        |real| after_fcntl(fd, command, argument, real());
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int = |real| {
         // With flags the descriptors stay, or are closed in a table of their own.
         if flags == 0 {
@@ -26,29 +23,20 @@ interpose! {
         }
         real()
     };
+    fn closefrom(first: c_int) -> () = |real| {
+        closing_range(first.max(0).cast_unsigned(), c_uint::MAX);
+        real();
+    };
 }
 
-fn after_fcntl(fd: c_int, command: c_int, result: c_int) -> c_int {
+fn after_fcntl(fd: c_int, command: c_int, argument: usize, result: c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
+        libc::F_SETFL if result == 0 => {
+            // The flags are a C int.
+            changed_flags(fd, argument as c_int);
+            result
+        }
         _ => result,
     }
-}
-
-fn closing_range(first: c_uint, last: c_uint) {
-    for fd in first..=last.min(DESCRIPTORS) {
-        closing(fd.cast_signed());
-    }
-}
-
-/// `closefrom`, which has no result.
-///
-/// # Safety
-/// As the C library's.
-// SAFETY: the name is the C library's, and the function does what it does.
-#[cfg_attr(not(test), unsafe(no_mangle))]
-pub unsafe extern "C-unwind" fn closefrom(first: c_int) {
-    let first = first.max(0).cast_unsigned();
-    // SAFETY: the function has the arguments of the C library's.
-    unsafe { close_range(first, c_uint::MAX, 0) };
 }

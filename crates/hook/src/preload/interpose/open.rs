@@ -26,7 +26,7 @@ interpose! {
 }
 
 /// A stream, or null, is the result of an `fopen` of `path`.
-fn opened_stream(stream: *mut FILE, path: *const c_char) -> *mut FILE {
+pub fn opened_stream(stream: *mut FILE, path: *const c_char) -> *mut FILE {
     if !stream.is_null() {
         // SAFETY: the C library has just made the stream.
         let fd = unsafe { libc::fileno(stream) };

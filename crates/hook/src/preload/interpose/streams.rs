@@ -1,7 +1,8 @@
 //! Functions of streams. The C library's own writes within a stream are not interposed: what `fwrite` takes counts as written.
 
-use libc::{FILE, c_int, c_void, size_t};
+use libc::{FILE, c_char, c_int, c_void, size_t};
 
+use super::open::opened_stream;
 use crate::preload::calls::{around_stream, closing};
 
 interpose! {
@@ -9,6 +10,14 @@ interpose! {
         |real| around_items(stream, size, real);
     fn fwrite_unlocked(from: *const c_void, size: size_t, items: size_t, stream: *mut FILE) -> size_t =
         |real| around_items(stream, size, real);
+    fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = |real| {
+        closing(descriptor(stream));
+        opened_stream(real(), path)
+    };
+    fn freopen64(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE = |real| {
+        closing(descriptor(stream));
+        opened_stream(real(), path)
+    };
     fn fclose(stream: *mut FILE) -> c_int = |real| {
         closing(descriptor(stream));
         real()

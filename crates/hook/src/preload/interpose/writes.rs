@@ -29,7 +29,10 @@ interpose! {
         to_offset: *mut off_t,
         bytes: size_t,
         flags: c_uint,
-    ) -> ssize_t = |real| around(to, Call::Write, real);
+    ) -> ssize_t = |real| {
+        let call = if to_offset.is_null() { Call::Write } else { Call::WriteMoving(to_offset) };
+        around(to, call, real)
+    };
     fn sendfile(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t =
         |real| around(to, Call::Write, real);
     fn sendfile64(to: c_int, from: c_int, offset: *mut off_t, bytes: size_t) -> ssize_t =
@@ -41,8 +44,15 @@ interpose! {
 }
 
 fn flagged(offset: off_t, flags: c_int) -> Call {
-    let is_synced = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
-    match (offset == -1, is_synced) {
+    let synced = flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+    if flags & libc::RWF_NOWAIT != 0 {
+        return Call::WriteNoWait { synced };
+    }
+    // Such a write goes to the file's end, whatever the offset.
+    if flags & libc::RWF_APPEND != 0 && offset != -1 {
+        return Call::Append { synced };
+    }
+    match (offset == -1, synced) {
         (true, true) => Call::SyncedWrite,
         (true, false) => Call::Write,
         (false, true) => Call::SyncedWriteAt(offset),

@@ -8,7 +8,7 @@ use serde_json::json;
 use super::report::GroupReport;
 use crate::guest::job::{Event, Job, ONLY};
 use crate::guest::kernel::Kernel;
-use crate::guest::machine::{Machine, RunningMachine, ZnsDrive, serial};
+use crate::guest::machine::{Machine, RunningMachine, ZnsDrive, ordinary_serial, serial};
 use crate::guest::programs::Programs;
 use crate::guest::qmp::Monitor;
 use crate::guest::{INIT, built, cache, clock};
@@ -48,12 +48,14 @@ impl Lab {
         for name in with {
             match *name {
                 "furrow" => programs.add_furrow(&built())?,
+                "furrow-prio" => programs.add_furrow_and_prio(&built())?,
                 "furrow-leveldb" => programs.add_furrow_and_leveldb(&built())?,
                 name => programs.add(name, &built())?,
             }
         }
         let mut job = Job {
             drives: (0..machine.drives.len()).map(serial).collect(),
+            ordinary_drives: (0..machine.ordinary_drives.len()).map(ordinary_serial).collect(),
             command: ["/init", test, self.device.as_deref().unwrap_or(device)].map(str::to_owned).to_vec(),
             ..rest
         };

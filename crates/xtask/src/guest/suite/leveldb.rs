@@ -21,7 +21,7 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// Runs the tests: the machine that is reset beside the one whose program is killed.
 pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
-    let test = ResetTest { name: "leveldb-resets", programs: &["furrow-leveldb"] };
+    let test = ResetTest { name: "leveldb-resets", programs: &["furrow-leveldb"], ordinary: false };
     std::thread::scope(|scope| {
         let resets = scope
             .spawn(|| ResetMachine::start(lab, report, test, "nvme:/dev/furrow/ng-zns0", 3)?.run(RESETS));

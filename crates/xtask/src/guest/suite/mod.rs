@@ -6,6 +6,7 @@ mod export;
 mod faults;
 mod lab;
 mod leveldb;
+mod prio;
 mod report;
 mod resets;
 
@@ -101,6 +102,12 @@ const GROUPS: &[Group] = &[
         about: "the device contract on every kind of kernel device, with io_uring and without",
         run: conformance,
         alone: false,
+    },
+    Group {
+        name: "prio",
+        about: "I/O priorities: the class of every write of logs and bulk, resets under logs in files; what schedulers make of them, measured",
+        run: prio::run,
+        alone: true,
     },
     Group {
         name: "rates",

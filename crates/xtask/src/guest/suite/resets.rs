@@ -12,7 +12,7 @@ use super::lab::{Lab, drives};
 use super::report::GroupReport;
 use crate::guest::clock;
 use crate::guest::job::{Event, Job};
-use crate::guest::machine::{Machine, RunningMachine};
+use crate::guest::machine::{Machine, OrdinaryDrive, RunningMachine};
 use crate::guest::qmp::Monitor;
 
 /// Total number of machine resets.
@@ -26,6 +26,8 @@ const MAX_WRITE_TIME: Duration = Duration::from_millis(1200);
 const RESETS_PER_MOUNT_RESET: u64 = 5;
 /// The longest time from the order to mount to a reset during the mount.
 const MAX_MOUNT_TIME: Duration = Duration::from_millis(400);
+/// Size of a drive without zones.
+const ORDINARY_DRIVE_MB: u32 = 512;
 /// Time limit of the guest's next event.
 const EVENT_LIMIT: Duration = Duration::from_secs(120);
 
@@ -37,7 +39,7 @@ pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
         let machines: Vec<_> = (1..)
             .zip(DEVICES)
             .map(|(stream, device)| {
-                let test = ResetTest { name: "resets", programs: &[] };
+                let test = ResetTest { name: "resets", programs: &[], ordinary: false };
                 scope.spawn(move || ResetMachine::start(lab, report, test, device, stream)?.run(share))
             })
             .collect();
@@ -56,6 +58,8 @@ pub(super) struct ResetTest<'a> {
     pub(super) name: &'a str,
     /// The programs that the test starts.
     pub(super) programs: &'a [&'a str],
+    /// True if the machine has a drive without zones instead of one with zones.
+    pub(super) ordinary: bool,
 }
 
 /// A machine that is reset, and the writes acknowledged by its guest.
@@ -88,8 +92,10 @@ impl<'a> ResetMachine<'a> {
         device: &'a str,
         stream: u64,
     ) -> Result<ResetMachine<'a>> {
+        let ordinary = OrdinaryDrive { size_mb: ORDINARY_DRIVE_MB, slow: None };
         let machine = Machine {
-            drives: drives(1),
+            drives: if test.ordinary { Vec::new() } else { drives(1) },
+            ordinary_drives: if test.ordinary { vec![ordinary] } else { Vec::new() },
             cpus: 1,
             memory_mb: 1024,
             survives_reset: true,

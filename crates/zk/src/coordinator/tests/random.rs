@@ -1,5 +1,6 @@
-//! Random schedules in virtual time: deaths, elections, slow and silent snapshots, lost answers, and coordinators that are killed and started again. By true
-//! time there are never two commanded snapshots at once, the leader is last, and after healing every server that is due gets its turn.
+//! Random schedules in virtual time: deaths, elections, statistics that are reset, slow, hanging and failing snapshots, lost commands and answers, and coordinators that
+//! are killed and started again. By true time there are never two servers with commanded snapshots at once, the leader is last, and after healing every server that
+//! is due gets its turn.
 
 use units::SplitMix64;
 
@@ -24,6 +25,8 @@ struct Process {
     own_since: u64,
     back_at: u64,
     commanded: Option<Commanded>,
+    /// Commands that wait for the end of the one under way, oldest first.
+    queued: Vec<Commanded>,
     disturbed_until: u64,
     served_since: u64,
     zxid: u64,
@@ -31,7 +34,6 @@ struct Process {
     snapshots: u64,
     syncs: u64,
     sync_millis: u64,
-    elections: u64,
     due_since: Option<u64>,
     refused_at: Option<u64>,
 }
@@ -39,7 +41,8 @@ struct Process {
 #[derive(Clone, Debug)]
 struct Commanded {
     /// `None`: the snapshot hangs until healing, or the process's death.
-    until: Option<u64>,
+    duration: Option<u64>,
+    begun: u64,
     since: u64,
     zxid: u64,
     /// The life of the coordinator that waits for the answer; none once the answer was lost.
@@ -59,6 +62,7 @@ struct World {
     healed: bool,
     with_kills: bool,
     turns: Vec<u64>,
+    commanded_again: u64,
 }
 
 impl World {
@@ -69,7 +73,7 @@ impl World {
         let mut world = World {
             random,
             now: 0,
-            nodes: vec![Process { up: true, elections: 0, ..Process::default() }; count],
+            nodes: vec![Process { up: true, ..Process::default() }; count],
             leader: None,
             epoch: 0,
             counter: 0,
@@ -79,6 +83,7 @@ impl World {
             healed: false,
             with_kills,
             turns: vec![0; count],
+            commanded_again: 0,
         };
         world.elect();
         world
@@ -113,7 +118,6 @@ impl World {
         self.counter = 0;
         let leads_at = self.now + self.between(500, 6_000);
         for i in up {
-            self.nodes[i].elections += 1;
             let snaps = i == leader || self.random.draw().is_multiple_of(3);
             let until = if i == leader || !snaps { leads_at } else { leads_at + self.between(500, 6_000) };
             self.join(i, until, snaps);
@@ -132,10 +136,11 @@ impl World {
 
     fn kill(&mut self, i: usize) {
         let back_at = self.now + self.between(500, 30_000);
-        let asker = self.nodes[i].commanded.take().and_then(|commanded| commanded.asker);
+        let all = self.nodes[i].commanded.take().into_iter().chain(self.nodes[i].queued.drain(..));
+        let askers: Vec<u64> = all.filter_map(|commanded| commanded.asker).collect();
         let (zxid, snapshot) = (self.nodes[i].zxid, self.nodes[i].snapshot);
         self.nodes[i] = Process { back_at, zxid, snapshot, ..Process::default() };
-        if let Some(life) = asker {
+        for life in askers {
             self.end(i, life, Outcome::Unanswered("connection reset".into()));
         }
         let up = self.nodes.iter().filter(|node| node.up).count();
@@ -146,7 +151,6 @@ impl World {
 
     fn start(&mut self, i: usize) {
         self.nodes[i].up = true;
-        self.nodes[i].elections = 1;
         match self.leader {
             None => self.elect(),
             Some(leader) => {
@@ -167,39 +171,55 @@ impl World {
     fn give(&mut self, event: Event) {
         let now = self.instant();
         let actions = self.coordinator.as_mut().map(|c| c.step(now, event)).unwrap_or_default();
+        let is_again = |action: &Action| matches!(action, Action::Notify(Notice::CommandedAgain { .. }));
+        let is_again = actions.iter().any(is_again);
         for action in actions {
             if let Action::Command(server) = action {
-                self.command(server.0 as usize - 1);
+                self.command(server.0 as usize - 1, is_again);
             }
         }
     }
 
-    fn command(&mut self, i: usize) {
-        self.check_command(i);
+    fn command(&mut self, i: usize, is_again: bool) {
+        self.check_command(i, is_again);
+        self.commanded_again += u64::from(is_again);
         let life = self.life;
         let refuses = !self.nodes[i].up || !self.nodes[i].serves;
         if refuses || self.draws(300) {
             self.nodes[i].refused_at = Some(self.now);
-            let outcome = if refuses { Outcome::Failed("not serving".into()) } else { Outcome::RateLimited };
+            let outcome = if refuses { Outcome::Refused("not serving".into()) } else { Outcome::RateLimited };
             return self.end(i, life, outcome);
+        }
+        if self.draws(300) {
+            return self.end(i, life, Outcome::Unanswered("lost before the server had it".into()));
         }
         self.turns[i] += 1;
         let hangs = !self.with_kills && self.draws(300);
-        let until = (!hangs).then(|| self.now + self.between(250, 15_000));
-        let zxid = self.nodes[i].zxid;
-        self.nodes[i].commanded = Some(Commanded { until, since: self.now, zxid, asker: Some(life) });
+        let duration = (!hangs).then(|| self.between(250, 15_000));
+        let commanded = Commanded { duration, begun: self.now, since: self.now, zxid: 0, asker: Some(life) };
+        self.nodes[i].queued.push(commanded);
+        self.begin_queued(i);
     }
 
-    fn check_command(&self, i: usize) {
+    /// A process takes its commanded snapshots one after the other.
+    fn begin_queued(&mut self, i: usize) {
+        let node = &mut self.nodes[i];
+        if node.commanded.is_none() && !node.queued.is_empty() {
+            let commanded = node.queued.remove(0);
+            node.commanded = Some(Commanded { begun: self.now, zxid: node.zxid, ..commanded });
+        }
+    }
+
+    fn check_command(&self, i: usize, is_again: bool) {
         let now = self.now;
         for (other, node) in self.nodes.iter().enumerate() {
-            assert!(node.commanded.is_none(), "two commanded at {now} ms: {other} and {i}");
+            assert!(node.commanded.is_none() || other == i, "two commanded at {now} ms: {other} and {i}");
             // Of seven one may be out of reach, and nobody knows what it does.
             let is_known = self.nodes.len() < 7 && now.saturating_sub(node.own_since) > LATE;
             assert!(node.own_until.is_none() || !is_known, "{i} commanded at {now} ms while {other} starts");
         }
         let served_since = self.nodes[i].served_since;
-        if self.leader != Some(i) || now.saturating_sub(served_since) < LATE {
+        if self.leader != Some(i) || is_again || now.saturating_sub(served_since) < LATE {
             return;
         }
         for (other, node) in self.nodes.iter().enumerate().filter(|(other, _)| *other != i) {
@@ -272,24 +292,41 @@ impl World {
     }
 
     fn advance_command(&mut self, i: usize) {
-        let Some(commanded) = self.nodes[i].commanded.clone() else { return };
         let is_lost = self.draws(30);
-        if commanded.until.is_some_and(|until| self.now >= until) || commanded.until.is_none() && self.healed
+        self.lose_answers(i, is_lost);
+        let Some(commanded) = self.nodes[i].commanded.clone() else { return };
+        let fails = self.draws(3);
+        if commanded.duration.map_or(self.healed, |duration| self.now >= commanded.begun + duration) || fails
         {
             let node = &mut self.nodes[i];
             node.commanded = None;
-            node.snapshot = commanded.zxid;
-            node.snapshots += 1;
-            node.disturbed_until = self.now + 1_500;
+            let mut outcome = Outcome::Failed("the file system is full".into());
+            if fails {
+                node.refused_at = Some(self.now);
+            } else {
+                node.snapshot = commanded.zxid;
+                node.snapshots += 1;
+                node.disturbed_until = self.now + 1_500;
+                outcome = Outcome::Taken { size: Bytes(10_000), zxid: Zxid(commanded.zxid) };
+            }
+            // Behind it waits the next one.
+            self.begin_queued(i);
             if let Some(life) = commanded.asker {
-                self.end(i, life, Outcome::Taken { size: Bytes(10_000), zxid: Zxid(commanded.zxid) });
+                self.end(i, life, outcome);
             }
-        } else if let Some(life) = commanded.asker
-            && (is_lost || self.now - commanded.since > 20_000)
-        {
-            if let Some(commanded) = &mut self.nodes[i].commanded {
-                commanded.asker = None;
-            }
+        }
+    }
+
+    /// Answers are lost, and after 20 s nobody waits for one any more.
+    fn lose_answers(&mut self, i: usize, is_lost: bool) {
+        let now = self.now;
+        let node = &mut self.nodes[i];
+        let waiting = node.commanded.iter_mut().chain(&mut node.queued);
+        let given_up: Vec<u64> = waiting
+            .filter(|commanded| is_lost || now - commanded.since > 20_000)
+            .filter_map(|commanded| commanded.asker.take())
+            .collect();
+        for life in given_up {
             self.end(i, life, Outcome::Unanswered("lost".into()));
         }
     }
@@ -310,8 +347,6 @@ impl World {
             snapshots: node.snapshots,
             syncs: node.syncs,
             sync_time: Duration::from_millis(node.sync_millis),
-            elections: node.elections,
-            uptime: Duration::from_millis(self.now - node.served_since),
             data: Bytes(1000),
             proposal: (leader == i).then_some(Bytes(243)),
         })
@@ -322,6 +357,11 @@ impl World {
         for i in 0..self.nodes.len() {
             if self.nodes[i].up && self.draws(12) {
                 self.kill(i);
+            }
+            if self.draws(30) {
+                // The command `stat_reset`.
+                let node = &mut self.nodes[i];
+                (node.snapshots, node.syncs, node.sync_millis) = (0, 0, 0);
             }
         }
         if self.draws(10) {
@@ -365,7 +405,7 @@ impl World {
 
 #[test]
 fn random_schedules_have_one_commanded_snapshot_at_a_time_the_leader_last_and_all_in_the_end() {
-    let (mut runs_with_turns, mut turns) = (0, 0);
+    let (mut runs_with_turns, mut turns, mut commanded_again) = (0, 0, 0);
     for seed in 0..2_000 {
         let mut world = World::new(seed);
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| world.run()));
@@ -374,8 +414,10 @@ fn random_schedules_have_one_commanded_snapshot_at_a_time_the_leader_last_and_al
             std::panic::resume_unwind(panic);
         }
         turns += world.turns.iter().sum::<u64>();
+        commanded_again += world.commanded_again;
         runs_with_turns += u64::from(world.turns.iter().all(|turns| *turns > 0));
     }
+    assert!(commanded_again > 1_000, "{commanded_again} commands were sent again only");
     assert!(turns > 20_000, "{turns} turns only");
     assert!(runs_with_turns > 1_000, "every server had a turn in {runs_with_turns} of 2000 runs only");
 }

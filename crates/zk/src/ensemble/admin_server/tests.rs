@@ -41,7 +41,7 @@ fn json(head: &str) -> Option<String> {
         r#"{"zxid":"200000001","timestamp":1,"error":null}"#
     } else if head.contains("/monitor ") {
         r#"{"version":"3.9.5-a, built on b","server_state":"follower","cnt_snapshottime":2,"cnt_fsynctime":10,"sum_fsynctime":35,
-            "looking_count":1,"uptime":5000,"znode_count":10,"approximate_data_size":1000,"error":null}"#
+            "znode_count":10,"approximate_data_size":1000,"error":null}"#
     } else if head.contains("/voting_view ") {
         r#"{"current_config":{"1":{},"2":{},"3":{}},"error":null}"#
     } else {
@@ -89,9 +89,31 @@ fn each_refusal_of_a_snapshot_has_an_error_of_its_own() {
         (503, "admin.snapshot.enabled"),
         (500, "its log"),
     ] {
-        let server = serve(move |_| http(status, "", "{}"));
+        let server = serve(move |_| http(status, "", r#"{"command":"snapshot","error":null}"#));
         let error = server.snapshot(REQUEST_TIMEOUT).unwrap_err().to_string();
         assert!(error.contains(word), "{status}: {error}");
+    }
+}
+
+#[test]
+fn a_status_of_a_gateway_leaves_open_what_the_server_does() {
+    let own = r#"{"command":"snapshot","error":null}"#;
+    for (status, body, is_open) in [
+        (500, "<html>", true),
+        (500, r#"{"error":"gateway"}"#, true),
+        (503, "upstream reset", true),
+        (502, own, true),
+        (504, own, true),
+        (408, own, true),
+        (301, "", true),
+        (400, "<html>", false),
+        (404, "<html>", false),
+        (500, own, false),
+        (503, own, false),
+    ] {
+        let server = serve(move |_| http(status, "", body));
+        let error = server.snapshot(REQUEST_TIMEOUT).unwrap_err();
+        assert_eq!(matches!(error, AskError::Unanswered { .. }), is_open, "{status} {body}: {error}");
     }
 }
 
@@ -142,4 +164,28 @@ fn a_closed_port_and_a_foreign_program_are_told_apart() {
 fn an_endless_answer_is_refused() {
     let server = serve(|_| http(200, "", &"x".repeat(MAX_ANSWER_BYTES as usize + 1)));
     assert!(server.sample().is_err());
+}
+
+#[test]
+fn an_error_of_connecting_is_no_lost_answer() {
+    // A name that no resolver knows, and an address of IPv6's discard prefix.
+    for address in ["no-such-host.invalid:80", "[100::1]:80"] {
+        let server = AdminServer::new(address.parse().unwrap(), None);
+        let error = server.snapshot(Duration::from_secs(60)).unwrap_err();
+        assert!(matches!(error, AskError::NotConnected(_) | AskError::NotListening(_)), "{address}: {error}");
+    }
+}
+
+#[test]
+fn a_connection_that_is_not_accepted_in_time_is_no_lost_answer() {
+    // Nobody accepts, and the queue of connections is full.
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let mut queued = Vec::new();
+    while let Ok(stream) = std::net::TcpStream::connect_timeout(&address, Duration::from_millis(200)) {
+        queued.push(stream);
+    }
+    let server = AdminServer::new(address.to_string().parse().unwrap(), None);
+    let error = server.snapshot(Duration::from_secs(60)).unwrap_err();
+    assert!(matches!(error, AskError::NotConnected(_)), "{error}");
 }

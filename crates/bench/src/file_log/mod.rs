@@ -1,6 +1,9 @@
 //! Logs in ordinary files: how long a record takes to be durable by [`prio::LogFile`], beside a plain file with `fdatasync`, alone and beside bulk writers of the same
-//! file system. On the machine's clock, and so a measurement of the machine and its drive.
+//! file system, and beside the paper's writer process behind a pipe. On the machine's clock, and so a measurement of the machine and its drive.
 
+mod pipe;
+
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::io::Write as _;
@@ -14,6 +17,8 @@ use serde::Serialize;
 use sys::BufMut;
 use units::{Driver, RealDriver};
 
+use self::pipe::PipeLog;
+pub use self::pipe::serve_pipe;
 use crate::{Error, Latencies, Recorder, Result, Scratch};
 
 /// Prefix of the folder that a measurement makes.
@@ -35,11 +40,13 @@ pub enum Way {
     Thread,
     /// [`LogFile`] over a writer process.
     Process,
+    /// A writer process behind a pipe, as the paper's: see [`serve_pipe`].
+    Pipe,
 }
 
 impl Way {
     /// All ways, in the order of their measurement.
-    pub const ALL: [Way; 4] = [Way::Plain, Way::Request, Way::Thread, Way::Process];
+    pub const ALL: [Way; 5] = [Way::Plain, Way::Request, Way::Thread, Way::Process, Way::Pipe];
 }
 
 /// The load of a measurement of logs in files.
@@ -55,6 +62,19 @@ pub struct FileLogLoad {
     pub bulk: u32,
     /// The program `furrow-prio-writer`; without it [`Way::Process`] is left out.
     pub writer: Option<PathBuf>,
+    /// The program of [`Way::Pipe`] and its arguments, behind which the log's path comes; without them [`Way::Pipe`] is left out. The program calls [`serve_pipe`].
+    pub pipe_writer: Option<Vec<OsString>>,
+}
+
+impl FileLogLoad {
+    /// True if the program that the way needs is named.
+    fn has(&self, way: Way) -> bool {
+        match way {
+            Way::Plain | Way::Request | Way::Thread => true,
+            Way::Process => self.writer.is_some(),
+            Way::Pipe => self.pipe_writer.is_some(),
+        }
+    }
 }
 
 /// One way's latencies.
@@ -82,10 +102,7 @@ pub fn measure(load: &FileLogLoad) -> Result<Vec<FileLogLine>> {
         return Err(Error::settings("a record has one byte at least, and there is one record at least"));
     }
     let mut lines = Vec::new();
-    for way in Way::ALL {
-        if way == Way::Process && load.writer.is_none() {
-            continue;
-        }
+    for way in Way::ALL.into_iter().filter(|way| load.has(*way)) {
         for beside_bulk in [false, true] {
             if !beside_bulk || load.bulk > 0 {
                 lines.push(measure_way(load, way, beside_bulk)?);
@@ -147,6 +164,19 @@ fn write_log(load: &FileLogLoad, way: Way, path: &Path, driver: &dyn Driver) -> 
             }
             return Ok((recorder, false));
         }
+        Way::Pipe => {
+            let writer = load.pipe_writer.as_deref().unwrap_or_default();
+            let mut log =
+                PipeLog::start(writer, path).map_err(|e| failed("start the pipe's writer of", path, &e))?;
+            for _ in 0..load.records {
+                time(&mut || {
+                    log.append(&record).map(drop).map_err(|e| failed("write through the pipe to", path, &e))
+                })?;
+            }
+            let real_time = log.is_real_time();
+            log.close().map_err(|e| failed("close", path, &e))?;
+            return Ok((recorder, real_time));
+        }
         Way::Request => How::Request,
         Way::Thread => How::Thread,
         Way::Process => How::Process,
@@ -194,7 +224,14 @@ mod tests {
         let program = std::env::current_exe().expect("has a path");
         let folder = program.parent().expect("lies in a folder").join("bench-prio-test");
         std::fs::create_dir_all(&folder).expect("makes it");
-        let load = FileLogLoad { folder: folder.clone(), record: 512, records: 20, bulk: 1, writer: None };
+        let load = FileLogLoad {
+            folder: folder.clone(),
+            record: 512,
+            records: 20,
+            bulk: 1,
+            writer: None,
+            pipe_writer: None,
+        };
         let lines = measure(&load).expect("measures");
         let seen: Vec<(Way, bool)> = lines.iter().map(|line| (line.way, line.beside_bulk)).collect();
         let wanted: Vec<(Way, bool)> =
