@@ -82,6 +82,8 @@ struct GrantedTurn {
     granted_at: Instant,
     /// When the turn is over by every clock.
     over_at: Instant,
+    /// Bytes a second that the last grant gave.
+    rate: Bytes,
 }
 
 /// The leader's attempt to lead no longer, so that its node can have a turn.
@@ -343,7 +345,9 @@ impl Leader {
         let known = self.nodes.get_mut(&node).expect("a grant answers a report");
         let report = known.report.id;
         let over_at = now.after(duration);
-        known.turn = Some(GrantedTurn { report, granted_at: now, over_at });
+        // The rate is for a part of the time that is left. Were it found anew each time, the turn would end at the limit: what is left falls as that time does.
+        let rate = known.turn.map_or(rate, |turn| rate.max(turn.rate));
+        known.turn = Some(GrantedTurn { report, granted_at: now, over_at, rate });
         Action::Grant(Grant { node, term: self.term, report, lease: self.options.lease, rate })
     }
 

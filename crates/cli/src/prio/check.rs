@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use rustix::fs::{OFlags, major, minor};
+use rustix::fs::{major, minor};
 use serde_json::{Value, json};
 use units::{Driver, Instant};
 
@@ -264,8 +264,9 @@ pub fn load(context: &Context, args: &LoadArgs) -> Result<ExitCode> {
 }
 
 fn append_synced(driver: &dyn Driver, file: &Path) -> Result<Value> {
-    let flags = OFlags::DSYNC.bits().cast_signed();
-    let mut file = OpenOptions::new().create(true).append(true).custom_flags(flags).open(file)?;
+    /// `O_DSYNC` of Linux. rustix's `OFlags::DSYNC` has the bits of `O_SYNC`, which also waits for the file's times.
+    const DATA_SYNC: i32 = 0o1_0000;
+    let mut file = OpenOptions::new().create(true).append(true).custom_flags(DATA_SYNC).open(file)?;
     let (start, data) = (driver.now(), vec![7; APPEND]);
     let mut latencies: Vec<Duration> = Vec::new();
     let mut now = start;

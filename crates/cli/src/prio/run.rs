@@ -33,7 +33,7 @@ const NOTES_WITHIN: u64 = 4096;
     after_help = "Example:\n  furrow prio run --log 'wal/*' --bulk '*.snapshot' -- server --data ./data\n\
     \n\
     A glob is compared with the end of a path: 'wal/*' matches /data/wal/0001. '**' stands for one directory or more.\n\
-    Calls of the C library alone are seen. Static programs, programs in Go, and writes by io_uring, libaio or mmap are not: give \
+    Calls of the C library alone are seen. Static programs, programs in Go, and writes by io_uring or mmap are not: give \
     those one priority as a whole, with --whole. docs/prio.md says more."
 )]
 pub struct RunArgs {

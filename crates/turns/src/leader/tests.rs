@@ -330,6 +330,31 @@ fn the_rate_is_as_low_as_the_room_of_the_node_and_of_those_who_wait_allows() {
     assert!((78..=82).contains(&granted_rate(50, Some(50))));
 }
 
+/// The log grows by 10 MiB a second, node 2 has 100 MiB to write and 400 MiB left, and writes as fast as its turn says.
+#[test]
+fn a_turn_ends_well_before_the_limit() {
+    let mut group = Group::of(3, options());
+    let grown = |seconds: u64| {
+        Some(Status { log: Bytes(seconds * 10 * MIB), snapshot: Bytes(u64::MAX), ..well(900) })
+    };
+    for second in 0..40 {
+        group.now += 750;
+        group.round(&[grown(second), Some(well(900)), Some(well(900))]);
+    }
+    let (mut left, mut room, mut seconds) = (100.0, 400.0, 0.0);
+    while left > 0.0 {
+        let bytes = |mib: f64| Bytes((mib * MIB as f64) as u64);
+        let status = Status { room: bytes(room), left: Some(bytes(left)), ..due(0) };
+        let log = 40 + seconds as u64;
+        group.round(&[grown(log), Some(status), Some(well(900))]);
+        let rate = group.nodes[1].rate(at(group.now), &status).map_or(0.0, |rate| rate.0 as f64 / MIB as f64);
+        left -= rate * 0.25;
+        room -= 10.0 * 0.25;
+        seconds += 0.25;
+        assert!(room > 150.0, "{left} MiB are left, and {room} of 400 until the limit");
+    }
+}
+
 #[test]
 fn nobody_goes_during_a_recovery() {
     let mut group = Group::of(3, options());
