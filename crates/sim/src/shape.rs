@@ -52,7 +52,10 @@ impl Shape {
                 Shape { drive, log, style: Style::default(), buffered }
             }
         };
-        Shape { drive: shape.drive.with_conventional_zones(seed, workload), ..shape }
+        // From a generator of its own, so that older seeds keep their workloads.
+        let durable_writes = Rng::at(seed, &[workload, 0xf0a]).chance(50);
+        let log = LogOptions { durable_writes, ..shape.log };
+        Shape { drive: shape.drive.with_conventional_zones(seed, workload), log, ..shape }
     }
 
     fn of_logs(rng: &mut Rng, workload: u64, volatile_cache: bool) -> Shape {

@@ -41,6 +41,8 @@ pub struct LogOptions {
     pub window: usize,
     /// In which zones a mount's ordered logs lie. Default: auto.
     pub zones: LogZones,
+    /// Whether a sync of an ordered log may be a durable write (FUA) instead of a write and a flush, where that is faster. Default: true.
+    pub durable_writes: bool,
     /// Bytes of a region: after so many bytes of entries the log waits until nothing is in flight (ZWAL's barrier, section
     /// 4.4), which bounds how far recovery looks for a missing entry; 0 for no barriers. Default: 0.
     #[cfg(feature = "log-barriers")]
@@ -82,6 +84,7 @@ impl Default for LogOptions {
             mode: IoMode::Append,
             window: LogOptions::DEFAULT_WINDOW,
             zones: LogZones::Auto,
+            durable_writes: true,
             #[cfg(feature = "log-barriers")]
             barrier: 0,
             #[cfg(feature = "broken-rules")]

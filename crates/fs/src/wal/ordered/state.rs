@@ -228,6 +228,7 @@ impl WriterState {
             let since = self.dev.driver().now();
             let durable = single
                 && self.has_volatile_cache
+                && self.options.durable_writes
                 && !self.options.rules().skips_flushes()
                 && self.lowest_awaited().is_some()
                 && !self.operations.is_flushing()
