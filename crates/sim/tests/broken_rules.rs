@@ -65,7 +65,7 @@ fn a_reset_before_the_metadata_is_durable_is_found() {
 
 #[test]
 fn a_log_that_keeps_entries_behind_a_gap_is_found() {
-    rule_break_is_found(Target::Log, 17, BrokenRule::Gap);
+    rule_break_is_found(Target::Log, 51, BrokenRule::Gap);
 }
 
 #[test]
