@@ -438,7 +438,7 @@ fn a_sync_fails_after_a_failed_write_back_also_with_the_library() {
         mkdir "$1/on"
         mount -o loop "$1/drive" "$1/on"
         echo mounted
-        dd if=/dev/zero of="$1/filler" bs=64k status=none || true
+        if dd if=/dev/zero of="$1/filler" bs=64k status=none 2>/dev/null; then echo "the drive was not filled"; exit 1; fi
         LD_PRELOAD="$LIBRARY" "$2" lost "$1/on/a.bulk" "$1/filler" "$1/on"
     "#;
     let mount = place.path("mount");

@@ -162,6 +162,7 @@ mod tests {
                 landed: false,
                 how: Durability::Cached,
                 done: Done::Unit,
+                bulk: false,
                 sample: None,
                 completer,
             }

@@ -321,6 +321,7 @@ impl Zone {
             landed: false,
             how,
             done,
+            bulk: false,
             sample: None,
             completer,
         });

@@ -33,6 +33,8 @@ pub(crate) struct WriteInFlight {
     pub landed: bool,
     pub how: Durability,
     pub done: Done,
+    /// True if the drives' schedulers may hold the write.
+    pub bulk: bool,
     /// Set if the latency of the append counts.
     pub sample: Option<Sample>,
     pub completer: Completer,

@@ -1,5 +1,5 @@
 //! The paper's log writer: a process to which a program sends its log's bytes through a pipe ("Mitigating Write-ahead Log Contention on Shared Storage Devices", section 4.2).
-//! It is here to be measured beside [`prio::LogFile`], and nothing else uses it.
+//! `furrow bench prio` alone uses the writer, to measure it beside [`prio::LogFile`].
 //!
 //! ```text
 //!   program                                                       writer: one thread, real-time

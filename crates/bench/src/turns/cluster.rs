@@ -32,7 +32,7 @@ pub(super) struct Cluster {
     requests: Event,
 }
 
-/// What the leader knows.
+/// The leader's state: its term, requests and entries, as they pass from leader to leader.
 #[derive(Debug)]
 struct Group {
     leader: usize,

@@ -15,7 +15,7 @@ const LONGEST_ENTRY: Bytes = Bytes(64 << 10);
 const MOST_CLIENTS: u32 = 4096;
 const LONGEST_TIME: Duration = Duration::from_secs(3600);
 
-/// Who decides when a server writes its snapshot.
+/// The rule by which a server's snapshot begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Policy {
@@ -33,7 +33,7 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Due {
-    /// So many entries, whatever a snapshot takes. ZooKeeper's `snapCount` is 100,000.
+    /// This number of entries since the last snapshot, at any size of a snapshot. ZooKeeper's `snapCount` is 100,000.
     Entries(u64),
     /// As many bytes as the snapshot has: a restart takes at most twice as long.
     Snapshot,
@@ -58,7 +58,7 @@ pub struct TurnsLoad {
     pub snapshot: Bytes,
     /// When a snapshot is due. Default 100,000 entries.
     pub due: Due,
-    /// Who decides.
+    /// The rule by which snapshots begin.
     pub policy: Policy,
     /// Whether each drive has a scheduler ([`zoned::Share`]) before it.
     pub scheduler: bool,

@@ -22,7 +22,7 @@ use crate::{Error, Latencies, Result};
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct TurnsLine {
-    /// Who decided when snapshots are written.
+    /// The rule by which snapshots began.
     pub policy: Policy,
     /// Whether each drive had a scheduler before it.
     pub scheduler: bool,

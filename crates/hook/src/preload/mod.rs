@@ -18,7 +18,7 @@
 //! - A function does what the C library's does, with the same result and `errno`. A failure of ours is never an error of the call: the call goes without a class.
 //! - Errors of write-back are the program's. No call of ours takes them from the kernel, which reports each once: write-behind begins write-back, and looks at its progress by `cachestat`.
 //! - Calls before this library's constructor, and in a child of `vfork`, go through untouched; but the counters have a log's writes and syncs of such a child as its parent's.
-//! - No call takes a lock, the loader's included, or calls `malloc`: a signal handler or the child of a fork may make them. The functions of the C library are looked up by the constructor.
+//! - No call takes a lock, the loader's included, or calls `malloc`: a signal handler or the child of a fork may make them. The functions of the C library are resolved by the constructor.
 //! - Our own writes raise no signal and do not wait: counters go to a file, or to stderr where it has room.
 //! - A thread that leaves a call by `siglongjmp` has its own priority again at its next call of a file with a class that is not deeper on the stack. Its bulk call counts as in flight for
 //!   two minutes after the process's last bulk. One that is cancelled within a call keeps the call's priority until it ends. If either used the admission of bulk, the process's bulk waits 1 ms a write from then on,
@@ -41,7 +41,7 @@ mod table;
 /// Runs before the program's `main`, and after calls that other libraries' constructors make.
 extern "C" fn start() {
     let errno = errno::get();
-    interpose::look_up_symbols();
+    interpose::resolve_symbols();
     errno::set(errno);
     process::start();
 }

@@ -125,7 +125,7 @@ struct Changed {
     frame: usize,
 }
 
-/// What [`restore`] needs.
+/// The thread's priority before [`raise`], which [`restore`] sets again.
 #[derive(Clone, Copy, Debug)]
 pub struct Raised {
     before: Priority,

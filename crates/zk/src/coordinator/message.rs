@@ -45,7 +45,7 @@ pub enum Outcome {
     Refused(String),
     /// The server tried to take a snapshot and failed. None is under way there.
     Failed(String),
-    /// It is not known whether the server is taking a snapshot.
+    /// No answer that tells whether the server is taking a snapshot.
     Unanswered(String),
 }
 

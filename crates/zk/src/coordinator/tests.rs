@@ -262,19 +262,19 @@ fn a_second_command_that_is_refused_says_nothing_about_the_first_and_one_that_fa
 }
 
 #[test]
-fn a_turn_without_an_answer_is_told_again_while_the_server_cannot_be_commanded_again() {
+fn a_turn_without_an_answer_is_reported_again_while_the_server_cannot_be_commanded_again() {
     let mut bench = Bench::new(&[100, 100, 0]);
     assert_eq!(bench.pass(21), [1]);
     bench.ended(1, Outcome::Unanswered("reset".into()));
     bench.health.insert(2, Health::Unreachable("no answer".into()));
     assert_eq!(bench.pass(61), [0; 0]);
-    let told: Vec<&String> = bench
+    let causes: Vec<&String> = bench
         .notices
         .iter()
         .filter_map(|notice| if let Notice::Unanswered { why, .. } = notice { Some(why) } else { None })
         .collect();
-    assert_eq!(told.len(), 4, "at once and each 20 s: {told:?}");
-    assert!(told[3].contains("only 1 servers are undisturbed"), "{told:?}");
+    assert_eq!(causes.len(), 4, "at once and each 20 s: {causes:?}");
+    assert!(causes[3].contains("only 1 servers are undisturbed"), "{causes:?}");
 }
 
 #[test]

@@ -112,7 +112,8 @@ impl Operations {
 
     /// True while a durable write of the log is in flight.
     pub(super) fn makes_durable(&self) -> bool {
-        self.parts.iter().any(|part| part.tag.makes_durable.is_some())
+        // A durable write is submitted while nothing else is in flight: it is the oldest.
+        self.parts.front().is_some_and(|part| part.tag.makes_durable.is_some())
     }
 
     fn signal(&mut self) -> Arc<Signal> {

@@ -14,7 +14,7 @@ use crate::{shell, text};
 const MKFS_LIMIT: Duration = Duration::from_secs(60);
 /// Size of the null_blk device, which is in the guest's memory.
 const NULL_BLK_MB: u32 = 512;
-/// What null_blk does not work on yet waits in the kernel's queue.
+/// The slow null_blk device: requests beyond its depth wait in the kernel's queue.
 const NULL_BLK: Slow = Slow { time: Duration::from_millis(2), depth: 8, longest_kib: 64 };
 
 /// A drive with a mounted file system.

@@ -8,7 +8,7 @@ use std::ptr::null_mut;
 
 use libc::{FILE, c_int};
 
-use super::symbols::look_up_all;
+use super::symbols::resolve_all;
 
 /// Defines exported functions, and the list of their `SYMBOLS`. Within a function's body, the closure before it calls the C library's function with the same arguments.
 macro_rules! interpose {
@@ -52,10 +52,10 @@ mod requests;
 mod streams;
 mod writes;
 
-/// Looks up all functions of the C library that this library's stand before.
-pub fn look_up_symbols() {
+/// Resolves all functions of the C library that this library's stand before.
+pub fn resolve_symbols() {
     let lists = [descriptors::SYMBOLS, end::SYMBOLS, open::SYMBOLS, streams::SYMBOLS, writes::SYMBOLS];
-    look_up_all(lists.into_iter().flatten().copied().chain([&requests::IO_SUBMIT]));
+    resolve_all(lists.into_iter().flatten().copied().chain([&requests::IO_SUBMIT]));
 }
 
 /// The result of a function that fails.
