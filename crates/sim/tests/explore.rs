@@ -85,13 +85,23 @@ fn no_power_cut_breaks_an_array() {
     explore(Target::Array, 4, 1_000);
 }
 
+/// Checks one state of the target `array` alone.
+fn check_array_state(seed: u64, state: &str) {
+    let only = Some(state.parse().expect("a state's name"));
+    let report = crash(&CrashOptions { only, ..CrashOptions::new(Target::Array, seed, 1) })
+        .expect("the workload has this state: where workloads change, look for another one");
+    assert_eq!((report.states, report.is_clean()), (1, true), "{:?}", report.failures);
+}
+
 /// A write of a zone is refused while a part of the zone is copied from the other parts: the zone's end falls back into a stripe that was whole when the copy began.
 /// The state was found by an exploration with `during: Reclaim`.
 #[test]
 fn a_part_that_is_copied_while_a_write_is_refused_keeps_what_is_durable() {
-    let only = Some("197.3018.s0".parse().expect("a state's name"));
-    let options = CrashOptions { only, ..CrashOptions::new(Target::Array, 180_558_309, 1) };
-    let report =
-        crash(&options).expect("the workload has this state: where workloads change, look for another one");
-    assert_eq!((report.states, report.is_clean()), (1, true), "{:?}", report.failures);
+    check_array_state(180_558_309, "197.3018.s0");
+}
+
+/// A drive fills its part of a zone at a power cut, inside the zone's last stripe; the power is cut again while the mount writes that stripe's parity, and the drive is lost.
+#[test]
+fn a_mount_that_is_cut_adds_no_block_to_the_last_stripe_of_a_zone() {
+    check_array_state(161_253_710, "12.3512.s0");
 }

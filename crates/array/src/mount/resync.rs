@@ -638,11 +638,10 @@ impl Resync {
     }
 
     /// True if the last blocks of a stripe at the zone's end may be what a drive filled its part with as it lost power. The zone is full
-    /// then, which nothing but that part says until the mount's checkpoints are complete.
+    /// then, which nothing but that part says until the mount's checkpoints are complete. The stripe may be the last one of the zone.
     fn may_be_filled(&self, decision: &Decision, stripe: Stripe) -> bool {
         decision.verdict == Verdict::Full
             && self.layout.end(stripe) == decision.pointer
-            && decision.pointer < self.layout.capacity()
             && self.parts.contains(&PartState::Full)
     }
 
