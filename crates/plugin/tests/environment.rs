@@ -79,3 +79,13 @@ fn settings_that_would_have_no_effect_are_refused() {
         assert!(!output.status.success() && said.contains(says), "{name}: {said}");
     }
 }
+
+/// `Prefetch`, `Hint`, `InvalidateCache` and `PositionedAppend`, as RocksDB calls them.
+#[test]
+fn the_page_cache_does_what_rocksdb_tells_it_of_reads() {
+    for (cache, argument) in [("64MiB", "cached"), ("0", "uncached")] {
+        let variables = [("FURROW_CACHE", cache)];
+        let output = run_with("zones=64&zone-size=1MiB", &["tell of reads", argument], &variables);
+        assert!(output.status.success(), "{cache}: {}", output_text(&output));
+    }
+}

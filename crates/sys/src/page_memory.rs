@@ -9,11 +9,15 @@
 //!   kept       free, with memory: taken first. At most as many as the limit leaves beside those in use
 //!   returned   free, without memory: the kernel has it back, and gives zeros when the page is taken again
 //! ```
+//!
+//! The handles of a page are counted in an array beside the slab, not in an allocation for each page: a processor's caches hold the counts of many pages, and a look-up
+//! of a page in a large cache waits for one memory access less.
 
 use std::fmt;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use parking_lot::Mutex;
 use rustix::io::Result;
@@ -21,6 +25,9 @@ use rustix::mm::{Advice, MapFlags, ProtFlags};
 
 /// Pages of a slab.
 const SLAB_PAGES: usize = 256;
+
+/// The most handles of a page: far from the end of the count, which nothing but forgotten handles could reach.
+const MOST_HANDLES: u32 = u32::MAX / 2;
 
 /// Memory for pages of one length. Dropped pages return to it; the kernel gets all of it back when the last page and the last handle are gone.
 pub struct PageMemory {
@@ -32,26 +39,47 @@ struct Free {
     in_use: usize,
     /// Pages that may have memory beside those in use, with these together.
     limit: usize,
-    kept: Vec<PagePointer>,
-    returned: Vec<PagePointer>,
-    slabs: Vec<PagePointer>,
+    kept: Vec<PageSlot>,
+    returned: Vec<PageSlot>,
+    slabs: Vec<Slab>,
 }
 
-/// The first byte of a page or a slab.
+/// The memory of [`SLAB_PAGES`] pages.
+struct Slab {
+    bytes: NonNull<u8>,
+    /// The number of handles of each page: a leaked box, which slots point into.
+    handles: NonNull<[AtomicU32; SLAB_PAGES]>,
+}
+
+/// The place of a page in a slab.
 #[derive(Clone, Copy)]
-struct PagePointer(NonNull<u8>);
-
-// SAFETY: a pointer to mapped memory that belongs to no thread; who holds the pointer of a page has the page to itself.
-unsafe impl Send for PagePointer {}
-// SAFETY: as above; the pointer alone gives no access.
-unsafe impl Sync for PagePointer {}
-
-/// Bytes in a page of a [`PageMemory`].
-pub struct Page {
-    at: PagePointer,
-    len: usize,
-    memory: Arc<PageMemory>,
+struct PageSlot {
+    bytes: NonNull<u8>,
+    /// The number of the page's handles, an element of [`Slab::handles`].
+    handles: NonNull<AtomicU32>,
 }
+
+// SAFETY: pointers to memory that belongs to no thread and lives as long as the `PageMemory`.
+unsafe impl Send for Slab {}
+// SAFETY: as above; the pointers alone give no access.
+unsafe impl Sync for Slab {}
+// SAFETY: as for `Slab`; a page whose slot is in a free list has no handles.
+unsafe impl Send for PageSlot {}
+// SAFETY: as above.
+unsafe impl Sync for PageSlot {}
+
+/// A handle of bytes in a page of a [`PageMemory`]. The page is free when its last handle is dropped.
+pub struct Page {
+    slot: PageSlot,
+    len: usize,
+    /// The memory that the page belongs to. All handles of a page have one strong count of the `Arc` together.
+    memory: NonNull<PageMemory>,
+}
+
+// SAFETY: all handles of a page read the same bytes, which nothing changes while there is a handle; `PageMemory` is `Send` and `Sync`.
+unsafe impl Send for Page {}
+// SAFETY: as above.
+unsafe impl Sync for Page {}
 
 impl PageMemory {
     /// Memory for pages of `page_bytes`, a multiple of 4096. Free pages keep their memory as long as they and the pages in use are not more than `limit`.
@@ -66,13 +94,13 @@ impl PageMemory {
         let mut free = self.free.lock();
         free.limit = limit;
         while free.in_use + free.kept.len() > limit
-            && let Some(page) = free.kept.pop()
+            && let Some(slot) = free.kept.pop()
         {
-            if !self.return_to_kernel(page) {
-                free.kept.push(page);
+            if !self.return_to_kernel(slot) {
+                free.kept.push(slot);
                 return;
             }
-            free.returned.push(page);
+            free.returned.push(slot);
         }
     }
 
@@ -87,30 +115,36 @@ impl PageMemory {
     /// If `bytes` are more than a page, or if the kernel has no memory left.
     pub fn page(self: &Arc<Self>, bytes: &[u8]) -> Page {
         assert!(bytes.len() <= self.page_bytes, "{} bytes in a page of {}", bytes.len(), self.page_bytes);
-        let at = self.take();
+        let slot = self.take();
         // SAFETY: `take` gave a page of `page_bytes` bytes that nothing else refers to.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), at.0.as_ptr(), bytes.len()) };
-        Page { at, len: bytes.len(), memory: Arc::clone(self) }
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), slot.bytes.as_ptr(), bytes.len()) };
+        // SAFETY: the count lives as long as `self`.
+        unsafe { slot.handles.as_ref() }.store(1, Ordering::Relaxed);
+        let memory = NonNull::new(Arc::into_raw(Arc::clone(self)).cast_mut()).expect("an Arc is not null");
+        Page { slot, len: bytes.len(), memory }
     }
 
-    fn take(&self) -> PagePointer {
+    fn take(&self) -> PageSlot {
         let mut free = self.free.lock();
-        if let Some(page) = free.kept.pop().or_else(|| free.returned.pop()) {
-            free.in_use += 1;
-            return page;
+        if free.kept.is_empty() && free.returned.is_empty() {
+            let slab = self.map_slab().expect("the system has memory left for a page");
+            let slots = (0..SLAB_PAGES).map(|page| {
+                // SAFETY: the slab has SLAB_PAGES pages of `page_bytes` bytes, and as many counts.
+                unsafe {
+                    PageSlot {
+                        bytes: slab.bytes.add(page * self.page_bytes),
+                        handles: slab.handles.cast::<AtomicU32>().add(page),
+                    }
+                }
+            });
+            free.returned.extend(slots);
+            free.slabs.push(slab);
         }
-        let slab = self.map_slab().expect("the system has memory left for a page");
         free.in_use += 1;
-        free.slabs.push(slab);
-        for page in 1..SLAB_PAGES {
-            // SAFETY: the slab has SLAB_PAGES pages of `page_bytes` bytes.
-            let at = unsafe { slab.0.add(page * self.page_bytes) };
-            free.returned.push(PagePointer(at));
-        }
-        slab
+        free.kept.pop().or_else(|| free.returned.pop()).expect("a page of the new slab")
     }
 
-    fn map_slab(&self) -> Result<PagePointer> {
+    fn map_slab(&self) -> Result<Slab> {
         // SAFETY: a new mapping, at an address of the kernel's choice.
         let at = unsafe {
             rustix::mm::mmap_anonymous(
@@ -124,40 +158,73 @@ impl PageMemory {
         // SAFETY: the mapping is new, and nothing refers to it.
         let _advised =
             unsafe { rustix::mm::madvise(at, SLAB_PAGES * self.page_bytes, Advice::LinuxNoHugepage) };
-        Ok(PagePointer(NonNull::new(at.cast()).expect("the kernel maps nothing at address 0")))
+        let bytes = NonNull::new(at.cast()).expect("the kernel maps nothing at address 0");
+        let handles = Box::new([const { AtomicU32::new(0) }; SLAB_PAGES]);
+        Ok(Slab { bytes, handles: NonNull::from(Box::leak(handles)) })
     }
 
-    fn give(&self, page: PagePointer) {
+    fn give(&self, slot: PageSlot) {
         let mut free = self.free.lock();
         free.in_use -= 1;
-        if free.in_use + free.kept.len() >= free.limit && self.return_to_kernel(page) {
-            free.returned.push(page);
+        if free.in_use + free.kept.len() >= free.limit && self.return_to_kernel(slot) {
+            free.returned.push(slot);
         } else {
-            free.kept.push(page);
+            free.kept.push(slot);
         }
     }
 
     /// Gives the memory of a free page back, and says whether the kernel took it.
-    fn return_to_kernel(&self, page: PagePointer) -> bool {
+    fn return_to_kernel(&self, slot: PageSlot) -> bool {
         // SAFETY: the page is mapped, private and anonymous, and nothing refers to it.
-        unsafe { rustix::mm::madvise(page.0.as_ptr().cast(), self.page_bytes, Advice::LinuxDontNeed) }.is_ok()
+        unsafe { rustix::mm::madvise(slot.bytes.as_ptr().cast(), self.page_bytes, Advice::LinuxDontNeed) }
+            .is_ok()
     }
 }
 
 impl Drop for PageMemory {
     fn drop(&mut self) {
         for slab in &self.free.get_mut().slabs {
-            // SAFETY: the slab was mapped with this length. Each page holds an Arc of `self`, so that no page is left.
+            // SAFETY: the slab was mapped with this length. Each page's handles hold an Arc of `self`, so that no page is left.
             let unmapped =
-                unsafe { rustix::mm::munmap(slab.0.as_ptr().cast(), SLAB_PAGES * self.page_bytes) };
+                unsafe { rustix::mm::munmap(slab.bytes.as_ptr().cast(), SLAB_PAGES * self.page_bytes) };
             debug_assert!(unmapped.is_ok(), "a slab is a mapping");
+            // SAFETY: the counts were leaked from a box, and no page is left.
+            drop(unsafe { Box::from_raw(slab.handles.as_ptr()) });
         }
+    }
+}
+
+impl Page {
+    /// True if both are handles of the same page.
+    pub fn is_same(&self, other: &Page) -> bool {
+        self.slot.bytes == other.slot.bytes
+    }
+
+    fn handles(&self) -> &AtomicU32 {
+        // SAFETY: the count lives as long as the `PageMemory`, which the page's handles keep.
+        unsafe { self.slot.handles.as_ref() }
+    }
+}
+
+impl Clone for Page {
+    fn clone(&self) -> Page {
+        // A handle exists, so that the page cannot be freed meanwhile.
+        let before = self.handles().fetch_add(1, Ordering::Relaxed);
+        assert!(before < MOST_HANDLES, "handles of a page were forgotten");
+        Page { slot: self.slot, len: self.len, memory: self.memory }
     }
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
-        self.memory.give(self.at);
+        if self.handles().fetch_sub(1, Ordering::Release) > 1 {
+            return;
+        }
+        // All reads by other handles come before the page is taken again.
+        fence(Ordering::Acquire);
+        // SAFETY: the page's last handle gives back the strong count that the first one took.
+        let memory = unsafe { Arc::from_raw(self.memory.as_ptr().cast_const()) };
+        memory.give(self.slot);
     }
 }
 
@@ -165,8 +232,8 @@ impl Deref for Page {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
-        // SAFETY: the page has `len` bytes that were written, and belongs to `self`.
-        unsafe { std::slice::from_raw_parts(self.at.0.as_ptr(), self.len) }
+        // SAFETY: the page has `len` bytes that were written, and nothing writes them while `self` is a handle of the page.
+        unsafe { std::slice::from_raw_parts(self.slot.bytes.as_ptr(), self.len) }
     }
 }
 
@@ -224,6 +291,29 @@ mod tests {
         memory.set_limit(0);
         drop(page);
         assert_eq!(counts(&memory), (0, 0, 16));
+    }
+
+    #[test]
+    fn a_page_stays_until_its_last_handle_is_dropped_whichever_thread_drops_it() {
+        let memory = PageMemory::new(4096, 0);
+        for round in 0..200_u8 {
+            let page = memory.page(&[round; 4096]);
+            let other = memory.page(&[round; 4096]);
+            assert!(page.is_same(&page.clone()) && !page.is_same(&other));
+            std::thread::scope(|scope| {
+                for _ in 0..4 {
+                    let page = page.clone();
+                    scope.spawn(move || assert!(page.clone().iter().all(|byte| *byte == round)));
+                }
+                scope.spawn(move || drop((page, other)));
+            });
+            assert_eq!(memory.free.lock().in_use, 0);
+        }
+        // Pages outlive the last handle of their memory.
+        let page = memory.page(b"last");
+        let clone = page.clone();
+        drop((memory, page));
+        assert_eq!(&*clone, b"last");
     }
 
     #[test]

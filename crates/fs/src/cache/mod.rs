@@ -24,7 +24,7 @@ use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::{Cache, DefaultLifecycle, GuardResult, PlaceholderGuard};
-use sys::PageMemory;
+use sys::{Page, PageMemory};
 use units::Bytes;
 
 use self::admission::Admission;
@@ -92,9 +92,6 @@ fn default_size_within(memory: Option<u64>) -> Bytes {
     let size = Bytes((memory / MEMORY_DIVISOR).clamp(least, greatest).min(memory / 2));
     if size < LEAST_CACHE { Bytes::ZERO } else { size }
 }
-
-/// The bytes of a page from the page's start. Shorter than a page where the file ended when the page was read or written.
-pub(crate) type Page = Arc<sys::Page>;
 
 /// Weighs a page by the memory that it takes, which does not depend on its length.
 #[derive(Clone, Copy, Debug)]
@@ -228,7 +225,7 @@ impl PageCache {
                 Ok(page) if self.copy_from(&page, offset, &mut [0]) > 0 => return None,
                 // The file has grown since the page was stored: the page ends before `offset`.
                 Ok(page) => {
-                    self.pages.remove_if(&key, |stored| Arc::ptr_eq(stored, &page));
+                    self.pages.remove_if(&key, |stored| stored.is_same(&page));
                 }
             }
         }
@@ -253,7 +250,7 @@ impl PageCache {
     }
 
     fn page(&self, bytes: &[u8]) -> Page {
-        Arc::new(self.memory.page(bytes))
+        self.memory.page(bytes)
     }
 
     /// Stores the bytes that the holder of `guard` read from the device. A page that was removed meanwhile is not stored.

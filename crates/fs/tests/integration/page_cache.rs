@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use fs::{AccessPattern, BrokenRule, Bytes, CacheMode, FormatOptions, Fs, MountOptions};
+use fs::{AccessPattern, BrokenRule, Bytes, CacheMode, ErrorKind, FormatOptions, Fs, MountOptions};
 use units::{Driver, RealDriver, SplitMix64, block_on, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Blocks, ZonedDevice};
@@ -530,4 +530,35 @@ fn sizes_that_make_no_sense_are_refused() {
         let error = drive.run(Fs::mount(drive.dev(), &options(size))).expect_err("refused");
         assert!(error.to_string().contains(why), "{error}");
     }
+}
+
+/// Of a zone that is offline the blocks in memory are read, and all others are errors. Other files are not concerned.
+#[test]
+fn of_an_offline_zone_blocks_in_memory_alone_are_read() {
+    let drive = drive(4096);
+    let content = bytes(100_000, 1);
+    let (_, fs) = mounted_with_file(&drive, &content);
+    drive.run(async {
+        write(&fs, "/other", &bytes(9000, 2)).await.unwrap();
+        let reader = fs.open("/data").unwrap();
+        reader.expect(AccessPattern::Random);
+        let mut into = vec![0; 8192];
+        reader.read_at(Bytes(40_960), &mut into).await.unwrap();
+        let is_data =
+            |zone: &fs::ZoneUse| matches!(zone.role, fs::ZoneRole::Data { .. }) && zone.live.0 >= 20;
+        let zone = fs.zone_map().into_iter().find(is_data).unwrap().zone;
+        drive.emu.wear(zone, zoned::ZoneState::Offline);
+        for _ in 0..2 {
+            into.fill(0);
+            assert_eq!(reader.read_at(Bytes(40_960), &mut into).await.unwrap(), 8192);
+            assert!(into == content[40_960..49_152]);
+            for at in [0, 36_864, 49_152, 90_000] {
+                let error = reader.read_at(Bytes(at), &mut into).await.unwrap_err();
+                assert!(matches!(error.kind(), ErrorKind::Device(_)), "{error}");
+            }
+        }
+        write(&fs, "/more", &bytes(9000, 3)).await.unwrap();
+        assert!(read(&fs, "/more").await.unwrap() == bytes(9000, 3));
+        fs.unmount().await.unwrap();
+    });
 }

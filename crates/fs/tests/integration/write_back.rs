@@ -651,3 +651,58 @@ fn threads_find_the_bytes_that_they_appended() {
     let report = block_on(&*driver, Fs::check(&dev)).unwrap();
     assert_eq!(report.problems, Vec::<String>::new());
 }
+
+/// Eight files that are written side by side share a zone in pieces of 1 MiB or more: what is read in a row lies in a row.
+#[test]
+fn files_that_are_written_side_by_side_lie_in_runs_of_a_mebibyte() {
+    const FILES: u8 = 8;
+    const BLOCK: usize = 4 * KIB;
+    let drive = Drive::new(EmuOptions {
+        zones: 40,
+        zone_size: Blocks(1024),
+        zone_capacity: Blocks(1024),
+        latency: Latency::all(Duration::from_micros(50)),
+        ..EmuOptions::default()
+    });
+    let fs = mounted(&drive, &MountOptions { cache: Bytes(64 * MIB), ..MountOptions::default() });
+    drive.run(async {
+        let mut writers = Vec::new();
+        for n in 0..FILES {
+            writers.push(fs.create(&format!("/{n}"), &data()).await.unwrap());
+        }
+        for _ in 0..80 {
+            for (writer, n) in writers.iter().zip(1..) {
+                writer.append(&[n; 64 * KIB]).await.unwrap();
+            }
+        }
+        for writer in &writers {
+            writer.close().await.unwrap();
+        }
+        fs.unmount().await.unwrap();
+    });
+    let fs = drive.mount();
+    let dev = drive.dev();
+    let mut written = [0; FILES as usize];
+    for zone in fs.zone_map().into_iter().filter(|zone| matches!(zone.role, ZoneRole::Data { .. })) {
+        let into = zoned::BufMut::zeroed(1024 * BLOCK);
+        let content = drive.run(dev.read(dev.geometry().start(zone.zone), into)).unwrap();
+        let owners: Vec<u8> = content.chunks(BLOCK).map(|block| block[0]).collect();
+        let runs: Vec<&[u8]> = owners.chunk_by(|one, other| one == other).collect();
+        for (run, at) in runs.iter().zip(0..) {
+            let Some(blocks) = run[0].checked_sub(1).map(|file| &mut written[usize::from(file)]) else {
+                continue;
+            };
+            *blocks += run.len();
+            // A run ends with its zone, or with its file.
+            let is_last = at + 1 == runs.len() || *blocks == 80 * 16;
+            let is_first_of_zone = at == 0;
+            assert!(
+                run.len() >= 256 || is_last || is_first_of_zone,
+                "{} blocks of file {}",
+                run.len(),
+                run[0]
+            );
+        }
+    }
+    assert_eq!(written, [80 * 16; FILES as usize], "every block is somewhere");
+}

@@ -11,6 +11,7 @@
 #include "rocksdb/convenience.h"
 #include "rocksdb/db.h"
 #include "rocksdb/env.h"
+#include "rocksdb/file_system.h"
 
 using namespace rocksdb;  // NOLINT: a test program
 
@@ -119,6 +120,89 @@ void FlushFamiliesInTurn(const std::string& uri, bool sync) {
   }
 }
 
+void Expect(bool fact, const std::string& what) {
+  if (!fact) {
+    fprintf(stderr, "FAILED: %s\n", what.c_str());
+    _exit(1);
+  }
+}
+
+// Bytes that this process has read from files, the emulated drive's file among them.
+uint64_t BytesRead() {
+  uint64_t bytes = 0;
+  FILE* counters = fopen("/proc/self/io", "r");
+  Expect(counters != nullptr && fscanf(counters, "rchar: %lu", &bytes) == 1, "reading /proc/self/io");
+  fclose(counters);
+  return bytes;
+}
+
+constexpr size_t kBlock = 4096;
+constexpr size_t kMiB = 1 << 20;
+
+// Reads the blocks of a range, checks them, and returns whether the drive was read.
+bool ReadsDrive(FSRandomAccessFile* file, const std::string& content, size_t offset, size_t n) {
+  const uint64_t before = BytesRead();
+  std::vector<char> scratch(kBlock);
+  for (size_t at = offset; at < offset + n; at += kBlock) {
+    Slice got;
+    Ok(file->Read(at, kBlock, IOOptions(), &got, scratch.data(), nullptr), "reading");
+    Expect(got == Slice(content.data() + at, kBlock), "content at " + std::to_string(at));
+  }
+  // The file of counters counts itself, with less than a block.
+  return BytesRead() - before >= kBlock;
+}
+
+// What RocksDB tells the file system of its reads, with a page cache or without one.
+void TellOfReads(const std::string& uri, bool cached) {
+  const std::shared_ptr<Env> env = Mount(uri);
+  FileSystem* fs = env->GetFileSystem().get();
+  std::string content(4 * kMiB, 0);
+  for (size_t at = 0; at < content.size(); ++at) {
+    content[at] = static_cast<char>(at * 2654435761u >> 13);
+  }
+  std::unique_ptr<FSWritableFile> out;
+  Ok(fs->NewWritableFile("/file", FileOptions(), &out, nullptr), "creating");
+  const size_t half = content.size() / 2;
+  Ok(out->Append(Slice(content.data(), half), IOOptions(), nullptr), "appending");
+  // Zones take writes at the end of a file alone.
+  for (const size_t at : {size_t{0}, kBlock, half - 1, half + kBlock}) {
+    const IOStatus status = out->PositionedAppend(Slice("x"), at, IOOptions(), nullptr);
+    Expect(status.IsNotSupported(), "a write at " + std::to_string(at) + ": " + status.ToString());
+  }
+  Ok(out->PositionedAppend(Slice(content.data() + half, half), half, IOOptions(), nullptr), "a write at the end");
+  Ok(out->Sync(IOOptions(), nullptr), "syncing");
+  Ok(out->Close(IOOptions(), nullptr), "closing");
+  std::unique_ptr<FSRandomAccessFile> file;
+  Ok(fs->NewRandomAccessFile("/file", FileOptions(), &file, nullptr), "opening");
+
+  const auto reads = [&](size_t offset, size_t n) { return ReadsDrive(file.get(), content, offset, n); };
+  Expect(reads(0, content.size()) == !cached, "written pages are in memory");
+  Ok(file->InvalidateCache(kMiB, 2 * kMiB), "InvalidateCache");
+  Expect(reads(0, kMiB) == !cached, "pages in front of those that were dropped");
+  file->Hint(FSRandomAccessFile::kRandom);
+  Expect(reads(kMiB + 64 * kBlock, kBlock), "a dropped page is read from the drive");
+  Expect(reads(kMiB + 64 * kBlock, kBlock) == !cached, "a page that was read is in memory");
+  Expect(reads(kMiB + 65 * kBlock, kBlock), "no page is read ahead of random reads");
+
+  const uint64_t before = BytesRead();
+  const IOStatus status = file->Prefetch(2 * kMiB, kMiB, IOOptions(), nullptr);
+  Expect(cached ? status.ok() : status.IsNotSupported(), "Prefetch: " + status.ToString());
+  if (cached) {
+    // A reader waits for pages that are on their way; the rest comes meanwhile.
+    for (int tries = 0; BytesRead() - before < kMiB && tries < 10000; ++tries) {
+      usleep(1000);
+    }
+    Expect(BytesRead() - before >= kMiB, "prefetched bytes are read without a reader");
+    usleep(100000);
+  }
+  Expect(reads(2 * kMiB, kMiB) == !cached, "prefetched pages are in memory");
+
+  // A compaction's pass: what lies behind it leaves the cache.
+  file->Hint(FSRandomAccessFile::kNormal);
+  Expect(reads(0, kMiB) == !cached, "the pass finds pages in memory");
+  Expect(reads(0, kMiB / 2), "pages behind the pass");
+}
+
 }  // namespace
 
 // Usage: PROGRAM URL COMMAND [ARGUMENT]
@@ -133,6 +217,8 @@ int main(int argc, char** argv) {
     FlushWithoutDeletions(uri, argument == "synced");
   } else if (strcmp(argv[2], "families in turn") == 0) {
     FlushFamiliesInTurn(uri, argument == "synced");
+  } else if (strcmp(argv[2], "tell of reads") == 0) {
+    TellOfReads(uri, argument == "cached");
   } else {
     return 2;
   }
