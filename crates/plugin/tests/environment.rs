@@ -82,10 +82,10 @@ fn settings_that_would_have_no_effect_are_refused() {
 
 /// `Prefetch`, `Hint`, `InvalidateCache` and `PositionedAppend`, as RocksDB calls them.
 #[test]
-fn the_page_cache_does_what_rocksdb_tells_it_of_reads() {
+fn the_page_cache_follows_the_calls_that_rocksdb_makes_about_its_reads() {
     for (cache, argument) in [("64MiB", "cached"), ("0", "uncached")] {
         let variables = [("FURROW_CACHE", cache)];
-        let output = run_with("zones=64&zone-size=1MiB", &["tell of reads", argument], &variables);
+        let output = run_with("zones=64&zone-size=1MiB", &["read hints", argument], &variables);
         assert!(output.status.success(), "{cache}: {}", output_text(&output));
     }
 }

@@ -148,12 +148,14 @@ bool ReadsDrive(FSRandomAccessFile* file, const std::string& content, size_t off
     Ok(file->Read(at, kBlock, IOOptions(), &got, scratch.data(), nullptr), "reading");
     Expect(got == Slice(content.data() + at, kBlock), "content at " + std::to_string(at));
   }
-  // The file of counters counts itself, with less than a block.
+  // Reading /proc/self/io counts too: less than a block.
   return BytesRead() - before >= kBlock;
 }
 
-// What RocksDB tells the file system of its reads, with a page cache or without one.
-void TellOfReads(const std::string& uri, bool cached) {
+// Calls the file system's Prefetch, Hint, InvalidateCache and PositionedAppend as RocksDB does, and checks by the bytes
+// read from the drive that the page cache follows them.
+// Without a page cache (`cached` is false) every read goes to the drive.
+void CheckReadHints(const std::string& uri, bool cached) {
   const std::shared_ptr<Env> env = Mount(uri);
   FileSystem* fs = env->GetFileSystem().get();
   std::string content(4 * kMiB, 0);
@@ -188,7 +190,7 @@ void TellOfReads(const std::string& uri, bool cached) {
   const IOStatus status = file->Prefetch(2 * kMiB, kMiB, IOOptions(), nullptr);
   Expect(cached ? status.ok() : status.IsNotSupported(), "Prefetch: " + status.ToString());
   if (cached) {
-    // A reader waits for pages that are on their way; the rest comes meanwhile.
+    // Prefetch returns before the bytes are read.
     for (int tries = 0; BytesRead() - before < kMiB && tries < 10000; ++tries) {
       usleep(1000);
     }
@@ -197,7 +199,7 @@ void TellOfReads(const std::string& uri, bool cached) {
   }
   Expect(reads(2 * kMiB, kMiB) == !cached, "prefetched pages are in memory");
 
-  // A compaction's pass: what lies behind it leaves the cache.
+  // Pages behind a compaction's pass leave the cache.
   file->Hint(FSRandomAccessFile::kNormal);
   Expect(reads(0, kMiB) == !cached, "the pass finds pages in memory");
   Expect(reads(0, kMiB / 2), "pages behind the pass");
@@ -217,8 +219,8 @@ int main(int argc, char** argv) {
     FlushWithoutDeletions(uri, argument == "synced");
   } else if (strcmp(argv[2], "families in turn") == 0) {
     FlushFamiliesInTurn(uri, argument == "synced");
-  } else if (strcmp(argv[2], "tell of reads") == 0) {
-    TellOfReads(uri, argument == "cached");
+  } else if (strcmp(argv[2], "read hints") == 0) {
+    CheckReadHints(uri, argument == "cached");
   } else {
     return 2;
   }
