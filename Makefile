@@ -62,4 +62,4 @@ bench: ## the device contract's cost, then beside tmpfs and redis-server; wants 
 
 release: ## build the program and the libraries for RocksDB's, LevelDB's and any programs, optimised
 	@scripts/setup.sh
-	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin -p furrow-leveldb -p furrow-hook -p furrow-prio -p furrow-prio-c
+	@scripts/cargo build --release --locked -p furrow-cli -p furrow-plugin -p furrow-leveldb -p furrow-hook -p furrow-prio -p furrow-logs-c

@@ -4,10 +4,9 @@ use std::ffi::{c_char, c_void};
 use std::sync::Arc;
 
 use fs::{Bytes, FileKind, FileLock, Fs};
+use mounts::{Mount, OpenLogs};
 use units::{Driver, block_on};
 
-use crate::mount::{self, Mount};
-use crate::open_logs::OpenLogs;
 use crate::recovery::Recoveries;
 use crate::replay::Replays;
 use crate::status::{Failure, FurrowStatus, StatusCode, run_entry, run_infallible_entry};
@@ -101,7 +100,7 @@ pub unsafe extern "C" fn furrow_mount(
         let url = unsafe { bytes(url, len) };
         let url = std::str::from_utf8(url)
             .map_err(|_| Failure::new(StatusCode::Invalid, "the device URL is not UTF-8"))?;
-        let mount = mount::mount(url, parallel_logs != 0)?;
+        let mount = mounts::mount(url, parallel_logs != 0)?;
         let handle = Box::new(FurrowFs {
             fs: mount.fs().clone(),
             replays: Replays::default(),
@@ -127,7 +126,7 @@ pub unsafe extern "C" fn furrow_release(fs: *mut FurrowFs) {
 /// Unmounts every file system that is still mounted by URL. Runs when the process ends.
 #[unsafe(no_mangle)]
 pub extern "C" fn furrow_unmount_all() {
-    run_infallible_entry((), mount::unmount_all);
+    run_infallible_entry((), mounts::unmount_all);
 }
 
 /// The time of day in milliseconds since 1970, by the file system's clock.

@@ -7,9 +7,6 @@ use std::ptr;
 
 use fs::{Class, ErrorKind};
 
-use crate::error;
-use crate::fork;
-
 /// The error of every call in a forked child.
 const FORKED: &str = "this process was forked from one that has mounted a drive, and cannot use drives: fork first, or start a program";
 
@@ -73,14 +70,14 @@ impl From<fs::Error> for Failure {
     }
 }
 
-impl From<error::Error> for Failure {
-    fn from(error: error::Error) -> Failure {
+impl From<mounts::Error> for Failure {
+    fn from(error: mounts::Error) -> Failure {
         let code = match error.kind() {
-            error::ErrorKind::NoSpace => StatusCode::NoSpace,
-            error::ErrorKind::Invalid => StatusCode::Invalid,
-            error::ErrorKind::Corrupt | error::ErrorKind::Io => StatusCode::IoError,
+            mounts::ErrorKind::NoSpace => StatusCode::NoSpace,
+            mounts::ErrorKind::Invalid => StatusCode::Invalid,
+            mounts::ErrorKind::Corrupt | mounts::ErrorKind::Io => StatusCode::IoError,
         };
-        let data_loss = error.kind() == error::ErrorKind::Corrupt;
+        let data_loss = error.kind() == mounts::ErrorKind::Corrupt;
         Failure { code, data_loss, message: error.to_string() }
     }
 }
@@ -106,7 +103,7 @@ impl FurrowStatus {
 /// Runs the body of a C function that uses a drive. Success allocates nothing. A panic becomes an I/O error with the panic's message. In a
 /// forked child of a process that has mounted a drive, the body does not run.
 pub fn run_entry(body: impl FnOnce() -> Result<(), Failure>) -> FurrowStatus {
-    if fork::is_forked() {
+    if mounts::is_forked() {
         return FurrowStatus::from_failure(Failure::new(StatusCode::IoError, FORKED));
     }
     run_without_drive(body)
@@ -126,7 +123,7 @@ pub fn run_without_drive(body: impl FnOnce() -> Result<(), Failure>) -> FurrowSt
 
 /// Runs the body of a C function that cannot fail. Returns `otherwise` after a panic, and in a forked child, where objects are not freed.
 pub fn run_infallible_entry<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
-    if fork::is_forked() {
+    if mounts::is_forked() {
         return otherwise;
     }
     catch_unwind(AssertUnwindSafe(body)).unwrap_or(otherwise)

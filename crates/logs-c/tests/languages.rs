@@ -1,4 +1,4 @@
-//! The library in C and in Java: both write the same bytes.
+//! The library in C and in Java: both write the same bytes, in ordinary files and on zoned drives.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, clippy::disallowed_methods, reason = "a test")]
 
 use std::path::{Path, PathBuf};
@@ -29,9 +29,21 @@ fn folder() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-fn run(command: &mut Command) {
+/// Runs a command. Returns what it printed.
+fn run(command: &mut Command) -> Vec<u8> {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}", text(&output));
+    output.stdout
+}
+
+/// Runs a program that writes a log: an ordinary file, and then a log on an emulated drive, which it copies to standard output.
+fn check_logs(folder: &Path, mut program: impl FnMut() -> Command) {
+    let log = folder.join("app.log");
+    run(program().arg(&log));
+    assert!(std::fs::read(&log).unwrap() == wanted());
+    let drive = format!("emu:{}?zones=64&zone-size=1MiB", folder.join("drive.img").display());
+    // A log in a folder that is not there yet.
+    assert!(run(program().arg("/wal/app.log").arg(drive)) == wanted());
 }
 
 /// The bytes that both programs write.
@@ -68,9 +80,11 @@ fn a_c_program_finds_the_library_by_pkg_config_and_writes_a_log() {
     let mut cc = Command::new("cc");
     cc.args(["-Wall", "-Werror", "-o"]).arg(&program).arg(manifest("tests/programs/log.c"));
     run(cc.args(flags.split_whitespace()));
-    let log = folder.path().join("c.log");
-    run(Command::new(&program).arg(&log).env("LD_LIBRARY_PATH", prefix.join("lib")));
-    assert!(std::fs::read(&log).unwrap() == wanted());
+    check_logs(folder.path(), || {
+        let mut command = Command::new(&program);
+        command.env("LD_LIBRARY_PATH", prefix.join("lib"));
+        command
+    });
 }
 
 #[test]
@@ -86,11 +100,15 @@ fn a_java_program_writes_the_same_bytes() {
     }
     let folder = folder();
     let mut javac = Command::new("javac");
-    javac.arg("-d").arg(folder.path()).arg(manifest("java/furrow/LogFile.java"));
-    run(javac.arg(manifest("tests/programs/Log.java")));
-    let log = folder.path().join("java.log");
-    let mut java = Command::new("java");
-    java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library_folder().display()));
-    run(java.arg("-cp").arg(folder.path()).arg("Log").arg(&log));
-    assert!(std::fs::read(&log).unwrap() == wanted());
+    javac.arg("-d").arg(folder.path());
+    for class in ["java/furrow/LogFile.java", "java/furrow/LogReader.java", "tests/programs/Log.java"] {
+        javac.arg(manifest(class));
+    }
+    run(&mut javac);
+    check_logs(folder.path(), || {
+        let mut java = Command::new("java");
+        java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library_folder().display()));
+        java.arg("-cp").arg(folder.path()).arg("Log");
+        java
+    });
 }

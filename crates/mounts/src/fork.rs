@@ -19,7 +19,7 @@ pub(crate) fn watch() {
     });
 }
 
-/// Whether a process before the fork called [`watch`].
-pub(crate) fn is_forked() -> bool {
+/// Whether this process is the forked child of one that has mounted a drive: it must not call this crate.
+pub fn is_forked() -> bool {
     FORKED.load(Ordering::Relaxed)
 }

@@ -5,10 +5,12 @@ import java.nio.file.Path;
 import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
- * A log in an ordinary file whose synced writes stay fast on a shared drive.
+ * A log whose synced writes stay fast on a shared drive, in an ordinary file or on a zoned drive.
  *
- * <p>The file is the appended bytes, and zeros behind them until {@link #close}, which truncates it to the appended bytes. A program finds the end of its log after a crash by its
- * own records, and goes on there with {@link #open}.
+ * <p>An ordinary file is the appended bytes, and zeros behind them until {@link #close}, which truncates it to the appended bytes. A program finds the end of its log after a crash by its
+ * own records, which it reads by a {@link LogReader}, and goes on there with {@link #open}.
+ *
+ * <p>On a zoned drive ({@link Options#drive}) paths are those of the file system there. The process holds the drive while it has a log or reader there.
  *
  * <p>Any thread may call any method. Needs {@code libfurrow_log.so} in {@code java.library.path}.
  */
@@ -31,10 +33,20 @@ public final class LogFile implements AutoCloseable {
    * Settings. A number of 0 has its default; a negative room is none.
    *
    * @param writer the program of {@link How#PROCESS}; null for furrow-prio-writer, looked for in PATH
+   * @param drive URL of the zoned drive that the log lies on, such as zbd:/dev/nvme0n1, with none of the settings above; null: an ordinary file
    */
-  public record Options(How how, int block, long room, long buffer, String writer) {
+  public record Options(How how, int block, long room, long buffer, String writer, String drive) {
     /** Requests through io_uring, blocks of 4 KiB, 16 MiB of room, 8 MiB of buffer. */
-    public static final Options DEFAULT = new Options(How.REQUEST, 0, 0, 0, null);
+    public static final Options DEFAULT = new Options(How.REQUEST, 0, 0, 0, null, null);
+
+    /** The settings of a log on a zoned drive. */
+    public static Options onDrive(String url) {
+      return new Options(How.REQUEST, 0, 0, 0, null, url);
+    }
+
+    String driveOrEmpty() {
+      return drive == null ? "" : drive;
+    }
   }
 
   /** Held for reading by calls, and for writing by the close: no call uses a handle that is gone. */
@@ -51,7 +63,7 @@ public final class LogFile implements AutoCloseable {
     return open(path, -1L, options, true);
   }
 
-  /** Opens a log to go on at byte {@code end}, where the caller found its last record to end; drops what lies behind, durably. */
+  /** Opens a log to go on at byte {@code end}, where the caller found its last record to end; drops what lies behind, durably: on a zoned drive by a copy of what lies before. */
   public static LogFile open(Path path, long end, Options options) throws IOException {
     if (end < 0) {
       throw new IOException("a log goes on at a place that is not negative");
@@ -63,7 +75,13 @@ public final class LogFile implements AutoCloseable {
     String writer = options.writer == null ? "" : options.writer;
     int how = options.how.ordinal();
     long from = create ? -1 : end;
-    return new LogFile(open0(path.toString(), from, how, options.block, options.room, options.buffer, writer));
+    String drive = options.driveOrEmpty();
+    return new LogFile(open0(path.toString(), from, how, options.block, options.room, options.buffer, writer, drive));
+  }
+
+  /** Removes a log that nobody writes, durably. */
+  public static void remove(Path path, Options options) throws IOException {
+    remove0(path.toString(), options.driveOrEmpty());
   }
 
   /** Appends bytes, which stay together. Returns where they end. Ends in memory; waits while the buffer is full. */
@@ -106,7 +124,7 @@ public final class LogFile implements AutoCloseable {
     }
   }
 
-  /** True if the log's writes were real-time when it was opened; false without CAP_SYS_NICE, where they are best effort of the highest level. */
+  /** True if the log's writes were real-time when it was opened, and on a zoned drive, whose scheduler never holds logs; false without CAP_SYS_NICE, where they are best effort of the highest level. */
   public boolean isRealTime() throws IOException {
     lock.readLock().lock();
     try {
@@ -130,7 +148,10 @@ public final class LogFile implements AutoCloseable {
   }
 
   private static native long open0(
-      String path, long end, int how, int block, long room, long buffer, String writer) throws IOException;
+      String path, long end, int how, int block, long room, long buffer, String writer, String drive)
+      throws IOException;
+
+  private static native void remove0(String path, String drive) throws IOException;
 
   private static native long append0(long handle, byte[] bytes) throws IOException;
 

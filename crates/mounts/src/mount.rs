@@ -1,4 +1,4 @@
-//! File systems that C++ mounts by URL: one mount per URL and process, shared by all requests for the URL.
+//! File systems that programs mount by URL: one mount per URL and process, shared by all requests for the URL.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak, mpsc};
@@ -38,7 +38,7 @@ const DEVICE_RELEASE_PAUSE: Duration = Duration::from_millis(1);
 
 /// A share in a mounted file system. Dropping the last share unmounts the file system and closes the device.
 #[derive(Debug)]
-pub(crate) struct Mount {
+pub struct Mount {
     /// The mounted file system; `None` only while the share is dropped.
     fs: Option<Fs>,
     logs: OpenLogs,
@@ -47,11 +47,12 @@ pub(crate) struct Mount {
 
 impl Mount {
     /// The logs of the mount that are being written.
-    pub(crate) fn logs(&self) -> &OpenLogs {
+    pub fn logs(&self) -> &OpenLogs {
         &self.logs
     }
 
-    pub(crate) fn fs(&self) -> &Fs {
+    /// The mounted file system.
+    pub fn fs(&self) -> &Fs {
         self.fs.as_ref().expect("a share has its file system until it is dropped")
     }
 }
@@ -60,7 +61,7 @@ impl Mount {
 ///
 /// A device with empty zones only (new memory, a new drive file) is formatted first. A device with other content is
 /// refused, unless `FURROW_FORMAT=1` says to format it. `parallel_logs`: the program's write-ahead logs keep room for their own flush, and the mount keeps none for recoveries.
-pub(crate) fn mount(url: &str, parallel_logs: bool) -> Result<Mount> {
+pub fn mount(url: &str, parallel_logs: bool) -> Result<Mount> {
     fork::watch();
     let mut mounts = MOUNTS.lock();
     let entry = match mounts.entry(url.to_owned()) {
@@ -89,7 +90,7 @@ impl Drop for Mount {
 }
 
 /// Unmounts every mount at the end of the process, because programs may leave through `exit` without releasing their file system.
-pub(crate) fn unmount_all() {
+pub fn unmount_all() {
     let mut mounts = MOUNTS.lock();
     while let Some((url, entry)) = mounts.pop_first() {
         // Files that the program still has open keep the device open until the process is gone.

@@ -1,4 +1,5 @@
-//! The native methods of `java/furrow/LogFile.java`, which documents them. A handle is the address of a [`LogFile`]; the Java class keeps it from being used after its close.
+//! The native methods of `java/furrow/LogFile.java` and `java/furrow/LogReader.java`, which document them. A handle is the address of a [`Log`] or a [`LogReader`]; the Java classes keep it
+//! from being used after its close.
 
 use std::any::Any;
 
@@ -7,7 +8,8 @@ use jni::objects::{JByteArray, JClass, JString};
 use jni::strings::JNIString;
 use jni::sys::{jboolean, jint, jlong};
 use jni::{Env, EnvUnowned, jni_str};
-use prio::{Error, How, LogFile, Options};
+use logs::{Error, Log, LogReader, Options};
+use prio::How;
 
 /// An error of a native method.
 #[derive(Debug)]
@@ -70,9 +72,9 @@ fn throw(env: &mut Env<'_>, text: &str) {
 ///
 /// # Safety
 /// `handle` is 0, or came from [`Java_furrow_LogFile_open0`] and was neither closed nor dropped.
-unsafe fn log_of<'a>(handle: jlong) -> Result<&'a LogFile, Failure> {
+unsafe fn log_of<'a>(handle: jlong) -> Result<&'a Log, Failure> {
     // SAFETY: by this function's contract.
-    let log = unsafe { (handle as *const LogFile).as_ref() };
+    let log = unsafe { (handle as *const Log).as_ref() };
     log.ok_or(Failure::Argument("the log is closed"))
 }
 
@@ -80,7 +82,13 @@ fn number(value: jlong, what: &'static str) -> Result<u64, Failure> {
     u64::try_from(value).map_err(|_| Failure::Argument(what))
 }
 
-/// Creates the log of `path`, or opens it at `end` if that is not negative. Numbers of 0 are the defaults; a negative room is none.
+/// A string of Java that may be empty for "none".
+fn text(env: &mut Env<'_>, string: &JString<'_>) -> Result<Option<String>, Failure> {
+    let text = string.try_to_string(env)?;
+    Ok(Some(text).filter(|text| !text.is_empty()))
+}
+
+/// Creates the log of `path`, or opens it at `end` if that is not negative. Numbers of 0 are the defaults; a negative room is none. An empty `drive`: an ordinary file.
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_furrow_LogFile_open0<'local>(
     mut env: EnvUnowned<'local>,
@@ -92,6 +100,7 @@ pub extern "system" fn Java_furrow_LogFile_open0<'local>(
     room: jlong,
     buffer: jlong,
     writer: JString<'local>,
+    drive: JString<'local>,
 ) -> jlong {
     let outcome = env.with_env(|env| -> Result<jlong, Failure> {
         let how = match how {
@@ -100,25 +109,25 @@ pub extern "system" fn Java_furrow_LogFile_open0<'local>(
             2 => How::Process,
             _ => return Err(Failure::Argument("an unknown way of writing")),
         };
-        let mut options = Options { how, ..Options::default() };
-        let writer = writer.try_to_string(env)?;
-        if !writer.is_empty() {
-            options.writer = writer.into();
+        let mut file = prio::Options { how, ..prio::Options::default() };
+        if let Some(writer) = text(env, &writer)? {
+            file.writer = writer.into();
         }
         if block != 0 {
-            options.block = u32::try_from(block)
+            file.block = u32::try_from(block)
                 .map_err(|_| Failure::Argument("a block has a positive number of bytes"))?;
         }
         if room != 0 {
-            options.room = u64::try_from(room).unwrap_or(0);
+            file.room = u64::try_from(room).unwrap_or(0);
         }
         if buffer != 0 {
-            options.buffer = number(buffer, "a buffer has a positive number of bytes")?;
+            file.buffer = number(buffer, "a buffer has a positive number of bytes")?;
         }
+        let options = Options { drive: text(env, &drive)?, file };
         let path = path.try_to_string(env)?;
         let log = match u64::try_from(end) {
-            Ok(end) => LogFile::open(path, end, &options)?,
-            Err(_) => LogFile::create(path, &options)?,
+            Ok(end) => Log::open(path, end, &options)?,
+            Err(_) => Log::create(path, &options)?,
         };
         Ok(Box::into_raw(Box::new(log)) as jlong)
     });
@@ -200,7 +209,102 @@ pub extern "system" fn Java_furrow_LogFile_close0<'local>(
             return Ok(());
         }
         // SAFETY: the Java class gives each handle to one close, when no other call uses it.
-        Ok(unsafe { Box::from_raw(handle as *mut LogFile) }.close()?)
+        Ok(unsafe { Box::from_raw(handle as *mut Log) }.close()?)
+    });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// Removes a log.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogFile_remove0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    path: JString<'local>,
+    drive: JString<'local>,
+) {
+    let outcome = env.with_env(|env| -> Result<(), Failure> {
+        let options = Options { drive: text(env, &drive)?, ..Options::default() };
+        let path = path.try_to_string(env)?;
+        Ok(logs::remove(path, &options)?)
+    });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// The reader of a handle.
+///
+/// # Safety
+/// `handle` is 0, or came from [`Java_furrow_LogReader_open0`] and was not closed.
+unsafe fn reader_of<'a>(handle: jlong) -> Result<&'a LogReader, Failure> {
+    // SAFETY: by this function's contract.
+    let reader = unsafe { (handle as *const LogReader).as_ref() };
+    reader.ok_or(Failure::Argument("the reader is closed"))
+}
+
+/// Opens the log of `path` for reading.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogReader_open0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    path: JString<'local>,
+    drive: JString<'local>,
+) -> jlong {
+    let outcome = env.with_env(|env| -> Result<jlong, Failure> {
+        let options = Options { drive: text(env, &drive)?, ..Options::default() };
+        let path = path.try_to_string(env)?;
+        Ok(Box::into_raw(Box::new(LogReader::open(path, &options)?)) as jlong)
+    });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// Number of bytes of the log.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogReader_length0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) -> jlong {
+    let outcome = env.with_env(|_| -> Result<jlong, Failure> {
+        // SAFETY: the Java class gives handles of open readers only.
+        let len = unsafe { reader_of(handle) }?.len()?;
+        jlong::try_from(len).map_err(|_| Failure::Argument("the log is longer than Java can tell"))
+    });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// Reads bytes at `offset` into `array`. Returns their number.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogReader_read0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+    offset: jlong,
+    array: JByteArray<'local>,
+) -> jint {
+    let outcome = env.with_env(|env| -> Result<jint, Failure> {
+        let offset = number(offset, "a read begins at a place that is not negative")?;
+        let mut bytes = env.convert_byte_array(&array)?;
+        // SAFETY: the Java class gives handles of open readers only.
+        let read = unsafe { reader_of(handle) }?.read_at(offset, &mut bytes)?;
+        let found: Vec<i8> = bytes.iter().take(read).map(|byte| byte.cast_signed()).collect();
+        array.set_region(env, 0, &found)?;
+        jint::try_from(read).map_err(|_| Failure::Argument("an array longer than Java's"))
+    });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// Closes the reader. The handle is gone.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogReader_close0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) {
+    let outcome = env.with_env(|_| -> Result<(), Failure> {
+        if handle != 0 {
+            // SAFETY: the Java class gives each handle to one close, when no other call uses it.
+            drop(unsafe { Box::from_raw(handle as *mut LogReader) });
+        }
+        Ok(())
     });
     outcome.resolve::<ThrowIoException>()
 }

@@ -1,4 +1,4 @@
-/* Writes the records of the test to a log: log.c PATH. Prints what it found wrong. */
+/* Writes the records of the test to a log: log PATH [DRIVE]. A log on a drive is copied to standard output and removed. Prints what it found wrong. */
 #include <errno.h>
 #include <furrow_log.h>
 #include <stdio.h>
@@ -16,11 +16,13 @@
 
 int main(int argc, char **argv) {
   furrow_log *log = NULL, *again = NULL;
-  struct furrow_log_options options = {.size = sizeof options, .block = 512, .room = 65536};
-  CHECK(argc == 2);
+  CHECK(argc == 2 || argc == 3);
+  const char *drive = argc == 3 ? argv[2] : NULL;
+  struct furrow_log_options options = {.size = sizeof options, .block = 512, .room = 65536, .drive = drive};
+  const struct furrow_log_options on_drive = {.size = sizeof options, .drive = drive};
   CHECK(furrow_log_create(argv[1], &options, &log) == 0);
   CHECK(furrow_log_open(argv[1], 0, &options, &again) == EBUSY);
-  CHECK(strstr(furrow_log_message(), "one writer") != NULL);
+  CHECK(strstr(furrow_log_message(), drive ? "writer already" : "one writer") != NULL);
   uint64_t end = 0, wanted = 0;
   for (int n = 0; n < 300; n++) {
     unsigned char record[1000];
@@ -42,12 +44,28 @@ int main(int argc, char **argv) {
   CHECK(waitpid(child, &status, 0) == child && status == 0);
   CHECK(furrow_log_sync(log, wanted + 1) == EINVAL && strstr(furrow_log_message(), "were appended") != NULL);
   CHECK(furrow_log_close(log) == 0);
-  CHECK(furrow_log_create(argv[1], NULL, &log) == EEXIST);
+  CHECK(furrow_log_create(argv[1], &on_drive, &log) == EEXIST);
   options.size = 3;
   CHECK(furrow_log_open(argv[1], wanted, &options, &log) == EINVAL);
-  CHECK(furrow_log_open(argv[1], wanted, NULL, &log) == 0);
+  CHECK(furrow_log_open(argv[1], wanted, &on_drive, &log) == 0);
   CHECK(furrow_log_append(log, "end", 3, NULL) == 0);
   CHECK(furrow_log_append(log, "end", (size_t)-1, NULL) == EINVAL);
   CHECK(furrow_log_close(log) == 0);
+
+  furrow_log_reader *reader = NULL;
+  CHECK(furrow_log_reader_open("/no/such/log", &on_drive, &reader) == ENOENT);
+  CHECK(furrow_log_reader_open(argv[1], &on_drive, &reader) == 0);
+  static char content[1 << 20];
+  size_t read = 0;
+  CHECK(furrow_log_reader_read(reader, 0, content, sizeof content, &read) == 0 && read == wanted + 3);
+  CHECK(memcmp(content + wanted, "end", 3) == 0);
+  CHECK(furrow_log_reader_read(reader, wanted + 3, content, 1, &read) == 0 && read == 0);
+  CHECK(furrow_log_reader_read(reader, 0, NULL, 1, &read) == EINVAL);
+  furrow_log_reader_close(reader);
+  if (drive) {
+    CHECK(fwrite(content, 1, wanted + 3, stdout) == wanted + 3);
+    CHECK(furrow_log_remove(argv[1], &on_drive) == 0);
+    CHECK(furrow_log_remove(argv[1], &on_drive) == ENOENT);
+  }
   return 0;
 }

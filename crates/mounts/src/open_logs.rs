@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 /// The logs of one mount that are being written. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OpenLogs(Arc<Mutex<Vec<Weak<Writer>>>>);
+pub struct OpenLogs(Arc<Mutex<Vec<Weak<Writer>>>>);
 
 impl OpenLogs {
     /// Adds a log, until its writer is dropped.
@@ -19,7 +19,7 @@ impl OpenLogs {
     }
 
     /// Makes the logs durable. Returns the last error; one of a log that is closed is none.
-    pub async fn sync(&self) -> fs::Result<()> {
+    pub(crate) async fn sync(&self) -> fs::Result<()> {
         let logs: Vec<Arc<Writer>> = self.0.lock().iter().filter_map(Weak::upgrade).collect();
         let mut outcome = Ok(());
         for log in logs {

@@ -6,7 +6,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use prio::{Error, How, LogFile, Options};
+use logs::{Error, Log, LogReader, Options};
+use prio::How;
 
 /// `struct furrow_log_options`. A field of 0 is the default.
 #[repr(C)]
@@ -18,6 +19,7 @@ pub struct LogOptions {
     room: u64,
     buffer: u64,
     writer: *const c_char,
+    drive: *const c_char,
 }
 
 const HOW_THREAD: c_int = 1;
@@ -33,12 +35,36 @@ thread_local! {
 /// The errno of an error.
 fn errno_of(error: &Error) -> c_int {
     match error {
-        Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
-        Error::Held(_) => libc::EBUSY,
-        Error::NoDirectIo(_) => libc::EOPNOTSUPP,
-        Error::Poisoned { errno, .. } => errno.unwrap_or(libc::EIO),
-        Error::Forked => libc::EPERM,
-        Error::Closed => libc::EBADF,
+        Error::Log(error) => errno_of_log(error),
+        Error::Mount(error) => match error.kind() {
+            mounts::ErrorKind::NoSpace => libc::ENOSPC,
+            mounts::ErrorKind::Invalid => libc::EINVAL,
+            mounts::ErrorKind::Corrupt | mounts::ErrorKind::Io => libc::EIO,
+        },
+        Error::Drive { source, .. } => match source.kind() {
+            fs::ErrorKind::NotFound => libc::ENOENT,
+            fs::ErrorKind::Exists => libc::EEXIST,
+            fs::ErrorKind::NotADirectory => libc::ENOTDIR,
+            fs::ErrorKind::IsADirectory => libc::EISDIR,
+            fs::ErrorKind::NoSpace => libc::ENOSPC,
+            fs::ErrorKind::ReadOnly => libc::EROFS,
+            fs::ErrorKind::Invalid | fs::ErrorKind::TooLarge => libc::EINVAL,
+            fs::ErrorKind::Busy => libc::EBUSY,
+            fs::ErrorKind::Closed => libc::EBADF,
+            _ => libc::EIO,
+        },
+        _ => libc::EINVAL,
+    }
+}
+
+fn errno_of_log(error: &prio::Error) -> c_int {
+    match error {
+        prio::Error::Io { source, .. } => source.raw_os_error().unwrap_or(libc::EIO),
+        prio::Error::Held(_) => libc::EBUSY,
+        prio::Error::NoDirectIo(_) => libc::EOPNOTSUPP,
+        prio::Error::Poisoned { errno, .. } => errno.unwrap_or(libc::EIO),
+        prio::Error::Forked => libc::EPERM,
+        prio::Error::Closed => libc::EBADF,
         _ => libc::EINVAL,
     }
 }
@@ -62,6 +88,10 @@ fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
             );
             libc::EINVAL
         }
+        Ok(Err(Failure::Drive)) => {
+            keep_message("the drive's URL is not UTF-8");
+            libc::EINVAL
+        }
         Ok(Err(Failure::Length)) => {
             keep_message("a length that no memory has");
             libc::EINVAL
@@ -80,6 +110,7 @@ fn answer(call: impl FnOnce() -> Result<(), Failure>) -> c_int {
 enum Failure {
     Null(&'static str),
     Options,
+    Drive,
     Length,
     Log(Error),
 }
@@ -91,11 +122,12 @@ impl From<Error> for Failure {
 }
 
 /// # Safety
-/// `options` is null or points to as many bytes as its `size` says, with a writer that is null or a C string.
+/// `options` is null or points to as many bytes as its `size` says, with a writer and a drive that are null or C strings.
 unsafe fn options_of(options: *const LogOptions) -> Result<Options, Failure> {
-    let mut wanted = Options::default();
+    let mut options_of_log = Options::default();
+    let wanted = &mut options_of_log.file;
     if options.is_null() {
-        return Ok(wanted);
+        return Ok(options_of_log);
     }
     // SAFETY: the caller's pointer is not null; `size` is the first field of every version.
     let size = unsafe { options.cast::<usize>().read_unaligned() };
@@ -125,31 +157,43 @@ unsafe fn options_of(options: *const LogOptions) -> Result<Options, Failure> {
     if given.buffer != 0 {
         wanted.buffer = given.buffer;
     }
-    Ok(wanted)
+    if !given.drive.is_null() {
+        // SAFETY: the drive is a C string, by this function's contract.
+        let drive = unsafe { CStr::from_ptr(given.drive) };
+        options_of_log.drive = Some(drive.to_str().map_err(|_| Failure::Drive)?.to_owned());
+    }
+    Ok(options_of_log)
 }
 
 /// # Safety
-/// `path` is null or a C string, `options` as for [`options_of`], and `log` null or writable.
-unsafe fn make(
+/// `path` is null or a C string, and `options` as for [`options_of`].
+unsafe fn place<'a>(path: *const c_char, options: *const LogOptions) -> Result<(&'a Path, Options), Failure> {
+    if path.is_null() {
+        return Err(Failure::Null("path"));
+    }
+    // SAFETY: the path is a C string, by this function's contract.
+    let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
+    // SAFETY: by this function's contract.
+    Ok((path, unsafe { options_of(options) }?))
+}
+
+/// # Safety
+/// `path` and `options` are as for [`place`], and `handle` null or writable.
+unsafe fn make<T>(
     path: *const c_char,
     options: *const LogOptions,
-    log: *mut *mut LogFile,
-    open: impl FnOnce(&Path, &Options) -> prio::Result<LogFile>,
+    handle: *mut *mut T,
+    open: impl FnOnce(&Path, &Options) -> logs::Result<T>,
 ) -> c_int {
     answer(|| {
-        if path.is_null() {
-            return Err(Failure::Null("path"));
+        if handle.is_null() {
+            return Err(Failure::Null("the place for the handle"));
         }
-        if log.is_null() {
-            return Err(Failure::Null("log"));
-        }
-        // SAFETY: the path is a C string, by this function's contract.
-        let path = Path::new(OsStr::from_bytes(unsafe { CStr::from_ptr(path) }.to_bytes()));
         // SAFETY: by this function's contract.
-        let options = unsafe { options_of(options) }?;
+        let (path, options) = unsafe { place(path, options) }?;
         let opened = Box::new(open(path, &options)?);
         // SAFETY: the pointer is not null and writable, by this function's contract.
-        unsafe { log.write(Box::into_raw(opened)) };
+        unsafe { handle.write(Box::into_raw(opened)) };
         Ok(())
     })
 }
@@ -162,10 +206,10 @@ unsafe fn make(
 pub unsafe extern "C" fn furrow_log_create(
     path: *const c_char,
     options: *const LogOptions,
-    log: *mut *mut LogFile,
+    log: *mut *mut Log,
 ) -> c_int {
     // SAFETY: the same contract.
-    unsafe { make(path, options, log, |path, options| LogFile::create(path, options)) }
+    unsafe { make(path, options, log, |path, options| Log::create(path, options)) }
 }
 
 /// See the header.
@@ -177,17 +221,17 @@ pub unsafe extern "C" fn furrow_log_open(
     path: *const c_char,
     end: u64,
     options: *const LogOptions,
-    log: *mut *mut LogFile,
+    log: *mut *mut Log,
 ) -> c_int {
     // SAFETY: the same contract.
-    unsafe { make(path, options, log, |path, options| LogFile::open(path, end, options)) }
+    unsafe { make(path, options, log, |path, options| Log::open(path, end, options)) }
 }
 
 /// The log behind a handle.
 ///
 /// # Safety
 /// `log` is null, or a handle that was neither closed nor dropped.
-unsafe fn handle<'a>(log: *const LogFile) -> Result<&'a LogFile, Failure> {
+unsafe fn handle<'a>(log: *const Log) -> Result<&'a Log, Failure> {
     // SAFETY: by this function's contract.
     unsafe { log.as_ref() }.ok_or(Failure::Null("log"))
 }
@@ -198,7 +242,7 @@ unsafe fn handle<'a>(log: *const LogFile) -> Result<&'a LogFile, Failure> {
 /// The pointers are as the header says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_log_append(
-    log: *const LogFile,
+    log: *const Log,
     bytes: *const c_void,
     len: usize,
     end: *mut u64,
@@ -231,7 +275,7 @@ pub unsafe extern "C" fn furrow_log_append(
 /// # Safety
 /// `log` is a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_log_sync(log: *const LogFile, upto: u64) -> c_int {
+pub unsafe extern "C" fn furrow_log_sync(log: *const Log, upto: u64) -> c_int {
     // SAFETY: by this function's contract.
     answer(|| Ok(unsafe { handle(log) }?.sync(upto)?))
 }
@@ -241,9 +285,9 @@ pub unsafe extern "C" fn furrow_log_sync(log: *const LogFile, upto: u64) -> c_in
 /// # Safety
 /// `log` is a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_log_end(log: *const LogFile) -> u64 {
+pub unsafe extern "C" fn furrow_log_end(log: *const Log) -> u64 {
     // SAFETY: by this function's contract.
-    unsafe { handle(log) }.map_or(0, LogFile::end)
+    unsafe { handle(log) }.map_or(0, Log::end)
 }
 
 /// See the header.
@@ -251,9 +295,9 @@ pub unsafe extern "C" fn furrow_log_end(log: *const LogFile) -> u64 {
 /// # Safety
 /// `log` is a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_log_durable(log: *const LogFile) -> u64 {
+pub unsafe extern "C" fn furrow_log_durable(log: *const Log) -> u64 {
     // SAFETY: by this function's contract.
-    unsafe { handle(log) }.map_or(0, LogFile::durable)
+    unsafe { handle(log) }.map_or(0, Log::durable)
 }
 
 /// See the header.
@@ -261,7 +305,7 @@ pub unsafe extern "C" fn furrow_log_durable(log: *const LogFile) -> u64 {
 /// # Safety
 /// `log` is a handle.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_log_is_real_time(log: *const LogFile) -> c_int {
+pub unsafe extern "C" fn furrow_log_is_real_time(log: *const Log) -> c_int {
     // SAFETY: by this function's contract.
     unsafe { handle(log) }.map_or(0, |log| c_int::from(log.is_real_time()))
 }
@@ -271,7 +315,7 @@ pub unsafe extern "C" fn furrow_log_is_real_time(log: *const LogFile) -> c_int {
 /// # Safety
 /// `log` is a handle, which no other call uses at the same time or afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_log_close(log: *mut LogFile) -> c_int {
+pub unsafe extern "C" fn furrow_log_close(log: *mut Log) -> c_int {
     answer(|| {
         if log.is_null() {
             return Err(Failure::Null("log"));
@@ -286,11 +330,84 @@ pub unsafe extern "C" fn furrow_log_close(log: *mut LogFile) -> c_int {
 /// # Safety
 /// `log` is null, or a handle that no other call uses at the same time or afterwards.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn furrow_log_drop(log: *mut LogFile) {
+pub unsafe extern "C" fn furrow_log_drop(log: *mut Log) {
     if !log.is_null() {
         // SAFETY: the handle came from `Box::into_raw`, and nobody else uses it, by this function's contract.
         let log = unsafe { Box::from_raw(log) };
         let _a_panic_has_nobody_to_tell = catch_unwind(AssertUnwindSafe(|| drop(log)));
+    }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_log_remove(path: *const c_char, options: *const LogOptions) -> c_int {
+    answer(|| {
+        // SAFETY: by this function's contract.
+        let (path, options) = unsafe { place(path, options) }?;
+        Ok(logs::remove(path, &options)?)
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_log_reader_open(
+    path: *const c_char,
+    options: *const LogOptions,
+    reader: *mut *mut LogReader,
+) -> c_int {
+    // SAFETY: the same contract.
+    unsafe { make(path, options, reader, |path, options| LogReader::open(path, options)) }
+}
+
+/// See the header.
+///
+/// # Safety
+/// The pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_log_reader_read(
+    reader: *const LogReader,
+    offset: u64,
+    bytes: *mut c_void,
+    len: usize,
+    read: *mut usize,
+) -> c_int {
+    answer(|| {
+        // SAFETY: by this function's contract.
+        let reader = unsafe { reader.as_ref() }.ok_or(Failure::Null("reader"))?;
+        if bytes.is_null() {
+            return Err(Failure::Null("bytes"));
+        }
+        if read.is_null() {
+            return Err(Failure::Null("read"));
+        }
+        if isize::try_from(len).is_err() {
+            return Err(Failure::Length);
+        }
+        // SAFETY: the pointer is not null, and `len` bytes are writable, by this function's contract.
+        let into = unsafe { std::slice::from_raw_parts_mut(bytes.cast::<u8>(), len) };
+        let found = reader.read_at(offset, into)?;
+        // SAFETY: the pointer is not null and writable, by this function's contract.
+        unsafe { read.write(found) };
+        Ok(())
+    })
+}
+
+/// See the header.
+///
+/// # Safety
+/// `reader` is null, or a handle that no other call uses at the same time or afterwards.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_log_reader_close(reader: *mut LogReader) {
+    if !reader.is_null() {
+        // SAFETY: the handle came from `Box::into_raw`, and nobody else uses it, by this function's contract.
+        let reader = unsafe { Box::from_raw(reader) };
+        let _a_panic_has_nobody_to_tell = catch_unwind(AssertUnwindSafe(|| drop(reader)));
     }
 }
 

@@ -3,11 +3,11 @@
 use std::fmt;
 
 /// The result of a step of a mount.
-pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// The class of an [`Error`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum ErrorKind {
+pub enum ErrorKind {
     /// No space is left.
     NoSpace,
     /// Data is damaged.
@@ -20,7 +20,7 @@ pub(crate) enum ErrorKind {
 
 /// Why a mount failed. The text names the operation, its object and the remedy.
 #[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Error {
+pub struct Error {
     kind: ErrorKind,
     retryable: bool,
     text: String,
@@ -28,17 +28,17 @@ pub(crate) struct Error {
 
 impl Error {
     /// An error of class `kind` with its whole message.
-    pub fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
+    pub(crate) fn new(kind: ErrorKind, text: impl Into<String>) -> Error {
         Error { kind, retryable: false, text: text.into() }
     }
 
     /// An error of a call that may succeed later, with its whole message.
-    pub fn retryable(kind: ErrorKind, text: String) -> Error {
+    pub(crate) fn retryable(kind: ErrorKind, text: String) -> Error {
         Error { kind, retryable: true, text }
     }
 
     /// An error of the file system during the operation `doing`.
-    pub fn fs(doing: String, error: &fs::Error) -> Error {
+    pub(crate) fn fs(doing: String, error: &fs::Error) -> Error {
         let kind = match error.class() {
             fs::Class::NoSpace => ErrorKind::NoSpace,
             fs::Class::Corrupt => ErrorKind::Corrupt,
@@ -49,7 +49,7 @@ impl Error {
     }
 
     /// Appends `more` to the error's message.
-    pub fn add(&mut self, more: &str) {
+    pub(crate) fn add(&mut self, more: &str) {
         self.text.push_str(more);
     }
 
