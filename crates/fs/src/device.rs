@@ -47,7 +47,8 @@ impl Purpose {
     /// The class of operations that nobody waits for otherwise.
     fn class(self) -> IoClass {
         match self {
-            Purpose::Metadata | Purpose::Log => IoClass::Log,
+            Purpose::Metadata => IoClass::Metadata,
+            Purpose::Log => IoClass::Log,
             Purpose::Read => IoClass::Read,
             Purpose::Write => IoClass::Flush,
             Purpose::Reclaim => IoClass::Reclaim,

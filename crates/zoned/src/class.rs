@@ -7,9 +7,11 @@ use std::fmt;
 /// In the order of precedence, the highest first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub enum IoClass {
-    /// Entries of logs, metadata commits, and operations without a class. Never held.
+    /// Entries of logs, and operations without a class. Never held.
     #[default]
     Log,
+    /// Metadata commits. Never held. Bulk beside them goes as without: they follow the bulk's own files, and may be all that is not bulk.
+    Metadata,
     /// Reads that somebody waits for, and writes that keep writers waiting. Never held.
     Read,
     /// Write-back of files and flushes of memtables.
@@ -26,8 +28,9 @@ pub enum IoClass {
 
 impl IoClass {
     /// All classes, in the order of precedence.
-    pub const ALL: [IoClass; 7] = [
+    pub const ALL: [IoClass; 8] = [
         IoClass::Log,
+        IoClass::Metadata,
         IoClass::Read,
         IoClass::Flush,
         IoClass::Compaction,
@@ -39,6 +42,7 @@ impl IoClass {
     fn name(self) -> &'static str {
         match self {
             IoClass::Log => "log",
+            IoClass::Metadata => "metadata",
             IoClass::Read => "read",
             IoClass::Flush => "flush",
             IoClass::Compaction => "compaction",

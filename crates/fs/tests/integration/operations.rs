@@ -137,14 +137,14 @@ fn an_operation_has_the_class_of_who_waits_for_it() {
         let client = fs.create("/client", &data()).await.unwrap();
         client.append(&bytes(20_000, 1)).await.unwrap();
         client.sync().await.unwrap();
-        assert_eq!(counted.take_classes(), [IoClass::Log, IoClass::Read]);
+        assert_eq!(counted.take_classes(), [IoClass::Metadata, IoClass::Read]);
         for class in [IoClass::Flush, IoClass::Compaction] {
             let table = fs.create("/table", &data()).await.unwrap();
             table.set_class(class);
             table.append(&bytes(200_000, 2)).await.unwrap();
             table.sync().await.unwrap();
             table.close().await.unwrap();
-            assert_eq!(counted.take_classes(), [IoClass::Log, class], "a sync by a background thread");
+            assert_eq!(counted.take_classes(), [IoClass::Metadata, class], "a sync by a background thread");
         }
         // After its time in memory the mount writes the file, for which nobody waits.
         client.append(&bytes(20_000, 3)).await.unwrap();
@@ -153,7 +153,8 @@ fn an_operation_has_the_class_of_who_waits_for_it() {
         let log = fs.create("/log", &log()).await.unwrap();
         log.append(&bytes(5000, 4)).await.unwrap();
         log.sync().await.unwrap();
-        assert_eq!(counted.take_classes(), [IoClass::Log]);
+        // The log's name and segment are metadata.
+        assert_eq!(counted.take_classes(), [IoClass::Log, IoClass::Metadata]);
         fs.unmount().await.unwrap();
         // Without a cache every read goes to the drive.
         let fs = Fs::mount(counted.clone(), &MountOptions::default()).await.unwrap();

@@ -74,7 +74,7 @@ impl BlkWire {
 fn priority_of(class: Option<IoClass>) -> Priority {
     match class {
         None | Some(IoClass::Read) => Priority::Unset,
-        Some(IoClass::Log) => Priority::of_log(),
+        Some(IoClass::Log | IoClass::Metadata) => Priority::of_log(),
         Some(_) => Priority::of_bulk(),
     }
 }

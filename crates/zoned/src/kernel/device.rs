@@ -474,10 +474,10 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// The highest of some operations' classes. An operation without a class stands between logs and the others.
+/// The highest of some operations' classes. An operation without a class stands between those of logs and metadata and the others.
 fn highest_class(classes: impl Iterator<Item = Option<IoClass>>) -> Option<IoClass> {
     let rank = |class: &Option<IoClass>| {
-        class.map_or((1, None), |of| (if of == IoClass::Log { 0 } else { 2 }, Some(of)))
+        class.map_or((1, None), |of| (if of < IoClass::Read { 0 } else { 2 }, Some(of)))
     };
     classes.min_by_key(rank).flatten()
 }

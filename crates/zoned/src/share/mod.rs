@@ -1,15 +1,15 @@
 //! One scheduler for a drive: bulk operations go at a rate that keeps the drive's queue short for a log.
 //!
 //! ```text
-//!   log, read       ------------------------------------------------> drive
+//!   log, metadata, read --------------------------------------------> drive
 //!   flush           --+
 //!   compaction        |   held by zone, while a log is      rate
 //!   reclaim           +-> written: pieces of 256 KiB  --> (Controller) --> drive
 //!   rebuild, scrub  --+   by shares (HeldQueue)
 //! ```
 //!
-//! - Operations of the classes `log` and `read`, flushes and reports are never held, nor are zone commands with nothing before them. Without a log, nothing is held or cut into
-//!   pieces.
+//! - Operations of the classes `log`, `metadata` and `read`, flushes and reports are never held, nor are zone commands with nothing before them. Without operations of `log` or `read`,
+//!   nothing is held or cut into pieces: metadata commits alone, which follow the bulk's own files, slow no bulk.
 //! - Operations of one zone reach the drive in the order of their submission, whatever their classes: an operation that may not be held takes those
 //!   before it along. A read that is not held takes along what may change the blocks that it reads, and what is before that.
 //! - Whoever waits for an operation of another caller raises it ([`ZonedDevice::raise`]): a read of a page that a compaction is reading, a log's write that an array acknowledges
@@ -166,7 +166,7 @@ impl Scheduler {
                 self.submit_bulk(&mut state, now, class, op, &mut gone)
             } else {
                 self.let_go_before(&mut state, now, &op, &mut gone);
-                self.submit_unheld(&mut state, now, op, bytes)
+                self.submit_unheld(&mut state, now, class, op, bytes)
             };
             let starts_task = !state.held.is_empty() && !state.has_task;
             state.has_task |= starts_task;
@@ -215,8 +215,16 @@ impl Scheduler {
         }
     }
 
-    fn submit_unheld(self: &Arc<Self>, state: &mut State, now: Instant, op: Op, bytes: u64) -> Io {
+    fn submit_unheld(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Instant,
+        class: IoClass,
+        op: Op,
+        bytes: u64,
+    ) -> Io {
         let kind = match &op {
+            _ if class == IoClass::Metadata => return self.device.submit(op),
             Op::Read { .. } => Kind::Read,
             Op::Write { .. } | Op::Append { .. } => Kind::Write,
             Op::Flush => Kind::Flush,

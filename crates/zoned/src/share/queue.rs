@@ -41,7 +41,7 @@ struct Class {
 /// The share of a class, beside those of others.
 fn weight(class: IoClass) -> f64 {
     match class {
-        IoClass::Log | IoClass::Read => 16.0,
+        IoClass::Log | IoClass::Metadata | IoClass::Read => 16.0,
         IoClass::Flush => 8.0,
         IoClass::Compaction => 4.0,
         IoClass::Reclaim => 2.0,

@@ -48,7 +48,12 @@ impl Bench {
 
     /// Appends a block to the log: bulk is held from now on.
     async fn log(&self) {
-        self.device.append(LOG_ZONE, block(4096, 0), Durability::Cached).await.expect("appended");
+        self.append(IoClass::Log).await;
+    }
+
+    async fn append(&self, class: IoClass) {
+        let op = Op::Append { zone: LOG_ZONE, data: block(4096, 0), how: Durability::Cached };
+        self.device.submit_as(class, op).await.expect("appended");
     }
 
     fn write(&self, class: IoClass, zone: u32, first: u64, blocks: u64) -> Io<()> {
@@ -83,7 +88,7 @@ impl Bench {
 fn the_device_conforms_to_the_contract() {
     let timed =
         ["zones=24&zone-size=1MiB&profile=zn540", "zones=24&zone-size=1MiB&profile=smallzone&reorder=on"];
-    for class in [IoClass::Log, IoClass::Compaction] {
+    for class in [IoClass::Log, IoClass::Metadata, IoClass::Compaction] {
         for shape in SHAPES.iter().chain(&timed) {
             let drive = emulated(options(shape), VirtualDriver::new(1));
             let share: Arc<dyn ZonedDevice> = Share::over(drive, Goal::default());
@@ -110,27 +115,26 @@ fn the_device_conforms_to_the_contract() {
 #[test]
 fn nothing_is_held_without_a_log_and_bulk_is_held_beside_one() {
     let bench = Bench::new(1);
-    let took = |log: bool| {
+    let took = |zone: u32, beside: Option<IoClass>| {
         bench.run(async {
-            if log {
-                bench.log().await;
+            if let Some(class) = beside {
+                bench.append(class).await;
             }
             let begun = bench.device.driver().now();
-            let zone = 1 + u32::from(log);
             let ios = (0..4).map(|n| bench.write(IoClass::Compaction, zone, n * LONG, LONG)).collect();
             join_all(ios).await.into_iter().for_each(|done| done.expect("written"));
             bench.check(zone, 4 * LONG).await;
             bench.device.driver().now().since(begun)
         })
     };
-    took(false);
-    assert_eq!(bench.held(), 0);
-    // The reads of `check` are of the class of the log.
-    bench.run(sleep_until(
-        &**bench.device.driver(),
-        bench.device.driver().now().after(Duration::from_secs(1)),
-    ));
-    let held = took(true);
+    for (zone, beside) in [(1, None), (2, Some(IoClass::Metadata))] {
+        took(zone, beside);
+        assert_eq!(bench.held(), 0, "{beside:?}");
+        // The reads of `check` are of the class of the log.
+        let later = bench.device.driver().now().after(Duration::from_secs(1));
+        bench.run(sleep_until(&**bench.device.driver(), later));
+    }
+    let held = took(3, Some(IoClass::Log));
     // 4 MiB at 64 MB/s.
     assert!(bench.held() > 0 && held > Duration::from_millis(60), "{held:?}");
     assert_eq!(bench.status().held, 0);
