@@ -7,6 +7,7 @@ use std::sync::{Arc, Weak};
 
 use units::sync::Turnstile;
 use zoned::checks::{self, Transfer};
+use zoned::share::{Beside, Kind, Sample};
 use zoned::{Blocks, Completer, Done, ErrorKind, Io, IoClass, Lba, Op, Resources, Result, ZoneId};
 
 use crate::background::client_latency::LatencyWatch;
@@ -138,16 +139,21 @@ impl Core {
     /// Begins an operation of a client.
     pub(crate) fn submit(self: &Arc<Core>, class: IoClass, op: Op) -> Io {
         // The drives' schedulers may hold bulk: its latency says nothing of the drives.
-        let timed = !class.is_bulk() && matches!(op, Op::Read { .. } | Op::Write { .. } | Op::Append { .. });
-        if !timed || !self.latencies.is_on() {
-            return self.route(class, op);
-        }
+        let timed = match &op {
+            Op::Read { into, .. } => Some((Kind::Read, into.len())),
+            Op::Write { data, .. } | Op::Append { data, .. } => Some((Kind::Write, data.len())),
+            Op::Flush | Op::Zone { .. } | Op::Report { .. } => None,
+        };
+        let timed = timed.filter(|_| !class.is_bulk() && self.latencies.is_on());
+        let Some((kind, bytes)) = timed else { return self.route(class, op) };
         let began = self.ctx.driver.now();
         let io = self.route(class, op);
         let core = Arc::clone(self);
         Io::spawn(&self.ctx.driver, &self.ctx.geometry.name, async move {
             let result = io.await;
-            core.latencies.add(core.ctx.driver.now().since(began));
+            let latency = core.ctx.driver.now().since(began);
+            let bytes = bytes as u64;
+            core.latencies.add(Sample { kind, bytes, submitted: began, latency, bulk: Beside::InFlight });
             result
         })
     }

@@ -69,20 +69,19 @@ pub struct Pace {
     pub min_rate: Bytes,
     /// The job's highest rate, in bytes per second. Default none.
     pub max_rate: Option<Bytes>,
-    /// The clients' 99th percentile latency that the job may cause, in percent of the latency without the job, which
-    /// is measured in short rests. 0 ignores clients. Default 150.
-    pub tail_percent: u32,
+    /// The clients' mean and 99th percentile latency beside the job, in percent of those without it, which are measured in short rests; latencies that half the job's rate would not lower are allowed too. 0 ignores clients. Default 120.
+    pub client_target: u32,
 }
 
 impl Default for Pace {
     fn default() -> Pace {
-        Pace { min_rate: Bytes(8 << 20), max_rate: None, tail_percent: 150 }
+        Pace { min_rate: Bytes(8 << 20), max_rate: None, client_target: 120 }
     }
 }
 
 impl Pace {
     /// A pace that only the drives limit, whatever the latency of clients.
-    pub const UNBOUNDED: Pace = Pace { min_rate: Bytes(u64::MAX), max_rate: None, tail_percent: 0 };
+    pub const UNBOUNDED: Pace = Pace { min_rate: Bytes(u64::MAX), max_rate: None, client_target: 0 };
 }
 
 /// Settings of a rebuild.

@@ -70,10 +70,10 @@ impl Measured {
     }
 }
 
-/// A drive in memory, with the parameters of its URL, and the driver of its virtual clock.
+/// A drive in memory without a scheduler, with the parameters of its URL, and the driver of its virtual clock.
 pub fn drive(parameters: &str) -> Result<(Arc<dyn ZonedDevice>, Arc<dyn Driver>)> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
-    let url: DeviceUrl = format!("emu:mem?{parameters}").parse()?;
+    let url: DeviceUrl = format!("emu:mem?{parameters}&log-target=none").parse()?;
     Ok((url.open(Arc::clone(&driver))?, driver))
 }
 

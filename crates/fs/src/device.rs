@@ -62,18 +62,15 @@ pub(crate) struct Device {
     queue: Arc<OperationQueue>,
     /// One view of the device per purpose, in the order of [`Purpose::ALL`].
     views: [Arc<dyn ZonedDevice>; Purpose::ALL.len()],
-    /// True if a scheduler before the drive holds back operations that nobody waits for.
-    pub(crate) has_scheduler: bool,
 }
 
 impl Device {
     pub(crate) fn new(device: Arc<dyn ZonedDevice>) -> Device {
-        let has_scheduler = device.share_status().is_some();
         let queue = Arc::new(OperationQueue { device, submitted: Default::default() });
         let views = Purpose::ALL.map(|purpose| -> Arc<dyn ZonedDevice> {
             Arc::new(PurposeView { queue: Arc::clone(&queue), purpose })
         });
-        Device { queue, views, has_scheduler }
+        Device { queue, views }
     }
 
     /// The view of the device that counts operations under `purpose`.

@@ -48,7 +48,7 @@ pub use files::stat::{CheckReport, DirEntry, Stat, StatFs, Superblock, ZoneCount
 pub use files::streams::AccessPattern;
 pub use files::writer::Writer;
 pub use fs::{FileLock, Fs, Recovery};
-pub use options::{CacheMode, CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions, Pace};
+pub use options::{CacheMode, CreateOptions, FileKind, FormatOptions, Lifetime, MountOptions};
 #[cfg(feature = "broken-rules")]
 pub use rules::BrokenRule;
 pub use units::{Blocks, Bytes, ZoneId};

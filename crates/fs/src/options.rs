@@ -48,8 +48,6 @@ pub struct MountOptions {
     /// that found no space can then recover its logs into tables, and delete something. At most a quarter of the zones for files. Default:
     /// false.
     pub recovery_reserve: bool,
-    /// When writes of file data are paced. Default: while a parallel log is open, on a drive without a scheduler.
-    pub pace: Pace,
     /// A safety rule for this mount to break, so that a test can show that another test finds the fault.
     /// Default: none.
     #[cfg(feature = "broken-rules")]
@@ -68,19 +66,6 @@ pub enum CacheMode {
     Direct,
 }
 
-/// When file data is written in small pieces, one after the other in each zone. An append to a log then waits on the drive for
-/// some pieces instead of megabytes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Pace {
-    /// File data is written in pieces while a parallel log is open, unless the drive has a scheduler ([`zoned::Share`]).
-    #[default]
-    ParallelLogs,
-    /// Always.
-    Always,
-    /// Never.
-    Never,
-}
-
 impl Default for MountOptions {
     fn default() -> MountOptions {
         MountOptions {
@@ -92,7 +77,6 @@ impl Default for MountOptions {
             longest_in_memory: Duration::from_secs(5),
             open_ahead: true,
             recovery_reserve: false,
-            pace: Pace::ParallelLogs,
             #[cfg(feature = "broken-rules")]
             broken_rule: None,
         }

@@ -42,8 +42,6 @@ pub(crate) struct Shared {
     /// Notified when space or an open zone became free, or certainly will not: tasks that wait for space or
     /// for an open zone check again.
     pub space: Event,
-    /// Number of open parallel logs.
-    pub parallel_logs: AtomicU32,
     /// Held while zones are finished and reset in the path of a log's writer, which waits for both (mounts
     /// that open no zones ahead).
     pub zone_turn: Turnstile,

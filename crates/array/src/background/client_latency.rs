@@ -1,18 +1,18 @@
-//! The latencies of clients' operations, for the pace of background jobs.
+//! Clients' operations that ended, for the pace of background jobs.
 
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
+use zoned::share::Sample;
 
-/// Most latency samples that are kept until a background job reads them.
-pub(crate) const MAX_SAMPLES: usize = 8192;
+/// Most operations that are kept until a background job reads them.
+const MAX_SAMPLES: usize = 8192;
 
-/// Collects the latencies of clients' operations while at least one background job runs.
+/// Collects clients' operations while at least one background job runs.
 #[derive(Debug, Default)]
 pub(crate) struct LatencyWatch {
     jobs: AtomicU32,
-    samples: Mutex<Vec<Duration>>,
+    samples: Mutex<Vec<Sample>>,
 }
 
 impl LatencyWatch {
@@ -31,16 +31,16 @@ impl LatencyWatch {
         self.jobs.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// Adds a sample.
-    pub(crate) fn add(&self, latency: Duration) {
+    /// Adds an operation.
+    pub(crate) fn add(&self, sample: Sample) {
         let mut samples = self.samples.lock();
         if samples.len() < MAX_SAMPLES {
-            samples.push(latency);
+            samples.push(sample);
         }
     }
 
-    /// Takes all samples.
-    pub(crate) fn take(&self) -> Vec<Duration> {
+    /// Takes all operations.
+    pub(crate) fn take(&self) -> Vec<Sample> {
         std::mem::take(&mut *self.samples.lock())
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const CHUNK_BYTES_ALONE: u64 = 512 << 10;
 const MAX_SLEEP: Duration = Duration::from_millis(100);
 /// Empty physical zones of a drive at which a reclaim does not regard clients any more.
 const LITTLE_ROOM: usize = 3;
-/// Chunks that a background job has in flight without clients.
+/// Chunks that a background job has in flight. Beside clients the rate is limited, and not the number in flight.
 const MAX_CHUNKS_IN_FLIGHT: usize = 12;
 
 /// A job with its pace.
@@ -30,7 +30,7 @@ pub(crate) struct Runner {
     pub job: Arc<Job>,
     /// The rate of the job, which all tasks of the job share.
     pacer: Arc<Mutex<Pacer>>,
-    /// Chunks that the runner has in flight without clients.
+    /// Chunks that the runner has in flight at most.
     chunks_in_flight: usize,
     /// The drive that the job makes room on: it does not regard clients while first writes of zones wait for room, or soon will.
     makes_room_on: Option<Slot>,
@@ -49,7 +49,7 @@ impl Runner {
         }
     }
 
-    /// A runner of another task of the same job, which has `chunks` in flight without clients. The pace is that of all tasks together.
+    /// A runner of another task of the same job, which has at most `chunks` in flight. The pace is that of all tasks together.
     pub(crate) fn of_task(&self, chunks: usize) -> Runner {
         self.core.latencies.begin();
         Runner {
@@ -74,24 +74,25 @@ impl Runner {
         shared.is_some_and(|(shared, slot)| lacks_room(shared, slot))
     }
 
-    /// Hands new latency samples of the clients to the pacer.
-    fn feed_latencies_to_pacer(&self) {
-        let mut seen = self.core.latencies.take();
-        self.pacer.lock().add_client_latencies(self.core.ctx.driver.now(), &mut seen);
+    /// Hands the clients' operations that ended since the last call to the pacer.
+    fn feed_pacer(&self) {
+        self.pacer.lock().add_client_operations(&mut self.core.latencies.take());
     }
 
-    /// The rows of a background job's next chunk, and how many chunks may be in flight.
-    pub(crate) fn next_chunk_rows(&mut self) -> (u64, usize) {
-        self.feed_latencies_to_pacer();
+    /// How many chunks may be in flight.
+    pub(crate) fn chunks_in_flight(&self) -> usize {
+        self.chunks_in_flight
+    }
+
+    /// The rows of a background job's next chunk.
+    pub(crate) fn next_chunk_rows(&self) -> u64 {
+        self.feed_pacer();
         let block = u64::from(self.core.ctx.geometry.block_size);
         let now = self.core.ctx.driver.now();
         let has_clients = self.pacer.lock().has_clients(now);
-        let (bytes, depth) = if has_clients && !self.is_urgent() {
-            (CHUNK_BYTES_BESIDE_CLIENTS, 1)
-        } else {
-            (CHUNK_BYTES_ALONE, self.chunks_in_flight)
-        };
-        ((bytes / block).clamp(1, self.core.reconstruct.longest_read()), depth)
+        let is_paced = has_clients && !self.is_urgent();
+        let bytes = if is_paced { CHUNK_BYTES_BESIDE_CLIENTS } else { CHUNK_BYTES_ALONE };
+        (bytes / block).clamp(1, self.core.reconstruct.longest_read())
     }
 
     /// Waits until the job may read `rows` more. False if the job is to end.
@@ -101,7 +102,7 @@ impl Runner {
             if self.job.is_ended_early() {
                 return false;
             }
-            self.feed_latencies_to_pacer();
+            self.feed_pacer();
             if self.is_urgent() {
                 return true;
             }

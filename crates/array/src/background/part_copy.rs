@@ -255,12 +255,8 @@ impl PartCopy {
         let mut reads: VecDeque<CopyReads> = VecDeque::new();
         let mut next = rows.start;
         while next < rows.end || !reads.is_empty() {
-            loop {
-                let (chunk, depth) = runner.next_chunk_rows();
-                if next >= rows.end || reads.len() >= depth {
-                    break;
-                }
-                let count = chunk.min(most).min(rows.end - next);
+            while next < rows.end && reads.len() < runner.chunks_in_flight() {
+                let count = runner.next_chunk_rows().min(most).min(rows.end - next);
                 if (paced && !runner.wait_for_turn(count).await) || runner.job.is_ended_early() {
                     return Err(self.early_end_error(&core));
                 }
@@ -322,7 +318,7 @@ impl PartCopy {
                 Some(data) => data,
                 None => self.reconstruct_one_by_one(&core, part, row, count).await?,
             };
-            while writes.len() >= runner.next_chunk_rows().1 {
+            while writes.len() >= runner.chunks_in_flight() {
                 self.await_write(runner, writes.pop_front()).await?;
             }
             if self.purpose == Purpose::Rebuild {

@@ -142,11 +142,8 @@ impl RunningScrub {
         let mut reads: VecDeque<ScrubChunk> = VecDeque::new();
         let mut next = 0;
         while next < rows || !reads.is_empty() {
-            loop {
-                let (chunk, depth) = self.runner.next_chunk_rows();
-                if next >= rows || reads.len() >= depth {
-                    break;
-                }
+            while next < rows && reads.len() < self.runner.chunks_in_flight() {
+                let chunk = self.runner.next_chunk_rows();
                 // A chunk holds whole stripes only, so that a mismatch names a stripe.
                 let unit = core.ctx.layout.unit;
                 let count = (chunk / unit).max(1).saturating_mul(unit).min(rows - next);

@@ -137,7 +137,7 @@ mod tests {
     use std::sync::Arc;
 
     use units::{Driver, VirtualDriver};
-    use zoned::{Buf, Done, Durability, Io};
+    use zoned::{Buf, Done, Durability, Io, IoClass};
 
     use super::*;
 
@@ -162,7 +162,7 @@ mod tests {
                 landed: false,
                 how: Durability::Cached,
                 done: Done::Unit,
-                bulk: false,
+                class: IoClass::default(),
                 sample: None,
                 completer,
             }

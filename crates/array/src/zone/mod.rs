@@ -34,7 +34,7 @@ pub(crate) mod zone_table;
 
 use std::collections::{BTreeSet, VecDeque};
 
-use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, Lba, ZoneState};
+use zoned::{Action, Blocks, Buf, BufMut, Completer, Done, Durability, Error, IoClass, Lba, ZoneState};
 
 use crate::format::zone_entries::ZoneEntry;
 use crate::layout::gf256::remove_last_unit;
@@ -321,7 +321,7 @@ impl Zone {
             landed: false,
             how,
             done,
-            bulk: false,
+            class: IoClass::default(),
             sample: None,
             completer,
         });

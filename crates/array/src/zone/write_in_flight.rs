@@ -1,6 +1,6 @@
 //! A write of a zone from its submission to its acknowledgement.
 
-use zoned::{Blocks, Buf, Completer, Done, Durability};
+use zoned::{Blocks, Buf, Completer, Done, Durability, IoClass};
 
 use crate::layout::{Parity, Stripe};
 use crate::zone::append_choice::Sample;
@@ -33,8 +33,8 @@ pub(crate) struct WriteInFlight {
     pub landed: bool,
     pub how: Durability,
     pub done: Done,
-    /// True if the drives' schedulers may hold the write.
-    pub bulk: bool,
+    /// The class of the write at the drives, or that of a later write which waits for it.
+    pub class: IoClass,
     /// Set if the latency of the append counts.
     pub sample: Option<Sample>,
     pub completer: Completer,

@@ -1,13 +1,14 @@
 //! The classes of operations: an array hands that of a client's operation on to its drives, and its own jobs have theirs.
 
 use std::collections::BTreeSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use array::{Array, OpenOptions, ScrubOptions, Slot};
 use parking_lot::Mutex;
 use units::{Driver, block_on};
-use zoned::{Blocks, BufMut, Durability, Geometry, Goal, Io, IoClass, Op, Share, ZoneId, ZonedDevice};
+use zoned::{Blocks, BufMut, Durability, Geometry, Goal, Io, IoClass, Lba, Op, Share, ZoneId, ZonedDevice};
 
 use crate::common::{BLOCK_BYTES, Bench, METADATA_ZONES, blocks};
 
@@ -16,6 +17,8 @@ use crate::common::{BLOCK_BYTES, Bench, METADATA_ZONES, blocks};
 struct NotingDrive {
     inner: Arc<dyn ZonedDevice>,
     seen: Arc<Mutex<BTreeSet<IoClass>>>,
+    /// Classes to which operations were raised.
+    raised: Arc<Mutex<Vec<IoClass>>>,
 }
 
 impl ZonedDevice for NotingDrive {
@@ -37,6 +40,11 @@ impl ZonedDevice for NotingDrive {
             self.seen.lock().insert(class);
         }
         self.inner.submit_as(class, op)
+    }
+
+    fn raise(&self, class: IoClass, blocks: Range<Lba>) {
+        self.raised.lock().push(class);
+        self.inner.raise(class, blocks);
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
@@ -86,10 +94,47 @@ fn a_log_s_write_takes_the_held_writes_below_it_on_other_drives_along() {
 }
 
 #[test]
+fn what_a_write_waits_for_on_other_drives_takes_its_class_if_that_is_higher() {
+    let bench = Bench::new(3);
+    let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };
+    let raised: Arc<Mutex<Vec<IoClass>>> = Arc::default();
+    let noting = |drive| {
+        let inner = Share::over(drive, goal) as Arc<dyn ZonedDevice>;
+        let raised = Arc::clone(&raised);
+        Arc::new(NotingDrive { inner, seen: Arc::default(), raised }) as Arc<dyn ZonedDevice>
+    };
+    block_on(&*bench.driver, async {
+        let devices = bench.devices(&[]).into_iter().map(noting).collect::<Vec<_>>();
+        let drives = devices.len();
+        let device: Arc<dyn ZonedDevice> =
+            Array::open(devices, OpenOptions::default()).await.expect("opened");
+        let write = |class, zone: u32, from: u64, to: u64| {
+            let at = device.geometry().start(ZoneId(zone)).plus(Blocks(from));
+            device.write_as(class, at, blocks(zone, from, to), Durability::Cached)
+        };
+        write(IoClass::Log, 1, 0, 16).await.expect("a stripe, so that each drive has a log");
+        let mut held = vec![write(IoClass::Compaction, 0, 0, 4)];
+        assert_eq!(*raised.lock(), []);
+        held.push(write(IoClass::Flush, 0, 4, 8));
+        assert_eq!(*raised.lock(), vec![IoClass::Flush; drives]);
+        held.extend([write(IoClass::Flush, 0, 8, 12), write(IoClass::Scrub, 0, 12, 16)]);
+        assert_eq!(raised.lock().len(), drives, "nothing below is of a lower class");
+        held.push(write(IoClass::Log, 0, 16, 20));
+        assert_eq!(raised.lock().split_off(drives), vec![IoClass::Log; drives]);
+        for written in zoned::join_all(held).await {
+            written.expect("written");
+        }
+    });
+}
+
+#[test]
 fn drives_see_the_class_of_the_client_or_of_the_arrays_own_job() {
     let bench = Bench::new(1);
     let seen: Arc<Mutex<BTreeSet<IoClass>>> = Arc::default();
-    let noting = |inner| Arc::new(NotingDrive { inner, seen: Arc::clone(&seen) }) as Arc<dyn ZonedDevice>;
+    let noting = |inner| {
+        let seen = Arc::clone(&seen);
+        Arc::new(NotingDrive { inner, seen, raised: Arc::default() }) as Arc<dyn ZonedDevice>
+    };
     let take = || std::mem::take(&mut *seen.lock()).into_iter().collect::<Vec<_>>();
     block_on(&*bench.driver, async {
         let devices = bench.devices(&[]).into_iter().map(noting).collect();

@@ -617,7 +617,7 @@ fn run_with_rebuild(seed: u64, parities: u32) -> Result<(bool, bool), String> {
     ));
     let done = Arc::new(Mutex::new(None));
     let before = Duration::from_micros(300 + random_below(&mut rng, 4_000));
-    let until = Duration::from_micros(random_below(&mut rng, 20_000));
+    let until = Duration::from_micros(random_below(&mut rng, 30_000));
     block_on(&*driver, async {
         let stripe_unit = Bytes(unit * u64::from(BLOCK_BYTES));
         let create = CreateOptions {

@@ -52,7 +52,7 @@ async fn verify_content(array: &Arc<Array>) {
 
 /// Options of a mount whose rebuilds take most of a second.
 pub fn slow_rebuilds() -> OpenOptions {
-    let pace = Pace { max_rate: Some(Bytes(1 << 20)), min_rate: Bytes(1 << 10), tail_percent: 0 };
+    let pace = Pace { max_rate: Some(Bytes(1 << 20)), min_rate: Bytes(1 << 10), client_target: 0 };
     OpenOptions { rebuild: RebuildOptions { pace }, ..OpenOptions::default() }
 }
 

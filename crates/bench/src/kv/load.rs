@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use fs::Pace;
 use fs::wal::{IoMode, LogOptions};
 use rocks::DbOptions;
 use serde::{Serialize, Serializer};
@@ -94,9 +93,6 @@ pub struct KvLoad {
     /// How entries of RocksDB's own log reach the drive. The parallel log always appends.
     #[serde(serialize_with = "io_mode")]
     pub io: IoMode,
-    /// When flushes and compactions write in small pieces, so that logs wait less.
-    #[serde(serialize_with = "pace")]
-    pub pace: Pace,
     /// Number of threads that run the load.
     pub threads: u32,
     /// Bytes of a value; `None` for MixGraph's sizes.
@@ -188,7 +184,6 @@ impl Default for KvLoad {
             force: false,
             wal: LogMode::Waltz,
             io: IoMode::Append,
-            pace: Pace::ParallelLogs,
             threads: 4,
             value: Some(Bytes(4096)),
             mix: Mix::WRITES,
@@ -253,12 +248,4 @@ impl KvLoad {
     pub(super) fn log_options(&self) -> LogOptions {
         LogOptions { mode: self.io, ..LogOptions::default() }
     }
-}
-
-fn pace<S: Serializer>(pace: &Pace, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(match pace {
-        Pace::ParallelLogs => "auto",
-        Pace::Always => "on",
-        Pace::Never => "off",
-    })
 }

@@ -37,7 +37,6 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     let mount = MountOptions {
         log: load.log_options(),
         open_ahead: load.wal != LogMode::Base,
-        pace: load.pace,
         ..MountOptions::default()
     };
     let fs = block_on(&*driver, Fs::mount(dev, &mount))?;

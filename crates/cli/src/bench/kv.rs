@@ -6,10 +6,9 @@ use std::time::Duration;
 use ::bench::Clock;
 use ::bench::kv::{self, KvLoad, KvOutcome, LogMode, Mix, SlowWrite};
 use ::bench::ycsb::Distribution;
-use ::fs::Pace;
 use ::fs::wal::IoMode;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use units::Bytes;
 
 use super::result::{Io, failed, latency_cells, with_host};
@@ -29,9 +28,6 @@ pub struct KvArgs {
     /// How entries of RocksDB's own log are written to the drive [default: append; write for base]
     #[arg(long, value_enum)]
     io: Option<Io>,
-    /// Whether flushes and compactions write in small pieces, so that logs wait for less. auto: with a parallel log.
-    #[arg(long, value_enum, default_value_t = PaceArg::Auto)]
-    pace: PaceArg,
     /// Threads.
     #[arg(long, default_value_t = 4, value_name = "N")]
     threads: u32,
@@ -82,14 +78,6 @@ pub struct KvArgs {
     force: bool,
 }
 
-/// [`Pace`] as a flag.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum PaceArg {
-    Auto,
-    On,
-    Off,
-}
-
 impl KvArgs {
     fn load(&self) -> KvLoad {
         let io = self
@@ -101,11 +89,6 @@ impl KvArgs {
             force: self.force,
             wal: self.wal,
             io,
-            pace: match self.pace {
-                PaceArg::Auto => Pace::ParallelLogs,
-                PaceArg::On => Pace::Always,
-                PaceArg::Off => Pace::Never,
-            },
             threads: self.threads,
             value: self.value.or_else(|| self.mix.variant().is_none().then_some(Bytes(4096))),
             mix: self.mix,

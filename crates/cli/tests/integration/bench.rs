@@ -159,7 +159,6 @@ fn a_kv_run_with_contradicting_arguments_is_refused() {
             ("--wal some", "'some'"),
             ("--wal base --io append", "base writes"),
             ("--io fast", "append"),
-            ("--pace slow", "auto"),
             ("--threads 0", "0 threads"),
             ("--value long", "'long'"),
             ("--value 65MiB", "up to"),

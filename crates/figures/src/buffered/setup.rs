@@ -68,7 +68,7 @@ fn operations(run: &Run<'_>) -> u64 {
 pub(super) fn drive(zone: Bytes) -> String {
     let zone = zone.0;
     format!(
-        "emu:mem?profile=zn540&zones={ZONES}&zone-size={zone}&zone-capacity={zone}&conventional={CONVENTIONAL_ZONES}"
+        "emu:mem?profile=zn540&zones={ZONES}&zone-size={zone}&zone-capacity={zone}&conventional={CONVENTIONAL_ZONES}&log-target=none"
     )
 }
 

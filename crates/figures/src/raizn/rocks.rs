@@ -263,7 +263,9 @@ impl DrivesInFiles {
         let profile = format!("{}/profile.toml", files.path());
         std::fs::write(&profile, text)
             .map_err(|e| bench::Error::Settings(format!("{e} (writing {profile})")))?;
-        let drives = (0..count).map(|n| format!("emu:{}/{n}?profile={profile}", files.path())).collect();
+        let drives = (0..count)
+            .map(|n| format!("emu:{}/{n}?profile={profile}&log-target=none", files.path()))
+            .collect();
         let ground = DrivesInFiles { drives, place, files };
         let driver = Clock::Virtual.driver();
         let made = ground.opened(&driver, &format!("&zones={}", setup.zones))?;

@@ -105,7 +105,11 @@ impl Step {
             Step::Auto => (LogMode::Auto, IoMode::Append),
         };
         KvLoad {
-            device: drive.url().to_owned(),
+            // The baselines of the paper have no scheduler before the drive.
+            device: match wal {
+                LogMode::Base | LogMode::Group => format!("{}&log-target=none", drive.url()),
+                LogMode::Waltz | LogMode::Auto => drive.url().to_owned(),
+            },
             clock: Some(Clock::Dilated(run.pick(drive.dilation(), QUICK_DILATION))),
             wal,
             io,

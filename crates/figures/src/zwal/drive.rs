@@ -24,9 +24,9 @@ impl Drive {
         self.pick("zn540", "confzns")
     }
 
-    /// The URL of the emulated drive in memory.
+    /// The URL of the emulated drive in memory, without a scheduler before it, as the paper's drives are.
     pub fn url(self) -> String {
-        format!("emu:mem?profile={}", self.profile())
+        format!("emu:mem?profile={}&log-target=none", self.profile())
     }
 
     /// Selects the value for the drive.

@@ -137,7 +137,6 @@ fn shared_state(
         dirty,
         work,
         space: Event::new(),
-        parallel_logs: AtomicU32::new(0),
         zone_turn: Turnstile::new(),
         background: AtomicU32::new(0),
         log_waits: AtomicU64::new(0),

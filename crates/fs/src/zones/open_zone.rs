@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use units::ZoneId;
-use units::sync::Turnstile;
 
 use crate::options::Lifetime;
 
@@ -27,8 +26,6 @@ pub(crate) struct OpenZone {
     /// Number of writes to the zone that no metadata refers to yet. Until the metadata does, the zone does
     /// not count as dead.
     pub(super) in_flight: AtomicU32,
-    /// Held by the writer of a piece, if file data is written in pieces (see [`Pace`](crate::Pace)).
-    pub(super) turn: Turnstile,
     /// Number of writes to the zone that the device has not acknowledged.
     pub(super) writing: AtomicU32,
     /// True once a write to the zone failed.
@@ -53,7 +50,6 @@ impl OpenZone {
             next: Mutex::new(next),
             hint: AtomicU64::new(next),
             in_flight: AtomicU32::new(0),
-            turn: Turnstile::new(),
             writing: AtomicU32::new(0),
             failed: AtomicBool::new(false),
         })

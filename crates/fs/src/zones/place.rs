@@ -8,15 +8,11 @@ use zoned::{Buf, BufMut, Durability, Io, IoClass, ZoneState};
 
 use crate::device::Purpose;
 use crate::error::{Error, Result};
-use crate::options::{Lifetime, Pace};
+use crate::options::Lifetime;
 use crate::shared::Shared;
 use crate::zones::allocator::{OwnZone, PlaceFor, ZoneChoice};
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
-
-/// Bytes of file data in flight to a zone while logs have priority. Drives that buffer writes reach their
-/// full rate with less.
-const PACED_PIECE_BYTES: u64 = 64 << 10;
 
 /// Blocks of file data on the device that no file refers to yet. Until this is dropped, their zones do not
 /// count as dead.
@@ -123,14 +119,10 @@ impl Shared {
                     break;
                 }
             };
-            let paced = self.is_paced();
-            let here = Arc::clone(&open);
-            let turn = if paced { Some(here.turn.acquire().await) } else { None };
-            let most = if paced { (PACED_PIECE_BYTES / block as u64).max(optimal) } else { u64::MAX };
             let to = {
                 let mut next = open.next.lock();
                 let room = open.capacity.saturating_sub(*next);
-                let mut n = left.min(room).min(geometry.max_transfer.0).min(most);
+                let mut n = left.min(room).min(geometry.max_transfer.0);
                 if n == 0 {
                     continue;
                 }
@@ -138,7 +130,7 @@ impl Shared {
                 match amount {
                     PlaceAmount::All { padding } if n == left => {
                         let more = padding_to_optimal_end(*next, n, room, optimal);
-                        let fits = more <= padding && n + more <= geometry.max_transfer.0.min(most);
+                        let fits = more <= padding && n + more <= geometry.max_transfer.0;
                         behind = if fits { more } else { 0 };
                     }
                     _ => n = blocks_to_last_optimal_end(*next, n, room, optimal),
@@ -161,26 +153,9 @@ impl Shared {
             };
             placed.held.push(open);
             at = to;
-            if turn.is_some() {
-                failed = self.wait_for_writes(std::mem::take(&mut ios), &placed.held).await;
-                if failed.is_some() {
-                    break;
-                }
-            }
         }
         let late = self.wait_for_writes(ios, &placed.held).await;
         failed.or(late).map_or(Ok(placed), Err)
-    }
-
-    /// True if file data is written in small pieces because logs have priority.
-    fn is_paced(&self) -> bool {
-        match self.options.pace {
-            Pace::ParallelLogs => {
-                !self.device.has_scheduler && self.parallel_logs.load(Ordering::Relaxed) > 0
-            }
-            Pace::Always => true,
-            Pace::Never => false,
-        }
     }
 
     /// Waits for all of the writes `ios` to the last zones of `held`, also after a failure: afterwards the

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{Drive, bytes, data, log, read};
 use fs::wal::LogOptions;
-use fs::{Fs, MountOptions, Pace, ZoneRole};
+use fs::{Fs, MountOptions, ZoneRole};
 use parking_lot::Mutex;
 use units::{Bytes, Driver};
 use zoned::emu::{Emu, EmuOptions};
@@ -105,43 +105,41 @@ impl StripedFileSystem {
 
 #[test]
 fn files_are_written_in_whole_stripes_until_a_sync() {
-    for pace in [Pace::Never, Pace::Always] {
-        // The write buffer is no multiple of a stripe, less than a stripe, or longer than several zones.
-        for buffer in [1, 27, 600] {
-            let g = striped_file_system(MountOptions { pace, ..mount_with_write_buffer(buffer) });
-            let content = bytes(700 * BLOCK + 77, 5);
-            g.drive.run(async {
-                let long = g.fs.create("/long", &data()).await.unwrap();
-                let short = g.fs.create("/short", &data()).await.unwrap();
-                for (n, part) in content.chunks(10_000).enumerate() {
-                    long.append(part).await.unwrap();
-                    assert_eq!(g.take(false).1, 0, "piece {n}");
-                    if n % 5 == 0 {
-                        // The sync ends within a stripe, which the next write fills.
-                        short.append(&content[..n]).await.unwrap();
-                        short.sync().await.unwrap();
-                        let (writes, within) = g.take(false);
-                        assert!(writes <= 2 && within <= 1, "{writes} writes, {within} within a stripe");
-                    }
-                    // Readers of the file see the partial stripe in memory.
-                    if n % 16 == 3 {
-                        let len = n * 10_000 + part.len();
-                        assert_eq!(read(&g.fs, "/long").await.unwrap(), &content[..len]);
-                    }
+    // The write buffer is no multiple of a stripe, less than a stripe, or longer than several zones.
+    for buffer in [1, 27, 600] {
+        let g = striped_file_system(mount_with_write_buffer(buffer));
+        let content = bytes(700 * BLOCK + 77, 5);
+        g.drive.run(async {
+            let long = g.fs.create("/long", &data()).await.unwrap();
+            let short = g.fs.create("/short", &data()).await.unwrap();
+            for (n, part) in content.chunks(10_000).enumerate() {
+                long.append(part).await.unwrap();
+                assert_eq!(g.take(false).1, 0, "piece {n}");
+                if n % 5 == 0 {
+                    // The sync ends within a stripe, which the next write fills.
+                    short.append(&content[..n]).await.unwrap();
+                    short.sync().await.unwrap();
+                    let (writes, within) = g.take(false);
+                    assert!(writes <= 2 && within <= 1, "{writes} writes, {within} within a stripe");
                 }
-                long.sync().await.unwrap();
-                assert!(g.take(false).1 <= 1, "a sync ends within one stripe");
-                long.close().await.unwrap();
-                short.close().await.unwrap();
-                assert_eq!(g.take(false), (0, 0), "nothing is left to write after the sync");
-                drop((long, short));
-                g.fs.unmount().await.unwrap();
-            });
-            let fs = g.drive.mount();
-            assert_eq!(g.drive.run(read(&fs, "/long")).unwrap(), content);
-            g.drive.run(fs.unmount()).unwrap();
-            g.drive.check();
-        }
+                // Readers of the file see the partial stripe in memory.
+                if n % 16 == 3 {
+                    let len = n * 10_000 + part.len();
+                    assert_eq!(read(&g.fs, "/long").await.unwrap(), &content[..len]);
+                }
+            }
+            long.sync().await.unwrap();
+            assert!(g.take(false).1 <= 1, "a sync ends within one stripe");
+            long.close().await.unwrap();
+            short.close().await.unwrap();
+            assert_eq!(g.take(false), (0, 0), "nothing is left to write after the sync");
+            drop((long, short));
+            g.fs.unmount().await.unwrap();
+        });
+        let fs = g.drive.mount();
+        assert_eq!(g.drive.run(read(&fs, "/long")).unwrap(), content);
+        g.drive.run(fs.unmount()).unwrap();
+        g.drive.check();
     }
 }
 

@@ -54,6 +54,8 @@ pub struct Share(Arc<Scheduler>);
 
 struct Scheduler {
     device: Arc<dyn ZonedDevice>,
+    /// How many times the times of an emulated drive are stretched, else 1. The scheduler's times are the drive's: those of the driver by this number.
+    dilation: u64,
     /// Bytes of a piece.
     piece: u64,
     state: Mutex<State>,
@@ -104,11 +106,17 @@ impl Share {
     /// # Panics
     /// If a rate of `goal` is below one byte a second, or the target below 1.
     pub fn over(device: Arc<dyn ZonedDevice>, goal: Goal) -> Arc<Share> {
+        Share::over_dilated(device, goal, 1)
+    }
+
+    /// The same before an emulated drive whose times are stretched `dilation` times: the scheduler's times are stretched too.
+    pub(crate) fn over_dilated(device: Arc<dyn ZonedDevice>, goal: Goal, dilation: u32) -> Arc<Share> {
         assert!(goal.is_valid(), "{goal:?}");
+        let dilation = u64::from(dilation.max(1));
         let geometry = device.geometry();
         let optimal = geometry.optimal_write.bytes(geometry.block_size).0.max(1);
         let state = State {
-            controller: Controller::new(goal, device.driver().now()),
+            controller: Controller::new(goal, Instant(device.driver().now().0 / dilation)),
             held: HeldQueue::default(),
             classes: Default::default(),
             ending: BinaryHeap::new(),
@@ -118,7 +126,7 @@ impl Share {
             has_task: false,
         };
         let piece = PIECE_BYTES.next_multiple_of(optimal);
-        Arc::new(Share(Arc::new(Scheduler { device, piece, state: Mutex::new(state) })))
+        Arc::new(Share(Arc::new(Scheduler { device, dilation, piece, state: Mutex::new(state) })))
     }
 }
 
@@ -154,8 +162,21 @@ impl ZonedDevice for Share {
 }
 
 impl Scheduler {
+    /// The present time of the drive.
+    fn now(&self) -> Instant {
+        self.drive_time(self.device.driver().now())
+    }
+
+    fn drive_time(&self, at: Instant) -> Instant {
+        Instant(at.0 / self.dilation)
+    }
+
+    fn driver_time(&self, at: Instant) -> Instant {
+        Instant(at.0.saturating_mul(self.dilation))
+    }
+
     fn submit(self: &Arc<Self>, class: IoClass, op: Op) -> Io {
-        let now = self.device.driver().now();
+        let now = self.now();
         let mut gone = Submitted::new();
         let (io, starts_task) = {
             let mut state = self.state.lock();
@@ -231,13 +252,17 @@ impl Scheduler {
             // Zone commands and reports are rare, and their times depend on the zone.
             Op::Zone { .. } | Op::Report { .. } => return self.device.submit(op),
         };
-        state.controller.log_submitted(now);
         let bulk = match state.last_bulk_end {
             _ if state.bulk_in_flight > 0 => Beside::InFlight,
             Some(end) if now.since(end) < SETTLES_AFTER => Beside::Settling,
             _ => Beside::Nothing,
         };
         let io = self.device.submit(op);
+        // The device answered at once, without a drive: it refused the operation, had nothing to do, or takes no time.
+        if io.known_end(self.driver_time(now)).is_some_and(|end| self.drive_time(end) <= now) {
+            return io;
+        }
+        state.controller.log_submitted(now);
         state.log_in_flight += 1;
         self.watch(state, now, io, Watched::Log { kind, bytes, bulk })
     }
@@ -341,14 +366,15 @@ impl Scheduler {
 
     /// Takes note of the operation's end when it comes.
     fn watch(self: &Arc<Self>, state: &mut State, submitted: Instant, mut io: Io, watched: Watched) -> Io {
-        if let Some(at) = io.known_end(submitted) {
-            state.ending.push(Reverse(Ending { at, submitted, watched }));
+        if let Some(at) = io.known_end(self.driver_time(submitted)) {
+            state.ending.push(Reverse(Ending { at: self.drive_time(at), submitted, watched }));
             return io;
         }
         // A caller that waits for the operation may drop the device, and open the drive again, before `end` is called.
         let scheduler = Arc::downgrade(self);
         let end = move |at| {
             let Some(scheduler) = scheduler.upgrade() else { return };
+            let at = scheduler.drive_time(at);
             let goes_on = {
                 let mut state = scheduler.state.lock();
                 let waited = state.controller.waits_for_log();
@@ -365,7 +391,7 @@ impl Scheduler {
             }
         };
         if io.when_ended(Box::new(end)).is_err() {
-            state.ended(Ending { at: self.device.driver().now(), submitted, watched });
+            state.ended(Ending { at: self.now(), submitted, watched });
         }
         io
     }
@@ -407,17 +433,17 @@ impl Scheduler {
                 };
                 at < blocks.end.0 && blocks.start.0 < at + bytes as u64 / u64::from(geometry.block_size)
             };
-            let now = self.device.driver().now();
+            let now = self.now();
             self.let_go_to(&mut state, now, zone, is_on, &mut gone);
         }
         self.pass_on(gone);
     }
 
-    /// Lets go what may go now. The time at which more may go; `None` if nothing is held.
+    /// Lets go what may go now. The driver's time at which more may go; `None` if nothing is held.
     fn turn(self: &Arc<Self>) -> Option<Instant> {
         let mut gone = Submitted::new();
         let next = {
-            let now = self.device.driver().now();
+            let now = self.now();
             let mut state = self.state.lock();
             let state = &mut *state;
             state.count_ended(now);
@@ -441,7 +467,7 @@ impl Scheduler {
             }
         };
         self.pass_on(gone);
-        next
+        next.map(|at| self.driver_time(at))
     }
 
     fn pass_on(&self, submitted: Submitted) {
@@ -461,7 +487,8 @@ async fn let_held_go(scheduler: Weak<Scheduler>, driver: Arc<dyn Driver>) {
 /// Submits an operation that was held.
 fn release(state: &mut State, now: Instant, held: Held) -> (Completer, Io) {
     if let Some(entry) = state.classes.get_mut(held.class as usize) {
-        entry.held_for += now.since(held.since);
+        let dilation = u32::try_from(held.scheduler.dilation).unwrap_or(u32::MAX);
+        entry.held_for += now.since(held.since) * dilation;
     }
     (held.completer, held.scheduler.submit_to_drive(state, now, held.op))
 }
@@ -493,10 +520,6 @@ impl State {
             Watched::Log { kind, bytes, bulk } => {
                 self.log_in_flight = self.log_in_flight.saturating_sub(1);
                 let latency = at.since(submitted);
-                // The device answered at once, without the drive: it refused the operation, or had nothing to do.
-                if latency.is_zero() {
-                    return;
-                }
                 self.controller.log_ended(at, &Sample { kind, bytes, submitted, latency, bulk });
             }
             Watched::Bulk => {

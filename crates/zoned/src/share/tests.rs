@@ -409,6 +409,50 @@ fn classes_share_the_rate_by_their_weights() {
     assert!((3.0..=5.0).contains(&ratio), "{written:?}");
 }
 
+/// Bytes of bulk beside a log in 200 ms of a drive's time, and the log's operations.
+fn beside_a_log(dilation: u32) -> (u64, u64) {
+    let url = format!(
+        "emu:mem?profile=zn540&zones=4&zone-size=1GiB&zone-capacity=1GiB&dilated={dilation}&log-target=120"
+    );
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let device = crate::open(&url, Arc::clone(&driver)).expect("opened");
+    let end = driver.now().after(Duration::from_millis(200) * dilation);
+    let bulk = {
+        let device = device.class(IoClass::Compaction);
+        spawn(&*driver, "bulk", async move {
+            let data = BufMut::zeroed(256 << 10).freeze();
+            let mut at = device.geometry().start(ZoneId(1));
+            let mut in_flight = std::collections::VecDeque::new();
+            let mut bytes = 0;
+            while device.driver().now() < end {
+                in_flight.push_back(device.write(at, data.clone(), Durability::Cached));
+                at = at.plus(Blocks(64));
+                if in_flight.len() == 16 {
+                    in_flight.pop_front().expect("16").await.expect("written");
+                    bytes += data.len() as u64;
+                }
+            }
+            bytes
+        })
+    };
+    block_on(&*driver, async {
+        let mut operations = 0;
+        while driver.now() < end {
+            device.append(LOG_ZONE, block(4096, 0), Durability::Durable).await.expect("appended");
+            operations += 1;
+        }
+        (bulk.await, operations)
+    })
+}
+
+#[test]
+fn a_drive_with_stretched_times_has_a_scheduler_with_stretched_times() {
+    let (bulk, log) = beside_a_log(1);
+    let (stretched_bulk, stretched_log) = beside_a_log(20);
+    let ratios = [stretched_bulk as f64 / bulk as f64, stretched_log as f64 / log as f64];
+    assert!(ratios.iter().all(|ratio| (0.98..1.02).contains(ratio)), "{ratios:?}, {bulk} bytes, {log}");
+}
+
 #[test]
 fn a_log_is_there_as_long_as_an_operation_of_it_is_in_flight() {
     let latency = Latency { flush: Duration::from_millis(500), ..Latency::all(Duration::from_micros(10)) };

@@ -160,9 +160,9 @@ impl EmuUrl {
 
     /// Opens the emulated drive; with `create` a missing drive file is created.
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-        let one_write = self.options()?.one_write;
+        let EmuOptions { one_write, dilation, .. } = self.options()?;
         let emu = self.open_drive(create, driver)?;
-        self.before()?.drive(if one_write { one_write_per_zone(emu) } else { emu })
+        self.before()?.drive(if one_write { one_write_per_zone(emu) } else { emu }, dilation)
     }
 
     /// The devices before the drive.

@@ -100,7 +100,7 @@ impl KernelUrl {
             Interface::Block => blk::open(&target.node, &self.options, driver),
             Interface::Nvme => nvme::open(&target.node, &self.options, driver),
         };
-        self.before.drive(drive?)
+        self.before.drive(drive?, 1)
     }
 }
 
@@ -120,7 +120,7 @@ impl fmt::Display for KernelUrl {
             EngineKind::Threads => "io=threads".to_owned(),
         }));
         parameters.extend(self.before.stage.map(|window| format!("stage={window}")));
-        parameters.extend(self.before.log_target.map(|percent| format!("log-target={percent}")));
+        parameters.extend(self.before.log_target_text().map(|text| format!("log-target={text}")));
         for (parameter, joint) in parameters.iter().zip(std::iter::once('?').chain(std::iter::repeat('&'))) {
             write!(f, "{joint}{parameter}")?;
         }

@@ -228,7 +228,9 @@ mod tests {
             ("emu:/a/b.img?stage=1MiB", "emu:/a/b.img?stage=1MiB"),
             ("blk:/dev/x?stage=1MiB&io=ring", "blk:/dev/x?io=ring&stage=1048576"),
             ("emu:/a/b.img?log-target=none", "emu:/a/b.img?log-target=none"),
-            ("blk:/dev/x?log-target=120&stage=1MiB", "blk:/dev/x?stage=1048576&log-target=120"),
+            ("blk:/dev/x?log-target=120&stage=1MiB", "blk:/dev/x?stage=1048576"),
+            ("blk:/dev/x?log-target=150%&stage=1MiB", "blk:/dev/x?stage=1048576&log-target=150"),
+            ("blk:/dev/x?log-target=none", "blk:/dev/x?log-target=none"),
         ] {
             let url: DeviceUrl = text.parse().expect(text);
             assert_eq!(url.to_string(), shown);

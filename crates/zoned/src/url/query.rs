@@ -17,15 +17,18 @@ pub(super) const STAGE: (&str, &str) =
 /// The parameter of a scheduler before the drive, with its description.
 pub(super) const LOG_TARGET: (&str, &str) = (
     "log-target",
-    "a scheduler before the drive lets flushes, compactions and reclaim go at a rate at which logs and reads take so many percent of their time alone: 120; none by default",
+    "a scheduler before the drive lets flushes, compactions and reclaim go at a rate at which logs and reads take so many percent of their time alone: 120, the default; none: no scheduler",
 );
+
+/// The goal of a drive's scheduler, in percent of a log's latency alone, where a URL gives none.
+const DEFAULT_LOG_TARGET: u32 = 120;
 
 /// The devices before a drive that a URL names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Before {
     /// The window of the stage.
     pub stage: Option<Bytes>,
-    /// The goal of the scheduler, in percent of a log's latency alone.
+    /// The goal of the scheduler, in percent of a log's latency alone. `None`: no scheduler.
     pub log_target: Option<u32>,
 }
 
@@ -35,8 +38,9 @@ impl Before {
         let stage = parameters.get(STAGE.0).map(|text| Stage::window(text)).transpose();
         let stage = stage.map_err(|why| invalid(url, why))?;
         let log_target = match parameters.get(LOG_TARGET.0).map(String::as_str) {
-            None | Some("none") => None,
-            Some(text) => match text.parse::<u32>() {
+            None => Some(DEFAULT_LOG_TARGET),
+            Some("none") => None,
+            Some(text) => match text.strip_suffix('%').unwrap_or(text).parse::<u32>() {
                 Ok(percent) if (100..=100_000).contains(&percent) => Some(percent),
                 _ => {
                     let why = format!("log-target={text}: a percentage from 100 on is needed, or none");
@@ -47,10 +51,24 @@ impl Before {
         Ok(Before { stage, log_target })
     }
 
-    /// The drive, behind these devices.
-    pub(super) fn drive(self, mut drive: Arc<dyn ZonedDevice>) -> Result<Arc<dyn ZonedDevice>> {
+    /// The value of `log-target` in a URL; `None` for the default.
+    pub(super) fn log_target_text(self) -> Option<String> {
+        match self.log_target {
+            Some(DEFAULT_LOG_TARGET) => None,
+            Some(percent) => Some(percent.to_string()),
+            None => Some("none".to_owned()),
+        }
+    }
+
+    /// The drive, whose times are stretched `dilation` times, behind these devices.
+    pub(super) fn drive(
+        self,
+        mut drive: Arc<dyn ZonedDevice>,
+        dilation: u32,
+    ) -> Result<Arc<dyn ZonedDevice>> {
         if let Some(percent) = self.log_target {
-            drive = Share::over(drive, Goal { log_target: f64::from(percent) / 100.0, ..Goal::default() });
+            let goal = Goal { log_target: f64::from(percent) / 100.0, ..Goal::default() };
+            drive = Share::over_dilated(drive, goal, dilation);
         }
         match self.stage {
             None => Ok(drive),

@@ -202,10 +202,11 @@ impl Writes {
         let append = if parallel { self.append_to_unit(class, zone, id, blocks, &data) } else { None };
         let flight = zone.push_flight(end, data.clone(), how, done, completer);
         if let Some(flight) = zone.flights.back_mut() {
-            (flight.sample, flight.bulk) = (sample, class.is_bulk());
+            (flight.sample, flight.class) = (sample, class);
         }
-        if !class.is_bulk() && zone.flights.iter().any(|flight| flight.bulk) {
-            // The write is acknowledged after the bulk below it, whose data and parity lie on other drives too.
+        if zone.flights.iter().any(|flight| class < flight.class) {
+            // The write is acknowledged after those below it, whose data and parity lie on other drives too.
+            zone.flights.iter_mut().for_each(|flight| flight.class = flight.class.min(class));
             self.members.parts(id).for_each(|part| part.raise(class, 0..layout.part_rows));
         }
         if append.is_some() {

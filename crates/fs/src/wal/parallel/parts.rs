@@ -1,7 +1,7 @@
 //! The parts of an open parallel log, and how they are put together.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -61,7 +61,6 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn new(handle: Arc<Handle>, opening: &Opening, options: &ParallelOptions) -> Arc<Parts> {
         let shared = &handle.shared;
-        shared.parallel_logs.fetch_add(1, Ordering::Relaxed);
         let (dev, rules) = (Arc::clone(shared.device.purpose(Purpose::Log)), shared.options.rules());
         let geometry = dev.geometry();
         let volatile = geometry.volatile_cache;
@@ -157,11 +156,5 @@ impl Parts {
             closing: Turnstile::new(),
             settled: AtomicBool::new(false),
         })
-    }
-}
-
-impl Drop for Parts {
-    fn drop(&mut self) {
-        self.handle.shared.parallel_logs.fetch_sub(1, Ordering::Relaxed);
     }
 }
