@@ -7,10 +7,10 @@ use std::sync::{Arc, Weak};
 
 use units::sync::Turnstile;
 use zoned::checks::{self, Transfer};
-use zoned::share::{Beside, Kind, Sample};
+use zoned::share::Kind;
 use zoned::{Blocks, Completer, Done, ErrorKind, Io, IoClass, Lba, Op, Resources, Result, ZoneId};
 
-use crate::background::client_latency::LatencyWatch;
+use crate::background::client_operations::{ClientEvent, ClientOperations};
 use crate::background::idle_spares::IdleSpares;
 use crate::background::jobs::Jobs;
 use crate::checkpoint::Checkpoints;
@@ -46,7 +46,7 @@ pub(crate) struct Core {
     pub jobs: Jobs,
     /// The idle spares whose drives are present.
     pub spares: IdleSpares,
-    pub latencies: LatencyWatch,
+    pub client_operations: ClientOperations,
 }
 
 impl Core {
@@ -117,7 +117,7 @@ impl Core {
             writes,
             jobs: Jobs::default(),
             spares,
-            latencies: LatencyWatch::default(),
+            client_operations: ClientOperations::default(),
         });
         let owner: Weak<Core> = Arc::downgrade(&core);
         let any: Weak<dyn Any + Send + Sync> = owner.clone();
@@ -138,22 +138,24 @@ impl Core {
 
     /// Begins an operation of a client.
     pub(crate) fn submit(self: &Arc<Core>, class: IoClass, op: Op) -> Io {
-        // The drives' schedulers may hold bulk: its latency says nothing of the drives.
+        // The drives' schedulers may hold bulk: its latency says nothing of the drives. Commits of metadata may be the bulk's own.
         let timed = match &op {
             Op::Read { into, .. } => Some((Kind::Read, into.len())),
             Op::Write { data, .. } | Op::Append { data, .. } => Some((Kind::Write, data.len())),
             Op::Flush | Op::Zone { .. } | Op::Report { .. } => None,
         };
-        let timed = timed.filter(|_| !class.is_bulk() && self.latencies.is_on());
+        let counts = !class.is_bulk() && class != IoClass::Metadata && self.client_operations.has_jobs();
+        let timed = timed.filter(|_| counts);
         let Some((kind, bytes)) = timed else { return self.route(class, op) };
         let began = self.ctx.driver.now();
+        self.client_operations.began(began);
         let io = self.route(class, op);
         let core = Arc::clone(self);
         Io::spawn(&self.ctx.driver, &self.ctx.geometry.name, async move {
             let result = io.await;
             let latency = core.ctx.driver.now().since(began);
-            let bytes = bytes as u64;
-            core.latencies.add(Sample { kind, bytes, submitted: began, latency, bulk: Beside::InFlight });
+            let event = ClientEvent::Ended { kind, bytes: bytes as u64, began, latency };
+            core.client_operations.ended((result.is_ok() && !latency.is_zero()).then_some(event));
             result
         })
     }

@@ -60,11 +60,11 @@ impl Default for CreateOptions {
     }
 }
 
-/// The pace of a rebuild or a scrub. Without clients only the drives limit the pace.
+/// The pace of a rebuild or a scrub. Without clients only the drives limit the pace, and their schedulers where logs are written to them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
     /// The job's least rate beside clients, whatever their latency, in bytes per second: written to the new
-    /// drive, or read by a scrub. Default 8 MiB: a drive of 1 TB is rebuilt within a day and a half under any
+    /// drive, or read by a scrub; less by the short rests in which clients are measured alone. Default 8 MiB: a drive of 1 TB is rebuilt within a day and a half under any
     /// load.
     pub min_rate: Bytes,
     /// The job's highest rate, in bytes per second. Default none.
@@ -80,7 +80,7 @@ impl Default for Pace {
 }
 
 impl Pace {
-    /// A pace that only the drives limit, whatever the latency of clients.
+    /// A pace that only the drives and their schedulers limit, whatever the latency of clients.
     pub const UNBOUNDED: Pace = Pace { min_rate: Bytes(u64::MAX), max_rate: None, client_target: 0 };
 }
 

@@ -44,12 +44,12 @@ struct furrow_log_options {
   const char *drive;  /* URL of the zoned drive that the log lies on, such as zbd:/dev/nvme0n1, with none of the settings above; NULL: an ordinary file */
 };
 
-/* Creates a log, and makes its name durable; on a zoned drive the folders of its path too. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O, or is in memory. No file is left after an error. */
+/* Creates a log, and makes its name durable; on a zoned drive the folders of its path too. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O, or is in memory. No ordinary file is left after an error. */
 int furrow_log_create(const char *path, const struct furrow_log_options *options, furrow_log **log);
 
 /* Opens a log to go on at byte `end`, where the caller found its last record to end; drops what lies behind, durably: on a zoned drive by a copy of
  * what lies before. EBUSY if the log is open elsewhere for
- * more than a second: the lock of a program that was killed may live for a moment. */
+ * more than a second (on a zoned drive, at all): the lock of a program that was killed may live for a moment. */
 int furrow_log_open(const char *path, uint64_t end, const struct furrow_log_options *options, furrow_log **log);
 
 /* Appends bytes, which stay together. Stores where they end in `end`, unless that is NULL. Ends in memory; waits while the buffer is full. */

@@ -28,8 +28,8 @@ pub enum Error {
         /// The file system's error.
         source: fs::Error,
     },
-    /// A path in the file system of a zoned drive is UTF-8.
-    #[error("the path {0:?} of a log on a zoned drive is not UTF-8")]
+    /// A path in the file system of a zoned drive is UTF-8, and `.furrow-cut` ends the names of copies.
+    #[error("the path {0:?} of a log on a zoned drive is not UTF-8, or ends with .furrow-cut")]
     Path(PathBuf),
 }
 

@@ -16,7 +16,7 @@ pub struct Options {
 
 /// A log that is being written. All methods may be called by any thread; appends and syncs of several threads are in flight side by side.
 ///
-/// Dropping the log closes nothing: bytes that were not synced may be lost.
+/// Dropping the log loses bytes that were not synced, or not.
 #[derive(Debug)]
 pub struct Log(Kind);
 

@@ -10,8 +10,8 @@ use units::block_on;
 
 use crate::error::{Error, Result};
 
-/// What is appended to the name of the copy that replaces a log with bytes behind its end.
-const COPY_SUFFIX: &str = ".cut";
+/// What is appended to the name of the copy that replaces a log with bytes behind its end. No log has a name that ends so.
+const COPY_SUFFIX: &str = ".furrow-cut";
 
 /// Bytes that are copied at a time.
 const COPY_BYTES: usize = 1 << 20;
@@ -29,12 +29,22 @@ pub(crate) struct DrivePath {
 impl DrivePath {
     /// The path `path` on the drive of URL `drive`. Paths begin at the root of the file system there, with or without a slash.
     pub fn new(drive: &str, path: &Path) -> Result<DrivePath> {
-        let text = path.to_str().ok_or_else(|| Error::Path(path.to_owned()))?;
+        let text = path.to_str().filter(|text| !text.ends_with(COPY_SUFFIX));
+        let text = text.ok_or_else(|| Error::Path(path.to_owned()))?;
         let path = format!("/{}", text.trim_start_matches('/'));
         Ok(DrivePath { drive: drive.to_owned(), path })
     }
 
+    /// The copy that replaces the log with one that is shorter.
+    fn copy(&self) -> String {
+        format!("{}{COPY_SUFFIX}", self.path)
+    }
+
     fn mount(&self) -> Result<Mount> {
+        // The mounts and their threads are the parent's.
+        if mounts::is_forked() {
+            return Err(prio::Error::Forked.into());
+        }
         Ok(mounts::mount(&self.drive, false)?)
     }
 
@@ -67,6 +77,7 @@ impl DrivePath {
         let fs = mount.fs();
         self.wait(fs, "remove", async {
             fs.unlink(&self.path).await?;
+            drop_copy(fs, &self.copy()).await?;
             fs.sync_names().await
         })
     }
@@ -159,12 +170,18 @@ impl ZoneLog {
         // The writer keeps others out, also while the log is copied.
         let writer = at.wait(fs, "open", fs.open_append(&at.path))?;
         let size = writer.size().0;
+        let mut open = OpenLog { writer, mount: at.mount()? };
         if end > size {
             return Err(prio::Error::BehindFile { path: at.path.clone().into(), len: size, end }.into());
         }
-        let mut open = OpenLog { writer, mount: at.mount()? };
+        at.wait(fs, "remove a copy of", drop_copy(fs, &at.copy()))?;
         if end < size {
-            at.wait(fs, "cut", cut(fs, &at.path, end))?;
+            let done = at.wait(fs, "cut", cut(fs, &at.path, &at.copy(), end));
+            if done.is_err() {
+                // The copy takes the room that others may lack.
+                at.wait(fs, "remove a copy of", drop_copy(fs, &at.copy()))?;
+            }
+            done?;
             drop(open);
             open = OpenLog { writer: at.wait(fs, "open", fs.open_append(&at.path))?, mount };
         }
@@ -251,11 +268,18 @@ impl State {
     }
 }
 
-/// Replaces a log by one with its first `end` bytes, durably. A crash leaves the one or the other, and maybe the beginning of a copy, which the next cut replaces.
-async fn cut(fs: &Fs, path: &str, end: u64) -> fs::Result<()> {
-    let copy = format!("{path}{COPY_SUFFIX}");
+/// Removes the beginning of a copy that a crash left.
+async fn drop_copy(fs: &Fs, copy: &str) -> fs::Result<()> {
+    match fs.unlink(copy).await {
+        Err(error) if error.kind() == fs::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Replaces a log by one with its first `end` bytes, durably; `copy` takes these bytes, and then the log's name. A crash leaves the one or the other, and maybe the beginning of the copy.
+async fn cut(fs: &Fs, path: &str, copy: &str, end: u64) -> fs::Result<()> {
     let reader = fs.open(path)?;
-    let writer = fs.create(&copy, &log()).await?;
+    let writer = fs.create(copy, &log()).await?;
     let mut buffer = vec![0; COPY_BYTES];
     let mut at = 0;
     while at < end {
@@ -271,7 +295,7 @@ async fn cut(fs: &Fs, path: &str, end: u64) -> fs::Result<()> {
     }
     writer.sync().await?;
     writer.close().await?;
-    fs.rename(&copy, path).await?;
+    fs.rename(copy, path).await?;
     fs.sync_names().await
 }
 

@@ -162,7 +162,7 @@ impl Io {
         match &self.state {
             State::Ready(_) | State::Taken => Some(now),
             State::Due { at, .. } => Some(*at),
-            State::Cell(_) => None,
+            State::Cell(cell) => matches!(*cell.slot.lock(), Slot::Done(..)).then_some(now),
         }
     }
 

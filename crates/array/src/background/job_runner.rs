@@ -38,7 +38,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     pub(crate) fn new(core: &Arc<Core>, job: &Arc<Job>, pace: Pace) -> Runner {
-        core.latencies.begin();
+        core.client_operations.begin_job();
         let pacer = Arc::new(Mutex::new(Pacer::new(pace, core.ctx.driver.now())));
         Runner {
             core: Arc::clone(core),
@@ -51,7 +51,7 @@ impl Runner {
 
     /// A runner of another task of the same job, which has at most `chunks` in flight. The pace is that of all tasks together.
     pub(crate) fn of_task(&self, chunks: usize) -> Runner {
-        self.core.latencies.begin();
+        self.core.client_operations.begin_job();
         Runner {
             core: Arc::clone(&self.core),
             job: Arc::clone(&self.job),
@@ -67,16 +67,18 @@ impl Runner {
         self
     }
 
-    fn is_urgent(&self) -> bool {
+    /// True while first writes of zones wait for the room that the job makes, or soon will.
+    pub(crate) fn is_urgent(&self) -> bool {
         let lacks_room =
             |shared: &SharedZones, slot| shared.requests.any() || shared.empty_zones(slot) <= LITTLE_ROOM;
         let shared = self.core.zones.shared().zip(self.makes_room_on);
         shared.is_some_and(|(shared, slot)| lacks_room(shared, slot))
     }
 
-    /// Hands the clients' operations that ended since the last call to the pacer.
+    /// Hands what clients' operations did since the last call to the pacer.
     fn feed_pacer(&self) {
-        self.pacer.lock().add_client_operations(&mut self.core.latencies.take());
+        let (events, in_flight) = self.core.client_operations.take();
+        self.pacer.lock().add_client_events(self.core.ctx.driver.now(), events, in_flight);
     }
 
     /// How many chunks may be in flight.
@@ -118,6 +120,6 @@ impl Runner {
 
 impl Drop for Runner {
     fn drop(&mut self) {
-        self.core.latencies.end();
+        self.core.client_operations.end_job();
     }
 }

@@ -1,6 +1,6 @@
 //! Background jobs beside clients: rebuild, onto an idle spare by itself, and scrub.
 
-pub(crate) mod client_latency;
+pub(crate) mod client_operations;
 pub(crate) mod idle_spares;
 pub(crate) mod job_runner;
 pub(crate) mod jobs;

@@ -10,6 +10,7 @@ use zoned::Instant;
 use zoned::share::{Beside, Controller, Goal, Sample};
 
 use crate::Pace;
+use crate::background::client_operations::ClientEvent;
 
 /// The last part of a rest, in which the job's operations have ended: clients' operations that begin in it are alone.
 const CALM_TIME: Duration = Duration::from_millis(5);
@@ -38,15 +39,27 @@ impl Pacer {
         Pacer { pace, controller: Controller::new(goal, now), rest_until: None, next: now }
     }
 
-    /// Adds operations of clients that ended since the last call.
-    pub(crate) fn add_client_operations(&mut self, ended: &mut Vec<Sample>) {
-        for mut sample in ended.drain(..) {
-            let began = sample.submitted;
-            let is_alone =
-                self.rest_until.is_some_and(|until| began < until && until.since(began) <= CALM_TIME);
-            sample.bulk = if is_alone { Beside::Nothing } else { Beside::InFlight };
-            self.controller.log_submitted(began);
-            self.controller.log_ended(began.after(sample.latency), &sample);
+    /// Adds what clients' operations did since the last call; `in_flight` if one is in flight at `now`.
+    pub(crate) fn add_client_events(
+        &mut self,
+        now: Instant,
+        events: impl IntoIterator<Item = ClientEvent>,
+        in_flight: bool,
+    ) {
+        for event in events {
+            match event {
+                ClientEvent::Began(at) => self.controller.log_submitted(at),
+                ClientEvent::Ended { kind, bytes, began, latency } => {
+                    let calm = |until: Instant| began < until && until.since(began) <= CALM_TIME;
+                    let is_alone = self.rest_until.is_some_and(calm);
+                    let bulk = if is_alone { Beside::Nothing } else { Beside::InFlight };
+                    let sample = Sample { kind, bytes, submitted: began, latency, bulk };
+                    self.controller.log_ended(began.after(latency), &sample);
+                }
+            }
+        }
+        if in_flight {
+            self.controller.log_in_flight(now);
         }
     }
 
@@ -61,8 +74,10 @@ impl Pacer {
         if self.next > now {
             return self.next;
         }
-        if self.has_clients(now) {
-            let at = self.controller.bulk_may_go_at(now);
+        let has_clients = self.has_clients(now);
+        // Also without clients: a rest or another phase of the controller ends then.
+        let at = self.controller.bulk_may_go_at(now);
+        if has_clients {
             self.rest_until = self.controller.rests_until().or(self.rest_until);
             if at > now {
                 // The first of the clients' operations within the target ends such a wait.
@@ -88,27 +103,30 @@ mod tests {
 
     use super::*;
 
-    /// Asks the pacer for 64 KiB repeatedly for `time`; a client operation takes `latency(rate of the last 5
-    /// ms)`. Returns bytes per second in the second half.
+    /// Asks the pacer for 64 KiB repeatedly for `time`. A client's operation takes `latency(rate of the last ms)`, and begins when the one before has ended, at least 20 us after it began.
+    /// Returns bytes per second in the second half.
     fn run(pace: Pace, time: Duration, latency: impl Fn(f64) -> Option<Duration>) -> f64 {
         let mut now = Instant::ORIGIN;
         let mut pacer = Pacer::new(pace, now);
         let (mut sent, mut counted, mut recent, mut mark) = (0_u64, 0_u64, 0.0, (now, 0_u64));
         let (half, end) = (now.after(time / 2), now.after(time));
+        let mut operation = None::<(Instant, Duration)>;
         while now < end {
             if now.since(mark.0) >= Duration::from_millis(1) {
                 recent = (sent - mark.1) as f64 / now.since(mark.0).as_secs_f64();
                 mark = (now, sent);
             }
-            let sample = |latency| Sample {
-                kind: Kind::Read,
-                bytes: 4096,
-                submitted: now,
-                latency,
-                bulk: Beside::Nothing,
-            };
-            let mut ended: Vec<Sample> = latency(recent).map(sample).into_iter().collect();
-            pacer.add_client_operations(&mut ended);
+            let mut events = Vec::new();
+            if let Some((began, latency)) = operation.filter(|(began, latency)| began.after(*latency) <= now)
+            {
+                events.push(ClientEvent::Ended { kind: Kind::Read, bytes: 4096, began, latency });
+                operation = None;
+            }
+            if operation.is_none() {
+                operation = latency(recent).map(|latency| (now, latency));
+                events.extend(operation.map(|(began, _)| ClientEvent::Began(began)));
+            }
+            pacer.add_client_events(now, events, operation.is_some());
             let at = pacer.ask(now, 64 << 10);
             if at <= now {
                 sent += 64 << 10;
@@ -134,6 +152,13 @@ mod tests {
         let clients = |rate: f64| Some(Duration::from_micros(if rate > 200e6 { 200 } else { 100 }));
         let rate = run(Pace::default(), Duration::from_secs(6), clients);
         assert!((100e6..230e6).contains(&rate), "{rate}");
+    }
+
+    #[test]
+    fn clients_whose_operations_take_long_are_clients() {
+        // None begins in a rest: the rate stays the first one. Without clients it is that of the drives.
+        let rate = run(Pace::default(), Duration::from_secs(10), |_| Some(Duration::from_millis(60)));
+        assert!((2e6..70e6).contains(&rate), "{rate}");
     }
 
     #[test]

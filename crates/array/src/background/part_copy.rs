@@ -58,6 +58,8 @@ pub(crate) struct CopiedPart {
     pub role: Role,
     /// Where the copy of the part lies.
     pub to: Place,
+    /// The class of the copy's operations.
+    pub class: IoClass,
 }
 
 impl CopiedPart {
@@ -124,6 +126,8 @@ impl PartCopy {
         generation: u64,
     ) -> Result<Option<ZoneEntry>> {
         let core = Arc::clone(&runner.core);
+        // Clients of the zone wait for the copy.
+        let part = CopiedPart { class: IoClass::Read, ..part };
         let CopiedPart { id, role, .. } = part;
         let layout = core.ctx.layout;
         let (end, full, read_only, is_ended, is_sound) = {
@@ -196,8 +200,8 @@ impl PartCopy {
         Ok(Some(ZoneEntry { generation, end: Some(end) }))
     }
 
-    /// The class of the copy's operations.
-    fn class(&self) -> IoClass {
+    /// The class of the copies' operations, where no client waits for them.
+    pub(crate) fn class(&self) -> IoClass {
         match self.purpose {
             Purpose::Rebuild => IoClass::Rebuild,
             Purpose::Move => IoClass::Reclaim,
@@ -206,7 +210,7 @@ impl PartCopy {
 
     /// The physical zone that gets a part.
     pub(crate) fn place_of(&self, part: CopiedPart) -> PhysicalZone<'_> {
-        PhysicalZone::with_part(&*self.device, part.to).of_class(self.class())
+        PhysicalZone::with_part(&*self.device, part.to).of_class(part.class)
     }
 
     /// True if the copy reads the part itself: the drive with the part works, the part is not offline, and the copy is a move.
@@ -255,6 +259,9 @@ impl PartCopy {
         let mut reads: VecDeque<CopyReads> = VecDeque::new();
         let mut next = rows.start;
         while next < rows.end || !reads.is_empty() {
+            // First writes of zones wait for the room that an urgent job makes.
+            let class = if runner.is_urgent() { IoClass::Read } else { part.class };
+            let part = CopiedPart { class, ..part };
             while next < rows.end && reads.len() < runner.chunks_in_flight() {
                 let count = runner.next_chunk_rows().min(most).min(rows.end - next);
                 if (paced && !runner.wait_for_turn(count).await) || runner.job.is_ended_early() {
@@ -262,7 +269,6 @@ impl PartCopy {
                 }
                 let broken = || core.members.broken_error("rebuild");
                 let roles = self.needed_parts(&core, part, &(next..next + count)).ok_or_else(broken)?;
-                let class = self.class();
                 let read = |role: &Role| core.reconstruct.read_rows(class, id, *role, next, count);
                 let ios: Option<Vec<Io<BufMut>>> = roles.iter().map(read).collect();
                 reads.push_back(CopyReads { rows: next..next + count, roles, ios: ios.ok_or_else(broken)? });

@@ -156,10 +156,14 @@ fn drives_see_the_class_of_the_client_or_of_the_arrays_own_job() {
         assert_eq!(take(), [IoClass::Flush]);
         array.scrub(ScrubOptions::default()).await.expect("scrubbed");
         assert_eq!(take(), [IoClass::Scrub]);
+        // The last stripes of a zone are copied while the zone's clients wait.
+        let long = device.geometry().start(ZoneId(1));
+        device.write(long, blocks(1, 0, 160), Durability::Cached).await.expect("written");
         array.fail(Slot(1)).await.expect("failed");
         take();
         let new = noting(Bench::drive(&bench.driver, 9) as Arc<dyn ZonedDevice>);
         array.replace(Slot(1), new).await.expect("rebuilt");
-        assert!(take().contains(&IoClass::Rebuild));
+        let classes = take();
+        assert!([IoClass::Rebuild, IoClass::Read].iter().all(|class| classes.contains(class)), "{classes:?}");
     });
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fs::{AccessPattern, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
 use units::{Driver, sleep_until, spawn};
-use zoned::emu::{Emu, EmuOptions};
+use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Goal, Io, Op, Share, ZonedDevice};
 
 use crate::common::{Drive, bytes, data, log, read, write};
@@ -175,7 +175,8 @@ fn an_operation_has_the_class_of_who_waits_for_it() {
 
 #[test]
 fn a_read_of_a_page_that_a_compaction_s_held_read_is_for_takes_that_read_along() {
-    let drive = Drive::new(EmuOptions::tiny());
+    let latency = Latency::all(Duration::from_micros(10));
+    let drive = Drive::new(EmuOptions { latency, ..EmuOptions::tiny() });
     drive.format();
     // Bulk beside a log goes at a kilobyte a second; without a log for 50 ms, all that is held goes.
     let goal = Goal { least_rate: 1e3, most_rate: Some(1e3), ..Goal::default() };

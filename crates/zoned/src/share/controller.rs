@@ -390,7 +390,8 @@ impl Controller {
             return self.next.min(self.next_at_least);
         }
         match self.phase {
-            Phase::Rest { until } | Phase::Drain { until, .. } if now < until => return until,
+            Phase::Rest { until } if now < until => return until,
+            Phase::Drain { until, .. } if now < until => return until.min(self.next_at_least),
             Phase::Rest { .. } => {
                 self.next_rest = now.after(REST_INTERVAL);
                 self.begin_half(now);

@@ -104,7 +104,7 @@ impl Share {
     /// A scheduler before `device`. Operations that go to the drive past it make its measurements wrong: a drive has one scheduler.
     ///
     /// # Panics
-    /// If a rate of `goal` is below one byte a second, or the target below 1.
+    /// If a rate of `goal` is below one byte a second, or the target below 1; if the device has a scheduler, as one has that a URL names.
     pub fn over(device: Arc<dyn ZonedDevice>, goal: Goal) -> Arc<Share> {
         Share::over_dilated(device, goal, 1)
     }
@@ -112,6 +112,7 @@ impl Share {
     /// The same before an emulated drive whose times are stretched `dilation` times: the scheduler's times are stretched too.
     pub(crate) fn over_dilated(device: Arc<dyn ZonedDevice>, goal: Goal, dilation: u32) -> Arc<Share> {
         assert!(goal.is_valid(), "{goal:?}");
+        assert!(device.share_status().is_none(), "{} has a scheduler", device.geometry().name);
         let dilation = u64::from(dilation.max(1));
         let geometry = device.geometry();
         let optimal = geometry.optimal_write.bytes(geometry.block_size).0.max(1);
@@ -136,11 +137,11 @@ impl ZonedDevice for Share {
     }
 
     fn submit(&self, op: Op) -> Io {
-        self.submit_as(IoClass::default(), op)
+        self.0.submit(None, op)
     }
 
     fn submit_as(&self, class: IoClass, op: Op) -> Io {
-        self.0.submit(class, op)
+        self.0.submit(Some(class), op)
     }
 
     fn raise(&self, class: IoClass, blocks: Range<Lba>) {
@@ -175,7 +176,8 @@ impl Scheduler {
         Instant(at.0.saturating_mul(self.dilation))
     }
 
-    fn submit(self: &Arc<Self>, class: IoClass, op: Op) -> Io {
+    fn submit(self: &Arc<Self>, given: Option<IoClass>, op: Op) -> Io {
+        let class = given.unwrap_or_default();
         let now = self.now();
         let mut gone = Submitted::new();
         let (io, starts_task) = {
@@ -187,7 +189,7 @@ impl Scheduler {
                 self.submit_bulk(&mut state, now, class, op, &mut gone)
             } else {
                 self.let_go_before(&mut state, now, &op, &mut gone);
-                self.submit_unheld(&mut state, now, class, op, bytes)
+                self.submit_unheld(&mut state, now, given, op, bytes)
             };
             let starts_task = !state.held.is_empty() && !state.has_task;
             state.has_task |= starts_task;
@@ -240,24 +242,24 @@ impl Scheduler {
         self: &Arc<Self>,
         state: &mut State,
         now: Instant,
-        class: IoClass,
+        class: Option<IoClass>,
         op: Op,
         bytes: u64,
     ) -> Io {
         let kind = match &op {
-            _ if class == IoClass::Metadata => return self.device.submit(op),
+            _ if class == Some(IoClass::Metadata) => return self.pass(class, op),
             Op::Read { .. } => Kind::Read,
             Op::Write { .. } | Op::Append { .. } => Kind::Write,
             Op::Flush => Kind::Flush,
             // Zone commands and reports are rare, and their times depend on the zone.
-            Op::Zone { .. } | Op::Report { .. } => return self.device.submit(op),
+            Op::Zone { .. } | Op::Report { .. } => return self.pass(class, op),
         };
         let bulk = match state.last_bulk_end {
             _ if state.bulk_in_flight > 0 => Beside::InFlight,
             Some(end) if now.since(end) < SETTLES_AFTER => Beside::Settling,
             _ => Beside::Nothing,
         };
-        let io = self.device.submit(op);
+        let io = self.pass(class, op);
         // The device answered at once, without a drive: it refused the operation, had nothing to do, or takes no time.
         if io.known_end(self.driver_time(now)).is_some_and(|end| self.drive_time(end) <= now) {
             return io;
@@ -293,12 +295,12 @@ impl Scheduler {
         let Some(zone) = zone else {
             // Never held, or refused by the device.
             self.let_go_before(state, now, &op, gone);
-            return self.device.submit(op);
+            return self.device.submit_as(class, op);
         };
         let is_behind = state.held.holds(zone);
         let passes = !state.controller.has_log(now) || matches!(op, Op::Zone { .. });
         if passes && !is_behind {
-            return self.submit_to_drive(state, now, op);
+            return self.submit_to_drive(state, now, class, op);
         }
         let (driver, name) = (self.device.driver(), &self.device.geometry().name);
         let (completer, io) = Io::pair(driver, name);
@@ -357,9 +359,17 @@ impl Scheduler {
         pieces
     }
 
+    /// Hands an operation to the device, with its class if the caller gave one.
+    fn pass(&self, class: Option<IoClass>, op: Op) -> Io {
+        match class {
+            Some(class) => self.device.submit_as(class, op),
+            None => self.device.submit(op),
+        }
+    }
+
     /// Submits a bulk operation.
-    fn submit_to_drive(self: &Arc<Self>, state: &mut State, now: Instant, op: Op) -> Io {
-        let io = self.device.submit(op);
+    fn submit_to_drive(self: &Arc<Self>, state: &mut State, now: Instant, class: IoClass, op: Op) -> Io {
+        let io = self.device.submit_as(class, op);
         state.bulk_in_flight += 1;
         self.watch(state, now, io, Watched::Bulk)
     }
@@ -490,7 +500,7 @@ fn release(state: &mut State, now: Instant, held: Held) -> (Completer, Io) {
         let dilation = u32::try_from(held.scheduler.dilation).unwrap_or(u32::MAX);
         entry.held_for += now.since(held.since) * dilation;
     }
-    (held.completer, held.scheduler.submit_to_drive(state, now, held.op))
+    (held.completer, held.scheduler.submit_to_drive(state, now, held.class, held.op))
 }
 
 impl State {
@@ -520,6 +530,9 @@ impl State {
             Watched::Log { kind, bytes, bulk } => {
                 self.log_in_flight = self.log_in_flight.saturating_sub(1);
                 let latency = at.since(submitted);
+                if latency.is_zero() {
+                    return;
+                }
                 self.controller.log_ended(at, &Sample { kind, bytes, submitted, latency, bulk });
             }
             Watched::Bulk => {

@@ -343,6 +343,63 @@ fn a_device_that_nobody_has_any_more_still_writes_what_it_holds() {
     assert_eq!(Arc::strong_count(&emu), 1, "the drive is released");
 }
 
+/// A drive that notes the classes of its operations.
+#[derive(Debug)]
+struct NotingDrive(Arc<Emu>, Mutex<Vec<Option<IoClass>>>);
+
+impl ZonedDevice for NotingDrive {
+    fn geometry(&self) -> &Geometry {
+        self.0.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.1.lock().push(None);
+        self.0.submit(op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        self.1.lock().push(Some(class));
+        self.0.submit_as(class, op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.0.driver()
+    }
+}
+
+#[test]
+fn the_drive_sees_the_class_that_an_operation_came_with() {
+    let bench = Bench::new(10);
+    let drive = Arc::new(NotingDrive(Arc::clone(&bench.emu), Mutex::default()));
+    let goal = Goal { least_rate: 64e6, most_rate: Some(64e6), ..Goal::default() };
+    let device: Arc<dyn ZonedDevice> = Share::over(Arc::clone(&drive) as Arc<dyn ZonedDevice>, goal);
+    bench.run(async {
+        let write = |zone: u32| {
+            let at = bench.start(zone);
+            Op::Write { at, data: block(4096, 0), how: Durability::Cached }
+        };
+        device.submit(write(1)).await.expect("written");
+        for (zone, class) in (2..).zip([IoClass::Log, IoClass::Metadata, IoClass::Read, IoClass::Scrub]) {
+            device.submit_as(class, write(zone)).await.expect("written");
+        }
+    });
+    let seen = drive.1.lock().clone();
+    let classes = [IoClass::Log, IoClass::Metadata, IoClass::Read, IoClass::Scrub].map(Some);
+    assert_eq!(seen, [&[None], &classes[..]].concat());
+}
+
+#[test]
+fn a_log_that_takes_no_time_holds_nothing() {
+    let bench = Bench::with_latency(9, Latency::NONE);
+    bench.run(async {
+        bench.log().await;
+        bench.write(IoClass::Compaction, 1, 0, LONG).await.expect("written");
+        bench.log().await;
+        bench.write(IoClass::Compaction, 1, LONG, LONG).await.expect("written");
+    });
+    assert_eq!(bench.held(), 0);
+}
+
 #[test]
 fn a_long_write_fails_with_one_of_its_pieces_and_the_next_is_refused() {
     let bench = Bench::new(6);
@@ -520,7 +577,7 @@ fn drives_that_fail_under_hold_leave_no_operation_behind() {
             let share = Arc::clone(&bench.device);
             let draws: Vec<(u32, u64, IoClass)> = (0..60)
                 .map(|_| {
-                    let class = IoClass::ALL[(rng.draw() % 7) as usize];
+                    let class = IoClass::ALL[rng.draw() as usize % IoClass::ALL.len()];
                     (1 + (rng.draw() % 6) as u32, 1 + rng.draw() % 96, class)
                 })
                 .collect();

@@ -148,7 +148,7 @@ impl EmuUrl {
         if options.dilation == 0 {
             return Err(self.invalid("dilated=0: a number from 1 on is needed".into()));
         }
-        self.before()?;
+        self.before(&options)?;
         options.geometry()?;
         Ok(options)
     }
@@ -160,14 +160,21 @@ impl EmuUrl {
 
     /// Opens the emulated drive; with `create` a missing drive file is created.
     pub fn open(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<dyn ZonedDevice>> {
-        let EmuOptions { one_write, dilation, .. } = self.options()?;
+        let options = self.options()?;
+        let (one_write, dilation) = (options.one_write, options.dilation);
         let emu = self.open_drive(create, driver)?;
-        self.before()?.drive(if one_write { one_write_per_zone(emu) } else { emu }, dilation)
+        self.before(&options)?.drive(if one_write { one_write_per_zone(emu) } else { emu }, dilation)
     }
 
-    /// The devices before the drive.
-    fn before(&self) -> Result<Before> {
-        Before::parse(&self.to_string(), &self.parameters)
+    /// The devices before the drive. One without times has no queue that a scheduler could shorten: it has none by default.
+    fn before(&self, options: &EmuOptions) -> Result<Before> {
+        let mut before = Before::parse(&self.to_string(), &self.parameters)?;
+        let has_times = options.profile.as_ref().is_some_and(|profile| !profile.is_instant())
+            || options.latency != Latency::NONE;
+        if !has_times && !self.parameters.contains_key(LOG_TARGET.0) {
+            before.log_target = None;
+        }
+        Ok(before)
     }
 
     fn open_drive(&self, create: bool, driver: Arc<dyn Driver>) -> Result<Arc<Emu>> {

@@ -107,7 +107,7 @@ impl MovingPart {
     }
 
     fn part(&self) -> CopiedPart {
-        CopiedPart { id: self.id, role: self.role, to: self.to }
+        CopiedPart { id: self.id, role: self.role, to: self.to, class: self.copy.class() }
     }
 
     fn was_reset(&self) -> bool {

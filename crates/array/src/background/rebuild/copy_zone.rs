@@ -71,7 +71,7 @@ impl RebuildTarget {
     /// The part of a zone that the new drive gets; `None` if the zone has no part in the drive's slot.
     fn part(&self, core: &Core, id: ZoneId) -> Option<CopiedPart> {
         let role = core.ctx.places.role(id, self.slot)?;
-        Some(CopiedPart { id, role, to: core.ctx.places.place(id, role)? })
+        Some(CopiedPart { id, role, to: core.ctx.places.place(id, role)?, class: self.copy.class() })
     }
 
     /// Copies a zone. `kept`: content that the drive holds from an earlier run of the rebuild, so that only
