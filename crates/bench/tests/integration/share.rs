@@ -44,3 +44,26 @@ fn without_a_log_or_without_bulk_the_scheduler_costs_nothing() {
         assert!(bulk >= 0.995 && log <= 1.01, "{profile}: {bulk}, {log}");
     }
 }
+
+#[test]
+fn where_each_zone_has_a_die_only_the_zone_on_the_log_s_die_is_limited() {
+    // (zones of bulk, the least that bulk keeps). With eight zones, one of them is an eighth of the rate.
+    for (bulk_zones, kept) in [(64, 0.95), (8, 0.85)] {
+        for log in LOGS {
+            let zones = ShareLoad {
+                bulk_zones,
+                bulk_in_flight: 64,
+                last_bulk_zone: Some(384),
+                ..load("smallzone", log)
+            };
+            let alone = measure_alone(&zones).expect("measured");
+            let unbounded = measure(&zones, Admit::Unbounded, &alone).expect("measured");
+            let controlled = measure(&zones, Admit::Controller, &alone).expect("measured");
+            assert!(unbounded.mean > 20.0, "{unbounded:?}");
+            assert!(
+                controlled.mean <= 1.2 && controlled.p99 <= 1.2 && controlled.kept >= kept,
+                "{controlled:?}"
+            );
+        }
+    }
+}

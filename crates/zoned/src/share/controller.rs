@@ -4,7 +4,8 @@
 //!   Run      bulk goes at `rate`
 //!   Rest     once in 500 ms, for 10 ms: bulk waits, so that the log alone is measured
 //!   Half     after each rest, and when the rate has doubled: bulk goes at half the rate
-//!   Drain    after the log queued behind bulk: bulk waits for an operation of the log within the target, then goes on at a lower rate
+//!   Drain    after the log queued behind bulk: bulk goes at the least rate until an operation of the log is within the target, then goes on at a lower rate
+//!   Trial    after a rest, some zones go at once and the others wait: those that do not slow the log are not limited any more (`search`)
 //! ```
 //!
 //! Without a log, bulk is not held.
@@ -20,7 +21,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use units::Instant;
+use units::{Instant, ZoneId};
+
+use crate::share::search::Search;
 
 /// The time without a log operation after which bulk is not held, at least.
 const ALONE_AFTER: Duration = Duration::from_millis(50);
@@ -58,6 +61,12 @@ const WINDOW: Duration = Duration::from_millis(5);
 const LONG_WINDOW: Duration = Duration::from_millis(50);
 /// The least number of samples in a window, but for one of [`ALONE_AFTER_AT_MOST`].
 const FEWEST_SAMPLES: usize = 8;
+/// How long a trial takes, and how much longer it waits for an operation of the log.
+const TRIAL_TIME: Duration = Duration::from_millis(40);
+/// The least number of samples that show a trial to have failed before its end.
+const SAMPLES_OF_A_FAILURE: usize = 3;
+/// Zones are tried beside logs with an operation each 3 ms or more often, in seconds.
+const LONGEST_INTERVAL_OF_TRIALS: f64 = 3e-3;
 /// The first rate beside a log, in bytes per second.
 const FIRST_RATE: f64 = 64e6;
 const HIGHEST_RATE: f64 = 64e9;
@@ -226,11 +235,19 @@ enum Phase {
         from: Instant,
         until: Instant,
     },
-    /// Bulk waits for an operation of the log, submitted after `since`, within the target.
+    /// Bulk goes at the least rate until an operation of the log, submitted after `since`, is within the target.
     Drain {
         since: Instant,
         until: Instant,
+        /// True after a trial in which the log was slow.
+        of_trial: bool,
     },
+    /// The zones of the search's set go at once, the other limited ones wait.
+    Trial {
+        until: Instant,
+    },
+    /// A trial has ended, another one may begin.
+    BetweenTrials,
 }
 
 /// The rate control of a drive's bulk operations.
@@ -251,6 +268,7 @@ pub struct Controller {
     /// The whole rate when bulk last went at half of it.
     rate_halved: f64,
     window: Window,
+    search: Search,
     last_log: Option<Instant>,
     /// When an operation of the log was last known to be in flight, if after its submission.
     in_flight_at: Option<Instant>,
@@ -297,6 +315,7 @@ impl Controller {
             longest_half: VecDeque::new(),
             rate_halved: 0.0,
             window: Window::new(now),
+            search: Search::default(),
             last_log: None,
             in_flight_at: None,
             interval: 0.0,
@@ -325,9 +344,9 @@ impl Controller {
         }
     }
 
-    /// True while bulk waits for an operation of the log within the target.
+    /// True while bulk waits for what operations of the log tell.
     pub fn waits_for_log(&self) -> bool {
-        matches!(self.phase, Phase::Drain { .. })
+        matches!(self.phase, Phase::Drain { .. } | Phase::Trial { .. })
     }
 
     /// The end of the present rest, in which bulk waits so that the log alone is measured; `None` outside of a rest.
@@ -363,8 +382,14 @@ impl Controller {
             return;
         };
         match self.phase {
-            Phase::Drain { since, .. } if sample.submitted >= since && ratio <= self.goal.log_target => {
-                self.run(now);
+            Phase::Drain { since, of_trial, .. }
+                if sample.submitted >= since && ratio <= self.goal.log_target =>
+            {
+                if of_trial {
+                    self.phase = Phase::BetweenTrials;
+                } else {
+                    self.run(now);
+                }
             }
             Phase::Half { from, .. } if sample.submitted >= from && sample.bulk == Beside::InFlight => {
                 self.beside_half.add(ratio);
@@ -375,6 +400,10 @@ impl Controller {
             Phase::Run if sample.submitted >= self.window.since && !self.goal.is_fixed() => {
                 self.window.ratios.push(ratio);
                 self.end_window(now);
+            }
+            Phase::Trial { until } if sample.submitted >= self.window.since => {
+                self.window.ratios.push(ratio);
+                self.end_trial(now, until);
             }
             _ => {}
         }
@@ -392,12 +421,20 @@ impl Controller {
         match self.phase {
             Phase::Rest { until } if now < until => return until,
             Phase::Drain { until, .. } if now < until => return until.min(self.next_at_least),
+            Phase::Trial { until } if now < until.after(TRIAL_TIME) => return until.after(TRIAL_TIME),
             Phase::Rest { .. } => {
                 self.next_rest = now.after(REST_INTERVAL);
                 self.begin_half(now);
             }
             Phase::Half { until, .. } if now >= until => self.run(now),
-            Phase::Drain { .. } => self.run(now),
+            Phase::Drain { .. } | Phase::Trial { .. } => {
+                // The log is slow while all but the free zones wait, or has no operations.
+                let limited = self.search.give_up(now);
+                self.scale_rate(now, limited);
+                self.run(now);
+            }
+            // What the trials left in the drive's buffer goes before the whole rate is back.
+            Phase::BetweenTrials => self.begin_half(now),
             Phase::Run if now >= self.next_rest => {
                 let until = now.after(REST_TIME);
                 self.phase = Phase::Rest { until };
@@ -406,6 +443,64 @@ impl Controller {
             Phase::Run | Phase::Half { .. } => {}
         }
         self.next.min(self.next_at_least)
+    }
+
+    /// True if operations of some zones go at once.
+    pub fn has_free_zones(&self) -> bool {
+        self.search.has_free() || matches!(self.phase, Phase::Trial { .. })
+    }
+
+    /// True if operations of `zone` go at once: they do not slow the log, or a trial shows whether they do.
+    pub fn is_free(&self, zone: ZoneId) -> bool {
+        match self.phase {
+            Phase::Rest { .. } => false,
+            Phase::Trial { .. } => self.search.is_free(zone) || self.search.is_tried(zone),
+            _ => self.search.is_free(zone),
+        }
+    }
+
+    /// Begins a trial if it is time for one, after a rest or another trial, of some of the zones `held`, which have operations that are held.
+    pub fn begin_trial(&mut self, now: Instant, held: impl Iterator<Item = ZoneId>) -> bool {
+        let is_time = match self.phase {
+            Phase::Rest { until } => now >= until && self.cut.is_some(),
+            Phase::BetweenTrials => true,
+            _ => false,
+        };
+        if !is_time || self.interval > LONGEST_INTERVAL_OF_TRIALS || !self.search.begin_trial(now, held) {
+            return false;
+        }
+        self.next_rest = now.after(REST_INTERVAL);
+        self.phase = Phase::Trial { until: now.after(TRIAL_TIME) };
+        self.restart(now);
+        true
+    }
+
+    fn end_trial(&mut self, now: Instant, until: Instant) {
+        let samples = self.window.ratios.len();
+        let is_slow =
+            samples >= SAMPLES_OF_A_FAILURE && mean_of(&self.window.ratios) > 2.0 * self.allowed_mean();
+        if !is_slow && (now < until || samples < FEWEST_SAMPLES) {
+            return;
+        }
+        let slowdown = self.window.slowdown();
+        let passed = !is_slow && !self.queues(slowdown);
+        let limited = self.search.end_trial(now, passed);
+        self.scale_rate(now, limited);
+        self.window = Window::new(now);
+        self.phase = if passed {
+            Phase::BetweenTrials
+        } else {
+            Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), of_trial: true }
+        };
+    }
+
+    /// The rate is that of `limited` times as many zones.
+    fn scale_rate(&mut self, now: Instant, limited: f64) {
+        if (limited - 1.0).abs() > 1e-9 {
+            self.rate = self.goal.bounded(self.rate * limited);
+            self.cut = Some((self.rate, now));
+            self.rate_halved = self.rate;
+        }
     }
 
     fn begin_half(&mut self, now: Instant) {
@@ -457,7 +552,7 @@ impl Controller {
         let slowdown = self.window.slowdown();
         self.window = Window::new(now);
         // Without bulk in the window the log's latency says nothing of a rate.
-        if used <= 0.0 {
+        if used <= 0.0 && !self.search.has_free() {
             return;
         }
         if self.queues(slowdown) {
@@ -465,7 +560,7 @@ impl Controller {
             let ceiling = if used < self.rate / 2.0 { self.rate } else { used.min(self.rate) };
             self.cut = Some((ceiling, now));
             self.rate = self.goal.bounded(ceiling * CUT);
-            self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST) };
+            self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), of_trial: false };
             return;
         }
         if used < self.rate * 0.7 {

@@ -14,6 +14,7 @@
 //!   before it along. A read that is not held takes along what may change the blocks that it reads, and what is before that.
 //! - Whoever waits for an operation of another caller raises it ([`ZonedDevice::raise`]): a read of a page that a compaction is reading, a log's write that an array acknowledges
 //!   after the writes below it on other drives.
+//! - Zones whose bulk does not slow the log are not held, where the controller finds such zones (`search`): on drives whose zones lie on a die each.
 //! - A held write is not acknowledged, so that a flush need not cover it.
 //! - A long write goes in pieces that end with the device's optimal writes; it succeeds if all pieces do. Appends and reads go whole.
 //!
@@ -22,6 +23,7 @@
 
 mod controller;
 mod queue;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -298,7 +300,8 @@ impl Scheduler {
             return self.device.submit_as(class, op);
         };
         let is_behind = state.held.holds(zone);
-        let passes = !state.controller.has_log(now) || matches!(op, Op::Zone { .. });
+        let passes =
+            !state.controller.has_log(now) || matches!(op, Op::Zone { .. }) || state.controller.is_free(zone);
         if passes && !is_behind {
             return self.submit_to_drive(state, now, class, op);
         }
@@ -462,6 +465,13 @@ impl Scheduler {
                     state.has_task = false;
                     break None;
                 }
+                let begins_trial = state.controller.begin_trial(now, state.held.zones());
+                if begins_trial || state.controller.has_free_zones() {
+                    self.let_free_zones_go(state, now, &mut gone);
+                }
+                if state.held.is_empty() {
+                    continue;
+                }
                 let at = state.controller.bulk_may_go_at(now);
                 if at > now {
                     // The log may be over before, or an operation of the log within the target.
@@ -478,6 +488,16 @@ impl Scheduler {
         };
         self.pass_on(gone);
         next.map(|at| self.driver_time(at))
+    }
+
+    /// Lets the held operations of zones go that are not limited.
+    fn let_free_zones_go(&self, state: &mut State, now: Instant, gone: &mut Submitted) {
+        let free: Vec<ZoneId> = state.held.zones().filter(|zone| state.controller.is_free(*zone)).collect();
+        for zone in free {
+            for (_, held) in state.held.take(zone, usize::MAX) {
+                gone.push(release(state, now, held));
+            }
+        }
     }
 
     fn pass_on(&self, submitted: Submitted) {

@@ -70,6 +70,11 @@ impl<T> HeldQueue<T> {
         self.zones.contains_key(&zone)
     }
 
+    /// The zones that have operations.
+    pub(super) fn zones(&self) -> impl Iterator<Item = ZoneId> {
+        self.zones.keys().copied()
+    }
+
     /// The operations of `zone`, in their order.
     pub(super) fn of(&self, zone: ZoneId) -> impl Iterator<Item = &T> {
         self.zones
