@@ -51,6 +51,9 @@ const PIECE_BYTES: u64 = 256 << 10;
 /// After the end of a bulk operation, the log does not count as alone for this long: the drive's buffer may hold the operation's data.
 pub const SETTLES_AFTER: Duration = Duration::from_micros(2500);
 
+/// The time from one look at the controller to the next, where an operation of the log may end a wait and its end is unknown.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(1);
+
 /// A drive with a scheduler before it. See [`share`](self).
 pub struct Share(Arc<Scheduler>);
 
@@ -388,20 +391,9 @@ impl Scheduler {
         let end = move |at| {
             let Some(scheduler) = scheduler.upgrade() else { return };
             let at = scheduler.drive_time(at);
-            let goes_on = {
-                let mut state = scheduler.state.lock();
-                let waited = state.controller.waits_for_log();
-                state.count_ended(at);
-                state.ended(Ending { at, submitted, watched });
-                waited && !state.controller.waits_for_log() && !state.held.is_empty()
-            };
-            if goes_on {
-                // The device may be in the middle of a completion.
-                let driver = Arc::clone(scheduler.device.driver());
-                driver.drive(Box::pin(async move {
-                    scheduler.turn();
-                }));
-            }
+            let mut state = scheduler.state.lock();
+            state.count_ended(at);
+            state.ended(Ending { at, submitted, watched });
         };
         if io.when_ended(Box::new(end)).is_err() {
             state.ended(Ending { at: self.now(), submitted, watched });
@@ -476,8 +468,9 @@ impl Scheduler {
                 if at > now {
                     // The log may be over before, or an operation of the log within the target.
                     let over = state.controller.log_is_over_at();
-                    let ending = state.ending.peek().filter(|_| state.controller.waits_for_log());
-                    let ending = ending.map(|Reverse(ending)| ending.at);
+                    let ending =
+                        || state.ending.peek().map_or(now.after(RECHECK_INTERVAL), |ending| ending.0.at);
+                    let ending = state.controller.waits_for_log().then(ending);
                     let earlier = [over, ending].into_iter().flatten().filter(|at| *at > now).min();
                     break Some(earlier.map_or(at, |earlier| earlier.min(at)));
                 }
