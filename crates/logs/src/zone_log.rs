@@ -10,7 +10,7 @@ use units::block_on;
 
 use crate::error::{Error, Result};
 
-/// What is appended to the name of the copy that replaces a log with bytes behind its end. No log has a name that ends so.
+/// Suffix of the name of a copy: a log that is opened before its end is copied up to there, and the copy replaces the log. No log's name ends with this suffix.
 const COPY_SUFFIX: &str = ".furrow-cut";
 
 /// Bytes that are copied at a time.
@@ -178,8 +178,8 @@ impl ZoneLog {
         if end < size {
             let done = at.wait(fs, "cut", cut(fs, &at.path, &at.copy(), end));
             if done.is_err() {
-                // The copy takes the room that others may lack.
-                at.wait(fs, "remove a copy of", drop_copy(fs, &at.copy()))?;
+                // The beginning of the copy takes room. The next opening removes one that stays here.
+                let _removed_or_not = block_on(&**fs.driver(), drop_copy(fs, &at.copy()));
             }
             done?;
             drop(open);
@@ -230,7 +230,7 @@ impl ZoneLog {
                 state.durable = state.durable.max(end);
                 Ok(())
             }
-            // What ends after a failed write counts no more.
+            // A sync that ends after another call's write failed makes nothing durable for sure.
             Ok(()) => state.check(),
             Err(error) => Err(state.fail(&error)),
         }

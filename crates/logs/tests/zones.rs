@@ -214,13 +214,13 @@ fn what_was_synced_is_there_after_a_kill() {
         }
         let mut child = command.spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(Result::ok);
-        let told = lines.filter_map(|line| line.strip_prefix("durable ")?.parse::<u64>().ok()).nth(300);
+        let synced = lines.filter_map(|line| line.strip_prefix("durable ")?.parse::<u64>().ok()).nth(300);
         child.kill().unwrap();
         child.wait().unwrap();
-        let durable = told.expect("the program wrote until it was killed");
+        let durable = synced.expect("the program wrote until it was killed");
         let content = read(&path, &options);
         assert!(content.len() as u64 >= durable);
-        // What is whole and right counts, as in any program's recovery.
+        // Records that are whole and have the right bytes count, as in a program's recovery.
         let is_right = |(n, bytes): &(usize, &[u8])| **bytes == record(*n, RECORD)[..];
         let records = content.chunks(RECORD).enumerate().take_while(is_right).count();
         assert!((records * RECORD) as u64 >= durable, "{records} records, {durable} bytes durable");

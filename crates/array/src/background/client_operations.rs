@@ -11,12 +11,12 @@ use zoned::share::Kind;
 /// Most events that are kept until a background job reads them: the newest.
 const MAX_EVENTS: usize = 16384;
 
-/// Something that a client's operation did.
+/// The begin or the end of a client's operation.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) enum ClientEvent {
-    /// It began.
+    /// The time of an operation's begin.
     Began(Instant),
-    /// It ended well.
+    /// An operation that succeeded.
     Ended { kind: Kind, bytes: u64, began: Instant, latency: Duration },
 }
 

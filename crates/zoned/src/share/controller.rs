@@ -344,7 +344,7 @@ impl Controller {
         }
     }
 
-    /// True while bulk waits for what operations of the log tell.
+    /// True while bulk waits for an operation of the log within the target, or for those that decide a trial.
     pub fn waits_for_log(&self) -> bool {
         matches!(self.phase, Phase::Drain { .. } | Phase::Trial { .. })
     }
@@ -433,7 +433,7 @@ impl Controller {
                 self.scale_rate(now, limited);
                 self.run(now);
             }
-            // What the trials left in the drive's buffer goes before the whole rate is back.
+            // Bulk of the last trial is still in the drive's buffer: half the rate until the drive has written it.
             Phase::BetweenTrials => self.begin_half(now),
             Phase::Run if now >= self.next_rest => {
                 let until = now.after(REST_TIME);
