@@ -137,6 +137,9 @@ impl Actions {
                 (zone.state, zone.end, zone.pointer) =
                     (ZoneState::Full, Some(*end), self.ctx.layout.capacity());
                 zone.parity = zone.parity.emptied();
+                // The drives' next flushes cover the finish of the physical zones.
+                self.writes.stamp_slots(&mut zone, Slots::ALL, Durability::Durable);
+                self.zones.filling.add(id);
             }
             (_, Ok(_)) => zone.state = ZoneState::Empty,
             (_, Err(e)) => {

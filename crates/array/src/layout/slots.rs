@@ -16,6 +16,14 @@ impl Slots {
         self.0 |= 1 << slot.0;
     }
 
+    pub(crate) fn add_all(&mut self, slots: Slots) {
+        self.0 |= slots.0;
+    }
+
+    pub(crate) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+
     pub(crate) fn has(self, slot: Slot) -> bool {
         self.0 & (1 << slot.0) != 0
     }

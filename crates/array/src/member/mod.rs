@@ -350,6 +350,11 @@ impl Member {
         self.flush_numbered().map(|(_, io)| io)
     }
 
+    /// True if the drive is there, and its cache loses unflushed blocks at a power cut.
+    pub(crate) fn has_volatile_cache(&self) -> bool {
+        self.device().is_some_and(|device| device.geometry().volatile_cache)
+    }
+
     /// Flushes the drive; also returns the number of the flush (see `io::write::stamps`).
     pub(crate) fn flush_numbered(&self) -> Option<(u64, Io<()>)> {
         let device = self.device().filter(|device| device.geometry().volatile_cache)?;

@@ -17,6 +17,7 @@ pub(crate) mod appends;
 pub(crate) mod choice;
 pub(crate) mod coverage;
 pub(crate) mod drive_choice;
+pub(crate) mod filling_zones;
 pub(crate) mod frames;
 pub(crate) mod free_zones;
 pub(crate) mod memory;

@@ -17,6 +17,7 @@ use crate::layout::Slot;
 use crate::layout::stored_maps::StoredMaps;
 use crate::membership::Membership;
 use crate::zone::Zone;
+use crate::zone::filling_zones::FillingZones;
 use crate::zone::free_zones::FreeZones;
 use crate::zone::memory::Memory;
 use crate::zone::shared_zones::SharedZones;
@@ -53,6 +54,8 @@ pub(crate) struct ZoneTable {
     pub limits: Mutex<Resources>,
     /// Zones that became full since the last flush. The next flush records their ends.
     pub filled: Mutex<Vec<FullZone>>,
+    /// Full zones that count as active, because a power cut may reopen them.
+    pub filling: FillingZones,
     pub worn: WornZones,
     /// The physical zones that logical zones can take; empty with computed places.
     free: FreeZones,
@@ -77,6 +80,7 @@ impl ZoneTable {
             zones: zones.into_iter().map(|zone| ZoneCell(Mutex::new(zone))).collect(),
             limits: Mutex::new(limits),
             filled: Mutex::default(),
+            filling: FillingZones::default(),
             worn: WornZones::new(worn),
             free,
             shared,
@@ -211,7 +215,9 @@ impl ZoneTable {
             Work::Read { .. } | Work::Pause { .. } => true,
             Work::Write(WriteRequest { data, .. }) => {
                 let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
-                zone.state.is_open() && zone.pointer.0 + blocks < self.ctx.layout.capacity().0
+                // The first write makes physical zones active.
+                let is_first = zone.pointer == Blocks::ZERO;
+                zone.state.is_open() && !is_first && zone.pointer.0 + blocks < self.ctx.layout.capacity().0
             }
             Work::Act(_) => false,
         }
@@ -278,6 +284,9 @@ impl ZoneTable {
         }
         limits.moved(id, zone.state, to);
         zone.state = to;
+        if to == ZoneState::Full {
+            self.filling.add(id);
+        }
         Ok(())
     }
 

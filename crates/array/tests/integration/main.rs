@@ -35,6 +35,7 @@ mod rebuild;
 mod rebuild_errors;
 mod refusing_drives;
 mod relocation;
+mod reopened_zones;
 mod reset_cuts;
 mod scrub;
 mod spare_faults;

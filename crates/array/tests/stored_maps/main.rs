@@ -48,6 +48,8 @@ mod rebuild_errors;
 mod refusing_drives;
 #[path = "../integration/relocation.rs"]
 mod relocation;
+#[path = "../integration/reopened_zones.rs"]
+mod reopened_zones;
 #[path = "../integration/reset_cuts.rs"]
 mod reset_cuts;
 #[path = "../integration/scrub.rs"]

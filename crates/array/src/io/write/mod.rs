@@ -3,6 +3,7 @@
 //!
 //! ```text
 //!   begin_write   checks, opens the zone, reserves room in the logs
+//!   full_zones    lets a first write wait, at the limit, for full zones that a power cut may reopen
 //!   first_write   gives the zone its map; shared_drives and shared_places, where zones share physical ones
 //!   put           data and final parity to the drives
 //!   appends       appends to the drives, and their order
@@ -15,6 +16,7 @@ mod acknowledge;
 mod appends;
 mod first_write;
 mod frames;
+mod full_zones;
 mod partial;
 mod put;
 mod shared_drives;
@@ -116,6 +118,12 @@ impl Writes {
             && let Err(error) = self.zones.check_admission(limits, zone, id, name)
         {
             return deferred.complete(completer, Err(error));
+        }
+        if let Some(limits) = &limits
+            && self.must_await_full_zones(zone, id, limits)
+            && self.zones.check_admission(limits, zone, id, name).is_ok()
+        {
+            return self.retry_after_full_zones(zone, id, (Work::Write(request), completer), deferred);
         }
         if shares_places {
             return self.place_in_shared_zones(zone, id, (Work::Write(request), completer), name, deferred);
