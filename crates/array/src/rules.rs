@@ -80,7 +80,7 @@ rules! {
     awaits_moved_maps: MovedMapAwaited,
     /// Rule: the physical zone that a part leaves is reset after the map that names the new place.
     moves_maps_first: MoveEnd,
-    /// Rule: a first write at the limit of active zones waits for full zones that a power cut may reopen.
+    /// Rule: a first write at the limit of active zones waits for full zones whose physical zones a power cut may reopen.
     awaits_full_zones: FullZones,
     /// Rule: the content of a moved part is durable before a map names its new place.
     flushes_moved_parts: MovedPart,

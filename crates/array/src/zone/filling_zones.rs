@@ -1,9 +1,8 @@
-//! Full zones that a power cut may make active again.
+//! Full zones whose physical zones a power cut may leave partly written, and so active.
 //!
-//! A zone is full for clients once its last write or its finish is submitted. Until that has ended, and lies below a flush of each drive
-//! with a volatile cache, a power cut may leave the zone's physical zones partly written: they are active then. A mount needs an active
-//! zone of each drive for its checkpoint, so such zones count against the limit of active zones until a cut cannot reopen them
-//! (`io::write::full_zones`).
+//! A zone is full for clients once its last write is admitted, or its finish has ended. Until the write has ended too, and a later flush of
+//! each drive with a volatile cache, a power cut may reopen physical zones of it. A mount needs an active zone of each drive for its
+//! checkpoint, so such zones count against the limit of active zones (`io::write::full_zones`).
 
 use parking_lot::Mutex;
 use zoned::ZoneId;
@@ -13,7 +12,7 @@ use zoned::ZoneId;
 pub(crate) struct FillingZones(Mutex<Vec<ZoneId>>);
 
 impl FillingZones {
-    /// Adds a zone that became full.
+    /// Adds a zone that became full. The caller holds the limits of active zones.
     pub(crate) fn add(&self, id: ZoneId) {
         let mut zones = self.0.lock();
         if !zones.contains(&id) {
@@ -21,16 +20,16 @@ impl FillingZones {
         }
     }
 
-    /// The number of zones, some of which may be full for good.
-    pub(crate) fn most(&self) -> usize {
-        self.0.lock().len()
+    /// The zones, some of which may be full for good.
+    pub(crate) fn all(&self) -> Vec<ZoneId> {
+        self.0.lock().clone()
     }
 
-    /// Removes the zones for which `is_filling` is false. Gives the others.
-    pub(crate) fn retain(&self, is_filling: impl Fn(ZoneId) -> bool) -> Vec<ZoneId> {
-        let zones = self.0.lock().clone();
-        let (filling, done): (Vec<ZoneId>, Vec<ZoneId>) = zones.into_iter().partition(|id| is_filling(*id));
-        self.0.lock().retain(|id| !done.contains(id));
-        filling
+    /// Removes the zones for which `is_filling` is false. Gives the number of the others. The caller holds the limits of active zones.
+    pub(crate) fn retain(&self, is_filling: impl Fn(ZoneId) -> bool) -> usize {
+        let filling: Vec<ZoneId> = self.all().into_iter().filter(|id| is_filling(*id)).collect();
+        let count = filling.len();
+        *self.0.lock() = filling;
+        count
     }
 }

@@ -99,7 +99,7 @@ pub(crate) struct Zone {
     landed: (usize, Blocks),
     next_flight: u64,
     pub in_flight: u64,
-    /// True while a reset, a finish or a pause is under way: all other operations wait.
+    /// True while a reset, a finish or a pause is under way, or a write waits for room, for a place, or for full zones: all other operations wait.
     pub busy: bool,
     pub queue: VecDeque<(Work, Completer)>,
     /// True once a reset was begun: its intent may be in the logs.
@@ -166,9 +166,10 @@ impl Zone {
     pub(crate) fn make_empty(&mut self, generation: u64) {
         let (queue, frames) =
             (std::mem::take(&mut self.queue), self.frames.as_ref().map(Frames::of_next_life));
-        let parity = self.parity.emptied();
+        let (parity, stamps) = (self.parity.emptied(), std::mem::take(&mut self.stamps));
         *self = Zone::new(ZoneState::Empty, generation, Blocks::ZERO, parity);
-        (self.queue, self.frames) = (queue, frames);
+        // A cut may undo a reset that is not durable yet: the flush that covers the former content still counts.
+        (self.queue, self.frames, self.stamps) = (queue, frames, stamps);
     }
 
     /// Takes the queued work for earlier lives of the zone.

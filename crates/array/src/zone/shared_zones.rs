@@ -17,6 +17,7 @@
 pub(crate) mod drives;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use zoned::ZoneId;
@@ -140,6 +141,10 @@ pub(crate) struct SharedZones {
     zone_rows: u64,
     part_rows: u64,
     drives: Mutex<Vec<SharedZonesOfDrive>>,
+    /// How many physical zones have become full by their last part's last write.
+    filled: AtomicU64,
+    /// How many of these a flush of all drives has covered. A power cut may reopen the others.
+    flushed: AtomicU64,
     pub requests: RoomRequests,
     pub resets: ResetsUnderWay,
     rules: Rules,
@@ -153,7 +158,17 @@ impl SharedZones {
         rules: Rules,
     ) -> SharedZones {
         let (requests, resets) = (RoomRequests::default(), ResetsUnderWay::default());
-        SharedZones { zone_rows, part_rows, drives: Mutex::new(drives), requests, resets, rules }
+        let (filled, flushed) = (AtomicU64::new(0), AtomicU64::new(0));
+        SharedZones {
+            zone_rows,
+            part_rows,
+            drives: Mutex::new(drives),
+            filled,
+            flushed,
+            requests,
+            resets,
+            rules,
+        }
     }
 
     /// Bytes in memory, about.
@@ -309,7 +324,19 @@ impl SharedZones {
         });
         if ended == Some(true) {
             self.set_latest(place);
+            self.filled.fetch_add(u64::from(is_last_slot), Ordering::AcqRel);
         }
+    }
+
+    /// The number of physical zones that have become full, if no flush has covered the last of them.
+    pub(crate) fn filled_unflushed(&self) -> Option<u64> {
+        let filled = self.filled.load(Ordering::Acquire);
+        (filled > self.flushed.load(Ordering::Acquire)).then_some(filled)
+    }
+
+    /// A flush of all drives has covered the first `filled` physical zones that became full.
+    pub(crate) fn flushed_filled(&self, filled: u64) {
+        self.flushed.fetch_max(filled, Ordering::AcqRel);
     }
 
     /// The logical zone `id` gives up its part at `place`, with its reset, which is durable. Nothing of it is in flight.

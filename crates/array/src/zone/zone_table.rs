@@ -54,7 +54,7 @@ pub(crate) struct ZoneTable {
     pub limits: Mutex<Resources>,
     /// Zones that became full since the last flush. The next flush records their ends.
     pub filled: Mutex<Vec<FullZone>>,
-    /// Full zones that count as active, because a power cut may reopen them.
+    /// Full zones that count as active, because a power cut may reopen their physical zones.
     pub filling: FillingZones,
     pub worn: WornZones,
     /// The physical zones that logical zones can take; empty with computed places.
@@ -215,7 +215,7 @@ impl ZoneTable {
             Work::Read { .. } | Work::Pause { .. } => true,
             Work::Write(WriteRequest { data, .. }) => {
                 let blocks = data.len() as u64 / u64::from(self.ctx.geometry.block_size);
-                // The first write makes physical zones active.
+                // The first write makes physical zones active: full zones may count against the limit.
                 let is_first = zone.pointer == Blocks::ZERO;
                 zone.state.is_open() && !is_first && zone.pointer.0 + blocks < self.ctx.layout.capacity().0
             }

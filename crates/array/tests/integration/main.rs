@@ -36,6 +36,7 @@ mod rebuild_errors;
 mod refusing_drives;
 mod relocation;
 mod reopened_zones;
+mod reopened_zones_uncounted;
 mod reset_cuts;
 mod scrub;
 mod spare_faults;

@@ -24,6 +24,8 @@ mod ground;
 mod in_flight;
 #[path = "../integration/persistence.rs"]
 mod persistence;
+#[path = "../integration/reopened_zones.rs"]
+mod reopened_zones;
 #[path = "../integration/two_parities.rs"]
 mod two_parities;
 #[path = "../integration/wide_cuts.rs"]

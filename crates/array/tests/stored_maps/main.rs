@@ -50,6 +50,8 @@ mod refusing_drives;
 mod relocation;
 #[path = "../integration/reopened_zones.rs"]
 mod reopened_zones;
+#[path = "../integration/reopened_zones_uncounted.rs"]
+mod reopened_zones_uncounted;
 #[path = "../integration/reset_cuts.rs"]
 mod reset_cuts;
 #[path = "../integration/scrub.rs"]

@@ -125,6 +125,17 @@ pub struct KvLoad {
     /// The length of intervals, in the drive's time, whose writes are summed up separately.
     #[serde(skip)]
     pub interval: Option<Duration>,
+    /// Whether all tables are compacted, once alone before the load and once beside it. The load goes on until that has ended.
+    pub compacts: bool,
+}
+
+/// The times of a compaction of all tables, in s of the drive's time.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Compaction {
+    /// Before the load.
+    pub alone: f64,
+    /// Beside the load: the same tables, and one that the filling left.
+    pub beside: f64,
 }
 
 /// The writes of a load in one interval.
@@ -158,6 +169,9 @@ pub struct KvOutcome {
     pub missing: u64,
     /// RocksDB's flushes, compactions and stalls during the load.
     pub background: Background,
+    /// The compaction of all tables, if the load has one ([`KvLoad::compacts`]).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub compaction: Option<Compaction>,
     /// The drive's operations during the load, those of background threads included.
     pub device_operations: Counts,
     /// Bytes written to the drive for each byte of keys and values put.
@@ -198,6 +212,7 @@ impl Default for KvLoad {
             seed: 1,
             slowest: 0,
             interval: None,
+            compacts: false,
         }
     }
 }

@@ -15,7 +15,7 @@ mod work;
 
 pub use background::Background;
 pub use groups::GroupOutcome;
-pub use load::{Interval, KvLoad, KvOutcome, LogMode};
+pub use load::{Compaction, Interval, KvLoad, KvOutcome, LogMode};
 pub use mix::{Mix, Operation};
 pub use run::run;
 pub use slow::SlowWrite;

@@ -1,6 +1,7 @@
 //! The run of a key-value load: the drive, the file system, the database, the filling, the load.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use fs::{FormatOptions, Fs, MountOptions};
 use units::block_on;
@@ -8,7 +9,7 @@ use zoned::{DeviceUrl, ZonedDevice};
 
 use super::background::Background;
 use super::engine;
-use super::load::{KvLoad, KvOutcome, LogMode};
+use super::load::{Compaction, KvLoad, KvOutcome, LogMode};
 use super::work::SharedState;
 use crate::{Clock, Counted, Drive, Result};
 
@@ -44,6 +45,14 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
     let work = SharedState::new(database, Arc::clone(&driver), &load, dilation);
     progress("filling the database");
     work.fill()?;
+    let alone = if load.compacts {
+        progress("compacting alone");
+        // The first compaction moves the tables to the last level, where the timed ones find them.
+        work.database.db().compact()?;
+        Some(work.compact()?)
+    } else {
+        None
+    };
     progress("running");
     let before = Background::of(work.database.db());
     counted.begin(fs.superblock());
@@ -56,7 +65,11 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
         // The drive is dropped after the run: the unmount need not finish zones, which may take long in dilated time.
         block_on(&*driver, fs.unmount())?;
     }
-    let seconds = elapsed.as_secs_f64() / f64::from(dilation.max(1));
+    let in_drive_time = |time: Duration| time.as_secs_f64() / f64::from(dilation.max(1));
+    let seconds = in_drive_time(elapsed);
+    let compaction = alone
+        .zip(tally.compaction)
+        .map(|(alone, beside)| Compaction { alone: in_drive_time(alone), beside: in_drive_time(beside) });
     let overall = tally.kinds.overall();
     let intervals = load.interval.map(|each| tally.intervals(each, dilation)).unwrap_or_default();
     let groups = tally.groups(dilation);
@@ -70,6 +83,7 @@ pub fn run(load: &KvLoad, progress: &dyn Fn(&str)) -> Result<KvOutcome> {
         kinds,
         missing,
         background,
+        compaction,
         device_operations: counts,
         write_amplification: (counts.bytes + counts.metadata_bytes) as f64 / (put.max(1)) as f64,
         mean_write: (load.slowest > 0).then_some(mean),

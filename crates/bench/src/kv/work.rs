@@ -31,6 +31,8 @@ pub(super) struct SharedState {
     pub(super) picker: Picker,
     pub(super) graph: Option<Keys>,
     next: AtomicU64,
+    /// True while the compaction beside the load is to begin or under way.
+    compacting: AtomicBool,
     failed: Arc<AtomicBool>,
 }
 
@@ -38,6 +40,8 @@ pub(super) struct SharedState {
 pub(super) struct ThreadCounts {
     pub(super) kinds: Kinds,
     put_bytes: u64,
+    /// The time of the compaction beside the load.
+    pub(super) compaction: Option<Duration>,
     slowest: Slowest,
     /// Every write to RocksDB's own log, where slow writes are listed.
     led: Vec<Led>,
@@ -59,6 +63,7 @@ impl ThreadCounts {
         ThreadCounts {
             kinds: Kinds::new(Operation::ALL.iter().map(|operation| operation.name())),
             put_bytes: 0,
+            compaction: None,
             slowest: Slowest::new(keep),
             led: Vec::new(),
             intervals: Vec::new(),
@@ -68,6 +73,7 @@ impl ThreadCounts {
     fn add(&mut self, other: ThreadCounts) {
         self.kinds.add(&other.kinds);
         self.put_bytes += other.put_bytes;
+        self.compaction = self.compaction.or(other.compaction);
         self.slowest.merge(other.slowest);
         self.led.extend(other.led);
         let most = self.intervals.len().max(other.intervals.len());
@@ -115,6 +121,7 @@ impl SharedState {
             picker: Picker::new(load.distribution, load.records, 0),
             graph: load.mix.variant().map(|variant| Keys::new(variant, load.records)),
             next: AtomicU64::new(0),
+            compacting: AtomicBool::new(load.compacts),
             failed: Arc::default(),
         })
     }
@@ -147,13 +154,30 @@ impl SharedState {
         let begin = self.driver.now();
         let thread = |thread| {
             let work = Arc::clone(self);
-            async move { work.thread(thread, begin) }
+            async move {
+                if thread == work.load.threads { work.compact_beside() } else { work.thread(thread, begin) }
+            }
         };
-        let of_threads = run_threads(&*self.driver, "kv", self.load.threads, &self.failed, thread).await?;
+        let threads = self.load.threads + u32::from(self.load.compacts);
+        let of_threads = run_threads(&*self.driver, "kv", threads, &self.failed, thread).await?;
         let elapsed = self.driver.now().since(begin);
         let mut tally = ThreadCounts::new(self.load.slowest);
         of_threads.into_iter().for_each(|own| tally.add(own));
         Ok((tally, elapsed))
+    }
+
+    /// Compacts all tables. Gives the time.
+    pub(super) fn compact(&self) -> Result<Duration> {
+        let begin = self.driver.now();
+        self.database.db().compact()?;
+        Ok(self.driver.now().since(begin))
+    }
+
+    /// The compaction beside the load, which goes on until this ends.
+    fn compact_beside(&self) -> Result<ThreadCounts> {
+        let compaction = self.compact();
+        self.compacting.store(false, Ordering::Relaxed);
+        Ok(ThreadCounts { compaction: Some(compaction?), ..ThreadCounts::new(0) })
     }
 
     fn own(&self, thread: u32) -> Own {
@@ -174,7 +198,8 @@ impl SharedState {
             time_writes(true);
         }
         while !self.failed.load(Ordering::Relaxed)
-            && self.next.fetch_add(1, Ordering::Relaxed) < self.load.operations
+            && (self.next.fetch_add(1, Ordering::Relaxed) < self.load.operations
+                || self.compacting.load(Ordering::Relaxed))
         {
             let operation = self.load.mix.draw(&mut own.random);
             let key = key(self.pick(&mut own));

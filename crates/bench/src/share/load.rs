@@ -13,6 +13,8 @@ pub enum LogLoad {
     OneAfterTheOther,
     /// This many operations are due a second, evenly; one that is due waits for the one before.
     Rate(u32),
+    /// This many writers of the file system's parallel log (`auto`), each with one synced record of a block after the other. Bulk goes to files then.
+    Writers(u32),
 }
 
 /// How bulk is admitted to the drive.

@@ -4,6 +4,7 @@
 //! Latencies are given as multiples of those of the log alone, from a run of its own. *Kept* is the bulk's rate by its rate alone, less the log's bytes: 1 says that the log
 //! costs the bulk no more than its bytes.
 
+mod files;
 mod load;
 mod run;
 

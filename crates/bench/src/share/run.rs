@@ -14,14 +14,15 @@ use zoned::{
     ZonedDevice,
 };
 
+use super::files;
 use super::load::{Admit, LogLoad, ShareLoad};
 use crate::{Error, Latencies, Recorder, Result};
 
-const LOG_BYTES: usize = 4 << 10;
-const BULK_BYTES: usize = 256 << 10;
+pub(super) const LOG_BYTES: usize = 4 << 10;
+pub(super) const BULK_BYTES: usize = 256 << 10;
 
 /// Bytes of a zone, so that runs need little memory: bulk resets a full zone and writes it again.
-const ZONE_BYTES: u64 = 64 << 20;
+pub(super) const ZONE_BYTES: u64 = 64 << 20;
 
 /// The loads of a run.
 #[derive(Clone, Copy, Debug)]
@@ -52,24 +53,37 @@ struct Run {
     failure: Mutex<Option<zoned::Error>>,
 }
 
-pub(super) fn run(load: &ShareLoad, admit: Admit, parts: Parts) -> Result<Measured> {
-    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+/// The drive of a load, with `zones` zones, behind its scheduler if it has one.
+pub(super) fn drive(
+    load: &ShareLoad,
+    admit: Admit,
+    zones: u32,
+    driver: &Arc<dyn Driver>,
+) -> Result<Arc<dyn ZonedDevice>> {
     let profile = Profile::load(&load.profile).map_err(|why| Error::settings(format!("profile: {why}")))?;
     let mut options = EmuOptions::of_profile(profile);
-    let zones = load.zones();
-    options.zones = zones.last().map_or(1, |last| last.0 + 1);
+    options.zones = zones;
     options.conventional = 0;
     let block = u64::from(options.block_size);
     options.zone_size = Blocks(ZONE_BYTES / block);
     options.zone_capacity = options.zone_size;
-    let drive: Arc<dyn ZonedDevice> = Emu::memory(options, Arc::clone(&driver));
-    let device: Arc<dyn ZonedDevice> = match admit {
+    let drive: Arc<dyn ZonedDevice> = Emu::memory(options, Arc::clone(driver));
+    Ok(match admit {
         Admit::Unbounded => drive,
         Admit::Controller => Share::over(drive, load.goal),
         Admit::Fixed(rate) => {
             Share::over(drive, Goal { least_rate: rate, most_rate: Some(rate), ..load.goal })
         }
-    };
+    })
+}
+
+pub(super) fn run(load: &ShareLoad, admit: Admit, parts: Parts) -> Result<Measured> {
+    if let LogLoad::Writers(writers) = load.log {
+        return files::run(load, admit, parts, writers);
+    }
+    let driver: Arc<dyn Driver> = VirtualDriver::new(1);
+    let zones = load.zones();
+    let device = drive(load, admit, zones.last().map_or(1, |last| last.0 + 1), &driver)?;
     let from = driver.now().after(load.time / 2);
     let run = Arc::new(Run {
         device,

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ::bench::Clock;
-use ::bench::kv::{self, KvLoad, KvOutcome, LogMode, Mix, SlowWrite};
+use ::bench::kv::{self, Compaction, KvLoad, KvOutcome, LogMode, Mix, SlowWrite};
 use ::bench::ycsb::Distribution;
 use ::fs::wal::IoMode;
 use anyhow::Result;
@@ -67,6 +67,9 @@ pub struct KvArgs {
     /// Sum up the writes of each interval of the drive's time separately: 100ms
     #[arg(long, value_name = "TIME", value_parser = humantime::parse_duration)]
     interval: Option<Duration>,
+    /// Compact all tables once alone and once beside the load, which goes on until that has ended.
+    #[arg(long)]
+    compact: bool,
     /// The seed of keys and values.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -103,6 +106,7 @@ impl KvArgs {
             seed: self.seed,
             slowest: self.slowest,
             interval: self.interval,
+            compacts: self.compact,
         }
     }
 }
@@ -160,6 +164,12 @@ fn print_outcome(outcome: &KvOutcome) -> Result<()> {
         background.stalls,
         outcome.write_amplification
     ))?;
+    if let Some(Compaction { alone, beside }) = outcome.compaction {
+        output::line(format!(
+            "compaction of all tables: {alone:.2} s alone, {beside:.2} s beside the load ({:.2} times)",
+            beside / alone
+        ))?;
+    }
     if let Some(mean) = &outcome.mean_write {
         print_slowest_writes(mean, &outcome.slowest)?;
     }

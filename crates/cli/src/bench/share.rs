@@ -28,6 +28,9 @@ pub struct ShareArgs {
     /// Operations of the log that are due a second, beside those one after the other.
     #[arg(long, default_value_t = 2000, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     log_rate: u32,
+    /// Instead: this many writers of the file system's parallel log (auto), synced, and bulk writes of as many files as --bulk-zones.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    log_writers: Option<u32>,
     /// Zones that bulk writes side by side.
     #[arg(long, default_value_t = 4, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
     bulk_zones: u32,
@@ -54,7 +57,11 @@ pub fn run(context: &Context, args: &ShareArgs) -> Result<ExitCode> {
     let bar = progress::spinner();
     let mut lines: Vec<Line> = Vec::new();
     for profile in &args.profile {
-        for log in [LogLoad::OneAfterTheOther, LogLoad::Rate(args.log_rate)] {
+        let logs = match args.log_writers {
+            Some(writers) => vec![LogLoad::Writers(writers)],
+            None => vec![LogLoad::OneAfterTheOther, LogLoad::Rate(args.log_rate)],
+        };
+        for log in logs {
             let load = ShareLoad {
                 profile: profile.clone(),
                 log,
@@ -115,5 +122,6 @@ fn log_name(log: LogLoad) -> String {
     match log {
         LogLoad::OneAfterTheOther => "one after the other".to_owned(),
         LogLoad::Rate(rate) => format!("{rate} a second"),
+        LogLoad::Writers(writers) => format!("{writers} writers"),
     }
 }

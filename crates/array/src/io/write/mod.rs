@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   begin_write   checks, opens the zone, reserves room in the logs
-//!   full_zones    lets a first write wait, at the limit, for full zones that a power cut may reopen
+//!   full_zones    lets a first write wait, at the limit, for full zones whose physical zones a power cut may reopen
 //!   first_write   gives the zone its map; shared_drives and shared_places, where zones share physical ones
 //!   put           data and final parity to the drives
 //!   appends       appends to the drives, and their order
@@ -123,7 +123,7 @@ impl Writes {
             && self.must_await_full_zones(zone, id, limits)
             && self.zones.check_admission(limits, zone, id, name).is_ok()
         {
-            return self.retry_after_full_zones(zone, id, (Work::Write(request), completer), deferred);
+            return self.retry_after_full_zones(zone, id, (request, completer), deferred);
         }
         if shares_places {
             return self.place_in_shared_zones(zone, id, (Work::Write(request), completer), name, deferred);

@@ -5,7 +5,8 @@
 //!
 //! 1. A slot is taken on each drive ([`shared_zones`](crate::zone::shared_zones)), of the drives that the zone takes (`shared_drives`).
 //! 2. Rows below that the last part did not need are filled with zeros. A flush makes all rows below durable: those of a reset zone
-//!    too, as the drive's write pointer counts them.
+//!    too, as the drive's write pointer counts them. Where a physical zone became full since the last flush, the flush comes before a
+//!    part in an empty one too: a power cut reopens no full physical zone, and the drive has no more active ones than were counted.
 //! 3. The ends of the zones below are durable in the logs of one drive more than there are parities. A zone that was reset has its
 //!    next generation there already.
 //!
@@ -146,8 +147,14 @@ impl Writes {
             }
         }
         self.judge_zeros(id, zeros).await?;
-        if places.iter().any(|place| place.row > 0) && self.ctx.rules.flushes_parts_below() {
+        let is_behind_parts =
+            places.iter().any(|place| place.row > 0) && self.ctx.rules.flushes_parts_below();
+        let filled = shared.filled_unflushed().filter(|_| self.ctx.rules.awaits_full_zones());
+        if is_behind_parts || filled.is_some() {
             self.members.flush_members().await?;
+            shared.flushed_filled(filled.unwrap_or_default());
+        }
+        if is_behind_parts {
             self.record_ends_below(places, shared).await?;
         }
         Ok(true)
