@@ -8,10 +8,11 @@ use fs::{
     Ticket,
 };
 use units::{Driver, Instant, Spawned, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::Bytes;
+use zoned::{Bytes, IoClass};
 
+use super::drive::{BULK_BYTES, LOG_BYTES, ZONE_BYTES, drive};
 use super::load::{Admit, ShareLoad};
-use super::run::{BULK_BYTES, LOG_BYTES, Measured, Parts, ZONE_BYTES, drive};
+use super::outcome::{Measured, Parts};
 use crate::Recorder;
 
 /// Zones of the drive.
@@ -123,6 +124,7 @@ impl Run {
                 break;
             }
             let writer = self.fs.create(&path(generation), &options).await?;
+            writer.set_class(IoClass::Compaction);
             for _ in 0..ZONE_BYTES / BULK_BYTES as u64 {
                 writer.append(&piece).await?;
                 if self.counts(self.now()) {

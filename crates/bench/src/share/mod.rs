@@ -4,16 +4,19 @@
 //! Latencies are given as multiples of those of the log alone, from a run of its own. *Kept* is the bulk's rate by its rate alone, less the log's bytes: 1 says that the log
 //! costs the bulk no more than its bytes.
 
+mod drive;
 mod files;
 mod load;
+mod outcome;
 mod run;
 
 use serde::Serialize;
 
 pub use load::{Admit, LogLoad, ShareLoad};
-pub use run::Measured;
+pub use outcome::Measured;
 
 use crate::Result;
+use crate::share::outcome::Parts;
 
 /// A log beside bulk, with the rates and latencies of each alone.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -57,8 +60,8 @@ impl Alone {
 /// # Errors
 /// An unknown profile, or the drive's error.
 pub fn measure_alone(load: &ShareLoad) -> Result<Alone> {
-    let log = run::run(load, Admit::Unbounded, run::Parts { log: true, bulk: false })?;
-    let bulk = run::run(load, Admit::Unbounded, run::Parts { log: false, bulk: true })?;
+    let log = run::run(load, Admit::Unbounded, Parts { log: true, bulk: false })?;
+    let bulk = run::run(load, Admit::Unbounded, Parts { log: false, bulk: true })?;
     Ok(Alone { log, bulk })
 }
 
@@ -67,7 +70,7 @@ pub fn measure_alone(load: &ShareLoad) -> Result<Alone> {
 /// # Errors
 /// An unknown profile, or the drive's error.
 pub fn measure(load: &ShareLoad, admit: Admit, alone: &Alone) -> Result<Line> {
-    let beside = run::run(load, admit, run::Parts { log: true, bulk: true })?;
+    let beside = run::run(load, admit, Parts { log: true, bulk: true })?;
     Ok(Line {
         profile: load.profile.clone(),
         log: load.log,
@@ -86,7 +89,7 @@ pub fn measure(load: &ShareLoad, admit: Admit, alone: &Alone) -> Result<Line> {
 /// # Errors
 /// An unknown profile, or the drive's error.
 pub fn measure_scheduler_alone(load: &ShareLoad, alone: &Alone) -> Result<(f64, f64)> {
-    let bulk = run::run(load, Admit::Controller, run::Parts { log: false, bulk: true })?;
-    let log = run::run(load, Admit::Controller, run::Parts { log: true, bulk: false })?;
+    let bulk = run::run(load, Admit::Controller, Parts { log: false, bulk: true })?;
+    let log = run::run(load, Admit::Controller, Parts { log: true, bulk: false })?;
     Ok((bulk.bulk_rate / alone.bulk.bulk_rate, log.log_latency.mean / alone.log.log_latency.mean))
 }

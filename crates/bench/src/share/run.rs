@@ -6,41 +6,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use serde::Serialize;
 use units::{Instant, VirtualDriver, block_on, sleep_until, spawn};
-use zoned::emu::{Emu, EmuOptions, Profile};
 use zoned::{
-    Action, Blocks, Buf, BufMut, Bytes, Driver, Durability, Geometry, Goal, Io, IoClass, Share, ZoneId,
-    ZonedDevice,
+    Action, Blocks, Buf, BufMut, Bytes, Driver, Durability, Geometry, Io, IoClass, ZoneId, ZonedDevice,
 };
 
+use super::drive::{BULK_BYTES, LOG_BYTES, drive};
 use super::files;
 use super::load::{Admit, LogLoad, ShareLoad};
-use crate::{Error, Latencies, Recorder, Result};
-
-pub(super) const LOG_BYTES: usize = 4 << 10;
-pub(super) const BULK_BYTES: usize = 256 << 10;
-
-/// Bytes of a zone, so that runs need little memory: bulk resets a full zone and writes it again.
-pub(super) const ZONE_BYTES: u64 = 64 << 20;
-
-/// The loads of a run.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Parts {
-    pub(super) log: bool,
-    pub(super) bulk: bool,
-}
-
-/// The rates and latencies of a run.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Measured {
-    /// Latencies of the log's operations.
-    pub log_latency: Latencies,
-    /// The log's bytes a second.
-    pub log_rate: f64,
-    /// The bulk's bytes a second.
-    pub bulk_rate: f64,
-}
+use super::outcome::{Measured, Parts};
+use crate::{Recorder, Result};
 
 /// State that the tasks of a run share.
 struct Run {
@@ -51,30 +26,6 @@ struct Run {
     is_over: AtomicBool,
     bulk_bytes: AtomicU64,
     failure: Mutex<Option<zoned::Error>>,
-}
-
-/// The drive of a load, with `zones` zones, behind its scheduler if it has one.
-pub(super) fn drive(
-    load: &ShareLoad,
-    admit: Admit,
-    zones: u32,
-    driver: &Arc<dyn Driver>,
-) -> Result<Arc<dyn ZonedDevice>> {
-    let profile = Profile::load(&load.profile).map_err(|why| Error::settings(format!("profile: {why}")))?;
-    let mut options = EmuOptions::of_profile(profile);
-    options.zones = zones;
-    options.conventional = 0;
-    let block = u64::from(options.block_size);
-    options.zone_size = Blocks(ZONE_BYTES / block);
-    options.zone_capacity = options.zone_size;
-    let drive: Arc<dyn ZonedDevice> = Emu::memory(options, Arc::clone(driver));
-    Ok(match admit {
-        Admit::Unbounded => drive,
-        Admit::Controller => Share::over(drive, load.goal),
-        Admit::Fixed(rate) => {
-            Share::over(drive, Goal { least_rate: rate, most_rate: Some(rate), ..load.goal })
-        }
-    })
 }
 
 pub(super) fn run(load: &ShareLoad, admit: Admit, parts: Parts) -> Result<Measured> {
