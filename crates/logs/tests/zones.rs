@@ -151,7 +151,7 @@ fn a_drive_that_is_none_and_a_path_that_is_none_are_refused() {
     }
 }
 
-/// The drive that refuses a write: the log says how many bytes are durable, and has them.
+/// A drive that refuses a write: the log says how many bytes are durable, and has them.
 #[test]
 fn a_log_without_room_fails_and_keeps_what_is_durable() {
     let folder = folder();
@@ -181,6 +181,17 @@ fn a_log_without_room_fails_and_keeps_what_is_durable() {
     for bytes_of_append in content[..durable as usize].chunks(bytes.len()) {
         assert!(*bytes_of_append == bytes[..]);
     }
+    // A cut needs room for a copy: without it the log stays as it is, and opens at its end.
+    let error = Log::open("/log", durable - 1, &options).unwrap_err().to_string();
+    assert!(error.contains("space"), "{error}");
+    assert!(read(&"/log".into(), &options) == content);
+    let log = Log::open("/log", content.len() as u64, &options).unwrap();
+    assert_eq!(log.durable(), content.len() as u64);
+    drop(log);
+    logs::remove("/log", &options).unwrap();
+    let log = Log::create("/log", &options).unwrap();
+    let end = log.append(&bytes).unwrap();
+    log.sync(end).unwrap();
 }
 
 /// Bytes of a record of the program that is killed.

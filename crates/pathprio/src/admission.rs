@@ -32,7 +32,7 @@ impl Admission {
         Admission { controller: Controller::new(Goal::default(), now), next_event }
     }
 
-    /// The time at which to ask again whether bulk may go; `None` if it may go now. Then [`went`](Self::went) must follow.
+    /// The time at which to ask again whether bulk may go; `None` if it may go now. Then [`bulk_goes`](Self::bulk_goes) must follow.
     pub fn wait_until(&mut self, page: &Page, now: Instant) -> Option<Instant> {
         self.read_events(page, now);
         if !self.controller.has_log(now) {
@@ -54,8 +54,8 @@ impl Admission {
         Some(earlier.map_or(at, |earlier| earlier.min(at)))
     }
 
-    /// Bulk of `bytes` went.
-    pub fn went(&mut self, now: Instant, bytes: u64) {
+    /// Bulk of `bytes` goes.
+    pub fn bulk_goes(&mut self, now: Instant, bytes: u64) {
         self.controller.bulk_goes(now, bytes);
     }
 
@@ -108,7 +108,7 @@ mod tests {
                 let forced = now.since(since) >= HOLD_AT_MOST;
                 if admission.wait_until(&page, now).is_none() || forced {
                     page.bulk_begins(*slot, now);
-                    admission.went(now, 64 << 10);
+                    admission.bulk_goes(now, 64 << 10);
                     page.bulk_ended(*slot, now);
                     longest = longest.max(now.since(since));
                     *held_since = None;
@@ -169,7 +169,7 @@ mod tests {
         for ms in 0..100 {
             let now = now.after(Duration::from_millis(ms));
             assert_eq!(admission.wait_until(&page, now), None);
-            admission.went(now, 1 << 20);
+            admission.bulk_goes(now, 1 << 20);
         }
     }
 }

@@ -82,7 +82,7 @@ fn admit(page: &Page, mut now: Instant) {
                 if let Some(slot) = slot {
                     page.bulk_begins(slot, now);
                 }
-                admission.went(now, 1 << (step % 24));
+                admission.bulk_goes(now, 1 << (step % 24));
                 if let Some(slot) = slot {
                     page.bulk_ended(slot, now);
                 }

@@ -19,9 +19,9 @@ pub fn run(checks: &mut Checks) -> Result<()> {
     classes::run(checks)
 }
 
-/// Measures what logs and bulk get.
-pub fn run_rates(checks: &mut Checks) -> Result<()> {
-    rates::run(checks)
+/// Measures what logs and bulk get; `in_full`: in more runs, and with more logs.
+pub fn run_rates(checks: &mut Checks, in_full: bool) -> Result<()> {
+    rates::run(checks, if in_full { rates::Extent::FULL } else { rates::Extent::SHORT })
 }
 
 /// Writes logs in files until the machine is reset.

@@ -181,7 +181,7 @@ impl Drive {
     pub fn bulk_went(&self, now: Instant, bytes: u64) {
         if let Some(page) = self.page() {
             // Bytes that another thread's use of the admission leaves uncounted are few.
-            let _busy = self.admission.with(page, now, |admission| admission.went(now, bytes));
+            let _busy = self.admission.with(page, now, |admission| admission.bulk_goes(now, bytes));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The program whose log and bulk are measured: `furrow-guest load LOG BULK PRIORITIES MILLISECONDS MILLISECONDS`.
+//! The program whose log and bulk are measured: `furrow-guest load LOG WRITERS BULK PRIORITIES MILLISECONDS MILLISECONDS`.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -34,9 +34,10 @@ pub(super) const BULK_BYTES: u64 = 16 << 20;
 
 /// Writes for the first time, and for the second one, of which it prints the latencies of the log's writes and the bulk's rate.
 pub(super) fn run(arguments: &[String]) -> Result<()> {
-    let [log, bulk, priorities, before, measured] = arguments else {
-        bail!("wanted: LOG BULK PRIORITIES MILLISECONDS MILLISECONDS")
+    let [log, log_writers, bulk, priorities, before, measured] = arguments else {
+        bail!("wanted: LOG WRITERS BULK PRIORITIES MILLISECONDS MILLISECONDS")
     };
+    let log_writers: usize = if log == NONE { 0 } else { log_writers.parse().context("writers")? };
     let with_priorities = priorities == PRIORITIES;
     let time = |millis: &String| millis.parse().map(Duration::from_millis).context("milliseconds");
     let (stop, written) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -54,12 +55,15 @@ pub(super) fn run(arguments: &[String]) -> Result<()> {
                 })
             })
             .collect();
-        let log = (log != NONE).then(|| {
-            scope.spawn(move || {
-                with_priorities.then(|| set_thread_priority(Priority::of_log())).transpose()?;
-                write_log(Path::new(log), begin, end)
+        let logs: Vec<_> = (0..log_writers)
+            .map(|writer| {
+                let path = log_path(log, writer);
+                scope.spawn(move || {
+                    with_priorities.then(|| set_thread_priority(Priority::of_log())).transpose()?;
+                    write_log(Path::new(&path), begin, end)
+                })
             })
-        });
+            .collect();
         clock::sleep(begin - clock::now().min(begin));
         let (from, before) = (clock::now(), written.load(Ordering::Relaxed));
         clock::sleep(end - clock::now().min(end));
@@ -67,10 +71,10 @@ pub(super) fn run(arguments: &[String]) -> Result<()> {
         let rate = bytes as f64 / from.elapsed().as_secs_f64();
         stop.store(true, Ordering::Relaxed);
         let panicked = || anyhow::anyhow!("a writer panicked");
-        let latencies = match log {
-            Some(log) => log.join().map_err(|_| panicked())??,
-            None => Vec::new(),
-        };
+        let mut latencies = Vec::new();
+        for log in logs {
+            latencies.extend(log.join().map_err(|_| panicked())??);
+        }
         for thread in threads {
             thread.join().map_err(|_| panicked())??;
         }
@@ -91,6 +95,11 @@ fn summary(mut latencies: Vec<Duration>, measured: Duration, bulk_bytes_per_s: f
         "mean_us": mean, "p50_us": at(50), "p99_us": at(99),
         "log_bytes_per_s": log_bytes_per_s, "bulk_bytes_per_s": bulk_bytes_per_s,
     })
+}
+
+/// The path of a log writer's file.
+pub(super) fn log_path(log: &str, writer: usize) -> String {
+    format!("{log}{writer}")
 }
 
 /// The path of a bulk writer's file.

@@ -18,11 +18,29 @@ use crate::checks::Checks;
 use crate::control::Control;
 use crate::shell;
 
-/// Time limit of one drive under one scheduler.
-const LIMIT: Duration = Duration::from_secs(120);
+/// Time limit of one drive under one scheduler, and of one program.
+const LIMIT: Duration = Duration::from_secs(300);
+const LIMIT_OF_RUN: Duration = Duration::from_secs(60);
 const SCHEDULERS: [&str; 3] = ["none", "mq-deadline", "bfq"];
-/// Runs of each way, in turn.
-const RUNS: usize = 3;
+
+/// How much is measured.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    /// Runs of each way, in turn.
+    runs: usize,
+    /// Numbers of log writers.
+    log_writers: &'static [usize],
+}
+
+impl Extent {
+    /// What each run of the suite measures.
+    pub(super) const SHORT: Extent = Extent { runs: 3, log_writers: &[1] };
+    /// What is measured on request.
+    pub(super) const FULL: Extent = Extent { runs: 5, log_writers: &[1, MOST_LOG_WRITERS] };
+}
+
+/// The most log writers.
+const MOST_LOG_WRITERS: usize = 4;
 /// Milliseconds before the measurement of a run, and of the measurement. Admission first learns what the log is alone.
 const MILLIS: [&str; 2] = ["250", "600"];
 const MILLIS_WITH_ADMISSION: [&str; 2] = ["1500", "2000"];
@@ -54,19 +72,24 @@ impl Way {
 struct Figures {
     mean_us: f64,
     p50_us: f64,
+    p99_us: f64,
     log_bytes_per_s: f64,
     bulk_bytes_per_s: f64,
 }
 
-pub(super) fn run(checks: &mut Checks) -> Result<()> {
+pub(super) fn run(checks: &mut Checks, extent: Extent) -> Result<()> {
     for drive in &Drive::make_both()? {
         prepare(drive)?;
         for scheduler in SCHEDULERS {
-            let name = format!("{} under {scheduler}: a log beside bulk, measured", drive.name);
-            checks.check(&name, LIMIT, |control| {
-                drive.choose(scheduler)?;
-                measure(control, drive, &format!("{}, {scheduler}", drive.name))
-            })?;
+            for writers in extent.log_writers.iter().copied() {
+                let logs = if writers == 1 { "a log".to_owned() } else { format!("{writers} logs") };
+                let name = format!("{} under {scheduler}: {logs} beside bulk, measured", drive.name);
+                checks.check(&name, LIMIT, |control| {
+                    drive.choose(scheduler)?;
+                    let what = format!("{}, {scheduler}, {logs}", drive.name);
+                    measure(control, drive, &what, writers, extent.runs)
+                })?;
+            }
         }
     }
     Ok(())
@@ -76,7 +99,9 @@ pub(super) fn run(checks: &mut Checks) -> Result<()> {
 fn prepare(drive: &Drive) -> Result<()> {
     let bulk = drive.at.to_str().context("a path of the guest")?;
     let files = (0..load::BULK_WRITERS).map(|writer| (load::bulk_path(bulk, writer), load::BULK_BYTES));
-    for (path, bytes) in files.chain([(log_path(drive)?, load::LOG_BYTES)]) {
+    let log = log_path(drive)?;
+    let logs = (0..MOST_LOG_WRITERS).map(|writer| (load::log_path(&log, writer), load::LOG_BYTES));
+    for (path, bytes) in files.chain(logs) {
         let path = Path::new(&path);
         fs::create_dir_all(path.parent().context("a folder")?)?;
         let file = open_direct(path, OFlags::empty())?;
@@ -93,16 +118,16 @@ fn log_path(drive: &Drive) -> Result<String> {
     Ok(format!("{}/wal/log", drive.at.to_str().context("a path of the guest")?))
 }
 
-fn measure(control: &mut Control, drive: &Drive, name: &str) -> Result<()> {
+fn measure(control: &mut Control, drive: &Drive, name: &str, log_writers: usize, count: usize) -> Result<()> {
     let log = log_path(drive)?;
     let bulk = drive.at.to_str().context("a path of the guest")?;
     let (mut logs_alone, mut bulks_alone) = (Vec::new(), Vec::new());
     let mut beside = Way::ALL.map(|_| Vec::new());
-    for _ in 0..RUNS {
-        logs_alone.push(run_once(&log, load::NONE, Way::Nothing)?);
-        bulks_alone.push(run_once(load::NONE, bulk, Way::Nothing)?);
+    for _ in 0..count {
+        logs_alone.push(run_once((&log, log_writers), load::NONE, Way::Nothing)?);
+        bulks_alone.push(run_once((load::NONE, 0), bulk, Way::Nothing)?);
         for (way, runs) in Way::ALL.into_iter().zip(&mut beside) {
-            runs.push(run_once(&log, bulk, way)?);
+            runs.push(run_once((&log, log_writers), bulk, way)?);
         }
     }
     let alone = Figures {
@@ -110,7 +135,7 @@ fn measure(control: &mut Control, drive: &Drive, name: &str) -> Result<()> {
         ..median_log(&logs_alone)
     };
     control.note(format!(
-        "{name}: alone, {RUNS} runs: log {} ms, bulk {} MiB/s",
+        "{name}: alone, {count} runs: log {} ms, bulk {} MiB/s",
         Spread::of(&logs_alone, |run| run.mean_us / 1e3),
         Spread::of(&bulks_alone, |run| run.bulk_bytes_per_s / f64::from(1 << 20)),
     ))?;
@@ -119,10 +144,11 @@ fn measure(control: &mut Control, drive: &Drive, name: &str) -> Result<()> {
         let kept =
             Spread::of(runs, |run| run.bulk_bytes_per_s / (alone.bulk_bytes_per_s - run.log_bytes_per_s));
         control.note(format!(
-            "{name}: {}: log mean {} ms, by alone {by_alone}, p50 by alone {}; bulk {} MiB/s, kept {kept}",
+            "{name}: {}: log mean {} ms, by alone {by_alone}, p50 by alone {}, p99 by alone {}; bulk {} MiB/s, kept {kept}",
             way.name(),
             Spread::of(runs, |run| run.mean_us / 1e3),
             Spread::of(runs, |run| run.p50_us / alone.p50_us),
+            Spread::of(runs, |run| run.p99_us / alone.p99_us),
             Spread::of(runs, |run| run.bulk_bytes_per_s / f64::from(1 << 20)),
         ))?;
         if way == Way::PrioritiesAndAdmission {
@@ -137,13 +163,15 @@ fn median_log(runs: &[Figures]) -> Figures {
     Figures {
         mean_us: Spread::of(runs, |run| run.mean_us).median,
         p50_us: Spread::of(runs, |run| run.p50_us).median,
+        p99_us: Spread::of(runs, |run| run.p99_us).median,
         ..Figures::default()
     }
 }
 
 /// Runs the load once.
-fn run_once(log: &str, bulk: &str, way: Way) -> Result<Figures> {
-    let own = ["/init", load::PROGRAM, log, bulk];
+fn run_once((log, log_writers): (&str, usize), bulk: &str, way: Way) -> Result<Figures> {
+    let log_writers = log_writers.to_string();
+    let own = ["/init", load::PROGRAM, log, &log_writers, bulk];
     let run = ["furrow", "prio", "run", "--log", "wal/*", "--bulk", "*.bulk", "--"];
     let (launcher, priorities, millis): (&[&str], _, _) = match way {
         Way::Nothing => (&[], load::NO_PRIORITIES, MILLIS),
@@ -151,13 +179,14 @@ fn run_once(log: &str, bulk: &str, way: Way) -> Result<Figures> {
         Way::PrioritiesAndAdmission => (&run, load::NO_PRIORITIES, MILLIS_WITH_ADMISSION),
     };
     let line = [launcher, &own, &[priorities], &millis].concat();
-    let said = shell::run_successfully(&line, LIMIT)?;
+    let said = shell::run_successfully(&line, LIMIT_OF_RUN)?;
     let found: Value = serde_json::from_str(&said).with_context(|| format!("the load said {said}"))?;
     let number =
         |key: &str| found.get(key).and_then(Value::as_f64).with_context(|| format!("no {key}: {said}"));
     Ok(Figures {
         mean_us: number("mean_us")?,
         p50_us: number("p50_us")?,
+        p99_us: number("p99_us")?,
         log_bytes_per_s: number("log_bytes_per_s")?,
         bulk_bytes_per_s: number("bulk_bytes_per_s")?,
     })

@@ -57,6 +57,8 @@ struct Group {
     run: fn(&Lab, &GroupReport<'_>) -> Result<()>,
     /// True if no other group runs beside this one, since it measures rates.
     alone: bool,
+    /// True if only its name on the command line runs it.
+    on_request: bool,
 }
 
 /// The groups, the longest ones first.
@@ -66,54 +68,70 @@ const GROUPS: &[Group] = &[
         about: "emulator and array as block devices: conformance, blkzone, fio, btrfs, f2fs, kill -9, --recover",
         run: export::run,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "array",
         about: "arrays over both interfaces; under redis-benchmark a drive is unplugged, replaced, rebuilt",
         run: array::run,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "resets",
         about: "50 machine resets at random moments during synced writes: nothing acknowledged is lost",
         run: resets::run,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "leveldb",
         about: "LevelDB's programs: 10 machine resets, 10 kills with logs in conventional zones, bytes beside zoned btrfs",
         run: leveldb::run,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "faults",
         about: "failing reads, writes and flushes, worn zones, a slow drive, a drive that is unplugged",
         run: faults::run,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "stock",
         about: "mkfs, logs, db_bench, the server with redis-cli, on drives with few open zones",
         run: stock,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "conformance",
         about: "the device contract on every kind of kernel device, with io_uring and without",
         run: conformance,
         alone: false,
+        on_request: false,
     },
     Group {
         name: "prio",
         about: "I/O priorities: the class of every write of logs and bulk, resets under logs in files; what schedulers make of them, measured",
         run: prio::run,
         alone: true,
+        on_request: false,
+    },
+    Group {
+        name: "prio-in-full",
+        about: "what schedulers make of logs and bulk, in 5 runs, with 1 and 4 logs: measured, on request alone",
+        run: prio::measure_in_full,
+        alone: true,
+        on_request: true,
     },
     Group {
         name: "rates",
         about: "appends beside a bare loop, block writes beside fio's: measured, not judged",
         run: rates,
         alone: true,
+        on_request: false,
     },
 ];
 
@@ -126,7 +144,7 @@ pub fn run(args: &TestArgs) -> Result<bool> {
         return Ok(true);
     }
     let chosen: Vec<&Group> = match args.names.as_slice() {
-        [] => GROUPS.iter().collect(),
+        [] => GROUPS.iter().filter(|group| !group.on_request).collect(),
         names => names
             .iter()
             .map(|name| {

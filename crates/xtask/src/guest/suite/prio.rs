@@ -26,6 +26,8 @@ const SLOW: SlowDrive = SlowDrive { mib_per_second: 64, latency: Duration::from_
 const DRIVE_MB: u32 = 512;
 /// Time limit of each part.
 const LIMIT: Duration = Duration::from_secs(240);
+/// Time limit of the measurement in full.
+const LIMIT_IN_FULL: Duration = Duration::from_secs(2400);
 
 /// Runs the tests: the classes beside the machine that is reset, then the measurement alone.
 pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
@@ -35,16 +37,21 @@ pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
             None => ResetMachine::start(lab, report, test, "/dev/furrow/ordinary0", STREAM)?.run(RESETS),
             Some(_) => Ok(()),
         });
-        let classes = in_guest(lab, report, "prio");
+        let classes = in_guest(lab, report, "prio", LIMIT);
         resets.join().unwrap_or_else(|_| bail!("a machine's thread panicked"))?;
         classes
     })?;
-    in_guest(lab, report, "prio-rates")
+    in_guest(lab, report, "prio-rates", LIMIT)
 }
 
-fn in_guest(lab: &Lab, report: &GroupReport<'_>, test: &str) -> Result<()> {
+/// Measures more: in five runs, and with four logs too.
+pub fn measure_in_full(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
+    in_guest(lab, report, "prio-rates-in-full", LIMIT_IN_FULL)
+}
+
+fn in_guest(lab: &Lab, report: &GroupReport<'_>, test: &str, limit: Duration) -> Result<()> {
     let slow = OrdinaryDrive { size_mb: DRIVE_MB, slow: Some(SLOW) };
     let machine = Machine { ordinary_drives: vec![slow], schedulers: true, ..Machine::default() };
     let mut running = lab.start(&machine, &PROGRAMS, test, "-", Job::default())?;
-    follow(&mut running, report, LIMIT, refuse_requests)
+    follow(&mut running, report, limit, refuse_requests)
 }
