@@ -46,7 +46,7 @@ zookeeper: ## only zk turns on an ensemble of three
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
 
-fuzz: ## only the fuzz targets, 10 s each: SECONDS_EACH=3600 make fuzz for longer
+fuzz: ## only the fuzz targets, 6 s each: SECONDS_EACH=3600 make fuzz for longer
 	@exec scripts/fuzz.sh
 
 guest: ## only the kernel backends, on a stock Debian kernel in QEMU
