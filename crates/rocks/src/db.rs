@@ -45,7 +45,7 @@ pub(crate) struct Inner {
 }
 
 /// Bytes that a compaction reads at a time where no page cache reads ahead: block by block it would wait for the drive's latency each time.
-/// As long as the pieces of bulk writes, so that a log waits no longer for the one than for the other.
+/// The drive's scheduler cuts bulk writes into pieces of the same size, so that a log waits no longer behind a read of a compaction.
 const COMPACTION_READ: u64 = 256 << 10;
 
 /// The database options for C++, on a device whose zones hold `zone` bytes. `has_page_cache`: something below reads ahead.

@@ -1,4 +1,4 @@
-//! What a run has, and what it measured.
+//! The loads of a run of `bench share`, and the rates and latencies that the run measured.
 
 use serde::Serialize;
 

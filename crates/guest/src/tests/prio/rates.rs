@@ -23,7 +23,7 @@ const LIMIT: Duration = Duration::from_secs(300);
 const LIMIT_OF_RUN: Duration = Duration::from_secs(60);
 const SCHEDULERS: [&str; 3] = ["none", "mq-deadline", "bfq"];
 
-/// How much is measured.
+/// The number of runs of a measurement, and of logs beside the bulk.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     /// Runs of each way, in turn.
@@ -33,9 +33,9 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// What each run of the suite measures.
+    /// Three runs with one log: the measurement of the group `prio`, which every run of the guest tests includes.
     pub(super) const SHORT: Extent = Extent { runs: 3, log_writers: &[1] };
-    /// What is measured on request.
+    /// Five runs, with one log and with four: the measurement of the group `prio-in-full`, which runs on request alone.
     pub(super) const FULL: Extent = Extent { runs: 5, log_writers: &[1, MOST_LOG_WRITERS] };
 }
 

@@ -44,7 +44,7 @@ pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     in_guest(lab, report, "prio-rates", LIMIT)
 }
 
-/// Measures more: in five runs, and with four logs too.
+/// Measures logs beside bulk under each I/O scheduler in five runs, with one log and with four.
 pub fn measure_in_full(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
     in_guest(lab, report, "prio-rates-in-full", LIMIT_IN_FULL)
 }
