@@ -1,6 +1,6 @@
 //! A page of a data file from its append to its removal, beside readers: loom explores the interleavings.
 //!
-//! `files/read.rs`, `files/pages.rs`, `files/extents.rs` and `files/streams.rs` are compiled a second time here. The page cache, the device, the
+//! `files/read.rs`, `files/pages.rs`, `files/extents.rs`, `files/streams.rs` and `files/pass_buffer.rs` are compiled a second time here. The page cache, the device, the
 //! pins of zones and the locks are models on loom's atomics and locks. [`Mount`] changes the states of a page in the steps of
 //! `writeback/write_out.rs` (write-back), `files/writer.rs` (truncation) and `reclaim` (a move to another zone).
 #![allow(
@@ -30,6 +30,7 @@ use units::{Blocks, ZoneId};
 mod files {
     pub(super) mod extents;
     pub(super) mod pages;
+    mod pass_buffer;
     mod read;
     pub(super) mod streams;
 
@@ -44,6 +45,13 @@ mod files {
         read::read(shared, file, Some(streams), offset, into).await.unwrap()
     }
 
+    /// The streams of a reader that has announced a pass over its file.
+    pub(super) fn pass() -> streams::Streams {
+        let streams = streams::Streams::default();
+        streams.expect(streams::AccessPattern::Once);
+        streams
+    }
+
     pub(super) mod file {
         use crate::files::extents::ExtentMap;
         use crate::files::pages::Pages;
@@ -53,6 +61,7 @@ mod files {
         pub(crate) struct Content {
             pub size: u64,
             pub extents: ExtentMap,
+            pub truncations: u64,
             pub pages: Pages,
         }
 
@@ -424,12 +433,12 @@ const FULL: usize = 2 * BLOCK;
 
 impl Mount {
     fn new(buffered: bool, broken: Broken) -> Arc<Mount> {
-        let shared = Shared {
-            cache: Some(PageCache::new()),
-            device: Device::new(),
-            pins: zones::pins::Pins::new(),
-            pool: zones::pool::Pool,
-        };
+        Mount::over(Some(PageCache::new()), buffered, broken)
+    }
+
+    fn over(cache: Option<PageCache>, buffered: bool, broken: Broken) -> Arc<Mount> {
+        let shared =
+            Shared { cache, device: Device::new(), pins: zones::pins::Pins::new(), pool: zones::pool::Pool };
         let file = File { ino: 7, content: sync::RwLock::new(Content::default()) };
         Arc::new(Mount { shared, file, buffered, broken })
     }
@@ -468,10 +477,18 @@ impl Mount {
         }
     }
 
+    /// Removes what memory holds of the file's bytes up to `end` that are on the device.
+    fn forget(&self, end: u64) {
+        self.file.content.write().truncations += 1;
+        if let Some(cache) = &self.shared.cache {
+            cache.remove(end);
+        }
+    }
+
     /// Cuts the file, which has bytes up to `end`, to nothing.
     fn truncate(&self, end: u64) {
         if self.broken.removes_before_cut {
-            self.cache().remove(end);
+            self.forget(end);
         }
         {
             let mut content = self.file.content.write();
@@ -479,7 +496,7 @@ impl Mount {
             (content.pages, content.size) = (Pages::default(), 0);
         }
         if !self.broken.removes_before_cut && !self.broken.keeps_truncated_pages {
-            self.cache().remove(end);
+            self.forget(end);
         }
     }
 
@@ -509,8 +526,12 @@ impl Mount {
     }
 
     fn read(&self, len: usize) -> Vec<u8> {
+        self.read_by(&Streams::default(), 0, len)
+    }
+
+    fn read_by(&self, streams: &Streams, offset: u64, len: usize) -> Vec<u8> {
         let mut into = vec![0; len];
-        let read = run(files::read_at(&self.shared, &self.file, &Streams::default(), 0, &mut into));
+        let read = run(files::read_at(&self.shared, &self.file, streams, offset, &mut into));
         into.truncate(read);
         into
     }
@@ -598,6 +619,37 @@ fn no_stale_page_is_left_by_a_truncation() {
         Broken { removes_before_cut: true, ..Broken::default() },
     ] {
         assert!(finds_fault(move || truncation(false, broken)));
+    }
+}
+
+/// A file of two blocks is cut and written anew beside a pass over it, without a page cache. The reader has two blocks of the device's in memory once it reads the first one.
+fn truncation_beside_a_pass(broken: Broken) {
+    let mount = Mount::over(None, false, broken);
+    mount.append(&[1; 2 * BLOCK]);
+    mount.write_back(0, 0);
+    let cut = Arc::clone(&mount);
+    let writer = thread::spawn(move || {
+        cut.truncate(2 * BLOCK as u64);
+        cut.append(&[2; 2 * BLOCK]);
+        cut.write_back(1, 0);
+    });
+    let streams = files::pass();
+    mount.read_by(&streams, 0, BLOCK);
+    let read = mount.read_by(&streams, BLOCK as u64, BLOCK / 2);
+    assert!(read.is_empty() || read == [1; BLOCK / 2] || read == [2; BLOCK / 2], "{read:?}");
+    writer.join().unwrap();
+    assert_eq!(mount.read_by(&streams, BLOCK as u64 * 3 / 2, BLOCK / 2), [2; BLOCK / 2]);
+    assert!(mount.shared.device.reads() <= 3);
+}
+
+#[test]
+fn a_pass_has_no_bytes_from_before_a_truncation() {
+    explore(|| truncation_beside_a_pass(Broken::default()));
+    for broken in [
+        Broken { keeps_truncated_pages: true, ..Broken::default() },
+        Broken { removes_before_cut: true, ..Broken::default() },
+    ] {
+        assert!(finds_fault(move || truncation_beside_a_pass(broken)));
     }
 }
 

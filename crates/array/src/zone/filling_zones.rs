@@ -7,29 +7,43 @@
 use parking_lot::Mutex;
 use zoned::ZoneId;
 
-/// Zones that became full, until they are found to be full for good, or to have been reset.
-#[derive(Default)]
-pub(crate) struct FillingZones(Mutex<Vec<ZoneId>>);
+/// Zones that became full, until they are found to be full for good, or to have been reset. Empty in an array without a limit of active zones.
+pub(crate) struct FillingZones {
+    is_limited: bool,
+    zones: Mutex<Vec<ZoneId>>,
+}
 
 impl FillingZones {
+    /// `is_limited`: the array has a limit of active zones.
+    pub(crate) fn new(is_limited: bool) -> FillingZones {
+        FillingZones { is_limited, zones: Mutex::default() }
+    }
+
     /// Adds a zone that became full. The caller holds the limits of active zones.
     pub(crate) fn add(&self, id: ZoneId) {
-        let mut zones = self.0.lock();
-        if !zones.contains(&id) {
-            zones.push(id);
+        if self.is_limited {
+            let mut zones = self.zones.lock();
+            if !zones.contains(&id) {
+                zones.push(id);
+            }
         }
+    }
+
+    /// The number of the zones, some of which may be full for good.
+    pub(crate) fn len(&self) -> usize {
+        self.zones.lock().len()
     }
 
     /// The zones, some of which may be full for good.
     pub(crate) fn all(&self) -> Vec<ZoneId> {
-        self.0.lock().clone()
+        self.zones.lock().clone()
     }
 
     /// Removes the zones for which `is_filling` is false. Gives the number of the others. The caller holds the limits of active zones.
     pub(crate) fn retain(&self, is_filling: impl Fn(ZoneId) -> bool) -> usize {
         let filling: Vec<ZoneId> = self.all().into_iter().filter(|id| is_filling(*id)).collect();
         let count = filling.len();
-        *self.0.lock() = filling;
+        *self.zones.lock() = filling;
         count
     }
 }

@@ -80,7 +80,7 @@ impl ZoneTable {
             zones: zones.into_iter().map(|zone| ZoneCell(Mutex::new(zone))).collect(),
             limits: Mutex::new(limits),
             filled: Mutex::default(),
-            filling: FillingZones::default(),
+            filling: FillingZones::new(ctx.geometry.max_active.is_some()),
             worn: WornZones::new(worn),
             free,
             shared,

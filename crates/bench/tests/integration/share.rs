@@ -67,3 +67,14 @@ fn where_each_zone_has_a_die_only_the_zone_on_the_log_s_die_is_limited() {
         }
     }
 }
+
+#[test]
+fn eight_writers_that_fill_the_drive_keep_their_rate_and_bulk_has_the_rest() {
+    let load = load("zn540", LogLoad::Writers(8));
+    let alone = measure_alone(&load).expect("measured");
+    let unbounded = measure(&load, Admit::Unbounded, &alone).expect("measured");
+    let controlled = measure(&load, Admit::Controller, &alone).expect("measured");
+    let of_alone = |line: &bench::share::Line| line.beside.log_rate / line.log_alone.log_rate;
+    assert!(of_alone(&unbounded) < 0.5, "{unbounded:?}");
+    assert!(of_alone(&controlled) >= 0.95 && controlled.kept >= 0.9, "{controlled:?}");
+}

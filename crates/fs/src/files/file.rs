@@ -36,6 +36,8 @@ pub(crate) struct Content {
     pub modified_ms: u64,
     pub lifetime: Lifetime,
     pub extents: ExtentMap,
+    /// Number of times that extents were cut off at the file's end since the mount. What was read by older extents is no content of the file.
+    pub truncations: u64,
     /// The file's appended bytes that are not in `extents` yet.
     pub pages: Pages,
     /// Number of blocks reserved for the bytes from `stored` up to `promised`. Changes under the lock of the file system's state.

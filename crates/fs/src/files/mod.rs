@@ -6,6 +6,7 @@
 pub(crate) mod extents;
 pub(crate) mod file;
 pub(crate) mod pages;
+mod pass_buffer;
 pub(crate) mod path;
 mod read;
 pub(crate) mod reader;

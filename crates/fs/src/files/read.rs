@@ -10,6 +10,7 @@ use crate::device::Purpose;
 use crate::error::{Error, Result};
 use crate::files::file::File;
 use crate::files::pages::PageLookup;
+use crate::files::pass_buffer::{PASS_READ, PassBuffer};
 use crate::files::streams::{Ahead, Streams};
 use crate::shared::Shared;
 use crate::zones::pins::Pin;
@@ -38,6 +39,8 @@ struct Run<'a> {
     to: u64,
     /// The first block.
     at: Lba,
+    /// The file's truncations when the extents were looked up.
+    truncations: u64,
     /// Keeps the zone from being reset.
     _pin: Pin<'a>,
 }
@@ -52,6 +55,9 @@ pub(super) async fn read(
     into: &mut [u8],
 ) -> Result<usize> {
     let class = streams.map_or(IoClass::Read, |streams| streams.class(offset));
+    // A page cache keeps what is read ahead; without one the reader does, of a pass.
+    let is_pass = class == IoClass::Compaction && shared.cache.is_none();
+    let pass = streams.filter(|_| is_pass).map(Streams::pass_buffer);
     let mut done = 0;
     while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
         let offset = offset.saturating_add(done as u64);
@@ -62,11 +68,20 @@ pub(super) async fn read(
                 continue;
             }
         }
-        done += match next_piece(shared, file, offset, rest, 0) {
+        if let Some(pass) = pass {
+            let (copied, used) = pass.copy(file, offset, rest);
+            used.into_iter().for_each(|buffer| shared.pool.put(buffer));
+            if copied > 0 {
+                done += copied;
+                continue;
+            }
+        }
+        let window = if pass.is_some() { PASS_READ } else { 0 };
+        done += match next_piece(shared, file, offset, rest, window) {
             None => break,
             Some(NextPiece::Filled(len)) => len,
             Some(NextPiece::Device(run)) => match shared.cache.as_ref().zip(streams) {
-                None => run.read(shared, class, offset, rest).await?,
+                None => run.read(shared, class, offset, rest, pass).await?,
                 Some((cache, streams)) => {
                     let at = run.at;
                     drop(run);
@@ -149,7 +164,7 @@ async fn load(
     if run.from > first {
         // The page begins in another extent.
         drop(guards);
-        return run.read(shared, class, offset, into).await;
+        return run.read(shared, class, offset, into, None).await;
     }
     run.to = run.to.min(end);
     ahead.note(first, run.to, longest);
@@ -175,11 +190,25 @@ impl Run<'_> {
         read.map_err(|e| Error::device("reading file data", e))
     }
 
-    /// Reads the run's blocks, and copies the file's bytes at `offset` to `into`. Returns the number of bytes copied.
-    async fn read(&self, shared: &Shared, class: IoClass, offset: u64, into: &mut [u8]) -> Result<usize> {
+    /// Reads the run's blocks, and copies the file's bytes at `offset` to `into`. Returns the number of bytes copied. Keeps the others for `pass`, the one that
+    /// reads them.
+    async fn read(
+        &self,
+        shared: &Shared,
+        class: IoClass,
+        offset: u64,
+        into: &mut [u8],
+        pass: Option<&PassBuffer>,
+    ) -> Result<usize> {
         let buffer = self.read_blocks(shared, class).await?;
         let len = self.copy(&buffer, offset, into);
-        shared.pool.put(buffer);
+        let unneeded = match pass {
+            Some(pass) if offset.saturating_add(len as u64) < self.to => {
+                pass.keep(self.from, self.to, self.truncations, buffer)
+            }
+            _ => Some(buffer),
+        };
+        unneeded.into_iter().for_each(|buffer| shared.pool.put(buffer));
         Ok(len)
     }
 
@@ -227,7 +256,13 @@ fn next_piece<'a>(
             let to = to.checked_next_multiple_of(unit).unwrap_or(u64::MAX);
             let to = to.min(e.end()).min(from.saturating_add(longest));
             let at = geometry.start(e.zone).plus(e.start).plus(Blocks((from - e.offset) / block));
-            Some(NextPiece::Device(Run { from, to, at, _pin: shared.pins.pin(e.zone) }))
+            Some(NextPiece::Device(Run {
+                from,
+                to,
+                at,
+                truncations: content.truncations,
+                _pin: shared.pins.pin(e.zone),
+            }))
         }
         next => {
             let len = as_usize(next.map_or(left, |e| left.min(e.offset - offset)));

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use zoned::IoClass;
 
+use crate::files::pass_buffer::PassBuffer;
+
 /// Bytes that the first miss which continues a stream reads.
 const FIRST_WINDOW: u64 = 64 << 10;
 
@@ -32,8 +34,8 @@ pub enum AccessPattern {
     /// From some offset on to the end: the first miss already reads ahead as far as the longest read.
     Sequential,
     /// One pass from the file's beginning to its end, after which the bytes are not needed, as a compaction reads its inputs. A miss of the
-    /// pass reads ahead as far as the longest read, and a page leaves the page cache when a read of the pass has reached the page's end. Reads at
-    /// other offsets are as for `Unknown` and may be in between.
+    /// pass reads ahead as far as the longest read, and a page leaves the page cache when a read of the pass has reached the page's end. Without a page
+    /// cache the reader keeps the last device read of the pass, of 256 KiB, until all of it was asked for. Reads at other offsets are as for `Unknown` and may be in between.
     Once,
 }
 
@@ -88,11 +90,17 @@ pub(crate) struct Streams {
     reader: Mutex<ReaderStreams>,
     /// The file offset behind the last read of a pass over the file, or [`NO_PASS`].
     pass: AtomicU64,
+    /// The bytes ahead of the pass, in mounts without a page cache.
+    pass_buffer: PassBuffer,
 }
 
 impl Default for Streams {
     fn default() -> Streams {
-        Streams { reader: Mutex::default(), pass: AtomicU64::new(NO_PASS) }
+        Streams {
+            reader: Mutex::default(),
+            pass: AtomicU64::new(NO_PASS),
+            pass_buffer: PassBuffer::default(),
+        }
     }
 }
 
@@ -109,6 +117,11 @@ impl Streams {
         self.reader.lock().pattern = pattern;
         let pass = if pattern == AccessPattern::Once { 0 } else { NO_PASS };
         self.pass.store(pass, Ordering::Relaxed);
+    }
+
+    /// The bytes ahead of the reader's pass, in mounts without a page cache.
+    pub(super) fn pass_buffer(&self) -> &PassBuffer {
+        &self.pass_buffer
     }
 
     /// The class of a read at `offset`: a compaction's, if the read continues a pass over the file.

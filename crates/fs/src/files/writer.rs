@@ -241,6 +241,7 @@ impl DataWriter {
         let written = shared.write_out_in_turn(class, file, WriteOut::Everything).await;
         written.inspect_err(|_| file.writes.note_told())?;
         let modified_ms = shared.driver.unix_millis();
+        let keeps_pages = shared.options.rules().keeps_truncated_pages();
         let cut = {
             let mut state = shared.state.lock();
             let (stored, cut) = {
@@ -251,10 +252,10 @@ impl DataWriter {
             };
             let from = stored.min(size);
             state.commit(Record::Extents { ino: file.ino, from, size, modified_ms, extents: Vec::new() })?;
+            file.content.write().truncations += u64::from(!keeps_pages);
             cut
         };
-        if let Some(cache) = shared.cache.as_ref().filter(|_| !shared.options.rules().keeps_truncated_pages())
-        {
+        if let Some(cache) = shared.cache.as_ref().filter(|_| !keeps_pages) {
             cache.remove(file.ino, &cut);
         }
         self.load_tail().await.map_err(|error| file.writes.fail(error, true))

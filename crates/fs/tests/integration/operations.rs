@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use fs::{AccessPattern, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
+use fs::{AccessPattern, BrokenRule, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
 use units::{Driver, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Goal, Io, Op, Share, ZonedDevice};
@@ -171,6 +171,59 @@ fn an_operation_has_the_class_of_who_waits_for_it() {
         assert_eq!(counted.take_classes(), [IoClass::Read], "a read beside the pass");
         fs.unmount().await.unwrap();
     });
+}
+
+/// Reads a file in a pass, 3,000 bytes at a time, in a mount without a page cache. Cuts the file in the middle of what was read ahead and appends other bytes, then reads on.
+/// Returns the content read, the content expected, and the device's operations before and after the cut.
+fn pass_without_page_cache(broken_rule: Option<BrokenRule>) -> (Vec<u8>, Vec<u8>, [u64; 2]) {
+    let drive = Drive::new(EmuOptions::tiny());
+    drive.format();
+    let counted = CountingDrive::over(&drive);
+    let dev: Arc<dyn ZonedDevice> = counted.clone();
+    drive.run(async {
+        let fs = Fs::mount(dev, &MountOptions { broken_rule, ..MountOptions::default() }).await.unwrap();
+        let mut expected = bytes(400_000, 1);
+        write(&fs, "/table", &expected).await.unwrap();
+        let reader = fs.open("/table").unwrap();
+        reader.expect(AccessPattern::Once);
+        let (mut content, mut into) = (Vec::new(), vec![0; 3000]);
+        let before = counted.operations.load(Ordering::Relaxed);
+        // Past some blocks, which an engine has in a cache of its own.
+        reader.read_at(Bytes(0), &mut into).await.unwrap();
+        content.extend_from_slice(&expected[..9000]);
+        while content.len() < 100_000 {
+            let read = reader.read_at(Bytes(content.len() as u64), &mut into).await.unwrap();
+            content.extend_from_slice(&into[..read]);
+        }
+        let first = counted.operations.load(Ordering::Relaxed) - before;
+        fs.truncate("/table", Bytes(110_000)).await.unwrap();
+        let writer = fs.open_append("/table").await.unwrap();
+        expected.truncate(110_000);
+        expected.extend(bytes(200_000, 2));
+        writer.append(&expected[110_000..]).await.unwrap();
+        writer.close().await.unwrap();
+        let before = counted.operations.load(Ordering::Relaxed);
+        loop {
+            let read = reader.read_at(Bytes(content.len() as u64), &mut into).await.unwrap();
+            content.extend_from_slice(&into[..read]);
+            if read == 0 {
+                break;
+            }
+        }
+        let second = counted.operations.load(Ordering::Relaxed) - before;
+        fs.unmount().await.unwrap();
+        (content, expected, [first, second])
+    })
+}
+
+#[test]
+fn a_pass_without_a_page_cache_reads_ahead_and_forgets_what_a_truncation_cut_off() {
+    let (content, expected, operations) = pass_without_page_cache(None);
+    assert!(content == expected);
+    // An extent ends with its zone or where an append ended: a few reads instead of 31 and 70.
+    assert!(operations.iter().all(|operations| (1..=6).contains(operations)), "{operations:?}");
+    let (content, expected, _) = pass_without_page_cache(Some(BrokenRule::StalePage));
+    assert!(content != expected, "the broken rule is not seen");
 }
 
 #[test]

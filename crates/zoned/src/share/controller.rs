@@ -16,13 +16,15 @@
 //!
 //! The log *queues behind bulk* if its mean latency is above the target and above [`SLOPE`] times the mean of operations beside bulk at half the rate; or if its 99th percentile is above the
 //! target and above [`SLOPE_OF_TAIL`] times the longest latency there. The comparison with half the rate tells a queue from what an operation costs beside any bulk: the drive finishes
-//! the command, or the program operation of a die, that it has begun.
+//! the command, or the program operation of a die, that it has begun. The log also counts as queued if bulk takes its bytes ([`log_rate`](crate::share::log_rate)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use units::{Instant, ZoneId};
 
+use crate::share::log_rate::{Both, LogRate};
+use crate::share::sample::{Beside, Kind, Sample};
 use crate::share::search::Search;
 
 /// The time without a log operation after which bulk is not held, at least.
@@ -61,6 +63,8 @@ const WINDOW: Duration = Duration::from_millis(5);
 const LONG_WINDOW: Duration = Duration::from_millis(50);
 /// The least number of samples in a window, but for one of [`ALONE_AFTER_AT_MOST`].
 const FEWEST_SAMPLES: usize = 8;
+/// The least number of bulk operations in a window that is not long: with fewer, one more or less is much of the bulk's rate.
+const FEWEST_BULK: u32 = 8;
 /// How long a trial takes, and how much longer it waits for an operation of the log.
 const TRIAL_TIME: Duration = Duration::from_millis(40);
 /// The least number of samples that show a trial to have failed before its end.
@@ -102,43 +106,6 @@ impl Goal {
     fn is_fixed(&self) -> bool {
         self.most_rate.is_some_and(|most| most <= self.least_rate)
     }
-}
-
-/// An operation of the log that ended.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Sample {
-    /// The operation's kind.
-    pub kind: Kind,
-    /// Bytes that were written or read, or that a flush made durable.
-    pub bytes: u64,
-    /// When the operation was submitted.
-    pub submitted: Instant,
-    /// The time from the operation's submission to its end.
-    pub latency: Duration,
-    /// The bulk operations when this one was submitted.
-    pub bulk: Beside,
-}
-
-/// The bulk operations at a time.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Beside {
-    /// None is in flight, nor has one just ended.
-    Nothing,
-    /// One ended a moment ago: the drive may still work on it.
-    Settling,
-    /// One is in flight.
-    InFlight,
-}
-
-/// Kinds of operations whose latencies are not compared with each other.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Kind {
-    /// A read.
-    Read,
-    /// A write or an append.
-    Write,
-    /// A flush, or a sync of a file.
-    Flush,
 }
 
 /// Latencies alone, by kind and by size in powers of two.
@@ -224,6 +191,16 @@ pub(super) struct Slowdown {
     pub(super) p99: Option<f64>,
 }
 
+/// How bulk goes once the log is within its target again.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum AfterDrain {
+    Run,
+    /// Bulk took the log's bytes: half the rate shows whether it still would.
+    Half,
+    /// A trial ended before its time: the log was slow.
+    NextTrial,
+}
+
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum Phase {
     Run,
@@ -239,8 +216,7 @@ enum Phase {
     Drain {
         since: Instant,
         until: Instant,
-        /// True after a trial in which the log was slow.
-        of_trial: bool,
+        then: AfterDrain,
     },
     /// The zones of the search's set go at once, the other limited ones wait.
     Trial {
@@ -269,6 +245,7 @@ pub struct Controller {
     rate_halved: f64,
     window: Window,
     search: Search,
+    log_rate: LogRate,
     last_log: Option<Instant>,
     /// When an operation of the log was last known to be in flight, if after its submission.
     in_flight_at: Option<Instant>,
@@ -286,12 +263,13 @@ pub struct Controller {
 struct Window {
     since: Instant,
     ratios: Vec<f64>,
-    bulk_bytes: u64,
+    both: Both,
+    bulk_operations: u32,
 }
 
 impl Window {
     fn new(now: Instant) -> Window {
-        Window { since: now, ratios: Vec::new(), bulk_bytes: 0 }
+        Window { since: now, ratios: Vec::new(), both: Both::default(), bulk_operations: 0 }
     }
 
     fn slowdown(&mut self) -> Slowdown {
@@ -316,6 +294,7 @@ impl Controller {
             rate_halved: 0.0,
             window: Window::new(now),
             search: Search::default(),
+            log_rate: LogRate::default(),
             last_log: None,
             in_flight_at: None,
             interval: 0.0,
@@ -382,16 +361,20 @@ impl Controller {
             return;
         };
         match self.phase {
-            Phase::Drain { since, of_trial, .. }
+            Phase::Drain { since, then, .. }
                 if sample.submitted >= since && ratio <= self.goal.log_target =>
             {
-                if of_trial {
-                    self.phase = Phase::BetweenTrials;
-                } else {
-                    self.run(now);
+                match then {
+                    AfterDrain::Run => self.run(now),
+                    AfterDrain::Half => self.begin_half(now),
+                    AfterDrain::NextTrial => self.phase = Phase::BetweenTrials,
                 }
             }
-            Phase::Half { from, .. } if sample.submitted >= from && sample.bulk == Beside::InFlight => {
+            Phase::Half { from, .. } if sample.submitted >= from => {
+                self.window.both.add(sample, ratio);
+                if sample.bulk != Beside::InFlight {
+                    return;
+                }
                 self.beside_half.add(ratio);
                 if let Some(longest) = self.longest_half.back_mut() {
                     *longest = longest.max(ratio);
@@ -399,6 +382,7 @@ impl Controller {
             }
             Phase::Run if sample.submitted >= self.window.since && !self.goal.is_fixed() => {
                 self.window.ratios.push(ratio);
+                self.window.both.add(sample, ratio);
                 self.end_window(now);
             }
             Phase::Trial { until } if sample.submitted >= self.window.since => {
@@ -426,7 +410,13 @@ impl Controller {
                 self.next_rest = now.after(REST_INTERVAL);
                 self.begin_half(now);
             }
-            Phase::Half { until, .. } if now >= until => self.run(now),
+            Phase::Half { from, until } if now >= until => {
+                // The log was measured from `from` on, bulk for the whole time.
+                let (whole, time) = (now.since(self.window.since), now.since(from));
+                let bulk = self.window.both.bulk as f64 * time.as_secs_f64() / whole.as_secs_f64();
+                self.log_rate.end_half(Both { time, bulk: bulk as u64, ..self.window.both });
+                self.run(now);
+            }
             Phase::Drain { .. } | Phase::Trial { .. } => {
                 // The log is slow while all but the free zones wait, or has no operations.
                 let limited = self.search.give_up(now);
@@ -490,7 +480,8 @@ impl Controller {
         self.phase = if passed {
             Phase::BetweenTrials
         } else {
-            Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), of_trial: true }
+            let then = AfterDrain::NextTrial;
+            Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), then }
         };
     }
 
@@ -521,7 +512,8 @@ impl Controller {
 
     /// A bulk operation of `bytes` goes, perhaps before its time because somebody waits for it.
     pub fn bulk_goes(&mut self, now: Instant, bytes: u64) {
-        self.window.bulk_bytes += bytes;
+        self.window.both.bulk += bytes;
+        self.window.bulk_operations += 1;
         let rate = if matches!(self.phase, Phase::Half { .. }) { self.rate / 2.0 } else { self.rate };
         let earliest = Instant(now.0.saturating_sub(BURST.as_nanos() as u64));
         if self.next.min(self.next_at_least) <= now {
@@ -541,26 +533,32 @@ impl Controller {
         let (time, samples) = (now.since(self.window.since), self.window.ratios.len());
         // A log that is twice as slow as allowed does not wait for the end of its window.
         let is_far = || mean_of(&self.window.ratios) > 2.0 * self.allowed_mean();
-        let enough = time >= WINDOW && samples >= PERCENTILE_SAMPLES
+        let bulk = self.window.bulk_operations;
+        let enough = time >= WINDOW && samples >= PERCENTILE_SAMPLES && bulk >= FEWEST_BULK
             || time >= LONG_WINDOW && samples >= FEWEST_SAMPLES
             || time >= WINDOW && samples >= FEWEST_SAMPLES && is_far()
             || time >= ALONE_AFTER_AT_MOST;
         if !enough {
             return;
         }
-        let used = self.window.bulk_bytes as f64 / time.as_secs_f64();
+        let both = Both { time, ..self.window.both };
+        let used = both.bulk as f64 / time.as_secs_f64();
         let slowdown = self.window.slowdown();
         self.window = Window::new(now);
         // Without bulk in the window the log's latency says nothing of a rate.
         if used <= 0.0 && !self.search.has_free() {
             return;
         }
-        if self.queues(slowdown) {
+        // Free zones' bytes are not in `both`.
+        let taken = if self.search.has_free() { None } else { self.log_rate.taken(both) };
+        if taken.is_some() || self.queues(slowdown) {
             // Bulk that did not use its rate may have gone at that rate in a burst.
             let ceiling = if used < self.rate / 2.0 { self.rate } else { used.min(self.rate) };
-            self.cut = Some((ceiling, now));
-            self.rate = self.goal.bounded(ceiling * CUT);
-            self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), of_trial: false };
+            let rate = (ceiling - taken.unwrap_or_default()).clamp(ceiling / 2.0, ceiling * CUT);
+            self.cut = Some((rate / CUT, now));
+            self.rate = self.goal.bounded(rate);
+            let then = if taken.is_some() { AfterDrain::Half } else { AfterDrain::Run };
+            self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), then };
             return;
         }
         if used < self.rate * 0.7 {

@@ -22,7 +22,9 @@
 //! writer a higher priority in the kernel's queue, which says nothing to the drive's own.
 
 mod controller;
+mod log_rate;
 mod queue;
+mod sample;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -38,8 +40,9 @@ use parking_lot::Mutex;
 use units::sleep_until;
 
 use crate::checks::locate_transfer;
-pub use crate::share::controller::{Beside, Controller, Goal, Kind, Sample};
+pub use crate::share::controller::{Controller, Goal};
 use crate::share::queue::HeldQueue;
+pub use crate::share::sample::{Beside, Kind, Sample};
 use crate::{
     Buf, ClassStatus, Completer, Done, Driver, Durability, Geometry, Instant, Io, IoClass, Lba, Op,
     ShareStatus, ZoneId, ZonedDevice,

@@ -25,7 +25,7 @@ impl Writes {
         let active = limits.active() as usize + usize::from(!zone.state.is_active());
         let exceeds = |filling: usize| active + filling > limit as usize;
         let is_filling = |full| full != id && self.is_filling(&self.zones.zone(full));
-        exceeds(self.zones.filling.all().len()) && exceeds(self.zones.filling.retain(is_filling))
+        exceeds(self.zones.filling.len()) && exceeds(self.zones.filling.retain(is_filling))
     }
 
     /// True if a power cut may reopen physical zones of the zone, which became full.
