@@ -160,6 +160,7 @@ rocksdb::Options MakeOptions(const RocksOptions& given, const RocksDb& db, const
   options.max_write_buffer_number = given.write_buffers;
   options.max_background_jobs = given.background_jobs;
   options.target_file_size_base = given.table_size;
+  options.compaction_readahead_size = given.compaction_read;
   options.max_bytes_for_level_base = std::max<uint64_t>(given.write_buffer * 4, given.table_size * 4);
   options.max_compaction_bytes = given.table_size * kCompactionTables;
   options.level_compaction_dynamic_level_bytes = true;

@@ -41,6 +41,8 @@ typedef struct {
   uint64_t write_buffer;
   uint64_t block_cache;
   uint64_t table_size;
+  // Bytes that a compaction reads at a time; 0 for a block.
+  uint64_t compaction_read;
   int32_t write_buffers;
   int32_t background_jobs;
   uint8_t compression;

@@ -44,12 +44,17 @@ pub(crate) struct Inner {
     pub(crate) hub: Arc<FlushHub>,
 }
 
-/// The database options for C++, on a device whose zones hold `zone` bytes.
-fn rocks_options(options: &DbOptions, zone: u64, hub: &Arc<FlushHub>) -> RocksOptions {
+/// Bytes that a compaction reads at a time where no page cache reads ahead. The file system reads as much ahead of an announced pass over a table; RocksDB's own
+/// read-ahead also covers tables that are partly in its block cache, and compactions that begin in the middle of one.
+const COMPACTION_READ: u64 = 256 << 10;
+
+/// The database options for C++, on a device whose zones hold `zone` bytes. `has_page_cache`: something below reads ahead.
+fn rocks_options(options: &DbOptions, zone: u64, has_page_cache: bool, hub: &Arc<FlushHub>) -> RocksOptions {
     RocksOptions {
         write_buffer: options.write_buffer as u64,
         block_cache: options.block_cache as u64,
         table_size: options.table_size_for(zone),
+        compaction_read: if has_page_cache { 0 } else { COMPACTION_READ },
         write_buffers: options.write_buffers,
         background_jobs: options.background_jobs,
         compression: u8::from(options.compression),
@@ -71,7 +76,8 @@ impl Db {
         let geometry = fs.device().geometry();
         let hub = Arc::new(FlushHub::default());
         let zone = geometry.zone_capacity.bytes(geometry.block_size).0;
-        let given = rocks_options(options, zone, &hub);
+        let has_page_cache = fs.cache_stats().capacity.0 > 0;
+        let given = rocks_options(options, zone, has_page_cache, &hub);
         let mut db = ptr::null_mut();
         let replays = Replays::default();
         // SAFETY: C++ owns the handle from here on, on failure too; path and options live during the call.
@@ -92,7 +98,7 @@ impl Db {
     pub fn open_on_host(path: &str, options: &DbOptions) -> Result<Db> {
         options.validate()?;
         let hub = Arc::new(FlushHub::default());
-        let given = rocks_options(options, u64::MAX, &hub);
+        let given = rocks_options(options, u64::MAX, true, &hub);
         let mut db = ptr::null_mut();
         // SAFETY: path and options live during the call.
         let status =

@@ -34,6 +34,7 @@ pub(crate) struct RocksOptions {
     pub write_buffer: u64,
     pub block_cache: u64,
     pub table_size: u64,
+    pub compaction_read: u64,
     pub write_buffers: i32,
     pub background_jobs: i32,
     pub compression: u8,

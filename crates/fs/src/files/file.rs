@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use parking_lot::{Mutex, RwLock};
+use parking_lot::RwLock;
 
 use crate::error::Error;
 use crate::files::extents::ExtentMap;
 use crate::files::pages::Pages;
-use crate::files::writes::{FileWrites, WriteStatus};
+use crate::files::writes::FileWrites;
 use crate::options::{FileKind, Lifetime};
 use crate::wal::index::LogIndex;
 use crate::wal::ordered::recovered::Cut;
@@ -83,8 +83,7 @@ impl Content {
 impl File {
     pub(crate) fn new(ino: u64, kind: FileKind, lifetime: Lifetime, modified_ms: u64) -> Arc<File> {
         let content = Content { lifetime, modified_ms, ..Content::default() };
-        let status = WriteStatus { lifetime, ..WriteStatus::default() };
-        let writes = FileWrites { status: Mutex::new(status), ..FileWrites::default() };
+        let writes = FileWrites::new(lifetime);
         Arc::new(File { ino, kind, content: RwLock::new(content), writes })
     }
 

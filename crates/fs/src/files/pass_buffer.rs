@@ -6,8 +6,7 @@ use zoned::BufMut;
 
 use crate::files::file::File;
 
-/// Bytes of a device read of a pass. A drive's scheduler cuts bulk writes into pieces of the same size, so that a log waits no longer behind a
-/// pass than behind a write.
+/// Bytes of a device read of a pass: as many as the pieces into which a drive's scheduler cuts bulk writes.
 pub(super) const PASS_READ: u64 = 256 << 10;
 
 /// The last device read of a pass, until the pass has used all of it. A reader has one.
@@ -46,6 +45,11 @@ impl PassBuffer {
         }
         let (len, is_used) = (bytes.len(), end >= filled.to);
         (len, if is_used { place.take().map(|filled| filled.blocks) } else { None })
+    }
+
+    /// Forgets the bytes: another pass begins, or none.
+    pub(super) fn clear(&self) {
+        self.0.lock().take();
     }
 
     /// Keeps `blocks`, which hold the file's bytes from `from` to `to`, looked up after `truncations` of the file. Returns the buffer that was kept before.

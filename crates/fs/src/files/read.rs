@@ -57,7 +57,7 @@ pub(super) async fn read(
     let class = streams.map_or(IoClass::Read, |streams| streams.class(offset));
     // A page cache keeps what is read ahead; without one the reader does, of a pass.
     let is_pass = class == IoClass::Compaction && shared.cache.is_none();
-    let pass = streams.filter(|_| is_pass).map(Streams::pass_buffer);
+    let mut pass = streams.filter(|_| is_pass).map(Streams::pass_buffer);
     let mut done = 0;
     while let Some(rest) = into.get_mut(done..).filter(|rest| !rest.is_empty()) {
         let offset = offset.saturating_add(done as u64);
@@ -81,7 +81,14 @@ pub(super) async fn read(
             None => break,
             Some(NextPiece::Filled(len)) => len,
             Some(NextPiece::Device(run)) => match shared.cache.as_ref().zip(streams) {
-                None => run.read(shared, class, offset, rest, pass).await?,
+                None => match run.read(shared, class, offset, rest, pass).await {
+                    // A block ahead may be unreadable.
+                    Err(_) if pass.is_some() => {
+                        pass = None;
+                        continue;
+                    }
+                    read => read?,
+                },
                 Some((cache, streams)) => {
                     let at = run.at;
                     drop(run);

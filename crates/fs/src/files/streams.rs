@@ -115,6 +115,7 @@ impl Streams {
     /// From now on the reader reads in the order `pattern`.
     pub(super) fn expect(&self, pattern: AccessPattern) {
         self.reader.lock().pattern = pattern;
+        self.pass_buffer.clear();
         let pass = if pattern == AccessPattern::Once { 0 } else { NO_PASS };
         self.pass.store(pass, Ordering::Relaxed);
     }

@@ -7,6 +7,7 @@ use units::Bytes;
 use units::sync::Turnstile;
 use zoned::{BufMut, IoClass};
 
+use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::file::File;
 use crate::files::pages::{FIRST_BUFFER_BYTES, Pages};
@@ -236,8 +237,8 @@ impl DataWriter {
         let _turn = self.turn.acquire().await;
         self.check()?;
         let (shared, file) = (&self.handle.shared, &self.handle.file);
-        let _write_turn = file.writes.turn.acquire().await;
         let class = file.writes.class_of_waiter();
+        let _write_turn = file.writes.acquire_as(class, &**shared.device.purpose(Purpose::Write)).await;
         let written = shared.write_out_in_turn(class, file, WriteOut::Everything).await;
         written.inspect_err(|_| file.writes.note_told())?;
         let modified_ms = shared.driver.unix_millis();

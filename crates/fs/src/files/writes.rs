@@ -1,11 +1,14 @@
 //! The writing of a data file: what outlives the writer, since bytes in memory are written behind its back, and after its end.
 
+use std::sync::Arc;
+
 use parking_lot::Mutex;
-use units::sync::Turnstile;
-use zoned::IoClass;
+use units::sync::{Turn, Turnstile};
+use zoned::{IoClass, ZonedDevice};
 
 use crate::error::{Error, ErrorKind, Result};
 use crate::options::Lifetime;
+use crate::zones::job_class::JobClass;
 
 /// How much of a file to write.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -22,6 +25,29 @@ pub(crate) struct FileWrites {
     /// Held while pages are written, while the file is truncated, and while a writer begins or ends: a file has one of these at a time.
     pub turn: Turnstile,
     pub status: Mutex<WriteStatus>,
+    waiters: Mutex<Waiters>,
+}
+
+/// The callers that wait for the turn of a file's writes, and the job that has it.
+#[derive(Debug, Default)]
+struct Waiters {
+    classes: Vec<IoClass>,
+    job: Option<Arc<JobClass>>,
+}
+
+/// A caller that waits for the turn of a file's writes, until this is dropped.
+struct Waiter<'a> {
+    writes: &'a FileWrites,
+    class: IoClass,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        let classes = &mut self.writes.waiters.lock().classes;
+        if let Some(at) = classes.iter().position(|class| *class == self.class) {
+            classes.swap_remove(at);
+        }
+    }
 }
 
 /// The state of the writing of one data file.
@@ -47,6 +73,40 @@ pub(crate) struct WriteFailure {
 }
 
 impl FileWrites {
+    /// `lifetime`: of the file's bytes.
+    pub(crate) fn new(lifetime: Lifetime) -> FileWrites {
+        let status = WriteStatus { lifetime, ..WriteStatus::default() };
+        FileWrites { status: Mutex::new(status), ..FileWrites::default() }
+    }
+
+    /// Waits for the turn as a caller of `class`: what is written before has its class, if that is higher.
+    pub(crate) async fn acquire_as(&self, class: IoClass, device: &dyn ZonedDevice) -> Turn<'_> {
+        if let Some(turn) = self.turn.try_acquire() {
+            return turn;
+        }
+        self.waiters.lock().classes.push(class);
+        let _waiter = Waiter { writes: self, class };
+        self.raise(class, device);
+        self.turn.acquire().await
+    }
+
+    /// Gives the job that writes the file the class of a caller who waits for it, if that is higher.
+    pub(crate) fn raise(&self, class: IoClass, device: &dyn ZonedDevice) {
+        let job = self.waiters.lock().job.clone();
+        if let Some(job) = job {
+            job.raise(device, class);
+        }
+    }
+
+    /// Begins to write, in the class of the caller, who holds the turn, or of who waits for the turn.
+    pub(crate) fn begin_job(&self, class: IoClass) -> Arc<JobClass> {
+        let mut waiters = self.waiters.lock();
+        let class = waiters.classes.iter().copied().min().map_or(class, |waiter| waiter.min(class));
+        let job = Arc::new(JobClass::new(class));
+        waiters.job = Some(Arc::clone(&job));
+        job
+    }
+
     /// Fails after a failed write, until a writer opens the file again.
     pub(crate) fn check(&self) -> Result<()> {
         match &mut self.status.lock().failure {

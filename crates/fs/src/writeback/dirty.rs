@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use units::sync::{Event, Turnstile};
 use units::{Bytes, Instant};
-use zoned::{Buf, BufMut, IoClass};
+use zoned::{Buf, BufMut, IoClass, ZonedDevice};
 
 use crate::error::{Error, Result};
 use crate::files::file::File;
@@ -240,6 +240,17 @@ impl DirtyBytes {
         let class = entry.file.writes.class_in_background();
         // A writer that waits for memory waits for each file's bytes.
         Some((Arc::clone(&entry.file), what, waiting.map_or(class, |waiting| waiting.min(class))))
+    }
+
+    /// Gives what is being written the class of a writer that waits for memory, if one does.
+    pub(super) fn raise_for_waiting(&self, device: &dyn ZonedDevice) {
+        let (class, files): (IoClass, Vec<Arc<File>>) = {
+            let queue = self.queue.lock();
+            let Some(class) = queue.waiting else { return };
+            let written = queue.files.values().filter(|entry| entry.is_being_written);
+            (class, written.map(|entry| Arc::clone(&entry.file)).collect())
+        };
+        files.iter().for_each(|file| file.writes.raise(class, device));
     }
 
     /// When the task has to write something, if nothing else happens.

@@ -9,6 +9,7 @@ use units::sync::Event;
 use units::{Driver, Instant, sleep_until};
 use zoned::IoClass;
 
+use crate::device::Purpose;
 use crate::files::file::File;
 use crate::files::writes::WriteOut;
 use crate::shared::Shared;
@@ -39,6 +40,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Drive
             if shared.metadata.check().is_err() {
                 dirty.wake_writers();
             }
+            dirty.raise_for_waiting(&**shared.device.purpose(Purpose::Write));
             let may_begin = !is_closed && shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE;
             if may_begin { dirty.due() } else { None }
         };

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use zoned::IoClass;
 
+use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
 use crate::files::file::{Content, File};
@@ -14,6 +15,7 @@ use crate::options::CacheMode;
 use crate::shared::Shared;
 use crate::writeback::dirty::DirtyBytes;
 use crate::zones::allocator::{LONGEST_REST_DIVISOR, OwnZone, PlaceFor};
+use crate::zones::job_class::JobClass;
 use crate::zones::place::PlaceAmount;
 
 /// A writer may add one block of padding per so many blocks written. An array logs parity for a `sync` that ends within a
@@ -40,7 +42,7 @@ impl Shared {
     /// # Errors
     /// The file's write failure, from then on: the file ends before the first lost byte. That of the metadata log, and `Closed`: the bytes stay in memory.
     pub(crate) async fn write_out_as(&self, class: IoClass, file: &Arc<File>, what: WriteOut) -> Result<()> {
-        let _turn = file.writes.turn.acquire().await;
+        let _turn = file.writes.acquire_as(class, &**self.device.purpose(Purpose::Write)).await;
         self.write_out_in_turn(class, file, what).await
     }
 
@@ -57,6 +59,7 @@ impl Shared {
         what: WriteOut,
     ) -> Result<()> {
         file.writes.check()?;
+        let job = file.writes.begin_job(class);
         let (full, everything) = (self.write_buffer_bytes(), what == WriteOut::Everything);
         let block = usize::try_from(self.block()).expect("a block fits into memory");
         // One write for an append that waits for it; copies that take no part of the cache otherwise.
@@ -69,7 +72,7 @@ impl Shared {
                 content.pages.next_piece(everything, full, block, longest_copy)
             };
             let Some(piece) = piece else { return Ok(()) };
-            self.write_piece(class, file, &piece).await?;
+            self.write_piece(&job, file, &piece).await?;
             if let Some(dirty) = &self.dirty {
                 dirty.reuse(piece.data, full);
                 self.leave_memory_to_dirty_bytes();
@@ -78,10 +81,10 @@ impl Shared {
     }
 
     /// Writes a piece of `file`, if need be to several zones in turn. Bytes that no zone takes are lost.
-    async fn write_piece(&self, class: IoClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
+    async fn write_piece(&self, job: &JobClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
         let mut zones_left = if self.dirty.is_some() { ZONES_TRIED } else { 1 };
         loop {
-            let Err(error) = self.place_piece(class, file, piece).await else { return Ok(()) };
+            let Err(error) = self.place_piece(job, file, piece).await else { return Ok(()) };
             // A mount that ends, or whose metadata cannot be written, loses no byte of this file alone.
             self.check_open()?;
             self.metadata.check()?;
@@ -118,15 +121,15 @@ impl Shared {
 
     /// Writes a piece of `file`, or as much of it as ends with one of the device's optimal writes, and commits its extents: the file's stored bytes end
     /// behind those written.
-    async fn place_piece(&self, class: IoClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
-        let placed = self.place_and_record(class, file, piece).await;
+    async fn place_piece(&self, job: &JobClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
+        let placed = self.place_and_record(job, file, piece).await;
         // The file may have been removed during the write: no later write or close would give its own zone back.
         self.release_own_zone(file);
         placed?;
         self.metadata.bound_pending().await
     }
 
-    async fn place_and_record(&self, class: IoClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
+    async fn place_and_record(&self, job: &JobClass, file: &Arc<File>, piece: &Piece) -> Result<()> {
         let (lifetime, (written, padded)) = {
             let status = file.writes.status.lock();
             (status.lifetime, status.blocks)
@@ -141,7 +144,7 @@ impl Shared {
             PlaceAmount::Whole
         };
         let who = if self.dirty.is_some() { PlaceFor::AcceptedBytes } else { PlaceFor::Writer };
-        let placed = self.place(class, lifetime, &piece.data, amount, own, who).await?;
+        let placed = self.place(job, lifetime, &piece.data, amount, own, who).await?;
         {
             let (written, padded) = &mut file.writes.status.lock().blocks;
             *written += placed.runs.iter().map(|(_, _, blocks)| blocks).sum::<u64>();

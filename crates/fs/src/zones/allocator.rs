@@ -14,6 +14,7 @@ use crate::files::stat::ZoneRole;
 use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::conventional::ConventionalSpace;
+use crate::zones::job_class::JobClass;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::reserve::RecoveryReserve;
 use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
@@ -63,6 +64,8 @@ pub(crate) struct Allocator {
     pub reserve: RecoveryReserve,
     /// The highest class of the writers that wait for space.
     pub wanted: Option<IoClass>,
+    /// The reclaim that has operations in flight, or had the last ones.
+    pub reclaim_job: Option<Arc<JobClass>>,
     /// Number of logs that wait for an open zone.
     pub waiting_logs: usize,
     /// True if the cleaner found nothing to reclaim, and nothing was freed since.
@@ -144,6 +147,7 @@ impl Allocator {
             reserved_blocks: 0,
             reserve: RecoveryReserve::default(),
             wanted: None,
+            reclaim_job: None,
             waiting_logs: 0,
             exhausted: false,
             changes: 0,

@@ -14,6 +14,7 @@ use crate::metadata::format::record::{MAX_EXTENTS, Record};
 use crate::metadata::log::MAX_PENDING_RECORDS;
 use crate::shared::Shared;
 use crate::zones::allocator::{OwnZone, PlaceFor};
+use crate::zones::job_class::JobClass;
 use crate::zones::place::PlaceAmount;
 use crate::zones::table::{MIN_RECLAIM_GAIN_DIVISOR, Phase};
 
@@ -284,6 +285,7 @@ impl Shared {
         let geometry = device.geometry();
         let block = self.block();
         let blocks = part.bytes.div_ceil(block);
+        let job = self.begin_reclaim_job();
         let data = {
             let _pin = self.pins.pin(part.zone);
             let mut whole = BufMut::with_capacity(usize::try_from(blocks * block).unwrap_or(0));
@@ -292,31 +294,51 @@ impl Shared {
                 let n = (blocks - done).min(geometry.max_transfer.0);
                 let at = geometry.start(part.zone).plus(part.start).plus(Blocks(done));
                 let len = usize::try_from(Blocks(n).bytes(geometry.block_size).0).unwrap_or(0);
-                let read = device.read_as(self.class_of_reclaim(), at, BufMut::zeroed(len)).await;
+                let into = BufMut::zeroed(len);
+                let read = job
+                    .submit(&**device, at..at.plus(Blocks(n)), |class| device.read_as(class, at, into))
+                    .await;
+                job.all_ended();
                 whole.extend_from_slice(&read.map_err(|e| Error::device("reading for reclaim", e))?);
                 done += n;
             }
             whole.freeze()
         };
-        self.write_copy(ino, part, &data, lifetime).await
+        self.write_copy(&job, ino, part, &data, lifetime).await
     }
 
-    /// The class of a reclaim's operations: that of the writers that wait for space.
-    fn class_of_reclaim(&self) -> IoClass {
-        self.state.lock().allocator.wanted.map_or(IoClass::Reclaim, |class| class.min(IoClass::Reclaim))
+    /// The class of a reclaim's operations: that of the writers that wait for space, who may also come later.
+    fn begin_reclaim_job(&self) -> Arc<JobClass> {
+        let allocator = &mut self.state.lock().allocator;
+        let class = allocator.wanted.map_or(IoClass::Reclaim, |class| class.min(IoClass::Reclaim));
+        let job = Arc::new(JobClass::new(class));
+        allocator.reclaim_job = Some(Arc::clone(&job));
+        job
+    }
+
+    /// Wakes the cleaner for a caller who waits for space, and raises what it has in flight.
+    pub(crate) fn hurry_cleaner(&self) {
+        self.kick_cleaner();
+        let (wanted, job) = {
+            let allocator = &self.state.lock().allocator;
+            (allocator.wanted, allocator.reclaim_job.clone())
+        };
+        if let Some((class, job)) = wanted.zip(job) {
+            job.raise(&**self.device.purpose(Purpose::Reclaim), class);
+        }
     }
 
     async fn write_copy(
         &self,
+        job: &JobClass,
         ino: u64,
         mut part: Extent,
         data: &Buf,
         lifetime: crate::Lifetime,
     ) -> Result<u64> {
         let block = self.block();
-        let class = self.class_of_reclaim();
         let placed =
-            self.place(class, lifetime, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
+            self.place(job, lifetime, data, PlaceAmount::Whole, OwnZone::No, PlaceFor::Reclaim).await?;
         let mut moved = Vec::with_capacity(placed.runs.len());
         let mut done = 0;
         for &(zone, start, blocks) in &placed.runs {

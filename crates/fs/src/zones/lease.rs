@@ -312,7 +312,7 @@ impl Shared {
                     SegmentSearchOutcome::Wait => Err(None),
                 }
             };
-            self.kick_cleaner();
+            self.hurry_cleaner();
             match found {
                 Ok(found) => {
                     self.open_zone_for_log(&found.0).await;

@@ -13,6 +13,7 @@ pub(crate) mod ahead;
 pub(crate) mod allocator;
 pub(crate) mod cleaner;
 pub(crate) mod conventional;
+pub(crate) mod job_class;
 pub(crate) mod lease;
 pub(crate) mod open_zone;
 pub(crate) mod pins;

@@ -11,6 +11,7 @@ use crate::error::{Error, Result};
 use crate::options::Lifetime;
 use crate::shared::Shared;
 use crate::zones::allocator::{OwnZone, PlaceFor, ZoneChoice};
+use crate::zones::job_class::JobClass;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::table::Phase;
 
@@ -72,11 +73,11 @@ fn with_zeros_behind(data: Buf, behind: u64, block: usize) -> Buf {
 }
 
 impl Shared {
-    /// Writes whole blocks of file data to zones of `lifetime`, in operations of `class`, and waits until the device has acknowledged
+    /// Writes whole blocks of file data to zones of `lifetime`, in operations of the class of `job`, and waits until the device has acknowledged
     /// the writes. Waits for reclaim before it fails with `NoSpace`.
     pub(crate) async fn place(
         &self,
-        class: IoClass,
+        job: &JobClass,
         lifetime: Lifetime,
         data: &Buf,
         amount: PlaceAmount,
@@ -98,10 +99,10 @@ impl Shared {
                 break;
             }
             let seen = self.space.version();
-            let open = match self.choose_data_zone(class, lifetime, own, who) {
+            let open = match self.choose_data_zone(job.get(), lifetime, own, who) {
                 Ok(Some(open)) => open,
                 Ok(None) if ios.is_empty() => {
-                    self.kick_cleaner();
+                    self.hurry_cleaner();
                     self.space.changed_since(seen).await;
                     continue;
                 }
@@ -139,12 +140,10 @@ impl Shared {
                 open.in_flight.fetch_add(1, Ordering::AcqRel);
                 open.writing.fetch_add(1, Ordering::AcqRel);
                 let lba = geometry.start(open.zone).plus(Blocks(*next));
-                ios.push(device.write_as(
-                    class,
-                    lba,
-                    with_zeros_behind(data.slice(at..to), behind, block),
-                    Durability::Cached,
-                ));
+                let written = with_zeros_behind(data.slice(at..to), behind, block);
+                ios.push(job.submit(&**device, lba..lba.plus(Blocks(n + behind)), |class| {
+                    device.write_as(class, lba, written, Durability::Cached)
+                }));
                 placed.runs.push((open.zone, Blocks(*next), n));
                 placed.padding = behind;
                 *next += n + behind;
@@ -155,6 +154,7 @@ impl Shared {
             at = to;
         }
         let late = self.wait_for_writes(ios, &placed.held).await;
+        job.all_ended();
         failed.or(late).map_or(Ok(placed), Err)
     }
 

@@ -101,7 +101,7 @@ impl Shared {
                 }
                 state.allocator.want(file.writes.class_of_waiter());
             }
-            self.kick_cleaner();
+            self.hurry_cleaner();
             self.space.changed_since(seen).await;
         }
     }

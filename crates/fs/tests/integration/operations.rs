@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use fs::{AccessPattern, BrokenRule, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
-use units::{Driver, sleep_until, spawn};
+use units::{Blocks, Driver, sleep_until, spawn};
 use zoned::emu::{Emu, EmuOptions, Latency};
 use zoned::{Geometry, Goal, Io, Op, Share, ZonedDevice};
 
@@ -224,6 +224,54 @@ fn a_pass_without_a_page_cache_reads_ahead_and_forgets_what_a_truncation_cut_off
     assert!(operations.iter().all(|operations| (1..=6).contains(operations)), "{operations:?}");
     let (content, expected, _) = pass_without_page_cache(Some(BrokenRule::StalePage));
     assert!(content != expected, "the broken rule is not seen");
+}
+
+/// Bulk beside a log goes at a kilobyte a second: what is held goes soon only if somebody raises it, or the log is over.
+const SLOW_BULK: Goal = Goal { log_target: 1.2, least_rate: 1e3, most_rate: Some(1e3) };
+
+/// The time of `wait` beside a log, while the write-back of a table of 4,100,000 bytes is held.
+fn time_beside_held_write_back<F: Future<Output = ()>>(wait: impl FnOnce(Fs, fs::Writer) -> F) -> Duration {
+    let latency = Latency::all(Duration::from_micros(10));
+    let (zones, zone_size) = (80, Blocks(512));
+    let drive =
+        Drive::new(EmuOptions { latency, zones, zone_size, zone_capacity: zone_size, ..EmuOptions::tiny() });
+    drive.format();
+    let share = Share::over(drive.emu.clone(), SLOW_BULK);
+    drive.run(async {
+        let options = MountOptions { cache: Bytes(16 << 20), ..MountOptions::default() };
+        let fs = Fs::mount(share.clone(), &options).await.unwrap();
+        let log = fs.create("/log", &log()).await.unwrap();
+        let table = fs.create("/table", &data()).await.unwrap();
+        log.append(&bytes(5000, 2)).await.unwrap();
+        log.sync().await.unwrap();
+        // Nearly a quarter of the cache, which may be dirty.
+        table.append(&bytes(4_100_000, 1)).await.unwrap();
+        sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_millis(1))).await;
+        assert!(share.share_status().unwrap().held > 0);
+        let begun = drive.driver.now();
+        wait(fs.clone(), table).await;
+        let took = drive.driver.now().since(begun);
+        drop(log);
+        fs.unmount().await.unwrap();
+        took
+    })
+}
+
+#[test]
+fn a_sync_or_a_truncation_takes_along_the_file_s_write_back_that_is_held() {
+    let took = time_beside_held_write_back(async |_, table| table.sync().await.unwrap());
+    assert!(took < Duration::from_millis(10), "{took:?}");
+    let took = time_beside_held_write_back(async |_, table| table.truncate(Bytes(10)).await.unwrap());
+    assert!(took < Duration::from_millis(10), "{took:?}");
+}
+
+#[test]
+fn an_append_that_waits_for_memory_takes_along_the_write_back_that_is_held() {
+    let took = time_beside_held_write_back(async |fs, _table| {
+        let other = fs.create("/other", &data()).await.unwrap();
+        other.append(&bytes(200_000, 3)).await.unwrap();
+    });
+    assert!(took < Duration::from_millis(10), "{took:?}");
 }
 
 #[test]

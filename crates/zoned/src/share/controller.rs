@@ -3,7 +3,7 @@
 //! ```text
 //!   Run      bulk goes at `rate`
 //!   Rest     once in 500 ms, for 10 ms: bulk waits, so that the log alone is measured
-//!   Half     after each rest, and when the rate has doubled: bulk goes at half the rate
+//!   Half     after each rest, when the rate has doubled, and after bulk took the log's bytes: bulk goes at half the rate
 //!   Drain    after the log queued behind bulk: bulk goes at the least rate until an operation of the log is within the target, then goes on at a lower rate
 //!   Trial    after a rest, some zones go at once and the others wait: those that do not slow the log are not limited any more (`search`)
 //! ```
@@ -11,7 +11,7 @@
 //! Without a log, bulk is not held.
 //!
 //! The controller sets the bulk's *rate* and not its depth: a drive's write buffer acknowledges megabytes before they are programmed, so that the
-//! number in flight says nothing of what is queued. The rate falls to 0.9 of the one at which the log queued, is that again after [`RECOVERY`], and goes beyond
+//! number in flight says nothing of what is queued. The rate falls to 0.9 of the one at which the log queued, or by what bulk took from it, is that again after [`RECOVERY`], and goes beyond
 //! (CUBIC's curve, RFC 9438).
 //!
 //! The log *queues behind bulk* if its mean latency is above the target and above [`SLOPE`] times the mean of operations beside bulk at half the rate; or if its 99th percentile is above the
@@ -264,12 +264,11 @@ struct Window {
     since: Instant,
     ratios: Vec<f64>,
     both: Both,
-    bulk_operations: u32,
 }
 
 impl Window {
     fn new(now: Instant) -> Window {
-        Window { since: now, ratios: Vec::new(), both: Both::default(), bulk_operations: 0 }
+        Window { since: now, ratios: Vec::new(), both: Both::default() }
     }
 
     fn slowdown(&mut self) -> Slowdown {
@@ -345,6 +344,7 @@ impl Controller {
             // The first operation after a time without a log: the samples of before do not count.
             self.interval = 0.0;
             self.window = Window::new(now);
+            self.log_rate = LogRate::default();
             (self.next, self.next_at_least) = (now, now);
         }
         self.last_log = Some(now);
@@ -414,9 +414,11 @@ impl Controller {
                 // The log was measured from `from` on, bulk for the whole time.
                 let (whole, time) = (now.since(self.window.since), now.since(from));
                 let bulk = self.window.both.bulk as f64 * time.as_secs_f64() / whole.as_secs_f64();
-                self.log_rate.end_half(Both { time, bulk: bulk as u64, ..self.window.both });
+                self.window.both.bulk = bulk as u64;
+                self.log_rate.end_half(self.window.both.lasting(time));
                 self.run(now);
             }
+            Phase::Drain { then: AfterDrain::Half, .. } => self.begin_half(now),
             Phase::Drain { .. } | Phase::Trial { .. } => {
                 // The log is slow while all but the free zones wait, or has no operations.
                 let limited = self.search.give_up(now);
@@ -512,8 +514,7 @@ impl Controller {
 
     /// A bulk operation of `bytes` goes, perhaps before its time because somebody waits for it.
     pub fn bulk_goes(&mut self, now: Instant, bytes: u64) {
-        self.window.both.bulk += bytes;
-        self.window.bulk_operations += 1;
+        self.window.both.add_bulk(bytes);
         let rate = if matches!(self.phase, Phase::Half { .. }) { self.rate / 2.0 } else { self.rate };
         let earliest = Instant(now.0.saturating_sub(BURST.as_nanos() as u64));
         if self.next.min(self.next_at_least) <= now {
@@ -532,16 +533,16 @@ impl Controller {
     fn end_window(&mut self, now: Instant) {
         let (time, samples) = (now.since(self.window.since), self.window.ratios.len());
         // A log that is twice as slow as allowed does not wait for the end of its window.
-        let is_far = || mean_of(&self.window.ratios) > 2.0 * self.allowed_mean();
-        let bulk = self.window.bulk_operations;
-        let enough = time >= WINDOW && samples >= PERCENTILE_SAMPLES && bulk >= FEWEST_BULK
+        let is_far = || self.window.both.mean() > 2.0 * self.allowed_mean();
+        let has_bulk = !(1..FEWEST_BULK).contains(&self.window.both.bulk_operations);
+        let enough = time >= WINDOW && samples >= PERCENTILE_SAMPLES && has_bulk
             || time >= LONG_WINDOW && samples >= FEWEST_SAMPLES
             || time >= WINDOW && samples >= FEWEST_SAMPLES && is_far()
             || time >= ALONE_AFTER_AT_MOST;
         if !enough {
             return;
         }
-        let both = Both { time, ..self.window.both };
+        let both = self.window.both.lasting(time);
         let used = both.bulk as f64 / time.as_secs_f64();
         let slowdown = self.window.slowdown();
         self.window = Window::new(now);
@@ -555,8 +556,9 @@ impl Controller {
             // Bulk that did not use its rate may have gone at that rate in a burst.
             let ceiling = if used < self.rate / 2.0 { self.rate } else { used.min(self.rate) };
             let rate = (ceiling - taken.unwrap_or_default()).clamp(ceiling / 2.0, ceiling * CUT);
-            self.cut = Some((rate / CUT, now));
             self.rate = self.goal.bounded(rate);
+            self.cut = Some((self.rate / CUT, now));
+            self.log_rate.restart();
             let then = if taken.is_some() { AfterDrain::Half } else { AfterDrain::Run };
             self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), then };
             return;

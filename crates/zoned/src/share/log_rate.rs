@@ -1,49 +1,72 @@
 //! Whether bulk takes its bytes from the log. Pure.
 //!
 //! Writers that wait for each append of their log, many at once, may fill a drive: then each byte of bulk costs the log one, while the latency grows only with the log's share, slowly.
-//! Other logs have nearly as many bytes beside the whole rate of bulk as beside half of it.
+//! Other logs get nearly as much done beside the whole rate of bulk as beside half of it.
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
 use crate::share::sample::{Kind, Sample};
 
-/// The part of its bytes beside half the rate that a log may lose beside the whole rate.
+/// The part of its work beside half the rate that a log may lose beside the whole rate.
 const LOSS: f64 = 0.08;
 /// The bytes that a log may lose for each byte that bulk has more.
 const LOSS_BY_BULK: f64 = 0.25;
-/// The least number of operations that give the log's rate beside half the rate of bulk.
+/// The least numbers of the log's operations and of bulk's beside each other that say something.
 const FEWEST_OPERATIONS: u32 = 8;
+const FEWEST_BULK_OPERATIONS: u32 = 3;
 /// The least time beside the whole rate that shows whether bulk takes the log's bytes: one bulk operation more or less is much of 5 ms.
 const TIME_BESIDE: Duration = Duration::from_millis(25);
 
 /// A log and bulk beside each other, for some time.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Both {
-    pub(super) time: Duration,
+    time: Duration,
     /// The log's operations, and the sum of their latencies as multiples of the mean alone.
-    pub(super) operations: u32,
-    pub(super) latencies: f64,
-    /// Bytes of the log, and of bulk.
-    pub(super) log: u64,
+    operations: u32,
+    ratios: f64,
+    /// The sum of the means alone of the log's operations, in seconds: what the log got done, whatever the kinds and sizes of its operations.
+    work: f64,
+    /// Bytes of the log, without flushes, whose bytes a write had.
+    log: u64,
+    /// Bytes and operations of bulk.
     pub(super) bulk: u64,
+    pub(super) bulk_operations: u32,
 }
 
 impl Both {
     /// Adds an operation of the log, with its latency as a multiple of the mean alone.
     pub(super) fn add(&mut self, sample: &Sample, ratio: f64) {
         self.operations += 1;
-        self.latencies += ratio;
-        // A flush writes no bytes of its own.
-        self.log += if sample.kind == Kind::Flush { 0 } else { sample.bytes };
+        self.ratios += ratio;
+        self.work += sample.latency.as_secs_f64() / ratio.max(1e-9);
+        if sample.kind != Kind::Flush {
+            self.log = self.log.saturating_add(sample.bytes);
+        }
     }
 
-    fn mean(&self) -> f64 {
-        self.latencies / f64::from(self.operations.max(1))
+    /// Adds an operation of bulk.
+    pub(super) fn add_bulk(&mut self, bytes: u64) {
+        self.bulk = self.bulk.saturating_add(bytes);
+        self.bulk_operations += 1;
     }
 
-    fn a_second(&self, bytes: u64) -> f64 {
-        bytes as f64 / self.time.as_secs_f64().max(1e-9)
+    /// The same for a time of `time`.
+    pub(super) fn lasting(self, time: Duration) -> Both {
+        Both { time, ..self }
+    }
+
+    /// The mean latency of the log, as a multiple of that alone.
+    pub(super) fn mean(&self) -> f64 {
+        self.ratios / f64::from(self.operations.max(1))
+    }
+
+    fn a_second(&self, amount: f64) -> f64 {
+        amount / self.time.as_secs_f64().max(1e-9)
+    }
+
+    fn says_something(&self) -> bool {
+        self.operations >= FEWEST_OPERATIONS && self.bulk_operations >= FEWEST_BULK_OPERATIONS
     }
 }
 
@@ -52,9 +75,11 @@ impl AddAssign for Both {
         *self = Both {
             time: self.time + more.time,
             operations: self.operations + more.operations,
-            latencies: self.latencies + more.latencies,
-            log: self.log + more.log,
-            bulk: self.bulk + more.bulk,
+            ratios: self.ratios + more.ratios,
+            work: self.work + more.work,
+            log: self.log.saturating_add(more.log),
+            bulk: self.bulk.saturating_add(more.bulk),
+            bulk_operations: self.bulk_operations + more.bulk_operations,
         };
     }
 }
@@ -64,13 +89,19 @@ impl AddAssign for Both {
 pub(super) struct LogRate {
     beside_half: Option<Both>,
     beside_whole: Both,
+    /// True if bulk took the log's bytes in the time before the one that is measured: once may be a stall of the drive.
+    is_suspected: bool,
 }
 
 impl LogRate {
     /// Bulk went at half its rate.
     pub(super) fn end_half(&mut self, both: Both) {
-        let beside_half = Some(both).filter(|both| both.operations >= FEWEST_OPERATIONS);
-        *self = LogRate { beside_half, beside_whole: Both::default() };
+        *self = LogRate { beside_half: Some(both).filter(Both::says_something), ..LogRate::default() };
+    }
+
+    /// What was measured beside the whole rate does not count: the rate has changed.
+    pub(super) fn restart(&mut self) {
+        *self = LogRate { beside_half: self.beside_half, ..LogRate::default() };
     }
 
     /// Bulk went at its whole rate. Returns the bytes a second that bulk takes from the log, beyond those that the log may lose.
@@ -81,14 +112,23 @@ impl LogRate {
             return None;
         }
         let whole = std::mem::take(&mut self.beside_whole);
-        let before = half.a_second(half.log);
-        // A log that pauses loses bytes without bulk, and one that does not wait for its operations has longer latencies without a loss.
-        let by_latency = before * (1.0 - half.mean() / whole.mean().max(1e-9));
-        let lost = (before - whole.a_second(whole.log)).min(by_latency);
-        let more = whole.a_second(whole.bulk) - half.a_second(half.bulk);
-        let taken = lost - before * LOSS;
-        (more > 0.0 && lost > more * LOSS_BY_BULK && taken > 0.0).then_some(taken)
+        let taken = if whole.says_something() { taken_beside(&half, &whole) } else { None };
+        let was_suspected = std::mem::replace(&mut self.is_suspected, taken.is_some());
+        taken.filter(|_| was_suspected)
     }
+}
+
+fn taken_beside(half: &Both, whole: &Both) -> Option<f64> {
+    // A log that pauses gets less done without bulk, and one that does not wait for its operations gets as much done with longer latencies.
+    let less_work = 1.0 - whole.a_second(whole.work) / half.a_second(half.work).max(1e-9);
+    let longer = 1.0 - half.mean() / whole.mean().max(1e-9);
+    let part = less_work.min(longer);
+    let more = whole.a_second(whole.bulk as f64) - half.a_second(half.bulk as f64);
+    let log = half.a_second(half.log as f64);
+    // Bulk takes no more than it has.
+    let lost = (log * part).min(more);
+    let is_taken = part > LOSS && more > 0.0 && lost > more * LOSS_BY_BULK;
+    Some(lost - log * LOSS).filter(|taken| is_taken && *taken > 0.0)
 }
 
 #[cfg(test)]
@@ -104,41 +144,71 @@ mod tests {
         Both {
             time: Duration::from_millis(100),
             operations: 100,
-            latencies: 100.0 * mean,
+            ratios: 100.0 * mean,
+            work: log as f64 / 1000.0,
             log: log * MIB,
             bulk: bulk * MIB,
+            bulk_operations: 4,
         }
     }
 
-    fn after_half() -> LogRate {
+    /// Bytes taken if the log and bulk had `whole` twice, after they had 1,000 and 200 MiB/s at half the rate.
+    fn taken_twice(whole: Both) -> Option<f64> {
         let mut rate = LogRate::default();
         rate.end_half(both(100, 1.0, 20));
-        rate
+        assert_eq!(rate.taken(whole), None, "once may be a stall");
+        rate.taken(whole)
     }
 
     #[test]
     fn bulk_that_the_log_makes_way_for_takes_its_bytes() {
-        let mut rate = after_half();
-        let whole = both(80, 1.25, 40);
-        assert_eq!(rate.taken(Both { time: Duration::from_millis(10), ..whole }), None, "too short");
-        let taken = after_half().taken(whole).expect("taken") / MIB as f64;
+        let taken = taken_twice(both(80, 1.25, 40)).expect("taken") / MIB as f64;
         assert!((119.0..121.0).contains(&taken), "{taken}");
+        let whole = both(80, 1.25, 40);
+        assert_eq!(taken_twice(Both { time: Duration::from_millis(10), ..whole }), None, "too short");
     }
 
     #[test]
     fn a_log_that_loses_little_or_by_itself_or_beside_much_more_bulk_loses_nothing_to_it() {
-        assert_eq!(after_half().taken(both(93, 1.25, 21)), None);
-        assert_eq!(after_half().taken(both(80, 1.25, 101)), None);
-        assert_eq!(after_half().taken(both(80, 1.25, 19)), None, "bulk had no more");
-        assert_eq!(after_half().taken(both(80, 1.05, 40)), None, "the log paused");
-        assert!(after_half().taken(both(80, 1.25, 99)).is_some());
+        assert_eq!(taken_twice(both(93, 1.25, 40)), None);
+        assert_eq!(taken_twice(both(80, 1.25, 101)), None);
+        assert_eq!(taken_twice(both(80, 1.25, 19)), None, "bulk had no more");
+        assert_eq!(taken_twice(both(80, 1.05, 40)), None, "the log paused");
+        assert!(taken_twice(both(80, 1.25, 99)).is_some());
     }
 
     #[test]
-    fn few_operations_give_no_rate_and_flushes_no_bytes() {
+    fn a_log_whose_operations_became_small_gets_as_much_done() {
+        let small = Both { log: 10 * MIB, ..both(100, 1.25, 40) };
+        assert_eq!(taken_twice(small), None);
+    }
+
+    #[test]
+    fn bulk_takes_no_more_than_it_has_more() {
+        let taken = taken_twice(both(50, 2.0, 30)).expect("taken") / MIB as f64;
+        assert!((19.0..21.0).contains(&taken), "{taken}");
+    }
+
+    #[test]
+    fn a_stall_or_a_time_before_the_rate_changed_is_not_taken_for_a_loss() {
         let mut rate = LogRate::default();
-        rate.end_half(Both { operations: 7, ..both(100, 1.0, 20) });
-        assert_eq!(rate.taken(both(80, 1.25, 40)), None);
+        rate.end_half(both(100, 1.0, 20));
+        for whole in [both(50, 2.0, 40), both(100, 1.0, 40), both(50, 2.0, 40)] {
+            assert_eq!(rate.taken(whole), None);
+        }
+        rate.restart();
+        assert_eq!(rate.taken(both(50, 2.0, 40)), None);
+    }
+
+    #[test]
+    fn few_operations_say_nothing_and_flushes_have_no_bytes() {
+        for half in
+            [Both { operations: 7, ..both(100, 1.0, 20) }, Both { bulk_operations: 2, ..both(100, 1.0, 20) }]
+        {
+            let mut rate = LogRate::default();
+            rate.end_half(half);
+            assert!(rate.beside_half.is_none());
+        }
         let mut flushes = Both::default();
         let (submitted, latency, bulk) = (Instant::ORIGIN, Duration::from_micros(30), Beside::InFlight);
         flushes.add(&Sample { kind: Kind::Flush, bytes: MIB, submitted, latency, bulk }, 1.0);
