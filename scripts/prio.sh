@@ -245,6 +245,7 @@ if [ -f /usr/share/java/zookeeper.jar ] && command -v java >/dev/null; then
   zookeeper=$(printf '%s:' /usr/share/java/zookeeper.jar /usr/share/java/{zookeeper-jute,slf4j-api,slf4j-simple,netty-all,snappy-java,metrics-core,commons-cli,commons-io,jline2,jline,audience-annotations}.jar)
   step "ZooKeeper under prio run" zookeeper_under_prio
 else
+  [ "${FURROW_REQUIRE_ZOOKEEPER:-0}" = 0 ] || die "ZooKeeper is not installed, and FURROW_REQUIRE_ZOOKEEPER is set"
   say "SKIPPED: ZooKeeper is not installed (libzookeeper-java, default-jre-headless)"
 fi
 say "programs under prio run: all passed in $SECONDS s"

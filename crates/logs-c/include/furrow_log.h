@@ -41,7 +41,7 @@ struct furrow_log_options {
   uint64_t room;   /* bytes that are zeroed ahead of the log; 16 MiB */
   uint64_t buffer; /* bytes that may be appended and not yet written; 8 MiB */
   const char *writer; /* the program of FURROW_LOG_PROCESS; furrow-prio-writer, looked for in PATH */
-  const char *drive;  /* URL of the zoned drive that the log lies on, such as zbd:/dev/nvme0n1, with none of the settings above; NULL: an ordinary file */
+  const char *drive;  /* URL of the zoned drive that the log lies on, such as blk:/dev/nvme0n1, with none of the settings above; NULL: an ordinary file */
 };
 
 /* Creates a log, and makes its name durable; on a zoned drive the folders of its path too. EEXIST if the file exists. EOPNOTSUPP if the file system has no direct I/O, or is in memory. No ordinary file is left after an error. */

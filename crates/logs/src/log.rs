@@ -8,7 +8,7 @@ use crate::zone_log::{DrivePath, ZoneLog};
 /// Settings of a log.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// The URL of the zoned drive that the log lies on, such as `zbd:/dev/nvme0n1`; paths are those of the file system there. `None`: the log is an ordinary file.
+    /// The URL of the zoned drive that the log lies on, such as `blk:/dev/nvme0n1`; paths are those of the file system there. `None`: the log is an ordinary file.
     pub drive: Option<String>,
     /// Settings of an ordinary file. A log on a zoned drive follows the `FURROW_WAL_*` variables instead.
     pub file: prio::Options,

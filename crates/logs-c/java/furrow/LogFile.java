@@ -33,7 +33,7 @@ public final class LogFile implements AutoCloseable {
    * Settings. A number of 0 has its default; a negative room is none.
    *
    * @param writer the program of {@link How#PROCESS}; null for furrow-prio-writer, looked for in PATH
-   * @param drive URL of the zoned drive that the log lies on, such as zbd:/dev/nvme0n1, with none of the settings above; null: an ordinary file
+   * @param drive URL of the zoned drive that the log lies on, such as blk:/dev/nvme0n1, with none of the settings above; null: an ordinary file
    */
   public record Options(How how, int block, long room, long buffer, String writer, String drive) {
     /** Requests through io_uring, blocks of 4 KiB, 16 MiB of room, 8 MiB of buffer. */
