@@ -561,67 +561,73 @@ fn bulk_that_a_log_takes_along_leaves_the_least_rate_to_others() {
     assert!(took < Duration::from_millis(40), "{took:?}");
 }
 
-/// Random classes, zones and faults: every operation ends, and acknowledged blocks are there.
-#[test]
-fn drives_that_fail_under_hold_leave_no_operation_behind() {
-    for seed in 0..60 {
-        let bench = Bench::new(seed);
-        let mut rng = SplitMix64::new(seed);
-        if seed % 3 > 0 {
-            let zone = ZoneId(1 + (rng.draw() % 6) as u32);
-            bench
-                .emu
-                .fail(FaultSpec { after: rng.draw() % 20, ..FaultSpec::next(FaultOp::Write) }.in_zone(zone));
-        }
-        let done = spawn(&**bench.device.driver(), "bulk", {
-            let share = Arc::clone(&bench.device);
-            let draws: Vec<(u32, u64, IoClass)> = (0..60)
-                .map(|_| {
-                    let class = IoClass::ALL[rng.draw() as usize % IoClass::ALL.len()];
-                    (1 + (rng.draw() % 6) as u32, 1 + rng.draw() % 96, class)
-                })
-                .collect();
-            async move {
-                let mut ends = [0_u64; 8];
-                let mut ios = Vec::new();
-                for (zone, blocks, class) in draws {
-                    let first = ends[zone as usize];
-                    if first + blocks > ZONE_BLOCKS {
-                        continue;
-                    }
-                    ends[zone as usize] += blocks;
-                    let data: Vec<u8> =
-                        (first..first + blocks).flat_map(|n| block(4096, n).to_vec()).collect();
-                    let at = share.geometry().start(ZoneId(zone)).plus(Blocks(first));
-                    let op = Op::Write { at, data: Buf::copy_from(&data), how: Durability::Cached };
-                    ios.push((zone, first, blocks, share.submit_as(class, op).typed::<()>()));
-                }
-                let mut acknowledged = Vec::new();
-                for (zone, first, blocks, io) in ios {
-                    if io.await.is_ok() {
-                        acknowledged.push((zone, first, blocks));
-                    }
-                }
-                acknowledged
-            }
-        });
-        bench.run(async {
-            for _ in 0..50 {
-                bench.log().await;
-                sleep_until(
-                    &**bench.device.driver(),
-                    bench.device.driver().now().after(Duration::from_micros(300)),
-                )
-                .await;
-            }
-            for (zone, first, blocks) in done.await {
-                for n in first..first + blocks {
-                    let at = bench.start(zone).plus(Blocks(n));
-                    let found = bench.device.read(at, BufMut::zeroed(4096)).await.expect("read");
-                    assert!(*found == *block(4096, n), "seed {seed}: block {n} of zone {zone}");
-                }
-            }
-        });
-        assert_eq!(bench.status().held, 0, "seed {seed}");
+/// Random classes and zones on a drive whose writes fail, take up to 300 ms, or do not fit into their zone: every operation ends, and acknowledged blocks are there.
+fn write_to_a_faulty_drive(seed: u64) {
+    let mut rng = SplitMix64::new(seed);
+    let micros = [10, 10, 1000, 300_000][(seed % 4) as usize];
+    let bench = Bench::with_latency(seed, Latency::all(Duration::from_micros(micros)));
+    let fills = seed.is_multiple_of(5);
+    if seed % 3 > 0 {
+        let zone = ZoneId(1 + (rng.draw() % 6) as u32);
+        let (after, count) = (rng.draw() % 20, 1 + rng.draw() % 3);
+        let landed = rng.draw().is_multiple_of(4);
+        bench.emu.fail(FaultSpec { after, count, landed, ..FaultSpec::next(FaultOp::Write) }.in_zone(zone));
     }
+    let done = spawn(&**bench.device.driver(), "bulk", {
+        let share = Arc::clone(&bench.device);
+        let draws: Vec<(u32, u64, IoClass)> = (0..60)
+            .map(|_| {
+                let class = IoClass::ALL[rng.draw() as usize % IoClass::ALL.len()];
+                (1 + (rng.draw() % 6) as u32, 1 + rng.draw() % 96, class)
+            })
+            .collect();
+        async move {
+            let mut ends = [0_u64; 8];
+            let mut ios = Vec::new();
+            for (zone, blocks, class) in draws {
+                let first = ends[zone as usize];
+                let fits = first + blocks <= ZONE_BLOCKS;
+                if !fits && !fills {
+                    continue;
+                }
+                ends[zone as usize] += if fits { blocks } else { 0 };
+                let data: Vec<u8> = (first..first + blocks).flat_map(|n| block(4096, n).to_vec()).collect();
+                let at = share.geometry().start(ZoneId(zone)).plus(Blocks(first));
+                let op = Op::Write { at, data: Buf::copy_from(&data), how: Durability::Cached };
+                ios.push((zone, first, blocks, share.submit_as(class, op).typed::<()>()));
+            }
+            let mut acknowledged = Vec::new();
+            for (zone, first, blocks, io) in ios {
+                if io.await.is_ok() {
+                    acknowledged.push((zone, first, blocks));
+                }
+            }
+            acknowledged
+        }
+    });
+    bench.run(async {
+        for _ in 0..50 {
+            bench.log().await;
+            sleep_until(
+                &**bench.device.driver(),
+                bench.device.driver().now().after(Duration::from_micros(300)),
+            )
+            .await;
+        }
+        for (zone, first, blocks) in done.await {
+            for n in first..first + blocks {
+                let at = bench.start(zone).plus(Blocks(n));
+                let found = bench.device.read(at, BufMut::zeroed(4096)).await.expect("read");
+                assert!(*found == *block(4096, n), "seed {seed}: block {n} of zone {zone}");
+            }
+        }
+    });
+    assert_eq!(bench.status().held, 0, "seed {seed}");
+}
+
+/// `FURROW_RUNS=N` runs the first N seeds.
+#[test]
+fn faulty_drives_leave_no_operation_held() {
+    let runs = std::env::var("FURROW_RUNS").map_or(120, |runs| runs.parse().expect("a number"));
+    (0..runs).for_each(write_to_a_faulty_drive);
 }
