@@ -36,7 +36,7 @@ pub(crate) struct Content {
     pub modified_ms: u64,
     pub lifetime: Lifetime,
     pub extents: ExtentMap,
-    /// Number of times that extents were cut off at the file's end since the mount. What was read by older extents is no content of the file.
+    /// Number of truncations since the mount. Bytes that were read by extents of before a truncation are not the file's content any more.
     pub truncations: u64,
     /// The file's appended bytes that are not in `extents` yet.
     pub pages: Pages,

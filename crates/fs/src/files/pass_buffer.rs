@@ -9,7 +9,7 @@ use crate::files::file::File;
 /// Bytes of a device read of a pass: as many as the pieces into which a drive's scheduler cuts bulk writes.
 pub(super) const PASS_READ: u64 = 256 << 10;
 
-/// The last device read of a pass, until the pass has used all of it. A reader has one.
+/// The last device read of a reader's pass, until the pass has used all of the read.
 #[derive(Debug, Default)]
 pub(super) struct PassBuffer(Mutex<Option<Filled>>);
 
@@ -26,8 +26,8 @@ struct Filled {
 }
 
 impl PassBuffer {
-    /// Copies the bytes of `file` at `offset` that the buffer holds. Returns their number, and the device's buffer when all of it has been used, or is of
-    /// no use after a truncation.
+    /// Copies the bytes of `file` at `offset` that the buffer holds. Returns the number of bytes copied, and the device's blocks once
+    /// the pass has used them all, or a truncation has made them void.
     pub(super) fn copy(&self, file: &File, offset: u64, into: &mut [u8]) -> (usize, Option<BufMut>) {
         let mut place = self.0.lock();
         let Some(filled) = place.as_ref() else { return (0, None) };

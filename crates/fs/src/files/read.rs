@@ -55,7 +55,7 @@ pub(super) async fn read(
     into: &mut [u8],
 ) -> Result<usize> {
     let class = streams.map_or(IoClass::Read, |streams| streams.class(offset));
-    // A page cache keeps what is read ahead; without one the reader does, of a pass.
+    // Without a page cache the reader itself keeps the bytes ahead of its pass.
     let is_pass = class == IoClass::Compaction && shared.cache.is_none();
     let mut pass = streams.filter(|_| is_pass).map(Streams::pass_buffer);
     let mut done = 0;
@@ -82,7 +82,7 @@ pub(super) async fn read(
             Some(NextPiece::Filled(len)) => len,
             Some(NextPiece::Device(run)) => match shared.cache.as_ref().zip(streams) {
                 None => match run.read(shared, class, offset, rest, pass).await {
-                    // A block ahead may be unreadable.
+                    // The unreadable block may be one ahead: only the bytes asked for are read next.
                     Err(_) if pass.is_some() => {
                         pass = None;
                         continue;
@@ -197,8 +197,8 @@ impl Run<'_> {
         read.map_err(|e| Error::device("reading file data", e))
     }
 
-    /// Reads the run's blocks, and copies the file's bytes at `offset` to `into`. Returns the number of bytes copied. Keeps the others for `pass`, the one that
-    /// reads them.
+    /// Reads the run's blocks, and copies the file's bytes at `offset` to `into`. Returns the number of bytes copied. `pass`: the buffer
+    /// that keeps the other bytes of the run.
     async fn read(
         &self,
         shared: &Shared,

@@ -253,6 +253,7 @@ impl DataWriter {
             };
             let from = stored.min(size);
             state.commit(Record::Extents { ino: file.ino, from, size, modified_ms, extents: Vec::new() })?;
+            // Counted behind the cut: a reader that looked up the extents before has the older number.
             file.content.write().truncations += u64::from(!keeps_pages);
             cut
         };

@@ -79,7 +79,7 @@ impl FileWrites {
         FileWrites { status: Mutex::new(status), ..FileWrites::default() }
     }
 
-    /// Waits for the turn as a caller of `class`: what is written before has its class, if that is higher.
+    /// Waits for the turn as a caller of `class`. The writes before the caller's turn get that class, if it is higher.
     pub(crate) async fn acquire_as(&self, class: IoClass, device: &dyn ZonedDevice) -> Turn<'_> {
         if let Some(turn) = self.turn.try_acquire() {
             return turn;
@@ -98,7 +98,7 @@ impl FileWrites {
         }
     }
 
-    /// Begins to write, in the class of the caller, who holds the turn, or of who waits for the turn.
+    /// Begins a job that writes, for the caller who holds the turn: in `class`, or in that of a caller who waits for the turn, if it is higher.
     pub(crate) fn begin_job(&self, class: IoClass) -> Arc<JobClass> {
         let mut waiters = self.waiters.lock();
         let class = waiters.classes.iter().copied().min().map_or(class, |waiter| waiter.min(class));

@@ -242,7 +242,7 @@ impl DirtyBytes {
         Some((Arc::clone(&entry.file), what, waiting.map_or(class, |waiting| waiting.min(class))))
     }
 
-    /// Gives what is being written the class of a writer that waits for memory, if one does.
+    /// Gives the writes of all files that are being written the class of a writer that waits for memory, if there is one.
     pub(super) fn raise_for_waiting(&self, device: &dyn ZonedDevice) {
         let (class, files): (IoClass, Vec<Arc<File>>) = {
             let queue = self.queue.lock();

@@ -307,7 +307,7 @@ impl Shared {
         self.write_copy(&job, ino, part, &data, lifetime).await
     }
 
-    /// The class of a reclaim's operations: that of the writers that wait for space, who may also come later.
+    /// Begins to move an extent, in the class of reclaim, or of the writers that wait for space. Writers that come to wait later raise it.
     fn begin_reclaim_job(&self) -> Arc<JobClass> {
         let allocator = &mut self.state.lock().allocator;
         let class = allocator.wanted.map_or(IoClass::Reclaim, |class| class.min(IoClass::Reclaim));
@@ -316,7 +316,7 @@ impl Shared {
         job
     }
 
-    /// Wakes the cleaner for a caller who waits for space, and raises what it has in flight.
+    /// Wakes the cleaner for a caller who waits for space, and gives the reclaim's operations in flight the class of who waits.
     pub(crate) fn hurry_cleaner(&self) {
         self.kick_cleaner();
         let (wanted, job) = {

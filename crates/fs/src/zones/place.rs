@@ -110,6 +110,7 @@ impl Shared {
                     // The writes in flight end before the wait for space, because another task may wait for
                     // their end.
                     failed = self.wait_for_writes(std::mem::take(&mut ios), &placed.held).await;
+                    job.all_ended();
                     if failed.is_some() {
                         break;
                     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use fs::{AccessPattern, BrokenRule, Bytes, Fs, IoClass, MountOptions, ParallelOptions, Purpose};
 use units::{Blocks, Driver, sleep_until, spawn};
-use zoned::emu::{Emu, EmuOptions, Latency};
+use zoned::emu::{Emu, EmuOptions, FaultOp, FaultSpec, Latency};
 use zoned::{Geometry, Goal, Io, Op, Share, ZonedDevice};
 
 use crate::common::{Drive, bytes, data, log, read, write};
@@ -226,6 +226,28 @@ fn a_pass_without_a_page_cache_reads_ahead_and_forgets_what_a_truncation_cut_off
     assert!(content != expected, "the broken rule is not seen");
 }
 
+#[test]
+fn a_pass_whose_read_ahead_fails_reads_what_was_asked_for() {
+    let drive = Drive::new(EmuOptions::tiny());
+    drive.format();
+    let fs = drive.mount();
+    drive.run(async {
+        let expected = bytes(40_000, 1);
+        write(&fs, "/table", &expected).await.unwrap();
+        let reader = fs.open("/table").unwrap();
+        reader.expect(AccessPattern::Once);
+        let mut into = vec![0; 3000];
+        drive.emu.fail(FaultSpec::next(FaultOp::Read));
+        reader.read_at(Bytes(0), &mut into).await.unwrap();
+        assert!(into == expected[..3000]);
+        drive.emu.fail(FaultSpec::all(FaultOp::Read));
+        assert!(reader.read_at(Bytes(3000), &mut into).await.is_err());
+        drop(reader);
+        drive.emu.clear_faults();
+        fs.unmount().await.unwrap();
+    });
+}
+
 /// Bulk beside a log goes at a kilobyte a second: what is held goes soon only if somebody raises it, or the log is over.
 const SLOW_BULK: Goal = Goal { log_target: 1.2, least_rate: 1e3, most_rate: Some(1e3) };
 
@@ -272,6 +294,47 @@ fn an_append_that_waits_for_memory_takes_along_the_write_back_that_is_held() {
         other.append(&bytes(200_000, 3)).await.unwrap();
     });
     assert!(took < Duration::from_millis(10), "{took:?}");
+}
+
+#[test]
+fn an_append_that_waits_for_space_takes_along_the_reclaim_that_is_held() {
+    let latency = Latency::all(Duration::from_micros(10));
+    let (zones, zone_size) = (40, Blocks(64));
+    let drive =
+        Drive::new(EmuOptions { latency, zones, zone_size, zone_capacity: zone_size, ..EmuOptions::tiny() });
+    drive.format();
+    let share = Share::over(drive.emu.clone(), SLOW_BULK);
+    drive.run(async {
+        let fs = Fs::mount(share.clone(), &MountOptions::default()).await.unwrap();
+        let log = fs.create("/log", &log()).await.unwrap();
+        // Four files a zone, until the drive is nearly full.
+        let file = 64 << 10;
+        let mut names = Vec::new();
+        while fs.statfs().free.0 > 12 * file as u64 {
+            let name = format!("/{}", names.len());
+            write(&fs, &name, &bytes(file, 1)).await.unwrap();
+            names.push(name);
+        }
+        log.append(&bytes(5000, 2)).await.unwrap();
+        log.sync().await.unwrap();
+        // One bulk write, which has the rate of some seconds: even the reclaim's first read is held.
+        let table = fs.create("/table", &data()).await.unwrap();
+        table.set_class(IoClass::Compaction);
+        table.append(&bytes(5000, 4)).await.unwrap();
+        table.close().await.unwrap();
+        // Three in four blocks of each zone are dead: reclaim begins in the background.
+        for (name, _) in names.iter().zip(0..).filter(|(_, n)| n % 4 > 0) {
+            fs.unlink(name).await.unwrap();
+        }
+        sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_millis(1))).await;
+        assert!(share.share_status().unwrap().held > 0, "{:?}", fs.statfs());
+        let begun = drive.driver.now();
+        write(&fs, "/more", &bytes(24 * file, 3)).await.unwrap();
+        let took = drive.driver.now().since(begun);
+        assert!(took < Duration::from_millis(30), "{took:?}");
+        drop(log);
+        fs.unmount().await.unwrap();
+    });
 }
 
 #[test]

@@ -11,19 +11,19 @@
 //! Without a log, bulk is not held.
 //!
 //! The controller sets the bulk's *rate* and not its depth: a drive's write buffer acknowledges megabytes before they are programmed, so that the
-//! number in flight says nothing of what is queued. The rate falls to 0.9 of the one at which the log queued, or by what bulk took from it, is that again after [`RECOVERY`], and goes beyond
+//! number in flight says nothing of what is queued. The rate falls to 0.9 of the one at which the log queued, or by what bulk took from the log, is that again after [`RECOVERY`], and goes beyond
 //! (CUBIC's curve, RFC 9438).
 //!
 //! The log *queues behind bulk* if its mean latency is above the target and above [`SLOPE`] times the mean of operations beside bulk at half the rate; or if its 99th percentile is above the
 //! target and above [`SLOPE_OF_TAIL`] times the longest latency there. The comparison with half the rate tells a queue from what an operation costs beside any bulk: the drive finishes
-//! the command, or the program operation of a die, that it has begun. The log also counts as queued if bulk takes its bytes ([`log_rate`](crate::share::log_rate)).
+//! the command, or the program operation of a die, that it has begun. The log also counts as queued if bulk takes its bytes ([`log_loss`](crate::share::log_loss)).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use units::{Instant, ZoneId};
 
-use crate::share::log_rate::{Both, LogRate};
+use crate::share::log_loss::{LogAndBulk, LogLoss};
 use crate::share::sample::{Beside, Kind, Sample};
 use crate::share::search::Search;
 
@@ -168,15 +168,11 @@ impl Ratios {
         }
         self.next = (self.next + 1) % Ratios::KEPT;
         if self.next.is_multiple_of(Ratios::STEP) {
-            self.mean = Some(mean_of(&self.last));
+            self.mean = Some(self.last.iter().sum::<f64>() / self.last.len().max(1) as f64);
             self.p99 =
                 percentile_99(&mut self.last.clone()).filter(|_| self.last.len() >= PERCENTILE_SAMPLES);
         }
     }
-}
-
-fn mean_of(ratios: &[f64]) -> f64 {
-    ratios.iter().sum::<f64>() / ratios.len().max(1) as f64
 }
 
 fn percentile_99(ratios: &mut [f64]) -> Option<f64> {
@@ -194,6 +190,7 @@ pub(super) struct Slowdown {
 /// How bulk goes once the log is within its target again.
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum AfterDrain {
+    /// Bulk goes at the lower rate.
     Run,
     /// Bulk took the log's bytes: half the rate shows whether it still would.
     Half,
@@ -245,7 +242,7 @@ pub struct Controller {
     rate_halved: f64,
     window: Window,
     search: Search,
-    log_rate: LogRate,
+    log_loss: LogLoss,
     last_log: Option<Instant>,
     /// When an operation of the log was last known to be in flight, if after its submission.
     in_flight_at: Option<Instant>,
@@ -263,16 +260,21 @@ pub struct Controller {
 struct Window {
     since: Instant,
     ratios: Vec<f64>,
-    both: Both,
+    both: LogAndBulk,
 }
 
 impl Window {
     fn new(now: Instant) -> Window {
-        Window { since: now, ratios: Vec::new(), both: Both::default() }
+        Window { since: now, ratios: Vec::new(), both: LogAndBulk::default() }
+    }
+
+    fn add(&mut self, sample: &Sample, ratio: f64) {
+        self.ratios.push(ratio);
+        self.both.add(sample, ratio);
     }
 
     fn slowdown(&mut self) -> Slowdown {
-        let mean = mean_of(&self.ratios);
+        let mean = self.both.mean();
         let p99 =
             (self.ratios.len() >= PERCENTILE_SAMPLES).then(|| percentile_99(&mut self.ratios)).flatten();
         Slowdown { mean, p99 }
@@ -293,7 +295,7 @@ impl Controller {
             rate_halved: 0.0,
             window: Window::new(now),
             search: Search::default(),
-            log_rate: LogRate::default(),
+            log_loss: LogLoss::default(),
             last_log: None,
             in_flight_at: None,
             interval: 0.0,
@@ -344,7 +346,7 @@ impl Controller {
             // The first operation after a time without a log: the samples of before do not count.
             self.interval = 0.0;
             self.window = Window::new(now);
-            self.log_rate = LogRate::default();
+            self.log_loss = LogLoss::default();
             (self.next, self.next_at_least) = (now, now);
         }
         self.last_log = Some(now);
@@ -381,12 +383,11 @@ impl Controller {
                 }
             }
             Phase::Run if sample.submitted >= self.window.since && !self.goal.is_fixed() => {
-                self.window.ratios.push(ratio);
-                self.window.both.add(sample, ratio);
+                self.window.add(sample, ratio);
                 self.end_window(now);
             }
             Phase::Trial { until } if sample.submitted >= self.window.since => {
-                self.window.ratios.push(ratio);
+                self.window.add(sample, ratio);
                 self.end_trial(now, until);
             }
             _ => {}
@@ -415,7 +416,7 @@ impl Controller {
                 let (whole, time) = (now.since(self.window.since), now.since(from));
                 let bulk = self.window.both.bulk as f64 * time.as_secs_f64() / whole.as_secs_f64();
                 self.window.both.bulk = bulk as u64;
-                self.log_rate.end_half(self.window.both.lasting(time));
+                self.log_loss.end_half(self.window.both.lasting(time));
                 self.run(now);
             }
             Phase::Drain { then: AfterDrain::Half, .. } => self.begin_half(now),
@@ -469,8 +470,7 @@ impl Controller {
 
     fn end_trial(&mut self, now: Instant, until: Instant) {
         let samples = self.window.ratios.len();
-        let is_slow =
-            samples >= SAMPLES_OF_A_FAILURE && mean_of(&self.window.ratios) > 2.0 * self.allowed_mean();
+        let is_slow = samples >= SAMPLES_OF_A_FAILURE && self.window.both.mean() > 2.0 * self.allowed_mean();
         if !is_slow && (now < until || samples < FEWEST_SAMPLES) {
             return;
         }
@@ -551,14 +551,14 @@ impl Controller {
             return;
         }
         // Free zones' bytes are not in `both`.
-        let taken = if self.search.has_free() { None } else { self.log_rate.taken(both) };
+        let taken = if self.search.has_free() { None } else { self.log_loss.taken(both) };
         if taken.is_some() || self.queues(slowdown) {
             // Bulk that did not use its rate may have gone at that rate in a burst.
             let ceiling = if used < self.rate / 2.0 { self.rate } else { used.min(self.rate) };
             let rate = (ceiling - taken.unwrap_or_default()).clamp(ceiling / 2.0, ceiling * CUT);
             self.rate = self.goal.bounded(rate);
             self.cut = Some((self.rate / CUT, now));
-            self.log_rate.restart();
+            self.log_loss.restart();
             let then = if taken.is_some() { AfterDrain::Half } else { AfterDrain::Run };
             self.phase = Phase::Drain { since: now, until: now.after(DRAIN_AT_MOST), then };
             return;

@@ -22,7 +22,7 @@
 //! writer a higher priority in the kernel's queue, which says nothing to the drive's own.
 
 mod controller;
-mod log_rate;
+mod log_loss;
 mod queue;
 mod sample;
 mod search;

@@ -1,4 +1,4 @@
-//! What the controller learns of an operation of the log.
+//! A sample for the controller: an operation of the log that ended, and the bulk beside it.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ pub struct Sample {
     pub bulk: Beside,
 }
 
-/// The bulk operations at a time.
+/// How near bulk operations are at a time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Beside {
-    /// None is in flight, nor has one just ended.
+    /// No bulk operation is in flight, nor has one just ended.
     Nothing,
-    /// One ended a moment ago: the drive may still work on it.
+    /// A bulk operation ended a moment ago: the drive may still work on it.
     Settling,
-    /// One is in flight.
+    /// A bulk operation is in flight.
     InFlight,
 }
 

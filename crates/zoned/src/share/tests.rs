@@ -567,7 +567,7 @@ fn write_to_a_faulty_drive(seed: u64) {
     let micros = [10, 10, 1000, 300_000][(seed % 4) as usize];
     let bench = Bench::with_latency(seed, Latency::all(Duration::from_micros(micros)));
     let fills = seed.is_multiple_of(5);
-    if seed % 3 > 0 {
+    if !seed.is_multiple_of(3) {
         let zone = ZoneId(1 + (rng.draw() % 6) as u32);
         let (after, count) = (rng.draw() % 20, 1 + rng.draw() % 3);
         let landed = rng.draw().is_multiple_of(4);

@@ -1,4 +1,4 @@
-//! Whether bulk takes its bytes from the log. Pure.
+//! The loss of a log to bulk: whether bulk has its bytes at the log's expense. Pure.
 //!
 //! Writers that wait for each append of their log, many at once, may fill a drive: then each byte of bulk costs the log one, while the latency grows only with the log's share, slowly.
 //! Other logs get nearly as much done beside the whole rate of bulk as beside half of it.
@@ -12,7 +12,7 @@ use crate::share::sample::{Kind, Sample};
 const LOSS: f64 = 0.08;
 /// The bytes that a log may lose for each byte that bulk has more.
 const LOSS_BY_BULK: f64 = 0.25;
-/// The least numbers of the log's operations and of bulk's beside each other that say something.
+/// The least numbers of operations of the log, and of bulk, whose rates and latencies are compared.
 const FEWEST_OPERATIONS: u32 = 8;
 const FEWEST_BULK_OPERATIONS: u32 = 3;
 /// The least time beside the whole rate that shows whether bulk takes the log's bytes: one bulk operation more or less is much of 5 ms.
@@ -20,7 +20,7 @@ const TIME_BESIDE: Duration = Duration::from_millis(25);
 
 /// A log and bulk beside each other, for some time.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Both {
+pub(super) struct LogAndBulk {
     time: Duration,
     /// The log's operations, and the sum of their latencies as multiples of the mean alone.
     operations: u32,
@@ -34,7 +34,7 @@ pub(super) struct Both {
     pub(super) bulk_operations: u32,
 }
 
-impl Both {
+impl LogAndBulk {
     /// Adds an operation of the log, with its latency as a multiple of the mean alone.
     pub(super) fn add(&mut self, sample: &Sample, ratio: f64) {
         self.operations += 1;
@@ -51,9 +51,9 @@ impl Both {
         self.bulk_operations += 1;
     }
 
-    /// The same for a time of `time`.
-    pub(super) fn lasting(self, time: Duration) -> Both {
-        Both { time, ..self }
+    /// These operations and bytes, as those of a time of length `time`.
+    pub(super) fn lasting(self, time: Duration) -> LogAndBulk {
+        LogAndBulk { time, ..self }
     }
 
     /// The mean latency of the log, as a multiple of that alone.
@@ -65,14 +65,14 @@ impl Both {
         amount / self.time.as_secs_f64().max(1e-9)
     }
 
-    fn says_something(&self) -> bool {
+    fn is_enough(&self) -> bool {
         self.operations >= FEWEST_OPERATIONS && self.bulk_operations >= FEWEST_BULK_OPERATIONS
     }
 }
 
-impl AddAssign for Both {
-    fn add_assign(&mut self, more: Both) {
-        *self = Both {
+impl AddAssign for LogAndBulk {
+    fn add_assign(&mut self, more: LogAndBulk) {
+        *self = LogAndBulk {
             time: self.time + more.time,
             operations: self.operations + more.operations,
             ratios: self.ratios + more.ratios,
@@ -86,39 +86,39 @@ impl AddAssign for Both {
 
 /// The log beside bulk at half its rate, and since then beside bulk at its whole rate.
 #[derive(Debug, Default)]
-pub(super) struct LogRate {
-    beside_half: Option<Both>,
-    beside_whole: Both,
-    /// True if bulk took the log's bytes in the time before the one that is measured: once may be a stall of the drive.
+pub(super) struct LogLoss {
+    beside_half: Option<LogAndBulk>,
+    beside_whole: LogAndBulk,
+    /// True if the last measurement beside the whole rate showed a loss. A single one may be a stall of the drive.
     is_suspected: bool,
 }
 
-impl LogRate {
+impl LogLoss {
     /// Bulk went at half its rate.
-    pub(super) fn end_half(&mut self, both: Both) {
-        *self = LogRate { beside_half: Some(both).filter(Both::says_something), ..LogRate::default() };
+    pub(super) fn end_half(&mut self, both: LogAndBulk) {
+        *self = LogLoss { beside_half: Some(both).filter(LogAndBulk::is_enough), ..LogLoss::default() };
     }
 
-    /// What was measured beside the whole rate does not count: the rate has changed.
+    /// Forgets the measurement beside the whole rate: the rate has changed.
     pub(super) fn restart(&mut self) {
-        *self = LogRate { beside_half: self.beside_half, ..LogRate::default() };
+        *self = LogLoss { beside_half: self.beside_half, ..LogLoss::default() };
     }
 
     /// Bulk went at its whole rate. Returns the bytes a second that bulk takes from the log, beyond those that the log may lose.
-    pub(super) fn taken(&mut self, both: Both) -> Option<f64> {
+    pub(super) fn taken(&mut self, both: LogAndBulk) -> Option<f64> {
         let half = self.beside_half?;
         self.beside_whole += both;
         if self.beside_whole.time < TIME_BESIDE {
             return None;
         }
         let whole = std::mem::take(&mut self.beside_whole);
-        let taken = if whole.says_something() { taken_beside(&half, &whole) } else { None };
+        let taken = if whole.is_enough() { taken_beside(&half, &whole) } else { None };
         let was_suspected = std::mem::replace(&mut self.is_suspected, taken.is_some());
         taken.filter(|_| was_suspected)
     }
 }
 
-fn taken_beside(half: &Both, whole: &Both) -> Option<f64> {
+fn taken_beside(half: &LogAndBulk, whole: &LogAndBulk) -> Option<f64> {
     // A log that pauses gets less done without bulk, and one that does not wait for its operations gets as much done with longer latencies.
     let less_work = 1.0 - whole.a_second(whole.work) / half.a_second(half.work).max(1e-9);
     let longer = 1.0 - half.mean() / whole.mean().max(1e-9);
@@ -140,8 +140,8 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// A log and bulk with these MiB in 100 ms, and the mean of the log's latencies by that alone.
-    fn both(log: u64, mean: f64, bulk: u64) -> Both {
-        Both {
+    fn both(log: u64, mean: f64, bulk: u64) -> LogAndBulk {
+        LogAndBulk {
             time: Duration::from_millis(100),
             operations: 100,
             ratios: 100.0 * mean,
@@ -153,8 +153,8 @@ mod tests {
     }
 
     /// Bytes taken if the log and bulk had `whole` twice, after they had 1,000 and 200 MiB/s at half the rate.
-    fn taken_twice(whole: Both) -> Option<f64> {
-        let mut rate = LogRate::default();
+    fn taken_twice(whole: LogAndBulk) -> Option<f64> {
+        let mut rate = LogLoss::default();
         rate.end_half(both(100, 1.0, 20));
         assert_eq!(rate.taken(whole), None, "once may be a stall");
         rate.taken(whole)
@@ -165,7 +165,7 @@ mod tests {
         let taken = taken_twice(both(80, 1.25, 40)).expect("taken") / MIB as f64;
         assert!((119.0..121.0).contains(&taken), "{taken}");
         let whole = both(80, 1.25, 40);
-        assert_eq!(taken_twice(Both { time: Duration::from_millis(10), ..whole }), None, "too short");
+        assert_eq!(taken_twice(LogAndBulk { time: Duration::from_millis(10), ..whole }), None, "too short");
     }
 
     #[test]
@@ -179,7 +179,7 @@ mod tests {
 
     #[test]
     fn a_log_whose_operations_became_small_gets_as_much_done() {
-        let small = Both { log: 10 * MIB, ..both(100, 1.25, 40) };
+        let small = LogAndBulk { log: 10 * MIB, ..both(100, 1.25, 40) };
         assert_eq!(taken_twice(small), None);
     }
 
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_stall_or_a_time_before_the_rate_changed_is_not_taken_for_a_loss() {
-        let mut rate = LogRate::default();
+        let mut rate = LogLoss::default();
         rate.end_half(both(100, 1.0, 20));
         for whole in [both(50, 2.0, 40), both(100, 1.0, 40), both(50, 2.0, 40)] {
             assert_eq!(rate.taken(whole), None);
@@ -202,14 +202,15 @@ mod tests {
 
     #[test]
     fn few_operations_say_nothing_and_flushes_have_no_bytes() {
-        for half in
-            [Both { operations: 7, ..both(100, 1.0, 20) }, Both { bulk_operations: 2, ..both(100, 1.0, 20) }]
-        {
-            let mut rate = LogRate::default();
+        for half in [
+            LogAndBulk { operations: 7, ..both(100, 1.0, 20) },
+            LogAndBulk { bulk_operations: 2, ..both(100, 1.0, 20) },
+        ] {
+            let mut rate = LogLoss::default();
             rate.end_half(half);
             assert!(rate.beside_half.is_none());
         }
-        let mut flushes = Both::default();
+        let mut flushes = LogAndBulk::default();
         let (submitted, latency, bulk) = (Instant::ORIGIN, Duration::from_micros(30), Beside::InFlight);
         flushes.add(&Sample { kind: Kind::Flush, bytes: MIB, submitted, latency, bulk }, 1.0);
         assert_eq!((flushes.operations, flushes.log), (1, 0));
