@@ -47,7 +47,7 @@ struct TurnsArgs {
     /// The servers run under furrow prio run, which writes behind: a snapshot is on the drive when it is answered.
     #[arg(long)]
     synced: bool,
-    /// End when no snapshot is due; 1 if one fails, or no turn can begin for --longest-snapshot and --longest-calm.
+    /// End when no snapshot is due; 1 if one fails, or no turn can begin for --longest-snapshot and --longest-settle-time.
     #[arg(long, conflicts_with = "dry_run")]
     once: bool,
     /// Check the servers, say whose turn would be next, and command nothing.
@@ -61,10 +61,10 @@ struct TurnsArgs {
     interval: Duration,
     /// After a snapshot the server's syncs must be as fast as before for this long.
     #[arg(long, default_value = "35s", value_name = "TIME", value_parser = humantime::parse_duration)]
-    calm: Duration,
+    settle_time: Duration,
     /// The longest wait for that.
     #[arg(long, default_value = "2m", value_name = "TIME", value_parser = humantime::parse_duration)]
-    longest_calm: Duration,
+    longest_settle_time: Duration,
     /// A server with a shorter log takes no snapshot; otherwise one is due when the log is as large as the snapshot.
     #[arg(long, default_value = "64MiB", value_name = "SIZE", value_parser = size::parse)]
     least_log: Bytes,
@@ -121,8 +121,8 @@ impl TurnsArgs {
         let settings = Settings {
             longest_snapshot: self.longest_snapshot,
             sample_age: self.interval.saturating_mul(2).saturating_add(SLACK_OF_SAMPLES),
-            calm: if self.synced { Duration::ZERO } else { self.calm },
-            longest_calm: self.longest_calm,
+            settle_time: if self.synced { Duration::ZERO } else { self.settle_time },
+            longest_settle_time: self.longest_settle_time,
             least_log: self.least_log,
             longest_log: self.longest_log,
             ..Settings::default()

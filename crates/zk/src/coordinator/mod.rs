@@ -132,9 +132,9 @@ impl Coordinator {
                 .any(|server| server.health().is_none() || server.is_due(record, &self.settings))
     }
 
-    /// The cause why no turn could begin for [`Settings::longest_snapshot`] and [`Settings::longest_calm`] together, although a server is due or was not heard of.
+    /// The cause why no turn could begin for [`Settings::longest_snapshot`] and [`Settings::longest_settle_time`] together, although a server is due or was not heard of.
     pub fn stalled(&self, now: Instant) -> Option<String> {
-        let patience = self.settings.longest_snapshot + self.settings.longest_calm;
+        let patience = self.settings.longest_snapshot + self.settings.longest_settle_time;
         if !self.is_busy() || now.since(self.turn_at) < patience {
             return None;
         }
@@ -317,7 +317,7 @@ impl Coordinator {
                 because: TurnEnd::Gone,
             }));
         }
-        let on_drive = self.settings.calm.is_zero();
+        let on_drive = self.settings.settle_time.is_zero();
         for (id, server) in &mut self.servers {
             let turn = self.turn.filter(|turn| turn.server == *id && turn.phase == Phase::Settling);
             let settled = server.settle(now, &self.settings);

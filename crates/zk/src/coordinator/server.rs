@@ -146,9 +146,10 @@ impl Server {
         }
     }
 
-    /// Counts the server as disturbed from `now` on, until its syncs have been as fast as usual for [`Settings::calm`].
+    /// Counts the server as disturbed from `now` on, until its syncs have been as fast as usual for [`Settings::settle_time`].
     pub fn disturb(&mut self, now: Instant, settings: &Settings) {
-        self.disturbance = Some(Disturbance { slow_at: now, over_at: now.after(settings.longest_calm) });
+        self.disturbance =
+            Some(Disturbance { slow_at: now, over_at: now.after(settings.longest_settle_time) });
     }
 
     /// Ends a disturbance whose time is over. Returns true if the syncs were still slow then.
@@ -159,8 +160,8 @@ impl Server {
             Some((asked_at, Health::Serving(_))) => *asked_at,
             _ => disturbance.slow_at,
         };
-        let is_settled =
-            seen_until >= disturbance.slow_at && seen_until.since(disturbance.slow_at) >= settings.calm;
+        let is_settled = seen_until >= disturbance.slow_at
+            && seen_until.since(disturbance.slow_at) >= settings.settle_time;
         let is_over = now >= disturbance.over_at;
         (is_settled || is_over).then(|| {
             self.disturbance = None;
@@ -329,7 +330,7 @@ mod tests {
 
     #[test]
     fn a_server_is_disturbed_until_its_syncs_are_as_fast_as_usual_for_a_while() {
-        let settings = Settings { calm: Duration::from_secs(4), ..Settings::default() };
+        let settings = Settings { settle_time: Duration::from_secs(4), ..Settings::default() };
         let mut server = Server::default();
         let poll = |server: &mut Server, at: u64, mean: u64| {
             let mut new = sample((1, 1), (1, 1));
@@ -346,7 +347,7 @@ mod tests {
         assert_eq!(poll(&mut server, 12, 3), None);
         assert_eq!(poll(&mut server, 14, 50), None, "slow now");
         assert_eq!(poll(&mut server, 16, 3), None);
-        assert_eq!(poll(&mut server, 18, 3), Some(false), "calm from 14 to 18");
+        assert_eq!(poll(&mut server, 18, 3), Some(false), "settled from 14 to 18");
         server.disturb(AT(20), &settings);
         assert!((22..140).step_by(2).all(|at| poll(&mut server, at, 50).is_none()));
         assert_eq!(poll(&mut server, 140, 50), Some(true), "given up");

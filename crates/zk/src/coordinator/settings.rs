@@ -17,9 +17,9 @@ pub struct Settings {
     pub sample_age: Duration,
     /// After a snapshot the server's syncs must be as fast as before for this long. The kernel may begin to write a snapshot's pages that late
     /// (`vm.dirty_expire_centisecs`). Zero: a snapshot is on the drive when it is answered.
-    pub calm: Duration,
+    pub settle_time: Duration,
     /// A server whose syncs stay slow counts as undisturbed again after this time.
-    pub longest_calm: Duration,
+    pub longest_settle_time: Duration,
     /// A server whose log is shorter takes no snapshot. Otherwise a snapshot is due when the log is as large as the last snapshot: a restart takes
     /// at most twice as long.
     pub least_log: Bytes,
@@ -34,8 +34,8 @@ impl Default for Settings {
         Settings {
             longest_snapshot: Duration::from_secs(300),
             sample_age: Duration::from_secs(10),
-            calm: Duration::from_secs(35),
-            longest_calm: Duration::from_secs(120),
+            settle_time: Duration::from_secs(35),
+            longest_settle_time: Duration::from_secs(120),
             least_log: Bytes(64 << 20),
             longest_log: Bytes(4 << 30),
             retry_after: Duration::from_secs(30),
@@ -47,9 +47,15 @@ impl Settings {
     /// Says what is wrong with the settings.
     ///
     /// # Errors
-    /// A time longer than a day; a longest snapshot or a sample age of zero; a calm that is longer than the longest calm; a least log of zero or above the longest log.
+    /// A time longer than a day; a longest snapshot or a sample age of zero; a settle time that is longer than the longest one; a least log of zero or above the longest log.
     pub fn check(&self) -> Result<(), String> {
-        let times = [self.longest_snapshot, self.sample_age, self.calm, self.longest_calm, self.retry_after];
+        let times = [
+            self.longest_snapshot,
+            self.sample_age,
+            self.settle_time,
+            self.longest_settle_time,
+            self.retry_after,
+        ];
         if let Some(time) = times.into_iter().find(|time| *time > LONGEST) {
             return Err(format!("a time of {time:?} is longer than a day"));
         }
@@ -59,10 +65,10 @@ impl Settings {
         if self.sample_age.is_zero() {
             return Err("a sample age of no time: no sample would be young enough for a turn".into());
         }
-        if self.calm > self.longest_calm {
+        if self.settle_time > self.longest_settle_time {
             return Err(format!(
-                "syncs must be calm for {:?}, but are waited for {:?} only",
-                self.calm, self.longest_calm
+                "a settle time of {:?} is longer than the longest settle time, {:?}",
+                self.settle_time, self.longest_settle_time
             ));
         }
         if self.least_log == Bytes::ZERO {
@@ -90,7 +96,7 @@ mod tests {
             (Settings { longest_snapshot: Duration::ZERO, ..good }, "unanswered"),
             (Settings { longest_snapshot: Duration::MAX, ..good }, "day"),
             (Settings { sample_age: Duration::ZERO, ..good }, "young"),
-            (Settings { calm: Duration::from_secs(200), ..good }, "calm"),
+            (Settings { settle_time: Duration::from_secs(200), ..good }, "settle time"),
             (Settings { least_log: Bytes::ZERO, ..good }, "right after"),
             (Settings { longest_log: Bytes(1), ..good }, "longer than the longest"),
         ] {

@@ -15,8 +15,8 @@ fn settings() -> Settings {
     Settings {
         longest_snapshot: Duration::from_secs(20),
         sample_age: Duration::from_secs(3),
-        calm: Duration::from_secs(3),
-        longest_calm: Duration::from_secs(10),
+        settle_time: Duration::from_secs(3),
+        longest_settle_time: Duration::from_secs(10),
         least_log: Bytes(20_000),
         longest_log: Bytes(200_000),
         retry_after: Duration::from_secs(5),
@@ -205,7 +205,8 @@ fn a_turn_goes_on_while_the_syncs_are_slow_and_not_for_ever() {
 #[test]
 fn where_an_answered_snapshot_is_on_the_drive_the_turn_ends_at_once() {
     let mut bench = Bench::new(&[100, 0, 0]);
-    bench.coordinator = Coordinator::new(&servers(3), Settings { calm: Duration::ZERO, ..settings() }, at(0));
+    bench.coordinator =
+        Coordinator::new(&servers(3), Settings { settle_time: Duration::ZERO, ..settings() }, at(0));
     assert_eq!(bench.pass(21), [1]);
     bench.taken(1);
     assert!(matches!(bench.notices.last(), Some(Notice::TurnEnds { because: TurnEnd::Settled, .. })));

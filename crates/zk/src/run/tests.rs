@@ -125,8 +125,8 @@ impl Run {
         let settings = Settings {
             longest_snapshot: Duration::from_millis(400),
             sample_age: Duration::from_secs(1),
-            calm: Duration::ZERO,
-            longest_calm: Duration::from_millis(400),
+            settle_time: Duration::ZERO,
+            longest_settle_time: Duration::from_millis(400),
             least_log: Bytes(1_000),
             longest_log: Bytes(1 << 30),
             retry_after: Duration::from_millis(200),
