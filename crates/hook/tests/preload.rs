@@ -284,6 +284,27 @@ fn without_the_capability_logs_are_best_effort_and_bulk_is_idle() {
     assert_eq!(counters[0]["refused_priorities"], 1);
 }
 
+/// The file of a run's matched globs is for three globs: `*.log`, `*.bulk` and `*.both.log`.
+#[test]
+fn globs_that_matched_a_file_are_marked_for_all_processes_of_the_run() {
+    let place = Place::new();
+    let matched = place.path("matched");
+    let run = |name: &str| {
+        let mut command = place.command("log", name);
+        command.env("FURROW_PRIO_MATCHED", &matched);
+        place.run_command(command).last().unwrap()["unmatched_globs"].clone()
+    };
+    std::fs::write(&matched, [0; 3]).unwrap();
+    assert_eq!(run("a.log").to_string(), r#"{"bulk":["*.bulk","*.both.log"],"log":[]}"#);
+    assert_eq!(run("a.both.log").to_string(), r#"{"bulk":["*.bulk"],"log":[]}"#, "by both processes");
+    assert_eq!(std::fs::read(&matched).unwrap(), [1, 0, 1]);
+    for not_of_this_run in [&[0; 2][..], &[0; 4]] {
+        std::fs::write(&matched, not_of_this_run).unwrap();
+        assert_eq!(run("a.log"), Value::Null);
+        assert_eq!(std::fs::read(&matched).unwrap(), not_of_this_run);
+    }
+}
+
 #[test]
 fn without_the_variables_the_library_does_nothing() {
     let place = Place::new();
@@ -310,7 +331,9 @@ fn a_page_that_is_none_is_left_alone_and_bulk_goes_unheld() {
     place.run("bulk", "a.bulk");
     let page = std::fs::read_dir(place.path("pages")).unwrap().next().unwrap().unwrap().path();
     let good = std::fs::read(&page).unwrap();
-    for garbled in [b"short".to_vec(), vec![0xff; good.len()]] {
+    let mut other_version = good.clone();
+    other_version[8] += 1;
+    for garbled in [b"short".to_vec(), vec![0xff; good.len()], other_version] {
         std::fs::write(&page, &garbled).unwrap();
         place.run("bulk", "a.bulk");
         assert_eq!(std::fs::read(&page).unwrap(), garbled);

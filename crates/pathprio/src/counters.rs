@@ -3,7 +3,9 @@
 use std::fmt::{self, Write};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use crate::rules::FileClass;
+use crate::glob::Glob;
+use crate::matched::MatchedGlobs;
+use crate::rules::{FileClass, Rules};
 
 /// The I/O priority of a thread while it made a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -115,8 +117,22 @@ impl Counters {
         self.in_both.store(0, Relaxed);
     }
 
-    /// Writes one line of JSON. `program` is the process's name: bytes of it that JSON would have to escape become `?`.
-    pub fn write_line(&self, to: &mut impl Write, pid: u32, program: &[u8]) -> fmt::Result {
+    /// Most bytes of [`write_line`](Self::write_line).
+    pub fn line_bytes(rules: &Rules) -> usize {
+        // A control character is six bytes of JSON.
+        let glob = |glob: &Glob| glob.as_str().len() * 6 + 3;
+        2048 + rules.log.iter().chain(&rules.bulk).map(glob).sum::<usize>()
+    }
+
+    /// Writes one line of JSON. `program` is the process's name: bytes of it that JSON would have to escape become `?`. `matched`: the globs of the run, if it is known which of them matched
+    /// a file.
+    pub fn write_line(
+        &self,
+        to: &mut impl Write,
+        pid: u32,
+        program: &[u8],
+        matched: Option<&MatchedGlobs<'_>>,
+    ) -> fmt::Result {
         write!(to, "{{\"pid\":{pid},\"program\":\"")?;
         for byte in program {
             let plain = (byte.is_ascii_graphic() || *byte == b' ') && !matches!(byte, b'"' | b'\\');
@@ -136,8 +152,38 @@ impl Counters {
             to.write_str("}}")?;
         }
         let (refused, in_both) = (self.refused.load(Relaxed), self.in_both.load(Relaxed));
-        writeln!(to, ",\"refused_priorities\":{refused},\"in_both\":{in_both}}}")
+        write!(to, ",\"refused_priorities\":{refused},\"in_both\":{in_both}")?;
+        if let Some(matched) = matched {
+            write_unmatched(to, matched)?;
+        }
+        to.write_str("}\n")
     }
+}
+
+fn write_unmatched(to: &mut impl Write, matched: &MatchedGlobs<'_>) -> fmt::Result {
+    to.write_str(",\"unmatched_globs\":{")?;
+    for (index, class) in FileClass::ALL.into_iter().enumerate() {
+        let comma = if index == 0 { "" } else { "," };
+        write!(to, "{comma}\"{}\":[", class.name())?;
+        for (index, glob) in matched.unmatched(class).enumerate() {
+            to.write_str(if index == 0 { "" } else { "," })?;
+            write_json_text(to, glob.as_str())?;
+        }
+        to.write_char(']')?;
+    }
+    to.write_char('}')
+}
+
+fn write_json_text(to: &mut impl Write, text: &str) -> fmt::Result {
+    to.write_char('"')?;
+    for char in text.chars() {
+        match char {
+            '"' | '\\' => write!(to, "\\{char}")?,
+            char if u32::from(char) < 0x20 => write!(to, "\\u{:04x}", u32::from(char))?,
+            char => to.write_char(char)?,
+        }
+    }
+    to.write_char('"')
 }
 
 impl Default for Counters {
@@ -188,6 +234,7 @@ impl<const N: usize> Write for Line<N> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::AtomicU8;
 
     #[test]
     fn the_counters_are_one_line_of_json() {
@@ -197,7 +244,7 @@ mod tests {
         counters.of(FileClass::Log).count_priority(Effective::RealTime);
         assert!(!counters.is_empty());
         let mut line = Line::<2048>::new();
-        counters.write_line(&mut line, 12, b"a \"b\\\n").unwrap();
+        counters.write_line(&mut line, 12, b"a \"b\\\n", None).unwrap();
         assert_eq!(
             std::str::from_utf8(line.as_bytes()).unwrap(),
             "{\"pid\":12,\"program\":\"a ?b??\",\
@@ -212,13 +259,31 @@ mod tests {
     }
 
     #[test]
+    fn globs_that_matched_no_file_are_in_the_line() {
+        let parse = |globs: &[&str]| globs.iter().map(|glob| Glob::parse(glob).unwrap()).collect();
+        let rules = Rules { log: parse(&["*.log", "a\\\"\u{1}b"]), bulk: parse(&["*.x", "*.y"]) };
+        let marks = [const { AtomicU8::new(0) }; 4];
+        let matched = MatchedGlobs::new(&rules, &marks).unwrap();
+        matched.mark(b"a.log");
+        let mut line = String::new();
+        Counters::new().write_line(&mut line, 1, b"", Some(&matched)).unwrap();
+        let end = r#","in_both":0,"unmatched_globs":{"log":["a\\\"\u0001b"],"bulk":["*.x","*.y"]}}"#;
+        assert!(line.ends_with(&format!("{end}\n")), "{line}");
+    }
+
+    #[test]
     fn the_longest_line_fits_its_buffer() {
         let counters = Counters::new();
         for class in FileClass::ALL {
             counters.of(class).fields().iter().for_each(|(_, count)| count.store(u64::MAX, Relaxed));
             counters.of(class).by_priority.iter().for_each(|count| count.store(u64::MAX, Relaxed));
         }
-        let mut line = Line::<2048>::new();
-        counters.write_line(&mut line, u32::MAX, &[b'x'; 16]).unwrap();
+        let globs = vec![Glob::parse(&"\u{1}".repeat(500)).unwrap(); 10];
+        let rules = Rules { log: globs.clone(), bulk: globs };
+        let marks = [const { AtomicU8::new(0) }; 20];
+        let mut line = String::new();
+        let matched = MatchedGlobs::new(&rules, &marks);
+        counters.write_line(&mut line, u32::MAX, &[b'x'; 16], matched.as_ref()).unwrap();
+        assert!(line.len() <= Counters::line_bytes(&rules), "{}", line.len());
     }
 }

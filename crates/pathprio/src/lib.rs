@@ -10,6 +10,7 @@
 //!   admission                  when a bulk write may go: the controller of `zoned`, fed from the page
 //!   page                       what the processes of a drive share: synced writes of logs, bulk in flight
 //!   behind                     write-behind of a descriptor, in pieces
+//!   matched                    the globs that matched no file
 //!   counters                   counters by class, as JSON
 //! ```
 #![forbid(unsafe_code)]
@@ -18,6 +19,7 @@ pub mod admission;
 pub mod behind;
 pub mod counters;
 pub mod glob;
+pub mod matched;
 pub mod page;
 pub mod profile;
 pub mod rules;

@@ -1,5 +1,7 @@
 //! The patterns of well-known programs.
 
+use crate::rules::FileClass;
+
 /// The patterns of a program's files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Profile {
@@ -9,6 +11,16 @@ pub struct Profile {
     pub log: &'static [&'static str],
     /// Patterns of its bulk files.
     pub bulk: &'static [&'static str],
+}
+
+impl Profile {
+    /// The patterns of a class.
+    pub fn globs(&self, class: FileClass) -> &'static [&'static str] {
+        match class {
+            FileClass::Log => self.log,
+            FileClass::Bulk => self.bulk,
+        }
+    }
 }
 
 /// The profiles, by name.
@@ -46,7 +58,7 @@ pub fn find(name: &str) -> Option<&'static Profile> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::FileClass::{self, Bulk, Log};
+    use crate::FileClass::{Bulk, Log};
     use crate::glob::Glob;
     use crate::rules::Rules;
 

@@ -65,6 +65,11 @@ impl Rules {
         }
     }
 
+    /// Number of patterns.
+    pub fn globs(&self) -> usize {
+        self.log.len() + self.bulk.len()
+    }
+
     /// The class of the file at `path`; `None` if no pattern matches. A path that patterns of both classes match is a log's. Does not allocate.
     pub fn classify(&self, path: &[u8]) -> Option<Classified> {
         let log = self.log.iter().any(|glob| glob.matches(path));

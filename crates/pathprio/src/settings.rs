@@ -18,6 +18,10 @@ pub const COUNTERS_VARIABLE: &str = "FURROW_PRIO_COUNTERS";
 pub const PAGES_VARIABLE: &str = "FURROW_PRIO_PAGES";
 /// Environment variable with the number of the process that the command became. That process prints its counters even if all are zero.
 pub const ROOT_VARIABLE: &str = "FURROW_PRIO_ROOT";
+/// Environment variable with the absolute path of the file of the run's [matched globs](crate::matched). Without it globs that match no file are not told.
+pub const MATCHED_VARIABLE: &str = "FURROW_PRIO_MATCHED";
+/// Environment variable with the name of the profile whose patterns are among the others.
+pub const PROFILE_VARIABLE: &str = "FURROW_PRIO_PROFILE";
 
 /// The patterns as the value of a variable.
 pub fn encode_globs(globs: &[Glob]) -> String {

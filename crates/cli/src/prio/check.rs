@@ -1,4 +1,4 @@
-//! The command `furrow prio check`: what the kernel does with I/O priorities below a directory, and a trial of ten seconds.
+//! The command `furrow prio check`: what the kernel does with I/O priorities below a directory, and a trial.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
@@ -24,8 +24,10 @@ const BULK_WRITE: usize = 256 << 10;
 /// Bytes of a bulk file, which is synced when it is whole, and then written anew.
 const BULK_FILE: u64 = 64 << 20;
 const BULK_WRITERS: usize = 4;
-/// The length of each part of the trial.
-const PART: Duration = Duration::from_millis(3300);
+/// Parts of the trial: the log alone, beside bulk, and beside bulk with priorities.
+const PARTS: u32 = 3;
+/// The shortest trial in which each part measures more than it waits.
+const SHORTEST_TRIAL: Duration = Duration::from_secs(3);
 /// The time after a part's start from which the log is measured: bulk has begun.
 const SETTLES: Duration = Duration::from_millis(300);
 
@@ -38,6 +40,9 @@ pub struct CheckArgs {
     /// Only show the facts.
     #[arg(long)]
     no_trial: bool,
+    /// The length of the trial, 3 s at least.
+    #[arg(long, default_value = "10s", value_name = "TIME", value_parser = humantime::parse_duration, conflicts_with = "no_trial")]
+    trial: Duration,
 }
 
 /// The arguments of the load.
@@ -46,6 +51,8 @@ pub struct LoadArgs {
     #[arg(value_enum)]
     what: Load,
     file: PathBuf,
+    #[arg(long, value_parser = humantime::parse_duration)]
+    time: Duration,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
@@ -59,12 +66,15 @@ pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
     if !args.path.is_dir() {
         return Err(Failure::usage(format!("{} is no directory", args.path.display())));
     }
+    if args.trial < SHORTEST_TRIAL {
+        return Err(Failure::usage(format!("--trial is at least {SHORTEST_TRIAL:?}")));
+    }
     let facts = facts(&args.path)?;
     if !context.json {
         let pairs: Vec<(&str, String)> = facts.iter().map(|(name, value)| (*name, value.clone())).collect();
         output::pairs(&pairs)?;
     }
-    let rows = if args.no_trial { Vec::new() } else { trial(&args.path)? };
+    let rows = if args.no_trial { Vec::new() } else { trial(&args.path, args.trial / PARTS)? };
     if context.json {
         let facts: serde_json::Map<String, Value> =
             facts.into_iter().map(|(name, value)| (name.replace(' ', "_"), value.into())).collect();
@@ -178,38 +188,66 @@ impl Row {
     }
 }
 
-/// The trial's directory, which goes with the value.
-struct Directory(PathBuf);
+/// A trial, whose directory goes with the value.
+struct Trial {
+    directory: PathBuf,
+    /// The length of each part.
+    time: Duration,
+}
 
-impl Drop for Directory {
+impl Drop for Trial {
     fn drop(&mut self) {
-        if let Err(error) = fs::remove_dir_all(&self.0) {
-            eprintln!("furrow: removing {}: {error}", self.0.display());
+        if let Err(error) = fs::remove_dir_all(&self.directory) {
+            eprintln!("furrow: removing {}: {error}", self.directory.display());
         }
     }
 }
 
-fn trial(path: &Path) -> Result<Vec<Row>> {
+fn trial(path: &Path, time: Duration) -> Result<Vec<Row>> {
     let directory = path.join(format!(".furrow-prio-check-{}", std::process::id()));
     fs::create_dir(&directory).with_context(|| format!("making {}", directory.display()))?;
-    let directory = Directory(std::path::absolute(directory).context("the current directory")?);
+    let path = std::path::absolute(directory).context("the current directory")?;
+    let trial = Trial { directory: path, time };
     Ok(vec![
-        part(&directory, "alone", 0, false)?,
-        part(&directory, "beside bulk", BULK_WRITERS, false)?,
-        part(&directory, "beside bulk, prio run", BULK_WRITERS, true)?,
+        trial.part("alone", 0, false)?,
+        trial.part("beside bulk", BULK_WRITERS, false)?,
+        trial.part("beside bulk, prio run", BULK_WRITERS, true)?,
     ])
 }
 
-fn part(directory: &Directory, name: &'static str, writers: usize, with_classes: bool) -> Result<Row> {
-    let bulk: Vec<Loader> = (0..writers)
-        .map(|writer| start(directory, Load::Bulk, &format!("check-{writer}.bulk"), with_classes))
-        .collect::<Result<_>>()?;
-    let log = start(directory, Load::Log, "check.log", with_classes)?.result()?;
-    let mut bytes = 0.0;
-    for writer in bulk {
-        bytes += writer.result()?.get("bytes_per_second").and_then(Value::as_f64).unwrap_or_default();
+impl Trial {
+    fn part(&self, name: &'static str, writers: usize, with_classes: bool) -> Result<Row> {
+        let bulk: Vec<Loader> = (0..writers)
+            .map(|writer| self.start(Load::Bulk, &format!("check-{writer}.bulk"), with_classes))
+            .collect::<Result<_>>()?;
+        let log = self.start(Load::Log, "check.log", with_classes)?.result()?;
+        let mut bytes = 0.0;
+        for writer in bulk {
+            bytes += writer.result()?.get("bytes_per_second").and_then(Value::as_f64).unwrap_or_default();
+        }
+        Ok(Row { name, log, bulk: bytes })
     }
-    Ok(Row { name, log, bulk: bytes })
+
+    fn start(&self, what: Load, file: &str, with_classes: bool) -> Result<Loader> {
+        let program = std::env::current_exe().context("the path of this program")?;
+        let mut command = Command::new(&program);
+        if with_classes {
+            let (counters, pages) = (self.directory.join("counters"), self.directory.join("pages"));
+            let (class, glob) = match what {
+                Load::Log => ("--log", "check.log"),
+                Load::Bulk => ("--bulk", "check-*.bulk"),
+            };
+            command.args(["prio", "run", "--join", class, glob, "--counters"]);
+            command.arg(counters).arg("--").arg(&program).env("FURROW_PRIO_DIR", pages);
+        }
+        let name = match what {
+            Load::Log => "log",
+            Load::Bulk => "bulk",
+        };
+        command.args(["prio", "load", name]).arg(self.directory.join(file)).arg("--time");
+        command.arg(humantime::format_duration(self.time).to_string()).stdout(Stdio::piped());
+        Ok(Loader(command.spawn().context("starting the load")?))
+    }
 }
 
 /// A process with a part of the load. It is killed if its result is not asked for.
@@ -236,41 +274,25 @@ impl Drop for Loader {
     }
 }
 
-fn start(directory: &Directory, what: Load, file: &str, with_classes: bool) -> Result<Loader> {
-    let program = std::env::current_exe().context("the path of this program")?;
-    let mut command = Command::new(&program);
-    if with_classes {
-        let (counters, pages) = (directory.0.join("counters"), directory.0.join("pages"));
-        command.args(["prio", "run", "--join", "--log", "check.log", "--bulk", "check-*.bulk", "--counters"]);
-        command.arg(counters).arg("--").arg(&program).env("FURROW_PRIO_DIR", pages);
-    }
-    let name = match what {
-        Load::Log => "log",
-        Load::Bulk => "bulk",
-    };
-    command.args(["prio", "load", name]).arg(directory.0.join(file)).stdout(Stdio::piped());
-    Ok(Loader(command.spawn().context("starting the load")?))
-}
-
 /// Makes one writer's load, and prints its result.
 pub fn load(context: &Context, args: &LoadArgs) -> Result<ExitCode> {
     let driver = &**context.driver();
     let result = match args.what {
-        Load::Log => append_synced(driver, &args.file),
-        Load::Bulk => write_bulk(driver, &args.file),
+        Load::Log => append_synced(driver, &args.file, args.time),
+        Load::Bulk => write_bulk(driver, &args.file, args.time),
     };
     output::json(&result.with_context(|| format!("writing {}", args.file.display()))?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn append_synced(driver: &dyn Driver, file: &Path) -> Result<Value> {
+fn append_synced(driver: &dyn Driver, file: &Path, time: Duration) -> Result<Value> {
     /// `O_DSYNC` of Linux. rustix's `OFlags::DSYNC` has the bits of `O_SYNC`, which also waits for the file's times.
     const DATA_SYNC: i32 = 0o1_0000;
     let mut file = OpenOptions::new().create(true).append(true).custom_flags(DATA_SYNC).open(file)?;
     let (start, data) = (driver.now(), vec![7; APPEND]);
     let mut latencies: Vec<Duration> = Vec::new();
     let mut now = start;
-    while now.since(start) < PART {
+    while now.since(start) < time {
         file.write_all(&data)?;
         let end = driver.now();
         if now.since(start) >= SETTLES {
@@ -283,15 +305,15 @@ fn append_synced(driver: &dyn Driver, file: &Path) -> Result<Value> {
     let mean = latencies.iter().sum::<Duration>() / u32::try_from(count).unwrap_or(u32::MAX);
     let p99 = latencies.get(count * 99 / 100).copied().unwrap_or_default();
     let micros = |latency: Duration| latency.as_secs_f64() * 1e6;
-    let per_second = count as f64 / (PART - SETTLES).as_secs_f64();
+    let per_second = count as f64 / time.saturating_sub(SETTLES).as_secs_f64();
     Ok(json!({ "per_second": per_second, "mean_us": micros(mean), "p99_us": micros(p99) }))
 }
 
-fn write_bulk(driver: &dyn Driver, file: &Path) -> Result<Value> {
+fn write_bulk(driver: &dyn Driver, file: &Path, time: Duration) -> Result<Value> {
     let file = File::create(file)?;
     let (start, data) = (driver.now(), vec![9; BULK_WRITE]);
     let (mut at, mut bytes, mut now): (u64, u64, Instant) = (0, 0, start);
-    while now.since(start) < PART {
+    while now.since(start) < time {
         file.write_all_at(&data, at)?;
         at += BULK_WRITE as u64;
         bytes += BULK_WRITE as u64;
@@ -302,8 +324,8 @@ fn write_bulk(driver: &dyn Driver, file: &Path) -> Result<Value> {
         now = driver.now();
     }
     file.sync_data()?;
-    let time = driver.now().since(start);
-    Ok(json!({ "bytes_per_second": bytes as f64 / time.as_secs_f64() }))
+    let took = driver.now().since(start);
+    Ok(json!({ "bytes_per_second": bytes as f64 / took.as_secs_f64() }))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //! ```text
 //!   DIR/boot-1f6c9a02/joined/drive-fe00.page     programs that were started with --join
 //!   DIR/boot-1f6c9a02/run-1234/drive-fe00.page   the program with the process number 1234, and its children
+//!   DIR/boot-1f6c9a02/run-1234/matched           which globs of that run matched a file, with --join too
 //! ```
 //!
 //! The times in a page are of a clock that begins anew at each boot, so a page is that of one boot.
@@ -23,31 +24,40 @@ const JOINED: &str = "joined";
 const OF_RUN: &str = "run-";
 const OF_BOOT: &str = "boot-";
 
-/// The directory of pages for a program that this process becomes.
-pub fn prepare(join: bool) -> Result<PathBuf> {
+/// The directories for a program that this process becomes.
+#[derive(PartialEq, Eq, Debug)]
+pub struct Directories {
+    /// The directory of pages.
+    pub pages: PathBuf,
+    /// The run's own directory, which the next run removes when no process of this one is left.
+    pub run: PathBuf,
+}
+
+/// Makes the directories.
+pub fn prepare(join: bool) -> Result<Directories> {
     let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     prepare_in(&top_directory()?, &boot, join)
 }
 
 /// `boot`: the number that the kernel gave this boot.
-fn prepare_in(top: &Path, boot: &str, join: bool) -> Result<PathBuf> {
+fn prepare_in(top: &Path, boot: &str, join: bool) -> Result<Directories> {
     let boot = format!("{OF_BOOT}{}", boot.get(..8).unwrap_or("unknown"));
     make_own(top)?;
     remove_other_boots(top, &boot);
     let top = top.join(boot);
     make_own(&top)?;
     remove_ended(&top);
-    let name = if join { JOINED.to_owned() } else { format!("{OF_RUN}{}", std::process::id()) };
-    let pages = top.join(name);
+    let run = top.join(format!("{OF_RUN}{}", std::process::id()));
+    // Of a run that ended and had the number that this process has now.
+    let _none_there = fs::remove_dir_all(&run);
+    make_own(&run)?;
     if !join {
-        // Of a run that ended and had the number that this process has now.
-        let _none_there = fs::remove_dir_all(&pages);
+        return Ok(Directories { pages: run.clone(), run });
     }
+    let pages = top.join(JOINED);
     make_own(&pages)?;
-    if join {
-        check_pages(&pages)?;
-    }
-    Ok(pages)
+    check_pages(&pages)?;
+    Ok(Directories { pages, run })
 }
 
 fn top_directory() -> Result<PathBuf> {
@@ -162,25 +172,26 @@ mod tests {
     fn pages_of_another_boot_or_of_a_former_process_of_this_number_are_not_used() {
         let top = tempfile::tempdir().unwrap();
         let before = ["11111111-0", "22222222-0"].map(|boot| {
-            let joined = prepare_in(top.path(), boot, true).unwrap();
+            let joined = prepare_in(top.path(), boot, true).unwrap().pages;
             let page = joined.join("drive-1.page");
             fs::write(&page, page_file()).unwrap();
             page
         });
         assert_eq!(before.map(|page| page.exists()), [false, true]);
         let of_run = prepare_in(top.path(), "22222222-0", false).unwrap();
-        fs::write(of_run.join("drive-1.page"), "").unwrap();
+        fs::write(of_run.pages.join("drive-1.page"), "").unwrap();
         assert_eq!(prepare_in(top.path(), "22222222-0", false).unwrap(), of_run);
-        assert!(!of_run.join("drive-1.page").exists());
+        assert!(!of_run.pages.join("drive-1.page").exists());
         assert!(
             prepare_in(top.path(), "", false)
                 .unwrap()
+                .pages
                 .ends_with(format!("boot-unknown/run-{}", std::process::id()))
         );
     }
 
     #[test]
-    fn a_page_of_another_version_is_refused_in_words() {
+    fn a_page_of_another_version_or_a_damaged_one_is_refused_in_words() {
         let dir = tempfile::tempdir().unwrap();
         let mut page = page_file();
         fs::write(dir.path().join("drive-1.page"), &page).unwrap();
@@ -189,5 +200,12 @@ mod tests {
         fs::write(dir.path().join("drive-1.page"), &page).unwrap();
         let error = check_pages(dir.path()).unwrap_err().to_string();
         assert!(error.contains("drive-1.page is a page of version 2"), "{error}");
+        page.truncate(100);
+        page[8] = 1;
+        for damaged in [&page, &vec![0xff; page::PAGE_BYTES]] {
+            fs::write(dir.path().join("drive-1.page"), damaged).unwrap();
+            let error = check_pages(dir.path()).unwrap_err().to_string();
+            assert!(error.contains("drive-1.page is no page of counters, or damaged"), "{error}");
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -136,14 +136,28 @@ fn preload(command: &mut Command, args: &RunArgs, rules: &Rules) -> Result<()> {
     let library = LIBRARY.find(args.library.as_deref())?;
     let value = preload_value(&library)?;
     check_library(&library, &value)?;
+    let directories = pages::prepare(args.join)?;
     command
         .env("LD_PRELOAD", value)
         .env(settings::VERSION_VARIABLE, settings::VERSION)
         .env(settings::LOG_VARIABLE, settings::encode_globs(&rules.log))
         .env(settings::BULK_VARIABLE, settings::encode_globs(&rules.bulk))
-        .env(settings::PAGES_VARIABLE, pages::prepare(args.join)?)
+        .env(settings::PAGES_VARIABLE, &directories.pages)
         // The program has the number of this process.
         .env(settings::ROOT_VARIABLE, std::process::id().to_string());
+    match &args.profile {
+        None => drop(command.env_remove(settings::PROFILE_VARIABLE)),
+        Some(profile) => drop(command.env(settings::PROFILE_VARIABLE, profile)),
+    }
+    let matched = directories.run.join("matched");
+    match fs::write(&matched, vec![0; rules.globs()]) {
+        Ok(()) => drop(command.env(settings::MATCHED_VARIABLE, &matched)),
+        Err(error) => {
+            let shown = matched.display();
+            eprintln!("furrow: {shown}: {error}: globs that match no file will not be named");
+            command.env_remove(settings::MATCHED_VARIABLE);
+        }
+    }
     match &args.counters {
         None => drop(command.env_remove(settings::COUNTERS_VARIABLE)),
         Some(path) => {

@@ -2,22 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::OnceLock;
 
-use crate::common::{done, refused, run, stderr_of};
+use crate::common::{done, library_folder, refused, run, stderr_of};
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Builds the library, because `cargo test` does not build a library that no test links.
-fn library() -> &'static Path {
-    static BUILT: OnceLock<PathBuf> = OnceLock::new();
-    BUILT.get_or_init(|| {
-        // Without --bins: the program that other tests run stays as it is.
-        let args = ["programs", "--offline", "--profile"];
-        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
-        done(&Command::new(env!("CARGO")).args(args).arg(profile).output().expect("cargo"));
-        Path::new(env!("CARGO_BIN_EXE_furrow")).with_file_name("libfurrow_leveldb.so")
-    })
+fn library() -> PathBuf {
+    library_folder().join("libfurrow_leveldb.so")
 }
 
 /// A directory with a drive's file and a root.

@@ -4,11 +4,13 @@ use std::cell::Cell;
 use std::ffi::{CStr, CString, c_char};
 use std::fmt::Write;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU32};
 
 use libc::c_int;
 use pathprio::counters::{Counters, Effective, Line};
-use pathprio::rules::Rules;
+use pathprio::matched::MatchedGlobs;
+use pathprio::profile::{self, Profile};
+use pathprio::rules::{Classified, Rules};
 use pathprio::{FileClass, settings};
 use sys::Priority;
 use sys::priority::{set_thread_priority, thread_priority};
@@ -32,6 +34,9 @@ const BULK_UNPRIVILEGED: Priority = Priority::Idle;
 /// The settings of the process, which do not change.
 struct Settings {
     rules: Rules,
+    /// A byte for each glob of the run, which all its processes share; `None` if the file cannot be mapped.
+    marks: Option<&'static [AtomicU8]>,
+    profile: Option<&'static Profile>,
     pages: Option<CString>,
     /// The file for the counters; `None` for stderr.
     counters: Option<CString>,
@@ -77,13 +82,13 @@ pub fn classify(fd: c_int, entry: &Entry, opened_as: Option<&CStr>) -> Option<Cl
         entry.set_no_class();
         return None;
     };
-    let given = opened_as.and_then(|path| settings.rules.classify(path.to_bytes()));
+    let given = opened_as.and_then(|path| settings.classify(path.to_bytes()));
     let classified = given.or_else(|| {
         let mut link = Line::<32>::new();
         write!(link, "/proc/self/fd/{fd}\0").ok()?;
         let mut path = [0; kernel::PATH_BYTES];
         let path = kernel::read_link(CStr::from_bytes_with_nul(link.as_bytes()).ok()?, &mut path)?;
-        settings.rules.classify(path)
+        settings.classify(path)
     });
     let Some(classified) = classified else {
         entry.set_no_class();
@@ -263,13 +268,27 @@ fn read_settings() -> Option<Settings> {
     let globs = |name: &str| text(name).unwrap_or_default();
     let rules = settings::decode_rules(globs(settings::LOG_VARIABLE), globs(settings::BULK_VARIABLE)).ok()?;
     let root = text(settings::ROOT_VARIABLE).and_then(|root| root.parse().ok());
+    let marks = path(settings::MATCHED_VARIABLE).and_then(|path| map_marks(&path, rules.globs()));
     Some(Settings {
+        marks,
+        profile: text(settings::PROFILE_VARIABLE).and_then(profile::find),
         rules,
         pages: path(settings::PAGES_VARIABLE),
         counters: path(settings::COUNTERS_VARIABLE),
         root: root.unwrap_or(0),
         stderr: kernel::any_file(2),
     })
+}
+
+/// Maps the file of the run's matched globs.
+fn map_marks(path: &CStr, globs: usize) -> Option<&'static [AtomicU8]> {
+    let fd = kernel::open(path, libc::O_RDWR, 0)?;
+    // A shorter file's mapping would end the process where it ends.
+    let is_whole = globs > 0 && kernel::file_bytes(fd) == u64::try_from(globs).ok();
+    let mapped = if is_whole { kernel::map_shared(fd, globs) } else { None };
+    kernel::close(fd);
+    // SAFETY: the mapping has that many bytes, and stays. Bytes need no alignment, and are atomics, so that other processes may write them at any time.
+    mapped.map(|marks| unsafe { std::slice::from_raw_parts(marks.cast::<AtomicU8>(), globs) })
 }
 
 /// Runs in the child of a fork, before the call returns there.
@@ -292,9 +311,20 @@ pub extern "C" fn finish() {
     if pid == settings.root || !COUNTERS.is_empty() {
         let mut program = [0; 16];
         let name = program_name(&mut program);
-        let mut line = Line::<2048>::new();
-        if COUNTERS.write_line(&mut line, pid, name).is_ok() {
+        let matched = settings.matched();
+        let mut line = String::new();
+        if line.try_reserve_exact(Counters::line_bytes(&settings.rules)).is_ok()
+            && COUNTERS.write_line(&mut line, pid, name, matched.as_ref()).is_ok()
+        {
             settings.write_counters(line.as_bytes());
+        }
+        if let Some(matched) = matched {
+            matched.warn(settings.profile, |warning| {
+                let mut line = Line::<PIPE_BYTES>::new();
+                if line.write_fmt(warning).is_ok() {
+                    settings.write_to_stderr(line.as_bytes());
+                }
+            });
         }
     }
     errno::set(errno);
@@ -308,7 +338,23 @@ fn program_name(into: &mut [u8; 16]) -> &[u8] {
     into.get(..bytes).unwrap_or_default().trim_ascii_end()
 }
 
+/// A pipe that has room takes so many bytes at once.
+const PIPE_BYTES: usize = 4096;
+
 impl Settings {
+    /// The class of the file at `path`. Marks the globs that match.
+    fn classify(&self, path: &[u8]) -> Option<Classified> {
+        let classified = self.rules.classify(path)?;
+        if let Some(matched) = self.matched() {
+            matched.mark(path);
+        }
+        Some(classified)
+    }
+
+    fn matched(&self) -> Option<MatchedGlobs<'_>> {
+        MatchedGlobs::new(&self.rules, self.marks?)
+    }
+
     /// Appends the line with one call, so that lines of several processes do not mix. The file is there since the start.
     fn write_counters(&self, line: &[u8]) {
         let Some(path) = &self.counters else {
@@ -324,8 +370,11 @@ impl Settings {
     /// Parents read the stderr of their children, so the first process alone writes there.
     fn write_to_stderr(&self, line: &[u8]) {
         let is_first = self.root == PROCESS.load(Relaxed);
-        if is_first && self.stderr.is_some() && kernel::any_file(2) == self.stderr && kernel::has_room(2) {
-            let _wrote = kernel::without_signals(|| kernel::write(2, line));
+        if is_first && self.stderr.is_some() && kernel::any_file(2) == self.stderr {
+            // A reader that is gone, or slow, gets no more.
+            let _wrote = kernel::without_signals(|| {
+                line.chunks(PIPE_BYTES).all(|part| kernel::has_room(2) && kernel::write(2, part))
+            });
         }
     }
 }

@@ -1,6 +1,8 @@
 //! Helpers of the tests, which run the program and check its output.
 
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::Value;
 
@@ -14,6 +16,18 @@ pub fn run(device: Option<&str>, args: &[&str]) -> Output {
         command.env("FURROW_DEVICE", device);
     }
     command.output().expect("timeout comes with coreutils")
+}
+
+/// The folder of the preloaded libraries, which this builds, because `cargo test` does not build a library that no test links.
+pub fn library_folder() -> &'static Path {
+    static BUILT: OnceLock<()> = OnceLock::new();
+    BUILT.get_or_init(|| {
+        // Without --bins: the program that other tests run stays as it is.
+        let args = ["programs", "--offline", "--profile"];
+        let profile = if cfg!(debug_assertions) { "test" } else { "release" };
+        done(&Command::new(env!("CARGO")).args(args).arg(profile).output().expect("cargo"));
+    });
+    Path::new(env!("CARGO_BIN_EXE_furrow")).parent().expect("a program lies in a folder")
 }
 
 /// The text that the program printed on stderr.
