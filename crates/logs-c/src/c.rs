@@ -313,6 +313,22 @@ pub unsafe extern "C" fn furrow_log_is_real_time(log: *const Log) -> c_int {
 /// See the header.
 ///
 /// # Safety
+/// `log` is a handle.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn furrow_log_room_failure(log: *const Log) -> *const c_char {
+    // SAFETY: by this function's contract.
+    match unsafe { handle(log) }.ok().and_then(Log::room_failure) {
+        Some(failure) => {
+            keep_message(&failure);
+            furrow_log_message()
+        }
+        None => std::ptr::null(),
+    }
+}
+
+/// See the header.
+///
+/// # Safety
 /// `log` is a handle, which no other call uses at the same time or afterwards.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn furrow_log_close(log: *mut Log) -> c_int {

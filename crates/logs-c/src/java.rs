@@ -1,4 +1,4 @@
-//! The native methods of `java/furrow/LogFile.java` and `java/furrow/LogReader.java`, which document them. A handle is the address of a [`Log`] or a [`LogReader`]; the Java classes keep it
+//! The native methods of `java/furrow/LogFile.java` and `java/furrow/LogReader.java`, which document them. A handle is the address of a [`Log`] or a [`LogReader`]; their base class, `Handle`, keeps it
 //! from being used after its close.
 
 use std::any::Any;
@@ -194,6 +194,23 @@ pub extern "system" fn Java_furrow_LogFile_isRealTime0<'local>(
     // SAFETY: the Java class gives handles of open logs only.
     let outcome =
         env.with_env(|_| -> Result<jboolean, Failure> { Ok(unsafe { log_of(handle) }?.is_real_time()) });
+    outcome.resolve::<ThrowIoException>()
+}
+
+/// Why no room is zeroed ahead of the log any more; null while there is room.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_furrow_LogFile_roomFailure0<'local>(
+    mut env: EnvUnowned<'local>,
+    _class: JClass<'local>,
+    handle: jlong,
+) -> JString<'local> {
+    let outcome = env.with_env(|env| -> Result<JString<'local>, Failure> {
+        // SAFETY: the Java class gives handles of open logs only.
+        match unsafe { log_of(handle) }?.room_failure() {
+            Some(text) => Ok(env.new_string(text)?),
+            None => Ok(JString::default()),
+        }
+    });
     outcome.resolve::<ThrowIoException>()
 }
 

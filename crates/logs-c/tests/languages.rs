@@ -36,7 +36,7 @@ fn run(command: &mut Command) -> Vec<u8> {
     output.stdout
 }
 
-/// Runs a program that writes a log: an ordinary file, and then a log on an emulated drive, which it copies to standard output.
+/// Runs a program that writes a log: an ordinary file, then a log on an emulated drive, which it copies to standard output, and then an ordinary file that gets no room ahead.
 fn check_logs(folder: &Path, mut program: impl FnMut() -> Command) {
     let log = folder.join("app.log");
     run(program().arg(&log));
@@ -44,6 +44,15 @@ fn check_logs(folder: &Path, mut program: impl FnMut() -> Command) {
     let drive = format!("emu:{}?zones=64&zone-size=1MiB", folder.join("drive.img").display());
     // A log in a folder that is not there yet.
     assert!(run(program().arg("/wal/app.log").arg(drive)) == wanted());
+    run(with_limit(&program()).arg(folder.join("limited.log")).arg("limited"));
+}
+
+/// The command with files of 1 MiB at most.
+fn with_limit(command: &Command) -> Command {
+    let mut limited = Command::new("prlimit");
+    limited.arg("--fsize=1048576").arg(command.get_program()).args(command.get_args());
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    limited
 }
 
 /// The bytes that both programs write.
@@ -101,10 +110,10 @@ fn a_java_program_writes_the_same_bytes() {
     let folder = folder();
     let mut javac = Command::new("javac");
     javac.arg("-d").arg(folder.path());
-    for class in ["java/furrow/LogFile.java", "java/furrow/LogReader.java", "tests/programs/Log.java"] {
-        javac.arg(manifest(class));
+    for class in ["Handle", "LogFile", "LogReader"] {
+        javac.arg(manifest(&format!("java/furrow/{class}.java")));
     }
-    run(&mut javac);
+    run(javac.arg(manifest("tests/programs/Log.java")));
     check_logs(folder.path(), || {
         let mut java = Command::new("java");
         java.arg("-Xcheck:jni").arg(format!("-Djava.library.path={}", library_folder().display()));

@@ -85,6 +85,15 @@ impl Log {
         }
     }
 
+    /// Why no room is zeroed ahead of the log any more, such as a full drive; `None` while there is room, and on a zoned drive. Without room each write may cost a commit of the file
+    /// system's journal.
+    pub fn room_failure(&self) -> Option<String> {
+        match &self.0 {
+            Kind::File(log) => log.room_failure(),
+            Kind::Zones(_) => None,
+        }
+    }
+
     /// Makes everything durable, and ends the log: an ordinary file is truncated to the appended bytes.
     pub fn close(self) -> Result<()> {
         match self.0 {

@@ -2,7 +2,6 @@ package furrow;
 
 import java.io.IOException;
 import java.nio.file.Path;
-import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /**
  * A log whose synced writes stay fast on a shared drive, in an ordinary file or on a zoned drive.
@@ -14,11 +13,7 @@ import java.util.concurrent.locks.ReentrantReadWriteLock;
  *
  * <p>Any thread may call any method. Needs {@code libfurrow_log.so} in {@code java.library.path}.
  */
-public final class LogFile implements AutoCloseable {
-  static {
-    System.loadLibrary("furrow_log");
-  }
-
+public final class LogFile extends Handle {
   /** How writes reach the kernel. */
   public enum How {
     /** By io_uring, each request with its priority. */
@@ -49,13 +44,8 @@ public final class LogFile implements AutoCloseable {
     }
   }
 
-  /** Held for reading by calls, and for writing by the close: no call uses a handle that is gone. */
-  private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
-
-  private long handle;
-
   private LogFile(long handle) {
-    this.handle = handle;
+    super(handle);
   }
 
   /** Creates a log, and makes its name durable. Fails if the file exists. */
@@ -86,65 +76,46 @@ public final class LogFile implements AutoCloseable {
 
   /** Appends bytes, which stay together. Returns where they end. Ends in memory; waits while the buffer is full. */
   public long append(byte[] bytes) throws IOException {
-    lock.readLock().lock();
-    try {
-      return append0(handle, bytes);
-    } finally {
-      lock.readLock().unlock();
-    }
+    return call(handle -> append0(handle, bytes));
   }
 
   /** Makes all bytes below {@code upto} durable, and waits for that. After a failed write every append fails, and every sync of bytes above {@link #durable}. */
   public void sync(long upto) throws IOException {
-    lock.readLock().lock();
-    try {
+    call(handle -> {
       sync0(handle, upto);
-    } finally {
-      lock.readLock().unlock();
-    }
+      return null;
+    });
   }
 
   /** Number of appended bytes. */
   public long end() throws IOException {
-    lock.readLock().lock();
-    try {
-      return end0(handle, false);
-    } finally {
-      lock.readLock().unlock();
-    }
+    return call(handle -> end0(handle, false));
   }
 
   /** Number of bytes, from the log's begin, that are durable. */
   public long durable() throws IOException {
-    lock.readLock().lock();
-    try {
-      return end0(handle, true);
-    } finally {
-      lock.readLock().unlock();
-    }
+    return call(handle -> end0(handle, true));
   }
 
   /** True if the log's writes were real-time when it was opened, and on a zoned drive, whose scheduler never holds logs; false without CAP_SYS_NICE, where they are best effort of the highest level. */
   public boolean isRealTime() throws IOException {
-    lock.readLock().lock();
-    try {
-      return isRealTime0(handle);
-    } finally {
-      lock.readLock().unlock();
-    }
+    return call(handle -> isRealTime0(handle));
+  }
+
+  /** Why no room is zeroed ahead of the log any more, such as a full drive; null while there is room, and on a zoned drive. Without room each write may cost a commit of the file system's journal. */
+  public String roomFailure() throws IOException {
+    return call(handle -> roomFailure0(handle));
   }
 
   /** Makes everything durable and truncates the file to the appended bytes. Later calls fail; a second close does nothing. */
   @Override
   public void close() throws IOException {
-    lock.writeLock().lock();
-    try {
-      long closing = handle;
-      handle = 0;
-      close0(closing);
-    } finally {
-      lock.writeLock().unlock();
-    }
+    super.close();
+  }
+
+  @Override
+  void free(long handle) throws IOException {
+    close0(handle);
   }
 
   private static native long open0(
@@ -160,6 +131,8 @@ public final class LogFile implements AutoCloseable {
   private static native long end0(long handle, boolean durable) throws IOException;
 
   private static native boolean isRealTime0(long handle) throws IOException;
+
+  private static native String roomFailure0(long handle) throws IOException;
 
   private static native void close0(long handle) throws IOException;
 }

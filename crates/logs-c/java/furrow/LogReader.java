@@ -2,21 +2,11 @@ package furrow;
 
 import java.io.IOException;
 import java.nio.file.Path;
-import java.util.concurrent.locks.ReentrantReadWriteLock;
 
 /** A log that is read, for the recovery of the program that wrote it. Any thread may call any method. */
-public final class LogReader implements AutoCloseable {
-  static {
-    System.loadLibrary("furrow_log");
-  }
-
-  /** Held for reading by calls, and for writing by the close: no call uses a handle that is gone. */
-  private final ReentrantReadWriteLock lock = new ReentrantReadWriteLock();
-
-  private long handle;
-
+public final class LogReader extends Handle {
   private LogReader(long handle) {
-    this.handle = handle;
+    super(handle);
   }
 
   /** Opens a log for reading. Of the options only the drive matters. */
@@ -26,35 +16,23 @@ public final class LogReader implements AutoCloseable {
 
   /** Number of bytes of the log. In an ordinary file zeros behind the appended bytes are among them, until the log is closed. */
   public long length() throws IOException {
-    lock.readLock().lock();
-    try {
-      return length0(handle);
-    } finally {
-      lock.readLock().unlock();
-    }
+    return call(handle -> length0(handle));
   }
 
   /** Reads bytes at {@code offset}. Returns their number: fewer than the array has only at the log's end. */
   public int read(long offset, byte[] into) throws IOException {
-    lock.readLock().lock();
-    try {
-      return read0(handle, offset, into);
-    } finally {
-      lock.readLock().unlock();
-    }
+    return call(handle -> read0(handle, offset, into));
   }
 
   /** Ends reading. Later calls fail; a second close does nothing. */
   @Override
   public void close() throws IOException {
-    lock.writeLock().lock();
-    try {
-      long closing = handle;
-      handle = 0;
-      close0(closing);
-    } finally {
-      lock.writeLock().unlock();
-    }
+    super.close();
+  }
+
+  @Override
+  void free(long handle) throws IOException {
+    close0(handle);
   }
 
   private static native long open0(String path, String drive) throws IOException;

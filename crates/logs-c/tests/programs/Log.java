@@ -3,7 +3,10 @@ import furrow.LogReader;
 import java.io.IOException;
 import java.nio.file.Path;
 
-/** Writes the records of the test to a log: Log PATH [DRIVE]. A log on a drive is copied to standard output and removed. */
+/**
+ * Writes the records of the test to a log: Log PATH [DRIVE]. A log on a drive is copied to standard output and removed. With "limited" in the place of a drive the log is an ordinary file
+ * that may not grow beyond 1 MiB.
+ */
 public final class Log {
   static void check(boolean what, String text) {
     if (!what) {
@@ -25,8 +28,25 @@ public final class Log {
     throw new AssertionError("was not refused: " + word);
   }
 
+  /** Room of 16 MiB does not fit below the limit: the log goes on without. */
+  static void writeWithoutRoom(Path path) throws Exception {
+    try (LogFile log = LogFile.create(path, LogFile.Options.DEFAULT)) {
+      String failure = null;
+      for (int tries = 0; failure == null && tries < 1000; tries++) {
+        failure = log.roomFailure();
+        Thread.sleep(10);
+      }
+      check(failure != null && failure.contains("too large"), "the cause is " + failure);
+      log.sync(log.append(new byte[6]));
+    }
+  }
+
   public static void main(String[] args) throws Exception {
     Path path = Path.of(args[0]);
+    if (args.length > 1 && args[1].equals("limited")) {
+      writeWithoutRoom(path);
+      return;
+    }
     String drive = args.length > 1 ? args[1] : null;
     LogFile.Options options = new LogFile.Options(LogFile.How.THREAD, 512, 65536, 0, null, drive);
     LogFile.Options onDrive = drive == null ? LogFile.Options.DEFAULT : LogFile.Options.onDrive(drive);
@@ -47,6 +67,7 @@ public final class Log {
     }
     long all = wanted;
     log.isRealTime();
+    check(log.roomFailure() == null, "room failed");
     LogFile.Options file = new LogFile.Options(LogFile.How.THREAD, 512, 65536, 0, null, null);
     refused("", () -> LogFile.create(Path.of("/dev/shm/furrow-" + ProcessHandle.current().pid()), file));
     refused("were appended", () -> log.sync(all + 1));

@@ -1,6 +1,8 @@
-/* Writes the records of the test to a log: log PATH [DRIVE]. A log on a drive is copied to standard output and removed. Prints what it found wrong. */
+/* Writes the records of the test to a log: log PATH [DRIVE]. A log on a drive is copied to standard output and removed. With "limited" in the place of a drive the log is an ordinary file
+ * that may not grow beyond 1 MiB. Prints what it found wrong. */
 #include <errno.h>
 #include <furrow_log.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -14,9 +16,27 @@
     }                                                                     \
   } while (0)
 
+/* Room of 16 MiB does not fit below the limit: the log goes on without. */
+static int write_without_room(const char *path) {
+  furrow_log *log = NULL;
+  uint64_t end;
+  signal(SIGXFSZ, SIG_IGN);
+  CHECK(furrow_log_create(path, NULL, &log) == 0);
+  const char *failure = NULL;
+  for (int tries = 0; !failure && tries < 1000; tries++) {
+    failure = furrow_log_room_failure(log);
+    usleep(10000);
+  }
+  CHECK(failure != NULL && strstr(failure, "too large") != NULL);
+  CHECK(furrow_log_append(log, "record", 6, &end) == 0 && furrow_log_sync(log, end) == 0);
+  CHECK(furrow_log_close(log) == 0);
+  return 0;
+}
+
 int main(int argc, char **argv) {
   furrow_log *log = NULL, *again = NULL;
   CHECK(argc == 2 || argc == 3);
+  if (argc == 3 && !strcmp(argv[2], "limited")) return write_without_room(argv[1]);
   const char *drive = argc == 3 ? argv[2] : NULL;
   struct furrow_log_options options = {.size = sizeof options, .block = 512, .room = 65536, .drive = drive};
   const struct furrow_log_options on_drive = {.size = sizeof options, .drive = drive};
@@ -34,6 +54,7 @@ int main(int argc, char **argv) {
     if (n % 3 == 0) CHECK(furrow_log_sync(log, end) == 0 && furrow_log_durable(log) >= end);
   }
   CHECK(furrow_log_end(log) == wanted);
+  CHECK(furrow_log_room_failure(log) == NULL);
   pid_t child = fork();
   if (child == 0) {
     int refused = furrow_log_append(log, "x", 1, NULL) == EPERM && furrow_log_sync(log, wanted) == EPERM;
