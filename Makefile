@@ -40,7 +40,7 @@ leveldb: ## only LevelDB's programs: plyvel's tests, LevelDB's own tests, db_ben
 prio: ## only programs under prio run: PostgreSQL, redis, ZooKeeper
 	@exec scripts/prio.sh
 
-zookeeper: ## only zk turns on an ensemble of three
+zookeeper: ## only a ZooKeeper ensemble of three under prio run, with zk turns
 	@exec scripts/zookeeper.sh
 
 crash: ## only the crash explorer

@@ -40,24 +40,6 @@ no_process_in() { # directory
   ! readlink /proc/[0-9]*/cwd 2>/dev/null | grep -qx "$1"
 }
 
-# The sum of a counter of a class over the lines of a file: sum FILE CLASS NAME.
-sum() {
-  grep -o "\"$2\":{[^}]*}" "$1" | grep -o "\"$3\":[0-9]*" | awk -F: '{ sum += $2 } END { printf "%.0f", sum }'
-}
-
-# Fails unless the processes of a server counted files, writes and syncs of logs, and files and writes of bulk.
-expect_counters() { # file
-  local class name
-  for class in log bulk; do
-    for name in files writes bytes; do
-      [ "$(sum "$1" "$class" "$name")" -gt 0 ] || { say "no $name of $class:"; cat "$1" >&2; return 1; }
-    done
-  done
-  [ "$(sum "$1" log syncs)" -gt 0 ] || { say "no sync of a log:"; cat "$1" >&2; return 1; }
-  grep -q '"in_both":[1-9]' "$1" && { say "files in both classes:"; cat "$1" >&2; return 1; }
-  say "log: $(sum "$1" log files) files, $(sum "$1" log syncs) syncs; bulk: $(sum "$1" bulk files) files, $(($(sum "$1" bulk bytes) >> 20)) MiB, $(sum "$1" bulk pieces) pieces, held for $(($(sum "$1" bulk held_ns) / 1000000)) ms"
-}
-
 # --- redis
 
 redis_start() {

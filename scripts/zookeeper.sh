@@ -1,13 +1,18 @@
 #!/usr/bin/env bash
-# `furrow zk turns` and a stock ZooKeeper ensemble: three servers on the loopback interface under load. The leader is killed in the middle of a turn, then
-# `zk turns` itself. Where ZooKeeper's jars cannot be fetched the script says so; with FURROW_REQUIRE_ZOOKEEPER=1 that is a failure. Kills only what it started.
+# A stock ZooKeeper ensemble under `furrow prio run`, with `furrow zk turns`: three servers on the loopback interface under load. The leader is killed in the middle of a turn, then
+# `zk turns` itself, then all servers: every acknowledged write is there. Then writes are measured while snapshots are taken, under `prio run` and without. Where ZooKeeper's jars cannot be
+# fetched the script says so; with FURROW_REQUIRE_ZOOKEEPER=1 that is a failure. Kills only what it started.
+#
+#     FURROW_ZK_RUNS=5 FURROW_ZK_SECONDS=10 FURROW_ZK_NODES=16000 scripts/zookeeper.sh     longer measurements, of more data: runs, seconds of each part, nodes of 4 KiB
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 # What is fetched stays for the next run.
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/zookeeper")
 jars=$kept/jars-3.9.5
 built=$(scripts/build.sh)
+runs=${FURROW_ZK_RUNS:-1} seconds=${FURROW_ZK_SECONDS:-2} nodes=${FURROW_ZK_NODES:-8000}
 work=$(mktemp -d)
+export FURROW_PRIO_DIR=$work/pages
 declare -A pids=()
 cleanup() {
   local name
@@ -40,10 +45,21 @@ wait_for() { # command
   done
 }
 
-start_server() { # number
-  java -Xmx384m -Dlogback.configurationFile="$PWD/scripts/zookeeper/logback.xml" -cp "$jars/*" \
+java=(java "-Dlogback.configurationFile=$PWD/scripts/zookeeper/logback.xml" -cp "$jars/*:$work/classes")
+
+# Starts a server: under prio run, which becomes the server, or "plain".
+start_server() { # number [plain]
+  local prio=("$built/furrow" prio run --join --profile zookeeper --counters "$work/counters-$1" --)
+  [ "${2:-}" != plain ] || prio=()
+  "${prio[@]}" "${java[@]}" -Xmx$((256 + nodes / 50))m \
     org.apache.zookeeper.server.quorum.QuorumPeerMain "$work/zoo-$1.cfg" >>"$work/server-$1.log" 2>&1 </dev/null &
   pids[server-$1]=$!
+}
+
+start_load() { # writes a second
+  "${java[@]}" -XX:TieredStopAtLevel=1 Load write "$(IFS=,; echo "${clients[*]}")" "$secret" "$nodes" 4096 "$1" "$work/acknowledged" >"$work/load.log" 2>&1 </dev/null &
+  pids[load]=$!
+  wait_for grep -q filled "$work/load.log"
 }
 
 # Kills a process that this script started, by its number.
@@ -55,6 +71,7 @@ kill_9() { # name
 
 ensemble() {
   local n m ports=()
+  javac -d "$work/classes" -cp "$jars/*" scripts/zookeeper/Load.java
   for n in 1 2 3 4 5 6 7 8 9 10 11 12; do ports+=("$(free_port)"); done
   [ "$(printf '%s\n' "${ports[@]}" | sort -u | wc -l)" = 12 ] || { ensemble; return; }
   admin=() clients=()
@@ -74,12 +91,10 @@ ensemble() {
   printf '%s\n' "$secret" >"$work/credentials"
   chmod 600 "$work/credentials"
   listed=$(IFS=,; echo "${admin[*]}")
-  turns=("$built/furrow" --json zk turns --ensemble "$listed" --interval 300ms --longest-snapshot 8s --calm 1s --longest-calm 5s
+  turns=("$built/furrow" --json zk turns --ensemble "$listed" --interval 300ms --longest-snapshot 5s --longest-settle-time 5s --synced
     --least-log 1MiB --longest-log 3MiB)
-  java -Dlogback.configurationFile="$PWD/scripts/zookeeper/logback.xml" -cp "$jars/*" scripts/zookeeper/Load.java "$(IFS=,; echo "${clients[*]}")" "$secret" 8000 4096 100 >"$work/load.log" 2>&1 </dev/null &
-  pids[load]=$!
-  wait_for grep -q filled "$work/load.log"
   : >"$work/kills"
+  start_load 100
 }
 
 # The program refuses, and says why.
@@ -151,11 +166,81 @@ turns_die() {
   wait_for all_taken_since "$line"
 }
 
-verdict() {
+acknowledged() { wc -l <"$work/acknowledged"; }
+
+acknowledged_since() { [ "$(acknowledged)" -gt "$1" ]; }
+
+# All servers end at once under the load, and come back.
+all_die() {
+  local n before
   kill_9 turns
+  for n in 1 2 3; do
+    kill -9 "${pids[server-$n]}"
+    echo "$n $(now_ms)" >>"$work/kills"
+  done
+  for n in 1 2 3; do
+    wait "${pids[server-$n]}" 2>/dev/null || true
+    start_server "$n"
+  done
+  before=$(acknowledged)
+  wait_for acknowledged_since "$((before + 100))"
   kill_9 load
-  "$python" scripts/zookeeper/check.py "$work" >&2
-  say "$(grep -Ex "[0-9]+" "$work/load.log" | tail -n 1) writes acknowledged meanwhile"
+  for n in 1 2 3; do
+    timeout "$LIMIT" "${java[@]}" -XX:TieredStopAtLevel=1 Load read "${clients[n - 1]}" "$secret" "$nodes" "$work/read-$n" >"$work/read.log" 2>&1 || { tail -n 20 "$work/read.log" >&2; return 1; }
+  done
+  "$python" scripts/zookeeper/check.py writes "$work" >&2
+}
+
+verdict() { "$python" scripts/zookeeper/check.py turns "$work" >&2; }
+
+# Measures writes without snapshots, with those of one server after the other, and with those of all servers at the same time.
+measure() { # name
+  local how times
+  wait_for "${turns[@]}" --credentials "$work/credentials" --dry-run
+  start_load 300
+  sleep 2
+  for how in none turns together; do
+    if [ "$how" = none ]; then
+      times=("$(now_ms)")
+      sleep "$seconds"
+      times+=("$(now_ms)")
+    else
+      times=($("$python" scripts/zookeeper/snapshots.py "$how" "$seconds" "$work/credentials" "${admin[@]}"))
+    fi
+    "$python" scripts/zookeeper/check.py latencies "$work" "$1, snapshots: $how" "${times[0]}" "${times[1]}"
+  done
+  kill_9 load
+}
+
+# Ends the servers in order, so that they write their counters.
+stop_servers() {
+  local n
+  for n in 1 2 3; do kill "${pids[server-$n]}"; done
+  for n in 1 2 3; do
+    wait_for is_gone "${pids[server-$n]}"
+    unset "pids[server-$n]"
+  done
+}
+
+is_gone() { ! kill -0 "$1" 2>/dev/null; }
+
+compare() {
+  local run n
+  for ((run = 1; run <= runs; run++)); do
+    # The servers run under prio run since the last step, or the last run.
+    measure "prio run"
+    stop_servers
+    for n in 1 2 3; do start_server "$n" plain; done
+    measure "plain"
+    stop_servers
+    [ "$run" = "$runs" ] || for n in 1 2 3; do start_server "$n"; done
+  done
+  "$python" scripts/zookeeper/check.py summary "$work" >&2
+}
+
+counted() {
+  local n
+  for n in 1 2 3; do expect_counters "$work/counters-$n"; done
 }
 
 python=/usr/bin/python3
@@ -165,7 +250,10 @@ if fetch_jars; then
   step "turns, one after the other, the leader last" one_after_another
   step "the leader is killed" leader_dies
   step "zk turns is killed" turns_die
+  step "all servers are killed" all_die
   step "the servers' logs" verdict
+  step "snapshots beside writes, with prio run and without" compare
+  step "counters of the servers" counted
   say "ZooKeeper: all passed in $SECONDS s"
 else
   tail -n 5 "$work/mvn.out" >&2
