@@ -10,7 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 kept=$(realpath -m "${CARGO_TARGET_DIR:-target}/zookeeper")
 jars=$kept/jars-3.9.5
 built=$(scripts/build.sh)
-runs=${FURROW_ZK_RUNS:-1} seconds=${FURROW_ZK_SECONDS:-2} nodes=${FURROW_ZK_NODES:-8000}
+runs=${FURROW_ZK_RUNS:-1} seconds=${FURROW_ZK_SECONDS:-2} nodes=${FURROW_ZK_NODES:-6000}
 work=$(mktemp -d)
 export FURROW_PRIO_DIR=$work/pages
 declare -A pids=()
@@ -198,7 +198,7 @@ measure() { # name
   local how times
   wait_for "${turns[@]}" --credentials "$work/credentials" --dry-run
   start_load 300
-  sleep 2
+  sleep 1
   for how in none turns together; do
     if [ "$how" = none ]; then
       times=("$(now_ms)")
