@@ -146,12 +146,23 @@ pub enum Unit {
     Mib,
     /// A ratio: one rate over another.
     Times,
+    /// A number of things: servers, snapshots, blocks.
+    Count,
 }
 
 impl Unit {
     /// All units of numbers.
-    pub const ALL: [Unit; 8] =
-        [Unit::Us, Unit::Ms, Unit::Seconds, Unit::Kiops, Unit::MibPerS, Unit::Kib, Unit::Mib, Unit::Times];
+    pub const ALL: [Unit; 9] = [
+        Unit::Us,
+        Unit::Ms,
+        Unit::Seconds,
+        Unit::Kiops,
+        Unit::MibPerS,
+        Unit::Kib,
+        Unit::Mib,
+        Unit::Times,
+        Unit::Count,
+    ];
 
     /// The unit's symbol.
     pub fn name(self) -> &'static str {
@@ -164,13 +175,14 @@ impl Unit {
             Unit::Kib => "KiB",
             Unit::Mib => "MiB",
             Unit::Times => "x",
+            Unit::Count => "count",
         }
     }
 
-    /// Whether higher or lower numbers of the unit are better: times, memory and transferred bytes are better low, rates high.
+    /// Whether higher or lower numbers of the unit are better: times, memory, transferred bytes and counts (of lost blocks, say) are better low, rates high.
     pub fn better(self) -> Better {
         match self {
-            Unit::Us | Unit::Ms | Unit::Seconds | Unit::Kib | Unit::Mib => Better::Lower,
+            Unit::Us | Unit::Ms | Unit::Seconds | Unit::Kib | Unit::Mib | Unit::Count => Better::Lower,
             Unit::Kiops | Unit::MibPerS | Unit::Times => Better::Higher,
         }
     }

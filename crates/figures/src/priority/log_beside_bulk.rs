@@ -51,7 +51,8 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             let paper = paper.filter(|_| profile == "zn540");
             Row::new("priority11-log", series, profile, Unit::Ms, ms(mean)).paper(paper).note(&note)
         };
-        rows.push(log(ALONE, at_once.log_alone.log_latency.mean, None).note("paper: 0.05 to 0.15 ms"));
+        let note_of_paper = if profile == "zn540" { "paper: 0.05 to 0.15 ms" } else { "" };
+        rows.push(log(ALONE, at_once.log_alone.log_latency.mean, None).note(note_of_paper));
         rows.push(log(AT_ONCE, at_once.beside.log_latency.mean, Some(45.0)));
         rows.push(log(SCHEDULED, scheduled.beside.log_latency.mean, Some(0.2)));
         let bulk = |series: &str, rate: f64| {

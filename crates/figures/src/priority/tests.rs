@@ -1,3 +1,6 @@
+use bench::turns::Policy;
+
+use super::sentences::quoted;
 use super::*;
 use crate::{Row, Run};
 
@@ -28,22 +31,75 @@ fn the_scheduler_shortens_the_log_s_writes_on_each_drive_and_bulk_goes_on() {
     }
 }
 
+/// The numbers of a sentence, with their places.
+fn of_sentence<'a>(rows: &'a [Row], sentence: &str) -> Vec<(String, f64, &'a str)> {
+    let of = rows.iter().filter(|row| row.series == sentence);
+    of.map(|row| (row.x.to_string(), row.ours, row.note.as_str())).collect()
+}
+
+/// The one number of a sentence whose place has all of `words`.
+fn number(rows: &[Row], sentence: &str, words: &[&str]) -> f64 {
+    let found: Vec<f64> = of_sentence(rows, sentence)
+        .into_iter()
+        .filter(|(x, _, _)| words.iter().all(|word| x.contains(word)))
+        .map(|(_, ours, _)| ours)
+        .collect();
+    assert!(matches!(found.as_slice(), [_]), "{words:?} in {sentence}: {found:?}");
+    found[0]
+}
+
 #[test]
-fn the_front_of_the_host_s_queue_does_not_suffice() {
+fn sentences_of_the_paper_stand_beside_numbers_that_contradict_them() {
     let rows = rows_of_quick_run(&sentences::FIGURE);
-    let of_queue: Vec<f64> =
-        rows.iter().filter(|row| row.series == sentences::FRONT_OF_THE_QUEUE).map(|row| row.ours).collect();
-    assert!(
-        matches!(of_queue.as_slice(), [at_once, scheduled] if *at_once > 100.0 && *scheduled < 1.3),
-        "{rows:?}"
-    );
+    // The origin of a number begins its note.
+    let origins = ["virtual ", "measured elsewhere: ", "arithmetic: "];
+    assert!(rows.iter().all(|row| origins.iter().any(|origin| row.note.starts_with(origin))), "{rows:?}");
+
+    let of_queue = |words: &[&str]| number(&rows, quoted::FRONT_OF_THE_QUEUE, words);
+    assert!(of_queue(&["nothing queued"]) > 100.0 && of_queue(&["scheduler"]) < 1.3, "{rows:?}");
+
+    let at_once = |words: &[&str]| number(&rows, quoted::NO_MAJORITY, words);
+    assert_eq!((at_once(&["patch", "at once"]), at_once(&["turns", "at once"])), (2.0, 1.0), "{rows:?}");
+    assert!(at_once(&["patch", "leader"]) > 0.0 && at_once(&["turns", "leader"]) == 0.0, "{rows:?}");
+
+    let sync = |words: &[&str]| number(&rows, quoted::IMPORTANT_FIRST, words);
+    let [nothing, some, much] = ["nothing", "64 MiB", "256 MiB"].map(|of| sync(&["smr: flush", of]));
+    assert!(10.0 * nothing < some && 2.0 * some < much, "{rows:?}");
+    let [flush, durable] = ["flush", "durable"].map(|how| sync(&["smallzone", how]));
+    assert!(durable < 0.5 * flush, "{rows:?}");
+
+    let lost = |words: &[&str]| number(&rows, quoted::SENT_STRAIGHT, words);
+    assert!(lost(&["without O_DSYNC"]) > 0.0 && lost(&["durable"]) == 0.0, "{rows:?}");
+
+    let bulk = |words: &[&str]| number(&rows, quoted::BULK_MAY_WAIT, words);
+    assert!(bulk(&["BFQ", "thread"]) < 0.11 * bulk(&["BFQ, no priority"]), "{rows:?}");
+    assert!(bulk(&["bulk by the scheduler"]) > 0.7 * bulk(&["bulk at once"]), "{rows:?}");
+    for sentence in
+        [quoted::PROCESS_LEVEL, quoted::DESCRIPTORS, quoted::ONLY_BFQ, quoted::AS_ALONE, quoted::DRIVE]
+    {
+        assert!(of_sentence(&rows, sentence).len() >= 2, "{sentence}");
+    }
+}
+
+#[test]
+fn the_paper_s_numbers_stand_beside_its_own_policies_alone() {
+    for (policy, scheduler, size, ratio, longest) in [
+        (Policy::Random, false, 3000, Some(0.25), Some(3000.0)),
+        (Policy::Patch, false, 3000, None, Some(200.0)),
+        (Policy::Random, true, 3000, None, None),
+        (Policy::Turns, false, 3000, None, None),
+        (Policy::Random, false, 1000, None, None),
+    ] {
+        let published = snapshots::published(policy, scheduler, size);
+        assert_eq!((published.ratio, published.longest), (ratio, longest), "{policy:?} {scheduler} {size}");
+    }
 }
 
 #[test]
 fn snapshots_in_turns_under_a_scheduler_leave_the_writes_their_rate() {
-    use bench::turns::Policy;
-
     let rows = rows_of_quick_run(&snapshots::FIGURE);
+    // Snapshots of a quick run are smaller than those of which the paper has numbers.
+    assert!(rows.iter().all(|row| row.paper.is_none()), "{rows:?}");
     let value = |figure: &str, policy, scheduler, size: u32| {
         let series = snapshots::series(policy, scheduler);
         let is = |row: &&Row| row.figure == figure && row.series == series && row.x == size.into();
