@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use ::bench::share::{self, Admit, Line, LogLoad, ShareLoad};
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use clap::Args;
 use serde_json::json;
 use zoned::Goal;
 
-use super::result::with_host;
+use super::result::{failed, with_host};
 use crate::context::Context;
+use crate::exit::Failure;
 use crate::{output, progress};
 
 /// `furrow bench share`
@@ -50,10 +51,9 @@ const FLOOR_STEPS: u32 = 10;
 
 /// Measures a log beside bulk writes, in virtual time.
 pub fn run(context: &Context, args: &ShareArgs) -> Result<ExitCode> {
-    ensure!(
-        args.bulk_in_flight >= args.bulk_zones,
-        "--bulk-in-flight: each of the --bulk-zones has one at least"
-    );
+    if args.bulk_in_flight < args.bulk_zones {
+        return Err(Failure::usage("--bulk-in-flight: each of the --bulk-zones has one at least"));
+    }
     let bar = progress::spinner();
     let mut lines: Vec<Line> = Vec::new();
     for profile in &args.profile {
@@ -72,7 +72,7 @@ pub fn run(context: &Context, args: &ShareArgs) -> Result<ExitCode> {
                 goal: Goal { log_target: f64::from(args.log_target) / 100.0, ..Goal::default() },
             };
             bar.set_message(format!("{profile}, {}", log_name(log)));
-            let alone = share::measure_alone(&load)?;
+            let alone = share::measure_alone(&load).map_err(failed)?;
             for admit in &args.admit {
                 let ways = match admit.as_str() {
                     "unbounded" => vec![Admit::Unbounded],
@@ -83,7 +83,7 @@ pub fn run(context: &Context, args: &ShareArgs) -> Result<ExitCode> {
                     }
                 };
                 for way in ways {
-                    lines.push(share::measure(&load, way, &alone)?);
+                    lines.push(share::measure(&load, way, &alone).map_err(failed)?);
                 }
             }
         }

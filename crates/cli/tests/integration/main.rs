@@ -3,6 +3,7 @@
 
 mod array;
 mod bench;
+mod bench_shared_drive;
 mod cli;
 mod common;
 mod export;
