@@ -35,11 +35,19 @@ impl BulkInCache {
         BulkInCache { profile: "smallzone", zones, bytes: 512 << 10 }
     }
 
-    /// The drive, for notes.
-    pub(super) fn name(&self) -> &'static str {
-        match self.profile {
-            "smr" => "smr",
-            _ => "smallzone as if its buffer were volatile",
+    /// The drive, and what `sync` waits for there, for notes.
+    pub(super) fn note(&self, sync: Sync) -> &'static str {
+        match (self.profile, sync) {
+            ("smr", Sync::Flush) => "smr; 4 KiB written and flushed: a flush waits for all data in the cache",
+            ("smr", Sync::DurableWrite) => {
+                "smr; 4 KiB written durably (FUA): the model of a disk writes its cache in the order of arrival"
+            }
+            (_, Sync::Flush) => {
+                "smallzone as if its buffer were volatile; 4 KiB written and flushed: a flush waits for all dies"
+            }
+            (_, Sync::DurableWrite) => {
+                "smallzone as if its buffer were volatile; 4 KiB written durably (FUA): the write waits for its own die"
+            }
         }
     }
 }
@@ -51,20 +59,6 @@ pub(super) enum Sync {
     Flush,
     /// A durable write (FUA).
     DurableWrite,
-}
-
-impl Sync {
-    /// What the sync waits for, for notes.
-    pub(super) fn note(self) -> &'static str {
-        match self {
-            Sync::Flush => {
-                "4 KiB written and flushed: a flush has no priority, and waits for all data in the cache"
-            }
-            Sync::DurableWrite => {
-                "4 KiB written with FUA: the disk of the model writes its cache in the order of arrival, dies of flash by themselves"
-            }
-        }
-    }
 }
 
 /// How long a synced write of the log takes once all of `bulk` was acknowledged.
@@ -82,8 +76,8 @@ pub(super) fn time_of_sync(bulk: &BulkInCache, sync: Sync) -> Result<Duration> {
         write_block(&device, 0, Durability::Durable).await?;
         let piece: Buf = BufMut::zeroed(PIECE_BYTES as usize).freeze();
         let blocks = PIECE_BYTES / u64::from(device.geometry().block_size);
-        for piece_number in 0..bulk.bytes / PIECE_BYTES {
-            for zone in 1..=bulk.zones {
+        for zone in 1..=bulk.zones {
+            for piece_number in 0..bulk.bytes / PIECE_BYTES {
                 let at = device.geometry().start(ZoneId(zone)).plus(Blocks(piece_number * blocks));
                 device.write(at, piece.clone(), Durability::Cached).await?;
             }
@@ -98,7 +92,7 @@ pub(super) fn time_of_sync(bulk: &BulkInCache, sync: Sync) -> Result<Duration> {
         }
         Ok(driver.now().since(begun))
     })
-    .map_err(|e: zoned::Error| Error::new(bulk.name(), e))
+    .map_err(|e: zoned::Error| Error::new(bulk.profile, e))
 }
 
 /// Writes block `number` of zone 0, whose bytes are its number.

@@ -14,7 +14,7 @@ struct OnLoop {
     bulk_mib: Option<f64>,
 }
 
-const LOOP: &str = "loop device, mean of a synced write of 4 KiB beside four writers of 1 MiB";
+const LOOP: &str = "loop device, one series, mean of a synced write of 4 KiB beside four writers of 1 MiB (docs/figures/README.md)";
 
 const ON_LOOP: [OnLoop; 7] = [
     OnLoop { name: "BFQ, no priority", sentences: &[PROCESS_LEVEL], log_ms: 3.71, bulk_mib: Some(2291.0) },
@@ -66,7 +66,7 @@ pub(super) fn rows() -> Vec<Row> {
                 name,
                 Unit::MibPerS,
                 mib,
-                &format!("{LOOP} ({log_ms} ms); this is the bulk's rate"),
+                &format!("{LOOP}; the bulk's rate, at a mean of {log_ms} ms of the log"),
             ));
         }
     }

@@ -47,14 +47,14 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
             "0.25 s",
             Unit::MibPerS,
             536.0 / 0.25,
-            "SATA carries 572 MiB/s at most: the page cache was measured",
+            "SATA carries 572 MiB/s at most, so that a cache of the host took the writes",
         ),
         computed_row(
             DRIVE,
             "0.45 s",
             Unit::MibPerS,
             536.0 / 0.45,
-            "SATA carries 572 MiB/s at most: the page cache was measured",
+            "SATA carries 572 MiB/s at most, so that a cache of the host took the writes",
         ),
         computed_row(AS_ALONE, "0.2 ms by 0.15 ms", Unit::Times, 0.2 / 0.15, "the means of Figs. 10 and 7"),
         computed_row(AS_ALONE, "0.2 ms by 0.05 ms", Unit::Times, 0.2 / 0.05, "the means of Figs. 10 and 7"),
@@ -86,7 +86,7 @@ fn turns_of_snapshots(run: &Run<'_>) -> Result<Vec<Row>> {
             &format!("{name}: servers of five that write snapshots at once, at most"),
             Unit::Count,
             line.most_at_once as f64,
-            "zn540, snapshots of 3000 MiB; with two of five no server of the majority may be slow or gone",
+            "zn540, snapshots of 3000 MiB; while two of five write, none of the other three may be slow or gone",
         ));
         let line = measured(&TurnsLoad { policy, ..small.clone() })?;
         rows.push(virtual_row(
@@ -117,10 +117,15 @@ fn log_and_bulk(run: &Run<'_>) -> Result<Vec<Row>> {
     let at_once = share::measure(&load, Admit::Unbounded, &alone).map_err(failed)?;
     let scheduled = share::measure(&load, Admit::Controller, &alone).map_err(failed)?;
     let bulk = |x: &str, line: &share::Line| {
-        let note = "zn540; with the log's bytes, which pass bulk where they wait less";
         let rate = line.beside.bulk_rate / f64::from(1 << 20);
         let log = line.beside.log_rate / f64::from(1 << 20);
-        virtual_row(BULK_MAY_WAIT, x, Unit::MibPerS, rate, &format!("{note}: {log:.1} MiB/s"))
+        virtual_row(
+            BULK_MAY_WAIT,
+            x,
+            Unit::MibPerS,
+            rate,
+            &format!("zn540; the log writes {log:.1} MiB/s meanwhile"),
+        )
     };
     Ok(vec![
         virtual_row(
@@ -159,13 +164,7 @@ fn syncs(run: &Run<'_>) -> Result<Vec<Row>> {
         ),
     ] {
         let time = drive_cache::time_of_sync(&bulk, sync)?;
-        rows.push(virtual_row(
-            IMPORTANT_FIRST,
-            x,
-            Unit::Ms,
-            time.as_secs_f64() * 1000.0,
-            &format!("{}; {}", bulk.name(), sync.note()),
-        ));
+        rows.push(virtual_row(IMPORTANT_FIRST, x, Unit::Ms, time.as_secs_f64() * 1000.0, bulk.note(sync)));
     }
     for (x, how) in [
         ("acknowledged blocks lost, without O_DSYNC and flush", Durability::Cached),
