@@ -14,7 +14,7 @@ struct OnLoop {
     bulk_mib: Option<f64>,
 }
 
-const LOOP: &str = "loop device, one series, mean of a synced write of 4 KiB beside four writers of 1 MiB (docs/figures/README.md)";
+const LOOP: &str = "loop device, no spread, mean of a synced write of 4 KiB beside four writers of 1 MiB (docs/figures/README.md)";
 
 const ON_LOOP: [OnLoop; 7] = [
     OnLoop { name: "BFQ, no priority", sentences: &[PROCESS_LEVEL], log_ms: 3.71, bulk_mib: Some(2291.0) },
