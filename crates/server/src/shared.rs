@@ -5,6 +5,7 @@ use std::sync::Arc;
 use kv::Engine;
 use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
+use zoned::ShareStatus;
 
 use crate::backing::Backing;
 use crate::clients::Clients;
@@ -55,6 +56,11 @@ impl Shared {
         let now = self.engine.driver().now();
         let submitted = self.backing.fs.as_ref().map(|fs| fs.operations(fs::Purpose::Read));
         submitted.is_some_and(|submitted| self.recent_reads.are_quiet(submitted, now))
+    }
+
+    /// The counts of the scheduler before the drive, if the server knows its drive and that has one.
+    pub fn share_status(&self) -> Option<ShareStatus> {
+        self.backing.fs.as_ref().and_then(|fs| fs.device().share_status())
     }
 
     /// Longest reply in bytes.

@@ -1,10 +1,9 @@
 //! Builds the emulated drive of a trace, and the scheduler before the drive.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use zoned::emu::{EmuOptions, Latency, Media};
-use zoned::{Blocks, Goal, Share, ZonedDevice};
+use zoned::{Blocks, Goal, IoClass};
 
 use crate::trace::Drive;
 use crate::{Error, Result, Rng};
@@ -35,12 +34,11 @@ pub(crate) fn scheduler_goal(seed: u64, workload: u64) -> Option<Goal> {
     }
 }
 
-/// The device behind a scheduler with this goal, if any.
-pub(crate) fn behind_scheduler(device: Arc<dyn ZonedDevice>, goal: Option<Goal>) -> Arc<dyn ZonedDevice> {
-    match goal {
-        None => device,
-        Some(goal) => Share::over(device, goal),
-    }
+/// A class of operations: half of the draws are of a class that a scheduler may hold.
+pub(crate) fn random_class(rng: &mut Rng) -> IoClass {
+    let (unheld, bulk): (Vec<_>, Vec<_>) = IoClass::ALL.into_iter().partition(|class| !class.is_bulk());
+    let classes = if rng.chance(50) { bulk } else { unheld };
+    classes.get(rng.index(classes.len())).copied().unwrap_or_default()
 }
 
 impl Drive {

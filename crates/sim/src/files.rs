@@ -11,7 +11,7 @@ use zoned::ZonedDevice;
 use zoned::emu::{Emu, Latency, Media};
 
 use crate::act::{Act, FileNo};
-use crate::drive::{behind_scheduler, latency, scheduler_goal};
+use crate::drive::{latency, random_class, scheduler_goal};
 use crate::model::{Fault, Model, Progress, SeenObject, Snapshot, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::{Plan, SHARED_DIRECTORY};
@@ -59,8 +59,7 @@ pub(crate) fn record(
     let emu = Emu::memory(shape.drive.options("emu:crash", latency()), Arc::clone(&driver));
     let recorder = Recorder::new(emu, MAX_ACK_DELAY);
     let failed = |e: fs::Error| Error::Workload(format!("{target}, seed {seed}, workload {workload}: {e}"));
-    let options = mount_options(&shape, broken);
-    block_on(&*driver, run(&plan, &recorder, (seed, workload), &options)).map_err(failed)?;
+    block_on(&*driver, run(&plan, &recorder, (seed, workload), &shape, broken)).map_err(failed)?;
     Ok(Trace {
         target,
         seed,
@@ -82,7 +81,7 @@ pub(crate) async fn work(
 ) -> fs::Result<()> {
     let shape = Shape::of(target, seed, workload, volatile_cache);
     let plan = Arc::new(plan_of(target, seed, workload, &shape));
-    run(&plan, &recorder, (seed, workload), &mount_options(&shape, broken)).await
+    run(&plan, &recorder, (seed, workload), &shape, broken).await
 }
 
 /// The plan of a workload: the steps of its tasks.
@@ -94,15 +93,16 @@ async fn run(
     plan: &Arc<Plan>,
     recorder: &Arc<Recorder>,
     (seed, workload): (u64, u64),
-    options: &MountOptions,
+    shape: &Shape,
+    broken: BrokenRules,
 ) -> fs::Result<()> {
     let salt = seed ^ workload;
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
-    let device = behind_scheduler(device, scheduler_goal(seed, workload));
+    let device = broken.behind_scheduler(device, scheduler_goal(seed, workload));
     let driver = Arc::clone(device.driver());
     let uuid = Some(Uuid::from_u128(u128::from(salt) << 64 | 0x4655_5252_4f57));
     Fs::format(&device, &FormatOptions { uuid, ..FormatOptions::default() }).await?;
-    let fs = Fs::mount(device, options).await?;
+    let fs = Fs::mount(device, &mount_options(shape, broken)).await?;
     fs.mkdir(SHARED_DIRECTORY).await?;
     fs.sync().await?;
     recorder.ready();
@@ -111,8 +111,9 @@ async fn run(
         .map(|task| {
             let (plan, ledger, recorder) = (Arc::clone(plan), Arc::clone(&ledger), Arc::clone(recorder));
             let reads = OwnReads::new(Rng::at(salt, &[task as u64, 0x4ead]));
-            let runner =
-                TaskRunner { task, plan, fs: fs.clone(), recorder, ledger, writers: BTreeMap::new(), reads };
+            let (fs, writers) = (fs.clone(), BTreeMap::new());
+            let classes = Rng::at(salt, &[task as u64, 0xc1a5]);
+            let runner = TaskRunner { task, plan, fs, recorder, ledger, writers, reads, classes };
             spawn(&*driver, "workload", runner.run())
         })
         .collect();
@@ -159,6 +160,8 @@ struct TaskRunner {
     ledger: Arc<Mutex<PromiseLedger>>,
     writers: BTreeMap<FileNo, Writer>,
     reads: OwnReads,
+    /// Draws the classes of half of the files' writes.
+    classes: Rng,
 }
 
 /// Reads of a task's own files between its steps, compared with what the steps wrote.
@@ -311,6 +314,9 @@ impl TaskRunner {
                 let preallocate = if *lifetime == Lifetime::Long { zone } else { Bytes(0) };
                 let options = CreateOptions { kind: *kind, lifetime: *lifetime, preallocate };
                 let writer = self.fs.create(path, &options).await?;
+                if self.classes.chance(50) {
+                    writer.set_class(random_class(&mut self.classes));
+                }
                 self.writers.insert(*file, writer);
                 Ok(())
             }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use array::OpenOptions;
 use fs::MountOptions;
 use kv::parallel_wal::ParallelWalOptions;
-use zoned::{Bytes, Stage, ZonedDevice};
+use zoned::{Bytes, Goal, Share, Stage, ZonedDevice};
 
 /// A new stage, or the error of its device.
 type StageResult = zoned::Result<Arc<dyn ZonedDevice>>;
@@ -30,7 +30,10 @@ pub struct BrokenRules {
     pub tables: Option<BrokenRule>,
     /// The broken rule of a stage before a drive.
     #[cfg(feature = "broken-rules")]
-    pub stage: Option<zoned::BrokenRule>,
+    pub stage: Option<zoned::StageBrokenRule>,
+    /// The broken rule of the scheduler before a drive.
+    #[cfg(feature = "broken-rules")]
+    pub share: Option<zoned::ShareBrokenRule>,
     /// The broken rule of a log in a file.
     #[cfg(feature = "broken-rules")]
     pub prio: Option<prio::BrokenRule>,
@@ -69,6 +72,18 @@ impl BrokenRules {
     /// A stage before `device`, with the stage's rule broken.
     pub(crate) fn stage(self, device: Arc<dyn ZonedDevice>, window: Bytes) -> StageResult {
         Stage::with_broken_rule(device, window, self.stage)
+    }
+
+    /// The device behind a scheduler with this goal, if any, with the scheduler's rule broken.
+    pub(crate) fn behind_scheduler(
+        self,
+        device: Arc<dyn ZonedDevice>,
+        goal: Option<Goal>,
+    ) -> Arc<dyn ZonedDevice> {
+        match goal {
+            None => device,
+            Some(goal) => Share::with_broken_rule(device, goal, self.share),
+        }
     }
 
     /// Options of a log in a file, with the log's rule broken.
@@ -114,6 +129,17 @@ impl BrokenRules {
 
     pub(crate) fn stage(self, device: Arc<dyn ZonedDevice>, window: Bytes) -> StageResult {
         Stage::over(device, window)
+    }
+
+    pub(crate) fn behind_scheduler(
+        self,
+        device: Arc<dyn ZonedDevice>,
+        goal: Option<Goal>,
+    ) -> Arc<dyn ZonedDevice> {
+        match goal {
+            None => device,
+            Some(goal) => Share::over(device, goal),
+        }
     }
 
     pub(crate) fn log_options(self) -> prio::Options {

@@ -466,9 +466,20 @@ fn a_staged_write_that_is_acknowledged_before_it_is_written_is_found() {
         let options = CrashOptions::new(Target::Stage, 25, states);
         crash(&CrashOptions { broken_rules, first_failure: true, ..options }).expect("the exploration runs")
     };
-    let report = run(Some(zoned::BrokenRule::EarlyAcknowledgement), MAX_STATES);
+    let report = run(Some(zoned::StageBrokenRule::EarlyAcknowledgement), MAX_STATES);
     assert!(report.lost > 0, "not found in {} states", report.states);
     let clean = run(None, report.states.max(CLEAN_STATES));
+    assert!(clean.is_clean(), "with the rule intact: {clean:?}");
+}
+
+#[test]
+fn a_zone_s_order_that_a_scheduler_loses_across_classes_is_found_by_the_workload_s_writes() {
+    let broken_rules =
+        BrokenRules { share: Some(zoned::ShareBrokenRule::ZoneOrder), ..BrokenRules::default() };
+    let options = CrashOptions { broken_rules, ..CrashOptions::new(Target::Array, 26, MAX_STATES) };
+    let error = crash(&options).expect_err("a write is off the write pointer").to_string();
+    assert!(error.contains("not at the write pointer"), "{error}");
+    let clean = run(Target::Array, 26, MAX_STATES, None);
     assert!(clean.is_clean(), "with the rule intact: {clean:?}");
 }
 

@@ -38,11 +38,13 @@ pub use kernel::{KernelOptions, emulated};
 pub use op::{Action, Done, Durability, Op};
 pub use resources::{Admission, Resources};
 pub use sequential_zones::SequentialZones;
+#[cfg(feature = "broken-rules")]
+pub use share::ShareBrokenRule;
 pub use share::{Goal, Share};
 pub use share_status::{ClassStatus, ShareStatus};
-#[cfg(feature = "broken-rules")]
-pub use stage::BrokenRule;
 pub use stage::Stage;
+#[cfg(feature = "broken-rules")]
+pub use stage::StageBrokenRule;
 pub use sys::{Buf, BufMut, EngineKind};
 pub use units::{Blocks, Bytes, Driver, Instant, Lba, ZoneId};
 pub use url::{

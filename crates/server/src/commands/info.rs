@@ -3,13 +3,14 @@
 use std::fmt::Write;
 
 use kv::KeyspaceCounts;
+use zoned::{ClassStatus, IoClass};
 
 use super::call::{Call, Outcome};
 use super::hello::COMPATIBLE_VERSION;
 use crate::shared::Shared;
 
-const INFO_SECTIONS: [&str; 8] =
-    ["server", "clients", "memory", "persistence", "stats", "engine", "replication", "keyspace"];
+const INFO_SECTIONS: [&str; 9] =
+    ["server", "clients", "memory", "persistence", "stats", "engine", "scheduler", "replication", "keyspace"];
 
 pub(super) fn info(call: &mut Call<'_>) -> Outcome {
     let named: Vec<String> = call.args.rest(1).map(|w| String::from_utf8_lossy(w).to_lowercase()).collect();
@@ -130,6 +131,19 @@ fn section_lines(shared: &Shared, section: &str) -> Vec<(String, String)> {
                 put("log_replacements", log.log.replaced.to_string());
                 put("log_waits", log.log.waits.to_string());
                 put("log_flushes_asked", log.held.flushes_asked.to_string());
+            }
+        }
+        // The scheduler before the drive: what each class of operations moved, and how long its operations waited beside a log.
+        "scheduler" => {
+            if let Some(share) = shared.share_status() {
+                put("waiting_operations", share.held.to_string());
+                for (class, status) in IoClass::ALL.iter().zip(share.classes) {
+                    let ClassStatus { operations, bytes, held, held_for } = status;
+                    let held_ms = held_for.as_millis();
+                    let counts =
+                        format!("operations={operations},bytes={bytes},held={held},held_ms={held_ms}");
+                    put(&format!("class_{class}"), counts);
+                }
             }
         }
         "replication" => {

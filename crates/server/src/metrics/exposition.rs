@@ -64,9 +64,9 @@ pub(crate) fn render(shared: &Shared, format: Format) -> String {
     registry.register_collector(Box::new(MetricValues::of(shared)));
     if let Some(fs) = &shared.backing.fs {
         registry.register_collector(Box::new(DriveMetrics::of(fs)));
-        if let Some(share) = fs.device().share_status() {
-            registry.register_collector(Box::new(ShareMetrics(share)));
-        }
+    }
+    if let Some(share) = shared.share_status() {
+        registry.register_collector(Box::new(ShareMetrics(share)));
     }
     if let Some(array) = &shared.backing.array {
         registry.register_collector(Box::new(ArrayMetrics(array.view())));

@@ -27,10 +27,15 @@ struct DriveServer {
 
 impl DriveServer {
     fn start() -> DriveServer {
+        DriveServer::start_with("")
+    }
+
+    /// A server over a drive with more parameters in the drive's URL.
+    fn start_with(parameters: &str) -> DriveServer {
         let folder = TempDir::new().unwrap();
         let [address, http] = free_addresses();
         let options = ServeOptions {
-            device: url(&folder),
+            device: url(&folder) + parameters,
             port: address.port(),
             http: Some(http),
             ..ServeOptions::default()
@@ -123,6 +128,42 @@ fn capacity_used_bytes_and_zones_by_state_are_those_of_the_drive() {
     let space = server.shut_down();
     assert_eq!(after["furrow_fs_capacity_bytes"], space.capacity.0 as f64);
     assert!(space.capacity.0 < ZONE_COUNT as u64 * (4 << 20));
+}
+
+#[test]
+fn operations_of_the_scheduler_are_counted_by_class_in_metrics_info_and_the_page() {
+    // A drive without times has a scheduler only if one is asked for.
+    let server = DriveServer::start_with("&log-target=120");
+    let share = |samples: &BTreeMap<String, f64>, name: &str, class: &str| {
+        samples[&format!("furrow_share_{name}{{class=\"{class}\"}}")]
+    };
+    let before = samples(&server.metrics(""));
+    let mut client = Client::connect(server.address);
+    const VALUE: usize = 1 << 20;
+    for n in 0..8 {
+        let answer = client.ask(&[b"SET".as_slice(), format!("k{n}").as_bytes(), &vec![n; VALUE]]);
+        assert_eq!(answer.text(), "OK");
+    }
+    let after = samples(&server.metrics(""));
+    let grown = |name: &str, class| share(&after, name, class) - share(&before, name, class);
+    assert!(grown("operations_total", "log") >= 8.0, "each value was acknowledged as durable: {after:?}");
+    assert!(grown("bytes_total", "log") >= (8 * VALUE) as f64, "{after:?}");
+    for class in ["log", "metadata", "read", "flush", "compaction", "reclaim", "rebuild", "scrub"] {
+        for name in ["operations_total", "bytes_total", "held_operations_total", "held_seconds_total"] {
+            assert!(share(&after, name, class) >= 0.0, "{name} of {class}");
+        }
+    }
+    assert_eq!(share(&after, "held_operations_total", "log"), 0.0);
+    assert!(after.contains_key("furrow_share_waiting_operations"));
+
+    let info = client.ask(&["INFO", "scheduler"]).text();
+    let log =
+        info.lines().find_map(|line| line.strip_prefix("class_log:operations=")).expect("the class log");
+    let operations: f64 = log.split(',').next().and_then(|number| number.parse().ok()).expect("a number");
+    assert!(operations >= share(&after, "operations_total", "log"), "{info}");
+    let page = http_get(server.http, "/", "");
+    assert!(page.contains("Scheduler") && page.contains("class compaction"), "{page}");
+    server.shut_down();
 }
 
 #[test]

@@ -47,8 +47,7 @@ pub(crate) fn record(of: EngineWorkload, broken: BrokenRules) -> Result<Trace> {
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         let sink = Arc::clone(&journal);
         let sink = move |entry| sink.lock().push(entry);
-        let open = broken.array_options_with_broken_rule(OpenOptions::default());
-        let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, sink))?;
+        let recorded = block_on(&*driver, RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, broken, sink))?;
         let sink = Arc::clone(&journal);
         let steps = step_sink(move |step| sink.lock().push(Entry::Step(step)));
         let recorder = Recorder::above(recorded.device(), MAX_ACK_DELAY, MAX_LATE_APPEND_DELAY, steps);

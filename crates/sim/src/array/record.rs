@@ -17,7 +17,6 @@ use zoned::{Blocks, ErrorKind, ZoneId, ZonedDevice};
 use super::model::WorkloadEvent;
 use super::shape::{LOGICAL_ZONES, MissingDrive, Shape, WearTime, latency};
 use super::workload::{Task, zones_of_task};
-use crate::drive::behind_scheduler;
 use crate::trace::Event;
 use crate::{BrokenRules, CrashOptions, Error, Recorder, Result, Rng, Target};
 
@@ -110,9 +109,9 @@ async fn run(
     broken: BrokenRules,
 ) -> std::result::Result<(), String> {
     let sink = Arc::clone(journal);
-    let open = broken.array_options_with_broken_rule(OpenOptions::default());
     let recorded =
-        RecordedArray::new(shape, drives, MAX_ACK_DELAY, open, move |entry| sink.lock().push(entry)).await?;
+        RecordedArray::new(shape, drives, MAX_ACK_DELAY, broken, move |entry| sink.lock().push(entry))
+            .await?;
     let (driver, device) = (Arc::clone(recorded.first.driver()), recorded.device());
     journal.lock().push(Entry::Ready);
     if shape.spare_drives > 0 {
@@ -129,6 +128,7 @@ async fn run(
             let fails_zone = shape.missing == MissingDrive::None && task == 0;
             let task = Task::new(&device, sink, seed ^ u64::from(task), zones, &[], STEPS_PER_TASK)
                 .with_appends(shape.sends_appends())
+                .with_classes(seed ^ u64::from(task))
                 .allow_wear(shape);
             spawn(&*driver, "workload", async move {
                 let task = if fails_zone {
@@ -243,7 +243,7 @@ impl RecordedArray {
         shape: &Shape,
         drives: &[Arc<Emu>],
         jitter: Duration,
-        open: OpenOptions,
+        broken: BrokenRules,
         sink: impl Fn(Entry) + Send + Sync + 'static,
     ) -> std::result::Result<RecordedArray, String> {
         let one = drives.first().expect("at least three");
@@ -258,7 +258,7 @@ impl RecordedArray {
             // execution.
             let device: Arc<dyn ZonedDevice> =
                 if shape.late { DeferredDevice::over(device, MAX_EXECUTION_DELAY) } else { device };
-            devices.push(behind_scheduler(device, shape.scheduler));
+            devices.push(broken.behind_scheduler(device, shape.scheduler));
         }
         let new = devices.split_off(shape.drives).pop();
         ::array::create(&devices, &shape.create_options()).await.map_err(|e| format!("create: {e}"))?;
@@ -271,7 +271,8 @@ impl RecordedArray {
         let devices: Vec<Arc<dyn ZonedDevice>> =
             (0..).zip(devices).filter(|(slot, _)| is_there(*slot)).map(|(_, device)| device).collect();
         let rebuild = RebuildOptions { pace: Pace::UNBOUNDED };
-        let open = shape.with_appends(OpenOptions { rebuild, ..open });
+        let open = broken.array_options_with_broken_rule(OpenOptions { rebuild, ..OpenOptions::default() });
+        let open = shape.with_appends(open);
         let array = Array::open(devices, open).await.map_err(|e| format!("open: {e}"))?;
         if let Some(new) = new.as_ref().filter(|_| shape.spare) {
             array.add_spare(Arc::clone(new)).await.map_err(|e| format!("adding a spare: {e}"))?;

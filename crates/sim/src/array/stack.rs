@@ -71,8 +71,8 @@ fn record(options: &CrashOptions, workload: u64) -> Result<Recording> {
         let journal: Arc<Mutex<Vec<Entry>>> = Arc::default();
         block_on(&*driver, async {
             let sink = Arc::clone(&journal);
-            let open = options.broken_rules.array_options_with_broken_rule(OpenOptions::default());
-            let recorded = RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, open, move |entry| {
+            let broken = options.broken_rules;
+            let recorded = RecordedArray::new(&shape, &drives, MAX_ACK_DELAY, broken, move |entry| {
                 sink.lock().push(entry)
             })
             .await?;

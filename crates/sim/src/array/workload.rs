@@ -13,6 +13,7 @@ use zoned::{
 use super::model::{ShownZone, UNREADABLE_BLOCK_DIGEST, WorkloadEvent};
 use super::shape::{LOGICAL_ZONES, Shape};
 use crate::Rng;
+use crate::drive::random_class;
 
 /// A function that takes the events of an array's workload.
 pub(crate) type WorkloadEventSink = Arc<dyn Fn(WorkloadEvent) + Send + Sync>;
@@ -40,6 +41,8 @@ pub(crate) struct Task {
     flushes: u64,
     /// Most writes are appends, and more of them are in flight.
     appends: bool,
+    /// Draws the classes of operations. The draws have a generator of their own: the other draws of a workload are as they were before operations had classes.
+    classes: Option<Rng>,
 }
 
 /// The zones that one of the two tasks of a workload writes: no more than may be active.
@@ -125,6 +128,20 @@ impl Task {
             steps,
             flushes: seed << 16,
             appends: false,
+            classes: None,
+        }
+    }
+
+    /// Gives each write, reset and finish a random class, so that a scheduler holds some of a zone's operations.
+    pub(crate) fn with_classes(self, seed: u64) -> Task {
+        Task { classes: Some(Rng::at(seed, &[0xc1a5])), ..self }
+    }
+
+    /// The device for the next operation.
+    fn device_by_class(&mut self) -> Arc<dyn ZonedDevice> {
+        match &mut self.classes {
+            Some(rng) => self.device.class(random_class(rng)),
+            None => Arc::clone(&self.device),
         }
     }
 
@@ -188,13 +205,14 @@ impl Task {
     }
 
     async fn reset(&mut self, at: usize) -> Result<(), String> {
+        let device = self.device_by_class();
         let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = task_zone.zone.index();
         if task_zone.reset_refused {
             return Ok(());
         }
         (self.sink)(WorkloadEvent::Resetting { zone });
-        match self.device.zone(task_zone.zone, Action::Reset).await {
+        match device.zone(task_zone.zone, Action::Reset).await {
             Ok(()) => {}
             Err(e) if task_zone.failed && e.to_string().contains("is lacking") => {
                 (self.sink)(WorkloadEvent::Refused { zone });
@@ -218,12 +236,13 @@ impl Task {
     }
 
     async fn finish(&mut self, at: usize) -> Result<(), String> {
+        let device = self.device_by_class();
         let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = task_zone.zone.index();
         let was_full = task_zone.written >= self.device.geometry().zone_capacity.0 as usize;
         task_zone.over = true;
         (self.sink)(WorkloadEvent::Finishing { zone });
-        match self.device.zone(task_zone.zone, Action::Finish).await {
+        match device.zone(task_zone.zone, Action::Finish).await {
             Ok(()) => {}
             Err(e) if task_zone.wears && is_worn(&e) => return Ok(()),
             Err(e) => return Err(format!("a finish: {e}")),
@@ -253,11 +272,15 @@ impl Task {
             let data = Buf::copy_from(&data);
             // The event is made before the submission: from the submission on a cut may leave the blocks on a drive.
             (self.sink)(WorkloadEvent::Write { zone: task_zone.zone.index(), blocks: blocks.clone() });
+            let device = match &mut self.classes {
+                Some(rng) => self.device.class(random_class(rng)),
+                None => Arc::clone(&self.device),
+            };
             let io = if self.rng.chance(if self.appends { 85 } else { 50 }) {
-                self.device.submit(Op::Append { zone: task_zone.zone, data, how })
+                device.submit(Op::Append { zone: task_zone.zone, data, how })
             } else {
                 let at = geometry.start(task_zone.zone).plus(Blocks(task_zone.written as u64));
-                self.device.submit(Op::Write { at, data, how })
+                device.submit(Op::Write { at, data, how })
             };
             task_zone.written += count;
             ios.push((io, task_zone.written - count, blocks, how));

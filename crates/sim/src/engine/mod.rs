@@ -39,7 +39,7 @@ use self::judge::{Judge, mark_answered, mark_begun};
 use self::plan::{Act, Change, Key, Values};
 pub(crate) use self::shape::EngineWorkload;
 use self::shape::{Mode, Shape, WRITERS};
-use crate::drive::{behind_scheduler, scheduler_goal};
+use crate::drive::scheduler_goal;
 use crate::model::{Fault, Progress, fault};
 use crate::oracle::{Oracle, Probe};
 use crate::plan::Plan;
@@ -85,7 +85,7 @@ pub(crate) fn work(
     let shape = Shape::of(of);
     let EngineWorkload { seed, workload, .. } = of;
     let device: Arc<dyn ZonedDevice> = Arc::clone(recorder) as Arc<dyn ZonedDevice>;
-    let device = behind_scheduler(device, scheduler_goal(seed, workload));
+    let device = broken.behind_scheduler(device, scheduler_goal(seed, workload));
     block_on(&**device.driver(), Fs::format(&device, &FormatOptions::default()))
         .map_err(|e| e.to_string())?;
     let database = Database::open(&device, &shape, broken)?;

@@ -24,6 +24,7 @@
 mod controller;
 mod log_loss;
 mod queue;
+mod rules;
 mod sample;
 mod search;
 #[cfg(test)]
@@ -42,6 +43,9 @@ use units::sleep_until;
 use crate::checks::locate_transfer;
 pub use crate::share::controller::{Controller, Goal};
 use crate::share::queue::HeldQueue;
+use crate::share::rules::Rules;
+#[cfg(feature = "broken-rules")]
+pub use crate::share::rules::ShareBrokenRule;
 pub use crate::share::sample::{Beside, Kind, Sample};
 use crate::{
     Buf, ClassStatus, Completer, Done, Driver, Durability, Geometry, Instant, Io, IoClass, Lba, Op,
@@ -66,6 +70,7 @@ struct Scheduler {
     dilation: u64,
     /// Bytes of a piece.
     piece: u64,
+    rules: Rules,
     state: Mutex<State>,
 }
 
@@ -114,11 +119,28 @@ impl Share {
     /// # Panics
     /// If a rate of `goal` is below one byte a second, or the target below 1; if the device has a scheduler, as one has that a URL names.
     pub fn over(device: Arc<dyn ZonedDevice>, goal: Goal) -> Arc<Share> {
-        Share::over_dilated(device, goal, 1)
+        Share::with_rules(device, goal, 1, Rules::default())
     }
 
-    /// The same before an emulated drive whose times are stretched `dilation` times: the scheduler's times are stretched too.
+    /// A scheduler before an emulated drive whose times are stretched `dilation` times: the scheduler's times are stretched too.
     pub(crate) fn over_dilated(device: Arc<dyn ZonedDevice>, goal: Goal, dilation: u32) -> Arc<Share> {
+        Share::with_rules(device, goal, dilation, Rules::default())
+    }
+
+    /// A scheduler that breaks a safety rule on purpose, for tests of the crash explorer.
+    ///
+    /// # Panics
+    /// As [`Share::over`].
+    #[cfg(feature = "broken-rules")]
+    pub fn with_broken_rule(
+        device: Arc<dyn ZonedDevice>,
+        goal: Goal,
+        broken: Option<ShareBrokenRule>,
+    ) -> Arc<Share> {
+        Share::with_rules(device, goal, 1, Rules { broken })
+    }
+
+    fn with_rules(device: Arc<dyn ZonedDevice>, goal: Goal, dilation: u32, rules: Rules) -> Arc<Share> {
         assert!(goal.is_valid(), "{goal:?}");
         assert!(device.share_status().is_none(), "{} has a scheduler", device.geometry().name);
         let dilation = u64::from(dilation.max(1));
@@ -126,7 +148,7 @@ impl Share {
         let optimal = geometry.optimal_write.bytes(geometry.block_size).0.max(1);
         let state = State {
             controller: Controller::new(goal, Instant(device.driver().now().0 / dilation)),
-            held: HeldQueue::default(),
+            held: HeldQueue::new(goal.least_rate),
             classes: Default::default(),
             ending: BinaryHeap::new(),
             log_in_flight: 0,
@@ -135,7 +157,7 @@ impl Share {
             has_task: false,
         };
         let piece = PIECE_BYTES.next_multiple_of(optimal);
-        Arc::new(Share(Arc::new(Scheduler { device, dilation, piece, state: Mutex::new(state) })))
+        Arc::new(Share(Arc::new(Scheduler { device, dilation, piece, rules, state: Mutex::new(state) })))
     }
 }
 
@@ -214,7 +236,7 @@ impl Scheduler {
 
     /// Lets the held operations go that come before `op`, which is not held.
     fn let_go_before(&self, state: &mut State, now: Instant, op: &Op, gone: &mut Submitted) {
-        if state.held.is_empty() {
+        if state.held.is_empty() || !self.rules.keeps_zone_order() {
             return;
         }
         let geometry = self.device.geometry();
@@ -319,6 +341,7 @@ impl Scheduler {
         }
         let hold = |op: Op, completer: Completer, held: &mut HeldQueue<Held>| {
             held.push(
+                now,
                 class,
                 zone,
                 bytes_of(&op),
@@ -429,7 +452,7 @@ impl Scheduler {
         {
             let mut state = self.state.lock();
             if class.is_bulk() {
-                return state.held.raise(zone, class);
+                return state.held.raise(self.now(), zone, class);
             }
             let is_on = |op: &Op| {
                 let (at, bytes) = match op {
@@ -477,7 +500,7 @@ impl Scheduler {
                     let earlier = [over, ending].into_iter().flatten().filter(|at| *at > now).min();
                     break Some(earlier.map_or(at, |earlier| earlier.min(at)));
                 }
-                let Some((bytes, held)) = state.held.pop() else { continue };
+                let Some((bytes, held)) = state.held.pop(now) else { continue };
                 state.controller.bulk_goes(now, bytes);
                 gone.push(release(state, now, held));
             }

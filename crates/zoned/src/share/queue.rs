@@ -1,11 +1,12 @@
 //! Operations that a drive's scheduler holds, in the order in which they may go.
 //!
 //! The operations of a zone keep their order across classes: they wait in a queue of the zone, which has the highest class that came since it was empty. Classes share
-//! the rate by weight (start-time fair queueing): the class with the least bytes by weight is next.
+//! the rate by weight (start-time fair queueing): the class with the least bytes by weight is next, after classes that had less than their least rate.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
 
-use units::ZoneId;
+use units::{Instant, ZoneId};
 
 use crate::IoClass;
 
@@ -18,6 +19,8 @@ pub(super) struct HeldQueue<T> {
     zones: BTreeMap<ZoneId, Waiting<T>>,
     /// Zones by class, in the order of arrival. A zone whose class rose is in its former class's list too, and is passed over there.
     classes: BTreeMap<IoClass, Class>,
+    /// The least rate of each class with held operations, in bytes per second.
+    least_rate: f64,
     /// The weighted bytes of the class that was served last.
     served: f64,
     /// The zone whose operation was served last, with the bytes served of it in a row.
@@ -36,6 +39,8 @@ struct Class {
     zones: VecDeque<ZoneId>,
     /// Bytes by weight.
     served: f64,
+    /// The time from which on the class has had less than its least rate.
+    due: Instant,
 }
 
 /// The share of a class, beside those of others.
@@ -49,13 +54,20 @@ fn weight(class: IoClass) -> f64 {
     }
 }
 
-impl<T> Default for HeldQueue<T> {
-    fn default() -> HeldQueue<T> {
-        HeldQueue { zones: BTreeMap::new(), classes: BTreeMap::new(), served: 0.0, run: None, held: 0 }
-    }
-}
-
 impl<T> HeldQueue<T> {
+    /// An empty queue, of which `least_rate` bytes a second go at least. Half of that rate goes to the bulk classes in equal parts, whatever their weights.
+    pub(super) fn new(least_rate: f64) -> HeldQueue<T> {
+        let bulk = IoClass::ALL.iter().filter(|class| class.is_bulk()).count();
+        HeldQueue {
+            zones: BTreeMap::new(),
+            classes: BTreeMap::new(),
+            least_rate: least_rate / (2 * bulk) as f64,
+            served: 0.0,
+            run: None,
+            held: 0,
+        }
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.held == 0
     }
@@ -84,7 +96,7 @@ impl<T> HeldQueue<T> {
     }
 
     /// Adds an operation of `bytes` behind the others of its zone.
-    pub(super) fn push(&mut self, class: IoClass, zone: ZoneId, bytes: u64, operation: T) {
+    pub(super) fn push(&mut self, now: Instant, class: IoClass, zone: ZoneId, bytes: u64, operation: T) {
         self.held += 1;
         let waiting = self
             .zones
@@ -94,16 +106,23 @@ impl<T> HeldQueue<T> {
         waiting.operations.push_back((bytes, operation));
         if is_new || rises {
             waiting.class = class;
-            self.enter(zone, class);
+            self.enter(now, zone, class);
         }
     }
 
-    /// Takes the next operation by shares, with its bytes.
-    pub(super) fn pop(&mut self) -> Option<(u64, T)> {
+    /// The class whose operation is next: the one that has had less than its least rate for the longest time, else the one with the least bytes by weight.
+    fn next_class(&self, now: Instant) -> Option<IoClass> {
+        let waiting = || self.classes.iter().filter(|(_, entry)| !entry.zones.is_empty());
+        let late = waiting().filter(|(_, entry)| entry.due <= now).min_by_key(|(_, entry)| entry.due);
+        let next = late.or_else(|| waiting().min_by(|a, b| a.1.served.total_cmp(&b.1.served)));
+        next.map(|(class, _)| *class)
+    }
+
+    /// Takes the next operation, with its bytes.
+    pub(super) fn pop(&mut self, now: Instant) -> Option<(u64, T)> {
         loop {
-            let next = self.classes.iter_mut().filter(|(_, entry)| !entry.zones.is_empty());
-            let (class, entry) = next.min_by(|a, b| a.1.served.total_cmp(&b.1.served))?;
-            let class = *class;
+            let class = self.next_class(now)?;
+            let entry = self.classes.get_mut(&class)?;
             let Some(zone) = entry.zones.pop_front() else { continue };
             let Some(waiting) = self.zones.get_mut(&zone).filter(|waiting| waiting.class == class) else {
                 continue;
@@ -111,6 +130,8 @@ impl<T> HeldQueue<T> {
             let Some((bytes, operation)) = waiting.operations.pop_front() else { continue };
             entry.served += bytes as f64 / weight(class);
             self.served = entry.served;
+            // A class that had more than its least rate is late as soon as one that had just that.
+            entry.due = entry.due.min(now).after(Duration::from_secs_f64(bytes as f64 / self.least_rate));
             self.held -= 1;
             self.run = match self.run {
                 Some((last, run)) if last == zone => Some((zone, run + bytes)),
@@ -141,18 +162,19 @@ impl<T> HeldQueue<T> {
     }
 
     /// Gives the operations of `zone` the class `class`, if that is higher than theirs.
-    pub(super) fn raise(&mut self, zone: ZoneId, class: IoClass) {
+    pub(super) fn raise(&mut self, now: Instant, zone: ZoneId, class: IoClass) {
         let Some(waiting) = self.zones.get_mut(&zone).filter(|waiting| class < waiting.class) else { return };
         waiting.class = class;
-        self.enter(zone, class);
+        self.enter(now, zone, class);
     }
 
     /// Puts `zone` into the list of `class`.
-    fn enter(&mut self, zone: ZoneId, class: IoClass) {
+    fn enter(&mut self, now: Instant, zone: ZoneId, class: IoClass) {
         let entry = self.classes.entry(class).or_default();
         if entry.zones.is_empty() {
             // A class that had nothing to do saves up no share.
             entry.served = entry.served.max(self.served);
+            entry.due = entry.due.max(now);
         }
         entry.zones.push_back(zone);
     }
@@ -162,5 +184,34 @@ impl<T> HeldQueue<T> {
         for class in self.classes.values_mut() {
             class.zones.retain(|other| *other != zone);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_class_has_its_least_rate_beside_classes_of_more_weight() {
+        const MIB: u64 = 1 << 20;
+        let mut queue = HeldQueue::new((10 * MIB) as f64);
+        let mut bytes = [0; IoClass::ALL.len()];
+        let mut now = Instant::ORIGIN;
+        let classes =
+            [IoClass::Flush, IoClass::Compaction, IoClass::Reclaim, IoClass::Rebuild, IoClass::Scrub];
+        let push = |queue: &mut HeldQueue<IoClass>, now, class: IoClass| {
+            queue.push(now, class, ZoneId(class as u32), MIB / 4, class);
+        };
+        classes.iter().for_each(|class| push(&mut queue, now, *class));
+        // 10 MiB a second for 100 s, all classes always with an operation.
+        for _ in 0..4000 {
+            now = now.after(Duration::from_millis(25));
+            let (_, class) = queue.pop(now).expect("held");
+            bytes[class as usize] += MIB / 4;
+            push(&mut queue, now, class);
+        }
+        let mib = classes.map(|class| bytes[class as usize] / MIB);
+        assert!(mib.iter().all(|mib| *mib >= 95), "{mib:?}");
+        assert!(mib[0] > 2 * mib[2] && mib[1] > mib[2], "by weight beyond that: {mib:?}");
     }
 }

@@ -35,9 +35,9 @@ use parking_lot::Mutex;
 use units::{Instant, sleep_until};
 
 use crate::checks::{check_append, locate_transfer};
-#[cfg(feature = "broken-rules")]
-pub use crate::stage::rules::BrokenRule;
 use crate::stage::rules::Rules;
+#[cfg(feature = "broken-rules")]
+pub use crate::stage::rules::StageBrokenRule;
 use crate::stage::zone::{Put, Refusal, Run, StagedWrite, StagedZone};
 use crate::{
     Action, Blocks, Buf, Bytes, Completer, Done, Driver, Durability, Error, ErrorKind, Geometry, Io, IoClass,
@@ -107,7 +107,7 @@ impl Stage {
     pub fn with_broken_rule(
         device: Arc<dyn ZonedDevice>,
         window: Bytes,
-        broken: Option<BrokenRule>,
+        broken: Option<StageBrokenRule>,
     ) -> Result<Arc<dyn ZonedDevice>> {
         Stage::with_rules(device, window, Rules { broken })
     }

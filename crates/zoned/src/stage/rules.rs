@@ -4,7 +4,7 @@
 /// A safety rule that a stage breaks on purpose.
 #[cfg(feature = "broken-rules")]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum BrokenRule {
+pub enum StageBrokenRule {
     /// Broken rule: a write is acknowledged as soon as the stage holds it.
     EarlyAcknowledgement,
 }
@@ -13,7 +13,7 @@ pub enum BrokenRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Rules {
     #[cfg(feature = "broken-rules")]
-    pub broken: Option<BrokenRule>,
+    pub broken: Option<StageBrokenRule>,
 }
 
 impl Rules {
@@ -21,7 +21,7 @@ impl Rules {
     #[inline]
     pub fn acknowledges_early(self) -> bool {
         #[cfg(feature = "broken-rules")]
-        return self.broken == Some(BrokenRule::EarlyAcknowledgement);
+        return self.broken == Some(StageBrokenRule::EarlyAcknowledgement);
         #[cfg(not(feature = "broken-rules"))]
         return false;
     }
