@@ -57,6 +57,7 @@ start_server() { # number [plain]
 }
 
 start_load() { # writes a second
+  : >"$work/load.log"
   "${java[@]}" -XX:TieredStopAtLevel=1 Load write "$(IFS=,; echo "${clients[*]}")" "$secret" "$nodes" 4096 "$1" "$work/acknowledged" >"$work/load.log" 2>&1 </dev/null &
   pids[load]=$!
   wait_for grep -q filled "$work/load.log"
@@ -170,6 +171,11 @@ acknowledged() { wc -l <"$work/acknowledged"; }
 
 acknowledged_since() { [ "$(acknowledged)" -gt "$1" ]; }
 
+# Reads all nodes from a server. A server that has just begun may drop a connection.
+read_all() { # number
+  timeout "$LIMIT" "${java[@]}" -XX:TieredStopAtLevel=1 Load read "${clients[$1 - 1]}" "$secret" "$nodes" "$work/read-$1" >"$work/read.log" 2>&1
+}
+
 # All servers end at once under the load, and come back.
 all_die() {
   local n before
@@ -185,21 +191,20 @@ all_die() {
   before=$(acknowledged)
   wait_for acknowledged_since "$((before + 100))"
   kill_9 load
-  for n in 1 2 3; do
-    timeout "$LIMIT" "${java[@]}" -XX:TieredStopAtLevel=1 Load read "${clients[n - 1]}" "$secret" "$nodes" "$work/read-$n" >"$work/read.log" 2>&1 || { tail -n 20 "$work/read.log" >&2; return 1; }
-  done
+  for n in 1 2 3; do read_all "$n" || read_all "$n" || { tail -n 20 "$work/read.log" >&2; return 1; }; done
   "$python" scripts/zookeeper/check.py writes "$work" >&2
 }
 
 verdict() { "$python" scripts/zookeeper/check.py turns "$work" >&2; }
 
-# Measures writes without snapshots, with those of one server after the other, and with those of all servers at the same time.
-measure() { # name
-  local how times
+# Measures writes without snapshots, with those of one server after the other, and with those of all servers at the same time, in an order that differs from run to run.
+measure() { # name run
+  local how times orders=("none turns together" "turns together none" "together none turns")
   wait_for "${turns[@]}" --credentials "$work/credentials" --dry-run
   start_load 300
-  sleep 1
-  for how in none turns together; do
+  # The servers and the client have begun anew: their first writes are slow.
+  sleep "$((seconds < 5 ? 2 : seconds))"
+  for how in ${orders[$2 % 3]}; do
     if [ "$how" = none ]; then
       times=("$(now_ms)")
       sleep "$seconds"
@@ -228,10 +233,10 @@ compare() {
   local run n
   for ((run = 1; run <= runs; run++)); do
     # The servers run under prio run since the last step, or the last run.
-    measure "prio run"
+    measure "prio run" "$run"
     stop_servers
     for n in 1 2 3; do start_server "$n" plain; done
-    measure "plain"
+    measure "plain" "$run"
     stop_servers
     [ "$run" = "$runs" ] || for n in 1 2 3; do start_server "$n"; done
   done

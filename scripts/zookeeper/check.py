@@ -97,7 +97,7 @@ def writes():
 
 
 def numbers(latencies):
-    """How many latencies, their 50th and 99th hundredth and the longest, in milliseconds."""
+    """How many latencies, their median, their p99 and the longest, in milliseconds."""
     latencies = sorted(latencies)
     if not latencies:
         return {"writes": 0}
@@ -113,6 +113,8 @@ def latencies(name, begin, end):
         if begin <= at <= end:
             due = at - micros / 1000
             within[any(due <= last and at >= first for first, last, _, _ in taken)].append(micros)
+    if not within[True] and not within[False]:
+        sys.exit(f"{name}: no write was acknowledged in the time")
     lengths = [last - first for first, last, _, _ in taken]
     row = {"name": name, "all": numbers(within[True] + within[False]), "in snapshots": numbers(within[True]), "outside": numbers(within[False])}
     row["snapshots"] = {"number": len(lengths), "longest": max(lengths, default=0)}

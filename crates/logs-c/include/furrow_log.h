@@ -69,7 +69,7 @@ uint64_t furrow_log_durable(const furrow_log *log);
  * the highest level. */
 int furrow_log_is_real_time(const furrow_log *log);
 
-/* Why no room is zeroed ahead of the log any more, such as a full drive; valid until the thread's next call. NULL while there is room, and on a zoned drive. Without room each write may
+/* Why no room is zeroed ahead of the log any more, such as a full drive; valid until the thread's next call, in the place of its last message. NULL while there is room, and on a zoned drive. Without room each write may
  * cost a commit of the file system's journal. */
 const char *furrow_log_room_failure(const furrow_log *log);
 

@@ -51,7 +51,8 @@ fn check_logs(folder: &Path, mut program: impl FnMut() -> Command) {
 fn with_limit(command: &Command) -> Command {
     let mut limited = Command::new("prlimit");
     limited.arg("--fsize=1048576").arg(command.get_program()).args(command.get_args());
-    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    // Java takes the words of errors in the locale's language.
+    limited.env("LC_ALL", "C").envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     limited
 }
 

@@ -35,12 +35,8 @@ impl<'a> MatchedGlobs<'a> {
 
     /// The globs of a class that no process of the run has marked.
     pub fn unmatched(&self, class: FileClass) -> impl Iterator<Item = &'a Glob> + use<'a> {
-        let (log_marks, bulk_marks) = self.marks.split_at_checked(self.rules.log.len()).unwrap_or_default();
-        let (globs, marks) = match class {
-            FileClass::Log => (&self.rules.log, log_marks),
-            FileClass::Bulk => (&self.rules.bulk, bulk_marks),
-        };
-        globs.iter().zip(marks).filter(|(_, mark)| mark.load(Relaxed) == 0).map(|(glob, _)| glob)
+        let globs = self.rules.of(class).iter().zip(self.marks(class));
+        globs.filter(|(_, mark)| mark.load(Relaxed) == 0).map(|(glob, _)| glob)
     }
 
     /// Calls `with` for each sentence that the user should read. `profile`: the profile whose globs are among those of the run. One file of a profile's class is enough: a server
@@ -48,17 +44,33 @@ impl<'a> MatchedGlobs<'a> {
     pub fn warn(&self, profile: Option<&Profile>, mut with: impl FnMut(fmt::Arguments<'_>)) {
         for class in FileClass::ALL {
             let of_profile = profile.map_or(&[][..], |profile| profile.globs(class));
-            let is_given = |glob: &&Glob| !of_profile.contains(&glob.as_str());
-            for glob in self.unmatched(class).filter(is_given) {
-                with(format_args!("furrow prio: no file matched --{} {:?}\n", class.name(), glob.as_str()));
+            // A profile's globs come behind those of the command line, which may name one of them too.
+            let given = self.rules.of(class).len().saturating_sub(of_profile.len());
+            let marks = self.marks(class);
+            for (glob, mark) in self.rules.of(class).iter().zip(marks).take(given) {
+                if mark.load(Relaxed) == 0 {
+                    with(format_args!(
+                        "furrow prio: no file matched --{} {:?}\n",
+                        class.name(),
+                        glob.as_str()
+                    ));
+                }
             }
-            let unmatched = self.unmatched(class).filter(|glob| !is_given(glob)).count();
-            if let Some(profile) = profile
-                && unmatched == of_profile.len()
+            if let Some(profile) = profile.filter(|_| !of_profile.is_empty())
+                && marks.iter().skip(given).all(|mark| mark.load(Relaxed) == 0)
             {
                 let (name, class) = (profile.name, class.name());
                 with(format_args!("furrow prio: no file matched a {class} glob of the profile {name}\n"));
             }
+        }
+    }
+
+    /// A byte for each glob of a class.
+    fn marks(&self, class: FileClass) -> &'a [AtomicU8] {
+        let (log, bulk) = self.marks.split_at_checked(self.rules.log.len()).unwrap_or_default();
+        match class {
+            FileClass::Log => log,
+            FileClass::Bulk => bulk,
         }
     }
 }
@@ -127,6 +139,20 @@ mod tests {
         matched.mark(b"appendonlydir/appendonly.aof.1.incr.aof");
         matched.mark(b"/data/dump.rdb");
         assert_eq!(warnings(&matched, Some(redis)), ["furrow prio: no file matched --log \"own\"\n"]);
+    }
+
+    #[test]
+    fn a_glob_of_the_profile_that_is_given_too_is_named_and_counts_for_the_profile() {
+        let rocksdb = profile::find("rocksdb").unwrap();
+        let log = [&["*.log"], rocksdb.log].concat();
+        let (rules, marks) = (rules(&log, rocksdb.bulk), marks(log.len() + rocksdb.bulk.len()));
+        let matched = MatchedGlobs::new(&rules, &marks).unwrap();
+        assert_eq!(warnings(&matched, Some(rocksdb)).len(), 3);
+        matched.mark(b"/data/MANIFEST-000001");
+        matched.mark(b"/data/000002.sst");
+        assert_eq!(warnings(&matched, Some(rocksdb)), ["furrow prio: no file matched --log \"*.log\"\n"]);
+        matched.mark(b"/data/000003.log");
+        assert_eq!(warnings(&matched, Some(rocksdb)), [""; 0]);
     }
 
     #[test]

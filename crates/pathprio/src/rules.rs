@@ -65,6 +65,14 @@ impl Rules {
         }
     }
 
+    /// The patterns of a class.
+    pub fn of(&self, class: FileClass) -> &[Glob] {
+        match class {
+            FileClass::Log => &self.log,
+            FileClass::Bulk => &self.bulk,
+        }
+    }
+
     /// Number of patterns.
     pub fn globs(&self) -> usize {
         self.log.len() + self.bulk.len()

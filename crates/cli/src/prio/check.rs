@@ -173,12 +173,11 @@ struct Row {
 }
 
 impl Row {
-    fn number(&self, name: &str) -> f64 {
-        self.log.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
-    }
-
     fn cells(&self) -> Vec<String> {
-        let number = |name| format!("{:.0}", self.number(name));
+        let number = |name: &str| {
+            let number = self.log.get(name).and_then(Value::as_f64);
+            number.map_or("-".to_owned(), |number| format!("{number:.0}"))
+        };
         let bulk = format!("{:.0}", self.bulk / f64::from(1 << 20));
         vec![self.name.to_owned(), number("per_second"), number("mean_us"), number("p99_us"), bulk]
     }
@@ -301,12 +300,14 @@ fn append_synced(driver: &dyn Driver, file: &Path, time: Duration) -> Result<Val
         now = end;
     }
     latencies.sort_unstable();
-    let count = latencies.len().max(1);
-    let mean = latencies.iter().sum::<Duration>() / u32::try_from(count).unwrap_or(u32::MAX);
-    let p99 = latencies.get(count * 99 / 100).copied().unwrap_or_default();
+    let count = latencies.len();
+    // No number where no write ended in the time.
     let micros = |latency: Duration| latency.as_secs_f64() * 1e6;
+    let mean = latencies.iter().sum::<Duration>().as_secs_f64() * 1e6 / count as f64;
+    let mean = Some(mean).filter(|_| count > 0);
+    let p99 = latencies.get(count * 99 / 100).copied().map(micros);
     let per_second = count as f64 / time.saturating_sub(SETTLES).as_secs_f64();
-    Ok(json!({ "per_second": per_second, "mean_us": micros(mean), "p99_us": micros(p99) }))
+    Ok(json!({ "per_second": per_second, "mean_us": mean, "p99_us": p99 }))
 }
 
 fn write_bulk(driver: &dyn Driver, file: &Path, time: Duration) -> Result<Value> {

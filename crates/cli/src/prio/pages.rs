@@ -29,7 +29,7 @@ const OF_BOOT: &str = "boot-";
 pub struct Directories {
     /// The directory of pages.
     pub pages: PathBuf,
-    /// The run's own directory, which the next run removes when no process of this one is left.
+    /// The run's own directory. The next run removes it when no process that holds a page in it is left, or, with `--join`, when the first process has ended.
     pub run: PathBuf,
 }
 
@@ -48,7 +48,7 @@ fn prepare_in(top: &Path, boot: &str, join: bool) -> Result<Directories> {
     make_own(&top)?;
     remove_ended(&top);
     let run = top.join(format!("{OF_RUN}{}", std::process::id()));
-    // Of a run that ended and had the number that this process has now.
+    // A run that had this process's number may have left its directory.
     let _none_there = fs::remove_dir_all(&run);
     make_own(&run)?;
     if !join {

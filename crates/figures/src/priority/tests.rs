@@ -49,7 +49,7 @@ fn number(rows: &[Row], sentence: &str, words: &[&str]) -> f64 {
 }
 
 #[test]
-fn sentences_of_the_paper_stand_beside_numbers_that_contradict_them() {
+fn sentences_of_the_paper_stand_beside_numbers_that_contradict_or_qualify_them() {
     let rows = rows_of_quick_run(&sentences::FIGURE);
     // The origin of a number begins its note.
     let origins = ["virtual ", "measured elsewhere: ", "arithmetic: "];
@@ -72,7 +72,7 @@ fn sentences_of_the_paper_stand_beside_numbers_that_contradict_them() {
     assert!(lost(&["without O_DSYNC"]) > 0.0 && lost(&["durable"]) == 0.0, "{rows:?}");
 
     let bulk = |words: &[&str]| number(&rows, quoted::BULK_MAY_WAIT, words);
-    assert!(bulk(&["BFQ", "thread"]) < 0.11 * bulk(&["BFQ, no priority"]), "{rows:?}");
+    assert!(bulk(&["BFQ", "thread"]) < bulk(&["BFQ, no priority"]), "repeated numbers: {rows:?}");
     assert!(bulk(&["bulk by the scheduler"]) > 0.7 * bulk(&["bulk at once"]), "{rows:?}");
     for sentence in
         [quoted::PROCESS_LEVEL, quoted::DESCRIPTORS, quoted::ONLY_BFQ, quoted::AS_ALONE, quoted::DRIVE]

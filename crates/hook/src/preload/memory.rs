@@ -1,6 +1,6 @@
 //! The memory of this library: each allocation is a mapping of its own.
 //!
-//! The C library's `malloc` is not for us: a bulk write may come from a signal handler that interrupted it. Few allocations are made: the rules at the start, and the controllers of drives beside a log.
+//! The C library's `malloc` is not for us: a bulk write may come from a signal handler that interrupted it. Few allocations are made: the rules at the start, the controllers of drives beside a log, and the line of counters at the end.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ptr::null_mut;

@@ -313,18 +313,19 @@ pub extern "C" fn finish() {
         let name = program_name(&mut program);
         let matched = settings.matched();
         let mut line = String::new();
-        if line.try_reserve_exact(Counters::line_bytes(&settings.rules)).is_ok()
-            && COUNTERS.write_line(&mut line, pid, name, matched.as_ref()).is_ok()
-        {
-            settings.write_counters(line.as_bytes());
-        }
-        if let Some(matched) = matched {
-            matched.warn(settings.profile, |warning| {
-                let mut line = Line::<PIPE_BYTES>::new();
-                if line.write_fmt(warning).is_ok() {
-                    settings.write_to_stderr(line.as_bytes());
-                }
-            });
+        // On the heap: the stack may be a signal handler's. A warning is no longer than the counters, which have all globs.
+        if line.try_reserve_exact(Counters::line_bytes(&settings.rules)).is_ok() {
+            if COUNTERS.write_line(&mut line, pid, name, matched.as_ref()).is_ok() {
+                settings.write_counters(line.as_bytes());
+            }
+            if let Some(matched) = matched {
+                matched.warn(settings.profile, |warning| {
+                    line.clear();
+                    if line.write_fmt(warning).is_ok() {
+                        settings.write_to_stderr(line.as_bytes());
+                    }
+                });
+            }
         }
     }
     errno::set(errno);
@@ -338,7 +339,7 @@ fn program_name(into: &mut [u8; 16]) -> &[u8] {
     into.get(..bytes).unwrap_or_default().trim_ascii_end()
 }
 
-/// A pipe that has room takes so many bytes at once.
+/// Bytes that a pipe with room takes in one write.
 const PIPE_BYTES: usize = 4096;
 
 impl Settings {
@@ -355,7 +356,7 @@ impl Settings {
         MatchedGlobs::new(&self.rules, self.marks?)
     }
 
-    /// Appends the line with one call, so that lines of several processes do not mix. The file is there since the start.
+    /// Appends the line to the file of counters with one call, so that lines of several processes do not mix. The file is there since the start. Without a file the line goes to stderr.
     fn write_counters(&self, line: &[u8]) {
         let Some(path) = &self.counters else {
             self.write_to_stderr(line);

@@ -137,14 +137,6 @@ impl Task {
         Task { classes: Some(Rng::at(seed, &[0xc1a5])), ..self }
     }
 
-    /// The device for the next operation.
-    fn device_by_class(&mut self) -> Arc<dyn ZonedDevice> {
-        match &mut self.classes {
-            Some(rng) => self.device.class(random_class(rng)),
-            None => Arc::clone(&self.device),
-        }
-    }
-
     /// Makes most writes appends, and keeps more of them in flight.
     pub(crate) fn with_appends(self, appends: bool) -> Task {
         Task { appends, ..self }
@@ -205,7 +197,7 @@ impl Task {
     }
 
     async fn reset(&mut self, at: usize) -> Result<(), String> {
-        let device = self.device_by_class();
+        let device = by_class(&self.device, &mut self.classes);
         let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = task_zone.zone.index();
         if task_zone.reset_refused {
@@ -236,7 +228,7 @@ impl Task {
     }
 
     async fn finish(&mut self, at: usize) -> Result<(), String> {
-        let device = self.device_by_class();
+        let device = by_class(&self.device, &mut self.classes);
         let Some(task_zone) = self.zones.get_mut(at) else { return Ok(()) };
         let zone = task_zone.zone.index();
         let was_full = task_zone.written >= self.device.geometry().zone_capacity.0 as usize;
@@ -272,10 +264,7 @@ impl Task {
             let data = Buf::copy_from(&data);
             // The event is made before the submission: from the submission on a cut may leave the blocks on a drive.
             (self.sink)(WorkloadEvent::Write { zone: task_zone.zone.index(), blocks: blocks.clone() });
-            let device = match &mut self.classes {
-                Some(rng) => self.device.class(random_class(rng)),
-                None => Arc::clone(&self.device),
-            };
+            let device = by_class(&self.device, &mut self.classes);
             let io = if self.rng.chance(if self.appends { 85 } else { 50 }) {
                 device.submit(Op::Append { zone: task_zone.zone, data, how })
             } else {
@@ -316,6 +305,14 @@ impl Task {
             }
         }
         Ok(())
+    }
+}
+
+/// The device for the next operation of a task.
+fn by_class(device: &Arc<dyn ZonedDevice>, classes: &mut Option<Rng>) -> Arc<dyn ZonedDevice> {
+    match classes {
+        Some(rng) => device.class(random_class(rng)),
+        None => Arc::clone(device),
     }
 }
 

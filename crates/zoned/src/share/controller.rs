@@ -337,6 +337,11 @@ impl Controller {
         }
     }
 
+    /// True in a rest without which the log's latencies alone are not known.
+    pub(super) fn needs_rest(&self) -> bool {
+        matches!(self.phase, Phase::Rest { .. }) && self.alone.ratios.last.len() < PERCENTILE_SAMPLES
+    }
+
     /// An operation of the log goes to the drive at `now`.
     pub fn log_submitted(&mut self, now: Instant) {
         if self.has_log(now) {

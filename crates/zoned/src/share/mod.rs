@@ -14,6 +14,7 @@
 //!   before it along. A read that is not held takes along what may change the blocks that it reads, and what is before that.
 //! - Whoever waits for an operation of another caller raises it ([`ZonedDevice::raise`]): a read of a page that a compaction is reading, a log's write that an array acknowledges
 //!   after the writes below it on other drives.
+//! - Flushes have a least rate that follows the log's (`flush_rate`), and go in most rests too.
 //! - Zones whose bulk does not slow the log are not held, where the controller finds such zones (`search`): on drives whose zones lie on a die each.
 //! - A held write is not acknowledged, so that a flush need not cover it.
 //! - A long write goes in pieces that end with the device's optimal writes; it succeeds if all pieces do. Appends and reads go whole.
@@ -22,6 +23,7 @@
 //! writer a higher priority in the kernel's queue, which says nothing to the drive's own.
 
 mod controller;
+mod flush_rate;
 mod log_loss;
 mod queue;
 mod rules;
@@ -42,6 +44,7 @@ use units::sleep_until;
 
 use crate::checks::locate_transfer;
 pub use crate::share::controller::{Controller, Goal};
+use crate::share::flush_rate::FlushRate;
 use crate::share::queue::HeldQueue;
 use crate::share::rules::Rules;
 #[cfg(feature = "broken-rules")]
@@ -76,6 +79,7 @@ struct Scheduler {
 
 struct State {
     controller: Controller,
+    flush_rate: FlushRate,
     held: HeldQueue<Held>,
     classes: [ClassStatus; IoClass::ALL.len()],
     /// Operations in flight whose end is known: on emulated drives. In the order of their ends.
@@ -148,6 +152,7 @@ impl Share {
         let optimal = geometry.optimal_write.bytes(geometry.block_size).0.max(1);
         let state = State {
             controller: Controller::new(goal, Instant(device.driver().now().0 / dilation)),
+            flush_rate: FlushRate::default(),
             held: HeldQueue::new(goal.least_rate),
             classes: Default::default(),
             ending: BinaryHeap::new(),
@@ -294,6 +299,9 @@ impl Scheduler {
         if io.known_end(self.driver_time(now)).is_some_and(|end| self.drive_time(end) <= now) {
             return io;
         }
+        if kind == Kind::Write {
+            state.flush_rate.log_writes(now, bytes);
+        }
         state.controller.log_submitted(now);
         state.log_in_flight += 1;
         self.watch(state, now, io, Watched::Log { kind, bytes, bulk })
@@ -439,7 +447,7 @@ impl Scheduler {
         let in_order = state.held.of(zone).zip(1..);
         let count = in_order.filter(|(held, _)| waits_for(&held.op)).map(|(_, number)| number).last();
         for (bytes, held) in state.held.take(zone, count.unwrap_or(0)) {
-            state.controller.bulk_goes(now, bytes);
+            state.bulk_goes(now, held.class, bytes);
             gone.push(release(state, now, held));
         }
     }
@@ -490,7 +498,21 @@ impl Scheduler {
                 if state.held.is_empty() {
                     continue;
                 }
-                let at = state.controller.bulk_may_go_at(now);
+                let mut at = state.controller.bulk_may_go_at(now);
+                if at > now
+                    && !state.controller.needs_rest()
+                    && let Some(flush_at) = state.flush_rate.may_go_at()
+                {
+                    if flush_at <= now
+                        && let Some((bytes, held)) = state.held.pop_of(IoClass::Flush, now)
+                    {
+                        state.bulk_goes(now, held.class, bytes);
+                        gone.push(release(state, now, held));
+                        continue;
+                    }
+                    // A flush may come until then.
+                    at = at.min(flush_at.max(now.after(RECHECK_INTERVAL)));
+                }
                 if at > now {
                     // The log may be over before, or an operation of the log within the target.
                     let over = state.controller.log_is_over_at();
@@ -501,7 +523,7 @@ impl Scheduler {
                     break Some(earlier.map_or(at, |earlier| earlier.min(at)));
                 }
                 let Some((bytes, held)) = state.held.pop(now) else { continue };
-                state.controller.bulk_goes(now, bytes);
+                state.bulk_goes(now, held.class, bytes);
                 gone.push(release(state, now, held));
             }
         };
@@ -543,6 +565,14 @@ fn release(state: &mut State, now: Instant, held: Held) -> (Completer, Io) {
 }
 
 impl State {
+    /// A held operation goes.
+    fn bulk_goes(&mut self, now: Instant, class: IoClass, bytes: u64) {
+        self.controller.bulk_goes(now, bytes);
+        if class == IoClass::Flush {
+            self.flush_rate.flush_goes(now, bytes);
+        }
+    }
+
     fn count(&mut self, class: IoClass, bytes: u64) {
         if let Some(entry) = self.classes.get_mut(class as usize) {
             entry.operations += 1;

@@ -12,6 +12,8 @@ use crate::IoClass;
 
 /// Bytes of one zone that go in a row where its class has others too: a disk's head moves for each change of the zone.
 const RUN_BYTES: u64 = 2 << 20;
+/// A class makes up for so much time in which it had less than its least rate.
+const LATE_AT_MOST: Duration = Duration::from_secs(1);
 
 /// The held operations of a drive.
 #[derive(Debug)]
@@ -110,28 +112,41 @@ impl<T> HeldQueue<T> {
         }
     }
 
-    /// The class whose operation is next: the one that has had less than its least rate for the longest time, else the one with the least bytes by weight.
-    fn next_class(&self, now: Instant) -> Option<IoClass> {
+    /// The class whose operation is next, and whether by weight: the one that has had less than its least rate for the longest time, else the one with the least bytes by weight.
+    fn next_class(&self, now: Instant) -> Option<(IoClass, bool)> {
         let waiting = || self.classes.iter().filter(|(_, entry)| !entry.zones.is_empty());
         let late = waiting().filter(|(_, entry)| entry.due <= now).min_by_key(|(_, entry)| entry.due);
-        let next = late.or_else(|| waiting().min_by(|a, b| a.1.served.total_cmp(&b.1.served)));
-        next.map(|(class, _)| *class)
+        let by_weight = || waiting().min_by(|a, b| a.1.served.total_cmp(&b.1.served));
+        late.map(|(class, _)| (*class, false)).or_else(|| by_weight().map(|(class, _)| (*class, true)))
     }
 
     /// Takes the next operation, with its bytes.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(u64, T)> {
         loop {
-            let class = self.next_class(now)?;
+            let (class, by_weight) = self.next_class(now)?;
+            if let Some((bytes, operation)) = self.pop_of(class, now) {
+                if by_weight {
+                    self.served = self.classes.get(&class).map_or(self.served, |entry| entry.served);
+                }
+                return Some((bytes, operation));
+            }
+        }
+    }
+
+    /// Takes the next operation of `class`, with its bytes.
+    pub(super) fn pop_of(&mut self, class: IoClass, now: Instant) -> Option<(u64, T)> {
+        loop {
             let entry = self.classes.get_mut(&class)?;
-            let Some(zone) = entry.zones.pop_front() else { continue };
+            let zone = entry.zones.pop_front()?;
             let Some(waiting) = self.zones.get_mut(&zone).filter(|waiting| waiting.class == class) else {
                 continue;
             };
             let Some((bytes, operation)) = waiting.operations.pop_front() else { continue };
             entry.served += bytes as f64 / weight(class);
-            self.served = entry.served;
-            // A class that had more than its least rate is late as soon as one that had just that.
-            entry.due = entry.due.min(now).after(Duration::from_secs_f64(bytes as f64 / self.least_rate));
+            // Service above the least rate gives no credit for later; a pause of all bulk gives that of `LATE_AT_MOST`.
+            let earliest = Instant(now.0.saturating_sub(LATE_AT_MOST.as_nanos() as u64));
+            let time = Duration::from_secs_f64(bytes as f64 / self.least_rate);
+            entry.due = entry.due.clamp(earliest, now).after(time);
             self.held -= 1;
             self.run = match self.run {
                 Some((last, run)) if last == zone => Some((zone, run + bytes)),

@@ -36,16 +36,18 @@ impl BulkInCache {
     }
 
     /// The drive, and what `sync` waits for there, for notes.
-    pub(super) fn note(&self, sync: Sync) -> &'static str {
+    pub(super) fn note(&self, sync: SyncWay) -> &'static str {
         match (self.profile, sync) {
-            ("smr", Sync::Flush) => "smr; 4 KiB written and flushed: a flush waits for all data in the cache",
-            ("smr", Sync::DurableWrite) => {
+            ("smr", SyncWay::Flush) => {
+                "smr; 4 KiB written and flushed: a flush waits for all data in the cache"
+            }
+            ("smr", SyncWay::DurableWrite) => {
                 "smr; 4 KiB written durably (FUA): the model of a disk writes its cache in the order of arrival"
             }
-            (_, Sync::Flush) => {
+            (_, SyncWay::Flush) => {
                 "smallzone as if its buffer were volatile; 4 KiB written and flushed: a flush waits for all dies"
             }
-            (_, Sync::DurableWrite) => {
+            (_, SyncWay::DurableWrite) => {
                 "smallzone as if its buffer were volatile; 4 KiB written durably (FUA): the write waits for its own die"
             }
         }
@@ -54,7 +56,7 @@ impl BulkInCache {
 
 /// How a log makes a write durable.
 #[derive(Clone, Copy)]
-pub(super) enum Sync {
+pub(super) enum SyncWay {
     /// A write and a flush of the drive.
     Flush,
     /// A durable write (FUA).
@@ -62,7 +64,7 @@ pub(super) enum Sync {
 }
 
 /// How long a synced write of the log takes once all of `bulk` was acknowledged.
-pub(super) fn time_of_sync(bulk: &BulkInCache, sync: Sync) -> Result<Duration> {
+pub(super) fn time_of_sync(bulk: &BulkInCache, sync: SyncWay) -> Result<Duration> {
     let driver: Arc<dyn Driver> = VirtualDriver::new(1);
     let profile = Profile::load(bulk.profile).map_err(|why| Error::new(bulk.profile, why))?;
     let mut options = EmuOptions::of_profile(profile);
@@ -84,11 +86,11 @@ pub(super) fn time_of_sync(bulk: &BulkInCache, sync: Sync) -> Result<Duration> {
         }
         let begun = driver.now();
         match sync {
-            Sync::Flush => {
+            SyncWay::Flush => {
                 write_block(&device, 1, Durability::Cached).await?;
                 device.flush().await?;
             }
-            Sync::DurableWrite => write_block(&device, 1, Durability::Durable).await?,
+            SyncWay::DurableWrite => write_block(&device, 1, Durability::Durable).await?,
         }
         Ok(driver.now().since(begun))
     })
