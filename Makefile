@@ -46,7 +46,7 @@ zookeeper: ## only a ZooKeeper ensemble of three under prio run, with zk turns
 crash: ## only the crash explorer
 	@exec scripts/crash.sh
 
-fuzz: ## only the fuzz targets, 6 s each: SECONDS_EACH=3600 make fuzz for longer
+fuzz: ## only the fuzz targets, 4 s each: SECONDS_EACH=3600 make fuzz for longer
 	@exec scripts/fuzz.sh
 
 guest: ## only the kernel backends, on a stock Debian kernel in QEMU

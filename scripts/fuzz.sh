@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Every fuzz target under libFuzzer, two side by side, each for SECONDS_EACH (6). An input that breaks a target stays in
+# Every fuzz target under libFuzzer, two side by side, each for SECONDS_EACH (4). An input that breaks a target stays in
 # target/fuzz/TARGET/, and the command that runs it again is printed. Stable Rust is enough: libFuzzer's runtime comes with a crate,
 # and the compiler counts edges and comparisons by flags that stable has.
 #
@@ -7,7 +7,7 @@
 #   SECONDS_EACH=3600 scripts/fuzz.sh resp
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-seconds=${SECONDS_EACH:-6}
+seconds=${SECONDS_EACH:-4}
 scripts/setup.sh test
 use_cargo
 target=${CARGO_TARGET_DIR:-target}

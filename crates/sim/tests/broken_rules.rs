@@ -479,7 +479,7 @@ fn a_zone_s_order_that_a_scheduler_loses_across_classes_is_found_by_the_workload
     let options = CrashOptions { broken_rules, ..CrashOptions::new(Target::Array, 26, MAX_STATES) };
     let error = crash(&options).expect_err("a write is off the write pointer").to_string();
     assert!(error.contains("not at the write pointer"), "{error}");
-    let clean = run(Target::Array, 26, MAX_STATES, None);
+    let clean = run(Target::Array, 26, CLEAN_STATES, None);
     assert!(clean.is_clean(), "with the rule intact: {clean:?}");
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct Member {
     drive: ArcSwapOption<MemberDrive>,
     /// The new drive whose rebuild runs, to take the slot.
     filling: ArcSwapOption<NewDrive>,
+    /// The names of drives that the slot had. Their operations may end long after another drive took the slot.
+    former: Mutex<Vec<Arc<str>>>,
     pub log: Mutex<Log>,
     /// Notified when a log roll is over.
     pub rolled: Event,
@@ -160,6 +162,7 @@ impl Member {
             slot,
             drive: ArcSwapOption::new(device.map(Arc::new)),
             filling: ArcSwapOption::empty(),
+            former: Mutex::default(),
             log: Mutex::new(log),
             rolled: Event::new(),
             flushes: AtomicU64::new(0),
@@ -210,6 +213,8 @@ impl Member {
     pub(crate) fn begin_replacement(&self, device: MemberDrive, zones: usize) {
         let has = (0..zones).map(|_| AtomicBool::new(false)).collect();
         self.next_incarnation(&mut self.log.lock());
+        let name = &device.geometry().name;
+        self.former.lock().retain(|former| former != name);
         self.filling.store(Some(Arc::new(NewDrive { device, has, aborted: AtomicBool::new(false) })));
     }
 
@@ -253,7 +258,11 @@ impl Member {
 
     /// Forgets the slot's new drive: its rebuild is done, failed or cancelled.
     pub(crate) fn end_replacement(&self) {
-        self.filling.store(None);
+        if let Some(new) = self.filling.swap(None)
+            && new.aborted.load(Ordering::Acquire)
+        {
+            self.former.lock().push(Arc::clone(&new.device.geometry().name));
+        }
     }
 
     /// The new drive becomes the slot's drive, unless its rebuild was aborted. Its log begins in metadata zone `zone`
@@ -281,7 +290,16 @@ impl Member {
 
     /// Fails the drive: the array works without it from now on. True if the drive worked until now.
     pub(crate) fn set_failed(&self) -> bool {
-        self.drive.swap(None).is_some()
+        let failed = self.drive.swap(None);
+        if let Some(drive) = &failed {
+            self.former.lock().push(Arc::clone(&drive.geometry().name));
+        }
+        failed.is_some()
+    }
+
+    /// True if the slot had the drive named `name`, and may have another one now.
+    pub(crate) fn had_drive(&self, name: &str) -> bool {
+        self.former.lock().iter().any(|former| **former == *name)
     }
 
     /// Writes rows of the drive's part of zone `id`, which lies at `to`. `None` if the drive is missing or failed.

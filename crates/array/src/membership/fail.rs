@@ -26,6 +26,7 @@ impl Membership {
         why: impl Into<Option<&'a Error>> + Send,
     ) -> Result<()> {
         let why = why.into();
+        let mut device = why.map(|error| error.device().to_owned());
         let mut ordered = why.is_none();
         let mut why = why.map_or_else(|| "an operator ordered it".to_owned(), ToString::to_string);
         let _turn = self.persisting.acquire().await;
@@ -33,6 +34,10 @@ impl Membership {
         loop {
             if self.is_broken() {
                 return Err(self.broken_error("write"));
+            }
+            if device.as_ref().is_some_and(|device| self.member(slot).had_drive(device)) {
+                // The failure of that drive is recorded since the turn. An operation that it refused late says nothing of the drive that took its place.
+                return Ok(());
             }
             if !self.member(slot).is_good() {
                 // The error may be that of the slot's new drive, whose rebuild is aborted then.
@@ -63,7 +68,10 @@ impl Membership {
             self.unpersisted.fetch_sub(1, Ordering::AcqRel);
             match failures.into_iter().next() {
                 None => return Ok(()),
-                Some((second, error)) => (slot, ordered, why) = (second, false, error.to_string()),
+                Some((second, error)) => {
+                    (slot, ordered, why) = (second, false, error.to_string());
+                    device = Some(error.device().to_owned());
+                }
             }
         }
     }

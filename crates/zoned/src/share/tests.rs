@@ -236,6 +236,40 @@ fn a_write_raised_to_a_class_that_is_held_has_the_share_of_that_class() {
 }
 
 #[test]
+fn flushes_keep_up_with_a_log_whatever_the_rate_of_bulk() {
+    // A log of 400 MB/s for 30 ms, and after 5 ms 4 MiB of a class.
+    let took = |class| {
+        let bench = Bench::new(12);
+        let device = Arc::clone(&bench.device);
+        bench.run(async {
+            let log = spawn(&**bench.device.driver(), "log", async move {
+                for zone in 0..3 {
+                    for _ in 0..ZONE_BLOCKS {
+                        let data = block(4096, 0);
+                        let op = Op::Append { zone: ZoneId(zone), data, how: Durability::Cached };
+                        device.submit_as(IoClass::Log, op).await.expect("appended");
+                    }
+                }
+            });
+            let driver = &**bench.device.driver();
+            sleep_until(driver, driver.now().after(Duration::from_millis(5))).await;
+            let begun = driver.now();
+            let ios = (0..4).map(|n| bench.write(class, 5, n * LONG, LONG)).collect();
+            join_all(ios).await.into_iter().for_each(|done| done.expect("written"));
+            let took = driver.now().since(begun);
+            log.await;
+            took
+        })
+    };
+    // At twice the log's rate 5 ms; 65 ms at the rate of bulk.
+    let (flush, compaction) = (took(IoClass::Flush), took(IoClass::Compaction));
+    assert!(
+        flush < Duration::from_millis(8) && compaction > Duration::from_millis(40),
+        "{flush:?} {compaction:?}"
+    );
+}
+
+#[test]
 fn a_read_sees_a_write_that_was_submitted_before() {
     let bench = Bench::new(4);
     bench.run(async {
