@@ -52,6 +52,20 @@ pub enum BrokenRule {
     IngestionMarks,
 }
 
+impl BrokenRules {
+    /// The device behind a scheduler with this goal, if any.
+    pub(crate) fn behind_scheduler(
+        self,
+        device: Arc<dyn ZonedDevice>,
+        goal: Option<Goal>,
+    ) -> Arc<dyn ZonedDevice> {
+        match goal {
+            None => device,
+            Some(goal) => self.scheduler(device, goal),
+        }
+    }
+}
+
 #[cfg(feature = "broken-rules")]
 impl BrokenRules {
     /// Mount options with the file system's rule broken.
@@ -74,16 +88,9 @@ impl BrokenRules {
         Stage::with_broken_rule(device, window, self.stage)
     }
 
-    /// The device behind a scheduler with this goal, if any, with the scheduler's rule broken.
-    pub(crate) fn behind_scheduler(
-        self,
-        device: Arc<dyn ZonedDevice>,
-        goal: Option<Goal>,
-    ) -> Arc<dyn ZonedDevice> {
-        match goal {
-            None => device,
-            Some(goal) => Share::with_broken_rule(device, goal, self.share),
-        }
+    /// A scheduler before `device`, with the scheduler's rule broken.
+    fn scheduler(self, device: Arc<dyn ZonedDevice>, goal: Goal) -> Arc<Share> {
+        Share::with_broken_rule(device, goal, self.share)
     }
 
     /// Options of a log in a file, with the log's rule broken.
@@ -131,15 +138,8 @@ impl BrokenRules {
         Stage::over(device, window)
     }
 
-    pub(crate) fn behind_scheduler(
-        self,
-        device: Arc<dyn ZonedDevice>,
-        goal: Option<Goal>,
-    ) -> Arc<dyn ZonedDevice> {
-        match goal {
-            None => device,
-            Some(goal) => Share::over(device, goal),
-        }
+    fn scheduler(self, device: Arc<dyn ZonedDevice>, goal: Goal) -> Arc<Share> {
+        Share::over(device, goal)
     }
 
     pub(crate) fn log_options(self) -> prio::Options {

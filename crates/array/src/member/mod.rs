@@ -259,7 +259,7 @@ impl Member {
     /// Forgets the slot's new drive: its rebuild is done, failed or cancelled.
     pub(crate) fn end_replacement(&self) {
         if let Some(new) = self.filling.swap(None)
-            && new.aborted.load(Ordering::Acquire)
+            && !self.device().is_some_and(|device| device.is(&new.device))
         {
             self.former.lock().push(Arc::clone(&new.device.geometry().name));
         }

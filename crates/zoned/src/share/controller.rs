@@ -82,7 +82,7 @@ pub struct Goal {
     pub log_target: f64,
     /// The least rate of bulk, whatever the log's latency, in bytes per second. Default 8 MiB.
     pub least_rate: f64,
-    /// The highest rate of bulk beside a log, in bytes per second. Default none. One that is not above `least_rate` fixes the rate: bulk does not rest then.
+    /// The highest rate of bulk beside a log, in bytes per second, flushes apart, which may be twice as fast as the log. Default none. One that is not above `least_rate` fixes the rate: bulk does not rest then.
     pub most_rate: Option<f64>,
 }
 

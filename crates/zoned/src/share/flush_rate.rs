@@ -13,7 +13,7 @@ const FLUSH_BY_LOG: f64 = 2.0;
 const MOST_OWED: i64 = 256 << 20;
 /// The time over which the rate of the log's bytes is measured, without the log's pauses.
 const MEASURED_FOR: Duration = Duration::from_millis(3);
-/// A longer time from one write of the log to the next, as a multiple of the usual one, is a pause.
+/// A longer time from one write of the log to the next, as a multiple of the usual one, is a pause, if it is longer than [`MEASURED_FOR`] too.
 const PAUSE: f64 = 4.0;
 /// Flushes make up for a timer that is late by at most this much.
 const BURST: Duration = Duration::from_micros(500);
@@ -39,8 +39,8 @@ impl FlushRate {
     pub(super) fn log_writes(&mut self, now: Instant, bytes: u64) {
         let gap = self.last_log.map_or(0.0, |last| now.since(last).as_secs_f64());
         self.last_log = Some(now);
-        // A pause, perhaps for a flush, says nothing of the rate.
-        let gap = if self.interval > 0.0 { gap.min(self.interval * PAUSE) } else { gap };
+        // A pause, perhaps for a flush, says nothing of the rate. The writes of a batch come at once, and then none for a while.
+        let gap = gap.min((self.interval * PAUSE).max(MEASURED_FOR.as_secs_f64()));
         self.interval += (gap - self.interval) / 16.0;
         self.owed = self.owed.saturating_add_unsigned(bytes).min(MOST_OWED);
         self.bytes = self.bytes.saturating_add(bytes);

@@ -62,7 +62,7 @@ fn measure(run: &Run<'_>) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Who writes snapshots at the same time, by the authors' patch and by the crate `turns`.
+/// Rows of how many servers write snapshots at the same time, and of snapshots on the leader: by the authors' patch, and by the crate `turns`.
 fn turns_of_snapshots(run: &Run<'_>) -> Result<Vec<Row>> {
     (run.progress)(NO_MAJORITY);
     let measured = |load: &TurnsLoad| turns::measure(load).map_err(|e| Error::new(NO_MAJORITY, e));
