@@ -1,7 +1,6 @@
 //! The handle of a mounted file system.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
@@ -103,7 +102,8 @@ impl Fs {
     }
 
     /// Unmounts: makes all data and all names durable, and stops the background tasks. Later calls fail
-    /// with `Closed`.
+    /// with `Closed`. No background task references the device when this returns: once the caller has dropped the mount
+    /// and its files, the device can be opened again.
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.metadata.is_closed() {
@@ -113,17 +113,12 @@ impl Fs {
         shared.metadata.close();
         shared.end_log_writers().await;
         shared.metadata.wait_for_roll().await;
-        loop {
-            let seen = shared.space.version();
-            shared.kick_cleaner();
-            if let Some(dirty) = &shared.dirty {
-                dirty.wake_task();
-            }
-            if shared.background.load(Ordering::Acquire) == 0 {
-                return committed;
-            }
-            shared.space.changed_since(seen).await;
+        shared.kick_cleaner();
+        if let Some(dirty) = &shared.dirty {
+            dirty.wake_task();
         }
+        shared.background.all_ended().await;
+        committed
     }
 
     /// The driver of the device: the clock and the executor of the mount.

@@ -22,6 +22,7 @@
 //! is reset only when the durable metadata does not need it and no read in it is under way.
 #![forbid(unsafe_code)]
 
+mod background;
 mod cache;
 mod check;
 mod device;

@@ -1,13 +1,14 @@
 //! The state of one mount, shared by all its handles.
 
 use std::collections::BTreeSet;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use units::Driver;
 use units::sync::{Event, Turnstile};
 
+use crate::background::BackgroundTasks;
 use crate::cache::PageCache;
 use crate::device::Device;
 use crate::error::{Error, ErrorKind, Result};
@@ -23,7 +24,6 @@ use crate::zones::pool::ReadBufferPool;
 /// One mount.
 #[derive(Debug)]
 pub(crate) struct Shared {
-    pub me: Weak<Shared>,
     pub device: Device,
     pub driver: Arc<dyn Driver>,
     pub superblock: Superblock,
@@ -45,8 +45,7 @@ pub(crate) struct Shared {
     /// Held while zones are finished and reset in the path of a log's writer, which waits for both (mounts
     /// that open no zones ahead).
     pub zone_turn: Turnstile,
-    /// Number of background tasks of the mount that have not ended.
-    pub background: AtomicU32,
+    pub background: BackgroundTasks,
     /// Number of times that a log waited for a zone.
     pub log_waits: AtomicU64,
     pub locks: Arc<Mutex<BTreeSet<String>>>,
@@ -71,12 +70,6 @@ impl Shared {
     /// Bytes in a block.
     pub(crate) fn block(&self) -> u64 {
         u64::from(self.device.geometry().block_size)
-    }
-
-    /// Ends a background task of the mount. An unmount waits for all of them.
-    pub(crate) fn end_background(&self) {
-        self.background.fetch_sub(1, Ordering::AcqRel);
-        self.space.notify();
     }
 
     /// Drops the pages of files that nobody can read any more. The caller took `released` from the state.

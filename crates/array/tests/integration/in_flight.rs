@@ -4,37 +4,42 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::common::{BLOCK_BYTES, Bench, Flaky, METADATA_ZONES, block, blocks, device, verify, write};
-use array::{Array, OpenOptions, Slot};
+use array::{Array, Health, OpenOptions, Slot};
 use units::{Driver, block_on, sleep_until};
 use zoned::{Blocks, BufMut, Durability, ErrorKind, Geometry, Io, Op, ZoneId, ZoneState, ZonedDevice};
 
-/// A drive that carries out some operations only at their completion, a millisecond after their submission.
+/// A drive that carries out some operations only at their completion, a time after their submission.
 #[derive(Debug)]
-struct LateDevice(Arc<Flaky>, fn(&Op) -> bool);
+struct LateDevice {
+    drive: Arc<Flaky>,
+    is_late: fn(&Op) -> bool,
+    delay: Duration,
+}
 
 impl ZonedDevice for LateDevice {
     fn geometry(&self) -> &Geometry {
-        self.0.geometry()
+        self.drive.geometry()
     }
 
     fn submit(&self, op: Op) -> Io {
-        if !self.1(&op) {
-            return self.0.submit(op);
+        if !(self.is_late)(&op) {
+            return self.drive.submit(op);
         }
-        let (inner, driver) = (Arc::clone(&self.0), Arc::clone(self.driver()));
+        let (drive, driver) = (Arc::clone(&self.drive), Arc::clone(self.driver()));
+        let at = driver.now().after(self.delay);
         Io::spawn(self.driver(), &self.geometry().name, async move {
-            sleep_until(&*driver, driver.now().after(Duration::from_millis(1))).await;
-            inner.submit(op).await
+            sleep_until(&*driver, at).await;
+            drive.submit(op).await
         })
     }
 
     fn driver(&self) -> &Arc<dyn Driver> {
-        self.0.driver()
+        self.drive.driver()
     }
 }
 
-fn late_device(drive: &Arc<Flaky>, what: fn(&Op) -> bool) -> Arc<dyn ZonedDevice> {
-    Arc::new(LateDevice(Arc::clone(drive), what))
+fn late_device(drive: &Arc<Flaky>, is_late: fn(&Op) -> bool) -> Arc<dyn ZonedDevice> {
+    Arc::new(LateDevice { drive: Arc::clone(drive), is_late, delay: Duration::from_millis(1) })
 }
 
 async fn open_late(bench: &Bench) -> Arc<Array> {
@@ -159,6 +164,32 @@ fn parts_of_worn_zones_count_as_active_and_reaching_the_limit_fails_no_drive() {
             assert!(array.superblock().members.iter().all(|member| !member.failed), "no drive failed");
         });
     }
+}
+
+#[test]
+fn a_late_error_of_a_failed_drive_is_not_held_against_the_drive_that_took_its_slot() {
+    const DELAY: Duration = Duration::from_secs(60);
+    let bench = Bench::new(1);
+    block_on(&*bench.driver, async {
+        let mut drives = bench.devices(&[]);
+        let is_late = |op: &Op| matches!(op, Op::Read { .. });
+        drives[1] = Arc::new(LateDevice { drive: Arc::clone(&bench.drives[1]), is_late, delay: DELAY });
+        let array = Array::open(drives, OpenOptions::default()).await.expect("opened");
+        let dev = device(&array);
+        write(&dev, 1, 0, 64).await;
+        let submitted = bench.driver.now();
+        let read = dev.read(dev.geometry().start(ZoneId(1)), BufMut::zeroed(64 * BLOCK_BYTES));
+        array.fail(Slot(1)).await.expect("failed");
+        array.replace(Slot(1), Bench::drive(&bench.driver, 9)).await.expect("replaced");
+        assert!(
+            bench.driver.now().since(submitted) < DELAY,
+            "the read was answered before the rebuild's end"
+        );
+        bench.drives[1].unplug(0);
+        assert!(*read.await.expect("read") == *blocks(1, 0, 64));
+        assert!(bench.driver.now().since(submitted) >= DELAY, "the failed drive did not answer the read");
+        assert_eq!((array.status().health(), array.counters().drive_failures), (Health::Clean, 1));
+    });
 }
 
 /// A drive that answers one time that too many zones are active, like a drive with other users.

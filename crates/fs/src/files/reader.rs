@@ -64,10 +64,13 @@ impl Reader {
         let most = cache.stats().capacity.0 / READ_AHEAD_DIVISOR;
         let end = offset.0.saturating_add(length.0.min(most)).min(file.size());
         let (handle, class) = (Arc::clone(&self.handle), self.streams.class(offset.0));
+        let task = shared.background.begin();
         shared.driver.drive(Box::pin(async move {
             if let Err(error) = read::read_ahead(&handle.shared, &handle.file, class, offset.0..end).await {
                 tracing::debug!(%error, ino = handle.file.ino, "a read ahead of the reader failed");
             }
+            drop(handle);
+            drop(task);
         }));
         true
     }

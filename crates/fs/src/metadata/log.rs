@@ -8,6 +8,7 @@ use units::Driver;
 use units::sync::{Event, Turnstile};
 use zoned::{Durability, ZonedDevice};
 
+use crate::background::BackgroundTasks;
 use crate::device;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::stat::Superblock;
@@ -38,6 +39,7 @@ pub(crate) struct MetadataLog {
     pub(super) state: Arc<Mutex<State>>,
     /// Wakes the mount's background tasks.
     pub(super) work: Event,
+    pub(super) background: BackgroundTasks,
     closed: AtomicBool,
     /// Held while a metadata commit is written. Callers that wait for the turn then find their records
     /// durable.
@@ -67,7 +69,7 @@ impl MetadataLog {
         superblock: Superblock,
         rules: Rules,
         one_open: bool,
-        (state, work): (Arc<Mutex<State>>, Event),
+        (state, work, background): (Arc<Mutex<State>>, Event, BackgroundTasks),
         end: MetadataLogEnd,
     ) -> Arc<MetadataLog> {
         Arc::new_cyclic(|me| MetadataLog {
@@ -78,6 +80,7 @@ impl MetadataLog {
             one_open,
             state,
             work,
+            background,
             closed: AtomicBool::new(false),
             turn: Turnstile::new(),
             roll_turn: Turnstile::new(),

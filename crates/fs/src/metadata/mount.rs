@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use parking_lot::Mutex;
 use units::sync::{Event, Turnstile};
 use units::{Blocks, ZoneId};
 use zoned::{Action, ZoneInfo, ZoneState, ZonedDevice};
 
+use crate::background::BackgroundTasks;
 use crate::cache::{PageCache, check_cache_size};
 use crate::device::{self, Device, Purpose};
 use crate::error::{Error, ErrorKind, Result};
@@ -76,16 +77,15 @@ pub(crate) async fn mount(device: Arc<dyn ZonedDevice>, options: &MountOptions) 
         shared.metadata.roll(epoch).await?;
     }
     reset_active_dead_zones(&shared, &report).await?;
-    shared.background.store(3, Ordering::Release);
     let (me, work) = (Arc::downgrade(&shared), &shared.work);
+    let begin = || shared.background.begin();
     if let Some(dirty) = &shared.dirty {
-        shared.background.store(4, Ordering::Release);
-        let task = tasks::run(me.clone(), dirty.work.clone(), Arc::clone(&shared.driver));
+        let task = tasks::run(begin(), me.clone(), dirty.work.clone(), Arc::clone(&shared.driver));
         shared.driver.spawn("write-back", Box::pin(task));
     }
-    shared.driver.spawn("cleaner", Box::pin(cleaner::run(me.clone(), work.clone())));
-    shared.driver.spawn("open-ahead", Box::pin(ahead::run(me.clone(), work.clone())));
-    shared.driver.spawn("committer", Box::pin(ahead::commit_soon(me, work.clone())));
+    shared.driver.spawn("cleaner", Box::pin(cleaner::run(begin(), me.clone(), work.clone())));
+    shared.driver.spawn("open-ahead", Box::pin(ahead::run(begin(), me.clone(), work.clone())));
+    shared.driver.spawn("committer", Box::pin(ahead::commit_soon(begin(), me, work.clone())));
     shared.kick_cleaner();
     Ok(shared)
 }
@@ -116,16 +116,17 @@ fn shared_state(
     let writes_back = cache.is_some() && options.cache_mode == CacheMode::Buffered && !options.read_only;
     let dirty = writes_back.then(|| DirtyBytes::new(options.cache, options.longest_in_memory));
     let driver = Arc::clone(dev.driver());
+    let space = Event::new();
+    let background = BackgroundTasks::new(space.clone());
     let metadata = MetadataLog::new(
         dev,
         superblock.clone(),
         options.rules(),
         slots.metadata < 2,
-        (Arc::clone(&state), work.clone()),
+        (Arc::clone(&state), work.clone(), background.clone()),
         MetadataLogEnd { chain, spare, max_epoch },
     );
-    Arc::new_cyclic(|me| Shared {
-        me: me.clone(),
+    Arc::new(Shared {
         driver,
         superblock,
         options: options.clone(),
@@ -136,9 +137,9 @@ fn shared_state(
         cache,
         dirty,
         work,
-        space: Event::new(),
+        space,
         zone_turn: Turnstile::new(),
-        background: AtomicU32::new(0),
+        background,
         log_waits: AtomicU64::new(0),
         locks: Arc::new(Mutex::new(BTreeSet::new())),
         device,

@@ -1,16 +1,26 @@
 //! The log roll: the metadata log begins again with a snapshot of the state, in other zones.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use zoned::{Action, Durability};
 
+use crate::background::BackgroundTask;
 use crate::device;
 use crate::error::{Error, Result};
 use crate::metadata::chain::{Chain, SpareZones};
 use crate::metadata::format::header::Header;
 use crate::metadata::format::record::Record;
 use crate::metadata::log::{MetadataLog, no_room};
+
+/// The task that rolls the metadata log beside its commits.
+async fn roll_task(_task: BackgroundTask, log: Arc<MetadataLog>, epoch: u64) {
+    if let Err(error) = log.roll(epoch).await {
+        tracing::error!(%error, "rolling the metadata log failed");
+    }
+    log.rolling.store(false, Ordering::Release);
+}
 
 impl MetadataLog {
     pub(super) fn roll_in_background(&self) {
@@ -19,15 +29,7 @@ impl MetadataLog {
         }
         let Some(log) = self.me.upgrade() else { return };
         let epoch = self.position.lock().0.epoch();
-        self.driver().spawn(
-            "roll",
-            Box::pin(async move {
-                if let Err(error) = log.roll(epoch).await {
-                    tracing::error!(%error, "rolling the metadata log failed");
-                }
-                log.rolling.store(false, Ordering::Release);
-            }),
-        );
+        self.driver().spawn("roll", Box::pin(roll_task(self.background.begin(), log, epoch)));
     }
 
     /// Rolls the metadata log: writes a snapshot into empty zones and continues the log there. Commits

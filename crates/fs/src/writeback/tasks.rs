@@ -9,6 +9,7 @@ use units::sync::Event;
 use units::{Driver, Instant, sleep_until};
 use zoned::IoClass;
 
+use crate::background::BackgroundTask;
 use crate::device::Purpose;
 use crate::files::file::File;
 use crate::files::writes::WriteOut;
@@ -20,7 +21,7 @@ const FILES_AT_ONCE: usize = 8;
 type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Writes files back until the mount is gone.
-pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Driver>) {
+pub(crate) async fn run(_task: BackgroundTask, shared: Weak<Shared>, work: Event, driver: Arc<dyn Driver>) {
     let mut running: Vec<Running> = Vec::new();
     loop {
         let seen = work.version();
@@ -30,7 +31,7 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event, driver: Arc<dyn Drive
             let is_closed = shared.metadata.is_closed();
             if is_closed && running.is_empty() {
                 dirty.wake_writers();
-                return shared.end_background();
+                return;
             }
             while !is_closed && shared.metadata.check().is_ok() && running.len() < FILES_AT_ONCE {
                 let Some((file, what, class)) = dirty.next(driver.now()) else { break };

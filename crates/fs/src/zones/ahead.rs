@@ -16,6 +16,7 @@ use units::sync::Event;
 use units::{ZoneId, sleep_until};
 use zoned::{Action, ZoneState};
 
+use crate::background::BackgroundTask;
 use crate::device::Purpose;
 use crate::error::{Error, Result};
 use crate::files::stat::ZoneRole;
@@ -35,14 +36,14 @@ const MAX_FULL_ZONE_QUERIES: u32 = 16;
 const LONG_FULL_ZONE_QUERY_PAUSE: Duration = Duration::from_millis(5);
 
 /// The task that opens zones ahead for logs: runs until the mount is gone.
-pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
+pub(crate) async fn run(_task: BackgroundTask, shared: Weak<Shared>, work: Event) {
     let (mut woken, mut looks) = (0, 0);
     loop {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
         if shared.metadata.is_closed() {
             shared.close_ahead().await;
-            return shared.end_background();
+            return;
         }
         if seen != woken {
             (woken, looks) = (seen, 0);
@@ -75,12 +76,12 @@ pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
 /// The committer task: commits the metadata of logs' new segments at once, also while [`run`] waits for a
 /// reset, until the mount is gone. A `sync` of the log finds the commit under way, and a killed process loses
 /// only the segments not yet committed.
-pub(crate) async fn commit_soon(shared: Weak<Shared>, work: Event) {
+pub(crate) async fn commit_soon(_task: BackgroundTask, shared: Weak<Shared>, work: Event) {
     loop {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
         if shared.metadata.is_closed() {
-            return shared.end_background();
+            return;
         }
         let upto = shared.state.lock().allocator.commit_soon;
         if let Err(error) = shared.metadata.commit_upto(upto).await {

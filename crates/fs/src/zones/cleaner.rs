@@ -7,6 +7,7 @@ use units::sync::{Event, Turn};
 use units::{Blocks, Bytes, ZoneId, sleep_until};
 use zoned::{Action, Buf, BufMut, IoClass, ZoneState};
 
+use crate::background::BackgroundTask;
 use crate::device::Purpose;
 use crate::error::{Error, ErrorKind, Result};
 use crate::files::extents::Extent;
@@ -29,12 +30,12 @@ const MAX_COPY_BYTES: u64 = 1 << 20;
 const PINNED_ZONE_PAUSE: Duration = Duration::from_micros(200);
 
 /// Runs the cleaner until the mount is gone.
-pub(crate) async fn run(shared: Weak<Shared>, work: Event) {
+pub(crate) async fn run(_task: BackgroundTask, shared: Weak<Shared>, work: Event) {
     loop {
         let seen = work.version();
         let Some(shared) = shared.upgrade() else { return };
         if shared.metadata.is_closed() {
-            return shared.end_background();
+            return;
         }
         let progress = match shared.clean_round().await {
             Ok(progress) => progress,

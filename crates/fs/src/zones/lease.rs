@@ -344,12 +344,10 @@ impl Shared {
     /// Notifies `space` after `time`. Returns the moment of the notification.
     fn notify_space_after(&self, time: Duration) -> Instant {
         let at = self.driver.now().after(time);
-        let (me, driver) = (self.me.clone(), Arc::clone(&self.driver));
+        let (space, driver) = (self.space.clone(), Arc::clone(&self.driver));
         self.driver.drive(Box::pin(async move {
             units::sleep_until(&*driver, at).await;
-            if let Some(shared) = me.upgrade() {
-                shared.space.notify();
-            }
+            space.notify();
         }));
         at
     }

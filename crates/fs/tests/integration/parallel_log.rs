@@ -244,6 +244,25 @@ fn a_full_drive_refuses_records_until_space_is_freed_and_loses_none() {
     });
 }
 
+/// A task that kept a reference a little longer would keep the lock of a drive's file: the next mount would find the drive held.
+#[test]
+fn no_task_references_the_device_after_an_unmount() {
+    let driver: Arc<dyn Driver> = units::RealDriver::new();
+    let dev: Arc<dyn ZonedDevice> = zoned::emu::Emu::memory(options(), Arc::clone(&driver));
+    block_on(&*driver, Fs::format(&dev, &fs::FormatOptions::default())).unwrap();
+    for round in 0..200 {
+        block_on(&*driver, async {
+            let fs = Fs::mount(Arc::clone(&dev), &MountOptions::default()).await.unwrap();
+            let (log, _) = open(&fs).await;
+            let ticket = log.append(&record(round), true).await.unwrap();
+            log.retire(ticket).unwrap();
+            log.close().await.unwrap();
+            fs.unmount().await.unwrap();
+        });
+        assert_eq!(Arc::strong_count(&dev), 1, "in round {round}");
+    }
+}
+
 #[test]
 fn threads_append_on_the_real_clock() {
     let driver: Arc<dyn Driver> = units::RealDriver::new();

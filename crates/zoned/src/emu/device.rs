@@ -20,7 +20,7 @@ use crate::{
 
 /// An emulated drive.
 pub struct Emu {
-    media: Arc<Media>,
+    pub(super) media: Arc<Media>,
     /// The task that writes the drive file; `None` for a drive in memory.
     flusher: Option<Arc<Flusher>>,
     /// The holder of appends that land in any order; `None` if appends land in order.

@@ -115,6 +115,14 @@ impl StreamQueue {
         }
         Ok(())
     }
+
+    fn end(&self, result: Result<()>, stats: ReadStats) {
+        {
+            let mut state = self.state.lock();
+            (state.end, state.stats) = (Some(result), stats);
+        }
+        self.filled.notify();
+    }
 }
 
 /// The reading end of a log's stream. Used by one task at a time.
@@ -344,17 +352,12 @@ impl Filler {
     }
 
     /// Ends the log's stream: after the last item the reader gets the end, or the error.
+    /// The filler no longer references the device when the reader gets it.
     pub(crate) fn end(mut self, result: Result<()>) {
-        self.finish(result);
-    }
-
-    fn finish(&mut self, result: Result<()>) {
         self.ended = true;
-        {
-            let mut state = self.pipe.state.lock();
-            (state.end, state.stats) = (Some(result), self.stats);
-        }
-        self.pipe.filled.notify();
+        let (pipe, stats) = (Arc::clone(&self.pipe), self.stats);
+        drop(self);
+        pipe.end(result, stats);
     }
 }
 
@@ -362,7 +365,7 @@ impl Drop for Filler {
     fn drop(&mut self) {
         if !self.ended {
             let why = "the task that fills the stream was dropped; open the log again";
-            self.finish(Err(Error::new(ErrorKind::Closed, "read a log").because(why)));
+            self.pipe.end(Err(Error::new(ErrorKind::Closed, "read a log").because(why)), self.stats);
         }
     }
 }

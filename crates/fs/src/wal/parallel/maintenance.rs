@@ -34,7 +34,7 @@ pub(super) struct Maintenance {
     keeps_room: bool,
     /// Whether the maintenance task should end, and whether it has ended.
     stopping: AtomicBool,
-    ended: AtomicBool,
+    ended: Arc<AtomicBool>,
 }
 
 /// The maintenance task of a log: runs until the log is closed or dropped.
@@ -91,7 +91,7 @@ impl Maintenance {
         segments: Arc<Segments>,
         keeps_room: bool,
     ) -> Maintenance {
-        let (stopping, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+        let (stopping, ended) = (AtomicBool::new(false), Arc::default());
         Maintenance { handle, appender, segments, keeps_room, stopping, ended }
     }
 
@@ -108,10 +108,13 @@ impl Maintenance {
         &self.appender.replacement
     }
 
-    fn end(&self) {
+    /// Ends the maintenance task, whose reference to the mount is gone before the log's close goes on.
+    fn end(self: Arc<Self>) {
         self.appender.voids.stop();
-        self.ended.store(true, Ordering::Release);
-        self.replacement().changed.notify();
+        let (ended, changed) = (Arc::clone(&self.ended), self.replacement().changed.clone());
+        drop(self);
+        ended.store(true, Ordering::Release);
+        changed.notify();
     }
 
     /// Does one step of the log's maintenance; false if there is nothing to do.

@@ -65,12 +65,13 @@ impl Striping {
         let seen = shared.space.version();
         let ready = has_room() && has_spare_zone(&shared.state.lock());
         if !ready && !replacement.stripe.waiting.swap(true, Ordering::AcqRel) {
-            let (me, space) = (Arc::downgrade(self), shared.space.clone());
+            // The task references neither the mount nor its device: it may end after the unmount.
+            let (replacement, space) = (Arc::downgrade(replacement), shared.space.clone());
             shared.driver.drive(Box::pin(async move {
                 space.changed_since(seen).await;
-                if let Some(me) = me.upgrade() {
-                    me.replacement.stripe.waiting.store(false, Ordering::Release);
-                    me.work.notify();
+                if let Some(replacement) = replacement.upgrade() {
+                    replacement.stripe.waiting.store(false, Ordering::Release);
+                    replacement.work.notify();
                 }
             }));
         }

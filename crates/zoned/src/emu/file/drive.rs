@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
-use rustix::fs::FallocateFlags;
+use rustix::fs::{FallocateFlags, FlockOperation};
 
 use crate::ZoneId;
 use crate::emu::file::format::{Header, TableEntry};
@@ -26,6 +26,20 @@ pub(in crate::emu) struct Drive {
     pub(super) unflushed: AtomicU64,
     /// The zone table of the drive file. Locked during a flush.
     pub(super) table: Mutex<Table>,
+    /// Id of the process that locked the file.
+    pub(super) locked_by: u32,
+}
+
+impl Drop for Drive {
+    /// Unlocks the file. Closing the file would unlock it later: a child that another thread has forked shares the lock
+    /// until the child executes its program. A forked child that drops its copy of the drive leaves the lock alone.
+    fn drop(&mut self) {
+        if self.locked_by == std::process::id()
+            && let Err(e) = rustix::fs::flock(&self.file, FlockOperation::Unlock)
+        {
+            tracing::debug!("the drive file stays locked until it is closed: {e}");
+        }
+    }
 }
 
 /// The zone table of a drive file.

@@ -118,6 +118,7 @@ impl Emu {
             touched: Mutex::default(),
             unflushed: AtomicU64::new(0),
             table: Mutex::new(Table { zones: table, failed: false }),
+            locked_by: std::process::id(),
         };
         let timing = Timing::of(&found, &geometry);
         let mut media = Media::from_zones(Arc::new(geometry), &found, zones);

@@ -165,6 +165,16 @@ fn the_error_of_a_second_open_names_the_holder() {
 }
 
 #[test]
+fn a_dropped_drive_is_free_while_a_forked_child_has_a_copy_of_its_file() {
+    let place = temp_drive_path();
+    let dev = open(&place.path).expect("made");
+    let copy = dev.media.drive.as_ref().expect("a drive file").file.try_clone().expect("copied");
+    drop(dev);
+    open(&place.path).expect("free again");
+    drop(copy);
+}
+
+#[test]
 fn a_truncated_or_foreign_file_is_refused_with_the_reason() {
     let place = temp_drive_path();
     drop(open(&place.path).expect("made"));

@@ -1,0 +1,54 @@
+//! The background tasks of a mount, which its unmount waits for.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use units::sync::Event;
+
+/// Counts the background tasks of a mount that have not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct BackgroundTasks(Arc<Running>);
+
+#[derive(Debug)]
+struct Running {
+    count: AtomicU32,
+    /// Notified when a task ends. Tasks that wait for space then see whether the file system is closed.
+    space: Event,
+}
+
+/// A background task that runs. Dropped when the task has ended and no longer references the mount or its device: the
+/// caller of an unmount may open the device again at once. The first argument of an `async fn` is dropped last.
+#[derive(Debug)]
+pub(crate) struct BackgroundTask(BackgroundTasks);
+
+impl BackgroundTasks {
+    /// No tasks yet. The end of each notifies `space`.
+    pub(crate) fn new(space: Event) -> BackgroundTasks {
+        BackgroundTasks(Arc::new(Running { count: AtomicU32::new(0), space }))
+    }
+
+    /// Counts one more task.
+    pub(crate) fn begin(&self) -> BackgroundTask {
+        self.0.count.fetch_add(1, Ordering::AcqRel);
+        BackgroundTask(self.clone())
+    }
+
+    /// Waits until all tasks have ended.
+    pub(crate) async fn all_ended(&self) {
+        loop {
+            let seen = self.0.space.version();
+            if self.0.count.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            self.0.space.changed_since(seen).await;
+        }
+    }
+}
+
+impl Drop for BackgroundTask {
+    fn drop(&mut self) {
+        let BackgroundTasks(running) = &self.0;
+        running.count.fetch_sub(1, Ordering::AcqRel);
+        running.space.notify();
+    }
+}
