@@ -1,5 +1,7 @@
 //! Settings.
 
+use std::sync::Arc;
+
 use zoned::Bytes;
 
 use crate::format::superblock::Placement;
@@ -69,7 +71,7 @@ pub struct Pace {
     pub min_rate: Bytes,
     /// The job's highest rate, in bytes per second. Default none.
     pub max_rate: Option<Bytes>,
-    /// The clients' mean and 99th percentile latency beside the job, in percent of those without it, which are measured in short rests; latencies that half the job's rate would not lower are allowed too. 0 ignores clients. Default 120.
+    /// The clients' mean and 99th percentile latency beside the job, in percent of those without it, which are measured in short rests; latencies that half the job's rate would not lower are allowed too. 0 ignores clients; 1 to 99 are refused. Default 120.
     pub client_target: u32,
 }
 
@@ -82,6 +84,16 @@ impl Default for Pace {
 impl Pace {
     /// A pace that only the drives and their schedulers limit, whatever the latency of clients.
     pub const UNBOUNDED: Pace = Pace { min_rate: Bytes(u64::MAX), max_rate: None, client_target: 0 };
+
+    /// Refuses a target that no job can reach: clients that are faster beside the job than without it. `array`: the array's name.
+    pub(crate) fn check(&self, array: &Arc<str>) -> zoned::Result<()> {
+        if (1..100).contains(&self.client_target) {
+            let why =
+                format!("client_target is {} %: 100 or more, or 0 to ignore clients", self.client_target);
+            return Err(zoned::Error::new(zoned::ErrorKind::Invalid, array, "check the pace").because(why));
+        }
+        Ok(())
+    }
 }
 
 /// Settings of a rebuild.

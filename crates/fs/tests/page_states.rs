@@ -126,6 +126,11 @@ mod shared {
         pub(crate) fn block(&self) -> u64 {
             BLOCK as u64
         }
+
+        /// The file system stays mounted.
+        pub(crate) fn check_open(&self) -> crate::error::Result<()> {
+            Ok(())
+        }
     }
 }
 

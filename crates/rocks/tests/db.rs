@@ -1,6 +1,7 @@
 //! Tests of the database wrapper over the emulated drive.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::ThreadId;
@@ -10,7 +11,7 @@ use fs::{FormatOptions, Fs, MountOptions};
 use rocks::{Db, DbOptions, ErrorKind, WriteBatch};
 use units::{Blocks, Bytes, Driver, RealDriver, block_on};
 use zoned::emu::{Emu, EmuOptions, Latency, Seeded};
-use zoned::{Geometry, Io, Op, ZonedDevice};
+use zoned::{Geometry, Io, IoClass, Op, ZonedDevice};
 
 struct Drive {
     driver: Arc<dyn Driver>,
@@ -466,6 +467,68 @@ fn marks_of_a_removed_log_are_dropped_when_the_database_is_opened_with_its_own_l
     }
     let db = Db::open(&fs, "/db", &unlogged).unwrap();
     assert_eq!(db.marks_floor().unwrap(), None);
+    db.close().unwrap();
+    drive.unmount(&fs);
+}
+
+/// A drive that counts the blocks read and written in each class.
+#[derive(Debug)]
+struct CountingDrive {
+    inner: Arc<dyn ZonedDevice>,
+    read: Mutex<BTreeMap<IoClass, u64>>,
+    written: Mutex<BTreeMap<IoClass, u64>>,
+}
+
+impl ZonedDevice for CountingDrive {
+    fn geometry(&self) -> &Geometry {
+        self.inner.geometry()
+    }
+
+    fn submit(&self, op: Op) -> Io {
+        self.submit_as(IoClass::default(), op)
+    }
+
+    fn submit_as(&self, class: IoClass, op: Op) -> Io {
+        let (counts, bytes) = match &op {
+            Op::Read { into, .. } => (&self.read, into.len()),
+            Op::Write { data, .. } | Op::Append { data, .. } => (&self.written, data.len()),
+            Op::Zone { .. } | Op::Flush | Op::Report { .. } => return self.inner.submit_as(class, op),
+        };
+        *counts.lock().unwrap().entry(class).or_default() += bytes as u64;
+        self.inner.submit_as(class, op)
+    }
+
+    fn driver(&self) -> &Arc<dyn Driver> {
+        self.inner.driver()
+    }
+}
+
+#[test]
+fn tables_of_flushes_and_of_compactions_have_classes_of_their_own() {
+    let mut drive = Drive::new();
+    let counted = Arc::new(CountingDrive {
+        inner: Arc::clone(&drive.device),
+        read: Mutex::default(),
+        written: Mutex::default(),
+    });
+    drive.device = counted.clone();
+    let fs = drive.mount();
+    let db = Db::open(&fs, "/db", &DbOptions { write_buffer: 4 << 20, ..small_options() }).unwrap();
+    let bytes = |counts: &Mutex<BTreeMap<IoClass, u64>>, class| {
+        counts.lock().unwrap().get(&class).copied().unwrap_or_default()
+    };
+    fill(&db, 0..4000, false);
+    db.flush().unwrap();
+    let flushed = bytes(&counted.written, IoClass::Flush);
+    assert!(flushed > 100_000, "{:?}", counted.written);
+    assert_eq!(bytes(&counted.written, IoClass::Compaction), 0, "nothing is compacted yet");
+    fill(&db, 0..4000, false);
+    db.flush().unwrap();
+    let flushed_twice = bytes(&counted.written, IoClass::Flush);
+    db.compact().unwrap();
+    assert!(bytes(&counted.written, IoClass::Compaction) > 100_000, "{:?}", counted.written);
+    assert!(bytes(&counted.read, IoClass::Compaction) > 100_000, "{:?}", counted.read);
+    assert_eq!(bytes(&counted.written, IoClass::Flush), flushed_twice, "a compaction is no flush");
     db.close().unwrap();
     drive.unmount(&fs);
 }

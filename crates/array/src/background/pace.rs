@@ -32,7 +32,7 @@ impl Pacer {
     pub(crate) fn new(pace: Pace, now: Instant) -> Pacer {
         let most = pace.max_rate.map(|most| most.0.max(1) as f64);
         let goal = Goal {
-            log_target: (f64::from(pace.client_target) / 100.0).max(1.0),
+            log_target: f64::from(pace.client_target.max(100)) / 100.0,
             least_rate: most.unwrap_or(f64::INFINITY).min(pace.min_rate.0.max(1) as f64),
             most_rate: most,
         };

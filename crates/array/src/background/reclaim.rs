@@ -68,6 +68,7 @@ impl Array {
     /// Errors: [`ErrorKind::Invalid`] beside a rebuild, [`ErrorKind::Cancelled`] if the array is being closed. A physical zone whose parts
     /// cannot be moved stays as it is, and is counted. A reclaim goes on if the future is dropped.
     pub async fn reclaim(&self, empty: u32, pace: Pace) -> Result<Reclaimed> {
+        pace.check(&self.core.ctx.geometry.name)?;
         let core = Arc::clone(&self.core);
         let run = async move {
             let (mut stuck, mut freed) = (StuckZones::default(), 0);

@@ -42,6 +42,7 @@ impl Array {
     /// missing: there is nothing to compare then. A scrub during which the last of these drives fails ends with this error.
     pub fn start_scrub(&self, options: ScrubOptions) -> Result<Scrub> {
         let core = &self.core;
+        options.pace.check(&core.ctx.geometry.name)?;
         refuse_without_parity(core)?;
         let handle = core.jobs.begin_scrub(Job::new(None, &core.ctx.driver)).ok_or_else(|| {
             let error = core.ctx.error(ErrorKind::Invalid, "scrub");

@@ -31,7 +31,10 @@ impl Failures {
         let mut refused = Ok(());
         let mut worn = Slots::default();
         for (slot, error) in failures {
-            if let Some(state) = worn_state(&error).filter(|_| self.members.member(slot).is_good()) {
+            // A late error of a drive that the slot had before says nothing of the drive that has its place now.
+            let is_of_this_drive = !self.members.member(slot).had_drive(error.device());
+            let is_good = || is_of_this_drive && self.members.member(slot).is_good();
+            if let Some(state) = worn_state(&error).filter(|_| is_good()) {
                 // The zone wore out, not the drive. Acknowledged blocks stay readable.
                 self.zones.mark_worn(id, slot, state, &error);
                 worn.add(slot);
@@ -41,7 +44,7 @@ impl Failures {
             if is_array_fault(error.kind()) {
                 // A drive refuses the writes behind a failed write. The failed write is judged first.
                 drop(self.members.persisting.acquire().await);
-                if self.members.member(slot).is_good() {
+                if is_good() {
                     if !worn.has(slot) {
                         tracing::error!(slot = slot.0, zone = id.0, %error, "a drive refused an operation of the array");
                     }
@@ -55,7 +58,7 @@ impl Failures {
         self.members.failures_persisted("write").await.and(refused)
     }
 
-    /// Counts a failed read. True if the medium failed, so that read repair is due.
+    /// Counts a failed read. True if the medium failed, so that read repair is due: not that of a drive that the slot had before.
     pub(crate) fn count_read_error(&self, id: ZoneId, role: Role, rows: Range<u64>, error: &Error) -> bool {
         let Some(part) = self.members.part(id, role) else { return false };
         let (member, slot) = (part.member(), part.slot());
@@ -64,6 +67,9 @@ impl Failures {
             return true;
         }
         add(&self.ctx.metrics.read_errors, 1);
+        if member.had_drive(error.device()) {
+            return false;
+        }
         match error.kind() {
             ErrorKind::ZoneOffline => {
                 self.zones.report_worn(id, slot, ZoneState::Offline);

@@ -261,7 +261,7 @@ impl Member {
         if let Some(new) = self.filling.swap(None)
             && !self.device().is_some_and(|device| device.is(&new.device))
         {
-            self.former.lock().push(Arc::clone(&new.device.geometry().name));
+            self.add_former(&new.device);
         }
     }
 
@@ -292,9 +292,17 @@ impl Member {
     pub(crate) fn set_failed(&self) -> bool {
         let failed = self.drive.swap(None);
         if let Some(drive) = &failed {
-            self.former.lock().push(Arc::clone(&drive.geometry().name));
+            self.add_former(drive);
         }
         failed.is_some()
+    }
+
+    fn add_former(&self, drive: &MemberDrive) {
+        let name = &drive.geometry().name;
+        let mut former = self.former.lock();
+        if !former.contains(name) {
+            former.push(Arc::clone(name));
+        }
     }
 
     /// True if the slot had the drive named `name`, and may have another one now.

@@ -38,6 +38,9 @@ impl Array {
     pub async fn open(devices: Vec<Arc<dyn ZonedDevice>>, options: OpenOptions) -> Result<Arc<Array>> {
         let (resume, pace, rebuild_above) = (options.resume, options.rebuild, options.rebuild_above);
         let settings = options.clone();
+        if let Some(device) = devices.first() {
+            pace.pace.check(&device.geometry().name)?;
+        }
         let (core, candidate) = mount(MemberDrive::all(&devices), options).await?;
         zone_rewrite::rewrite_zones(&core, rebuild_above).await?;
         let has_spares =

@@ -257,6 +257,30 @@ fn a_rebuild_bounds_the_clients_tail_latency_at_a_rate_that_it_finds() {
     assert!((60.0..101.0).contains(&rate), "{rate:.0} MiB/s");
 }
 
+#[test]
+fn a_target_that_no_job_can_reach_is_refused() {
+    let bench = Bench::new(1, tiny_drive, 2048);
+    block_on(&*bench.driver, async {
+        let pace = Pace { client_target: 99, ..Pace::default() };
+        let array = bench.open(&[]).await;
+        array.fail(Slot(1)).await.expect("failed");
+        let rebuild = array.start_replace(Slot(1), bench.new_drive(), RebuildOptions { pace }).await;
+        let errors = [
+            rebuild.expect_err("refused"),
+            array.reclaim(1, pace).await.expect_err("refused"),
+            array.restore_parts(pace).await.expect_err("refused"),
+        ];
+        for error in errors {
+            assert_eq!(error.kind(), ErrorKind::Invalid);
+            assert!(error.to_string().contains("client_target is 99 %: 100 or more"), "{error}");
+        }
+        drop(array);
+        let options = OpenOptions { rebuild: RebuildOptions { pace }, ..OpenOptions::default() };
+        let error = Array::open(bench.devices(&[]), options).await.expect_err("refused");
+        assert_eq!(error.kind(), ErrorKind::Invalid);
+    });
+}
+
 /// Writes zones of an array of tiny drives that are full, open, finished early, and empty.
 async fn write_content(device: &Arc<dyn ZonedDevice>) {
     for (zone, blocks) in BLOCKS_BY_ZONE {

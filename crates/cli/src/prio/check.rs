@@ -34,8 +34,8 @@ const SETTLES: Duration = Duration::from_millis(300);
 /// The arguments of `furrow prio check`.
 #[derive(Debug, Args)]
 pub struct CheckArgs {
-    /// A directory on the drive: the trial writes 256 MiB there, and removes them.
-    #[arg(value_name = "DIR")]
+    /// A directory on the drive, or a file in it: the trial writes 256 MiB there, and removes them.
+    #[arg(value_name = "PATH")]
     path: PathBuf,
     /// Only show the facts.
     #[arg(long)]
@@ -63,18 +63,24 @@ enum Load {
 
 /// Shows the facts, and tries.
 pub fn run(context: &Context, args: &CheckArgs) -> Result<ExitCode> {
-    if !args.path.is_dir() {
-        return Err(Failure::usage(format!("{} is no directory", args.path.display())));
+    let path = if args.path.is_file() {
+        // The folder of a file without one in its name is the current one.
+        args.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    } else {
+        &args.path
+    };
+    if !path.is_dir() {
+        return Err(Failure::usage(format!("{} is no directory and no file", path.display())));
     }
     if args.trial < SHORTEST_TRIAL {
         return Err(Failure::usage(format!("--trial is at least {SHORTEST_TRIAL:?}")));
     }
-    let facts = facts(&args.path)?;
+    let facts = facts(path)?;
     if !context.json {
         let pairs: Vec<(&str, String)> = facts.iter().map(|(name, value)| (*name, value.clone())).collect();
         output::pairs(&pairs)?;
     }
-    let rows = if args.no_trial { Vec::new() } else { trial(&args.path, args.trial / PARTS)? };
+    let rows = if args.no_trial { Vec::new() } else { trial(path, args.trial / PARTS)? };
     if context.json {
         let facts: serde_json::Map<String, Value> =
             facts.into_iter().map(|(name, value)| (name.replace(' ', "_"), value.into())).collect();

@@ -219,3 +219,26 @@ fn check_library(library: &Path, preload: &OsString) -> Result<()> {
     })?;
     Ok(LIBRARY.check_version(library, &version, env!("CARGO_PKG_VERSION"))?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_one_of_go_by_the_note_of_go_s_linker() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let program = |name: &str, parts: [&[u8]; 3]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, parts.concat()).expect("written");
+            path
+        };
+        // A note: the lengths of its name and of its content, its type, its name.
+        let (go, gnu) = (b"\x04\0\0\0\x53\0\0\0\x04\0\0\0Go\0\0", b"\x04\0\0\0\x10\0\0\0\x01\0\0\0GNU\0");
+        let padding = [0; 3976];
+        assert!(is_go(&program("go", [b"\x7fELF", &padding, go])));
+        assert!(!is_go(&program("c", [b"\x7fELF", &padding, gnu])));
+        assert!(!is_go(&program("script", [b"#!/bin/sh", &padding, go])));
+        assert!(!is_go(&folder.path().join("missing")));
+        assert!(!is_go(&std::env::current_exe().expect("this program")), "this test is no Go program");
+    }
+}

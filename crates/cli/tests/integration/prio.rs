@@ -166,6 +166,8 @@ fn a_program_as_a_whole_has_its_class_from_the_start() {
 fn what_priorities_do_is_shown_for_a_directory() {
     let facts = json(&done(&run(None, &["--json", "prio", "check", "--no-trial", "/"])));
     assert!(facts["facts"]["priorities"].is_string(), "{facts}");
+    let of_a_file = json(&done(&run(None, &["--json", "prio", "check", "--no-trial", "/etc/passwd"])));
+    assert!(of_a_file["facts"]["priorities"].is_string(), "{of_a_file}");
     refused(&run(None, &["prio", "check", "/no/such/directory"]), 2, &["is no directory"]);
 }
 

@@ -118,7 +118,8 @@ pub(super) async fn read_ahead(
 ) -> Result<()> {
     let Some(cache) = &shared.cache else { return Ok(()) };
     let mut page = range.start - range.start % cache.page_bytes();
-    while page < range.end {
+    // An unmount waits for a read that is in flight, not for those that would follow.
+    while page < range.end && shared.check_open().is_ok() {
         if let TryLoad::Absent(guard) = cache.try_load(file.ino, page) {
             let ahead = Ahead::UpTo(range.end);
             if load(shared, cache, (file, ahead, class), guard, page, &mut [0]).await? == 0 {

@@ -55,7 +55,7 @@ impl Reader {
     }
 
     /// Begins to read the `length` bytes at `offset` into the page cache, at most a quarter of the cache. Returns without waiting for the device.
-    /// False where nothing is read ahead: without a page cache, of a log, and of a reader that leaves the cache as it is.
+    /// False where nothing is read ahead: without a page cache, of a log, of a reader that leaves the cache as it is, and after an unmount.
     pub fn read_ahead(&self, offset: Bytes, length: Bytes) -> bool {
         let (shared, file) = (&self.handle.shared, &self.handle.file);
         let Some(cache) = shared.cache.as_ref().filter(|_| self.admits && file.kind == FileKind::Data) else {
@@ -65,6 +65,10 @@ impl Reader {
         let end = offset.0.saturating_add(length.0.min(most)).min(file.size());
         let (handle, class) = (Arc::clone(&self.handle), self.streams.class(offset.0));
         let task = shared.background.begin();
+        // The task is counted first: an unmount that begins now waits for it.
+        if shared.check_open().is_err() {
+            return false;
+        }
         shared.driver.drive(Box::pin(async move {
             if let Err(error) = read::read_ahead(&handle.shared, &handle.file, class, offset.0..end).await {
                 tracing::debug!(%error, ino = handle.file.ino, "a read ahead of the reader failed");

@@ -217,6 +217,7 @@ fn bytes_asked_for_ahead_are_in_memory_before_they_are_read() {
             // A range behind the end is empty.
             assert_eq!(reader.read_ahead(Bytes(1 << 40), Bytes(1 << 40)), cache > 0);
             fs.unmount().await.unwrap();
+            assert!(!reader.read_ahead(Bytes::ZERO, Bytes(4096)), "the file system is unmounted");
         });
     }
 }

@@ -41,6 +41,7 @@ impl Array {
     /// [`ErrorKind::Unsupported`] if the drive may have no zone active beside those that the array promises, or after 65,534 moves in the zone's generation; [`ErrorKind::ZoneOffline`] if the zone fails meanwhile; those of the
     /// drives. After an error the part is where it was, unless the array is broken. A move goes on if the future is dropped.
     pub async fn move_part(&self, zone: ZoneId, role: Role, slot: Slot, pace: Pace) -> Result<bool> {
+        pace.check(&self.core.ctx.geometry.name)?;
         let core = Arc::clone(&self.core);
         let run = async move { move_one(&core, zone, role, slot, pace).await };
         spawn(&*self.core.ctx.driver, "move a part", run).await

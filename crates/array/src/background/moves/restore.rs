@@ -60,6 +60,7 @@ impl Array {
     ///
     /// Errors: those of the logs. A part whose moves fail stays lost, and is counted. The moves go on if the future is dropped.
     pub async fn restore_parts(&self, pace: Pace) -> Result<RestoredParts> {
+        pace.check(&self.core.ctx.geometry.name)?;
         let core = Arc::clone(&self.core);
         let run = async move { restore(&core, pace, false).await };
         spawn(&*self.core.ctx.driver, "restore parts", run).await

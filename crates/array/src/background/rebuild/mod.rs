@@ -90,6 +90,7 @@ impl Array {
         options: RebuildOptions,
     ) -> Result<Rebuild> {
         let (core, device) = (&self.core, MemberDrive::new(device));
+        options.pace.check(&core.ctx.geometry.name)?;
         self.may_replace(slot)?;
         let superblock = self.superblock();
         core.refuse_drive_of_array(&device, "replace")?;
