@@ -35,8 +35,6 @@ const ALONE_AFTER_AT_MOST: Duration = Duration::from_secs(5);
 const REST_TIME: Duration = Duration::from_millis(10);
 /// The time from one rest to the next.
 const REST_INTERVAL: Duration = Duration::from_millis(500);
-/// Rests without a latency of the log alone after which flushes wait for the end of the next one too.
-const SPOILT_RESTS: u32 = 8;
 /// How long bulk goes at half its rate, and the first part of that which is not measured: the drive's queue becomes shorter.
 const HALF_TIME: Duration = Duration::from_millis(15);
 const HALF_SETTLES: Duration = Duration::from_millis(5);
@@ -251,10 +249,6 @@ pub struct Controller {
     /// The mean time between two operations of the log, in seconds.
     interval: f64,
     next_rest: Instant,
-    /// True if an operation of the log has ended since the last rest whose latency alone is not known.
-    met_unknown: bool,
-    /// Rests since the last latency alone.
-    spoilt_rests: u32,
     /// The time at which the next bulk bytes may go, by the rate.
     next: Instant,
     /// The time at which they may go by the least rate, whatever went without being asked: operations that somebody waited for.
@@ -306,8 +300,6 @@ impl Controller {
             in_flight_at: None,
             interval: 0.0,
             next_rest: now,
-            met_unknown: false,
-            spoilt_rests: 0,
             next: now,
             next_at_least: now,
         }
@@ -345,17 +337,9 @@ impl Controller {
         }
     }
 
-    /// True while flushes do not go by the log's rate either. A trial shows what the tried zones do to the log only if all others wait. A rest tells the log's latency alone only if the drive has nothing else to do: flushes wait
-    /// until the latencies alone are known, and again where an operation came of which they are not, or where flushes spoilt the last rests. Flushes go while the log drains: it may be about to stop for them.
-    pub(super) fn holds_flushes(&self) -> bool {
-        match self.phase {
-            Phase::Trial { .. } => true,
-            Phase::Rest { .. } => {
-                let is_known = self.alone.ratios.last.len() >= PERCENTILE_SAMPLES && !self.met_unknown;
-                !is_known || self.spoilt_rests >= SPOILT_RESTS
-            }
-            _ => false,
-        }
+    /// True in a rest without which the log's latencies alone are not known.
+    pub(super) fn needs_rest(&self) -> bool {
+        matches!(self.phase, Phase::Rest { .. }) && self.alone.ratios.last.len() < PERCENTILE_SAMPLES
     }
 
     /// An operation of the log goes to the drive at `now`.
@@ -377,11 +361,9 @@ impl Controller {
     pub fn log_ended(&mut self, now: Instant, sample: &Sample) {
         if sample.bulk == Beside::Nothing {
             self.alone.add(sample);
-            self.spoilt_rests = 0;
         }
         let Some(ratio) = self.alone.ratio(sample) else {
             // A rest tells the latency alone.
-            self.met_unknown = true;
             self.next_rest = self.next_rest.min(now);
             return;
         };
@@ -431,7 +413,7 @@ impl Controller {
             Phase::Drain { until, .. } if now < until => return until.min(self.next_at_least),
             Phase::Trial { until } if now < until.after(TRIAL_TIME) => return until.after(TRIAL_TIME),
             Phase::Rest { .. } => {
-                self.end_rest(now);
+                self.next_rest = now.after(REST_INTERVAL);
                 self.begin_half(now);
             }
             Phase::Half { from, until } if now >= until => {
@@ -485,16 +467,10 @@ impl Controller {
         if !is_time || self.interval > LONGEST_INTERVAL_OF_TRIALS || !self.search.begin_trial(now, held) {
             return false;
         }
-        self.end_rest(now);
+        self.next_rest = now.after(REST_INTERVAL);
         self.phase = Phase::Trial { until: now.after(TRIAL_TIME) };
         self.restart(now);
         true
-    }
-
-    fn end_rest(&mut self, now: Instant) {
-        self.next_rest = now.after(REST_INTERVAL);
-        self.met_unknown = false;
-        self.spoilt_rests = self.spoilt_rests.saturating_add(1);
     }
 
     fn end_trial(&mut self, now: Instant, until: Instant) {
@@ -690,35 +666,6 @@ mod tests {
         };
         let rate = run(Goal::default(), Duration::from_secs(6), latency);
         assert!((1.6e9..2e9).contains(&rate), "{rate}");
-    }
-
-    #[test]
-    fn flushes_wait_in_trials_and_in_rests_that_have_to_tell_the_log_s_latency_alone() {
-        let now = Instant::ORIGIN;
-        let mut controller = Controller::new(Goal::default(), now);
-        let rests = Phase::Rest { until: now.after(REST_TIME) };
-        let ended = |controller: &mut Controller, bytes, bulk| {
-            controller.log_ended(
-                now,
-                &Sample { kind: Kind::Write, bytes, submitted: now, latency: micros(50), bulk },
-            );
-        };
-        assert!(!controller.holds_flushes(), "bulk goes");
-        controller.phase = rests;
-        assert!(controller.holds_flushes(), "nothing is known");
-        (0..200).for_each(|_| ended(&mut controller, 4096, Beside::Nothing));
-        controller.end_rest(now);
-        assert!(!controller.holds_flushes(), "the latencies alone are known");
-        ended(&mut controller, 65_536, Beside::InFlight);
-        assert!(controller.holds_flushes(), "that of a longer operation is not");
-        controller.end_rest(now);
-        assert!(!controller.holds_flushes());
-        (0..SPOILT_RESTS).for_each(|_| controller.end_rest(now));
-        assert!(controller.holds_flushes(), "no rest showed the log alone");
-        ended(&mut controller, 4096, Beside::Nothing);
-        assert!(!controller.holds_flushes());
-        controller.phase = Phase::Trial { until: now.after(TRIAL_TIME) };
-        assert!(controller.holds_flushes());
     }
 
     #[test]

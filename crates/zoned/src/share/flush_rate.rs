@@ -15,8 +15,6 @@ const MOST_OWED: i64 = 256 << 20;
 const MEASURED_FOR: Duration = Duration::from_millis(3);
 /// A longer time from one write of the log to the next, as a multiple of the usual one, is a pause, if it is longer than [`MEASURED_FOR`] too.
 const PAUSE: f64 = 4.0;
-/// A pause that comes before the log has written so many bytes since the last one is the log's habit, and counts: a log that waits for a flush does so once for each memtable.
-const BYTES_OF_A_BATCH: u64 = 2 << 20;
 /// Flushes make up for a timer that is late by at most this much.
 const BURST: Duration = Duration::from_micros(500);
 
@@ -31,31 +29,24 @@ pub(super) struct FlushRate {
     bytes: u64,
     time: Duration,
     last_log: Option<Instant>,
-    /// Bytes since the log's last pause.
-    since_pause: u64,
     /// The usual time from one write of the log to the next, in seconds.
-    interval: Option<f64>,
+    interval: f64,
     next: Instant,
 }
 
 impl FlushRate {
     /// The log writes `bytes`.
     pub(super) fn log_writes(&mut self, now: Instant, bytes: u64) {
-        let gap = self.last_log.map(|last| now.since(last).as_secs_f64());
+        let gap = self.last_log.map_or(0.0, |last| now.since(last).as_secs_f64());
         self.last_log = Some(now);
-        let usual = self.interval.or(gap).unwrap_or_default();
-        self.interval = gap.map(|gap| usual + (gap - usual) / 16.0);
-        let gap = gap.unwrap_or_default();
+        let usual = if self.interval > 0.0 { self.interval } else { gap };
+        self.interval = usual + (gap - usual) / 16.0;
         self.owed = self.owed.saturating_add_unsigned(bytes).min(MOST_OWED);
-        let is_pause = gap > (usual * PAUSE).max(MEASURED_FOR.as_secs_f64());
-        if is_pause && self.since_pause >= BYTES_OF_A_BATCH {
-            // A pause for a flush says nothing of the rate, which is measured anew from its end on.
-            (self.bytes, self.time) = (0, Duration::ZERO);
-        } else {
+        self.bytes = self.bytes.saturating_add(bytes);
+        // A pause, perhaps for a flush, says nothing of the rate. The time between two batches of writes is no pause.
+        if gap <= (usual * PAUSE).max(MEASURED_FOR.as_secs_f64()) {
             self.time += Duration::from_secs_f64(gap);
         }
-        self.since_pause = if is_pause { bytes } else { self.since_pause.saturating_add(bytes) };
-        self.bytes = self.bytes.saturating_add(bytes);
         if self.time >= MEASURED_FOR {
             self.rate = self.bytes as f64 / self.time.as_secs_f64();
             (self.bytes, self.time) = (0, Duration::ZERO);
@@ -106,25 +97,6 @@ mod tests {
         assert!((0.95..1.02).contains(&all), "{all}");
         let late = flushed_by_log(Duration::from_millis(75));
         assert!((0.6..0.68).contains(&late), "25 of 80 ms at twice the rate without pauses: {late}");
-    }
-
-    /// The log's rate where it writes `each` blocks of 4 KiB at once, then pauses for 10 ms, after 100 such batches.
-    fn rate_of_batches(each: u64) -> f64 {
-        let (mut rate, mut now) = (FlushRate::default(), Instant::ORIGIN);
-        for _ in 0..100 {
-            (0..each).for_each(|_| rate.log_writes(now, 4096));
-            now = now.after(Duration::from_millis(10));
-        }
-        rate.rate
-    }
-
-    #[test]
-    fn a_log_in_batches_has_the_rate_of_batches_and_pauses_together() {
-        for each in [8, 256] {
-            let rate = rate_of_batches(each) / (each * 4096 * 100) as f64;
-            assert!((0.8..1.3).contains(&rate), "batches of {each}: {rate} of their rate");
-        }
-        assert!(rate_of_batches(4096) <= 0.0, "batches as long as memtables, each after a pause");
     }
 
     #[test]

@@ -500,7 +500,7 @@ impl Scheduler {
                 }
                 let mut at = state.controller.bulk_may_go_at(now);
                 if at > now
-                    && !state.controller.holds_flushes()
+                    && !state.controller.needs_rest()
                     && let Some(flush_at) = state.flush_rate.may_go_at()
                 {
                     if flush_at <= now
@@ -510,10 +510,8 @@ impl Scheduler {
                         gone.push(release(state, now, held));
                         continue;
                     }
-                    // A flush may come, if none is held.
-                    let comes_at = || now.after(RECHECK_INTERVAL);
-                    let holds_flush = flush_at > now && state.held.holds_class(IoClass::Flush);
-                    at = at.min(if holds_flush { flush_at } else { flush_at.max(comes_at()) });
+                    // A flush may come until then.
+                    at = at.min(flush_at.max(now.after(RECHECK_INTERVAL)));
                 }
                 if at > now {
                     // The log may be over before, or an operation of the log within the target.

@@ -84,11 +84,6 @@ impl<T> HeldQueue<T> {
         self.zones.contains_key(&zone)
     }
 
-    /// True if operations of `class` are held.
-    pub(super) fn holds_class(&self, class: IoClass) -> bool {
-        self.zones.values().any(|waiting| waiting.class == class)
-    }
-
     /// The zones that have operations.
     pub(super) fn zones(&self) -> impl Iterator<Item = ZoneId> {
         self.zones.keys().copied()
