@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use units::sync::Event;
 
 /// Counts the background tasks of a mount that have not ended.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct BackgroundTasks(Arc<Running>);
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Running {
     count: AtomicU32,
-    /// Notified when a task ends. Tasks that wait for space then see whether the file system is closed.
-    space: Event,
+    /// Notified when a task ends.
+    ended: Event,
 }
 
 /// A background task that runs. Dropped when the task has ended and no longer references the mount or its device: the
@@ -22,25 +22,22 @@ struct Running {
 pub(crate) struct BackgroundTask(BackgroundTasks);
 
 impl BackgroundTasks {
-    /// No tasks yet. The end of each notifies `space`.
-    pub(crate) fn new(space: Event) -> BackgroundTasks {
-        BackgroundTasks(Arc::new(Running { count: AtomicU32::new(0), space }))
-    }
-
     /// Counts one more task.
     pub(crate) fn begin(&self) -> BackgroundTask {
         self.0.count.fetch_add(1, Ordering::AcqRel);
         BackgroundTask(self.clone())
     }
 
-    /// Waits until all tasks have ended.
-    pub(crate) async fn all_ended(&self) {
+    /// Waits until all tasks have ended. Notifies `space` at first and when a task has ended: tasks that wait for space
+    /// then see that the file system is closed.
+    pub(crate) async fn all_ended(&self, space: &Event) {
         loop {
-            let seen = self.0.space.version();
+            let seen = self.0.ended.version();
+            space.notify();
             if self.0.count.load(Ordering::Acquire) == 0 {
                 return;
             }
-            self.0.space.changed_since(seen).await;
+            self.0.ended.changed_since(seen).await;
         }
     }
 }
@@ -49,6 +46,6 @@ impl Drop for BackgroundTask {
     fn drop(&mut self) {
         let BackgroundTasks(running) = &self.0;
         running.count.fetch_sub(1, Ordering::AcqRel);
-        running.space.notify();
+        running.ended.notify();
     }
 }

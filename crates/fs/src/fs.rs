@@ -108,7 +108,7 @@ impl Fs {
     pub async fn unmount(&self) -> Result<()> {
         let shared = &self.shared;
         if shared.metadata.is_closed() {
-            shared.background.all_ended().await;
+            shared.background.all_ended(&shared.space).await;
             return Ok(());
         }
         let committed = if shared.options.read_only { Ok(()) } else { self.sync().await };
@@ -119,7 +119,7 @@ impl Fs {
         if let Some(dirty) = &shared.dirty {
             dirty.wake_task();
         }
-        shared.background.all_ended().await;
+        shared.background.all_ended(&shared.space).await;
         committed
     }
 

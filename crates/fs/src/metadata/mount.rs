@@ -116,8 +116,7 @@ fn shared_state(
     let writes_back = cache.is_some() && options.cache_mode == CacheMode::Buffered && !options.read_only;
     let dirty = writes_back.then(|| DirtyBytes::new(options.cache, options.longest_in_memory));
     let driver = Arc::clone(dev.driver());
-    let space = Event::new();
-    let background = BackgroundTasks::new(space.clone());
+    let background = BackgroundTasks::default();
     let metadata = MetadataLog::new(
         dev,
         superblock.clone(),
@@ -137,7 +136,7 @@ fn shared_state(
         cache,
         dirty,
         work,
-        space,
+        space: Event::new(),
         zone_turn: Turnstile::new(),
         background,
         log_waits: AtomicU64::new(0),
