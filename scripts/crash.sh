@@ -78,13 +78,13 @@ explore log 29000
 explore waltz 30000
 explore stage 5000
 explore prio 20000
-explore array 160000
+explore array 145000
 more=1 explore array 30000 --during reclaim
 more=2 explore array 30000 --during restore
 more=3 explore array 30000 --during appends
 more=4 explore array 20000 --during reset
 [ "$array_seconds" -le "$ARRAY_BUDGET" ] || late+=("array: $array_seconds s instead of $ARRAY_BUDGET")
-explore engine 30000 --trace "$traces/engine-SEED.trace"
+explore engine 26000 --trace "$traces/engine-SEED.trace"
 explore leveldb 6000 --trace "$traces/leveldb-SEED.trace"
 # Simulated groups whose snapshots take turns: runs instead of states.
 for share in "${shares[@]}"; do
