@@ -17,7 +17,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use units::Driver;
 use zoned::{Geometry, Io, IoClass, Lba, Op, ShareStatus, ZonedDevice};
@@ -66,7 +66,11 @@ pub(crate) struct Device {
 
 impl Device {
     pub(crate) fn new(device: Arc<dyn ZonedDevice>) -> Device {
-        let queue = Arc::new(OperationQueue { device, submitted: Default::default() });
+        let queue = Arc::new(OperationQueue {
+            device,
+            submitted: Default::default(),
+            awaits_compaction: AtomicBool::new(false),
+        });
         let views = Purpose::ALL.map(|purpose| -> Arc<dyn ZonedDevice> {
             Arc::new(PurposeView { queue: Arc::clone(&queue), purpose })
         });
@@ -92,6 +96,11 @@ impl Device {
 
     pub(crate) fn geometry(&self) -> &Geometry {
         self.queue.device.geometry()
+    }
+
+    /// Whether the program's own writes wait for its compactions: then these go as reads, which are never held.
+    pub(crate) fn set_awaits_compaction(&self, awaits: bool) {
+        self.queue.awaits_compaction.store(awaits, Ordering::Relaxed);
     }
 
     /// Number of operations of `purpose` submitted since the mount.
@@ -122,6 +131,8 @@ struct OperationQueue {
     device: Arc<dyn ZonedDevice>,
     /// By purpose.
     submitted: [OperationCount; Purpose::ALL.len()],
+    /// The program's own writes wait for its compactions.
+    awaits_compaction: AtomicBool,
 }
 
 /// The counters of a purpose in a cache line of their own: threads that read and threads that append do not slow
@@ -141,7 +152,8 @@ impl OperationQueue {
                 count.written_bytes.fetch_add(data.len() as u64, Ordering::Relaxed);
             }
         }
-        self.device.submit_as(class, op)
+        let is_awaited = class == IoClass::Compaction && self.awaits_compaction.load(Ordering::Relaxed);
+        self.device.submit_as(if is_awaited { IoClass::Read } else { class }, op)
     }
 }
 

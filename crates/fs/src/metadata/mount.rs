@@ -261,7 +261,7 @@ fn continue_data_zone(
     let role = ZoneRole::Data { lifetime };
     if state.allocator.open.len() < slots.data && state.allocator.slot_free() {
         state.allocator.table.set(info.zone, Phase::Data, role);
-        let open = OpenZone::new(info.zone, lifetime, false, info.capacity.0, info.pointer.0);
+        let open = OpenZone::new(info.zone, lifetime, false, false, info.capacity.0, info.pointer.0);
         state.allocator.open.push(open);
     } else if limited {
         state.allocator.table.set(info.zone, Phase::Data, role);

@@ -17,7 +17,7 @@ use crate::zones::conventional::ConventionalSpace;
 use crate::zones::job_class::JobClass;
 use crate::zones::open_zone::OpenZone;
 use crate::zones::reserve::RecoveryReserve;
-use crate::zones::slots::{MAX_OPEN_DATA_ZONES, OpenZoneShares};
+use crate::zones::slots::{DATA_ZONES_TO_DIVIDE_BY_CLASS, MAX_OPEN_DATA_ZONES, OpenZoneShares};
 use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
 
 /// A file gets a zone to itself if it leaves no more of the zone unused than the zone divided by this number.
@@ -122,6 +122,11 @@ pub(super) enum ZoneChoice {
     Wait,
     /// The write needs reclaim: nothing else can make room.
     Starved,
+}
+
+/// True for data of compactions and other bulk below flushes.
+fn is_compacted(class: IoClass) -> bool {
+    class > IoClass::Flush
 }
 
 impl Allocator {
@@ -301,7 +306,13 @@ impl Allocator {
     }
 
     /// The zone that is kept for a file; `None` where the file shares zones with others. A new one leaves an open-zone slot to data that shares zones.
-    fn choose_own_zone(&mut self, lifetime: Lifetime, own: OwnZone, who: PlaceFor) -> Option<Arc<OpenZone>> {
+    fn choose_own_zone(
+        &mut self,
+        class: IoClass,
+        lifetime: Lifetime,
+        own: OwnZone,
+        who: PlaceFor,
+    ) -> Option<Arc<OpenZone>> {
         let (OwnZone::Begin(ino) | OwnZone::Continue(ino)) = own else { return None };
         let kept = self.open.iter().find(|zone| zone.owner() == Some(ino) && zone.has_room());
         if kept.is_some() || own != OwnZone::Begin(ino) {
@@ -311,7 +322,7 @@ impl Allocator {
             return None;
         }
         let zone = self.table.next_free_zone(Allocator::data_stream(lifetime, false))?;
-        let open = self.open_zone(zone, lifetime, false);
+        let open = self.open_zone(zone, lifetime, false, class);
         open.set_owner(Some(ino));
         Some(open)
     }
@@ -341,9 +352,15 @@ impl Allocator {
         self.slots.map_or(MAX_OPEN_DATA_ZONES, |slots| slots.data)
     }
 
-    /// Chooses the zone for the next write of file data with `lifetime`.
-    pub(super) fn choose_zone(&mut self, lifetime: Lifetime, own: OwnZone, who: PlaceFor) -> ZoneChoice {
-        if let Some(zone) = self.choose_own_zone(lifetime, own, who) {
+    /// Chooses the zone for the next write of file data with `lifetime`, of `class`.
+    pub(super) fn choose_zone(
+        &mut self,
+        class: IoClass,
+        lifetime: Lifetime,
+        own: OwnZone,
+        who: PlaceFor,
+    ) -> ZoneChoice {
+        if let Some(zone) = self.choose_own_zone(class, lifetime, own, who) {
             return ZoneChoice::Zone(zone);
         }
         let privileged = who == PlaceFor::Reclaim;
@@ -352,28 +369,31 @@ impl Allocator {
         let reserved = self.reserved_zones();
         let whole = self.table.free_zone_count() >= self.kept
             && (reserved == 0 || self.empty_zones() >= self.kept + reserved);
+        let data_slots = self.data_slots();
         let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
             // Another file's zone is for data that finds no other room.
-            (z.owner().is_some(), z.reclaim != privileged, a.abs_diff(b))
+            // A flush would wait behind a compaction in their zone, and a flush's data dies first.
+            let is_divided = data_slots >= DATA_ZONES_TO_DIVIDE_BY_CLASS && !privileged;
+            let differs = is_divided && z.is_compacted != is_compacted(class);
+            (z.owner().is_some(), z.reclaim != privileged, a.abs_diff(b), differs)
         };
         let best = self.open.iter().filter(usable).min_by_key(distance).cloned();
         if let Some(zone) = &best
-            && distance(&zone) == (false, false, 0)
+            && distance(&zone) == (false, false, 0, false)
         {
             return ZoneChoice::Zone(Arc::clone(zone));
         }
-        let data_slots = self.data_slots();
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(who)
-            // The last empty zones serve all lifetimes: only plentiful zones are divided by lifetime.
+            // The last empty zones serve all lifetimes and classes: only plentiful zones are divided by them.
             && (best.as_ref().is_none_or(|zone| zone.owner().is_some()) || self.table.free_zone_count() > self.kept + data_slots)
             && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, privileged))
         {
-            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
+            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged, class));
         }
         if let Some(zone) = best {
             return ZoneChoice::Zone(zone);
@@ -383,7 +403,7 @@ impl Allocator {
             && let Some(zone) = self.ahead.pop_back()
         {
             // A zone opened ahead already holds an open-zone slot.
-            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged));
+            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged, class));
         }
         if !may_open && self.finishing.is_empty() {
             // A zone is queued for a finish, because no other task would free an open-zone slot for this
@@ -414,12 +434,18 @@ impl Allocator {
         ))
     }
 
-    pub(super) fn open_zone(&mut self, zone: ZoneId, lifetime: Lifetime, reclaim: bool) -> Arc<OpenZone> {
+    pub(super) fn open_zone(
+        &mut self,
+        zone: ZoneId,
+        lifetime: Lifetime,
+        reclaim: bool,
+        class: IoClass,
+    ) -> Arc<OpenZone> {
         let capacity = self.table.get(zone).map_or(0, |z| z.capacity);
         self.table.note_last_zone(Allocator::data_stream(lifetime, reclaim), zone);
         self.table.set(zone, Phase::Data, ZoneRole::Data { lifetime });
         self.table.note_state(zone, ZoneState::ImplicitOpen, 0);
-        let open = OpenZone::new(zone, lifetime, reclaim, capacity, 0);
+        let open = OpenZone::new(zone, lifetime, reclaim, is_compacted(class), capacity, 0);
         self.open.push(Arc::clone(&open));
         open
     }

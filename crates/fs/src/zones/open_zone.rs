@@ -15,6 +15,8 @@ pub(crate) struct OpenZone {
     pub lifetime: Lifetime,
     /// Opened by reclaim.
     pub reclaim: bool,
+    /// Opened for data of a class below flushes.
+    pub(super) is_compacted: bool,
     pub(super) capacity: u64,
     /// The inode of the file that the zone is kept for, 0 for a zone of all files. Changes under the lock of the file system's state.
     owner: AtomicU64,
@@ -38,6 +40,7 @@ impl OpenZone {
         zone: ZoneId,
         lifetime: Lifetime,
         reclaim: bool,
+        is_compacted: bool,
         capacity: u64,
         next: u64,
     ) -> Arc<OpenZone> {
@@ -45,6 +48,7 @@ impl OpenZone {
             zone,
             lifetime,
             reclaim,
+            is_compacted,
             capacity,
             owner: AtomicU64::new(0),
             next: Mutex::new(next),

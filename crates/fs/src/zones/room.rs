@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use units::ZoneId;
+use zoned::IoClass;
 
 use crate::error::Result;
 use crate::files::file::{Content, File};
@@ -59,13 +60,13 @@ impl Allocator {
     pub(super) fn any_zone_for_accepted_bytes(&mut self, lifetime: Lifetime) -> Option<Arc<OpenZone>> {
         let is_kept = self.table.free_zone_count() <= self.kept;
         if let Some(zone) = self.ahead.pop_back().or_else(|| self.any_empty_zone().filter(|_| !is_kept)) {
-            return Some(self.open_zone(zone, lifetime, false));
+            return Some(self.open_zone(zone, lifetime, false, IoClass::Flush));
         }
         if let Some(open) = self.open.iter().find(|zone| zone.has_room()) {
             return Some(Arc::clone(open));
         }
         let zone = self.any_empty_zone()?;
-        Some(self.open_zone(zone, lifetime, false))
+        Some(self.open_zone(zone, lifetime, false, IoClass::Flush))
     }
 
     fn any_empty_zone(&self) -> Option<ZoneId> {

@@ -146,6 +146,16 @@ fn an_operation_has_the_class_of_who_waits_for_it() {
             table.close().await.unwrap();
             assert_eq!(counted.take_classes(), [IoClass::Metadata, class], "a sync by a background thread");
         }
+        // A writer that writers wait for says that compactions are waited for too, until a writer of another class.
+        for (said, expected) in [(IoClass::Read, IoClass::Read), (IoClass::Flush, IoClass::Compaction)] {
+            let table = fs.create("/table", &data()).await.unwrap();
+            table.set_class(IoClass::Compaction);
+            fs.create("/other", &data()).await.unwrap().set_class(said);
+            table.append(&bytes(200_000, 2)).await.unwrap();
+            table.sync().await.unwrap();
+            table.close().await.unwrap();
+            assert_eq!(counted.take_classes(), [IoClass::Metadata, expected], "{said:?}");
+        }
         // After its time in memory the mount writes the file, for which nobody waits.
         client.append(&bytes(20_000, 3)).await.unwrap();
         sleep_until(&*drive.driver, drive.driver.now().after(Duration::from_secs(30))).await;

@@ -1,10 +1,11 @@
-//! Tests of files that are expected to fill most of a zone, and get a zone to themselves.
+//! Tests of which files share a zone: those that are expected to fill most of a zone get one to themselves, and a flush's share none with a compaction's.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may panic")]
 
 use std::time::Duration;
 
 use fs::{Bytes, CreateOptions, ErrorKind, Fs, MountOptions, ZoneRole, ZoneUse};
 use units::{Driver, sleep_until};
+use zoned::IoClass;
 use zoned::emu::EmuOptions;
 
 use crate::common::{Drive, bytes, data, read, write};
@@ -49,6 +50,36 @@ async fn write_table_beside_another_file(drive: &Drive, fs: &Fs) {
     }
     fs.sync().await.unwrap();
     pause(drive).await;
+}
+
+#[test]
+fn flushes_and_compactions_share_zones_only_where_zones_are_few() {
+    // The second drive keeps its empty zones for reclaim and for whatever lifetime comes; the third has three open zones for data, of one lifetime each.
+    let together = [2, 14];
+    for (zones, open, expected) in [(64, 8, [8, 8]), (12, 8, together), (64, 6, together)] {
+        let drive = Drive::new(EmuOptions { zones, max_open: Some(open), ..EmuOptions::tiny() });
+        drive.format();
+        let fs = drive.run(Fs::mount(drive.dev(), &MountOptions::default())).unwrap();
+        drive.run(async {
+            let mut tables = Vec::new();
+            for (name, class) in [("/flush", IoClass::Flush), ("/compaction", IoClass::Compaction)] {
+                let table = fs.create(name, &data()).await.unwrap();
+                table.set_class(class);
+                tables.push(table);
+            }
+            for block in 0..8 {
+                for table in &tables {
+                    table.append(&bytes(BLOCK, block)).await.unwrap();
+                    table.sync().await.unwrap();
+                }
+            }
+            for table in tables {
+                table.close().await.unwrap();
+            }
+            assert_eq!(live(&fs), expected, "{zones} zones, {open} open");
+            fs.unmount().await.unwrap();
+        });
+    }
 }
 
 #[test]

@@ -56,6 +56,11 @@ impl FlushRate {
     /// A flush of `bytes` goes.
     pub(super) fn flush_goes(&mut self, now: Instant, bytes: u64) {
         self.owed = self.owed.max(0).saturating_sub_unsigned(bytes);
+        self.goes(now, bytes);
+    }
+
+    /// An operation of `bytes` goes, perhaps one that a flush waits for.
+    pub(super) fn goes(&mut self, now: Instant, bytes: u64) {
         if self.rate > 0.0 {
             let earliest = Instant(now.0.saturating_sub(BURST.as_nanos() as u64));
             let time = Duration::from_secs_f64(bytes as f64 / (self.rate * FLUSH_BY_LOG));
@@ -97,6 +102,25 @@ mod tests {
         assert!((0.95..1.02).contains(&all), "{all}");
         let late = flushed_by_log(Duration::from_millis(75));
         assert!((0.6..0.68).contains(&late), "25 of 80 ms at twice the rate without pauses: {late}");
+    }
+
+    #[test]
+    fn what_a_flush_waits_for_counts_in_its_rate_and_not_as_a_flush() {
+        let (mut rate, mut now) = (FlushRate::default(), Instant::ORIGIN);
+        for _ in 0..1000 {
+            rate.log_writes(now, 4096);
+            now = now.after(Duration::from_micros(10));
+        }
+        assert!(rate.may_go_at().is_some_and(|at| at <= now));
+        rate.goes(now, 1 << 20);
+        // 1 MiB at twice 400 MB/s.
+        let wait = rate.may_go_at().map(|at| at.since(now));
+        assert!(wait.is_some_and(|wait| (700..1400).contains(&wait.as_micros())), "{wait:?}");
+        // The log has written 4 MB.
+        rate.goes(now, 8 << 20);
+        assert!(rate.may_go_at().is_some());
+        rate.flush_goes(now, 8 << 20);
+        assert_eq!(rate.may_go_at(), None);
     }
 
     #[test]

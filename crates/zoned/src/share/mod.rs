@@ -444,9 +444,8 @@ impl Scheduler {
         waits_for: impl Fn(&Op) -> bool,
         gone: &mut Submitted,
     ) {
-        let in_order = state.held.of(zone).zip(1..);
-        let count = in_order.filter(|(held, _)| waits_for(&held.op)).map(|(_, number)| number).last();
-        for (bytes, held) in state.held.take(zone, count.unwrap_or(0)) {
+        let count = state.held_up_to(zone, waits_for);
+        for (bytes, held) in state.held.take(now, zone, count) {
             state.bulk_goes(now, held.class, bytes);
             gone.push(release(state, now, held));
         }
@@ -459,9 +458,6 @@ impl Scheduler {
         let mut gone = Submitted::new();
         {
             let mut state = self.state.lock();
-            if class.is_bulk() {
-                return state.held.raise(self.now(), zone, class);
-            }
             let is_on = |op: &Op| {
                 let (at, bytes) = match op {
                     Op::Read { at, into } => (at.0, into.len()),
@@ -473,7 +469,12 @@ impl Scheduler {
                 at < blocks.end.0 && blocks.start.0 < at + bytes as u64 / u64::from(geometry.block_size)
             };
             let now = self.now();
-            self.let_go_to(&mut state, now, zone, is_on, &mut gone);
+            if class.is_bulk() {
+                let count = state.held_up_to(zone, is_on);
+                state.held.raise(now, zone, class, count);
+            } else {
+                self.let_go_to(&mut state, now, zone, is_on, &mut gone);
+            }
         }
         self.pass_on(gone);
     }
@@ -507,6 +508,10 @@ impl Scheduler {
                         && let Some((bytes, held)) = state.held.pop_of(IoClass::Flush, now)
                     {
                         state.bulk_goes(now, held.class, bytes);
+                        if held.class != IoClass::Flush {
+                            // A flush waits for it.
+                            state.flush_rate.goes(now, bytes);
+                        }
                         gone.push(release(state, now, held));
                         continue;
                     }
@@ -535,7 +540,7 @@ impl Scheduler {
     fn let_free_zones_go(&self, state: &mut State, now: Instant, gone: &mut Submitted) {
         let free: Vec<ZoneId> = state.held.zones().filter(|zone| state.controller.is_free(*zone)).collect();
         for zone in free {
-            for (_, held) in state.held.take(zone, usize::MAX) {
+            for (_, held) in state.held.take(now, zone, usize::MAX) {
                 gone.push(release(state, now, held));
             }
         }
@@ -571,6 +576,12 @@ impl State {
         if class == IoClass::Flush {
             self.flush_rate.flush_goes(now, bytes);
         }
+    }
+
+    /// The number of held operations of a zone up to the last for which `waits_for` is true.
+    fn held_up_to(&self, zone: ZoneId, waits_for: impl Fn(&Op) -> bool) -> usize {
+        let in_order = self.held.of(zone).zip(1..);
+        in_order.filter(|(held, _)| waits_for(&held.op)).map(|(_, number)| number).last().unwrap_or(0)
     }
 
     fn count(&mut self, class: IoClass, bytes: u64) {

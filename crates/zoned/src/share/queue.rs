@@ -1,6 +1,6 @@
 //! Operations that a drive's scheduler holds, in the order in which they may go.
 //!
-//! The operations of a zone keep their order across classes: they wait in a queue of the zone, which has the highest class that came since it was empty. Classes share
+//! The operations of a zone keep their order across classes: they wait in a queue of the zone, which has the highest class of its operations, since those before wait for none and those behind for all. Classes share
 //! the rate by weight (start-time fair queueing): the class with the least bytes by weight is next, after classes that had less than their least rate.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -19,7 +19,7 @@ const LATE_AT_MOST: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct HeldQueue<T> {
     zones: BTreeMap<ZoneId, Waiting<T>>,
-    /// Zones by class, in the order of arrival. A zone whose class rose is in its former class's list too, and is passed over there.
+    /// Zones by class, in the order in which they came to have it.
     classes: BTreeMap<IoClass, Class>,
     /// The least rate of each class with held operations, in bytes per second.
     least_rate: f64,
@@ -33,7 +33,26 @@ pub(super) struct HeldQueue<T> {
 #[derive(Debug)]
 struct Waiting<T> {
     class: IoClass,
-    operations: VecDeque<(u64, T)>,
+    operations: VecDeque<Operation<T>>,
+}
+
+#[derive(Debug)]
+struct Operation<T> {
+    class: IoClass,
+    bytes: u64,
+    operation: T,
+}
+
+impl<T> Waiting<T> {
+    /// The highest class of the operations.
+    fn highest_class(&self) -> Option<IoClass> {
+        // The operations' classes are seldom mixed: the first one with the zone's class decides.
+        let has_class = |class| self.operations.iter().any(|operation| operation.class == class);
+        if has_class(self.class) {
+            return Some(self.class);
+        }
+        self.operations.iter().map(|operation| operation.class).min()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -94,21 +113,22 @@ impl<T> HeldQueue<T> {
         self.zones
             .get(&zone)
             .into_iter()
-            .flat_map(|waiting| waiting.operations.iter().map(|(_, operation)| operation))
+            .flat_map(|waiting| waiting.operations.iter().map(|held| &held.operation))
     }
 
     /// Adds an operation of `bytes` behind the others of its zone.
     pub(super) fn push(&mut self, now: Instant, class: IoClass, zone: ZoneId, bytes: u64, operation: T) {
         self.held += 1;
-        let waiting = self
-            .zones
-            .entry(zone)
-            .or_insert_with(|| Waiting { class: IoClass::Scrub, operations: VecDeque::new() });
-        let (is_new, rises) = (waiting.operations.is_empty(), class < waiting.class);
-        waiting.operations.push_back((bytes, operation));
-        if is_new || rises {
-            waiting.class = class;
-            self.enter(now, zone, class);
+        let operation = Operation { class, bytes, operation };
+        match self.zones.get_mut(&zone) {
+            Some(waiting) => {
+                waiting.operations.push_back(operation);
+                self.raise_zone(now, zone, class);
+            }
+            None => {
+                self.zones.insert(zone, Waiting { class, operations: VecDeque::from([operation]) });
+                self.enter(now, zone, class);
+            }
         }
     }
 
@@ -122,65 +142,88 @@ impl<T> HeldQueue<T> {
 
     /// Takes the next operation, with its bytes.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(u64, T)> {
-        loop {
-            let (class, by_weight) = self.next_class(now)?;
-            if let Some((bytes, operation)) = self.pop_of(class, now) {
-                if by_weight {
-                    self.served = self.classes.get(&class).map_or(self.served, |entry| entry.served);
-                }
-                return Some((bytes, operation));
-            }
+        let (class, by_weight) = self.next_class(now)?;
+        let popped = self.pop_of(class, now)?;
+        if by_weight {
+            self.served = self.classes.get(&class).map_or(self.served, |entry| entry.served);
         }
+        Some(popped)
     }
 
-    /// Takes the next operation of `class`, with its bytes.
+    /// Takes the next operation of a zone of `class`, with its bytes: one of a lower class, if one of `class` is behind it.
     pub(super) fn pop_of(&mut self, class: IoClass, now: Instant) -> Option<(u64, T)> {
-        loop {
-            let entry = self.classes.get_mut(&class)?;
-            let zone = entry.zones.pop_front()?;
-            let Some(waiting) = self.zones.get_mut(&zone).filter(|waiting| waiting.class == class) else {
-                continue;
-            };
-            let Some((bytes, operation)) = waiting.operations.pop_front() else { continue };
-            entry.served += bytes as f64 / weight(class);
-            // Service above the least rate gives no credit for later; a pause of all bulk gives that of `LATE_AT_MOST`.
-            let earliest = Instant(now.0.saturating_sub(LATE_AT_MOST.as_nanos() as u64));
-            let time = Duration::from_secs_f64(bytes as f64 / self.least_rate);
-            entry.due = entry.due.clamp(earliest, now).after(time);
-            self.held -= 1;
-            self.run = match self.run {
-                Some((last, run)) if last == zone => Some((zone, run + bytes)),
-                _ => Some((zone, bytes)),
-            };
-            if waiting.operations.is_empty() {
-                self.forget(zone);
-            } else if self.run.is_some_and(|(_, run)| run < RUN_BYTES) {
-                entry.zones.push_front(zone);
-            } else {
+        let entry = self.classes.get_mut(&class)?;
+        let zone = entry.zones.pop_front()?;
+        let waiting = self.zones.get_mut(&zone)?;
+        let Operation { bytes, operation, .. } = waiting.operations.pop_front()?;
+        entry.served += bytes as f64 / weight(class);
+        // Service above the least rate gives no credit for later; a pause of all bulk gives that of `LATE_AT_MOST`.
+        let earliest = Instant(now.0.saturating_sub(LATE_AT_MOST.as_nanos() as u64));
+        let time = Duration::from_secs_f64(bytes as f64 / self.least_rate);
+        entry.due = entry.due.clamp(earliest, now).after(time);
+        self.held -= 1;
+        let run = self.run.filter(|(last, _)| *last == zone).map_or(0, |(_, run)| run) + bytes;
+        self.run = Some((zone, run));
+        match waiting.highest_class() {
+            None => {
+                self.zones.remove(&zone);
+            }
+            Some(left) if left != class => {
+                waiting.class = left;
+                self.enter(now, zone, left);
+            }
+            Some(_) if run < RUN_BYTES => entry.zones.push_front(zone),
+            Some(_) => {
                 entry.zones.push_back(zone);
                 self.run = None;
             }
-            return Some((bytes, operation));
         }
+        Some((bytes, operation))
     }
 
     /// Takes the first `count` operations of `zone`, in their order.
-    pub(super) fn take(&mut self, zone: ZoneId, count: usize) -> VecDeque<(u64, T)> {
-        let Some(waiting) = self.zones.get_mut(&zone) else { return VecDeque::new() };
-        let rest = waiting.operations.split_off(count.min(waiting.operations.len()));
-        let taken = std::mem::replace(&mut waiting.operations, rest);
-        self.held -= taken.len();
-        if waiting.operations.is_empty() {
-            self.forget(zone);
+    pub(super) fn take(&mut self, now: Instant, zone: ZoneId, count: usize) -> Vec<(u64, T)> {
+        let Some(waiting) = self.zones.get_mut(&zone) else { return Vec::new() };
+        let count = count.min(waiting.operations.len());
+        let taken = waiting.operations.drain(..count).map(|held| (held.bytes, held.operation)).collect();
+        self.held -= count;
+        let (class, left) = (waiting.class, waiting.highest_class());
+        if left != Some(class) {
+            self.change_class(now, zone, left);
         }
         taken
     }
 
-    /// Gives the operations of `zone` the class `class`, if that is higher than theirs.
-    pub(super) fn raise(&mut self, now: Instant, zone: ZoneId, class: IoClass) {
-        let Some(waiting) = self.zones.get_mut(&zone).filter(|waiting| class < waiting.class) else { return };
-        waiting.class = class;
-        self.enter(now, zone, class);
+    /// Gives the first `count` operations of `zone` the class `class`, where that is higher than theirs.
+    pub(super) fn raise(&mut self, now: Instant, zone: ZoneId, class: IoClass, count: usize) {
+        let Some(waiting) = self.zones.get_mut(&zone).filter(|_| count > 0) else { return };
+        for held in waiting.operations.iter_mut().take(count) {
+            held.class = held.class.min(class);
+        }
+        self.raise_zone(now, zone, class);
+    }
+
+    /// Gives `zone` the class `class`, if that is higher than its own.
+    fn raise_zone(&mut self, now: Instant, zone: ZoneId, class: IoClass) {
+        if self.zones.get(&zone).is_some_and(|waiting| class < waiting.class) {
+            self.change_class(now, zone, Some(class));
+        }
+    }
+
+    /// Puts `zone` into the list of another class; `None`: it has no operations any more.
+    fn change_class(&mut self, now: Instant, zone: ZoneId, class: Option<IoClass>) {
+        let former = match class {
+            Some(class) => {
+                self.zones.get_mut(&zone).map(|waiting| std::mem::replace(&mut waiting.class, class))
+            }
+            None => self.zones.remove(&zone).map(|waiting| waiting.class),
+        };
+        if let Some(entry) = former.and_then(|former| self.classes.get_mut(&former)) {
+            entry.zones.retain(|other| *other != zone);
+        }
+        if let Some(class) = class {
+            self.enter(now, zone, class);
+        }
     }
 
     /// Puts `zone` into the list of `class`.
@@ -192,13 +235,6 @@ impl<T> HeldQueue<T> {
             entry.due = entry.due.max(now);
         }
         entry.zones.push_back(zone);
-    }
-
-    fn forget(&mut self, zone: ZoneId) {
-        self.zones.remove(&zone);
-        for class in self.classes.values_mut() {
-            class.zones.retain(|other| *other != zone);
-        }
     }
 }
 
@@ -228,5 +264,34 @@ mod tests {
         let mib = classes.map(|class| bytes[class as usize] / MIB);
         assert!(mib.iter().all(|mib| *mib >= 95), "{mib:?}");
         assert!(mib[0] > 2 * mib[2] && mib[1] > mib[2], "by weight beyond that: {mib:?}");
+    }
+
+    #[test]
+    fn a_zone_has_the_class_of_a_flush_until_the_flush_has_gone() {
+        let (now, mixed, other) = (Instant::ORIGIN, ZoneId(1), ZoneId(2));
+        let mut queue = HeldQueue::new(1e6);
+        for (zone, class, name) in [
+            (mixed, IoClass::Compaction, "before"),
+            (mixed, IoClass::Flush, "flush"),
+            (mixed, IoClass::Compaction, "behind"),
+            (other, IoClass::Compaction, "other"),
+        ] {
+            queue.push(now, class, zone, 4096, name);
+        }
+        let flushes = |queue: &mut HeldQueue<&'static str>| {
+            let names = std::iter::from_fn(|| queue.pop_of(IoClass::Flush, now).map(|(_, name)| name));
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(flushes(&mut queue), ["before", "flush"]);
+        // Somebody with the class of a flush waits for what is behind it.
+        queue.raise(now, mixed, IoClass::Flush, 1);
+        assert_eq!(flushes(&mut queue), ["behind"]);
+        // What was taken out leaves its zone with the class of the rest.
+        queue.push(now, IoClass::Flush, other, 4096, "flush");
+        queue.push(now, IoClass::Compaction, other, 4096, "last");
+        assert_eq!(queue.take(now, other, 2).len(), 2);
+        assert_eq!(flushes(&mut queue), [""; 0]);
+        assert_eq!(queue.pop(now), Some((4096, "last")));
+        assert!(queue.pop(now).is_none() && queue.is_empty());
     }
 }

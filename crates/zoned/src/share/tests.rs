@@ -223,7 +223,7 @@ fn a_write_raised_to_a_class_that_is_held_has_the_share_of_that_class() {
             .collect();
         let scrubbed = bench.write(IoClass::Scrub, 1, 0, LONG);
         let raised = bench.write(IoClass::Scrub, 7, 0, LONG);
-        bench.device.raise(IoClass::Flush, bench.start(7)..bench.start(7).plus(Blocks(1)));
+        bench.device.raise(IoClass::Flush, bench.start(7)..bench.start(7).plus(Blocks(LONG)));
         let now = || bench.device.driver().now();
         let begun = now();
         raised.await.expect("written");

@@ -37,7 +37,7 @@ pub(super) struct Stripe {
     /// zone is the only one.
     pub(super) neighbours: ArcSwap<Vec<Arc<LogZone>>>,
     /// True while a task waits until a zone is free, to wake maintenance then.
-    pub(super) waiting: AtomicBool,
+    pub(super) waiting: Arc<AtomicBool>,
 }
 
 impl Stripe {
@@ -56,7 +56,7 @@ impl Stripe {
             max_width,
             width: AtomicUsize::new(width),
             neighbours: ArcSwap::default(),
-            waiting: AtomicBool::new(false),
+            waiting: Arc::default(),
         }
     }
 

@@ -65,14 +65,13 @@ impl Striping {
         let seen = shared.space.version();
         let ready = has_room() && has_spare_zone(&shared.state.lock());
         if !ready && !replacement.stripe.waiting.swap(true, Ordering::AcqRel) {
-            // The task references neither the mount nor its device: it may end after the unmount.
-            let (replacement, space) = (Arc::downgrade(replacement), shared.space.clone());
+            // The task never references the mount or its device, not even for a moment: it may run after the unmount.
+            let (waiting, work) = (Arc::clone(&replacement.stripe.waiting), replacement.work.clone());
+            let space = shared.space.clone();
             shared.driver.drive(Box::pin(async move {
                 space.changed_since(seen).await;
-                if let Some(replacement) = replacement.upgrade() {
-                    replacement.stripe.waiting.store(false, Ordering::Release);
-                    replacement.work.notify();
-                }
+                waiting.store(false, Ordering::Release);
+                work.notify();
             }));
         }
         ready
