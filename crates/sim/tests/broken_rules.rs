@@ -272,7 +272,7 @@ fn is_found_in_modelled_tables(seeds: impl IntoIterator<Item = u64>, broken_rule
         states += report.states;
         let Some(failure) = report.failures.first() else { continue };
         println!("{states} states: {}", failure.what);
-        // The same number of states without a broken rule has no failure.
+        // An exploration of the same seed with the rule intact, and at least as many states, finds no failure.
         let clean = CrashOptions::new(Target::Engine, seed, report.states.max(CLEAN_STATES));
         let clean = crash(&clean).expect("the exploration runs");
         assert!(clean.is_clean(), "with the rule intact: {clean:?}");
@@ -316,7 +316,7 @@ fn is_found_in_an_array_during(during: Option<During>, seed: u64, broken_rule: a
     };
     let report = run(Some(broken_rule), 10 * MAX_STATES);
     assert!(!report.is_clean(), "{broken_rule:?} was not found in {} states", report.states);
-    // The same number of states without a broken rule has no failure.
+    // An exploration of the same seed with the rule intact, and at least as many states, finds no failure.
     let clean = run(None, report.states.max(CLEAN_STATES));
     assert!(clean.is_clean(), "{broken_rule:?}, with the rule intact: {clean:?}");
 }

@@ -375,7 +375,7 @@ impl Allocator {
             let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
             // Another file's zone is for data that finds no other room.
-            // A flush would wait behind a compaction in their zone, and a flush's data dies first.
+            // In a zone with both, a flush would wait for the compaction's writes before it.
             let is_divided = data_slots >= DATA_ZONES_TO_DIVIDE_BY_CLASS && !privileged;
             let differs = is_divided && z.is_compacted != is_compacted(class);
             (z.owner().is_some(), z.reclaim != privileged, a.abs_diff(b), differs)

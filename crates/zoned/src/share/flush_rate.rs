@@ -59,7 +59,7 @@ impl FlushRate {
         self.goes(now, bytes);
     }
 
-    /// An operation of `bytes` goes, perhaps one that a flush waits for.
+    /// An operation of `bytes` goes at the flushes' rate: a flush, or an operation in front of a flush in its zone.
     pub(super) fn goes(&mut self, now: Instant, bytes: u64) {
         if self.rate > 0.0 {
             let earliest = Instant(now.0.saturating_sub(BURST.as_nanos() as u64));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_flush_waits_for_counts_in_its_rate_and_not_as_a_flush() {
+    fn an_operation_in_front_of_a_flush_counts_in_the_rate_and_not_as_flushed() {
         let (mut rate, mut now) = (FlushRate::default(), Instant::ORIGIN);
         for _ in 0..1000 {
             rate.log_writes(now, 4096);

@@ -509,7 +509,7 @@ impl Scheduler {
                     {
                         state.bulk_goes(now, held.class, bytes);
                         if held.class != IoClass::Flush {
-                            // A flush waits for it.
+                            // A compaction's operation in front of a flush of its zone goes at the flushes' rate.
                             state.flush_rate.goes(now, bytes);
                         }
                         gone.push(release(state, now, held));

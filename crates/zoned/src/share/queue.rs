@@ -1,6 +1,6 @@
 //! Operations that a drive's scheduler holds, in the order in which they may go.
 //!
-//! The operations of a zone keep their order across classes: they wait in a queue of the zone, which has the highest class of its operations, since those before wait for none and those behind for all. Classes share
+//! The operations of a zone keep their order across classes: each waits for those before it in the zone's queue, so that a zone has the highest class of its operations. Classes share
 //! the rate by weight (start-time fair queueing): the class with the least bytes by weight is next, after classes that had less than their least rate.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -46,7 +46,7 @@ struct Operation<T> {
 impl<T> Waiting<T> {
     /// The highest class of the operations.
     fn highest_class(&self) -> Option<IoClass> {
-        // The operations' classes are seldom mixed: the first one with the zone's class decides.
+        // Most zones hold one class, so that the first operation has the zone's class.
         let has_class = |class| self.operations.iter().any(|operation| operation.class == class);
         if has_class(self.class) {
             return Some(self.class);
@@ -283,10 +283,10 @@ mod tests {
             names.collect::<Vec<_>>()
         };
         assert_eq!(flushes(&mut queue), ["before", "flush"]);
-        // Somebody with the class of a flush waits for what is behind it.
+        // A caller with the class of flushes waits for the compaction behind the flush.
         queue.raise(now, mixed, IoClass::Flush, 1);
         assert_eq!(flushes(&mut queue), ["behind"]);
-        // What was taken out leaves its zone with the class of the rest.
+        // A zone out of which the flush was taken has the class of its remaining operation, a compaction's.
         queue.push(now, IoClass::Flush, other, 4096, "flush");
         queue.push(now, IoClass::Compaction, other, 4096, "last");
         assert_eq!(queue.take(now, other, 2).len(), 2);
