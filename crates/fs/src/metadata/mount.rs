@@ -29,7 +29,7 @@ use crate::wal::ordered::recover::recover_with;
 use crate::wal::segment::Segment;
 use crate::writeback::dirty::DirtyBytes;
 use crate::writeback::tasks;
-use crate::zones::open_zone::OpenZone;
+use crate::zones::open_zone::{DataSource, OpenZone};
 use crate::zones::pins::Pins;
 use crate::zones::pool::ReadBufferPool;
 use crate::zones::slots::{OpenZoneShares, kept_for_reclaim};
@@ -261,7 +261,7 @@ fn continue_data_zone(
     let role = ZoneRole::Data { lifetime };
     if state.allocator.open.len() < slots.data && state.allocator.slot_free() {
         state.allocator.table.set(info.zone, Phase::Data, role);
-        let open = OpenZone::new(info.zone, lifetime, false, false, info.capacity.0, info.pointer.0);
+        let open = OpenZone::new(info.zone, lifetime, DataSource::Writer, info.capacity.0, info.pointer.0);
         state.allocator.open.push(open);
     } else if limited {
         state.allocator.table.set(info.zone, Phase::Data, role);

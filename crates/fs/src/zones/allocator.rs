@@ -15,9 +15,9 @@ use crate::options::Lifetime;
 use crate::wal::segment::Segment;
 use crate::zones::conventional::ConventionalSpace;
 use crate::zones::job_class::JobClass;
-use crate::zones::open_zone::OpenZone;
+use crate::zones::open_zone::{DataSource, OpenZone};
 use crate::zones::reserve::RecoveryReserve;
-use crate::zones::slots::{DATA_ZONES_TO_DIVIDE_BY_CLASS, MAX_OPEN_DATA_ZONES, OpenZoneShares};
+use crate::zones::slots::{DATA_ZONES_TO_DIVIDE_BY_SOURCE, MAX_OPEN_DATA_ZONES, OpenZoneShares};
 use crate::zones::table::{LOW_FREE_ZONES, MIN_RECLAIM_GAIN_DIVISOR, Phase, Stream, Zone, ZoneTable};
 
 /// A file gets a zone to itself if it leaves no more of the zone unused than the zone divided by this number.
@@ -104,6 +104,17 @@ pub(crate) enum PlaceFor {
     Reclaim,
 }
 
+impl PlaceFor {
+    /// The source of data that is written in `class`.
+    pub(super) fn source(self, class: IoClass) -> DataSource {
+        match self {
+            PlaceFor::Reclaim => DataSource::Reclaim,
+            _ if class > IoClass::Flush => DataSource::Compaction,
+            _ => DataSource::Writer,
+        }
+    }
+}
+
 /// Whether a write goes to a zone that is kept for its file, by the file's inode.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum OwnZone {
@@ -122,11 +133,6 @@ pub(super) enum ZoneChoice {
     Wait,
     /// The write needs reclaim: nothing else can make room.
     Starved,
-}
-
-/// True for data of compactions and other bulk below flushes.
-fn is_compacted(class: IoClass) -> bool {
-    class > IoClass::Flush
 }
 
 impl Allocator {
@@ -263,7 +269,7 @@ impl Allocator {
             return;
         }
         let spared = |z: &Arc<OpenZone>| {
-            let room = if z.reclaim { 0 } else { z.room() };
+            let room = if z.is_of_reclaim() { 0 } else { z.room() };
             self.reserved_are_there_without(room)
         };
         let may_go = self.open.iter().enumerate().filter(|(_, zone)| spared(zone));
@@ -308,7 +314,7 @@ impl Allocator {
     /// The zone that is kept for a file; `None` where the file shares zones with others. A new one leaves an open-zone slot to data that shares zones.
     fn choose_own_zone(
         &mut self,
-        class: IoClass,
+        source: DataSource,
         lifetime: Lifetime,
         own: OwnZone,
         who: PlaceFor,
@@ -321,8 +327,8 @@ impl Allocator {
         if self.data_slots_taken() + 1 >= self.data_slots() || !self.slot_free() || !self.may_take_free(who) {
             return None;
         }
-        let zone = self.table.next_free_zone(Allocator::data_stream(lifetime, false))?;
-        let open = self.open_zone(zone, lifetime, false, class);
+        let zone = self.table.next_free_zone(Allocator::data_stream(lifetime, source))?;
+        let open = self.open_zone(zone, lifetime, source);
         open.set_owner(Some(ino));
         Some(open)
     }
@@ -333,8 +339,9 @@ impl Allocator {
         let Some(index) = self.open.iter().position(|zone| zone.owner() == Some(ino)) else { return false };
         let Some(open) = self.open.get(index).cloned() else { return false };
         let is_long = open.room() > open.capacity / LONGEST_REST_DIVISOR;
-        let shares_lifetime =
-            |zone: &Arc<OpenZone>| zone.owner().is_none() && !zone.reclaim && zone.lifetime == open.lifetime;
+        let shares_lifetime = |zone: &Arc<OpenZone>| {
+            zone.owner().is_none() && !zone.is_of_reclaim() && zone.lifetime == open.lifetime
+        };
         let is_needed = is_long && !self.open.iter().any(|zone| shares_lifetime(zone) && zone.has_room());
         open.set_owner(None);
         if is_needed || !self.reserved_are_there_without(open.room()) {
@@ -352,15 +359,15 @@ impl Allocator {
         self.slots.map_or(MAX_OPEN_DATA_ZONES, |slots| slots.data)
     }
 
-    /// Chooses the zone for the next write of file data with `lifetime`, of `class`.
+    /// Chooses the zone for the next write of file data from `source` with `lifetime`.
     pub(super) fn choose_zone(
         &mut self,
-        class: IoClass,
+        source: DataSource,
         lifetime: Lifetime,
         own: OwnZone,
         who: PlaceFor,
     ) -> ZoneChoice {
-        if let Some(zone) = self.choose_own_zone(class, lifetime, own, who) {
+        if let Some(zone) = self.choose_own_zone(source, lifetime, own, who) {
             return ZoneChoice::Zone(zone);
         }
         let privileged = who == PlaceFor::Reclaim;
@@ -370,15 +377,14 @@ impl Allocator {
         let whole = self.table.free_zone_count() >= self.kept
             && (reserved == 0 || self.empty_zones() >= self.kept + reserved);
         let data_slots = self.data_slots();
-        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.reclaim);
+        let usable = |z: &&Arc<OpenZone>| z.has_room() && (privileged || whole || !z.is_of_reclaim());
         let distance = |z: &&Arc<OpenZone>| {
             let (a, b) = (z.lifetime.number(), lifetime.number());
             // Data that survived until a reclaim is long-lived: reclaimed data shares zones with reclaimed data.
             // Another file's zone is for data that finds no other room.
             // In a zone with both, a flush would wait for the compaction's writes before it.
-            let is_divided = data_slots >= DATA_ZONES_TO_DIVIDE_BY_CLASS && !privileged;
-            let differs = is_divided && z.is_compacted != is_compacted(class);
-            (z.owner().is_some(), z.reclaim != privileged, a.abs_diff(b), differs)
+            let differs = data_slots >= DATA_ZONES_TO_DIVIDE_BY_SOURCE && z.source != source;
+            (z.owner().is_some(), z.is_of_reclaim() != privileged, a.abs_diff(b), differs)
         };
         let best = self.open.iter().filter(usable).min_by_key(distance).cloned();
         if let Some(zone) = &best
@@ -389,11 +395,11 @@ impl Allocator {
         let may_open = self.data_slots_taken() < data_slots && self.slot_free();
         if may_open
             && self.may_take_free(who)
-            // The last empty zones serve all lifetimes and classes: only plentiful zones are divided by them.
+            // The last empty zones serve all lifetimes and sources: only plentiful zones are divided by them.
             && (best.as_ref().is_none_or(|zone| zone.owner().is_some()) || self.table.free_zone_count() > self.kept + data_slots)
-            && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, privileged))
+            && let Some(zone) = self.table.next_free_zone(Allocator::data_stream(lifetime, source))
         {
-            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged, class));
+            return ZoneChoice::Zone(self.open_zone(zone, lifetime, source));
         }
         if let Some(zone) = best {
             return ZoneChoice::Zone(zone);
@@ -403,7 +409,7 @@ impl Allocator {
             && let Some(zone) = self.ahead.pop_back()
         {
             // A zone opened ahead already holds an open-zone slot.
-            return ZoneChoice::Zone(self.open_zone(zone, lifetime, privileged, class));
+            return ZoneChoice::Zone(self.open_zone(zone, lifetime, source));
         }
         if !may_open && self.finishing.is_empty() {
             // A zone is queued for a finish, because no other task would free an open-zone slot for this
@@ -420,8 +426,8 @@ impl Allocator {
         ZoneChoice::Starved
     }
 
-    fn data_stream(lifetime: Lifetime, reclaim: bool) -> Stream {
-        if reclaim { Stream::Reclaimed } else { Stream::Data(lifetime) }
+    fn data_stream(lifetime: Lifetime, source: DataSource) -> Stream {
+        if source == DataSource::Reclaim { Stream::Reclaimed } else { Stream::Data(lifetime) }
     }
 
     /// The error of a write for which no space is left.
@@ -438,14 +444,13 @@ impl Allocator {
         &mut self,
         zone: ZoneId,
         lifetime: Lifetime,
-        reclaim: bool,
-        class: IoClass,
+        source: DataSource,
     ) -> Arc<OpenZone> {
         let capacity = self.table.get(zone).map_or(0, |z| z.capacity);
-        self.table.note_last_zone(Allocator::data_stream(lifetime, reclaim), zone);
+        self.table.note_last_zone(Allocator::data_stream(lifetime, source), zone);
         self.table.set(zone, Phase::Data, ZoneRole::Data { lifetime });
         self.table.note_state(zone, ZoneState::ImplicitOpen, 0);
-        let open = OpenZone::new(zone, lifetime, reclaim, is_compacted(class), capacity, 0);
+        let open = OpenZone::new(zone, lifetime, source, capacity, 0);
         self.open.push(Arc::clone(&open));
         open
     }

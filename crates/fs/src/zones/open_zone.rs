@@ -8,15 +8,23 @@ use units::ZoneId;
 
 use crate::options::Lifetime;
 
+/// What writes the data that a zone is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum DataSource {
+    /// A client, or a flush.
+    Writer,
+    /// A compaction, or other bulk of a class below flushes.
+    Compaction,
+    /// A reclaim.
+    Reclaim,
+}
+
 /// An open data zone, to which file data is being written.
 #[derive(Debug)]
 pub(crate) struct OpenZone {
     pub zone: ZoneId,
     pub lifetime: Lifetime,
-    /// Opened by reclaim.
-    pub reclaim: bool,
-    /// Opened for data of a class below flushes.
-    pub(super) is_compacted: bool,
+    pub(super) source: DataSource,
     pub(super) capacity: u64,
     /// The inode of the file that the zone is kept for, 0 for a zone of all files. Changes under the lock of the file system's state.
     owner: AtomicU64,
@@ -39,16 +47,14 @@ impl OpenZone {
     pub(crate) fn new(
         zone: ZoneId,
         lifetime: Lifetime,
-        reclaim: bool,
-        is_compacted: bool,
+        source: DataSource,
         capacity: u64,
         next: u64,
     ) -> Arc<OpenZone> {
         Arc::new(OpenZone {
             zone,
             lifetime,
-            reclaim,
-            is_compacted,
+            source,
             capacity,
             owner: AtomicU64::new(0),
             next: Mutex::new(next),
@@ -67,6 +73,10 @@ impl OpenZone {
     /// Keeps the zone for a file, or gives it to all files.
     pub(super) fn set_owner(&self, owner: Option<u64>) {
         self.owner.store(owner.unwrap_or_default(), Ordering::Release);
+    }
+
+    pub(super) fn is_of_reclaim(&self) -> bool {
+        self.source == DataSource::Reclaim
     }
 
     pub(super) fn has_room(&self) -> bool {

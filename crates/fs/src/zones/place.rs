@@ -185,11 +185,12 @@ impl Shared {
         who: PlaceFor,
     ) -> Result<Option<Arc<OpenZone>>> {
         let privileged = who == PlaceFor::Reclaim;
+        let source = who.source(class);
         self.check_open()?;
         // A write fails after a failed metadata write: the cleaner stops, and would not finish a zone for it.
         self.metadata.check()?;
         let mut state = self.state.lock();
-        match state.allocator.choose_zone(class, lifetime, own, who) {
+        match state.allocator.choose_zone(source, lifetime, own, who) {
             ZoneChoice::Zone(zone) => return Ok(Some(zone)),
             ZoneChoice::Wait if !privileged => {}
             ZoneChoice::Starved if !privileged && !state.allocator.exhausted => state.allocator.want(class),
@@ -205,7 +206,7 @@ impl Shared {
                 let allowed = privileged || state.allocator.data_leaves_reserve();
                 let zone = if allowed { state.allocator.ahead.pop_back() } else { None };
                 let zone = zone.ok_or_else(|| state.allocator.no_space())?;
-                return Ok(Some(state.allocator.open_zone(zone, lifetime, privileged, class)));
+                return Ok(Some(state.allocator.open_zone(zone, lifetime, source)));
             }
         }
         Ok(None)

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use units::ZoneId;
-use zoned::IoClass;
 
 use crate::error::Result;
 use crate::files::file::{Content, File};
@@ -15,7 +14,7 @@ use crate::options::Lifetime;
 use crate::shared::Shared;
 use crate::writeback::dirty::DirtyBytes;
 use crate::zones::allocator::Allocator;
-use crate::zones::open_zone::OpenZone;
+use crate::zones::open_zone::{DataSource, OpenZone};
 use crate::zones::table::Stream;
 
 /// Blocks are reserved up to the next multiple of this file offset where the drive has room.
@@ -28,7 +27,8 @@ impl Allocator {
     fn sure_blocks(&self) -> u64 {
         let free = self.table.free_zone_count();
         let room = |reclaim: bool| {
-            let rooms = self.open.iter().filter(move |zone| zone.reclaim == reclaim && zone.has_room());
+            let rooms =
+                self.open.iter().filter(move |zone| zone.is_of_reclaim() == reclaim && zone.has_room());
             rooms.map(|zone| zone.room()).sum::<u64>()
         };
         let writers = room(false);
@@ -60,13 +60,13 @@ impl Allocator {
     pub(super) fn any_zone_for_accepted_bytes(&mut self, lifetime: Lifetime) -> Option<Arc<OpenZone>> {
         let is_kept = self.table.free_zone_count() <= self.kept;
         if let Some(zone) = self.ahead.pop_back().or_else(|| self.any_empty_zone().filter(|_| !is_kept)) {
-            return Some(self.open_zone(zone, lifetime, false, IoClass::Flush));
+            return Some(self.open_zone(zone, lifetime, DataSource::Writer));
         }
         if let Some(open) = self.open.iter().find(|zone| zone.has_room()) {
             return Some(Arc::clone(open));
         }
         let zone = self.any_empty_zone()?;
-        Some(self.open_zone(zone, lifetime, false, IoClass::Flush))
+        Some(self.open_zone(zone, lifetime, DataSource::Writer))
     }
 
     fn any_empty_zone(&self) -> Option<ZoneId> {
