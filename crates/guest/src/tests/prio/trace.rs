@@ -59,15 +59,17 @@ impl Trace {
         // One clock for all processors: lines of two of them are in the order of their time.
         text::put(tracing.join("trace_clock"), "mono")?;
         text::put(tracing.join("buffer_size_kb"), BUFFER_KIB)?;
+        // The machine's kernel has the event on since its boot: see `Machine::traces_requests`.
+        let enabled = text::get(format!("{EVENT}/enable"));
+        ensure!(enabled.as_deref() == Some("1"), "block_rq_issue is not on: {enabled:?}");
         text::put(tracing.join("trace"), "")?;
         text::put(tracing.join("tracing_on"), 1)?;
-        text::put(format!("{EVENT}/enable"), 1)?;
         Ok(Trace(()))
     }
 
     /// Ends the recording. Returns the writes to a drive before and after the last mark; all of them are before if there is none.
     pub(super) fn end(self, drive: &Drive) -> Result<(Vec<Write>, Vec<Write>)> {
-        text::put(format!("{EVENT}/enable"), 0)?;
+        pause()?;
         let trace = fs::read_to_string(Path::new(TRACEFS).join("trace"))?;
         let kept = trace.lines().find_map(|line| line.split_once("entries-in-buffer/entries-written: "));
         let kept = kept.and_then(|(_, rest)| rest.split_whitespace().next()?.split_once('/'));
@@ -87,8 +89,12 @@ impl Trace {
 
 impl Drop for Trace {
     fn drop(&mut self) {
-        text::put(format!("{EVENT}/enable"), 0).ok();
+        pause().ok();
     }
+}
+
+fn pause() -> Result<()> {
+    text::put(Path::new(TRACEFS).join("tracing_on"), 0)
 }
 
 /// A write of data, or a mark. `None` for any other line.

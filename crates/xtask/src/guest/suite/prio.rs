@@ -15,6 +15,8 @@ use crate::guest::machine::{Machine, OrdinaryDrive, SlowDrive};
 const RESETS: u64 = 5;
 /// The stream of the reset moments.
 const STREAM: u64 = 5;
+/// The test of the class of each write.
+const CLASSES: &str = "prio";
 /// The programs of the tests.
 const PROGRAMS: [&str; 8] =
     ["furrow-prio", "mkfs.ext4", "filefrag", "dd", "sh", "ionice", "setpriv", "dmesg"];
@@ -37,7 +39,7 @@ pub fn run(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
             None => ResetMachine::start(lab, report, test, "/dev/furrow/ordinary0", STREAM)?.run(RESETS),
             Some(_) => Ok(()),
         });
-        let classes = in_guest(lab, report, "prio", LIMIT);
+        let classes = in_guest(lab, report, CLASSES, LIMIT);
         resets.join().unwrap_or_else(|_| bail!("a machine's thread panicked"))?;
         classes
     })?;
@@ -51,7 +53,12 @@ pub fn measure_in_full(lab: &Lab, report: &GroupReport<'_>) -> Result<()> {
 
 fn in_guest(lab: &Lab, report: &GroupReport<'_>, test: &str, limit: Duration) -> Result<()> {
     let slow = OrdinaryDrive { size_mb: DRIVE_MB, slow: Some(SLOW) };
-    let machine = Machine { ordinary_drives: vec![slow], schedulers: true, ..Machine::default() };
+    let machine = Machine {
+        ordinary_drives: vec![slow],
+        schedulers: true,
+        traces_requests: test == CLASSES,
+        ..Machine::default()
+    };
     let mut running = lab.start(&machine, &PROGRAMS, test, "-", Job::default())?;
     follow(&mut running, report, limit, refuse_requests)
 }
